@@ -1,0 +1,443 @@
+"""The core tree: one kernel after checking, with sugar gone. No later stage knows which front end wrote it.
+
+What the checker has settled:
+
+- Every loop has one index; bands share a `band` number. Index, buffer and size names are unique in the kernel, so an
+  index that two sibling loops call `i` is `i` and `i_1` here (`Par.source_name` keeps the author's word).
+- `low..high` loops run from 0; the shift is in the subscripts. `fn` bodies are inlined (`call_spans` has the chain of
+  call sites, outermost first), views and `let` views are composed into subscripts, a scalar `let` is a rank-0 local
+  with one bind, `reg` is a local and a bind per element, reductions are a bind of the identity and a `Seq` of
+  accumulations, `v -= e` is an accumulation of `-e`.
+- Conversions are explicit: both operands of an `Op` have its operand type, and `Bind.value.dtype` is the buffer's.
+  An accumulation computes `v = cast(buffer.dtype, op(cast(value.dtype, v), value))`, `value.dtype` being the type that
+  the update is computed in.
+- A data-dependent condition is a bind to a fresh rank-0 bool local (`If.condition` is a `Read` of it): it has one
+  value for the iteration that owns the threads. `a and b` on values is `Select(a, b, false)`, `or` likewise: lazy.
+- Integer semantics: wrap on overflow; `floordiv` and `mod` floor, and give 0 for a divisor 0; shift counts outside
+  0..bits-1 shift everything out. Float semantics: IEEE, `min`/`max` propagate NaN, `round` ties to even.
+
+    par M i { C[i] = sum K k { A[i, k] } }
+    Par(i, SizeVar M, (Bind S0 C[i] = 0.0, Seq(k, SizeVar K, (Accumulate S1 C[i] add Read A[i, k]))))
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from texpr.grammar.source import NO_SPAN, Span
+from texpr.grammar.types import BOOL, I64, DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+# ---- index expressions -----------------------------------------------------------------------------------------
+
+
+class IndexOp(StrEnum):
+    """`DIV`, `MOD` and `CEILDIV` floor towards minus infinity; their right operand is positive."""
+
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+    MOD = "%"
+    CEILDIV = "ceildiv"
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexConst(Node):
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexVar(Node):
+    """A loop index, by its unique name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeVar(Node):
+    """A size that is not bound (yet)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexBinary(Node):
+    op: IndexOp
+    left: "IndexExpr"
+    right: "IndexExpr"
+
+
+IndexExpr = IndexConst | IndexVar | SizeVar | IndexBinary
+
+
+# ---- affine conditions -----------------------------------------------------------------------------------------
+
+
+class CompareOp(StrEnum):
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare(Node):
+    op: CompareOp
+    left: IndexExpr
+    right: IndexExpr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class And(Node):
+    parts: tuple["Condition", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Or(Node):
+    parts: tuple["Condition", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Not(Node):
+    part: "Condition"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Always(Node):
+    """`true` or `false` as a condition."""
+
+    value: bool
+
+
+Condition = Compare | And | Or | Not | Always
+
+
+# ---- values ----------------------------------------------------------------------------------------------------
+
+
+class Fn(StrEnum):
+    """Operators on values. Result and operands have `Op.dtype`, except comparisons: there `Op.dtype` is bool and
+    both operands have one common type."""
+
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"  # floats only
+    FLOORDIV = "floordiv"  # integers only
+    MOD = "mod"  # integers only
+    NEG = "neg"
+    ABS = "abs"
+    MIN = "min"
+    MAX = "max"
+    FMA = "fma"
+    EXP = "exp"
+    EXP2 = "exp2"
+    LOG = "log"
+    LOG2 = "log2"
+    SQRT = "sqrt"
+    RSQRT = "rsqrt"
+    POW = "pow"
+    TANH = "tanh"
+    SIGMOID = "sigmoid"
+    ERF = "erf"
+    SIN = "sin"
+    COS = "cos"
+    FLOOR = "floor"
+    CEIL = "ceil"
+    ROUND = "round"
+    BITAND = "bitand"
+    BITOR = "bitor"
+    BITXOR = "bitxor"
+    SHL = "shl"
+    SHR = "shr"
+    NOT = "not"  # bool
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+
+
+COMPARISONS = frozenset({Fn.EQ, Fn.NE, Fn.LT, Fn.LE, Fn.GT, Fn.GE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Const(Node):
+    """A literal in its settled type; floats keep their float64 value and are rounded once, to `dtype`."""
+
+    value: int | float | bool
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexValue(Node):
+    """An index or size expression used as a value."""
+
+    index: IndexExpr
+    dtype: DType = I64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionValue(Node):
+    """An affine condition used as a value."""
+
+    condition: Condition
+    dtype: DType = BOOL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gather(Node):
+    """A subscript that is read from data: an integer value, converted to i64."""
+
+    value: "Expr"
+
+
+Subscript = IndexExpr | Gather
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read(Node):
+    """The value of one element; rank 0 has no subscripts."""
+
+    buffer: str
+    subscripts: tuple[Subscript, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op(Node):
+    fn: Fn
+    args: tuple["Expr", ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast(Node):
+    """Conversion as the Numerics section says: floats round to nearest even, f8 saturates, float to integer truncates
+    and saturates with NaN to 0, integers wrap, bool is 0 or 1, and non-zero (NaN too) is true."""
+
+    operand: "Expr"
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select(Node):
+    """Only the chosen arm is evaluated; an affine condition restricts the arms' accesses."""
+
+    condition: "Condition | Expr"
+    then: "Expr"
+    other: "Expr"
+    dtype: DType
+
+
+Expr = Const | IndexValue | ConditionValue | Read | Op | Cast | Select
+
+
+# ---- buffers and sizes -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attr(Node):
+    """`#name(args)`: an argument is a value expression of sizes, or a word such as `col`; `levels[k]` is the word
+    before the colon of argument k, or None."""
+
+    name: str
+    args: tuple[IndexExpr | str, ...] = ()
+    levels: tuple[str | None, ...] = ()
+
+
+class Role(StrEnum):
+    """What a buffer is: an array argument, a scalar argument, or a `new`."""
+
+    PARAM = "param"
+    SCALAR = "scalar"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer(Node):
+    """A buffer. `shape` counts elements per dimension; `strides` are in elements, None for row-major and dense.
+
+    `direction` is in, out or inout as the author declared it, None to be inferred by the proofs; a scalar is `in`.
+    `memory` is the author's placement: reg, shared or global. `flat` marks a buffer of a bare program: any dense
+    array with at least `shape[0]` elements is accepted for it.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[IndexExpr, ...]
+    strides: tuple[IndexExpr, ...] | None = None
+    role: Role
+    direction: str | None = None
+    memory: str | None = None
+    align: int = 16
+    attrs: tuple[Attr, ...] = ()
+    flat: bool = False
+    source_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size(Node):
+    """A size of the kernel in order of appearance; `default` is the value of a `size` constant."""
+
+    name: str
+    default: int | None = None
+
+
+# ---- statements ------------------------------------------------------------------------------------------------
+
+
+class AccOp(StrEnum):
+    ADD = "add"
+    MUL = "mul"
+    MAX = "max"
+    MIN = "min"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement(Node):
+    call_spans: tuple[Span, ...] = field(default=(), compare=False, repr=False)
+    attrs: tuple[Attr, ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Whether the attribute `#name` stands on this statement."""
+        return any(attr.name == name for attr in self.attrs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Par(Statement):
+    """One parallel loop; consecutive loops of a band are nested directly and share `band`. The band's attributes
+    stand on each of its loops."""
+
+    index: str
+    source_name: str
+    extent: IndexExpr
+    band: int
+    fully: bool = False
+    body: tuple["Stmt", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seq(Statement):
+    index: str
+    source_name: str
+    extent: IndexExpr
+    body: tuple["Stmt", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind(Statement):
+    """`id` numbers the leaf statements in text order: S0, S1, …"""
+
+    id: str
+    buffer: str
+    subscripts: tuple[Subscript, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accumulate(Statement):
+    id: str
+    op: AccOp
+    buffer: str
+    subscripts: tuple[Subscript, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Atomic(Statement):
+    id: str
+    op: AccOp
+    buffer: str
+    subscripts: tuple[Subscript, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class New(Statement):
+    """The buffer is fresh and undefined from here to the end of the block."""
+
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class If(Statement):
+    condition: Condition | Read
+    then: tuple["Stmt", ...]
+    orelse: tuple["Stmt", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor(Statement):
+    id: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsmOperand(Node):
+    """mode is in, out or inout; the operand is a whole local buffer or one element of it."""
+
+    mode: str
+    buffer: str
+    subscripts: tuple[Subscript, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asm(Statement):
+    """Tokenised assembly; stands only in the `hardware` body of an `Intrinsic`, or in a kernel without a meaning on
+    this machine (interpreting or emitting it is an error)."""
+
+    id: str
+    text: str
+    operands: tuple[AsmOperand, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intrinsic(Statement):
+    """A call of a `fn` with a `reference`: the interpreter and the proofs use the reference body; `hardware` is what
+    a target with that instruction runs. Both bodies are inlined at this call."""
+
+    name: str
+    reference: tuple["Stmt", ...]
+    hardware: tuple["Stmt", ...]
+
+
+Leaf = Bind | Accumulate | Atomic | Anchor
+Stmt = Par | Seq | If | New | Leaf | Asm | Intrinsic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel(Node):
+    """A checked kernel: parameters in declared order, then locals in order of their `new`.
+
+    `facts` are the conditions of `where`, over sizes only. `sizes` are the names free in shapes and extents.
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[Size, ...]
+    facts: tuple[Condition, ...] = ()
+    attrs: tuple[Attr, ...] = ()
+    body: tuple[Stmt, ...]
+    bare: bool = False
+
+    @property
+    def params(self) -> tuple[Buffer, ...]:
+        return tuple(b for b in self.buffers if b.role is not Role.LOCAL)
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer of that name; KeyError when there is none."""
+        for candidate in self.buffers:
+            if candidate.name == name:
+                return candidate
+        raise KeyError(name)

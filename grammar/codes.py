@@ -1,0 +1,78 @@
+"""The table of diagnostic codes. Codes are stable: a code is never given a second meaning.
+
+E01 syntax, E02 names, types and attributes, E03 proofs, E04 mapping, E05 target and artifact, E06 call.
+Each code has at least one program in `tests/errors/`, and `texpr explain CODE` prints its entry.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a code means: a title, and a paragraph with the cause and the mend."""
+
+    title: str
+    text: str
+
+
+CODES: dict[str, Code] = {
+    "E0101": Code("syntax error", "The text does not follow the grammar at the marked place."),
+    "E0102": Code(
+        "unclosed bracket", "A bracket is opened here and not closed before a brace, a statement or the end."
+    ),
+    "E0103": Code("limit exceeded", "The text is longer, deeper or has larger numbers than TExpr reads. Split it."),
+    "E0104": Code(
+        "forbidden character",
+        "Control and bidirectional characters are refused everywhere, also in comments.",
+    ),
+    "E0105": Code(
+        "Python construct outside the language",
+        "The decorated function uses Python that has no TExpr meaning.",
+    ),
+    "E0106": Code("source not available", "TExpr reads the function's source; save it to a file or a notebook cell."),
+    "E0201": Code("unknown name", "The name is not an index, a size, a buffer or a function that is visible here."),
+    "E0202": Code("name defined twice", "Shadowing is an error, and so is one name for two things."),
+    "E0203": Code("wrong number of subscripts", "A view needs one subscript for each dimension of its buffer."),
+    "E0204": Code("types do not mix", "The operands have no common type, or a value narrows; write a cast."),
+    "E0205": Code("attribute not allowed", "The attribute is unknown, malformed, or has no meaning on this construct."),
+    "E0206": Code(
+        "not an index expression", "Extents and affine subscripts are built from integers, sizes and indices."
+    ),
+    "E0207": Code("wrong arguments of a call", "The call's arguments do not fit the function's parameters."),
+    "E0208": Code("recursion", "Functions are inlined, so they cannot call themselves."),
+    "E0209": Code("not assignable", "The left side cannot be written: an `in` parameter, an index, a size or a `let`."),
+    "E0210": Code("module not found", "An import names a file of `std` or of the program's own folder."),
+    "E0211": Code("wrong size or type binding", "A size or type given from outside does not fit the kernel."),
+    "E0212": Code("misplaced statement", "The statement has no meaning at this place."),
+    "E0301": Code(
+        "race between iterations of a par",
+        "Two iterations of one `par` touch one element and at least one of them writes it. Iterations of a `par` are "
+        "independent: make the loop a `seq`, write to different elements, or accumulate with one operator.",
+    ),
+    "E0302": Code("subscript out of bounds", "An iteration reaches an element that the buffer does not have."),
+    "E0303": Code("read before write", "An element of a `new` or `out` buffer is read before anything wrote it."),
+    "E0304": Code("out buffer not wholly written", "A buffer declared `out` is not written in every element."),
+    "E0305": Code("write to an in buffer", "A buffer declared `in` is written."),
+    "E0306": Code(
+        "flat subscript not provable", "A flat subscript with a free size could not be split into dimensions."
+    ),
+    "E0307": Code("proof limit exceeded", "The proof took more steps than allowed; bind sizes or simplify subscripts."),
+    "E0308": Code("not quasi-affine", "With a free size this expression is not quasi-affine; bind the size."),
+    "W0301": Code("inout used one way", "A parameter declared `inout` is only read or only written."),
+    "W0302": Code("inexact division in an extent", "The division floors, so the last part of the range is missed."),
+    "E0401": Code("mapping not possible", "The attributes or sizes leave no legal mapping to this target."),
+    "E0402": Code("attribute not supported by this target", "The attribute is understood but not yet mapped."),
+    "E0403": Code("memory limit", "A buffer does not fit the memory that it was given."),
+    "E0501": Code("unknown target", "The target is not one that TExpr emits for."),
+    "E0502": Code("not emitted for this target", "The construct has a meaning but no emission on this target yet."),
+    "E0503": Code("toolchain missing", "A compiler that this step needs was not found."),
+    "E0504": Code("toolchain failed", "The compiler refused the emitted text; this is a defect of TExpr."),
+    "E0505": Code("artifact not loadable", "The artifact is damaged, of another version, or source-only."),
+    "E0506": Code("emission limit exceeded", "The emitted text is larger than TExpr writes."),
+    "E0601": Code("wrong arguments of a kernel call", "The arrays do not fit the kernel's parameters."),
+    "E0602": Code("size not solvable", "A free size follows from no array's shape; pass it by keyword."),
+    "E0603": Code("arrays overlap", "Distinct parameters must not share memory."),
+    "E0604": Code("checked execution failed", "A run-time check found a race or an access out of bounds."),
+    "E0605": Code("device mismatch", "The arrays are on a device that this target does not run on."),
+    "E0606": Code("file not usable", "A file could not be read or written, or holds something else."),
+}

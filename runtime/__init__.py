@@ -1,0 +1,1 @@
+"""How does it run: loading and launching from a manifest."""

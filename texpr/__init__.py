@@ -1,0 +1,1 @@
+"""TExpr: an embedded tensor DSL with polyhedral scheduling."""
