@@ -1,0 +1,163 @@
+"""Manifest v1: everything that a machine without the compiler needs in order to launch a kernel. Data only.
+
+Expressions are JSON: an integer, a name (a size, a scalar parameter or a host index), or a list [op, left, right] with
+op one of + - * / % ceildiv min max (floor semantics); conditions are lists [op, …] with op one of == != < <= > >=
+(two expressions), and, or, not, true, false. `evaluate` and `holds` interpret them; nothing is ever passed to `eval`.
+Standard library only.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from texpr.grammar.diagnostics import TExprError, fail
+
+FORMAT = "texpr-manifest"
+VERSION = 1
+MAX_MANIFEST_BYTES = 4 << 20
+MAX_DEPTH = 200
+
+JsonExpr = int | str | list[Any]
+JsonCondition = list[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter: `mode` is read, write, read-write or accumulate (with `op`); `box` has the touched part as
+    [low, high) per dimension. `shape` and `strides` are in elements; `flat` accepts any dense array that is long
+    enough; a `scalar` is passed by value."""
+
+    name: str
+    dtype: str
+    shape: tuple[JsonExpr, ...]
+    strides: tuple[JsonExpr, ...]
+    mode: str
+    op: str | None = None
+    box: tuple[tuple[JsonExpr, JsonExpr], ...] = ()
+    align: int = 16
+    flat: bool = False
+    scalar: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceTensor:
+    name: str
+    offset_bytes: JsonExpr
+    size_bytes: JsonExpr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchStep:
+    """One launch: `symbol` in the module; `arguments` name parameters, workspace tensors, sizes and host indices in
+    the kernel's order."""
+
+    symbol: str
+    grid: tuple[JsonExpr, JsonExpr, JsonExpr]
+    cluster: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    arguments: tuple[tuple[str, str], ...]  # (kind, name), kind: param scalar workspace size index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopStep:
+    index: str
+    extent: JsonExpr
+    body: tuple["Step", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IfStep:
+    condition: JsonCondition
+    then: tuple["Step", ...]
+    orelse: tuple["Step", ...] = ()
+
+
+Step = LaunchStep | LoopStep | IfStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """`sizes` maps every size in ABI order to its bound value, or None where it is free. `files` maps file names in
+    the artifact's folder to their SHA-256. `loadable` is False for cpu and cuda-host artifacts (source only)."""
+
+    name: str
+    target: str
+    arch: str
+    loadable: bool
+    parameters: tuple[Parameter, ...]
+    sizes: Mapping[str, int | None]
+    facts: tuple[JsonCondition, ...]
+    workspace_bytes: JsonExpr
+    workspace: tuple[WorkspaceTensor, ...]
+    host: tuple[Step, ...]
+    files: Mapping[str, str]
+    texpr: str
+
+
+_BINARY = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "ceildiv": lambda a, b: -(-a // b),
+    "min": min,
+    "max": max,
+}
+_COMPARE = {
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def damaged(why: str) -> TExprError:
+    """The error for a manifest that does not follow this page."""
+    return fail("E0505", f"the manifest is damaged: {why}", help="build the artifact again")
+
+
+def evaluate(expr: JsonExpr, values: Mapping[str, int], depth: int = 0) -> int:
+    """The value of an expression; E0505 for anything that is not one, or divides by zero or less."""
+    if isinstance(expr, bool) or depth > MAX_DEPTH:
+        raise damaged("an expression is malformed")
+    if isinstance(expr, int):
+        return expr
+    if isinstance(expr, str):
+        if expr not in values:
+            raise damaged(f"unknown name {expr[:80]!r} in an expression")
+        return values[expr]
+    if isinstance(expr, list) and len(expr) == 3 and isinstance(expr[0], str) and expr[0] in _BINARY:
+        left, right = evaluate(expr[1], values, depth + 1), evaluate(expr[2], values, depth + 1)
+        if expr[0] in ("/", "%", "ceildiv") and right <= 0:
+            raise damaged("an expression divides by zero or less")
+        result: int = _BINARY[expr[0]](left, right)
+        return result
+    raise damaged("an expression is malformed")
+
+
+def holds(condition: JsonCondition, values: Mapping[str, int], depth: int = 0) -> bool:
+    """Whether a condition holds; E0505 for anything that is not one."""
+    if not isinstance(condition, list) or not condition or depth > MAX_DEPTH:
+        raise damaged("a condition is malformed")
+    op, *rest = condition
+    if op in _COMPARE and isinstance(op, str) and len(rest) == 2:
+        return bool(_COMPARE[op](evaluate(rest[0], values, depth + 1), evaluate(rest[1], values, depth + 1)))
+    if op == "and":
+        return all(holds(part, values, depth + 1) for part in rest)
+    if op == "or":
+        return any(holds(part, values, depth + 1) for part in rest)
+    if op == "not" and len(rest) == 1:
+        return not holds(rest[0], values, depth + 1)
+    if op in ("true", "false") and not rest:
+        return bool(op == "true")
+    raise damaged("a condition is malformed")
+
+
+def canonical_json(value: object) -> str:
+    """JSON text with sorted keys and a final newline: equal data give equal bytes."""
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=True) + "\n"

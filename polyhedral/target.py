@@ -1,0 +1,74 @@
+"""Targets as data: the places that a machine offers and their limits.
+
+`cuda:sm_90a` emits CUDA C++, `cuda-host:sm_90a` runs the same text on the CPU with checks, `cpu` is Numba.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from texpr.grammar.diagnostics import fail
+
+
+class Family(StrEnum):
+    CPU = "cpu"
+    CUDA = "cuda"
+    CUDA_HOST = "cuda-host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """`arch` is the compiler's name of the architecture (empty for a CPU); bytes and counts are per thread block."""
+
+    name: str
+    family: Family
+    arch: str = ""
+    warp_size: int = 32
+    max_threads: int = 1024
+    max_grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    shared_bytes: int = 0
+    multiprocessors: int = 1
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether CUDA C++ is emitted (for the device or for the host header)."""
+        return self.family is not Family.CPU
+
+
+# Opt-in shared memory of one block in bytes, and multiprocessors of a typical part, by compute capability.
+_CUDA_PARTS: dict[int, tuple[int, int]] = {
+    80: (163 * 1024, 108),
+    86: (99 * 1024, 84),
+    87: (163 * 1024, 16),
+    88: (99 * 1024, 16),
+    89: (99 * 1024, 128),
+    90: (227 * 1024, 132),
+    100: (227 * 1024, 148),
+    103: (227 * 1024, 148),
+    110: (227 * 1024, 20),
+    120: (99 * 1024, 170),
+    121: (99 * 1024, 48),
+}
+_PATTERN = re.compile(r"(cuda|cuda-host):sm_([0-9]{2,3})([af]?)")
+
+
+def parse_target(name: str) -> Target:
+    """The target of that name: `cpu`, `cuda:sm_XX`, `cuda-host:sm_XX`. Raises E0501 for any other."""
+    if name == "cpu":
+        return Target(name="cpu", family=Family.CPU, max_threads=1, max_grid=(2**62, 1, 1))
+    match = _PATTERN.fullmatch(name)
+    if match is None or int(match[2]) not in _CUDA_PARTS:
+        known = ", ".join(f"sm_{n}" for n in _CUDA_PARTS)
+        raise fail(
+            "E0501",
+            f"unknown target {name[:80]!r}",
+            help=f"targets are cpu, cuda:sm_XX and cuda-host:sm_XX, with XX one of {known} (a or f may follow)",
+        )
+    shared_bytes, multiprocessors = _CUDA_PARTS[int(match[2])]
+    return Target(
+        name=name,
+        family=Family(match[1]),
+        arch=f"sm_{match[2]}{match[3]}",
+        shared_bytes=shared_bytes,
+        multiprocessors=multiprocessors,
+    )
