@@ -7,7 +7,7 @@ Standard library only.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +96,7 @@ class Manifest:
     texpr: str
 
 
-_BINARY = {
+_BINARY: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
@@ -106,7 +106,7 @@ _BINARY = {
     "min": min,
     "max": max,
 }
-_COMPARE = {
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
     "==": lambda a, b: a == b,
     "!=": lambda a, b: a != b,
     "<": lambda a, b: a < b,
@@ -119,6 +119,28 @@ _COMPARE = {
 def damaged(why: str) -> TExprError:
     """The error for a manifest that does not follow this page."""
     return fail("E0505", f"the manifest is damaged: {why}", help="build the artifact again")
+
+
+def check_expr(expr: object, depth: int = 0) -> JsonExpr:
+    """`expr`, if it is an expression; E0505 otherwise."""
+    if depth > MAX_DEPTH or isinstance(expr, bool):
+        raise damaged("an expression is malformed")
+    if isinstance(expr, int | str):
+        return expr
+    if isinstance(expr, list) and len(expr) == 3 and isinstance(expr[0], str) and expr[0] in _BINARY:
+        return [expr[0], check_expr(expr[1], depth + 1), check_expr(expr[2], depth + 1)]
+    raise damaged("an expression is malformed")
+
+
+def check_condition(condition: object, depth: int = 0) -> JsonCondition:
+    """`condition`, if it is one; E0505 otherwise."""
+    if isinstance(condition, list) and condition and isinstance(condition[0], str) and depth <= MAX_DEPTH:
+        op, *rest = condition
+        if op in _COMPARE and len(rest) == 2:
+            return [op, check_expr(rest[0], depth + 1), check_expr(rest[1], depth + 1)]
+        if op in ("and", "or") or (op == "not" and len(rest) == 1) or (op in ("true", "false") and not rest):
+            return [op, *(check_condition(part, depth + 1) for part in rest)]
+    raise damaged("a condition is malformed")
 
 
 def evaluate(expr: JsonExpr, values: Mapping[str, int], depth: int = 0) -> int:
@@ -135,8 +157,7 @@ def evaluate(expr: JsonExpr, values: Mapping[str, int], depth: int = 0) -> int:
         left, right = evaluate(expr[1], values, depth + 1), evaluate(expr[2], values, depth + 1)
         if expr[0] in ("/", "%", "ceildiv") and right <= 0:
             raise damaged("an expression divides by zero or less")
-        result: int = _BINARY[expr[0]](left, right)
-        return result
+        return _BINARY[expr[0]](left, right)
     raise damaged("an expression is malformed")
 
 
@@ -145,8 +166,8 @@ def holds(condition: JsonCondition, values: Mapping[str, int], depth: int = 0) -
     if not isinstance(condition, list) or not condition or depth > MAX_DEPTH:
         raise damaged("a condition is malformed")
     op, *rest = condition
-    if op in _COMPARE and isinstance(op, str) and len(rest) == 2:
-        return bool(_COMPARE[op](evaluate(rest[0], values, depth + 1), evaluate(rest[1], values, depth + 1)))
+    if isinstance(op, str) and op in _COMPARE and len(rest) == 2:
+        return _COMPARE[op](evaluate(rest[0], values, depth + 1), evaluate(rest[1], values, depth + 1))
     if op == "and":
         return all(holds(part, values, depth + 1) for part in rest)
     if op == "or":

@@ -1,0 +1,270 @@
+"""Manifest v1 to and from JSON. Reading checks every field: a manifest is data from outside. Standard library only."""
+
+import json
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Any
+
+from texpr.codegen.manifest import (
+    FORMAT,
+    MAX_MANIFEST_BYTES,
+    VERSION,
+    IfStep,
+    JsonCondition,
+    JsonExpr,
+    LaunchStep,
+    LoopStep,
+    Manifest,
+    Parameter,
+    Step,
+    WorkspaceTensor,
+    canonical_json,
+    check_condition,
+    check_expr,
+    damaged,
+)
+from texpr.grammar.diagnostics import fail
+from texpr.grammar.types import ELEMENT_TYPES
+
+MODES = ("read", "write", "read-write", "accumulate")
+ARGUMENT_KINDS = ("param", "scalar", "workspace", "size", "index")
+MAX_STEPS_DEPTH = 64
+
+
+def write_manifest(manifest: Manifest) -> str:
+    """The canonical JSON text of a manifest."""
+    return canonical_json(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "texpr": manifest.texpr,
+            "name": manifest.name,
+            "target": manifest.target,
+            "arch": manifest.arch,
+            "loadable": manifest.loadable,
+            "parameters": [
+                {
+                    "name": p.name,
+                    "dtype": p.dtype,
+                    "rank": len(p.shape),
+                    "shape": list(p.shape),
+                    "strides": list(p.strides),
+                    "mode": p.mode,
+                    "op": p.op,
+                    "box": [list(side) for side in p.box],
+                    "align": p.align,
+                    "flat": p.flat,
+                    "scalar": p.scalar,
+                }
+                for p in manifest.parameters
+            ],
+            "sizes": [[name, value] for name, value in manifest.sizes.items()],
+            "facts": list(manifest.facts),
+            "workspace": {
+                "bytes": manifest.workspace_bytes,
+                "tensors": [
+                    {"name": t.name, "offset_bytes": t.offset_bytes, "size_bytes": t.size_bytes}
+                    for t in manifest.workspace
+                ],
+            },
+            "host": [_step_to_json(step) for step in manifest.host],
+            "files": dict(manifest.files),
+        }
+    )
+
+
+def _step_to_json(step: Step) -> dict[str, Any]:
+    match step:
+        case LaunchStep():
+            return {
+                "launch": step.symbol,
+                "grid": list(step.grid),
+                "cluster": list(step.cluster),
+                "block": list(step.block),
+                "shared_bytes": step.shared_bytes,
+                "arguments": [list(argument) for argument in step.arguments],
+            }
+        case LoopStep():
+            return {"loop": step.index, "extent": step.extent, "body": [_step_to_json(s) for s in step.body]}
+        case IfStep():
+            return {
+                "if": step.condition,
+                "then": [_step_to_json(s) for s in step.then],
+                "else": [_step_to_json(s) for s in step.orelse],
+            }
+
+
+class _Reader:
+    """Typed access to the fields of one JSON object; everything unexpected is E0505."""
+
+    def __init__(self, value: object, what: str, keys: Iterable[str]) -> None:
+        if not isinstance(value, dict):
+            raise damaged(f"{what} is not an object")
+        unknown = sorted(set(value) - set(keys))
+        if unknown:
+            raise damaged(f"{what} has the unknown field {str(unknown[0])[:40]!r}")
+        self.value, self.what = value, what
+
+    def get(self, key: str, kind: type) -> Any:
+        found = self.value.get(key)
+        if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+            raise damaged(f"{self.what} has no {kind.__name__} {key!r}")
+        return found
+
+    def natural(self, key: str) -> int:
+        found: int = self.get(key, int)
+        if not 0 <= found < 2**62:
+            raise damaged(f"{self.what}: {key} is out of range")
+        return found
+
+    def expr(self, key: str) -> JsonExpr:
+        return check_expr(self.value.get(key))
+
+    def exprs(self, key: str) -> tuple[JsonExpr, ...]:
+        return tuple(check_expr(item) for item in self.get(key, list))
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not value.isascii() or not value.isidentifier() or len(value) > 256:
+        raise damaged("a name is malformed")
+    return value
+
+
+def _parameter(value: object) -> Parameter:
+    keys = ("name", "dtype", "rank", "shape", "strides", "mode", "op", "box", "align", "flat", "scalar")
+    reader = _Reader(value, "a parameter", keys)
+    shape, strides = reader.exprs("shape"), reader.exprs("strides")
+    mode, op, dtype = reader.get("mode", str), reader.value.get("op"), reader.get("dtype", str)
+    if dtype not in ELEMENT_TYPES or mode not in MODES or op not in (None, "add", "mul", "max", "min"):
+        raise damaged("a parameter has an unknown type, mode or operator")
+    if reader.natural("rank") != len(shape) or len(strides) != len(shape):
+        raise damaged("a parameter's rank, shape and strides disagree")
+    box = []
+    for side in reader.get("box", list):
+        if not isinstance(side, list) or len(side) != 2:
+            raise damaged("a parameter's box is malformed")
+        box.append((check_expr(side[0]), check_expr(side[1])))
+    return Parameter(
+        name=_name(reader.get("name", str)),
+        dtype=dtype,
+        shape=shape,
+        strides=strides,
+        mode=mode,
+        op=op,
+        box=tuple(box),
+        align=reader.natural("align"),
+        flat=reader.get("flat", bool),
+        scalar=reader.get("scalar", bool),
+    )
+
+
+def _three(reader: _Reader, key: str) -> tuple[int, int, int]:
+    values = reader.get(key, list)
+    if len(values) != 3 or not all(isinstance(v, int) and not isinstance(v, bool) and 0 < v < 2**31 for v in values):
+        raise damaged(f"{key} is malformed")
+    return values[0], values[1], values[2]
+
+
+def _steps(values: object, depth: int = 0) -> tuple[Step, ...]:
+    if not isinstance(values, list) or depth > MAX_STEPS_DEPTH:
+        raise damaged("the host program is malformed")
+    return tuple(_step(value, depth) for value in values)
+
+
+def _step(value: object, depth: int) -> Step:
+    kinds = set(value) & {"launch", "loop", "if"} if isinstance(value, dict) else set()
+    if kinds == {"loop"}:
+        reader = _Reader(value, "a host loop", ("loop", "extent", "body"))
+        body = _steps(reader.get("body", list), depth + 1)
+        return LoopStep(index=_name(reader.get("loop", str)), extent=reader.expr("extent"), body=body)
+    if kinds == {"if"}:
+        reader = _Reader(value, "a host condition", ("if", "then", "else"))
+        then, orelse = _steps(reader.get("then", list), depth + 1), _steps(reader.get("else", list), depth + 1)
+        return IfStep(condition=check_condition(reader.get("if", list)), then=then, orelse=orelse)
+    if kinds != {"launch"}:
+        raise damaged("the host program is malformed")
+    reader = _Reader(value, "a launch", ("launch", "grid", "cluster", "block", "shared_bytes", "arguments"))
+    grid = reader.exprs("grid")
+    if len(grid) != 3:
+        raise damaged("grid is malformed")
+    arguments = []
+    for item in reader.get("arguments", list):
+        if not isinstance(item, list) or len(item) != 2 or item[0] not in ARGUMENT_KINDS:
+            raise damaged("a launch's arguments are malformed")
+        arguments.append((str(item[0]), _name(item[1])))
+    return LaunchStep(
+        symbol=_name(reader.get("launch", str)),
+        grid=(grid[0], grid[1], grid[2]),
+        cluster=_three(reader, "cluster"),
+        block=_three(reader, "block"),
+        shared_bytes=reader.natural("shared_bytes"),
+        arguments=tuple(arguments),
+    )
+
+
+def _sizes(values: list[object]) -> dict[str, int | None]:
+    sizes: dict[str, int | None] = {}
+    for item in values:
+        if not isinstance(item, list) or len(item) != 2 or not (item[1] is None or type(item[1]) is int):
+            raise damaged("a size is malformed")
+        sizes[_name(item[0])] = item[1]
+    return sizes
+
+
+def _files(values: dict[object, object]) -> dict[str, str]:
+    """File names with digests; a name must stay inside the artifact's folder."""
+    files: dict[str, str] = {}
+    for name, digest in values.items():
+        path = PurePosixPath(str(name))
+        if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in str(name) or "\0" in str(name):
+            raise damaged("a file name leaves the artifact's folder")
+        if not isinstance(digest, str) or len(digest) != 64:
+            raise damaged("a digest is malformed")
+        files[str(name)] = digest
+    return files
+
+
+def read_manifest(text: str) -> Manifest:
+    """The manifest in a JSON text. Raises E0505 for a damaged one or another version."""
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise damaged("it is larger than 4 MiB")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise damaged("it is not JSON") from None
+    keys = "format version texpr name target arch loadable parameters sizes facts workspace host files".split()
+    reader = _Reader(value, "the manifest", keys)
+    if reader.get("format", str) != FORMAT:
+        raise damaged("it is not a TExpr manifest")
+    if reader.get("version", int) != VERSION:
+        raise fail(
+            "E0505",
+            f"this manifest has version {reader.value['version']}; this TExpr reads {VERSION}",
+            help="build the artifact again with this TExpr",
+        )
+    workspace = _Reader(reader.get("workspace", dict), "the workspace", ("bytes", "tensors"))
+    tensors = []
+    for item in workspace.get("tensors", list):
+        tensor = _Reader(item, "a workspace tensor", ("name", "offset_bytes", "size_bytes"))
+        tensors.append(
+            WorkspaceTensor(
+                name=_name(tensor.get("name", str)),
+                offset_bytes=tensor.expr("offset_bytes"),
+                size_bytes=tensor.expr("size_bytes"),
+            )
+        )
+    facts: tuple[JsonCondition, ...] = tuple(check_condition(fact) for fact in reader.get("facts", list))
+    return Manifest(
+        name=_name(reader.get("name", str)),
+        target=reader.get("target", str),
+        arch=reader.get("arch", str),
+        loadable=reader.get("loadable", bool),
+        parameters=tuple(_parameter(item) for item in reader.get("parameters", list)),
+        sizes=_sizes(reader.get("sizes", list)),
+        facts=facts,
+        workspace_bytes=workspace.expr("bytes"),
+        workspace=tuple(tensors),
+        host=_steps(reader.get("host", list)),
+        files=_files(reader.get("files", dict)),
+        texpr=reader.get("texpr", str),
+    )

@@ -1,0 +1,244 @@
+"""From a call's arguments to checked views and solved sizes: everything that can be wrong is an error before launch.
+
+Bound(arrays={"A": view, …}, scalars={"alpha": 2.0}, sizes={"M": 512, …}) for `kernel(A, B, C, alpha=2.0)`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from texpr.codegen.manifest import JsonExpr, Manifest, Parameter, evaluate, holds
+from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.types import ELEMENT_TYPES
+from texpr.runtime.arrays import ArrayView, view_of
+
+WRITING = ("write", "read-write", "accumulate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The arguments of one call, checked: `objects` are the caller's arrays."""
+
+    arrays: Mapping[str, ArrayView]
+    objects: Mapping[str, Any]
+    scalars: Mapping[str, int | float | bool]
+    sizes: Mapping[str, int]
+
+
+def _call_error(manifest: Manifest, why: str, help: str | None = None) -> TExprError:
+    return fail("E0601", f"{manifest.name}: {why}", help=help)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names) if names else "none"
+
+
+def assign(manifest: Manifest, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """The call's objects by parameter name, and the sizes given by keyword. Raises E0601 or E0602."""
+    names = [p.name for p in manifest.parameters]
+    if len(args) > len(names):
+        raise _call_error(manifest, f"{len(args)} arguments for {len(names)} parameters ({_names(names)})")
+    given = dict(zip(names, args, strict=False))
+    sizes: dict[str, int] = {}
+    for name, value in kwargs.items():
+        if name in given:
+            raise _call_error(manifest, f"parameter {name} is given twice")
+        if name in names:
+            given[name] = value
+        elif name in manifest.sizes:
+            sizes[name] = _size(manifest, name, value)
+        else:
+            raise _call_error(manifest, f"there is no parameter or size {name[:80]!r}; they are {_names(names)}")
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise _call_error(manifest, f"missing arguments: {_names(missing)}")
+    return given, sizes
+
+
+def _size(manifest: Manifest, name: str, value: object) -> int:
+    try:
+        number = value.__index__()  # type: ignore[attr-defined]  # an int or a NumPy integer; else AttributeError
+    except (AttributeError, TypeError):
+        raise fail("E0602", f"{manifest.name}: size {name} is not an integer") from None
+    if not 0 <= number < 2**62:
+        raise fail("E0602", f"{manifest.name}: size {name} = {number} is out of range")
+    return int(number)
+
+
+def _scalar(manifest: Manifest, parameter: Parameter, value: Any) -> int | float | bool:
+    dtype = ELEMENT_TYPES[parameter.dtype]
+    if hasattr(value, "item") and getattr(value, "shape", ()) == ():
+        value = value.item()
+    if dtype.is_bool and isinstance(value, bool):
+        return value
+    if dtype.is_integer and isinstance(value, int) and not isinstance(value, bool):
+        low, high = dtype.integer_range
+        if low <= value <= high:
+            return value
+        raise _call_error(manifest, f"{parameter.name} = {value} does not fit {dtype}")
+    if dtype.is_float and isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            raise _call_error(manifest, f"{parameter.name} does not fit {dtype}") from None
+    raise _call_error(manifest, f"{parameter.name} is a scalar of type {dtype}, not a {type(value).__name__[:40]}")
+
+
+def _solve(expr: JsonExpr, extent: int, sizes: dict[str, int]) -> bool:
+    """Whether `expr == extent` gave a new size: an unknown name under + - * by known values is solved for."""
+    while isinstance(expr, list):
+        op, left, right = expr
+        known = [_known(side, sizes) for side in (left, right)]
+        if known[0] is None and known[1] is not None:
+            value, expr = known[1], left
+            if op == "+":
+                extent -= value
+            elif op == "-":
+                extent += value
+            elif op == "*" and value and extent % value == 0:
+                extent //= value
+            else:
+                return False
+        elif known[1] is None and known[0] is not None:
+            value, expr = known[0], right
+            if op == "+":
+                extent -= value
+            elif op == "-":
+                extent = value - extent
+            elif op == "*" and value and extent % value == 0:
+                extent //= value
+            else:
+                return False
+        else:
+            return False
+    if isinstance(expr, str) and expr not in sizes and extent >= 0:
+        sizes[expr] = extent
+        return True
+    return False
+
+
+def _known(expr: JsonExpr, sizes: Mapping[str, int]) -> int | None:
+    stack, names = [expr], []
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            names.append(item)
+        elif isinstance(item, list):
+            stack += item[1:]
+    return evaluate(expr, sizes) if all(name in sizes for name in names) else None
+
+
+def solve_sizes(manifest: Manifest, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int]) -> dict[str, int]:
+    """All sizes: bound ones, those given by keyword, and the rest from the arrays' shapes. Raises E0602."""
+    sizes = {name: value for name, value in manifest.sizes.items() if value is not None}
+    for name, value in given.items():
+        if sizes.setdefault(name, value) != value:
+            raise fail("E0602", f"{manifest.name}: this kernel was compiled for {name} = {sizes[name]}, not {value}")
+    progress = True
+    while progress and len(sizes) < len(manifest.sizes):
+        progress = False
+        for parameter in manifest.parameters:
+            if parameter.scalar or parameter.flat:
+                continue
+            for expr, extent in zip(parameter.shape, shapes[parameter.name], strict=True):
+                progress |= _known(expr, sizes) is None and _solve(expr, extent, sizes)
+    missing = [name for name in manifest.sizes if name not in sizes]
+    if missing:
+        raise fail(
+            "E0602",
+            f"{manifest.name}: {_names(missing)} cannot be found from the arrays' shapes",
+            help=f"pass {missing[0]}=… by keyword",
+        )
+    for fact in manifest.facts:
+        if not holds(fact, sizes):
+            shown = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+            raise fail("E0602", f"{manifest.name}: a `where` fact does not hold for {shown}")
+    return sizes
+
+
+def _check_array(manifest: Manifest, parameter: Parameter, view: ArrayView, sizes: Mapping[str, int]) -> None:
+    name, shape = parameter.name, tuple(evaluate(expr, sizes) for expr in parameter.shape)
+    if parameter.flat:
+        count = 1
+        for extent in view.shape:
+            count *= extent
+        if count < shape[0]:
+            raise _call_error(manifest, f"{name} has {count} elements and needs {shape[0]}")
+        want, step = [], 1
+        for extent in reversed(view.shape):
+            want.append(step)
+            step *= max(extent, 1)
+        if not view.is_dense(tuple(reversed(want))):
+            raise _call_error(manifest, f"{name} is not contiguous", "pass a contiguous copy")
+    else:
+        shape = tuple(max(extent, 0) for extent in shape)
+        if view.shape != shape:
+            raise _call_error(manifest, f"{name} has shape {view.shape} and needs {shape}")
+        strides = tuple(evaluate(expr, sizes) for expr in parameter.strides)
+        if not view.is_dense(strides):
+            raise _call_error(
+                manifest, f"{name} has strides {view.strides} and needs {strides} (elements)", "pass a contiguous copy"
+            )
+    if view.readonly and parameter.mode in WRITING:
+        raise _call_error(manifest, f"{name} is written, and the array is read-only")
+    if not view.is_empty and view.pointer % max(parameter.align, 1):
+        raise _call_error(
+            manifest,
+            f"{name} is not aligned to {parameter.align} bytes",
+            "pass an aligned copy, or declare `#align(n)` on the parameter",
+        )
+
+
+def _check_overlap(manifest: Manifest, arrays: Mapping[str, ArrayView]) -> None:
+    """Distinct parameters do not overlap; two that are only read may."""
+    writes = {p.name for p in manifest.parameters if p.mode in WRITING}
+    ranges = sorted((*view.byte_range, name) for name, view in arrays.items() if not view.is_empty)
+    for index, (_, end, name) in enumerate(ranges):
+        for start, _, other in ranges[index + 1 :]:
+            if start >= end:
+                break
+            if name in writes or other in writes:
+                raise fail(
+                    "E0603",
+                    f"{manifest.name}: {min(name, other)} and {max(name, other)} share memory",
+                    help="a buffer that is both read and written is one `inout` parameter",
+                )
+
+
+def bind_arguments(manifest: Manifest, args: Sequence[Any], kwargs: Mapping[str, Any], devices: Sequence[int]) -> Bound:
+    """The checked arguments of a call. `devices` are the DLPack device types that the target runs on.
+
+    Raises E0601 (arguments, shapes, types, strides, alignment), E0602 (sizes), E0603 (overlap), E0605 (device).
+    """
+    given, keyword_sizes = assign(manifest, args, kwargs)
+    arrays: dict[str, ArrayView] = {}
+    scalars: dict[str, int | float | bool] = {}
+    for parameter in manifest.parameters:
+        value = given[parameter.name]
+        if parameter.scalar:
+            scalars[parameter.name] = _scalar(manifest, parameter, value)
+            continue
+        view = view_of(parameter.name, value)
+        if view.dtype.name != parameter.dtype:
+            raise _call_error(manifest, f"{parameter.name} has type {view.dtype} and needs {parameter.dtype}")
+        if not parameter.flat and len(view.shape) != len(parameter.shape):
+            raise _call_error(
+                manifest, f"{parameter.name} has {len(view.shape)} dimensions and needs {len(parameter.shape)}"
+            )
+        if view.device[0] not in devices:
+            where = {1: "the CPU", 2: "a GPU"}.get(view.device[0], f"DLPack device {view.device[0]}")
+            raise fail(
+                "E0605",
+                f"{manifest.name}: {parameter.name} is on {where}, and target {manifest.target} does not run there",
+                help="move the array, or compile for its device",
+            )
+        arrays[parameter.name] = view
+    numbers = {view.device for view in arrays.values()}
+    if len(numbers) > 1:
+        raise fail("E0605", f"{manifest.name}: the arrays are on {len(numbers)} devices")
+    sizes = solve_sizes(manifest, {name: view.shape for name, view in arrays.items()}, keyword_sizes)
+    for parameter in manifest.parameters:
+        if not parameter.scalar:
+            _check_array(manifest, parameter, arrays[parameter.name], sizes)
+    _check_overlap(manifest, arrays)
+    return Bound(arrays=arrays, objects={name: given[name] for name in arrays}, scalars=scalars, sizes=sizes)

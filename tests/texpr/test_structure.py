@@ -1,0 +1,100 @@
+"""The house keeps its shape: import direction, packaging, what stays light, what the documents name."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FLOORS = {
+    "grammar": (),
+    "polyhedral": ("grammar",),
+    "codegen": ("polyhedral", "grammar"),
+    "runtime": ("codegen", "grammar"),
+}
+RUNTIME_MAY = {
+    "texpr.codegen.manifest",
+    "texpr.codegen.manifest_io",
+    "texpr.grammar.types",
+    "texpr.grammar.diagnostics",
+    "texpr.grammar.source",
+    "texpr.grammar.codes",
+}
+
+
+def own_sources() -> list[Path]:
+    """Every Python file of the product, once (the links in texpr/ are not followed)."""
+    files = [f for floor in FLOORS for f in (ROOT / floor).rglob("*.py")]
+    return sorted(files + list((ROOT / "texpr").glob("*.py")))
+
+
+def imported_modules(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(node.module or "")
+    return found
+
+
+@pytest.mark.parametrize("path", own_sources(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_one_way(path: Path) -> None:
+    floor = path.relative_to(ROOT).parts[0]
+    for module in imported_modules(path):
+        parts = module.split(".")
+        assert parts[0] not in FLOORS, f"say texpr.{module}"
+        if parts[0] != "texpr" or floor == "texpr":
+            continue
+        assert len(parts) > 1 and parts[1] in FLOORS, f"{floor} imports the face: {module}"
+        assert parts[1] == floor or parts[1] in FLOORS[floor], f"{floor} imports {module}"
+        if floor == "runtime" and parts[1] != "runtime":
+            assert module in RUNTIME_MAY, f"runtime may not import {module}"
+
+
+def test_the_runtime_loads_without_compiler_libraries() -> None:
+    code = (
+        "import sys\n"
+        "for name in ('lark', 'islpy', 'z3', 'numba', 'llvmlite'): sys.modules[name] = None\n"
+        "import pkgutil, importlib, texpr.runtime\n"
+        "for m in pkgutil.walk_packages(texpr.runtime.__path__, 'texpr.runtime.'): importlib.import_module(m.name)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+
+
+def test_importing_texpr_loads_no_heavy_library() -> None:
+    heavy = ("lark", "islpy", "z3", "numba", "numpy", "rich", "typer", "ml_dtypes", "cuda")
+    code = f"import sys, texpr; print([m for m in {heavy} if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_packages_mapping_and_links_agree() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    assert set(config["packages"]) == set(config["package-dir"])
+    for package, folder in config["package-dir"].items():
+        assert (ROOT / folder / "__init__.py").is_file(), package
+        parts = package.split(".")
+        if len(parts) == 2:
+            assert (ROOT / "texpr" / parts[1]).is_symlink()
+    on_disk = {p.parent for p in (ROOT / f for f in FLOORS) for p in p.rglob("__init__.py")}
+    assert on_disk == {ROOT / folder for package, folder in config["package-dir"].items() if package != "texpr"}
+
+
+def test_architecture_names_every_module() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    missing = [str(p.relative_to(ROOT)) for p in own_sources() if p.name != "__init__.py" and p.name not in text]
+    assert not missing
+
+
+def test_files_over_400_lines_have_a_reason() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    long = [p for p in own_sources() if p.read_text(encoding="utf-8").count("\n") > 400]
+    reasons = text.partition("## Long files")[2].partition("\n## ")[0]
+    assert not [str(p.relative_to(ROOT)) for p in long if p.name not in reasons]
