@@ -1,0 +1,150 @@
+"""The order of the stages, and the only place where it stands.
+
+    text ─parse→ Module ─check→ Kernel ─model→ Program ─prove→ ProvedProgram ─map→ MappedProgram
+         ─lower→ KernelGraph ─plan→ PlannedGraph ─emit→ Emission
+
+`build` runs a checked kernel down to a stage; `stop_after` returns early with what exists. Every stage is pure, so a
+`Build` is a record of values, and `times_ms` of what each took.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from texpr.grammar.diagnostics import fail
+
+if TYPE_CHECKING:
+    from texpr.codegen.graph import KernelGraph, PlannedGraph
+    from texpr.codegen.manifest import Manifest
+    from texpr.grammar.ast import Kernel
+    from texpr.polyhedral.mapping import MappedProgram
+    from texpr.polyhedral.program import Program, ProvedProgram
+    from texpr.polyhedral.target import Target
+
+STAGES = ("parse", "check", "model", "prove", "map", "lower", "plan", "emit")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emission:
+    """Generated text: `files` by name as they are saved, `main` the name of the kernel's own text."""
+
+    main: str
+    files: Mapping[str, bytes]
+    manifest: "Manifest"
+
+    @property
+    def source(self) -> str:
+        return self.files[self.main].decode()
+
+
+@dataclass(slots=True)
+class Build:
+    """What the stages made of one kernel for one target, as far as they ran."""
+
+    kernel: "Kernel"
+    target: "Target"
+    sizes: Mapping[str, int]
+    results: dict[str, Any] = field(default_factory=dict)
+    times_ms: dict[str, float] = field(default_factory=dict)
+
+    def stage(self, name: str, run: Callable[[], T]) -> T:
+        """Run a stage, keep its value and time."""
+        start = time.perf_counter()
+        value = run()
+        self.times_ms[name] = (time.perf_counter() - start) * 1e3
+        self.results[name] = value
+        return value
+
+    def result(self, name: str) -> Any:
+        """The value of a stage. Raises E0502 when the build stopped before it."""
+        if name not in self.results:
+            raise fail("E0502", f"the build of {self.kernel.name} stopped before the stage {name}")
+        return self.results[name]
+
+
+def build(
+    kernel: "Kernel",
+    target: "Target",
+    *,
+    sizes: Mapping[str, int],
+    hints: Mapping[str, int] | None = None,
+    checks: bool = False,
+    stop_after: str | None = None,
+) -> Build:
+    """Run a checked kernel through the stages.
+
+    Args:
+        sizes: values of the sizes bound at compile time; the others stay free.
+        hints: representative values of free sizes, for the cost model only.
+        checks: emit run-time checks of gathered subscripts on CUDA (`cpu` and `cuda-host` always have them).
+        stop_after: the last stage to run; None runs all.
+
+    Raises:
+        TExprError: the program is wrong, or asks for what the target does not offer.
+    """
+    if stop_after is not None and stop_after not in STAGES:
+        raise fail("E0502", f"there is no stage {stop_after[:40]!r}", help=f"stages are {', '.join(STAGES)}")
+    made = Build(kernel, target, sizes)
+    last = STAGES.index(stop_after) if stop_after else len(STAGES)
+
+    def over(stage: str) -> bool:
+        return last <= STAGES.index(stage)
+
+    from texpr.grammar.bind import bind_sizes
+
+    bound = made.stage("check", lambda: bind_sizes(kernel, sizes))
+    if over("check"):
+        return made
+    from texpr.polyhedral.model import build_program
+
+    program: Program = made.stage("model", lambda: build_program(bound))
+    if over("model"):
+        return made
+    from texpr.polyhedral.prove import prove
+
+    proved: ProvedProgram = made.stage("prove", lambda: prove(program))
+    if over("prove"):
+        return made
+    from texpr.polyhedral.map import map_program
+
+    mapped: MappedProgram = made.stage("map", lambda: map_program(proved, target, hints=hints or {}))
+    if over("map"):
+        return made
+    from texpr.codegen.lower import lower
+    from texpr.codegen.plan import plan
+
+    graph: KernelGraph = made.stage("lower", lambda: lower(mapped))
+    if over("lower"):
+        return made
+    planned: PlannedGraph = made.stage("plan", lambda: plan(graph, mapped))
+    if over("plan"):
+        return made
+    made.stage("emit", lambda: _emit(made, proved, planned, checks))
+    return made
+
+
+def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedGraph", checks: bool) -> Emission:
+    from dataclasses import replace
+
+    from texpr.codegen.artifact import make_manifest
+    from texpr.version import VERSION
+
+    sizes = tuple(replace(s, default=made.sizes.get(s.name, s.default)) for s in made.kernel.sizes)
+    kernel = replace(made.kernel, sizes=sizes)
+    name = planned.graph.name
+    if made.target.is_cuda:
+        from texpr.codegen.cuda.emit import emit_cuda
+        from texpr.codegen.toolchain import header_files
+
+        cuda = emit_cuda(planned, made.target, checks=checks)
+        manifest = make_manifest(kernel, proved, planned, made.target, cuda.arguments, VERSION)
+        files = {f"{name}.cu": cuda.source.encode(), f"{name}.h": cuda.header.encode()}
+        files |= {f"include/{path}": text.encode() for path, text in header_files(cuda.headers).items()}
+        return Emission(main=f"{name}.cu", files=files, manifest=manifest)
+    from texpr.codegen.cpu.emit import emit_cpu
+
+    cpu = emit_cpu(planned, made.target)
+    manifest = make_manifest(kernel, proved, planned, made.target, {}, VERSION)
+    return Emission(main=f"{name}.py", files={f"{name}.py": cpu.source.encode()}, manifest=manifest)
