@@ -196,9 +196,9 @@ softplus = Word("softplus", "log(1 + exp(x)).")
 
 __all__ = [
     "anchor", "asm", "atomic", "attr", "bf16", "bitand", "bitor", "bitxor", "ceil", "ceildiv", "cos", "erf", "exp",
-    "exp2", "f16", "f32", "f64", "f8e4m3", "f8e5m2", "floor", "fma", "fragment", "fully_par", "gelu", "gelu_tanh",
-    "i16", "i32", "i64", "i8", "inout", "inp", "log", "log2", "maximum", "minimum", "new", "out", "par", "prod", "reg",
-    "relu", "rsqrt", "select", "seq", "shl", "shr", "sigmoid", "silu", "sin", "softplus", "sqrt", "std", "tanh",
-    "type_parameter", "u32", "u8",
+    "exp2", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "floor", "fma", "fragment", "fully_par", "gelu", "gelu_tanh",
+    "i8", "i16", "i32", "i64", "inout", "inp", "log", "log2", "maximum", "minimum", "new", "out", "par", "prod",
+    "reg", "relu", "rsqrt", "select", "seq", "shl", "shr", "sigmoid", "silu", "sin", "softplus", "sqrt", "std",
+    "tanh", "type_parameter", "u8", "u32",
 ]  # fmt: skip
 """What `from texpr.language import *` gives: all but `bool`, which would hide Python's own."""

@@ -1,0 +1,166 @@
+"""The Python front end: a decorated function → the surface tree. The body is parsed, never run.
+
+A Python function's `for i in par("N")` is `par N i { … }`, and so on through LANGUAGE.md's table "From Python". What
+the tree holds is what the text front end makes of the corresponding text, but for spans, which point into the Python
+file. Decisions that the table leaves open:
+
+- A bare name is, in this order: an index, `let` or buffer of the body; a size that the annotations name; a number of
+  the enclosing scope, put in as a literal; a word of `texpr.language`; and else a size, for the checker to judge.
+- A string is TExpr text: names in it are sizes and indices, never Python's.
+- `/` is TExpr's division (it floors on integers); `//` is the same one, and an error unless both operands are known
+  to be integers. `%` floors. `**`, `&`, `|`, `^`, `<<`, `>>` are pow, bitand, bitor, bitxor, shl, shr.
+- `A[i:16]` is start : extent, as in TExpr. `fragment[c, table.c, lane] = r` is `fragment(c, table.c, lane) = r`.
+- Docstrings and comments are left out.
+
+A function that `texpr.fn` decorated is known by the attribute `__texpr_fn__`, which holds the plain Python function.
+"""
+
+import ast
+from dataclasses import dataclass
+from typing import Literal
+
+from texpr.grammar import syntax
+from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
+from texpr.grammar.python_names import is_identifier
+from texpr.grammar.python_source import read_function_source
+from texpr.grammar.python_stmt import StatementReader
+from texpr.grammar.python_text import read_conditions
+from texpr.grammar.source import Span
+
+Kind = Literal["kernel", "fn"]
+MAX_FUNCTIONS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One function's definition, the imports that it needs, and the functions under its `fn` objects."""
+
+    item: syntax.KernelDef | syntax.FnDef
+    imports: tuple[tuple[tuple[str, ...], Span], ...]
+    callees: tuple[object, ...]
+
+
+def parse_function(
+    function: object, *, kind: Kind = "kernel", attrs: tuple[str, ...] = (), where: str | None = None
+) -> syntax.Module:
+    """The module of a Python function: the imports and `fn`s that it needs (callees before callers), then itself.
+
+    `attrs` are strings such as `"#persistent"`, `where` is conditions on sizes separated by commas. Raises TExprError
+    with all findings of all functions: E0105 outside the language, E0106 source not available, E0103 too large.
+    """
+    name = getattr(function, "__name__", "")
+    try:
+        return _parse(function, kind, attrs, where)
+    except RecursionError:
+        raise fail("E0103", f"`{name}` is nested too deeply to be read on the stack that is left") from None
+
+
+def _parse(function: object, kind: Kind, attrs: tuple[str, ...], where: str | None) -> syntax.Module:
+    diagnostics: list[Diagnostic] = []
+    read: dict[int, _Read] = {}
+    order: list[int] = []
+    # Depth first without recursion: a function is put into `order` when all that it calls are there.
+    stack: list[tuple[object, bool]] = [(function, False)]
+    while stack:
+        current, finished = stack.pop()
+        key = id(current)
+        if finished:
+            order.append(key)
+            continue
+        if key in read:
+            continue
+        if len(read) >= MAX_FUNCTIONS:
+            raise fail("E0103", f"more than {MAX_FUNCTIONS} functions are called")
+        root = current is function
+        one = _read(current, kind if root else "fn", attrs if root else (), where if root else None, diagnostics)
+        if one is None:
+            continue
+        read[key] = one
+        stack.append((current, True))
+        stack += [(callee, False) for callee in reversed(one.callees)]
+    if diagnostics:
+        raise TExprError(diagnostics)
+    items = [read[key].item for key in order]
+    _refuse_equal_names(items)
+    imports = {path: span for key in order for path, span in read[key].imports}
+    heads = tuple(syntax.Import(path=path, span=span) for path, span in sorted(imports.items()))
+    last = items[-1]
+    return syntax.Module(name=last.name, items=(*heads, *items), span=last.span)
+
+
+def _refuse_equal_names(items: list[syntax.KernelDef | syntax.FnDef]) -> None:
+    seen: dict[str, Span] = {}
+    for item in items:
+        if item.name in seen:
+            raise fail("E0202", f"two functions are called `{item.name}`", item.span, help="give one another name")
+        seen[item.name] = item.span
+
+
+def _read(
+    function: object, kind: Kind, attrs: tuple[str, ...], where: str | None, diagnostics: list[Diagnostic]
+) -> _Read | None:
+    """One function's definition; None where its diagnostics say why not."""
+    try:
+        found = read_function_source(function)
+    except TExprError as failure:
+        diagnostics += failure.diagnostics
+        return None
+    definition, name_span = found.definition, found.name_span()
+    reader = StatementReader(found, kind)
+    if not is_identifier(definition.name):
+        reader.refuse("E0105", f"`{definition.name}` is not a name of TExpr", name_span,
+                      "names are ASCII and not reserved")  # fmt: skip
+    for decorator in definition.decorator_list[1:]:
+        reader.refuse("E0105", "only one decorator stands on a kernel or a fn", decorator, "remove the others")
+    params = reader.parameters()
+    strings = {
+        node.value: found.span(node)
+        for decorator in definition.decorator_list[:1]
+        if isinstance(decorator, ast.Call)
+        for node in (*decorator.args, *(keyword.value for keyword in decorator.keywords))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    attributes = tuple(a for text in attrs for a in reader.attribute_text(text, strings.get(text, name_span)))
+    conditions: tuple[syntax.Expr, ...] = ()
+    if where is not None:
+        try:
+            conditions = read_conditions(where, strings.get(where, name_span))
+        except TExprError as failure:
+            reader.diagnostics += failure.diagnostics
+    result = _result(reader, kind)
+    body = reader.body()
+    diagnostics += sorted(reader.diagnostics, key=_position)
+    span = found.span(definition)
+    item: syntax.KernelDef | syntax.FnDef
+    if kind == "kernel":
+        item = syntax.KernelDef(
+            name=definition.name, params=params, where=conditions, attrs=attributes, body=body, span=span
+        )
+    else:
+        if where is not None:
+            diagnostics.append(error("E0105", "a fn has no `where`", name_span, help="state it on the kernel"))
+        item = syntax.FnDef(name=definition.name, params=params, result=result, attrs=attributes, body=body, span=span)
+    callees = tuple(callee.function for callee in reader.callees.values())
+    return _Read(item, tuple(reader.imports.items()), callees)
+
+
+def _result(reader: StatementReader, kind: Kind) -> syntax.TypeExpr | None:
+    """The type after `->`: of a fn its result; `None`, or nothing, means none."""
+    node = reader.found.definition.returns
+    if node is None or (isinstance(node, ast.Constant) and node.value is None):
+        return None
+    if kind == "kernel":
+        reader.refuse("E0212", "a kernel returns nothing", node, "write the result into a parameter")
+        return None
+    try:
+        evaluated = reader.found.function.__annotations__.get("return")
+    except Exception:  # as for parameters: evaluating an annotation may raise anything
+        evaluated = None
+    found = reader.annotation(node, evaluated)
+    if found.direction is not None or found.attrs:
+        reader.refuse("E0105", "a result has neither direction nor attributes", node, "write -> f32")
+    return found.type
+
+
+def _position(diagnostic: Diagnostic) -> int:
+    return diagnostic.primary.span.start if diagnostic.primary is not None else 0
