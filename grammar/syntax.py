@@ -127,16 +127,21 @@ Expr = IntLit | FloatLit | BoolLit | StringLit | Name | Member | Unary | Binary 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment(Node):
-    """`text` begins after the two minus signs and is kept as written, right-stripped."""
+    """`text` begins after the two minus signs and is kept as written, right-stripped.
+
+    `blank_before`: one empty line stands before a comment that has a line of its own.
+    """
 
     text: str
+    blank_before: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trivia:
     """Comments on lines of their own before a statement, and the one after it on its last line.
 
-    `blank_before` keeps one empty line between statements.
+    `blank_before` keeps one empty line before the statement's own first line (after `leading`, whose comments keep
+    theirs); the first thing of a block or text has none.
     """
 
     leading: tuple[Comment, ...] = ()
