@@ -94,6 +94,7 @@ STATEMENTS = [
     "x = not (not a)",
     "x = (a + b) * c - (d - (e - f)) / (g / h)",
     "x = (a == b) == (c < d)",
+    "if a != b { x = 0 }",
     "x = a +\n    b\n    * c\n    and d",
     "x = A[i,\n      j]",
     "{}".join(("par N i ", "")),
