@@ -21,11 +21,13 @@ from typing import Literal
 
 from texpr.grammar import syntax
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
+from texpr.grammar.limits import MAX_DIAGNOSTICS
 from texpr.grammar.python_names import is_identifier
 from texpr.grammar.python_source import read_function_source
 from texpr.grammar.python_stmt import StatementReader
 from texpr.grammar.python_text import read_conditions
 from texpr.grammar.source import Span
+from texpr.grammar.words import RESERVED
 
 Kind = Literal["kernel", "fn"]
 MAX_FUNCTIONS = 1000
@@ -79,7 +81,7 @@ def _parse(function: object, kind: Kind, attrs: tuple[str, ...], where: str | No
         stack.append((current, True))
         stack += [(callee, False) for callee in reversed(one.callees)]
     if diagnostics:
-        raise TExprError(diagnostics)
+        raise TExprError(diagnostics[:MAX_DIAGNOSTICS])
     items = [read[key].item for key in order]
     _refuse_equal_names(items)
     imports = {path: span for key in order for path, span in read[key].imports}
@@ -108,8 +110,8 @@ def _read(
     definition, name_span = found.definition, found.name_span()
     reader = StatementReader(found, kind)
     if not is_identifier(definition.name):
-        reader.refuse("E0105", f"`{definition.name}` is not a name of TExpr", name_span,
-                      "names are ASCII and not reserved")  # fmt: skip
+        what = "is a reserved word of TExpr" if definition.name in RESERVED else "is not an ASCII identifier"
+        reader.refuse("E0105", f"`{definition.name}` {what}", name_span, "choose another name")
     for decorator in definition.decorator_list[1:]:
         reader.refuse("E0105", "only one decorator stands on a kernel or a fn", decorator, "remove the others")
     params = reader.parameters()

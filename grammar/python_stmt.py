@@ -247,6 +247,8 @@ class StatementReader(TypeReader):
         for argument in call.args[1:]:
             if isinstance(argument, ast.Constant) and argument.value in MEMORIES:
                 level = str(argument.value)
+            elif isinstance(argument, ast.Constant) and "#" not in str(argument.value):
+                self.refuse("E0105", "a memory is reg, shared or global", argument, 'write new(f32[16], "shared")')
             else:
                 attrs += self.attributes(argument)
         first = call.args[0]

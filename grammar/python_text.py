@@ -87,7 +87,7 @@ def _placed(literal: Span, start: int, end: int) -> Span:
 
 
 def _malformed(text: str, wanted: str, literal: Span) -> TExprError:
-    return TExprError([error("E0101", f"the string is not {wanted} of TExpr", literal, f"`{text[:60]}`")])
+    return TExprError([error("E0101", f"the string is not {wanted} of TExpr", literal, f"`{_shown(text)}`")])
 
 
 def _parse(prefix: str, text: str, suffix: str, literal: Span) -> tuple[syntax.Item, ...]:
@@ -101,19 +101,23 @@ def _parse(prefix: str, text: str, suffix: str, literal: Span) -> tuple[syntax.I
     def place(span: Span) -> Span:
         return _placed(literal, span.start - len(prefix), span.end - len(prefix))
 
+    def moved(old: Diagnostic) -> Diagnostic:
+        """A finding of the parser in the Python file; it says nothing of the text around the string."""
+        if old.primary is None or not 0 <= old.primary.span.start - len(prefix) < len(text):
+            return error("E0101", "the string ends where more is expected", literal, f"in `{_shown(text)}`")
+        primary = Label(span=place(old.primary.span), text="" if old.code == "E0102" else old.primary.text)
+        secondary = tuple(Label(span=place(label.span), text=label.text) for label in old.secondary)
+        return dataclasses.replace(old, primary=primary, secondary=secondary)
+
     try:
         module = parse_text(prefix + text + suffix, name=literal.source.name)
     except TExprError as failure:
-        raise TExprError(_moved(diagnostic, place) for diagnostic in failure.diagnostics) from None
+        raise TExprError(moved(diagnostic) for diagnostic in failure.diagnostics) from None
     return tuple(_respanned(item, place) for item in module.items)
 
 
-def _moved(diagnostic: Diagnostic, place: Callable[[Span], Span]) -> Diagnostic:
-    def label(old: Label) -> Label:
-        return Label(span=place(old.span), text=old.text)
-
-    primary = label(diagnostic.primary) if diagnostic.primary is not None else None
-    return dataclasses.replace(diagnostic, primary=primary, secondary=tuple(map(label, diagnostic.secondary)))
+def _shown(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def _respanned(tree: Tree, place: Callable[[Span], Span]) -> Tree:
