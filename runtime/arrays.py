@@ -176,6 +176,8 @@ def _dlpack_view(name: str, array: Any) -> ArrayView:
 
 def view_of(name: str, array: Any) -> ArrayView:
     """The view of an array argument called `name`. Raises E0601 for anything that is not an array of our types."""
+    if isinstance(array, ArrayView):
+        return array
     module = type(array).__module__.partition(".")[0]
     if module == "torch" and hasattr(array, "data_ptr"):
         return _torch_view(name, array)

@@ -162,3 +162,13 @@ class CudaBackend:
             self._core.launch(self._stream(device, stream), config, kernel, *map(kernel_argument, arguments))
         except Exception as why:  # the driver's own error classes
             raise fail("E0601", f"the launch of {step.symbol} failed: {str(why)[:300]}") from None
+
+
+def compute_capability(number: int) -> tuple[int, int]:
+    """Major and minor compute capability of a GPU. Raises E0503 without cuda-core or a driver."""
+    core = _cuda()
+    try:
+        found = core.Device(number).compute_capability
+        return int(found.major), int(found.minor)
+    except Exception as why:  # the driver's own error classes
+        raise fail("E0503", f"GPU {number} cannot be asked: {str(why)[:200]}", help="see `texpr doctor`") from None

@@ -1,1 +1,78 @@
-"""TExpr: an embedded tensor DSL with polyhedral scheduling."""
+"""TExpr: an embedded tensor DSL with polyhedral scheduling, compiled ahead of time to readable CUDA C++.
+
+    import texpr
+    from texpr.language import f32, par, seq
+
+    @texpr.kernel
+    def matmul(A: f32["M", "K"], B: f32["K", "N"], C: f32["M", "N"]):
+        for i, j in par("M", "N"):
+            for k in seq("K"):
+                C[i, j] += A[i, k] * B[k, j]
+
+    matmul(a, b, c)                                       # NumPy arrays run on the CPU, torch or cupy ones on their GPU
+    fast = matmul.compile(target="cuda:sm_90a", M=4096, N=4096, K=4096)
+    print(fast.mapping); fast.save("build/")
+
+Names load when they are first used: importing texpr is quick, and a machine that only launches needs no compiler.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from texpr import version
+
+__version__ = version.VERSION
+
+if TYPE_CHECKING:
+    from texpr.frontends import Fn, fn, kernel, load, parse
+    from texpr.grammar.diagnostics import Diagnostic, TExprError
+    from texpr.kernel import Compiled, Kernel, Module
+    from texpr.runtime.load import load as load_artifact
+
+_HOME = {
+    "Compiled": "texpr.kernel",
+    "Diagnostic": "texpr.grammar.diagnostics",
+    "Fn": "texpr.frontends",
+    "Kernel": "texpr.kernel",
+    "Module": "texpr.kernel",
+    "TExprError": "texpr.grammar.diagnostics",
+    "fn": "texpr.frontends",
+    "kernel": "texpr.frontends",
+    "load": "texpr.frontends",
+    "load_artifact": "texpr.runtime.load",
+    "parse": "texpr.frontends",
+}
+
+__all__ = [
+    "Compiled",
+    "Diagnostic",
+    "Fn",
+    "Kernel",
+    "Module",
+    "TExprError",
+    "__version__",
+    "fn",
+    "kernel",
+    "load",
+    "load_artifact",
+    "parse",
+]
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name == "load_artifact":
+        value: Any = importlib.import_module("texpr.runtime.load").load
+    elif name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    else:
+        language = importlib.import_module("texpr.language")
+        if name not in language.__all__ and name != "bool":
+            raise AttributeError(f"module 'texpr' has no attribute {name!r}")
+        value = getattr(language, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

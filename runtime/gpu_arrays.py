@@ -1,0 +1,54 @@
+"""NumPy arrays copied to a GPU for one call and back: for trials from the command line, not for deployment."""
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from texpr.grammar.diagnostics import fail
+from texpr.runtime.arrays import CUDA, ArrayView, view_of
+
+
+@contextmanager
+def on_gpu(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Views of copies of `values` on the GPU; after the block their contents are copied back. E0503 without CuPy."""
+    try:
+        import cupy
+    except ImportError:
+        raise fail(
+            "E0503",
+            "running on a GPU from the command line copies arrays through CuPy, which is not installed",
+            help="pip install cupy-cuda13x, or call the compiled kernel with arrays of your own",
+        ) from None
+    import numpy
+
+    moved: dict[str, Any] = {}
+    copies: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, numpy.ndarray):
+            copies[name] = cupy.asarray(_bytes_of(value))
+            moved[name] = ArrayView(
+                pointer=copies[name].data.ptr,
+                shape=value.shape,
+                strides=tuple(stride // value.dtype.itemsize for stride in value.strides),
+                dtype=view_of(name, value).dtype,
+                device=(CUDA, copies[name].device.id),
+                readonly=False,
+            )
+        else:
+            moved[name] = value
+    yield moved
+    cupy.cuda.get_current_stream().synchronize()
+    for name, copy in copies.items():
+        _bytes_of(values[name])[...] = cupy.asnumpy(copy)
+
+
+def _bytes_of(array: Any) -> Any:
+    """The bytes from an array's first to its last element."""
+    import numpy
+
+    if array.size == 0:
+        return numpy.empty(0, numpy.uint8)
+    span = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) + array.dtype.itemsize
+    raw = (ctypes.c_ubyte * span).from_address(array.__array_interface__["data"][0])
+    return numpy.frombuffer(memoryview(raw), numpy.uint8)

@@ -1,0 +1,326 @@
+"""The command line: check, fmt, map, graph, build, run, explain, cache, doctor, version.
+
+Exit codes: 0 right, 1 the program is wrong, 2 wrong usage, 3 the environment lacks something, 70 our defect.
+Libraries load inside the commands: `texpr version` needs none of them.
+"""
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from texpr.grammar.diagnostics import Diagnostic, TExprError
+
+RIGHT, WRONG, USAGE, ENVIRONMENT, DEFECT = 0, 1, 2, 3, 70
+_ENVIRONMENT_CODES = ("E0503", "E0505", "E0605")
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="TExpr: tensor kernels, proved, mapped and compiled ahead of time.",
+)
+cache_app = typer.Typer(no_args_is_help=True, help="The cache of compiled binaries.")
+app.add_typer(cache_app, name="cache")
+
+File = Annotated[Path, typer.Argument(help="a .tex or .texpr file")]
+Defines = Annotated[list[str] | None, typer.Option("-D", metavar="NAME=VALUE", help="a size, or a buffer's type")]
+KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="the kernel, where a file has several")]
+TargetName = Annotated[str, typer.Option("--target", "-t", help="cpu, cuda:sm_XX or cuda-host:sm_XX")]
+AsJson = Annotated[bool, typer.Option("--json", help="print data as JSON")]
+Hints = Annotated[list[str] | None, typer.Option("--hint", metavar="NAME=VALUE", help="cost of a dynamic size")]
+
+
+def _usage(why: str) -> typer.Exit:
+    typer.echo(f"usage: {why}", err=True)
+    return typer.Exit(USAGE)
+
+
+def definitions(given: list[str] | None) -> tuple[dict[str, int], dict[str, str]]:
+    """Sizes and types from `-D NAME=VALUE`: an integer is a size, a type name a buffer's type; exit 2 otherwise."""
+    from texpr.grammar.types import ELEMENT_TYPES
+
+    sizes: dict[str, int] = {}
+    types: dict[str, str] = {}
+    for text in given or ():
+        name, equal, value = text.partition("=")
+        if not equal or not name.isidentifier() or not name.isascii():
+            raise _usage(f"-D wants NAME=VALUE, not {text[:80]!r}")
+        if value in ELEMENT_TYPES:
+            types[name] = value
+        elif value.isascii() and value.lstrip("-").isdigit() and len(value) < 20:
+            sizes[name] = int(value)
+        else:
+            raise _usage(f"-D {name[:40]}: {value[:40]!r} is neither an integer nor an element type")
+    return sizes, types
+
+
+def _kernel(file: Path, name: str | None) -> Any:
+    from texpr.frontends import load
+
+    module = load(file)
+    if name is not None:
+        return module[name]
+    if len(module) != 1:
+        names = ", ".join(kernel.name for kernel in module) or "no kernel"
+        raise _usage(f"{file} has {names}; name one with --kernel")
+    return module.only
+
+
+def _show_warnings(warnings: tuple[Diagnostic, ...]) -> None:
+    for warning in warnings:
+        typer.echo(str(warning), err=True)
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=1))
+
+
+@app.command()
+def check(file: File, define: Defines = None, as_json: AsJson = False) -> None:
+    """Prove every kernel of a file free of races, undefined reads and accesses out of bounds."""
+    from texpr.frontends import load
+
+    sizes, types = definitions(define)
+    found: list[Diagnostic] = []
+    names: list[str] = []
+    try:
+        for kernel in load(file):
+            names.append(kernel.name)
+            try:
+                known = {size.name for size in kernel.core(types=types, sizes=sizes).sizes}
+                own = {name: value for name, value in sizes.items() if name in known}
+                found += kernel.compile(types=types, sizes=own, stop_after="prove").warnings
+            except TExprError as wrong:
+                found += [d for d in wrong.diagnostics if d not in found]
+    except TExprError as wrong:
+        found += wrong.diagnostics
+    errors = sum(d.severity.value == "error" for d in found)
+    if as_json:
+        _print_json({"file": str(file), "kernels": names, "diagnostics": [d.to_json() for d in found]})
+    else:
+        for diagnostic in found:
+            typer.echo(str(diagnostic) + "\n", err=True)
+        if not errors:
+            typer.echo(f"{file}: {', '.join(names) or 'no kernel'}: no races, all accesses in bounds")
+    raise typer.Exit(WRONG if errors else RIGHT)
+
+
+@app.command()
+def fmt(
+    files: Annotated[list[Path], typer.Argument(help="files to format in place")],
+    only_check: Annotated[bool, typer.Option("--check", help="write nothing; exit 1 if a file would change")] = False,
+) -> None:
+    """Format files in place; comments stay."""
+    from texpr.frontends import read_text
+    from texpr.grammar.parser import parse
+    from texpr.grammar.printer import print_module
+    from texpr.grammar.source import SourceText
+
+    changed = 0
+    for file in files:
+        text = read_text(file)
+        formatted = print_module(parse(SourceText(str(file), text)))
+        if formatted == text:
+            continue
+        changed += 1
+        if only_check:
+            typer.echo(f"would format {file}")
+        else:
+            from texpr.inspect import write_whole
+
+            write_whole(file, formatted.encode())
+            typer.echo(f"formatted {file}")
+    raise typer.Exit(WRONG if only_check and changed else RIGHT)
+
+
+def _compile(
+    file: Path, name: str | None, target: str, define: list[str] | None, hints: list[str] | None, stop_after: str | None
+) -> Any:
+    sizes, types = definitions(define)
+    values, wrong = definitions(hints)
+    if wrong:
+        raise _usage("--hint wants NAME=INTEGER")
+    compiled = _kernel(file, name).compile(target, types=types, sizes=sizes, hints=values, stop_after=stop_after)
+    _show_warnings(compiled.warnings)
+    return compiled
+
+
+@app.command(name="map")
+def map_command(
+    file: File,
+    define: Defines = None,
+    kernel: KernelName = None,
+    target: TargetName = "cuda:sm_90a",
+    hint: Hints = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where everything runs: grid, block, digits, buffers, access relations, required orders."""
+    compiled = _compile(file, kernel, target, define, hint, "map")
+    if as_json:
+        from texpr.inspect import mapping_json
+
+        _print_json(mapping_json(compiled.mapping.program))
+    else:
+        typer.echo(str(compiled.mapping))
+
+
+@app.command()
+def graph(
+    file: File,
+    define: Defines = None,
+    kernel: KernelName = None,
+    target: TargetName = "cuda:sm_90a",
+    hint: Hints = None,
+) -> None:
+    """Show the planned kernel graph: operators, layouts, barriers, shared memory."""
+    typer.echo(str(_compile(file, kernel, target, define, hint, "plan").graph))
+
+
+@app.command()
+def build(
+    file: File,
+    output: Annotated[Path, typer.Option("-o", "--output", help="the artifact's folder")],
+    define: Defines = None,
+    kernel: KernelName = None,
+    target: TargetName = "cuda:sm_90a",
+    hint: Hints = None,
+    source_only: Annotated[bool, typer.Option("--source-only", help="write text, no binary")] = False,
+) -> None:
+    """Compile a kernel and write its artifact: text, headers, C header, cubin, manifest."""
+    compiled = _compile(file, kernel, target, define, hint, None)
+    folder = compiled.save(output, source_only=source_only)
+    typer.echo(f"{compiled.name} for {compiled.target} in {folder}")
+
+
+@app.command()
+def run(
+    file: File,
+    define: Defines = None,
+    kernel: KernelName = None,
+    target: TargetName = "cpu",
+    seed: Annotated[int, typer.Option(help="of the random inputs")] = 0,
+    inputs: Annotated[Path | None, typer.Option("--input", help="an .npz with arrays by parameter name")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="write all arrays to this .npz")] = None,
+    verify: Annotated[bool, typer.Option("--check", help="compare with the interpreter in float64")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a kernel on seeded random arrays, or on those of an .npz."""
+    from texpr.inspect import progress
+    from texpr.trial import run_trial
+
+    sizes, types = definitions(define)
+    with progress(f"running {file}"):
+        report = run_trial(
+            _kernel(file, kernel),
+            target,
+            sizes=sizes,
+            types=types,
+            seed=seed,
+            inputs=inputs,
+            output=output,
+            check=verify,
+        )
+    if as_json:
+        _print_json(report.to_json())
+    else:
+        typer.echo(str(report))
+    raise typer.Exit(RIGHT if report.passed else WRONG)
+
+
+@app.command()
+def explain(code: Annotated[str, typer.Argument(help="a code such as E0301")]) -> None:
+    """Say what a diagnostic code means and how to mend it."""
+    from texpr.grammar.codes import CODES
+
+    entry = CODES.get(code.upper())
+    if entry is None:
+        raise _usage(f"there is no code {code[:20]!r}; codes run from {min(CODES)} to {max(CODES)}")
+    typer.echo(f"{code.upper()}: {entry.title}\n\n{entry.text}")
+
+
+@cache_app.command(name="list")
+def cache_list(as_json: AsJson = False) -> None:
+    """List the entries with their sizes."""
+    from texpr.cache import cache_folder, entries
+
+    found = entries()
+    if as_json:
+        _print_json([{"key": key, "bytes": size, "intact": right} for key, size, right in found])
+        return
+    for key, size, right in found:
+        typer.echo(f"{size:>10} {key}{'' if right else '  DAMAGED'}")
+    typer.echo(f"{len(found)} entries in {cache_folder() or 'no folder: caching is off'}")
+
+
+@cache_app.command(name="clear")
+def cache_clear(damaged: Annotated[bool, typer.Option("--damaged", help="only damaged entries")] = False) -> None:
+    """Remove entries."""
+    from texpr.cache import clear
+
+    typer.echo(f"removed {clear(only_damaged=damaged)} entries")
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Say what this machine offers: compilers, GPU, libraries, cache, settings."""
+    from texpr.inspect import doctor_report
+
+    report = doctor_report()
+    if as_json:
+        _print_json(report)
+    else:
+        for name, value in report.items():
+            typer.echo(f"{name:<14} {value}")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from texpr.version import VERSION
+
+    typer.echo(VERSION)
+
+
+def _exit_code(wrong: TExprError) -> int:
+    codes = [d.code for d in wrong.diagnostics]
+    return ENVIRONMENT if codes and all(code in _ENVIRONMENT_CODES for code in codes) else WRONG
+
+
+def guarded(run: Callable[[], object]) -> int:
+    """The exit code of a command: diagnostics are printed, a defect of ours says so and exits 70."""
+    from texpr.settings import settings, unknown_variables
+
+    for sentence in unknown_variables():
+        typer.echo(f"warning: {sentence}", err=True)
+    try:
+        run()
+    except TExprError as wrong:
+        typer.echo(str(wrong), err=True)
+        return _exit_code(wrong)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else RIGHT if stop.code is None else WRONG
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return RIGHT
+    except Exception as defect:  # whatever is left is a defect of TExpr, and is said to be one
+        if settings().debug:
+            traceback.print_exc()
+        kind = type(defect).__name__
+        typer.echo(
+            f"internal error: {kind}: {str(defect)[:500]}\nThis is a defect of TExpr; please report it.", err=True
+        )
+        typer.echo("TEXPR_DEBUG=1 prints where it happened.", err=True)
+        return DEFECT
+    return RIGHT
+
+
+def main() -> None:
+    """The entry point `texpr`."""
+    sys.exit(guarded(lambda: app(prog_name="texpr")))

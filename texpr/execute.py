@@ -1,0 +1,47 @@
+"""From a finished build to something that runs: the backend of each target, and cubins.
+
+cpu         the generated Numba text, compiled in this process
+cuda-host   the generated CUDA text, compiled by g++ with the checking host header
+cuda        the generated CUDA text, compiled by nvcc and launched through cuda-core
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from texpr.polyhedral.target import Family
+
+if TYPE_CHECKING:
+    from texpr.pipeline import Build, Emission
+
+
+def launcher_for(build: "Build") -> Callable[..., None]:
+    """A callable `(arrays…, stream=None, sizes by name)` that runs the build. Raises E0503 without its compiler."""
+    emission: Emission = build.result("emit")
+    match build.target.family:
+        case Family.CPU:
+            from texpr.codegen.cpu.build import CpuLauncher
+
+            return CpuLauncher(emission.manifest, emission.source)
+        case Family.CUDA_HOST:
+            from texpr.codegen.host_run import HostBackend
+            from texpr.runtime.launch import Launcher
+
+            return Launcher(emission.manifest, HostBackend(emission.source))
+        case Family.CUDA:
+            from texpr.runtime.device import CudaBackend
+            from texpr.runtime.launch import Launcher
+            from texpr.runtime.load import shared_bytes
+
+            backend = CudaBackend(cubin_of(build), shared_bytes(emission.manifest.host))
+            return Launcher(emission.manifest, backend)
+
+
+def cubin_of(build: "Build") -> bytes:
+    """The build's cubin, from the cache or from nvcc. Raises E0503 without nvcc."""
+    from texpr.cache import cached
+    from texpr.codegen.toolchain import compile_cubin, nvcc_version
+
+    emission: Emission = build.result("emit")
+    parts: dict[str, Any] = {name: content.decode() for name, content in emission.files.items()}
+    parts |= {"arch": build.target.arch, "nvcc": nvcc_version()}
+    return cached("cubin", parts, lambda: compile_cubin(emission.source, build.target.arch))

@@ -1,0 +1,96 @@
+"""Ways in: `load` a file, `parse` a text, decorate a function with `kernel` or `fn`."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+from texpr.grammar.diagnostics import fail
+from texpr.kernel import Kernel, Module
+
+MAX_FILE_BYTES = 4 << 20  # a text over the parser's own limit is refused there; this bounds what is read
+
+
+def _module(text: str, name: str, folder: Path | None) -> Module:
+    from texpr.grammar.parser import parse as parse_source
+    from texpr.grammar.source import SourceText
+    from texpr.grammar.syntax import KernelDef
+
+    tree = parse_source(SourceText(name, text))
+    names = [item.name for item in tree.items if isinstance(item, KernelDef)]
+    if not names and _is_bare(tree.items):
+        names = [tree.name]
+    return Module({n: Kernel(tree, n, folder=folder) for n in names}, tree.name)
+
+
+def _is_bare(items: Sequence[Any]) -> bool:
+    """Whether statements stand outside any kernel: they are one, named after the file."""
+    from texpr.grammar.syntax import FnDef, Import, SizeDef
+
+    return any(not isinstance(item, FnDef | Import | SizeDef) for item in items)
+
+
+def parse(text: str, name: str = "main") -> Module:
+    """The kernels of a text. Raises E01 errors; names and types are checked when a kernel is used."""
+    return _module(text, name, None)
+
+
+def read_text(path: str | Path) -> str:
+    """A program's text. Raises E0606 when it cannot be read, E0103 when it is too large, E0104 if it is not UTF-8."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise fail("E0103", f"{file} is larger than {MAX_FILE_BYTES >> 20} MiB")
+        return file.read_bytes().decode("utf-8")
+    except OSError as why:
+        raise fail("E0606", f"{file} cannot be read: {why.strerror or why}") from None
+    except UnicodeDecodeError as why:
+        raise fail("E0104", f"{file} is not UTF-8: byte {why.start}") from None
+    except ValueError:
+        raise fail("E0606", "the path cannot be used: it holds a null character") from None
+
+
+def load(path: str | Path) -> Module:
+    """The kernels of a `.tex` or `.texpr` file; its imports stay inside its folder. Raises E0606 and E01 errors."""
+    return _module(read_text(path), str(path), Path(path).parent)
+
+
+@overload
+def kernel(function: Callable[..., Any], /) -> Kernel: ...
+@overload
+def kernel(
+    *attrs: str, where: str | None = None, dynamic: Sequence[str] = ()
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+def kernel(*args: Any, where: str | None = None, dynamic: Sequence[str] = ()) -> Any:
+    """Make a kernel of a Python function: `@texpr.kernel`, or `@texpr.kernel("#persistent", where="N % 8 == 0")`.
+
+    The body is parsed, never run. Raises E01 errors at the function.
+    """
+    from texpr.grammar.python import parse_function
+
+    if len(args) == 1 and callable(args[0]):
+        return Kernel(parse_function(args[0]), args[0].__name__, function=args[0])
+
+    def decorate(function: Callable[..., Any]) -> Kernel:
+        tree = parse_function(function, attrs=tuple(args), where=where)
+        return Kernel(tree, function.__name__, dynamic=dynamic, function=function)
+
+    return decorate
+
+
+class Fn:
+    """A Python function that kernels may call; `__texpr_fn__` is the function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.__texpr_fn__ = function
+        self.__name__, self.__doc__, self.__wrapped__ = function.__name__, function.__doc__, function
+
+    def __repr__(self) -> str:
+        return f"<texpr.Fn {self.__name__}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        raise fail("E0601", f"{self.__name__} is a texpr.fn: it has a meaning only inside a kernel")
+
+
+def fn(function: Callable[..., Any]) -> Fn:
+    """Make a function that kernels may call: `@texpr.fn`. It is parsed with the kernel that calls it."""
+    return Fn(function)

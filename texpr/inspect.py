@@ -1,0 +1,124 @@
+"""Looking at things from the command line: mappings as JSON, what the machine offers, progress, whole-file writes."""
+
+import contextlib
+import dataclasses
+import enum
+import os
+import platform
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from texpr.grammar.diagnostics import fail
+
+if TYPE_CHECKING:
+    from texpr.polyhedral.mapping import MappedProgram
+
+MAPPING_SCHEMA = 1  # of `texpr map --json`; docs/schemas.md describes it
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace a file all at once, keeping its mode. Raises E0606."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            if path.exists():
+                Path(name).chmod(path.stat().st_mode & 0o777)
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as why:
+        raise fail("E0606", f"{path} cannot be written: {why.strerror or why}") from None
+
+
+def plain(value: Any) -> Any:
+    """A frozen dataclass tree as JSON values: `kind` names the class, spans become line and column."""
+    from texpr.grammar.source import Span
+
+    if isinstance(value, Span):
+        return {"line": value.line, "column": value.column}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.name not in _HIDDEN}
+        return {"kind": type(value).__name__, **fields}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+_HIDDEN = frozenset({"proved", "kernel", "span", "call_spans", "leaf", "source_span", "sink_span", "value"})
+
+
+def mapping_json(program: "MappedProgram") -> dict[str, Any]:
+    """The object that `texpr map --json` prints."""
+    return {
+        "schema": MAPPING_SCHEMA,
+        "kernel": program.kernel.name,
+        "target": program.target.name,
+        "buffers": {name: plain(buffer) for name, buffer in program.buffers.items()},
+        "host": [plain(node) for node in program.host],
+        "report": plain(program.report),
+    }
+
+
+def doctor_report() -> dict[str, str]:
+    """What this machine offers, each as a sentence."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    from texpr.cache import cache_folder, entries
+    from texpr.codegen.toolchain import describe_gxx, describe_nvcc
+    from texpr.version import VERSION
+
+    report = {"texpr": VERSION, "python": platform.python_version(), "platform": platform.platform()}
+    for package in ("islpy", "z3-solver", "lark", "numba", "numpy", "ml_dtypes", "cuda-core", "cuda-bindings"):
+        try:
+            report[package] = installed(package)
+        except PackageNotFoundError:
+            report[package] = "not installed"
+    report["nvcc"], report["g++"] = describe_nvcc(), describe_gxx()
+    report["gpu"] = _describe_gpu()
+    folder = cache_folder()
+    report["cache"] = f"{folder}, {len(entries())} entries" if folder else "off"
+    return report
+
+
+def _describe_gpu() -> str:
+    try:
+        from cuda.core import Device
+
+        device = Device()
+        device.set_current()
+        return f"{device.name}, compute capability {device.compute_capability}"
+    except Exception as why:  # no package, no driver, no GPU: each in a library's own words
+        return f"none ({type(why).__name__})"
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[None]:
+    """A spinner with the time elapsed, on a terminal, for work that takes over a second; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.add_task(what, total=None)
+    timer = threading.Timer(1.0, bar.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        bar.stop()

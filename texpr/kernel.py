@@ -1,0 +1,320 @@
+"""What users hold: `Kernel` (a program), `Compiled` (a program for a target), `Module` (the kernels of a file)."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from texpr.grammar.diagnostics import Diagnostic, fail
+from texpr.version import VERSION
+
+if TYPE_CHECKING:
+    from texpr.codegen.graph import PlannedGraph
+    from texpr.codegen.manifest import Manifest
+    from texpr.grammar import ast, syntax
+    from texpr.grammar.interpret import Interpretation
+    from texpr.pipeline import Build
+    from texpr.polyhedral.mapping import MappedProgram
+
+MAX_SPECIALISATIONS = 256  # compiled variants that one kernel object keeps for plain calls
+
+
+class Kernel:
+    """A kernel of a checked program.
+
+    Call it with arrays (it compiles for their device, specialised on all sizes but `dynamic`), or `compile` it.
+    """
+
+    def __init__(
+        self,
+        module: "syntax.Module",
+        name: str,
+        *,
+        folder: Path | None = None,
+        dynamic: Sequence[str] = (),
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.dynamic = tuple(dynamic)
+        self._module, self._folder = module, folder
+        self._compiled: dict[tuple[str, tuple[tuple[str, int], ...]], Compiled] = {}
+        if function is not None:
+            self.__name__, self.__doc__ = function.__name__, function.__doc__
+            self.__module__, self.__wrapped__ = function.__module__, function
+
+    def __repr__(self) -> str:
+        return f"<texpr.Kernel {self.name}>"
+
+    def __str__(self) -> str:
+        """The kernel's file in canonical form."""
+        from texpr.grammar.printer import print_module
+
+        return print_module(self._module)
+
+    def core(self, *, types: Mapping[str, str] | None = None, sizes: Mapping[str, int] | None = None) -> "ast.Kernel":
+        """The checked core tree; `sizes` override `size` constants. Raises E01 and E02 errors."""
+        return self._check(types or {}, sizes or {}, [])
+
+    def _check(self, types: Mapping[str, str], sizes: Mapping[str, int], warnings: list[Diagnostic]) -> "ast.Kernel":
+        from texpr.grammar.check import check
+
+        kernels = check(self._module, sizes=sizes, types=types, folder=self._folder, warnings=warnings)
+        return next(kernel for kernel in kernels if kernel.name == self.name)
+
+    def compile(
+        self,
+        target: str = "cpu",
+        *,
+        types: Mapping[str, str] | None = None,
+        sizes: Mapping[str, int] | None = None,
+        dynamic: Sequence[str] = (),
+        hints: Mapping[str, int] | None = None,
+        checks: bool = False,
+        stop_after: str | None = None,
+        **size_values: int,
+    ) -> "Compiled":
+        """Compile for a target: `cpu`, `cuda:sm_XX` or `cuda-host:sm_XX`.
+
+        Args:
+            types: element types of a bare program's buffers, e.g. {"A": "f16"}.
+            sizes, size_values: compile-time sizes; those left out stay dynamic and are solved at launch.
+            dynamic: sizes that must stay dynamic; naming one that is bound here is an error.
+            hints: values at which the cost of dynamic sizes is judged.
+            checks: check gathered subscripts at run time on CUDA, too.
+            stop_after: the last stage to run (`texpr.pipeline.STAGES`).
+
+        Raises:
+            TExprError: with every diagnostic of the program.
+        """
+        from texpr.pipeline import build
+        from texpr.polyhedral.target import parse_target
+
+        bound = _merge_sizes(sizes or {}, size_values)
+        both = [name for name in (*dynamic, *self.dynamic) if name in bound]
+        if both:
+            raise fail("E0211", f"size {both[0]} is dynamic and has the value {bound[both[0]]}")
+        warnings: list[Diagnostic] = []
+        kernel = self._check(types or {}, bound, warnings)
+        unknown = [name for name in dynamic if all(size.name != name for size in kernel.sizes)]
+        if unknown:
+            raise fail("E0211", f"{self.name} has no size {unknown[0][:80]!r}")
+        made = build(kernel, parse_target(target), sizes=bound, hints=hints or {}, checks=checks, stop_after=stop_after)
+        return Compiled(made, tuple(warnings))
+
+    def interpret(
+        self,
+        *args: Any,
+        mode: Literal["fast", "exact"] = "fast",
+        float64: bool = False,
+        seed: int = 0,
+        types: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> "Interpretation":
+        """Run the reference interpreter on CPU arrays, called like a `Compiled`: output arrays change in place.
+
+        `mode="exact"` runs iteration by iteration in random order and finds races, undefined reads and accesses out
+        of bounds; `float64` computes in double and gives error bounds.
+        """
+        from texpr.codegen.artifact import signature
+        from texpr.grammar.interpret import interpret
+        from texpr.runtime.arguments import WRITING, bind_arguments
+        from texpr.runtime.arrays import CPU
+        from texpr.runtime.host_arrays import as_numpy
+
+        kernel = self.core(types=types, sizes={k: v for k, v in kwargs.items() if isinstance(v, int)})
+        manifest = signature(kernel, "interpreter", VERSION)
+        bound = bind_arguments(manifest, args, kwargs, (CPU,))
+        arrays = {name: as_numpy(view, bound.objects[name]) for name, view in bound.arrays.items()}
+        done = interpret(kernel, {**arrays, **bound.scalars}, mode=mode, float64=float64, seed=seed, sizes=bound.sizes)
+        for parameter in manifest.parameters:
+            if parameter.mode in WRITING and not parameter.scalar:
+                arrays[parameter.name][...] = done.outputs[parameter.name].astype(arrays[parameter.name].dtype)
+        return done
+
+    def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> None:
+        """Compile for the arrays' device, once per shapes, and run."""
+        from texpr.codegen.artifact import signature
+        from texpr.runtime.arguments import assign, solve_sizes
+        from texpr.runtime.arrays import view_of
+
+        manifest = signature(self._checked, "the arrays' device", VERSION)
+        given, keyword_sizes = assign(manifest, args, kwargs)
+        views = {p.name: view_of(p.name, given[p.name]) for p in manifest.parameters if not p.scalar}
+        for parameter in manifest.parameters:
+            if not parameter.scalar and not parameter.flat and len(views[parameter.name].shape) != len(parameter.shape):
+                rank = len(views[parameter.name].shape)
+                raise fail(
+                    "E0601", f"{self.name}: {parameter.name} has {rank} dimensions and needs {len(parameter.shape)}"
+                )
+        sizes = solve_sizes(manifest, {name: view.shape for name, view in views.items()}, keyword_sizes)
+        static = {name: value for name, value in sizes.items() if name not in self.dynamic}
+        key = (_device_target(views), tuple(sorted(static.items())))
+        if key not in self._compiled:
+            while len(self._compiled) >= MAX_SPECIALISATIONS:
+                self._compiled.pop(next(iter(self._compiled)))
+            self._compiled[key] = self.compile(key[0], sizes=static)
+        self._compiled[key](*args, stream=stream, **kwargs)
+
+    @cached_property
+    def _checked(self) -> "ast.Kernel":
+        return self.core()
+
+
+def _merge_sizes(sizes: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    merged: dict[str, int] = {}
+    for name, value in (*sizes.items(), *more.items()):
+        try:
+            number = value.__index__()
+        except (AttributeError, TypeError):
+            raise fail("E0211", f"size {str(name)[:80]} is {str(value)[:80]!r}, not an integer") from None
+        if merged.setdefault(name, number) != number:
+            raise fail("E0211", f"size {name} has two values, {merged[name]} and {number}")
+    return merged
+
+
+def _device_target(views: Mapping[str, Any]) -> str:
+    """The target of the device that the arrays are on; arrays on two kinds of devices are E0605."""
+    from texpr.runtime.arrays import CPU, CUDA
+
+    kinds = {view.device[0] for view in views.values()}
+    if len(kinds) > 1:
+        raise fail("E0605", "the arrays are on two devices", help="move them to one")
+    if not kinds or kinds == {CPU}:
+        return "cpu"
+    if kinds == {CUDA}:
+        from texpr.runtime.device import compute_capability
+
+        number = next(iter(views.values())).device[1]
+        major, minor = compute_capability(number)
+        return f"cuda:sm_{major}{minor}{'a' if major >= 9 else ''}"
+    raise fail("E0605", f"no target runs on DLPack device {kinds.pop()}")
+
+
+class Compiled:
+    """A kernel compiled for one target: call it with arrays, inspect it, save it."""
+
+    def __init__(self, made: "Build", warnings: tuple[Diagnostic, ...]) -> None:
+        self.build = made
+        self.warnings = warnings + (made.result("prove").warnings if "prove" in made.results else ())
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}={value}" for name, value in self.build.sizes.items())
+        return f"<texpr.Compiled {self.name} for {self.target}{': ' + sizes if sizes else ''}>"
+
+    @property
+    def name(self) -> str:
+        return self.build.kernel.name
+
+    @property
+    def target(self) -> str:
+        return self.build.target.name
+
+    @property
+    def dynamic(self) -> tuple[str, ...]:
+        """The sizes that are solved at launch."""
+        return tuple(name for name, value in self.manifest.sizes.items() if value is None)
+
+    @property
+    def mapping(self) -> "MappingView":
+        """The mapping: print it, or take `.program`, the `MappedProgram`."""
+        return MappingView(self.build.result("map"))
+
+    @property
+    def graph(self) -> "GraphView":
+        """The kernel graph with its plans: print it, or take `.planned`, the `PlannedGraph`."""
+        return GraphView(self.build.result("plan"))
+
+    @property
+    def source(self) -> str:
+        """The generated text: CUDA C++, or a Numba module for `cpu`."""
+        text: str = self.build.result("emit").source
+        return text
+
+    @property
+    def manifest(self) -> "Manifest":
+        found: Manifest = self.build.result("emit").manifest
+        return found
+
+    @cached_property
+    def _launcher(self) -> Callable[..., None]:
+        from texpr.execute import launcher_for
+
+        return launcher_for(self.build)
+
+    def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> None:
+        """Run on arrays of the target's device, outputs in place; free sizes that no shape gives go by keyword."""
+        self._launcher(*args, stream=stream, **kwargs)
+
+    def save(self, folder: str | Path, *, source_only: bool = False) -> Path:
+        """Write the artifact: text, headers, C header, manifest, and a cubin where the target has one and nvcc is
+        there. Raises E0503 when nvcc is missing (`source_only=True` goes without), E0606."""
+        from texpr.codegen.artifact import save_artifact
+
+        emission = self.build.result("emit")
+        files = dict(emission.files)
+        if self.build.target.name.startswith("cuda:") and not source_only:
+            from texpr.execute import cubin_of
+
+            files[f"{Path(emission.main).stem}.cubin"] = cubin_of(self.build)
+        return save_artifact(folder, replace(emission.manifest), files)
+
+
+class MappingView:
+    """A mapping as it prints."""
+
+    def __init__(self, program: "MappedProgram") -> None:
+        self.program = program
+
+    def __str__(self) -> str:
+        from texpr.polyhedral.show import show
+
+        return show(self.program)
+
+
+class GraphView:
+    """A planned kernel graph as it prints."""
+
+    def __init__(self, planned: "PlannedGraph") -> None:
+        self.planned = planned
+
+    def __str__(self) -> str:
+        from texpr.codegen.show import show
+
+        return show(self.planned)
+
+
+class Module:
+    """The kernels of one text: by attribute or by name, `.only` where there is one."""
+
+    def __init__(self, kernels: Mapping[str, Kernel], name: str) -> None:
+        self._kernels, self._name = dict(kernels), name
+
+    def __repr__(self) -> str:
+        return f"<texpr.Module {self._name}: {', '.join(self._kernels)}>"
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self._kernels.values())
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def __getitem__(self, name: str) -> Kernel:
+        try:
+            return self._kernels[name]
+        except KeyError:
+            have = ", ".join(self._kernels) or "none"
+            raise fail("E0201", f"{self._name} has no kernel {str(name)[:80]!r}; it has {have}") from None
+
+    def __getattr__(self, name: str) -> Kernel:
+        if name.startswith("__") or name not in self._kernels:
+            raise AttributeError(f"{self._name} has no kernel {name!r}")
+        return self._kernels[name]
+
+    @property
+    def only(self) -> Kernel:
+        """The kernel of a text that has exactly one. Raises E0201 otherwise."""
+        if len(self._kernels) != 1:
+            have = ", ".join(self._kernels) or "none"
+            raise fail("E0201", f"{self._name} has {len(self._kernels)} kernels: {have}", help="name one")
+        return next(iter(self._kernels.values()))

@@ -1,0 +1,42 @@
+"""The environment, read in one place. Every `TEXPR_*` variable is listed here; an unknown one is warned of once."""
+
+import os
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """`cache_dir` is None where `TEXPR_CACHE_DIR=off`; `debug` shows the traceback of a defect."""
+
+    cache_dir: Path | None
+    debug: bool
+
+
+KNOWN = ("TEXPR_CACHE_DIR", "TEXPR_DEBUG")
+
+
+def unknown_variables() -> tuple[str, ...]:
+    """A sentence for each `TEXPR_*` variable that means nothing."""
+    found = []
+    for name in sorted(os.environ):
+        if name.startswith("TEXPR_") and name not in KNOWN:
+            near = get_close_matches(name, KNOWN, 1)
+            found.append(f"unknown environment variable {name}" + (f"; did you mean {near[0]}?" if near else ""))
+    return tuple(found)
+
+
+@cache
+def settings() -> Settings:
+    """What the environment says."""
+    given = os.environ.get("TEXPR_CACHE_DIR", "")
+    if given.lower() in ("off", "none", "0"):
+        folder = None
+    elif given:
+        folder = Path(given)
+    else:
+        base = os.environ.get("XDG_CACHE_HOME")
+        folder = (Path(base) if base else Path.home() / ".cache") / "texpr"
+    return Settings(cache_dir=folder, debug=os.environ.get("TEXPR_DEBUG", "") not in ("", "0"))

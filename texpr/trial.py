@@ -1,0 +1,303 @@
+"""`texpr run`: a kernel on random or given arrays, compared with the float64 interpreter within its error bound."""
+
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from texpr.codegen.artifact import signature
+from texpr.codegen.manifest import Manifest, Parameter, evaluate
+from texpr.grammar.diagnostics import fail
+from texpr.grammar.types import ELEMENT_TYPES
+from texpr.version import VERSION
+
+if TYPE_CHECKING:
+    from texpr.grammar import ast
+    from texpr.kernel import Kernel
+
+MAX_ELEMENTS = 1 << 31  # of one random array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One output beside the reference. `ratio` is the greatest |got - reference| / bound over decided elements; at
+    most 4 passes. `undecided` elements hang on a comparison within their own error and are not compared."""
+
+    name: str
+    elements: int
+    undecided: int
+    greatest_error: float
+    ratio: float
+    wrong: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialReport:
+    kernel: str
+    target: str
+    sizes: Mapping[str, int]
+    outputs: tuple[Comparison, ...] = ()
+    checked: bool = False
+    written: str | None = None
+    arrays: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def passed(self) -> bool:
+        return all(output.wrong == 0 for output in self.outputs)
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        lines = [f"{self.kernel} on {self.target}" + (f" with {sizes}" if sizes else "")]
+        for o in self.outputs:
+            verdict = "right" if o.wrong == 0 else f"WRONG in {o.wrong} elements"
+            said = f"greatest error {o.greatest_error:.3g}, {o.ratio:.3g} of its bound (4 allowed)"
+            undecided = f", {o.undecided} undecided" if o.undecided else ""
+            lines.append(f"  {o.name}: {o.elements} elements{undecided}, {said}: {verdict}")
+        if self.written:
+            lines.append(f"  arrays in {self.written}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `texpr run --json` prints."""
+        return {
+            "kernel": self.kernel,
+            "target": self.target,
+            "sizes": dict(self.sizes),
+            "checked": self.checked,
+            "passed": self.passed,
+            "outputs": [
+                {
+                    "name": o.name,
+                    "elements": o.elements,
+                    "undecided": o.undecided,
+                    "greatest_error": o.greatest_error,
+                    "ratio_to_bound": o.ratio,
+                    "wrong": o.wrong,
+                }
+                for o in self.outputs
+            ],
+        }
+
+
+def gather_limits(kernel: "ast.Kernel", sizes: Mapping[str, int]) -> dict[str, int]:
+    """For each integer buffer that subscripts are read from, the least extent that such a subscript indexes."""
+    from texpr.codegen.artifact import json_expr
+    from texpr.grammar import ast
+    from texpr.grammar.walk import walk
+
+    limits: dict[str, int] = {}
+    for node in walk(kernel):
+        subscripts = getattr(node, "subscripts", None)
+        name = getattr(node, "buffer", None)
+        if not subscripts or not isinstance(name, str):
+            continue
+        shape = kernel.buffer(name).shape
+        for subscript, extent in zip(subscripts, shape, strict=False):
+            if isinstance(subscript, ast.Gather):
+                if any(isinstance(part, ast.IndexVar) for part in walk(extent)):
+                    continue  # a local's extent may depend on loop indices: no limit from it
+                limit = evaluate(json_expr(extent), sizes)
+                for read in walk(subscript):
+                    if isinstance(read, ast.Read):
+                        limits[read.buffer] = min(limits.get(read.buffer, limit), limit)
+    return limits
+
+
+def random_array(parameter: Parameter, shape: tuple[int, ...], seed: int, limit: int | None) -> Any:
+    """A seeded random array: floats uniform in [-1, 1), integers small, gathered subscripts within `limit`."""
+    import numpy
+
+    from texpr.runtime.host_arrays import numpy_dtype
+
+    count = 1
+    for extent in shape:
+        count *= max(extent, 0)
+    if count > MAX_ELEMENTS:
+        raise fail("E0602", f"{parameter.name} would have {count} elements")
+    generator = numpy.random.default_rng([seed, *parameter.name.encode()])
+    dtype = ELEMENT_TYPES[parameter.dtype]
+    shape = tuple(max(extent, 0) for extent in shape)
+    if dtype.is_bool:
+        return generator.integers(0, 2, shape).astype(bool)
+    if dtype.is_integer:
+        low = 0 if limit is not None or not dtype.integer_range[0] else -8
+        high = max(min(limit if limit is not None else 8, dtype.integer_range[1]), low + 1)
+        return generator.integers(low, high, shape).astype(numpy_dtype(dtype))
+    return generator.uniform(-1.0, 1.0, shape).astype(numpy_dtype(dtype))
+
+
+def strided(values: Any, strides: tuple[int, ...], align: int) -> Any:
+    """A copy of `values` laid out with the given strides (elements) on memory aligned to `align` bytes."""
+    import numpy
+
+    size = values.dtype.itemsize
+    reach = 1 + sum((n - 1) * s for n, s in zip(values.shape, strides, strict=True)) if values.size else 0
+    align = max(align, 64)
+    memory = numpy.zeros(reach * size + align, numpy.uint8)
+    offset = -memory.ctypes.data % align
+    array = numpy.ndarray(values.shape, values.dtype, memory.data, offset, [s * size for s in strides])
+    array[...] = values
+    return array
+
+
+def _load_inputs(path: Path, manifest: Manifest) -> dict[str, Any]:
+    import numpy
+
+    try:
+        with numpy.load(path, allow_pickle=False) as file:
+            return {p.name: file[p.name] for p in manifest.parameters if p.name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as why:
+        raise fail("E0606", f"{path} is not a readable .npz: {str(why)[:200]}") from None
+
+
+def _retype(values: Any, parameter: Parameter) -> Any:
+    """An input array in the parameter's type; NumPy stores bf16 and f8 as raw bytes of the same width."""
+    from texpr.runtime.host_arrays import numpy_dtype
+
+    dtype = numpy_dtype(ELEMENT_TYPES[parameter.dtype])
+    if values.dtype == dtype:
+        return values
+    if values.dtype.kind == "V" and values.dtype.itemsize == dtype.itemsize:
+        return values.view(dtype)
+    raise fail("E0601", f"{parameter.name} has type {values.dtype} and needs {parameter.dtype}")
+
+
+def make_arguments(
+    kernel: "ast.Kernel", sizes: Mapping[str, int], seed: int, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Arrays and scalars for a call, given ones first, and the solved sizes. Raises E0601, E0602."""
+    from texpr.runtime.arguments import solve_sizes
+
+    manifest = signature(kernel, "cpu", VERSION)
+    shapes = {
+        p.name: tuple(given[p.name].shape)
+        if p.name in given and len(given[p.name].shape) == len(p.shape)
+        else (-1,) * len(p.shape)
+        for p in manifest.parameters
+    }
+    solved = solve_sizes(manifest, shapes, sizes)
+    limits = gather_limits(kernel, solved)
+    values: dict[str, Any] = {}
+    for p in manifest.parameters:
+        if p.scalar:
+            scalar = given[p.name] if p.name in given else random_array(p, (), seed, limits.get(p.name))
+            values[p.name] = scalar.item() if hasattr(scalar, "item") else scalar
+            if ELEMENT_TYPES[p.dtype].is_float:
+                values[p.name] = float(values[p.name])
+            continue
+        shape = tuple(evaluate(extent, solved) for extent in p.shape)
+        found = _retype(given[p.name], p) if p.name in given else random_array(p, shape, seed, limits.get(p.name))
+        if p.flat:
+            values[p.name] = strided(found.reshape(-1), (1,), p.align)
+        else:
+            values[p.name] = strided(found, tuple(evaluate(s, solved) for s in p.strides), p.align)
+    return values, solved
+
+
+def compare(name: str, got: Any, reference: Any, bound: Any, undecided: Any) -> Comparison:
+    """One output against the float64 reference: |got - ref| <= 4 bound on decided floats, equality on integers."""
+    import numpy
+
+    if got.dtype.kind in "iub":
+        differ = (got != reference) & ~undecided
+        worst = float(numpy.abs(got.astype(numpy.float64) - reference)[~undecided].max(initial=0.0))
+        ratio = 0.0 if not differ.any() else float("inf")
+        return Comparison(
+            name=name,
+            elements=got.size,
+            undecided=int(undecided.sum()),
+            greatest_error=worst,
+            ratio=ratio,
+            wrong=int(differ.sum()),
+        )
+    wide = got.astype(numpy.float64)
+    with numpy.errstate(all="ignore"):
+        same = (wide == reference) | (numpy.isnan(wide) & numpy.isnan(reference))
+        error = numpy.where(same, 0.0, numpy.abs(wide - reference))
+        right = same | (error <= 4.0 * bound) | undecided
+        ratios = numpy.where(same | undecided, 0.0, error / numpy.where(bound > 0, bound, 5e-324))
+    decided = error[~undecided]
+    return Comparison(
+        name=name,
+        elements=got.size,
+        undecided=int(undecided.sum()),
+        greatest_error=float(decided[numpy.isfinite(decided)].max(initial=0.0)),
+        ratio=float(numpy.nanmax(ratios, initial=0.0)),
+        wrong=int((~right).sum()),
+    )
+
+
+def run_trial(
+    kernel: "Kernel",
+    target: str,
+    *,
+    sizes: Mapping[str, int],
+    types: Mapping[str, str] | None = None,
+    seed: int = 0,
+    inputs: Path | None = None,
+    output: Path | None = None,
+    check: bool = False,
+) -> TrialReport:
+    """Compile, run and optionally check a kernel. Raises TExprError for anything that is wrong."""
+    import numpy
+
+    from texpr.grammar.interpret import interpret
+
+    core = kernel.core(types=types, sizes=sizes)
+    manifest = signature(core, target, VERSION)
+    given = _load_inputs(inputs, manifest) if inputs is not None else {}
+    values, solved = make_arguments(core, sizes, seed, given)
+    compiled = kernel.compile(target, types=types, sizes=sizes)
+    before = {name: value.copy() if hasattr(value, "copy") else value for name, value in values.items()}
+    free = {name: solved[name] for name in compiled.dynamic}
+    if target.startswith("cuda:"):
+        _run_on_gpu(compiled, values, free)
+    else:
+        compiled(**values, **free)
+    outputs: list[Comparison] = []
+    if check:
+        reference = interpret(core, before, float64=True, sizes=solved)
+        for parameter in compiled.manifest.parameters:
+            name = parameter.name
+            if parameter.mode != "read" and not parameter.scalar:
+                zero = numpy.zeros(reference.outputs[name].shape)
+                bound = reference.bounds.get(name, zero)
+                undecided = reference.undecided.get(name, zero.astype(bool))
+                outputs.append(compare(name, values[name], reference.outputs[name], bound, undecided))
+    if output is not None:
+        _save_arrays(output, values)
+    return TrialReport(
+        kernel=kernel.name,
+        target=target,
+        sizes=solved,
+        outputs=tuple(outputs),
+        checked=check,
+        written=str(output) if output else None,
+        arrays=values,
+    )
+
+
+def _save_arrays(path: Path, values: Mapping[str, Any]) -> None:
+    """Write an .npz; bf16 and f8 arrays as raw bytes of their width, which `--input` takes back."""
+    import io
+
+    import numpy
+
+    from texpr.inspect import write_whole
+
+    memory = io.BytesIO()
+    arrays = {
+        name: value.view(f"V{value.dtype.itemsize}") if value.dtype.kind == "V" else value
+        for name, value in ((n, numpy.asarray(v)) for n, v in values.items())
+    }
+    numpy.savez(memory, allow_pickle=False, **arrays)
+    write_whole(path, memory.getvalue())
+
+
+def _run_on_gpu(compiled: Any, values: dict[str, Any], free: Mapping[str, int]) -> None:
+    """Copy the arrays to the GPU, run, copy back, through cuda-core's memory. Raises E0503 without a GPU."""
+    from texpr.runtime.gpu_arrays import on_gpu
+
+    with on_gpu(values) as arrays:
+        compiled(**arrays, **free)
