@@ -12,6 +12,7 @@ from texpr.grammar.lexer import Token, is_type_or_function
 from texpr.grammar.limits import MAX_FLOAT_DIGITS, MAX_INTEGER
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.trivia import Comments
+from texpr.grammar.words import TYPE_NAMES
 
 # `Any` stands for the parts of a production: tokens, nodes, tuples of nodes, or None for an absent `[...]`.
 # The grammar alone decides which; the printer's round trip is the test of it.
@@ -131,6 +132,10 @@ class Builder:
 
     def on_new_flat(self, parts: list[Any], span: Span) -> s.New:
         level, name, extent, attrs = parts
+        if isinstance(extent, (s.View, s.Name)) and extent.name in TYPE_NAMES:
+            message = "a colon is missing between a buffer and its type"
+            help = f"write `new {name.text}: {extent.name}`, with the shape in brackets"
+            self.diagnostics.append(error("E0101", message, extent.span, help=help))
         return s.New(level=level and level.text, name=self._declared(name), flat_extent=extent, attrs=attrs, span=span)
 
     def on_reg(self, parts: list[Any], span: Span) -> s.Reg:

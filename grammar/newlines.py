@@ -46,8 +46,11 @@ class Brackets:
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
-def match_brackets(tokens: list[Token], source: SourceText) -> Brackets:
-    """Pairs the brackets of `tokens`; raises E0103 where they nest too deeply."""
+def match_brackets(tokens: list[Token], source: SourceText, *, declarations_close: bool = True) -> Brackets:
+    """Pairs the brackets of `tokens`; raises E0103 where they nest too deeply.
+
+    A declaration closes all braces before it, unless `declarations_close` is false.
+    """
     found = Brackets()
     stack = [_Open("", -1)]
     crooked: Token | None = None
@@ -125,7 +128,7 @@ def match_brackets(tokens: list[Token], source: SourceText) -> Brackets:
                 found.depth_change[index] = -1
         elif kind in STATEMENT_KINDS and not (kind == "REG" and index and tokens[index - 1].kind == "NEW"):
             close_down_to(floor_of_round(True), token)
-            if kind in _DECLARATIONS and len(stack) > 1:
+            if declarations_close and kind in _DECLARATIONS and len(stack) > 1:
                 found.closers[index] = close_down_to(1, token)
     if len(stack) > 1:
         found.closers[len(tokens)] = close_down_to(1, None)

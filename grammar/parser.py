@@ -44,6 +44,9 @@ def parse(source: SourceText) -> Module:
     found = lexed.diagnostics
     try:
         brackets = match_brackets(lexed.tokens, source)
+        if brackets.strays and brackets.closers:  # the braces agree if a declaration may stand in a block
+            nested = match_brackets(lexed.tokens, source, declarations_close=False)
+            brackets = brackets if nested.strays or nested.closers else nested
     except TExprError as deep:
         raise _all_of(found + list(deep.diagnostics)) from None
     found += brackets.diagnostics
@@ -258,6 +261,7 @@ class _Parser:
         if header and token.kind == NEWLINE and "LBRACE" in expected and self._strays > 0:
             self._strays -= 1
             self._feed(token, "IF", "CONST", "LBRACE")
+            self._at += 1
             return True
         return self._skip(braces, header, bool(popped))
 

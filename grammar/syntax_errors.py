@@ -20,6 +20,8 @@ _DECLARATION_WORDS: Final[dict[str, str]] = {
 _TYPED_WORDS: Final = frozenset(("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u32", "u8", "bool"))
 _EXPRESSION_START: Final = frozenset(("NAME", "NUMBER", "LPAR", "MINUS", "CONST", "SELECT", "REDUCE"))
 _OPERATORS: Final = frozenset(("PLUS", "MINUS", "TIMES", "CMP", "AND", "OR"))
+_NEEDS_OPERAND: Final = _OPERATORS | {"EQ", "ACC", "COMMA", "NOT", "__ANON_0"}
+_CLOSERS: Final = frozenset(("RPAR", "RSQB", "RBRACE"))
 _STATEMENTS: Final = frozenset(("PAR", "SEQ", "LET", "NEW", "IF", "ANCHOR", "ATOMIC", "ASM", "REG", "FULLY", "RETURN"))
 _NAMES: Final[dict[str, str]] = {
     "NAME": "a name",
@@ -99,7 +101,8 @@ def _usual(m: Mistake) -> Diagnostic | None:
     """The usual mistakes, each with its mend."""
     token, kind, expected = m.token, m.token.kind, m.expected
     previous = m.before()
-    span = m.span(token)
+    ended = kind in (NEWLINE, END) or not token.text
+    span = m.span(token) if previous is None or not ended else Span(m.source, previous.end, previous.end)
     loop = m.first.kind in ("PAR", "SEQ", "FULLY")
 
     def say(message: str, help: str | None = None, label: str = "") -> Diagnostic:
@@ -118,7 +121,7 @@ def _usual(m: Mistake) -> Diagnostic | None:
         return say("text stands only in `asm`")
     if kind == "ELSE":
         return say("this `else` has no `if` before it", "`else` follows the `}` of an `if`")
-    if kind == "RBRACE" and m.at == m.begin and m.outer:
+    if kind == "RBRACE" and m.outer and not _opened(m, "LBRACE"):
         return say("this `}` closes nothing")
     if kind == "RPAR" and not m.expected & {"RPAR"} and not _opened(m, "LPAR"):
         return say("this `)` closes nothing")
@@ -135,6 +138,8 @@ def _usual(m: Mistake) -> Diagnostic | None:
         return say(f"`{token.text}` is a reserved word and cannot be a name", "choose another name")
     if kind == "COLON" and "RSQB" in expected:
         return say("a view has one `start : extent` in each subscript", "`A[i:16]` is 16 elements from i on")
+    if kind == "COLON" and previous and previous.kind in ("LSQB", "COMMA") and _opened(m, "LSQB"):
+        return say("a view names its start and its extent", "`A[0:16]` is the first 16 elements")
     if previous and previous.kind == "COLON" and kind in ("RSQB", "COMMA", "COLON") and _opened(m, "LSQB"):
         return say("a view names its extent", "`A[i:16]` is 16 elements from i on; a bare `:` is not in the language")
     if kind == "COLON" and m.first.kind in ("IF", "PAR", "SEQ", "ELSE"):
@@ -147,8 +152,13 @@ def _usual(m: Mistake) -> Diagnostic | None:
         return say(f"`{token.text}` stands at the top of a file only")
     if kind in ("RPAR", "COMMA") and m.first.kind in ("KERNEL", "FN") and expected == {"COLON"} and previous:
         return say(f"the parameter `{previous.text}` has no type", f"write `{previous.text}: f32[N]`")
-    if kind == "LPAR" and m.first.kind == "NEW" and "COLON" in expected:
-        return say("a buffer's shape stands between [ ]", "`new acc: f32[16]`")
+    if kind == "COLON" and m.first.kind == "NEW":
+        return say("a buffer's type stands behind its name", "`new acc: f32[16]`")
+    if previous and previous.kind in _NEEDS_OPERAND and "NUMBER" in expected and (ended or kind in _CLOSERS):
+        message = f"`{previous.text}` has nothing after it"
+        return error("E0101", message, m.span(previous), "an expression is missing")
+    if ended and m.first.kind == "NAME" and "EQ" in expected and "ACC" in expected:
+        return say("this is not a statement", "`v = e` binds, `v += e` accumulates, `f(v)` calls")
     if kind in (NEWLINE, END, "RBRACE") and "LBRACE" in expected and m.first.kind in ("PAR", "SEQ", "FULLY", "IF"):
         return error("E0101", "the block of this statement is missing", m.span(m.first), help="write `{ … }` after it")
     if kind == "RPAR" and previous is not None and previous.kind == "LPAR" and _hash_before(m):
@@ -159,7 +169,7 @@ def _usual(m: Mistake) -> Diagnostic | None:
 
 
 def _opened(m: Mistake, opener: str) -> bool:
-    closer = {"LPAR": "RPAR", "LSQB": "RSQB"}[opener]
+    closer = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}[opener]
     return sum((t.kind == opener) - (t.kind == closer) for t in m.tokens[m.begin : m.at]) > 0
 
 
@@ -178,13 +188,13 @@ def _plain(m: Mistake) -> Diagnostic:
     token = m.token
     found = _found(token)
     previous = m.tokens[m.at - 1] if m.at else None
-    ended = token.kind in (NEWLINE, END) or not token.text
     if m.at == m.begin:
         help = "a statement begins with a view such as `C[i]`, a name, or a word such as `par`, `seq`, `let` or `new`"
         return error("E0101", f"a statement does not begin with {found}", m.span(token), help=help)
+    ended = token.kind in (NEWLINE, END) or not token.text
     if NEWLINE in m.expected and not ended and _may_begin(token):
         message = f"a new line or `;` is missing before {found}"
-        return error("E0101", message, m.span(token), f"{wanted} could stand here")
+        return error("E0101", message, m.span(token))
     if ended and previous is not None:
         span = Span(m.source, previous.end, previous.end)
         return error("E0101", f"the statement ends too early: {wanted} is missing", span, "here")
