@@ -1,0 +1,287 @@
+"""Float64 values with a first-order bound on what a conforming implementation may deviate by.
+
+A `Bounded` holds, per iteration, the float64 value, a bound, and whether the value is undecided. An operation adds the
+operands' bounds through its derivative and its own rounding: one unit roundoff of the type it is computed in for
++ - * / sqrt fma, the ulps of `FUNCTION_ERRORS` for functions (twice that in f64, where the reference errs as well). A
+conversion to a narrower float leaves the value and adds that type's roundoff. So contraction to fma and any order of
+accumulation stay inside.
+
+Undecided is a value that hangs on a decision which the bound leaves open (within `DECISION` bounds): a comparison,
+floor, ceil, round, a conversion to integer, the chosen arm of a select, an overflow. Its bound is infinite. max, min
+and abs are continuous and need no such care. Infinities and NaN have bound 0 where they are certain.
+
+    a = 1 +- 0, b = 3 +- 0, in f32:   a / b = 1/3 +- 2e-8     floor(a / b) = 0     a / b == 1/3 is undecided
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texpr.grammar import numerics
+from texpr.grammar.ast import Fn
+from texpr.grammar.types import F32, F64, DType
+
+Array = NDArray[Any]
+DECISION = 4.0  # bounds within which a decision is open: what tests allow
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionError:
+    """What a function may err by, relative in ulps of the result for f32 and f64; under `#fast` in f32 also
+    `fast_ulps`, an absolute part, and a part that grows with the argument's magnitude."""
+
+    f32_ulps: float
+    f64_ulps: float
+    fast_ulps: float
+    fast_absolute: float = 0.0
+    fast_per_argument: float = 0.0
+
+
+FUNCTION_ERRORS: dict[Fn, FunctionError] = {
+    Fn.DIV: FunctionError(0.5, 0.5, 2),
+    Fn.SQRT: FunctionError(0.5, 0.5, 3),
+    Fn.RSQRT: FunctionError(2, 1, 3),
+    Fn.EXP: FunctionError(2, 1, 3, 0.0, 1.2),
+    Fn.EXP2: FunctionError(2, 1, 3),
+    Fn.LOG: FunctionError(1, 1, 3, 2.0**-21),
+    Fn.LOG2: FunctionError(1, 1, 3, 2.0**-21),
+    Fn.POW: FunctionError(8, 2, 16, 0.0, 4),
+    Fn.TANH: FunctionError(3, 2, 2.0**13),
+    Fn.SIGMOID: FunctionError(5, 3, 8, 0.0, 1.2),
+    Fn.ERF: FunctionError(2, 2, 4),
+    Fn.SIN: FunctionError(2, 2, 4, 2.0**-20),
+    Fn.COS: FunctionError(2, 2, 4, 2.0**-20),
+}
+
+TF32_ROUNDOFF = 2.0**-10  # both operands of a product lose 13 bits
+
+
+def roundoff(dtype: DType) -> float:
+    """Half the distance of 1 to the next value: the relative error of one rounding."""
+    return math.ldexp(1.0, -dtype.mantissa - 1)
+
+
+def smallest(dtype: DType) -> float:
+    """Half the least denormal: the absolute error of one rounding near 0."""
+    least = {"f64": -1074, "f32": -149, "f16": -24, "bf16": -133, "f8e4m3": -9, "f8e5m2": -16}
+    return math.ldexp(1.0, max(-1074, least[dtype.name] - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """Values of all lanes; `bound` and `undecided` broadcast with `value`. Integers and bools have bound 0."""
+
+    value: Array
+    bound: Array
+    undecided: Array
+
+
+ZERO = np.zeros(())
+DECIDED = np.zeros((), dtype=np.bool_)
+
+
+def exact(value: Array) -> Bounded:
+    """A value that every implementation has exactly."""
+    return Bounded(value, ZERO, DECIDED)
+
+
+def settle(value: Array, bound: Array, undecided: Array, dtype: DType, *, certain_overflow: bool = True) -> Bounded:
+    """The result in a float type: overflow becomes infinity or saturates where certain, undecided where not."""
+    top = numerics.greatest(dtype)
+    size = np.abs(value)
+    finite = np.isfinite(value)
+    bound = np.where(finite, bound, 0.0)
+    if numerics.saturates(dtype):
+        value = np.clip(value, -top, top)
+        bound = np.where(size - DECISION * bound > top, 0.0, bound)
+    elif dtype != F64:
+        over = finite & (size - DECISION * bound > top * (1 + roundoff(dtype)))
+        near = finite & ~over & (size + DECISION * bound > top)
+        if certain_overflow:
+            value = np.where(over, np.copysign(np.inf, value), value)
+            bound = np.where(over, 0.0, bound)
+            undecided = undecided | near
+        else:
+            undecided = undecided | near | over
+    undecided = undecided | ~np.isfinite(bound)
+    return Bounded(value, np.where(undecided, np.inf, bound), undecided)
+
+
+# ---- propagation -----------------------------------------------------------------------------------------------
+
+Rule = Callable[[Array, tuple[Array, ...], tuple[Array, ...]], Array]
+
+
+def _quotient(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+    margin = np.abs(v[1]) - b[1]
+    certain = np.where((margin > 0) | (b[1] == 0), 0.0, np.inf)
+    return (
+        np.where(b[0] + b[1] == 0, 0.0, (b[0] + np.abs(r) * b[1]) / np.where(b[1] == 0, np.abs(v[1]), margin)) + certain
+    )
+
+
+def _logarithm(scale: float) -> Rule:
+    def rule(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+        moved = np.where(v[0] > b[0], scale * b[0] / (v[0] - b[0]), np.inf)
+        return np.asarray(np.where(b[0] == 0, 0.0, moved))
+
+    return rule
+
+
+def _root(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+    low = np.sqrt(np.maximum(v[0] - b[0], 0.0))
+    return np.where(b[0] == 0, 0.0, np.where(v[0] >= b[0], b[0] / (np.abs(r) + low), np.inf))
+
+
+def _inverse_root(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+    return np.where(b[0] == 0, 0.0, np.where(v[0] > b[0], np.abs(r) * b[0] / (v[0] - b[0]), np.inf))
+
+
+def _power(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+    relative = np.abs(v[1]) * b[0] / (v[0] - b[0]) + np.abs(np.log(np.abs(v[0]))) * b[1]
+    moved = np.where(v[0] > b[0], np.abs(r) * np.expm1(relative), np.inf)
+    return np.asarray(np.where(b[0] + b[1] == 0, 0.0, moved))
+
+
+def _product(v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+    return np.abs(v[0]) * b[1] + np.abs(v[1]) * b[0] + b[0] * b[1]
+
+
+PROPAGATION: dict[Fn, Rule] = {
+    Fn.ADD: lambda r, v, b: b[0] + b[1],
+    Fn.SUB: lambda r, v, b: b[0] + b[1],
+    Fn.MUL: lambda r, v, b: _product(v, b),
+    Fn.FMA: lambda r, v, b: _product(v, b) + b[2],
+    Fn.DIV: _quotient,
+    Fn.NEG: lambda r, v, b: b[0],
+    Fn.ABS: lambda r, v, b: b[0],
+    Fn.MIN: lambda r, v, b: np.maximum(b[0], b[1]),
+    Fn.MAX: lambda r, v, b: np.maximum(b[0], b[1]),
+    Fn.EXP: lambda r, v, b: np.abs(r) * np.expm1(b[0]),
+    Fn.EXP2: lambda r, v, b: np.abs(r) * np.expm1(math.log(2) * b[0]),
+    Fn.LOG: _logarithm(1.0),
+    Fn.LOG2: _logarithm(1 / math.log(2)),
+    Fn.SQRT: _root,
+    Fn.RSQRT: _inverse_root,
+    Fn.POW: _power,
+    Fn.TANH: lambda r, v, b: b[0],
+    Fn.SIGMOID: lambda r, v, b: np.minimum(0.25 * b[0], np.abs(r) * np.expm1(b[0])),
+    Fn.ERF: lambda r, v, b: 1.13 * b[0],
+    Fn.SIN: lambda r, v, b: np.minimum(b[0], 2.0),
+    Fn.COS: lambda r, v, b: np.minimum(b[0], 2.0),
+}
+
+STEPS = frozenset({Fn.FLOOR, Fn.CEIL, Fn.ROUND})
+CONTINUOUS = frozenset({Fn.NEG, Fn.ABS, Fn.MIN, Fn.MAX})  # without a rounding of their own
+
+
+def _own_error(fn: Fn, r: Array, v: tuple[Array, ...], dtype: DType, fast: bool, tf32: bool) -> Array:
+    """The error that computing `fn` adds, result `r` from exact arguments `v`."""
+    if fn in CONTINUOUS:
+        return ZERO
+    unit = roundoff(dtype)
+    size = np.abs(r)
+    if fn is Fn.FMA:
+        size = size + np.abs(v[0] * v[1])
+    entry = FUNCTION_ERRORS.get(fn)
+    ulps: Any = 0.5 if entry is None else entry.f32_ulps if dtype == F32 else entry.f64_ulps
+    absolute: Any = smallest(dtype)
+    if entry is not None and fast and dtype == F32:
+        ulps = entry.fast_ulps + entry.fast_per_argument * np.abs(v[0])
+        absolute += entry.fast_absolute
+        if fn is Fn.SIN or fn is Fn.COS:
+            absolute = absolute + unit * np.abs(v[0])
+    if dtype == F64:
+        ulps = 2 * ulps + 1
+    error = np.asarray(size * (2 * unit) * ulps + absolute)
+    if tf32 and fn in (Fn.MUL, Fn.FMA) and dtype == F32:
+        error = error + TF32_ROUNDOFF * np.abs(v[0] * v[1])
+    return error
+
+
+def _special(fn: Fn, r: Array, v: tuple[Array, ...], b: tuple[Array, ...], bound: Array) -> Array:
+    """Bounds where an argument or the result is infinite or NaN: 0, or infinite where that is not certain."""
+    odd = np.zeros((), dtype=np.bool_)
+    for value in v:
+        odd = odd | ~np.isfinite(value)
+    if fn in (Fn.MIN, Fn.MAX):
+        return np.where(np.isfinite(r), bound, 0.0)
+    bound = np.where(odd, 0.0, bound)
+    if fn in (Fn.MUL, Fn.FMA, Fn.DIV):
+        for value, other in ((v[0], 1), (v[1], 0)):
+            unsure = np.isinf(value) & (b[other] > 0) & (np.abs(v[other]) <= DECISION * b[other])
+            bound = np.where(unsure, np.inf, bound)
+    return bound
+
+
+def apply_float(fn: Fn, args: tuple[Bounded, ...], dtype: DType, *, fast: bool = False, tf32: bool = False) -> Bounded:
+    """A float operation computed in `dtype` (a narrow float: in f32, then rounded to it)."""
+    computed = dtype if dtype.bits >= 32 else F32
+    values, bounds = tuple(a.value for a in args), tuple(a.bound for a in args)
+    undecided: Array = DECIDED
+    for arg in args:
+        undecided = undecided | arg.undecided
+    with np.errstate(all="ignore"):
+        result = numerics.apply(fn, values, F64)
+        if fn in STEPS:
+            low = numerics.apply(fn, (values[0] - DECISION * bounds[0],), F64)
+            high = numerics.apply(fn, (values[0] + DECISION * bounds[0],), F64)
+            undecided = undecided | ((low != high) & np.isfinite(values[0]))
+            return Bounded(result, np.where(undecided, np.inf, 0.0), undecided)
+        bound = PROPAGATION[fn](result, values, bounds)
+        bound = _special(fn, result, values, bounds, bound)
+        bound = bound + np.where(np.isfinite(result), _own_error(fn, result, values, computed, fast, tf32), 0.0)
+        contracts = fn in (Fn.MUL, Fn.FMA)
+        settled = settle(
+            result,
+            np.where(np.isnan(bound), np.inf, bound),
+            undecided | ~np.isfinite(bound),
+            computed,
+            certain_overflow=not contracts,
+        )
+    return settled if computed == dtype else round_to(settled, dtype)
+
+
+def round_to(x: Bounded, dtype: DType) -> Bounded:
+    """A conversion of a float to `dtype`: the value stays, the bound grows by that rounding."""
+    with np.errstate(all="ignore"):
+        added = roundoff(dtype) * np.abs(x.value) + smallest(dtype)
+        value = x.value
+        if numerics.saturates(dtype):
+            top = numerics.greatest(dtype)
+            value = np.where(np.isinf(value), np.copysign(top, value), value)
+        return settle(value, x.bound + np.where(np.isfinite(x.value), added, 0.0), x.undecided, dtype)
+
+
+def compare(fn: Fn, args: tuple[Bounded, ...]) -> Bounded:
+    """A comparison: undecided where the operands are nearer than their bounds."""
+    left, right = args
+    with np.errstate(all="ignore"):
+        slack = DECISION * (left.bound + right.bound)
+        open_ = (slack > 0) & ~(np.abs(left.value - right.value) > slack)
+        certain = np.isnan(left.value) | np.isnan(right.value) | np.isinf(left.value) | np.isinf(right.value)
+        undecided = left.undecided | right.undecided | (open_ & ~certain)
+    return Bounded(numerics.apply(fn, (left.value, right.value), F64), ZERO, undecided)
+
+
+def from_integer(value: Array, undecided: Array, source: DType, dtype: DType) -> Bounded:
+    """A conversion of an integer or bool to a float type: exact, or one rounding away."""
+    wide = numerics.cast(value, source, F64)
+    rounded = numerics.cast(numerics.cast(value, source, dtype), dtype, F64)
+    bound = np.where(rounded == wide, 0.0, 2 * roundoff(dtype) * np.abs(wide))
+    return settle(wide, bound, undecided, dtype)
+
+
+def to_integer(x: Bounded, dtype: DType) -> Bounded:
+    """A conversion of a float to an integer or bool type: undecided where the bound holds two results."""
+    with np.errstate(all="ignore"):
+        low = numerics.cast(x.value - DECISION * x.bound, F64, dtype)
+        high = numerics.cast(x.value + DECISION * x.bound, F64, dtype)
+        open_ = (low != high) & np.isfinite(x.value)
+        if dtype.is_bool:
+            open_ = (x.bound > 0) & (np.abs(x.value) <= DECISION * x.bound)
+    return Bounded(numerics.cast(x.value, F64, dtype), ZERO, x.undecided | open_)

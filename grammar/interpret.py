@@ -1,0 +1,228 @@
+"""The reference interpreter: what a kernel means, as NumPy arrays in and out. It is the definition that the
+simulator, the `cpu` target and CUDA are compared with.
+
+    interpret(kernel, {"A": a, "B": b, "C": c}).outputs["C"]
+
+Two modes. *fast* runs each statement over all iterations of its enclosing `par`s at once and takes the program to be
+legal (`interpret_fast`). *exact* runs one iteration after the other, those of a `par` in random order, and watches
+every element for races, undefined reads and accesses out of bounds (`interpret_exact`); it also runs illegal programs,
+to replay a witness.
+
+With `float64` every float is a float64 without rounding at binds, beside a first-order bound on what a conforming
+implementation may deviate by: got is right iff `|got - outputs| <= 4 * bounds`, except where `undecided`
+(`error_bound`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texpr.grammar import numerics
+from texpr.grammar.ast import Buffer, Kernel, Role, SizeVar
+from texpr.grammar.diagnostics import Diagnostic, fail
+from texpr.grammar.error_bound import Bounded
+from texpr.grammar.error_cells import BoundedArithmetic, BoundedCells
+from texpr.grammar.interpret_cells import Cells, PlainArithmetic, PlainCells
+from texpr.grammar.interpret_exact import ExactInterpreter
+from texpr.grammar.interpret_fast import FastInterpreter
+from texpr.grammar.interpret_index import condition_value, index_value
+from texpr.grammar.types import DType, Kind
+
+Array = NDArray[Any]
+Value = Any  # an array, or a Python or NumPy scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interpretation:
+    """The final content of every array parameter, by name, in the shape that was passed.
+
+    `outputs` are in storage types, floats in float64 under `float64`. `bounds` (floats: greatest legal deviation is
+    4 times it, infinite where undecided) and `undecided` are filled under `float64` only. `violations` are what exact
+    mode found under `collect`; `sizes` has every size.
+    """
+
+    outputs: dict[str, Array]
+    bounds: dict[str, Array] = field(default_factory=dict)
+    undecided: dict[str, Array] = field(default_factory=dict)
+    violations: tuple[Diagnostic, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+def interpret(
+    kernel: Kernel,
+    arrays: Mapping[str, Value],
+    *,
+    mode: Literal["fast", "exact"] = "fast",
+    float64: bool = False,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    collect: bool = False,
+) -> Interpretation:
+    """Runs `kernel` on copies of `arrays`: one array per array parameter in its storage type, scalars as Python or
+    NumPy scalars, by name.
+
+    Sizes come from `sizes`, the arrays' shapes and the kernel's defaults. `seed` orders the iterations of `par`s in
+    exact mode. Exact mode with `float64` checks the program on the rounded types, then gives the float64 values of
+    fast mode. `collect` (exact mode) goes on after a violation and returns one diagnostic per kind and place.
+
+    Raises TExprError: E0601 for arguments that do not fit, E0602 for an unknown size, E0603 for arrays that overlap,
+    E0302 and E0604 for subscripts out of bounds, E0502 for `asm`; in exact mode E0301, E0303, E0304, E0305 too.
+    """
+    known = solve_sizes(kernel, arrays, sizes or {})
+    given = check_arguments(kernel, arrays, known)
+    violations: tuple[Diagnostic, ...] = ()
+    try:
+        if mode == "exact":
+            flat = {name: stored(values) for name, values in given.items()}
+            exact = ExactInterpreter(kernel, known, flat, seed=seed, collect=collect)
+            exact.run()
+            violations = tuple(exact.violations)
+            if not float64:
+                return Interpretation(outputs=shaped(kernel, given, flat), violations=violations, sizes=known)
+        if float64:
+            bounded = run_bounded(kernel, given, known)
+            return Interpretation(
+                outputs=shaped(kernel, given, {n: c.value for n, c in bounded.items()}),
+                bounds=shaped(kernel, given, {n: c.bounds() for n, c in bounded.items()}),
+                undecided=shaped(kernel, given, {n: c.undecided for n, c in bounded.items()}),
+                violations=violations,
+                sizes=known,
+            )
+        plain = {b.name: PlainCells(b.dtype, stored(given[b.name]), ()) for b in kernel.params}
+        memory: dict[str, Cells[Array]] = dict(plain)
+        FastInterpreter(kernel, known, PlainArithmetic(), memory).run()
+        return Interpretation(outputs=shaped(kernel, given, {n: c.flat for n, c in plain.items()}), sizes=known)
+    except RecursionError:
+        raise fail("E0103", "the kernel is nested too deeply to be interpreted", kernel.span) from None
+
+
+def run_bounded(kernel: Kernel, given: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, BoundedCells]:
+    """The parameters' cells after a float64 run."""
+    cells = {b.name: BoundedCells.of(b.dtype, stored(given[b.name])) for b in kernel.params}
+    memory: dict[str, Cells[Bounded]] = dict(cells)
+    FastInterpreter(kernel, sizes, BoundedArithmetic(), memory).run()
+    return cells
+
+
+def stored(values: Array) -> Array:
+    """A flat copy in row-major order."""
+    return np.array(values, order="C").reshape(-1)
+
+
+def shaped(kernel: Kernel, given: Mapping[str, Array], flat: Mapping[str, Array]) -> dict[str, Array]:
+    """The flat contents of the array parameters in the shapes of the arguments."""
+    return {b.name: flat[b.name].reshape(given[b.name].shape) for b in kernel.params if b.role is Role.PARAM}
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------
+
+
+def solve_sizes(kernel: Kernel, arrays: Mapping[str, Value], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Every size of the kernel: given by keyword, an extent of an array, or a default. E0601, E0602 otherwise."""
+    names = {size.name for size in kernel.sizes}
+    for name, value in sizes.items():
+        if name not in names:
+            raise fail("E0601", f"`{kernel.name}` has no size `{name}`", kernel.span)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise fail("E0601", f"size `{name}` is {value!r}; an integer is needed", kernel.span)
+    known = {name: int(value) for name, value in sizes.items()}
+    for buffer in kernel.params:
+        shape = getattr(arrays.get(buffer.name), "shape", ())
+        if buffer.role is Role.PARAM and not buffer.flat and len(shape) == len(buffer.shape):
+            for extent, length in zip(buffer.shape, shape, strict=True):
+                if isinstance(extent, SizeVar):
+                    known.setdefault(extent.name, int(length))
+    for size in kernel.sizes:
+        if size.default is not None:
+            known.setdefault(size.name, size.default)
+    for size in kernel.sizes:
+        if size.name not in known:
+            raise fail(
+                "E0602",
+                f"size `{size.name}` of `{kernel.name}` follows from no array's shape",
+                size.span,
+                help=f"pass it: sizes={{'{size.name}': …}}",
+            )
+    for fact in kernel.facts:
+        if condition_value(fact, known) is False:
+            raise fail("E0601", f"the sizes contradict a `where` of `{kernel.name}`", fact.span, "does not hold")
+    return known
+
+
+def check_arguments(kernel: Kernel, arrays: Mapping[str, Value], sizes: Mapping[str, int]) -> dict[str, Array]:
+    """The arguments as arrays, scalars of rank 0, each checked against its parameter; E0601 and E0603 otherwise."""
+    params = {b.name: b for b in kernel.params}
+    for name in arrays:
+        if name not in params:
+            raise fail("E0601", f"`{kernel.name}` has no parameter `{name}`", kernel.span)
+    given: dict[str, Array] = {}
+    for buffer in kernel.params:
+        if buffer.name not in arrays:
+            raise fail("E0601", f"argument `{buffer.name}` of `{kernel.name}` is missing", buffer.span)
+        value = arrays[buffer.name]
+        if buffer.role is Role.SCALAR:
+            given[buffer.name] = scalar(buffer, value)
+        else:
+            given[buffer.name] = checked_array(buffer, value, sizes)
+    refuse_overlap(kernel, given)
+    return given
+
+
+def checked_array(buffer: Buffer, value: Value, sizes: Mapping[str, int]) -> Array:
+    """The array as it is, if its type and shape fit."""
+    if not isinstance(value, np.ndarray):
+        raise fail("E0601", f"argument `{buffer.name}` is no NumPy array but {type(value).__name__}", buffer.span)
+    expected = numerics.storage(buffer.dtype)
+    if value.dtype != expected:
+        raise fail("E0601", f"argument `{buffer.name}` has type {value.dtype}; {expected} is needed", buffer.span)
+    shape = tuple(int(index_value(extent, sizes)) for extent in buffer.shape)
+    if buffer.flat:
+        if value.size < shape[0]:
+            raise fail(
+                "E0601", f"argument `{buffer.name}` has {value.size} elements; {shape[0]} are needed", buffer.span
+            )
+    elif value.shape != tuple(max(0, extent) for extent in shape):
+        raise fail("E0601", f"argument `{buffer.name}` has shape {value.shape}; {shape} is needed", buffer.span)
+    return value
+
+
+def scalar(buffer: Buffer, value: Value) -> Array:
+    """A scalar argument in its parameter's type: floats are rounded to it, integers must fit it."""
+    item = (
+        value.item() if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0) else value
+    )
+    if isinstance(item, int | float | bool) and fits(item, buffer.dtype):
+        return numerics.constant(item, buffer.dtype)
+    raise fail(
+        "E0601", f"argument `{buffer.name}` is {value!r}; a scalar of type {buffer.dtype} is needed", buffer.span
+    )
+
+
+def fits(item: int | float | bool, dtype: DType) -> bool:
+    """Whether a Python scalar may stand for a value of `dtype`."""
+    match dtype.kind:
+        case Kind.BOOL:
+            return isinstance(item, bool)
+        case Kind.FLOAT:
+            return not isinstance(item, bool)
+        case Kind.SIGNED | Kind.UNSIGNED:
+            low, high = dtype.integer_range
+            return isinstance(item, int) and not isinstance(item, bool) and low <= item <= high
+
+
+def refuse_overlap(kernel: Kernel, given: Mapping[str, Array]) -> None:
+    """E0603 when two array arguments share memory."""
+    params = [b for b in kernel.params if b.role is Role.PARAM]
+    for number, buffer in enumerate(params):
+        for other in params[:number]:
+            left, right = given[other.name], given[buffer.name]
+            if np.shares_memory(left, right):
+                raise fail(
+                    "E0603",
+                    f"arguments `{other.name}` and `{buffer.name}` share memory",
+                    buffer.span,
+                    help="pass one `inout` parameter, or a copy",
+                )
