@@ -6,6 +6,7 @@ is a diagnostic; a placeholder stands in its place and reading goes on, so that 
 """
 
 import ast
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -213,9 +214,11 @@ class ExpressionReader:
         return self.placeholder(node)
 
     def _literal(self, value: int | float | bool, node: ast.expr, text: str | None = None) -> syntax.Expr:
+        beyond = text is not None and isinstance(value, float) and math.isinf(value)
         found = literal(value, self.span(node), text)
-        if found is None:
-            self.refuse("E0103", "the integer does not fit 64 bits", node, "use a smaller number")
+        if beyond or found is None:
+            kind, help = ("f64", "write inf") if beyond else ("64 bits", "use a smaller number")
+            self.refuse("E0103", f"this number is beyond the range of {kind}", node, help)
             return self.placeholder(node)
         return found
 
@@ -340,6 +343,8 @@ class ExpressionReader:
         args = tuple(self.expression(argument) for argument in node.args)
         if node.keywords:
             self._no_keywords(node)
+        if callee == "select" and len(args) != 3:
+            self.refuse("E0207", "select takes a condition and two values", node, "write select(c, a, b)")
         if callee is None:
             return self.placeholder(node)
         return syntax.Call(name=callee, args=args, span=self.span(node))
