@@ -22,7 +22,7 @@ from enum import StrEnum
 
 import islpy as isl
 
-from texpr.grammar.ast import AccOp, Buffer, IndexExpr, Kernel, Leaf, Par, Seq, Subscript
+from texpr.grammar.ast import AccOp, Buffer, IndexExpr, Kernel, Leaf, Par, Read, Seq, Subscript
 from texpr.grammar.diagnostics import Diagnostic
 from texpr.grammar.source import Span
 
@@ -32,7 +32,7 @@ class StatementKind(StrEnum):
 
     CONTRACTION = "contraction"  # accumulate-add of a product of two reads, over a seq
     REDUCTION = "reduction"  # an accumulation whose element does not depend on some loop
-    MAP = "map"  # a bind whose write is injective on its domain
+    MAP = "map"  # a bind whose write is injective on its domain, at equal values of the seq loops
     COPY = "copy"  # a map whose value is one read (or a cast of it)
     GENERIC = "generic"  # everything else
 
@@ -72,11 +72,23 @@ class LoopDim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DataGuard:
+    """A data-dependent `if` around a statement: it runs where `condition` reads `value`. `number` counts the kernel's
+    data-dependent `if`s in text order, `depth` the loops around this one."""
+
+    number: int
+    condition: Read
+    value: bool
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramStatement:
     """A leaf statement S with its loops (outermost first), domain and accesses.
 
     `position` interleaves child numbers and loop indices: compared as a vector (loop entries by the index's value) it
-    is the sequential order of the program. `conditional` marks statements under a data-dependent `if`.
+    is the sequential order of the program. `conditional` marks statements under a data-dependent `if`; `guards` are
+    those `if`s, outermost first, and the first accesses of such a statement are the reads of their conditions.
     """
 
     id: str
@@ -87,6 +99,7 @@ class ProgramStatement:
     accesses: tuple[Access, ...]
     position: tuple[int | str, ...]
     conditional: bool = False
+    guards: tuple[DataGuard, ...] = ()
 
     @property
     def write(self) -> Access | None:
@@ -101,11 +114,17 @@ class ProgramStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramBuffer:
-    """A buffer with the set of its elements; `outer` are the loops around its `new` (empty for parameters)."""
+    """A buffer with the set of its elements; `outer` are the loops around its `new` (empty for parameters).
+
+    Where the one dimension of a buffer was split (`A[i * N + j]` is the element A[i, j]), `flat_strides` has the
+    factor of each of its dimensions: the author's subscript is their sum over the element, each times its coordinate.
+    Otherwise it is empty and the dimensions are the declared ones.
+    """
 
     buffer: Buffer
     outer: tuple[str, ...]
     elements: isl.Set
+    flat_strides: tuple[IndexExpr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,205 @@
+"""The typed façade between index expressions and isl: the only place that builds isl objects from expressions.
+
+A `Scope` is the view from inside some loops: their indices are the dimensions, by name, and the free sizes are the
+parameters. `limited` counts isl's operations: a query that needs more than `MAX_OPERATIONS` is given up with E0307.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import islpy as isl
+
+from texpr.grammar.ast import (
+    Always,
+    And,
+    Compare,
+    CompareOp,
+    Condition,
+    IndexBinary,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Not,
+    Or,
+)
+from texpr.grammar.diagnostics import TExprError, error
+from texpr.grammar.source import Span
+from texpr.polyhedral.polynomial import NotAffineError, Polynomial, normalize, why_not_affine
+
+CONTEXT = isl.DEFAULT_CONTEXT
+MAX_OPERATIONS = 200_000  # isl operations of one query
+
+
+@contextmanager
+def limited(span: Span, what: str) -> Iterator[None]:
+    """Runs one isl query under the operation limit; E0307 at `span` when it is exceeded. Queries do not nest."""
+    CONTEXT.reset_operations()
+    CONTEXT.set_max_operations(MAX_OPERATIONS)
+    try:
+        yield
+    except isl.Error:
+        raise TExprError(
+            [
+                error(
+                    "E0307",
+                    f"{what} takes more than {MAX_OPERATIONS} steps",
+                    span,
+                    help="bind the sizes, or write simpler subscripts and conditions",
+                )
+            ]
+        ) from None
+    finally:
+        CONTEXT.set_max_operations(0)
+        CONTEXT.reset_operations()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """The sizes (parameters) and indices (dimensions, outermost first) that an expression may name."""
+
+    sizes: tuple[str, ...]
+    indices: tuple[str, ...]
+    space: isl.Space = field(init=False)
+    _values: dict[IndexExpr, isl.PwAff] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        space = isl.Space.create_from_names(CONTEXT, set=list(self.indices), params=list(self.sizes))
+        object.__setattr__(self, "space", space)
+
+    def value(self, expr: IndexExpr) -> isl.PwAff:
+        """The expression as a function of indices and sizes; NotAffineError says why there is none."""
+        found = self._values.get(expr)
+        if found is None:
+            found = self._values[expr] = self.polynomial(normalize(expr))
+        return found
+
+    def polynomial(self, polynomial: Polynomial) -> isl.PwAff:
+        """The same for an expression in normal form."""
+        reason = why_not_affine(polynomial)
+        if reason is not None:
+            raise NotAffineError(reason)
+        linear = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(self.space))
+        atoms: list[tuple[IndexBinary, int]] = []
+        for (sizes, atom), coefficient in polynomial.items():
+            match atom:
+                case None if sizes:
+                    position = self.sizes.index(sizes[0])
+                    linear = linear.set_coefficient_val(isl.dim_type.param, position, coefficient)
+                case None:
+                    linear = linear.set_constant_val(coefficient)
+                case IndexVar(name=name):
+                    linear = linear.set_coefficient_val(isl.dim_type.in_, self.indices.index(name), coefficient)
+                case IndexBinary():
+                    atoms.append((atom, coefficient))
+                case _:
+                    assert_never(atom)
+        result = isl.PwAff.from_aff(linear)
+        for binary, coefficient in atoms:
+            result = result.add(self._atom(binary).scale_val(isl.Val.int_from_si(CONTEXT, coefficient)))
+        return result
+
+    def _atom(self, expr: IndexBinary) -> isl.PwAff:
+        left, right = self.value(expr.left), self.value(expr.right)
+        match expr.op:
+            case IndexOp.DIV:
+                return left.div(right).floor()
+            case IndexOp.CEILDIV:
+                return left.div(right).ceil()
+            case IndexOp.MOD:
+                return left.sub(right.mul(left.div(right).floor()))
+            case IndexOp.MIN:
+                return left.min(right)
+            case IndexOp.MAX:
+                return left.max(right)
+            case _:
+                raise NotAffineError(f"{expr.op} is not an atom")
+
+    def index(self, name: str) -> isl.PwAff:
+        """One of the indices."""
+        return self.value(IndexVar(name=name))
+
+    def universe(self) -> isl.Set:
+        """All points, unconstrained."""
+        return isl.Set.universe(self.space)
+
+    def holds(self, condition: Condition) -> isl.Set:
+        """The points at which the condition is true; NotAffineError says why there is no such set."""
+        match condition:
+            case Always(value=value):
+                return self.universe() if value else isl.Set.empty(self.space)
+            case Compare(op=op, left=left, right=right):
+                return compare(op, self.value(left), self.value(right))
+            case And(parts=parts):
+                result = self.universe()
+                for part in parts:
+                    result = result.intersect(self.holds(part))
+                return result
+            case Or(parts=parts):
+                result = isl.Set.empty(self.space)
+                for part in parts:
+                    result = result.union(self.holds(part))
+                return result.coalesce()
+            case Not(part=part):
+                return self.holds(part).complement()
+            case _:
+                assert_never(condition)
+
+    def below(self, value: isl.PwAff, limit: isl.PwAff) -> isl.Set:
+        """The points at which `0 <= value < limit`."""
+        zero = isl.PwAff.zero_on_domain(isl.LocalSpace.from_space(self.space))
+        return value.ge_set(zero).intersect(value.lt_set(limit))
+
+    def inner(self, index: str) -> "Scope":
+        """The scope inside one more loop."""
+        return Scope(self.sizes, (*self.indices, index))
+
+
+def compare(op: CompareOp, left: isl.PwAff, right: isl.PwAff) -> isl.Set:
+    """The points at which `left op right`."""
+    match op:
+        case CompareOp.EQ:
+            return left.eq_set(right)
+        case CompareOp.NE:
+            return left.ne_set(right)
+        case CompareOp.LT:
+            return left.lt_set(right)
+        case CompareOp.LE:
+            return left.le_set(right)
+        case CompareOp.GT:
+            return left.gt_set(right)
+        case CompareOp.GE:
+            return left.ge_set(right)
+        case _:
+            assert_never(op)
+
+
+def extend(domain: isl.Set, scope: Scope) -> isl.Set:
+    """`domain` of the outer loops as a set over `scope`, whose last indices are unconstrained."""
+    have = domain.dim(isl.dim_type.set)
+    wider = domain.add_dims(isl.dim_type.set, len(scope.indices) - have)
+    for position in range(have, len(scope.indices)):
+        wider = wider.set_dim_name(isl.dim_type.set, position, scope.indices[position])
+    return wider
+
+
+def relation(domain: isl.Set, values: Sequence[isl.PwAff | None], statement: str, buffer: str) -> isl.Map:
+    """`{ statement[…] -> buffer[values…] }` on `domain`; a value None stands for every integer."""
+    result = isl.Map.from_domain(domain)
+    for value in values:
+        if value is None:
+            result = result.add_dims(isl.dim_type.out, 1)
+        else:
+            result = result.flat_range_product(isl.Map.from_pw_aff(value))
+    return result.set_tuple_name(isl.dim_type.in_, statement).set_tuple_name(isl.dim_type.out, buffer)
+
+
+def least_point(points: isl.Set) -> tuple[int, ...]:
+    """The lexicographically least point of a non-empty set that is bounded below, parameters first (in their order,
+    each as small as can be), then dimensions."""
+    flat = points if not points.is_params() else points.from_params()
+    flat = flat.move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, flat.dim(isl.dim_type.param))
+    point = flat.lexmin().sample_point()
+    count = flat.dim(isl.dim_type.set)
+    return tuple(point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(count))

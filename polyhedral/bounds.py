@@ -1,0 +1,79 @@
+"""Proof that every affine subscript stays inside its buffer, or the least iteration that leaves it (E0302).
+
+    access range  minus  elements        empty: proved; else its least preimage is the counterexample
+
+A gathered dimension has the whole range as its relation and is checked at run time.
+"""
+
+from collections.abc import Iterator
+
+from texpr.grammar.diagnostics import Diagnostic, TExprError, error
+from texpr.polyhedral.affine import least_point, limited
+from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer, ProgramStatement
+from texpr.polyhedral.witness import (
+    element_text,
+    evaluate,
+    instance_mapping,
+    instance_text,
+    sizes_mapping,
+    sizes_text,
+    touched,
+)
+
+VERBS = {
+    AccessMode.READ: "reads",
+    AccessMode.WRITE: "writes",
+    AccessMode.ACCUMULATE: "updates",
+    AccessMode.ATOMIC: "updates",
+}
+
+
+def check_bounds(program: Program) -> Iterator[Diagnostic]:
+    """A diagnostic for each access that can leave its buffer."""
+    for statement in program.statements:
+        for access in statement.accesses:
+            try:
+                with limited(access.span, "the proof that this subscript is in bounds"):
+                    found = _check(program, statement, access)
+            except TExprError as limit:
+                yield from limit.diagnostics
+                continue
+            if found is not None:
+                yield found
+
+
+def _check(program: Program, statement: ProgramStatement, access: Access) -> Diagnostic | None:
+    home = program.buffers[access.buffer]
+    if not access.subscripts or access.relation.range().is_subset(home.elements):
+        return None
+    outside = access.relation.intersect_range(home.elements.complement())
+    point = least_point(outside.wrap().flatten())
+    count = len(program.kernel.sizes)
+    sizes, values = point[:count], point[count : count + len(statement.loops)]
+    environment = {**sizes_mapping(program, sizes), **instance_mapping(statement, values)}
+    element = touched(access, environment, point[count + len(statement.loops) :], len(home.outer), home.flat_strides)
+    where = instance_text(statement.loops, values)
+    verb = VERBS[access.mode]
+    said = f"{sizes_text(program, sizes)}{where or 'this statement'} {verb} {element_text(home.buffer, element)}"
+    name = home.buffer.source_name or home.buffer.name
+    return error(
+        "E0302",
+        f"a subscript of {name} leaves the buffer",
+        access.span,
+        f"{said}, and {name} {_size_text(home, environment)}",
+        help="shorten the loop, or guard the access with `if` or `select`",
+        witness={
+            "sizes": sizes_mapping(program, sizes),
+            "statement": statement.id,
+            "first": instance_mapping(statement, values),
+            "buffer": access.buffer,
+            "element": list(element),
+        },
+    )
+
+
+def _size_text(home: ProgramBuffer, environment: dict[str, int]) -> str:
+    extents = [max(0, evaluate(extent, environment)) for extent in home.buffer.shape]
+    if len(extents) == 1:
+        return f"has {extents[0]} element{'s' if extents[0] != 1 else ''}"
+    return f"is {' by '.join(str(e) for e in extents)}"

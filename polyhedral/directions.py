@@ -1,0 +1,125 @@
+"""What a kernel does with each parameter: in, out or inout; and whether it only accumulates into it.
+
+Only read is `in`; wholly written before any read is `out`; all else is `inout`. A declared direction is checked:
+an `in` that is written (E0305), an `out` that is read before (E0303, in `definedness`) or not wholly written (E0304),
+an `inout` that is used one way (W0301).
+"""
+
+from dataclasses import dataclass, field
+
+from texpr.grammar.ast import AccOp, Role
+from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, error
+from texpr.polyhedral.affine import least_point, limited
+from texpr.polyhedral.definedness import readers, undefined, unwritten
+from texpr.polyhedral.ordering import writes
+from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer
+from texpr.polyhedral.witness import element_text, evaluate, sizes_mapping, sizes_text
+
+
+@dataclass(slots=True, kw_only=True)
+class Directions:
+    """`directions` and `accumulated` as `ProvedProgram` has them, with what was found on the way."""
+
+    directions: dict[str, str] = field(default_factory=dict)
+    accumulated: dict[str, AccOp] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+def infer_directions(program: Program) -> Directions:
+    """The direction of every array parameter, and the diagnostics of the declared ones."""
+    result = Directions()
+    for name, home in program.buffers.items():
+        if home.buffer.role is not Role.PARAM:
+            continue
+        accesses = [a for s in program.statements for a in s.accesses if a.buffer == name]
+        try:
+            result.directions[name] = _direction(program, home, accesses, result.diagnostics)
+        except TExprError as limit:
+            result.diagnostics += limit.diagnostics
+            result.directions[name] = "inout"
+        op = _accumulated(accesses)
+        if op is not None:
+            result.accumulated[name] = op
+    return result
+
+
+def _direction(program: Program, home: ProgramBuffer, accesses: list[Access], diagnostics: list[Diagnostic]) -> str:
+    buffer = home.buffer
+    name = buffer.source_name or buffer.name
+    written = [a for a in accesses if writes(a)]
+    if buffer.direction == "in":
+        for access in written[:1]:
+            diagnostics.append(
+                error("E0305", f"{name} is declared `in` and written", access.span, help=f"declare {name} `inout`")
+            )
+        return "in"
+    if not written:
+        if buffer.direction == "out":
+            diagnostics.append(_not_written(program, home))
+        elif buffer.direction == "inout":
+            diagnostics.append(_one_way(home, "read", "in"))
+        return buffer.direction or "in"
+    if buffer.direction == "out":
+        with limited(buffer.span, f"the proof that {name} is wholly written"):
+            if not unwritten(program, buffer.name).is_empty():
+                diagnostics.append(_not_written(program, home))
+        return "out"
+    try:
+        out = _is_out(program, buffer.name)
+    except TExprError:
+        # Past the limit the wider direction is always right.
+        out = False
+    if buffer.direction == "inout":
+        if out:
+            diagnostics.append(_one_way(home, "wholly written before it is read", "out"))
+        return "inout"
+    return "out" if out else "inout"
+
+
+def _is_out(program: Program, name: str) -> bool:
+    for statement, access in readers(program, name):
+        with limited(access.span, "the direction of this parameter"):
+            if not undefined(program, statement, access).is_empty():
+                return False
+    with limited(program.buffers[name].buffer.span, "the direction of this parameter"):
+        return bool(unwritten(program, name).is_empty())
+
+
+def _accumulated(accesses: list[Access]) -> AccOp | None:
+    ops = {a.op for a in accesses}
+    updates = all(a.mode in (AccessMode.ACCUMULATE, AccessMode.ATOMIC) for a in accesses)
+    return ops.pop() if accesses and updates and len(ops) == 1 else None
+
+
+def _not_written(program: Program, home: ProgramBuffer) -> Diagnostic:
+    buffer = home.buffer
+    name = buffer.source_name or buffer.name
+    count = len(program.kernel.sizes)
+    with limited(buffer.span, f"the proof that {name} is wholly written"):
+        missing = unwritten(program, buffer.name)
+        if missing.is_empty():
+            return _one_way(home, "not used", "in")
+        point = least_point(missing)
+    sizes, element = point[:count], point[count:]
+    if home.flat_strides:
+        environment = sizes_mapping(program, sizes)
+        element = (sum(evaluate(s, environment) * c for s, c in zip(home.flat_strides, element, strict=True)),)
+    return error(
+        "E0304",
+        f"{name} is declared `out` and not wholly written",
+        buffer.span,
+        f"{sizes_text(program, sizes)}nothing surely writes {element_text(buffer, element)}",
+        help=f"write every element, or declare {name} `inout`",
+        witness={"sizes": sizes_mapping(program, sizes), "buffer": buffer.name, "element": list(element)},
+    )
+
+
+def _one_way(home: ProgramBuffer, use: str, better: str) -> Diagnostic:
+    name = home.buffer.source_name or home.buffer.name
+    return Diagnostic(
+        code="W0301",
+        severity=Severity.WARNING,
+        message=f"{name} is declared `inout` and only {use}",
+        primary=Label(span=home.buffer.span),
+        help=f"declare {name} `{better}`",
+    )

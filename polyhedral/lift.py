@@ -1,0 +1,319 @@
+"""The walk over the core tree: every leaf with its loops, domain and accesses, before element spaces are known.
+
+Affine conditions restrict domains (an `if`) or single accesses (a select arm). A data-dependent `if` becomes a
+`DataGuard` of the statements inside, and each of them begins by reading the condition. The `reference` body stands
+for an intrinsic.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import islpy as isl
+
+from texpr.grammar.ast import (
+    AccOp,
+    Accumulate,
+    Anchor,
+    Asm,
+    Atomic,
+    Bind,
+    Cast,
+    Condition,
+    ConditionValue,
+    Const,
+    Expr,
+    Gather,
+    If,
+    IndexValue,
+    Intrinsic,
+    Kernel,
+    Leaf,
+    New,
+    Op,
+    Par,
+    Read,
+    Select,
+    Seq,
+    Stmt,
+    Subscript,
+)
+from texpr.grammar.diagnostics import Diagnostic, TExprError, error
+from texpr.grammar.source import Span
+from texpr.polyhedral.affine import Scope, extend, limited
+from texpr.polyhedral.polynomial import NotAffineError
+from texpr.polyhedral.program import AccessMode, DataGuard, LoopDim
+
+MAX_LOOPS = 24  # around one statement
+MAX_DEPTH = 400  # blocks and operators over one another
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AccessDraft:
+    """An access before its buffer's element space is known; `domain` has the points at which it happens."""
+
+    buffer: str
+    mode: AccessMode
+    subscripts: tuple[Subscript, ...]
+    domain: isl.Set
+    must: bool
+    op: AccOp | None = None
+    span: Span = field(repr=False)
+
+    @property
+    def gathered(self) -> bool:
+        return any(isinstance(subscript, Gather) for subscript in self.subscripts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StatementDraft:
+    id: str
+    leaf: Leaf
+    loops: tuple[LoopDim, ...]
+    scope: Scope
+    domain: isl.Set
+    accesses: tuple[AccessDraft, ...]
+    position: tuple[int | str, ...]
+    guards: tuple[DataGuard, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BufferDraft:
+    """Where a buffer lives: inside the loops of `scope`, at the points of `domain`."""
+
+    scope: Scope
+    domain: isl.Set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifted:
+    statements: tuple[StatementDraft, ...]
+    buffers: dict[str, BufferDraft]
+
+
+def lift(kernel: Kernel, sizes: tuple[str, ...], context: isl.Set, diagnostics: list[Diagnostic]) -> Lifted:
+    """Statements in text order, and the home of every buffer. Refusals (E0307, E0308, E0502) go to `diagnostics`."""
+    scope = Scope(sizes, ())
+    walk = _Walk(diagnostics)
+    block = _Block(scope=scope, domain=scope.universe().intersect_params(context))
+    for param in kernel.params:
+        walk.buffers[param.name] = BufferDraft(scope=scope, domain=block.domain)
+    walk.block(kernel.body, block, _Counter(), 0)
+    return Lifted(statements=tuple(walk.statements), buffers=walk.buffers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Block:
+    """What surrounds a block."""
+
+    scope: Scope
+    domain: isl.Set
+    loops: tuple[LoopDim, ...] = ()
+    position: tuple[int | str, ...] = ()
+    guards: tuple[DataGuard, ...] = ()
+
+
+class _Counter:
+    """The next child number of a loop body; the branches of an `if` share it."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def next(self) -> int:
+        self.value += 1
+        return self.value - 1
+
+
+class _Walk:
+    def __init__(self, diagnostics: list[Diagnostic]) -> None:
+        self.diagnostics = diagnostics
+        self.statements: list[StatementDraft] = []
+        self.buffers: dict[str, BufferDraft] = {}
+        self.conditions = 0
+
+    def block(self, body: tuple[Stmt, ...], around: _Block, counter: _Counter, depth: int) -> None:
+        for statement in body:
+            try:
+                if depth > MAX_DEPTH:
+                    raise _too_deep(statement.span)
+                self.statement(statement, around, counter, depth)
+            except NotAffineError as reason:
+                self.diagnostics.append(not_affine(statement.span, str(reason), "this statement"))
+            except TExprError as refused:
+                self.diagnostics += refused.diagnostics
+
+    def statement(self, statement: Stmt, around: _Block, counter: _Counter, depth: int) -> None:
+        match statement:
+            case Par() | Seq():
+                self.loop(statement, around, counter.next(), depth)
+            case If():
+                self.branches(statement, around, counter, depth)
+            case New():
+                self.buffers[statement.buffer] = BufferDraft(scope=around.scope, domain=around.domain)
+            case Intrinsic():
+                self.block(statement.reference, around, counter, depth + 1)
+            case Asm():
+                raise TExprError(
+                    [
+                        error(
+                            "E0502",
+                            "assembly outside a function with a `reference` has no meaning that can be proved",
+                            statement.span,
+                            help="put it in a `fn` and state its meaning in a `reference` block",
+                        )
+                    ]
+                )
+            case Bind() | Accumulate() | Atomic() | Anchor():
+                self.leaf(statement, around, counter.next())
+
+    def loop(self, loop: Par | Seq, around: _Block, number: int, depth: int) -> None:
+        if len(around.loops) >= MAX_LOOPS:
+            raise _too_deep(loop.span)
+        scope = around.scope.inner(loop.index)
+        with limited(loop.span, "the range of this loop"):
+            try:
+                extent = scope.value(loop.extent)
+            except NotAffineError as reason:
+                raise TExprError([not_affine(loop.extent.span, str(reason), "this extent")]) from None
+            inside = scope.below(scope.index(loop.index), extent)
+            domain = extend(around.domain, scope).intersect(inside)
+        dim = LoopDim(
+            index=loop.index,
+            parallel=isinstance(loop, Par),
+            band=loop.band if isinstance(loop, Par) else None,
+            extent=loop.extent,
+            node=loop,
+        )
+        inner = _Block(
+            scope=scope,
+            domain=domain,
+            loops=(*around.loops, dim),
+            position=(*around.position, number, loop.index),
+            guards=around.guards,
+        )
+        self.block(loop.body, inner, _Counter(), depth + 1)
+
+    def branches(self, statement: If, around: _Block, counter: _Counter, depth: int) -> None:
+        condition = statement.condition
+        if isinstance(condition, Read):
+            number, self.conditions = self.conditions, self.conditions + 1
+            for value, body in ((True, statement.then), (False, statement.orelse)):
+                guard = DataGuard(number=number, condition=condition, value=value, depth=len(around.loops))
+                self.block(body, _inside(around, around.domain, (*around.guards, guard)), counter, depth + 1)
+            return
+        with limited(statement.span, "this condition"):
+            holds = around.scope.holds(condition)
+            then, other = around.domain.intersect(holds), around.domain.subtract(holds)
+        self.block(statement.then, _inside(around, then, around.guards), counter, depth + 1)
+        self.block(statement.orelse, _inside(around, other, around.guards), counter, depth + 1)
+
+    def leaf(self, leaf: Leaf, around: _Block, number: int) -> None:
+        accesses: list[AccessDraft] = []
+        with limited(leaf.span, "this statement"):
+            for guard in around.guards:
+                accesses += _reads(guard.condition, around.scope, around.domain, True, 0)
+            accesses += _reads(leaf.value, around.scope, around.domain, True, 0)
+            if not isinstance(leaf, Anchor):
+                for subscript in leaf.subscripts:
+                    if isinstance(subscript, Gather):
+                        accesses += _reads(subscript.value, around.scope, around.domain, True, 0)
+                accesses.append(_written(leaf, around.domain))
+        self.statements.append(
+            StatementDraft(
+                id=leaf.id,
+                leaf=leaf,
+                loops=around.loops,
+                scope=around.scope,
+                domain=around.domain,
+                accesses=tuple(accesses),
+                position=(*around.position, number),
+                guards=around.guards,
+            )
+        )
+
+
+def _inside(around: _Block, domain: isl.Set, guards: tuple[DataGuard, ...]) -> _Block:
+    return _Block(scope=around.scope, domain=domain, loops=around.loops, position=around.position, guards=guards)
+
+
+def _reads(expr: Expr, scope: Scope, domain: isl.Set, must: bool, depth: int) -> Iterator[AccessDraft]:
+    """The reads of an expression in evaluation order; a gather's own reads come before it."""
+    if depth > MAX_DEPTH:
+        raise _too_deep(expr.span)
+    match expr:
+        case Const() | IndexValue() | ConditionValue():
+            return
+        case Read():
+            for subscript in expr.subscripts:
+                if isinstance(subscript, Gather):
+                    yield from _reads(subscript.value, scope, domain, must, depth + 1)
+            yield AccessDraft(
+                buffer=expr.buffer,
+                mode=AccessMode.READ,
+                subscripts=expr.subscripts,
+                domain=domain,
+                must=must,
+                span=expr.span,
+            )
+        case Op(args=args):
+            for arg in args:
+                yield from _reads(arg, scope, domain, must, depth + 1)
+        case Cast(operand=operand):
+            yield from _reads(operand, scope, domain, must, depth + 1)
+        case Select():
+            yield from _arms(expr, scope, domain, must, depth)
+
+
+def _arms(expr: Select, scope: Scope, domain: isl.Set, must: bool, depth: int) -> Iterator[AccessDraft]:
+    condition = expr.condition
+    if isinstance(condition, ConditionValue):
+        condition = condition.condition
+    if isinstance(condition, Condition):
+        holds = scope.holds(condition)
+        yield from _reads(expr.then, scope, domain.intersect(holds), must, depth + 1)
+        yield from _reads(expr.other, scope, domain.subtract(holds), must, depth + 1)
+        return
+    yield from _reads(condition, scope, domain, must, depth + 1)
+    yield from _reads(expr.then, scope, domain, False, depth + 1)
+    yield from _reads(expr.other, scope, domain, False, depth + 1)
+
+
+def _written(leaf: Bind | Accumulate | Atomic, domain: isl.Set) -> AccessDraft:
+    match leaf:
+        case Bind():
+            mode, op = AccessMode.WRITE, None
+        case Accumulate():
+            mode, op = AccessMode.ACCUMULATE, leaf.op
+        case Atomic():
+            mode, op = AccessMode.ATOMIC, leaf.op
+    return AccessDraft(
+        buffer=leaf.buffer,
+        mode=mode,
+        op=op,
+        subscripts=leaf.subscripts,
+        domain=domain,
+        must=True,
+        span=target_span(leaf),
+    )
+
+
+def target_span(leaf: Bind | Accumulate | Atomic) -> Span:
+    """The span of the left side, from the statement's start to the bracket that closes its subscripts."""
+    span, source = leaf.span, leaf.span.source
+    ends = [s.span.end for s in leaf.subscripts if s.span.source is source and span.start <= s.span.end <= span.end]
+    if len(ends) < len(leaf.subscripts):
+        return span
+    text = source.text[span.start : span.end]
+    if not leaf.subscripts:
+        name = len(text) - len(text.lstrip("".join(c for c in text if c.isalnum() or c == "_")))
+        return Span(source, span.start, span.start + name) if name else span
+    close = source.text.find("]", max(ends), span.end)
+    return Span(source, span.start, close + 1) if close >= 0 else span
+
+
+def not_affine(span: Span, reason: str, what: str) -> Diagnostic:
+    """E0308: `what` is outside the quasi-affine form, because of `reason`."""
+    return error("E0308", f"{what} is not quasi-affine", span, reason, help="bind the size")
+
+
+def _too_deep(span: Span) -> TExprError:
+    return TExprError([error("E0307", "this is nested too deeply to be proved", span, help="split the statement")])

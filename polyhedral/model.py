@@ -1,0 +1,274 @@
+"""The model stage: a checked kernel lifted to isl.
+
+    Kernel  par M i { C[2 * i] = A[i] }
+    Program S0: domain { S0[i] : 0 <= i < M }, accesses read A { S0[i] -> A[i] }, write C { S0[i] -> C[2i] }
+
+Input: a `Kernel` whose bound sizes are substituted; the sizes that remain are parameters. Output: a `Program` that says
+what the kernel touches, and proves nothing. Invariants: one statement per leaf in text order, relations exact but for
+gathered subscripts, which have the whole range of their dimension. Errors: E0306 and E0308 for what is not
+quasi-affine, E0307 for the counted limits, all of a kernel at once.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import islpy as isl
+
+from texpr.grammar.ast import Anchor, Buffer, Condition, Gather, Kernel
+from texpr.grammar.diagnostics import Diagnostic, TExprError, error
+from texpr.grammar.source import Span
+from texpr.polyhedral.affine import CONTEXT, Scope, extend, limited, relation
+from texpr.polyhedral.delinearize import FlatAccess, Refusal, Split, delinearize, show
+from texpr.polyhedral.kinds import statement_kind
+from texpr.polyhedral.lift import AccessDraft, BufferDraft, StatementDraft, lift, not_affine
+from texpr.polyhedral.polynomial import NotAffineError, Polynomial, constant, normalize
+from texpr.polyhedral.program import Access, Program, ProgramBuffer, ProgramStatement
+
+MAX_ACCESSES = 10_000  # of one kernel
+
+
+def build_program(kernel: Kernel) -> Program:
+    """The polyhedral model of a kernel. E0306, E0307 and E0308 as the module says."""
+    return _Model(kernel).build()
+
+
+class _Model:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.sizes = tuple(size.name for size in kernel.sizes)
+        self.diagnostics: list[Diagnostic] = []
+
+    def build(self) -> Program:
+        context = self.context()
+        drafts = lift(self.kernel, self.sizes, context, self.diagnostics)
+        self.stop_on_errors()
+        uses: dict[str, list[tuple[StatementDraft, AccessDraft]]] = {b.name: [] for b in self.kernel.buffers}
+        count = 0
+        for draft in drafts.statements:
+            for access in draft.accesses:
+                uses[access.buffer].append((draft, access))
+                count += 1
+        if count > MAX_ACCESSES:
+            raise TExprError([_too_many(self.kernel, count)])
+        relations: dict[int, isl.Map] = {}
+        buffers: dict[str, ProgramBuffer] = {}
+        for buffer in self.kernel.buffers:
+            home = drafts.buffers[buffer.name]
+            try:
+                with limited(buffer.span, f"the layout of {buffer.source_name or buffer.name}"):
+                    buffers[buffer.name] = self.place(buffer, home, uses[buffer.name], relations)
+            except TExprError as limit:
+                self.diagnostics += limit.diagnostics
+        self.stop_on_errors()
+        statements = tuple(_statement(draft, relations, buffers) for draft in drafts.statements)
+        return Program(kernel=self.kernel, context=context, statements=statements, buffers=buffers)
+
+    def stop_on_errors(self) -> None:
+        if self.diagnostics:
+            raise TExprError(sorted(self.diagnostics, key=_text_order))
+
+    def context(self) -> isl.Set:
+        """What is known of the free sizes. A fact that is not affine only leaves the context weaker, which is sound."""
+        scope = Scope(self.sizes, ())
+        context = isl.Set.universe(isl.Space.params_alloc(CONTEXT, 0).align_params(scope.space))
+        for position in range(len(self.sizes)):
+            context = context.lower_bound_val(isl.dim_type.param, position, 0)
+        for fact in self.kernel.facts:
+            known = self.known(scope, fact)
+            if known is not None:
+                context = context.intersect(known)
+        return context
+
+    def known(self, scope: Scope, fact: Condition) -> isl.Set | None:
+        try:
+            with limited(fact.span, "this fact"):
+                return scope.holds(fact).params()
+        except NotAffineError:
+            return None
+
+    def place(
+        self,
+        buffer: Buffer,
+        home: BufferDraft,
+        uses: list[tuple[StatementDraft, AccessDraft]],
+        relations: dict[int, isl.Map],
+    ) -> ProgramBuffer:
+        """The elements of a buffer, and the relation of every access to it (entered in `relations` by identity)."""
+        shape = self.shape(buffer)
+        split = self.split(buffer, shape, uses) if shape is not None and len(buffer.shape) == 1 else None
+        for number, (draft, access) in enumerate(uses):
+            values: list[isl.PwAff | None] = [draft.scope.index(name) for name in home.scope.indices]
+            try:
+                if split is not None:
+                    values += [draft.scope.polynomial(part) for part in split.parts[number]]
+                else:
+                    values += [None if isinstance(s, Gather) else draft.scope.value(s) for s in access.subscripts]
+            except NotAffineError as reason:
+                self.refuse(access.span, str(reason), "this subscript")
+                continue
+            relations[id(access)] = relation(access.domain, values, draft.id, buffer.name)
+        elements = self.elements(buffer, home, shape or (), split)
+        for _, access in uses:
+            found = relations.get(id(access))
+            if found is not None and access.gathered:
+                relations[id(access)] = _in_range(found, elements, access, len(home.scope.indices))
+        strides = tuple(stride.expression() for stride in split.strides) if split is not None else ()
+        return ProgramBuffer(buffer=buffer, outer=home.scope.indices, elements=elements, flat_strides=strides)
+
+    def shape(self, buffer: Buffer) -> tuple[Polynomial, ...] | None:
+        shape = []
+        for extent in buffer.shape:
+            try:
+                shape.append(normalize(extent))
+            except NotAffineError as reason:
+                self.refuse(extent.span, str(reason), "this extent")
+                return None
+        return tuple(shape)
+
+    def split(
+        self, buffer: Buffer, shape: tuple[Polynomial, ...], uses: list[tuple[StatementDraft, AccessDraft]]
+    ) -> Split | None:
+        """The split of a buffer of one dimension, where its subscripts have one; refusals are reported."""
+        flat = []
+        for draft, access in uses:
+            (subscript,) = access.subscripts
+            if isinstance(subscript, Gather):
+                return None
+            try:
+                polynomial = normalize(subscript)
+            except NotAffineError:
+                return None
+            flat.append(FlatAccess(scope=draft.scope, domain=access.domain, subscript=polynomial, span=access.span))
+        result = delinearize(flat)
+        match result:
+            case Refusal(access=refused, reason=reason):
+                self.diagnostics.append(
+                    error(
+                        "E0306",
+                        f"this subscript of {_name(buffer)} cannot be split into dimensions while sizes are free",
+                        refused.span,
+                        reason,
+                        help="bind the sizes, or declare the buffer with several dimensions",
+                    )
+                )
+                return None
+            case _:
+                return result
+
+    def elements(
+        self, buffer: Buffer, home: BufferDraft, shape: tuple[Polynomial, ...], split: Split | None
+    ) -> isl.Set:
+        rank = len(split.strides) if split is not None else len(shape)
+        names = tuple(_fresh([f"d{k}" for k in range(rank)], home.scope))
+        scope = Scope(self.sizes, (*home.scope.indices, *names))
+        coordinates = [scope.index(name) for name in names]
+        box = extend(home.domain, scope)
+        try:
+            if split is not None:
+                box = box.intersect(self.split_box(buffer, scope, coordinates, shape[0], split))
+            else:
+                for coordinate, extent in zip(coordinates, shape, strict=True):
+                    box = box.intersect(scope.below(coordinate, scope.polynomial(extent)))
+        except NotAffineError as reason:
+            self.refuse(buffer.span, str(reason), f"the shape of {_name(buffer)}")
+        return box.set_tuple_name(buffer.name).coalesce()
+
+    def split_box(
+        self, buffer: Buffer, scope: Scope, coordinates: list[isl.PwAff], length: Polynomial, split: Split
+    ) -> isl.Set:
+        box = isl.Set.universe(scope.space)
+        for outer, inner, coordinate in zip(split.strides, split.strides[1:], coordinates[1:], strict=False):
+            ratio = outer.over(inner)
+            assert ratio is not None
+            box = box.intersect(scope.below(coordinate, scope.polynomial(ratio.polynomial)))
+        zero = scope.polynomial(constant(0))
+        rows, rest = split.strides[0].divide(length)
+        if not rest:
+            return box.intersect(scope.below(coordinates[0], scope.polynomial(rows)))
+        if any(stride.sizes for stride in split.strides):
+            self.diagnostics.append(
+                error(
+                    "E0306",
+                    f"the length of {_name(buffer)} is not a whole number of rows while sizes are free",
+                    buffer.span,
+                    f"{show(length)} is not divided by {show(split.strides[0].polynomial)}",
+                    help="bind the sizes, or declare the buffer with several dimensions",
+                )
+            )
+            return box
+        flat = zero
+        for stride, coordinate in zip(split.strides, coordinates, strict=True):
+            flat = flat.add(coordinate.scale_val(isl.Val.int_from_si(CONTEXT, stride.factor)))
+        return box.intersect(scope.below(flat, scope.polynomial(length)))
+
+    def refuse(self, span: Span, reason: str, what: str) -> None:
+        self.diagnostics.append(not_affine(span, reason, what))
+
+
+def _statement(
+    draft: StatementDraft, relations: Mapping[int, isl.Map], buffers: Mapping[str, ProgramBuffer]
+) -> ProgramStatement:
+    domain = draft.domain.set_tuple_name(draft.id)
+    accesses = tuple(
+        Access(
+            statement=draft.id,
+            number=number,
+            buffer=access.buffer,
+            mode=access.mode,
+            op=access.op,
+            relation=relations[id(access)],
+            must=access.must and not access.gathered and not draft.guards,
+            subscripts=access.subscripts,
+            span=access.span,
+        )
+        for number, access in enumerate(draft.accesses)
+    )
+    outer = () if isinstance(draft.leaf, Anchor) else buffers[draft.leaf.buffer].outer
+    with limited(draft.leaf.span, "the kind of this statement"):
+        kind = statement_kind(draft.leaf, accesses, draft.loops, outer)
+    return ProgramStatement(
+        id=draft.id,
+        leaf=draft.leaf,
+        kind=kind,
+        loops=draft.loops,
+        domain=domain,
+        accesses=accesses,
+        position=draft.position,
+        conditional=bool(draft.guards),
+        guards=draft.guards,
+    )
+
+
+def _in_range(found: isl.Map, elements: isl.Set, access: AccessDraft, outer: int) -> isl.Map:
+    """A relation whose gathered dimensions are restricted to the buffer; the others keep what they are."""
+    box = elements
+    for position, subscript in enumerate(access.subscripts):
+        if not isinstance(subscript, Gather):
+            box = box.drop_constraints_involving_dims(isl.dim_type.set, outer + position, 1)
+    return found.intersect_range(box)
+
+
+def _fresh(names: list[str], scope: Scope) -> Iterator[str]:
+    """The names, primed until they differ from every size and index."""
+    taken = {*scope.sizes, *scope.indices}
+    for name in names:
+        while name in taken:
+            name += "_"
+        yield name
+
+
+def _name(buffer: Buffer) -> str:
+    return buffer.source_name or buffer.name
+
+
+def _too_many(kernel: Kernel, count: int) -> Diagnostic:
+    return error(
+        "E0307",
+        f"`{kernel.name}` has {count} accesses, and {MAX_ACCESSES} are the most that are proved at once",
+        kernel.span,
+        help="split the kernel, or replace unrolled statements by loops",
+    )
+
+
+def _text_order(diagnostic: Diagnostic) -> tuple[int, int]:
+    span = diagnostic.primary.span if diagnostic.primary else None
+    return (span.start, span.end) if span is not None else (0, 0)

@@ -1,0 +1,211 @@
+"""Proof that the iterations of every `par` are independent, or the least pair that is not (E0301).
+
+Two instances conflict in `par P` when they agree on the loops outside P, differ in P, touch one element, and do not
+commute there. Commuting are two reads; two accumulations by one operator at affine subscripts (a reduction over P,
+which is legal unless anything else touches such an element, and that is a conflict of its own); two atomics by one
+operator; and what `#unique` promises: the accesses of one statement at the same gathered subscripts. A conditional
+access conflicts if it may happen. A local is new in each iteration of the loops around its `new`: no conflict there.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations_with_replacement
+
+import islpy as isl
+
+from texpr.grammar.ast import Seq
+from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
+from texpr.polyhedral.affine import least_point, limited
+from texpr.polyhedral.bounds import VERBS
+from texpr.polyhedral.ordering import (
+    carried,
+    commute,
+    exclusive,
+    is_gathered,
+    meetings,
+    never_meet,
+    shared_loops,
+    writes,
+)
+from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
+from texpr.polyhedral.witness import (
+    Pair,
+    element_text,
+    instance_mapping,
+    instance_text,
+    least_pair,
+    sizes_mapping,
+    sizes_text,
+    touched,
+)
+
+Use = tuple[ProgramStatement, Access]
+
+
+def check_races(program: Program) -> Iterator[Diagnostic]:
+    """A diagnostic for each pair of statements and buffer with a conflict, at the outermost `par` that has one."""
+    for name, home in program.buffers.items():
+        uses = [(s, a) for s in program.statements for a in s.accesses if a.buffer == name]
+        reported: set[tuple[str, str]] = set()
+        pairs = sorted(combinations_with_replacement(uses, 2), key=lambda p: not (writes(p[0][1]) and writes(p[1][1])))
+        for first, second in pairs:
+            key = (first[0].id, second[0].id)
+            if key in reported:
+                continue
+            try:
+                with limited(second[1].span, "the proof that iterations are independent"):
+                    found = _conflict(program, first, second, len(home.outer))
+            except TExprError as limit:
+                reported.add(key)
+                yield from limit.diagnostics
+                continue
+            if found is not None:
+                reported.add(key)
+                yield found
+
+
+def _conflict(program: Program, first: Use, second: Use, outer: int) -> Diagnostic | None:
+    (s, a), (t, b) = first, second
+    if not writes(a) and not writes(b):
+        return None
+    shared = shared_loops(s, t)
+    levels = [level for level in range(outer, shared) if s.loops[level].parallel]
+    if not levels or never_meet(a, b) or _promised(s, t, a, b):
+        return None
+    reduction = commute(a, b) and not (a.mode is AccessMode.ACCUMULATE and (is_gathered(a) or is_gathered(b)))
+    if reduction and not any(_ordered(s, level) for level in levels):
+        return None
+    met = meetings(a, b)
+    for level in levels:
+        if exclusive(s, t, level) or (reduction and not _ordered(s, level)):
+            continue
+        found = _least(program, met, level, first, second)
+        if found is not None:
+            pair, one, two = found
+            if reduction:
+                return _unordered(s, level, b)
+            return _report(program, level, pair, one, two)
+    return None
+
+
+def _least(program: Program, met: isl.Map, level: int, first: Use, second: Use) -> tuple[Pair, Use, Use] | None:
+    """The least conflicting pair at a level, with its uses in order of iteration."""
+    candidates: list[tuple[Pair, Use, Use]] = []
+    forward = carried(met, level)
+    if not forward.is_empty():
+        candidates.append((least_pair(program, forward, first[0]), first, second))
+    if first[1] is not second[1]:
+        backward = carried(met.reverse(), level)
+        if not backward.is_empty():
+            candidates.append((least_pair(program, backward, second[0]), second, first))
+    return min(candidates, key=lambda c: c[0], default=None)
+
+
+def _promised(s: ProgramStatement, t: ProgramStatement, a: Access, b: Access) -> bool:
+    return s is t and s.leaf.has("unique") and is_gathered(a) and a.subscripts == b.subscripts
+
+
+def _ordered(statement: ProgramStatement, level: int) -> bool:
+    """Whether a `seq` outside the loop at `level` is `#ordered`."""
+    return any(isinstance(loop.node, Seq) and loop.node.has("ordered") for loop in statement.loops[:level])
+
+
+def _unordered(statement: ProgramStatement, level: int, access: Access) -> Diagnostic:
+    index = statement.loops[level].node.source_name
+    return error(
+        "E0301",
+        f"`#ordered` stands around `par {index}`, whose iterations accumulate in no order",
+        access.span,
+        "iterations of the `par` accumulate into one element",
+        help="make the loop a `seq`, or leave out `#ordered`",
+    )
+
+
+def _report(program: Program, level: int, pair: Pair, one: Use, two: Use) -> Diagnostic:
+    (s, a), (t, b) = one, two
+    home = program.buffers[a.buffer]
+    name = home.buffer.source_name or home.buffer.name
+    par = s.loops[level].node.source_name
+    sizes = sizes_mapping(program, pair.sizes)
+    element = _element(program, pair, one, two)
+    what = element_text(home.buffer, element)
+    may = "" if _certain(a) and _certain(b) else "may "
+    prefix = sizes_text(program, pair.sizes)
+    first, second = instance_text(s.loops, pair.first), instance_text(t.loops, pair.second)
+    if len(s.loops) > 1 or len(t.loops) > 1:
+        first, second = f"({first})", f"({second})"
+    secondary: tuple[Label, ...] = ()
+    if a is b:
+        span = a.span
+        label = f"{prefix}iterations {first} and {second} {may}both {_plural(a)} {what}"
+    else:
+        later, earlier = sorted(
+            ((s, a, first), (t, b, second)), key=lambda u: (program.statements.index(u[0]), writes(u[1])), reverse=True
+        )
+        span = later[1].span
+        label = f"{prefix}iteration {later[2]} {_said(later[1], may)} {what}"
+        secondary = (Label(span=earlier[1].span, text=f"iteration {earlier[2]} {_said(earlier[1], may)} {what}"),)
+    if writes(a) and writes(b):
+        message = f"two iterations of `par {par}` write the same element of {name}"
+    else:
+        message = f"one iteration of `par {par}` reads an element of {name} that another writes"
+    return error(
+        "E0301",
+        message,
+        span,
+        label,
+        secondary=secondary,
+        help=_mend(a, b, name),
+        witness={
+            "sizes": sizes,
+            "par": s.loops[level].index,
+            "first_statement": s.id,
+            "first": instance_mapping(s, pair.first),
+            "second_statement": t.id,
+            "second": instance_mapping(t, pair.second),
+            "buffer": a.buffer,
+            "element": list(element),
+        },
+    )
+
+
+def _element(program: Program, pair: Pair, one: Use, two: Use) -> tuple[int, ...]:
+    """The least element that both instances touch, in the author's subscripts."""
+    (s, a), (_, b) = one, two
+    home = program.buffers[a.buffer]
+    elements = _at(a.relation, pair.sizes, pair.first).intersect(_at(b.relation, pair.sizes, pair.second))
+    point = least_point(elements)[len(pair.sizes) :]
+    environment = {**sizes_mapping(program, pair.sizes), **instance_mapping(s, pair.first)}
+    return touched(a, environment, point, len(home.outer), home.flat_strides)
+
+
+def _at(relation: isl.Map, sizes: tuple[int, ...], values: tuple[int, ...]) -> isl.Set:
+    for position, value in enumerate(sizes):
+        relation = relation.fix_val(isl.dim_type.param, position, value)
+    for position, value in enumerate(values):
+        relation = relation.fix_val(isl.dim_type.in_, position, value)
+    return relation.range()
+
+
+def _certain(access: Access) -> bool:
+    return access.must
+
+
+def _said(access: Access, may: str) -> str:
+    return f"may {_plural(access)}" if may else VERBS[access.mode]
+
+
+def _plural(access: Access) -> str:
+    return {AccessMode.READ: "read", AccessMode.WRITE: "write"}.get(access.mode, "update")
+
+
+def _mend(a: Access, b: Access, name: str) -> str:
+    modes = {a.mode, b.mode}
+    if AccessMode.ATOMIC in modes:
+        return f"make every access to {name} in the loop `atomic` with one operator, or move the other one out"
+    if modes == {AccessMode.ACCUMULATE} and (is_gathered(a) or is_gathered(b)):
+        return "write `atomic` before the update, or promise distinct elements with `#unique`"
+    if is_gathered(a) or is_gathered(b):
+        return "make the loop a `seq`, or promise distinct elements with `#unique`"
+    if AccessMode.READ in modes:
+        return "make the loop a `seq`, or write to another buffer"
+    return f"make the loop a `seq`, or accumulate into {name}"

@@ -1,0 +1,118 @@
+"""Proof that `#strides` put distinct elements of a written buffer in distinct places (E0301).
+
+    strides (72, 1), shape (128, 64): 72 >= 64 * 1        proved by the chain of strides
+    strides (2, 3), shape (4, 4): C[0, 2] and C[3, 0]      refused with the least pair
+
+The chain is tried first, with free sizes too: a stride covers the extent of the next smaller one. What it does not show
+is decided by isl on the address function, where strides are constants.
+"""
+
+from collections.abc import Iterator
+
+import islpy as isl
+
+from texpr.grammar.ast import Buffer, IndexExpr
+from texpr.grammar.diagnostics import Diagnostic, TExprError, error
+from texpr.polyhedral.affine import CONTEXT, least_point, limited
+from texpr.polyhedral.ordering import writes
+from texpr.polyhedral.polynomial import NotAffineError, Polynomial, add, constant_value, multiply, normalize
+from texpr.polyhedral.program import Program, ProgramBuffer
+from texpr.polyhedral.witness import element_text, sizes_mapping, sizes_text
+
+
+def check_strides(program: Program) -> Iterator[Diagnostic]:
+    """A diagnostic for each written buffer whose strides may put two elements in one place."""
+    written = {a.buffer for s in program.statements for a in s.accesses if writes(a)}
+    for name, home in program.buffers.items():
+        if home.buffer.strides is None or name not in written:
+            continue
+        try:
+            with limited(home.buffer.span, f"the proof that the strides of {name} are injective"):
+                found = _check(program, home, home.buffer.strides)
+        except TExprError as limit:
+            yield from limit.diagnostics
+            continue
+        if found is not None:
+            yield found
+
+
+def _check(program: Program, home: ProgramBuffer, strides: tuple[IndexExpr, ...]) -> Diagnostic | None:
+    buffer = home.buffer
+    try:
+        steps = [normalize(stride) for stride in strides]
+        shape = [normalize(extent) for extent in buffer.shape]
+        if _chained(list(zip(steps, shape, strict=True))):
+            return None
+    except NotAffineError as reason:
+        return _unknown(buffer, str(reason))
+    constants = [constant_value(step) for step in steps]
+    if any(constant is None for constant in constants):
+        return _unknown(buffer, "no order of the strides shows that each covers the next")
+    return _overlap(program, home, [c for c in constants if c is not None])
+
+
+def _chained(dims: list[tuple[Polynomial, Polynomial]]) -> bool:
+    """Whether the dimensions can be ordered so that the least stride is at least 1 and each further one at least the
+    extent of the last times its stride. Dimensions of extent 1 have no say."""
+    rest = [(step, extent) for step, extent in dims if (constant_value(extent) or 2) > 1]
+    covered: Polynomial = {((), None): 1}
+    while rest:
+        for dim in rest:
+            if _nonnegative(add(dim[0], covered, -1)):
+                covered = multiply(dim[0], dim[1])
+                rest.remove(dim)
+                break
+        else:
+            return False
+    return True
+
+
+def _nonnegative(polynomial: Polynomial) -> bool:
+    """Whether no coefficient is negative: enough, since sizes are not negative. Atoms are not judged."""
+    return all(coefficient >= 0 and atom is None for (_, atom), coefficient in polynomial.items())
+
+
+def _overlap(program: Program, home: ProgramBuffer, strides: list[int]) -> Diagnostic | None:
+    elements = home.elements
+    outer = len(home.outer)
+    space = elements.get_space()
+    address = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(space))
+    for position, stride in enumerate(strides):
+        address = address.set_coefficient_val(isl.dim_type.in_, outer + position, isl.Val.int_from_si(CONTEXT, stride))
+    places = isl.Map.from_aff(address).intersect_domain(elements)
+    pairs = places.apply_range(places.reverse())
+    for position in range(outer):
+        pairs = pairs.equate(isl.dim_type.in_, position, isl.dim_type.out, position)
+    pairs = pairs.intersect(isl.Map.lex_lt(space))
+    if pairs.is_empty():
+        return None
+    count = len(program.kernel.sizes)
+    point = least_point(pairs.wrap().flatten())
+    rank = outer + len(strides)
+    first, second = point[count + outer : count + rank], point[count + rank + outer :]
+    buffer, name = home.buffer, home.buffer.source_name or home.buffer.name
+    return error(
+        "E0301",
+        f"strides put two elements of {name} in one place",
+        buffer.span,
+        f"{sizes_text(program, point[:count])}{element_text(buffer, first)} and {element_text(buffer, second)} "
+        "have one address",
+        help="widen the strides",
+        witness={
+            "sizes": sizes_mapping(program, point[:count]),
+            "buffer": buffer.name,
+            "first_element": list(first),
+            "element": list(second),
+        },
+    )
+
+
+def _unknown(buffer: Buffer, reason: str) -> Diagnostic:
+    name = buffer.source_name or buffer.name
+    return error(
+        "E0301",
+        f"strides may put two elements of {name} in one place",
+        buffer.span,
+        reason,
+        help="bind the sizes in the strides, or leave the dimension dense",
+    )

@@ -1,0 +1,89 @@
+"""Counterexamples: the least point of a set of violations, in names and numbers, and in the words of a message.
+
+Sizes come first (each as small as can be, in order of appearance), then the iterations. The mapping of a `Diagnostic`
+names indices as the core tree does, so that the interpreter can replay it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import islpy as isl
+
+from texpr.grammar.ast import Buffer, Gather, IndexBinary, IndexConst, IndexExpr, IndexVar, SizeVar, Subscript
+from texpr.grammar.indexing import apply
+from texpr.polyhedral.affine import least_point
+from texpr.polyhedral.program import Access, LoopDim, Program, ProgramStatement
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pair:
+    """Two instances: values of the free sizes, then of the loops around each."""
+
+    sizes: tuple[int, ...]
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+
+
+def least_pair(program: Program, pairs: isl.Map, first: ProgramStatement) -> Pair:
+    """The lexicographically least pair of a non-empty relation between instances."""
+    point = least_point(pairs.wrap().flatten())
+    count, split = len(program.kernel.sizes), len(program.kernel.sizes) + len(first.loops)
+    return Pair(point[:count], point[count:split], point[split:])
+
+
+def sizes_mapping(program: Program, values: Sequence[int]) -> dict[str, int]:
+    return {size.name: value for size, value in zip(program.kernel.sizes, values, strict=True)}
+
+
+def instance_mapping(statement: ProgramStatement, values: Sequence[int]) -> dict[str, int]:
+    return {loop.index: value for loop, value in zip(statement.loops, values, strict=True)}
+
+
+def instance_text(loops: Sequence[LoopDim], values: Sequence[int]) -> str:
+    """`i = 0, j = 3`, in the author's names; empty outside all loops."""
+    return ", ".join(f"{loop.node.source_name} = {value}" for loop, value in zip(loops, values, strict=True))
+
+
+def sizes_text(program: Program, values: Sequence[int]) -> str:
+    """`with N = 1, ` before the words of a label; empty when all sizes are bound."""
+    if not values:
+        return ""
+    return "with " + ", ".join(f"{s.name} = {v}" for s, v in zip(program.kernel.sizes, values, strict=True)) + ", "
+
+
+def touched(
+    access: Access,
+    environment: Mapping[str, int],
+    element: Sequence[int],
+    outer: int,
+    flat_strides: Sequence[IndexExpr],
+) -> tuple[int, ...]:
+    """The subscripts of an access at an instance; gathered ones are taken from the element, a point of its relation."""
+    if flat_strides:
+        strides = [evaluate(stride, environment) for stride in flat_strides]
+        return (sum(s * c for s, c in zip(strides, element[outer:], strict=True)),)
+    return tuple(
+        element[outer + k] if isinstance(subscript, Gather) else evaluate(subscript, environment)
+        for k, subscript in enumerate(access.subscripts)
+    )
+
+
+def evaluate(expr: IndexExpr, environment: Mapping[str, int]) -> int:
+    """The value of an index expression at sizes and indices."""
+    match expr:
+        case IndexConst(value=value):
+            return value
+        case IndexVar(name=name) | SizeVar(name=name):
+            return environment[name]
+        case IndexBinary(op=op, left=left, right=right):
+            return apply(op, evaluate(left, environment), evaluate(right, environment))
+
+
+def element_text(buffer: Buffer, element: Sequence[int]) -> str:
+    """`C[0, 3]`, or the bare name at rank 0."""
+    name = buffer.source_name or buffer.name
+    return f"{name}[{', '.join(str(c) for c in element)}]" if element else name
+
+
+def has_gather(subscripts: Sequence[Subscript]) -> bool:
+    return any(isinstance(s, Gather) for s in subscripts)
