@@ -138,7 +138,8 @@ def _root(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
 
 
 def _inverse_root(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
-    return np.where(b[0] == 0, 0.0, np.where(v[0] > b[0], np.abs(r) * b[0] / (v[0] - b[0]), np.inf))
+    moved = np.where(v[0] > b[0], np.abs(r) * b[0] / (v[0] - b[0]), np.inf)
+    return np.asarray(np.where(b[0] == 0, 0.0, moved))
 
 
 def _power(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
@@ -148,7 +149,7 @@ def _power(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
 
 
 def _product(v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
-    return np.abs(v[0]) * b[1] + np.abs(v[1]) * b[0] + b[0] * b[1]
+    return np.asarray(np.abs(v[0]) * b[1] + np.abs(v[1]) * b[0] + b[0] * b[1])
 
 
 PROPAGATION: dict[Fn, Rule] = {
