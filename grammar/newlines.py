@@ -141,7 +141,10 @@ def _span(source: SourceText, token: Token) -> Span:
 
 def _too_deep(source: SourceText, token: Token, limit: int) -> Diagnostic:
     return error(
-        "E0103", f"brackets nest more than {limit} deep here", _span(source, token), help="use `let` or a `fn`"
+        "E0103",
+        f"{'blocks' if token.text == '{' else 'brackets'} nest more than {limit} deep here",
+        _span(source, token),
+        help="use `let` or a `fn`",
     )
 
 

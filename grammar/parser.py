@@ -19,7 +19,7 @@ from texpr.grammar.limits import MAX_BLOCK_DEPTH, MAX_DIAGNOSTICS, MAX_EXPRESSIO
 from texpr.grammar.newlines import STATEMENT_KINDS, end_statements, match_brackets
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.syntax import Module
-from texpr.grammar.syntax_errors import Mistake, describe
+from texpr.grammar.syntax_errors import Mistake, begins_foreign_block, describe
 from texpr.grammar.tables import END, NONE, PASS, SPLICE, Tables, load_tables
 from texpr.grammar.trivia import Comments
 from texpr.grammar.words import RESERVED
@@ -105,6 +105,7 @@ class _Parser:
         self._ends: list[int] = []
         self._heights: list[int] = []  # of expressions; of statements and blocks minus the depth of blocks
         self._at = 0
+        self._told = -1
 
     def run(self) -> Module | None:
         """The module, or None where errors were found."""
@@ -231,17 +232,17 @@ class _Parser:
 
     def _recover(self) -> bool:
         """Reports the token that does not fit and goes to where a statement may begin; False where none may."""
-        self._begin_list()
         token = self._tokens[self._at]
-        depth = len(self._states)
-        while self._states[depth - 1] not in self._lists:
-            depth -= 1
-            if depth == 0:
-                return False
-        first = self._starts[depth - 1] if depth <= len(self._starts) else token.start
-        begin = min(bisect_left(self._tokens, first, key=lambda t: t.start), self._at)
+        self._begin_list()
+        depth, begin = self._statement()
+        if depth == 0:
+            return False
+        ended = self._tokens[self._at - 1].kind == "RBRACE" and self._tokens[begin].kind in _HEADERS
+        if ended and begin < self._at and token.kind != NEWLINE and self._accepts(NEWLINE):
+            self._end_block_statement(token)
+            depth, begin = len(self._states), self._at
         expected = self._expected()
-        told = token.kind == BAD or (not token.text and bool(self._found))
+        told = token.kind == BAD or self._at == self._told or (not token.text and bool(self._found))
         if not told:
             mistake = Mistake(
                 source=self._source,
@@ -253,9 +254,11 @@ class _Parser:
                 outer=self._states[depth - 1] in self._outer,
             )
             self._report(describe(mistake))
+        self._told = self._at
         popped = self._values[depth - 1 :]
         braces = sum(isinstance(v, Token) and v.kind == "LBRACE" for v in popped)
-        header = self._tokens[begin].kind in _HEADERS or token.kind == "ELSE"
+        opening = self._tokens[begin]
+        header = opening.kind in _HEADERS or token.kind == "ELSE" or begins_foreign_block(opening)
         del self._states[depth:], self._values[depth - 1 :], self._starts[depth - 1 :]
         del self._ends[depth - 1 :], self._heights[depth - 1 :]
         if header and token.kind == NEWLINE and "LBRACE" in expected and self._strays > 0:
@@ -264,6 +267,22 @@ class _Parser:
             self._at += 1
             return True
         return self._skip(braces, header, bool(popped))
+
+    def _statement(self) -> tuple[int, int]:
+        """The height of the states below the statement that is being read, 0 for none, and its first token."""
+        depth = len(self._states)
+        while depth and self._states[depth - 1] not in self._lists:
+            depth -= 1
+        start = self._starts[depth - 1] if 0 < depth <= len(self._starts) else self._tokens[self._at].start
+        return depth, min(bisect_left(self._tokens, start, key=lambda t: t.start), self._at)
+
+    def _end_block_statement(self, lookahead: Token) -> None:
+        """Ends a statement that its `}` has ended, so that what follows is a mistake of its own."""
+        states, rows = self._states, self._rows
+        while (action := rows[states[-1]][NEWLINE]) < 0:
+            self._reduce(~action, lookahead)
+        self._shift(action, Token(NEWLINE, "\n", lookahead.start, lookahead.start))
+        self._reduce(~min(rows[states[-1]].values()), lookahead)  # nothing else may happen after the end
 
     def _begin_list(self) -> None:
         """Begins the list of statements of a block in which nothing stands yet."""

@@ -74,6 +74,11 @@ class Mistake:
         return Span(self.source, token.start, token.end)
 
 
+def begins_foreign_block(first: Token) -> bool:
+    """True for a word that opens a block in other languages; what its braces hold is read all the same."""
+    return first.text in _LOOP_WORDS or first.text in ("def", "func", "function", "elif", "elsif", "elseif")
+
+
 def describe(mistake: Mistake) -> Diagnostic:
     """The message (E0101) for a mistake."""
     return _foreign_word(mistake) or _usual(mistake) or _plain(mistake)
@@ -127,14 +132,14 @@ def _usual(m: Mistake) -> Diagnostic | None:
         return say("this `)` closes nothing")
     if kind == "RSQB" and not m.expected & {"RSQB"} and not _opened(m, "LSQB"):
         return say("this `]` closes nothing")
-    if kind == "DIR" and token.text == "in" and loop:
+    if kind == "DIR" and token.text == "in" and loop and m.tokens[m.at + 1].kind != "LBRACE":
         return say("a loop names its extent, not a range", "the extent stands before the index: `par N i { … }`")
     if loop and kind in ("LBRACE", "HASH", "COMMA") and "NAME" in expected and "VBAR" in expected:
         message = "this extent has no index" if kind != "COMMA" else "the extent before this comma has no index"
         return say(message, f"each extent is followed by its index: `{_loop_word(m)} N i {{ … }}`")
     if kind == "DOT" and previous is not None and previous.kind == "NUMBER":
         return say("a number does not end with a point", f"write `{previous.text}.0`")
-    if "NAME" in expected and "NUMBER" not in expected and token.text in WORD_KINDS:
+    if "NAME" in expected and not expected & {"NUMBER", "PAR"} and token.text in WORD_KINDS:
         return say(f"`{token.text}` is a reserved word and cannot be a name", "choose another name")
     if kind == "COLON" and "RSQB" in expected:
         return say("a view has one `start : extent` in each subscript", "`A[i:16]` is 16 elements from i on")
@@ -158,7 +163,9 @@ def _usual(m: Mistake) -> Diagnostic | None:
         message = f"`{previous.text}` has nothing after it"
         return error("E0101", message, m.span(previous), "an expression is missing")
     if ended and m.first.kind == "NAME" and "EQ" in expected and "ACC" in expected:
-        return say("this is not a statement", "`v = e` binds, `v += e` accumulates, `f(v)` calls")
+        whole = Span(m.source, m.first.start, span.end)
+        help = "`v = e` binds, `v += e` accumulates, `f(v)` calls"
+        return error("E0101", "this is not a statement", whole, help=help)
     if kind in (NEWLINE, END, "RBRACE") and "LBRACE" in expected and m.first.kind in ("PAR", "SEQ", "FULLY", "IF"):
         return error("E0101", "the block of this statement is missing", m.span(m.first), help="write `{ … }` after it")
     if kind == "RPAR" and previous is not None and previous.kind == "LPAR" and _hash_before(m):
