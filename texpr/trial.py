@@ -10,6 +10,7 @@ from texpr.codegen.artifact import signature
 from texpr.codegen.manifest import Manifest, Parameter, evaluate
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import ELEMENT_TYPES
+from texpr.runtime.compare import Comparison, compare
 from texpr.version import VERSION
 
 if TYPE_CHECKING:
@@ -17,19 +18,6 @@ if TYPE_CHECKING:
     from texpr.kernel import Kernel
 
 MAX_ELEMENTS = 1 << 31  # of one random array
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """One output beside the reference. `ratio` is the greatest |got - reference| / bound over decided elements; at
-    most 4 passes. `undecided` elements hang on a comparison within their own error and are not compared."""
-
-    name: str
-    elements: int
-    undecided: int
-    greatest_error: float
-    ratio: float
-    wrong: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,39 +181,6 @@ def make_arguments(
         else:
             values[p.name] = strided(found, tuple(evaluate(s, solved) for s in p.strides), p.align)
     return values, solved
-
-
-def compare(name: str, got: Any, reference: Any, bound: Any, undecided: Any) -> Comparison:
-    """One output against the float64 reference: |got - ref| <= 4 bound on decided floats, equality on integers."""
-    import numpy
-
-    if got.dtype.kind in "iub":
-        differ = (got != reference) & ~undecided
-        worst = float(numpy.abs(got.astype(numpy.float64) - reference)[~undecided].max(initial=0.0))
-        ratio = 0.0 if not differ.any() else float("inf")
-        return Comparison(
-            name=name,
-            elements=got.size,
-            undecided=int(undecided.sum()),
-            greatest_error=worst,
-            ratio=ratio,
-            wrong=int(differ.sum()),
-        )
-    wide = got.astype(numpy.float64)
-    with numpy.errstate(all="ignore"):
-        same = (wide == reference) | (numpy.isnan(wide) & numpy.isnan(reference))
-        error = numpy.where(same, 0.0, numpy.abs(wide - reference))
-        right = same | (error <= 4.0 * bound) | undecided
-        ratios = numpy.where(same | undecided, 0.0, error / numpy.where(bound > 0, bound, 5e-324))
-    decided = error[~undecided]
-    return Comparison(
-        name=name,
-        elements=got.size,
-        undecided=int(undecided.sum()),
-        greatest_error=float(decided[numpy.isfinite(decided)].max(initial=0.0)),
-        ratio=float(numpy.nanmax(ratios, initial=0.0)),
-        wrong=int((~right).sum()),
-    )
 
 
 def run_trial(
