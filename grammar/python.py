@@ -12,7 +12,8 @@ file. Decisions that the table leaves open:
 - `A[i:16]` is start : extent, as in TExpr. `fragment[c, table.c, lane] = r` is `fragment(c, table.c, lane) = r`.
 - Docstrings and comments are left out.
 
-A function that `texpr.fn` decorated is known by the attribute `__texpr_fn__`, which holds the plain Python function.
+A function that `texpr.fn` decorated is known by the attribute `__texpr_fn__`, which holds the plain Python function;
+`__texpr_reference__`, where it has one, holds the function whose body is the `reference`, with the same parameters.
 """
 
 import ast
@@ -20,10 +21,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from texpr.grammar import syntax
-from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
+from texpr.grammar.diagnostics import Diagnostic, TExprError, fail
 from texpr.grammar.limits import MAX_DIAGNOSTICS
-from texpr.grammar.python_names import is_identifier
-from texpr.grammar.python_source import read_function_source
+from texpr.grammar.python_names import FnObject, is_identifier
+from texpr.grammar.python_source import FunctionSource, read_function_source
 from texpr.grammar.python_stmt import StatementReader
 from texpr.grammar.python_text import read_conditions
 from texpr.grammar.source import Span
@@ -35,37 +36,55 @@ MAX_FUNCTIONS = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """One function's definition, the imports that it needs, and the functions under its `fn` objects."""
+    """One function's definition, the imports that it needs, and the `fn` objects that it calls."""
 
     item: syntax.KernelDef | syntax.FnDef
     imports: tuple[tuple[tuple[str, ...], Span], ...]
-    callees: tuple[object, ...]
+    callees: tuple[FnObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One function to be read, and how."""
+
+    function: object
+    kind: Kind = "fn"
+    attrs: tuple[str, ...] = ()
+    where: str | None = None
+    reference: object = None
 
 
 def parse_function(
-    function: object, *, kind: Kind = "kernel", attrs: tuple[str, ...] = (), where: str | None = None
+    function: object,
+    *,
+    kind: Kind = "kernel",
+    attrs: tuple[str, ...] = (),
+    where: str | None = None,
+    reference: object = None,
 ) -> syntax.Module:
     """The module of a Python function: the imports and `fn`s that it needs (callees before callers), then itself.
 
-    `attrs` are strings such as `"#persistent"`, `where` is conditions on sizes separated by commas. Raises TExprError
-    with all findings of all functions: E0105 outside the language, E0106 source not available, E0103 too large.
+    `attrs` are strings such as `"#persistent"`, `where` is conditions on sizes separated by commas, `reference` the
+    function that gives a hardware `fn` its meaning. Raises TExprError with the findings of all functions, at most
+    MAX_DIAGNOSTICS: E0105 outside the language, E0106 source not available, E0103 too large, and the text parser's
+    own for strings.
     """
-    name = getattr(function, "__name__", "")
     try:
-        return _parse(function, kind, attrs, where)
+        return _parse(_Task(function, kind, attrs, where, reference))
     except RecursionError:
+        name = getattr(function, "__name__", "the function")
         raise fail("E0103", f"`{name}` is nested too deeply to be read on the stack that is left") from None
 
 
-def _parse(function: object, kind: Kind, attrs: tuple[str, ...], where: str | None) -> syntax.Module:
+def _parse(task: _Task) -> syntax.Module:
     diagnostics: list[Diagnostic] = []
     read: dict[int, _Read] = {}
     order: list[int] = []
     # Depth first without recursion: a function is put into `order` when all that it calls are there.
-    stack: list[tuple[object, bool]] = [(function, False)]
+    stack: list[tuple[_Task, bool]] = [(task, False)]
     while stack:
         current, finished = stack.pop()
-        key = id(current)
+        key = id(current.function)
         if finished:
             order.append(key)
             continue
@@ -73,13 +92,12 @@ def _parse(function: object, kind: Kind, attrs: tuple[str, ...], where: str | No
             continue
         if len(read) >= MAX_FUNCTIONS:
             raise fail("E0103", f"more than {MAX_FUNCTIONS} functions are called")
-        root = current is function
-        one = _read(current, kind if root else "fn", attrs if root else (), where if root else None, diagnostics)
+        one = _read(current, diagnostics)
         if one is None:
             continue
         read[key] = one
         stack.append((current, True))
-        stack += [(callee, False) for callee in reversed(one.callees)]
+        stack += [(_Task(c.function, reference=c.reference), False) for c in reversed(one.callees)]
     if diagnostics:
         raise TExprError(diagnostics[:MAX_DIAGNOSTICS])
     items = [read[key].item for key in order]
@@ -98,52 +116,83 @@ def _refuse_equal_names(items: list[syntax.KernelDef | syntax.FnDef]) -> None:
         seen[item.name] = item.span
 
 
-def _read(
-    function: object, kind: Kind, attrs: tuple[str, ...], where: str | None, diagnostics: list[Diagnostic]
-) -> _Read | None:
+def _read(task: _Task, diagnostics: list[Diagnostic]) -> _Read | None:
     """One function's definition; None where its diagnostics say why not."""
     try:
-        found = read_function_source(function)
+        found = read_function_source(task.function)
     except TExprError as failure:
         diagnostics += failure.diagnostics
         return None
     definition, name_span = found.definition, found.name_span()
-    reader = StatementReader(found, kind)
+    reader = StatementReader(found, task.kind)
     if not is_identifier(definition.name):
         what = "is a reserved word of TExpr" if definition.name in RESERVED else "is not an ASCII identifier"
         reader.refuse("E0105", f"`{definition.name}` {what}", name_span, "choose another name")
     for decorator in definition.decorator_list[1:]:
         reader.refuse("E0105", "only one decorator stands on a kernel or a fn", decorator, "remove the others")
     params = reader.parameters()
-    strings = {
+    strings = _decorator_strings(found)
+    attrs = tuple(a for text in task.attrs for a in reader.attribute_text(text, strings.get(text, name_span)))
+    where: tuple[syntax.Expr, ...] = ()
+    if task.where is not None and task.kind == "kernel":
+        try:
+            where = read_conditions(task.where, strings.get(task.where, name_span))
+        except TExprError as failure:
+            reader.diagnostics += failure.diagnostics
+    elif task.where is not None:
+        reader.refuse("E0105", "a fn has no `where`", name_span, "state it on the kernel")
+    result = _result(reader, task.kind)
+    body = reader.body()
+    diagnostics += sorted(reader.diagnostics, key=_position)
+    callees, imports = dict(reader.callees), dict(reader.imports)
+    name, span = definition.name, found.span(definition)
+    item: syntax.KernelDef | syntax.FnDef
+    if task.kind == "kernel":
+        item = syntax.KernelDef(name=name, params=params, where=where, attrs=attrs, body=body, span=span)
+    else:
+        reference: syntax.Block | None = None
+        if task.reference is not None:
+            meaning = _reference(task.reference, params, result, diagnostics)
+            if meaning is not None:
+                inner, reference = meaning
+                callees |= inner.callees
+                imports |= inner.imports
+        item = syntax.FnDef(
+            name=name, params=params, result=result, attrs=attrs, reference=reference, body=body, span=span
+        )
+    return _Read(item, tuple(imports.items()), tuple(callees.values()))
+
+
+def _reference(
+    function: object,
+    params: tuple[syntax.Param, ...],
+    result: syntax.TypeExpr | None,
+    diagnostics: list[Diagnostic],
+) -> tuple[StatementReader, syntax.Block] | None:
+    """The body that gives a hardware `fn` its meaning; None where its diagnostics say why not."""
+    try:
+        found = read_function_source(function)
+    except TExprError as failure:
+        diagnostics += failure.diagnostics
+        return None
+    reader = StatementReader(found, "fn")
+    if (reader.parameters(), _result(reader, "fn")) != (params, result):
+        message = "a reference has the parameters and the result of its fn"
+        reader.refuse("E0207", message, found.name_span(), "give both the same names and annotations")
+    body = reader.body()
+    diagnostics += sorted(reader.diagnostics, key=_position)
+    return reader, body
+
+
+def _decorator_strings(found: FunctionSource) -> dict[str, Span]:
+    """Where the strings of the function's decorator stand."""
+    return {
         node.value: found.span(node)
-        for decorator in definition.decorator_list[:1]
+        for decorator in found.definition.decorator_list[:1]
         if isinstance(decorator, ast.Call)
         for node in (*decorator.args, *(keyword.value for keyword in decorator.keywords))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    attributes = tuple(a for text in attrs for a in reader.attribute_text(text, strings.get(text, name_span)))
-    conditions: tuple[syntax.Expr, ...] = ()
-    if where is not None:
-        try:
-            conditions = read_conditions(where, strings.get(where, name_span))
-        except TExprError as failure:
-            reader.diagnostics += failure.diagnostics
-    result = _result(reader, kind)
-    body = reader.body()
-    diagnostics += sorted(reader.diagnostics, key=_position)
-    span = found.span(definition)
-    item: syntax.KernelDef | syntax.FnDef
-    if kind == "kernel":
-        item = syntax.KernelDef(
-            name=definition.name, params=params, where=conditions, attrs=attributes, body=body, span=span
-        )
-    else:
-        if where is not None:
-            diagnostics.append(error("E0105", "a fn has no `where`", name_span, help="state it on the kernel"))
-        item = syntax.FnDef(name=definition.name, params=params, result=result, attrs=attributes, body=body, span=span)
-    callees = tuple(callee.function for callee in reader.callees.values())
-    return _Read(item, tuple(reader.imports.items()), callees)
 
 
 def _result(reader: StatementReader, kind: Kind) -> syntax.TypeExpr | None:

@@ -9,10 +9,8 @@ import ast
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from texpr.grammar import syntax
-from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
 from texpr.grammar.python_names import (
     LOOPS,
     REDUCTIONS,
@@ -21,19 +19,13 @@ from texpr.grammar.python_names import (
     FnObject,
     Foreign,
     LibraryPath,
-    Meaning,
-    Names,
     TypeObject,
     Unknown,
     Word,
     is_identifier,
     literal,
 )
-from texpr.grammar.python_source import FunctionSource
-from texpr.grammar.python_text import read_attributes, read_extent
-from texpr.grammar.source import Span
-from texpr.grammar.types import ELEMENT_TYPES
-from texpr.grammar.words import RESERVED
+from texpr.grammar.python_scope import FOREIGN_HELP, Binding, ScopeReader
 
 BINARY: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
 CALLED: dict[type[ast.operator], str] = {
@@ -63,20 +55,6 @@ REFUSED: dict[type[ast.expr], tuple[str, str]] = {
     ast.Slice: ("a slice", "a slice start:extent stands only in a subscript"),
 }  # fmt: skip
 
-FOREIGN_HELP = (
-    "allowed are words of texpr.language, indices, sizes, parameters, numbers of the enclosing scope, and functions "
-    "under @texpr.fn"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """What a name of the body is; `integer` says that its values are known to be integers."""
-
-    kind: Literal["index", "let", "buffer"]
-    integer: bool
-    span: Span
-
 
 @dataclass(frozen=True, slots=True)
 class LoopHead:
@@ -87,74 +65,8 @@ class LoopHead:
     attrs: tuple[syntax.Attr, ...]
 
 
-class ExpressionReader:
-    """Reads the expressions of one function; collects diagnostics, called `fn` objects and imported libraries."""
-
-    def __init__(self, found: FunctionSource) -> None:
-        self.found = found
-        self.names = Names(found.function)
-        self.diagnostics: list[Diagnostic] = []
-        self.callees: dict[int, FnObject] = {}
-        self.imports: dict[tuple[str, ...], Span] = {}
-        self.sizes: set[str] = set()
-        self.scopes: list[dict[str, Binding]] = [{}]
-        self.literal_span: Span | None = None  # set while the text of a string annotation is read
-
-    # ---- names and errors ----
-
-    def span(self, node: ast.AST) -> Span:
-        return self.literal_span or self.found.span(node)
-
-    def refuse(self, code: str, message: str, node: ast.AST | Span, help: str | None = None, label: str = "") -> None:
-        span = node if isinstance(node, Span) else self.literal_span or self.found.first_line_span(node)
-        self.diagnostics.append(error(code, message, span, label, help=help))
-
-    def placeholder(self, node: ast.AST) -> syntax.Expr:
-        """What stands in a tree that an error was found in; such a tree is never returned to the caller."""
-        return syntax.IntLit(value=0, text="0", span=self.span(node))
-
-    def lookup(self, name: str) -> Binding | None:
-        for scope in reversed(self.scopes):
-            if name in scope:
-                return scope[name]
-        return None
-
-    def declare(self, name: str, binding: Binding) -> None:
-        """Bind a name in the innermost block; E0202 where it is visible already, E0105 where it is reserved."""
-        old = self.lookup(name)
-        if not is_identifier(name):
-            what = "is a reserved word of TExpr" if name in RESERVED else "is not an ASCII identifier"
-            self.refuse("E0105", f"`{name}` {what}", binding.span, "choose another name")
-        elif old is not None:
-            self.diagnostics.append(
-                error(
-                    "E0202",
-                    f"`{name}` is defined already",
-                    binding.span,
-                    secondary=(Label(span=old.span, text="first defined here"),),
-                    help="a name is given once; use another name, or a buffer: x = new(f32)",
-                )
-            )
-        elif name in self.sizes:
-            self.refuse("E0202", f"`{name}` is a size of this function", binding.span, "use another name")
-        self.scopes[-1][name] = binding
-
-    def meaning(self, node: ast.expr) -> tuple[str, Meaning] | None:
-        """The dotted name that a node spells and what it stands for; None for any other expression."""
-        attributes: list[str] = []
-        while isinstance(node, ast.Attribute):
-            attributes.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return None
-        dotted = ".".join((node.id, *reversed(attributes)))
-        if self.lookup(node.id) is not None or node.id in self.sizes:
-            return dotted, Unknown()
-        return dotted, self.names.meaning(node.id, tuple(reversed(attributes)))
-
-    def is_word(self, node: ast.expr, name: str) -> bool:
-        found = self.meaning(node)
-        return found is not None and found[1] == Word(name)
+class ExpressionReader(ScopeReader):
+    """Reads the expressions and loop heads of one function."""
 
     # ---- expressions ----
 
@@ -209,7 +121,8 @@ class ExpressionReader:
             case None:
                 message, help = "`None` has no meaning in TExpr", "every value is a number"
             case _:
-                message, help = f"a {type(node.value).__name__} has no meaning in TExpr", "write integers and floats"
+                what = "`...`" if node.value is ... else f"a {type(node.value).__name__} value"
+                message, help = f"{what} has no meaning in TExpr", "write integers and floats"
         self.refuse("E0105", message, node, help)
         return self.placeholder(node)
 
@@ -457,52 +370,3 @@ class ExpressionReader:
         if len(parts) == 1:
             return parts[0]
         return syntax.Range(low=parts[0], high=parts[1], span=self.span(node))
-
-    def extent_text(self, text: str, span: Span) -> syntax.Expr | syntax.Range:
-        try:
-            return read_extent(text, span)
-        except TExprError as failure:
-            self.diagnostics += failure.diagnostics
-            return syntax.IntLit(value=0, text="0", span=span)
-
-    def attributes(self, node: ast.expr) -> tuple[syntax.Attr, ...]:
-        """The attributes of a string that begins with `#`; anything else is an error."""
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return self.attribute_text(node.value, self.span(node))
-        self.refuse("E0105", "an attribute is a string that begins with `#`", node, 'write "#unroll"')
-        return ()
-
-    def attribute_text(self, text: str, span: Span) -> tuple[syntax.Attr, ...]:
-        if not text.lstrip().startswith("#"):
-            self.refuse("E0105", "an attribute is a string that begins with `#`", span, 'write "#unroll"')
-            return ()
-        try:
-            return read_attributes(text, span)
-        except TExprError as failure:
-            self.diagnostics += failure.diagnostics
-            return ()
-
-    # ---- integers ----
-
-    def is_integer(self, tree: syntax.Expr | syntax.Slice) -> bool:
-        """Whether the values of an expression are known to be integers from what the function declares."""
-        match tree:
-            case syntax.IntLit():
-                return True
-            case syntax.Name(name=name) | syntax.View(name=name):
-                binding = self.lookup(name)
-                return isinstance(tree, syntax.Name) if binding is None else binding.integer
-            case syntax.Unary(op="-"):
-                return self.is_integer(tree.operand)
-            case syntax.Binary(op="+" | "-" | "*" | "/" | "%"):
-                return self.is_integer(tree.left) and self.is_integer(tree.right)
-            case syntax.Reduce():
-                return self.is_integer(tree.body)
-            case syntax.Call(name="select"):
-                return all(self.is_integer(arm) for arm in tree.args[1:])
-            case syntax.Call(name="min" | "max" | "abs" | "bitand" | "bitor" | "bitxor" | "shl" | "shr" | "ceildiv"):
-                return all(self.is_integer(argument) for argument in tree.args)
-            case syntax.Call(name=name):
-                return name in ELEMENT_TYPES and ELEMENT_TYPES[name].is_integer
-            case _:
-                return False

@@ -57,9 +57,11 @@ class LibraryPath:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FnObject:
-    """An object that texpr.fn made; `function` is the Python function under it."""
+    """An object that texpr.fn made; `function` is the Python function under it, `reference` the one that gives its
+    meaning where the body is one that only hardware can run."""
 
     function: FunctionType
+    reference: FunctionType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,8 @@ def meaning_of(value: object, name: str) -> Meaning:
         return TypeObject(None, value.__name__, None, ())
     function = _attribute(value, "__texpr_fn__")
     if isinstance(function, FunctionType):
-        return FnObject(function)
+        reference = _attribute(value, "__texpr_reference__")
+        return FnObject(function, reference if isinstance(reference, FunctionType) else None)
     return Foreign(f"a {type(value).__name__}")
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import FunctionType
 
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
+from texpr.grammar.lexer import check_characters
 from texpr.grammar.limits import MAX_BLOCK_DEPTH, MAX_EXPRESSION_HEIGHT, MAX_TEXT_BYTES
 from texpr.grammar.source import SourceText, Span
 
@@ -68,7 +69,7 @@ class FunctionSource:
 
 def read_function_source(function: object) -> FunctionSource:
     """The definition of `function` in its file. TExprError E0106 where there is none to read, E0103 where it is
-    larger or deeper than TExpr reads, E0105 for `async def`."""
+    larger or deeper than TExpr reads, E0104 at forbidden characters, E0105 for `async def`."""
     if not isinstance(function, FunctionType):
         raise fail(
             "E0106",
@@ -83,6 +84,9 @@ def read_function_source(function: object) -> FunctionSource:
     source = SourceText(code.co_filename, text, code.co_firstlineno)
     if len(text) > MAX_TEXT_BYTES:
         raise fail("E0103", f"the source of `{code.co_name}` is longer than {MAX_TEXT_BYTES} characters")
+    forbidden = check_characters(source)
+    if forbidden:
+        raise TExprError(forbidden)
     # An indented function keeps its columns: it becomes the body of an `if` on a line of its own.
     line_shift = 1 if text[:1] in (" ", "\t") else 0
     try:

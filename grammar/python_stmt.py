@@ -9,8 +9,8 @@ from typing import Literal
 
 from texpr.grammar import syntax
 from texpr.grammar.diagnostics import Label, error
-from texpr.grammar.python_expr import FOREIGN_HELP, Binding
 from texpr.grammar.python_names import LOOPS, FnObject, LibraryPath, Unknown, Word
+from texpr.grammar.python_scope import FOREIGN_HELP, Binding
 from texpr.grammar.python_source import FunctionSource
 from texpr.grammar.python_types import TypeReader, integer_type
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from texpr.grammar import syntax
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.python_expr import Binding, ExpressionReader
+from texpr.grammar.python_expr import ExpressionReader
 from texpr.grammar.python_names import (
     DIRECTIONS,
     Constant,
@@ -23,6 +23,7 @@ from texpr.grammar.python_names import (
     meaning_of,
     type_object,
 )
+from texpr.grammar.python_scope import Binding
 from texpr.grammar.python_text import MAX_TEXT, read_index
 from texpr.grammar.source import Span
 from texpr.grammar.types import ELEMENT_TYPES

@@ -408,6 +408,28 @@ def test_a_fn_is_a_module_of_its_own() -> None:
     same(square, "fn square(x: f32): f32 { return x * x }", kind="fn")
 
 
+def test_a_hardware_function_has_a_reference() -> None:
+    def meaning(a: inp(f32[32]), b: out(f32[32])):
+        for i in par(32):
+            b[i] = a[i]
+
+    def moved(a: inp(f32[32]), b: out(f32[32])):
+        asm("mov {%0}, {%1};", out=b, in_=a)
+
+    moved_fn = SimpleNamespace(__texpr_fn__=moved, __texpr_reference__=meaning)
+
+    def f(A: f32[32], B: f32[32]):
+        moved_fn(A[0:32], B[0:32])
+
+    function = (
+        "fn moved(in a: f32[32], out b: f32[32]) reference { par 32 i { b[i] = a[i] } } "
+        '{ asm("mov {%0}, {%1};", out: b, in: a) }\n'
+    )
+    same(f, function + "kernel f(A: f32[32], B: f32[32]) { moved(A[0:32], B[0:32]) }")
+    same(moved, function, kind="fn", reference=meaning)
+    assert [d.code for d in refusal(moved, kind="fn", reference=f).diagnostics] == ["E0207"]
+
+
 def test_a_library_function_is_an_import_and_a_call() -> None:
     def f(A: f16[16, 16], B: f16[16, 8], C: f32[16, 8]):
         std.mma.mma_m16n8k16(A[0:16, 0:16], B[0:16, 0:8], C[0:16, 0:8])
@@ -481,6 +503,23 @@ def test_the_span_of_a_string_s_part_is_the_part() -> None:
     assert isinstance(loop, syntax.Par) and isinstance(loop.dims[0].extent, syntax.Binary)
     assert loop.dims[0].extent.right.span.text == "M"
     assert loop.dims[0].index_span.text == "i"
+
+
+def test_the_decorator_s_strings_are_blamed_where_they_stand() -> None:
+    def decorator(*attrs: str, **options: str) -> Any:
+        return lambda function: function
+
+    @decorator("#threads(256) #(", where="N % 8 == ")
+    def f(A: f32["N"]):
+        A[0] = 1.0
+
+    failure = refusal(f, attrs=("#threads(256) #(",), where="N % 8 == ")
+    assert [d.primary.span.text for d in failure.diagnostics if d.primary] == ["(", '"N % 8 == "']
+
+
+def test_control_characters_are_refused_in_comments_too() -> None:
+    f = from_text("def f(A: f32['N']):\n    A[0] = 1.0  # \u202e\n", "controls.py")
+    assert [d.code for d in refusal(f).diagnostics] == ["E0104"]
 
 
 def test_a_function_without_source_is_refused_with_the_way_round() -> None:
