@@ -1,0 +1,96 @@
+"""Bands: maximal nests of adjacent parallel loops, and the level at which a loop's iterations run.
+
+par M i { par N j { S } }              one nest (i, j)
+par M i { seq K k { par N j { S } } }  two nests: (i) on blocks, (j) on the threads of a block
+par M i #grid { par N j #block { S } } two nests, because the author says so
+"""
+
+from dataclasses import dataclass
+
+from texpr.grammar.ast import If, IndexExpr, Kernel, New, Par, Seq, Stmt
+from texpr.polyhedral.indices import index_range
+from texpr.polyhedral.walk import children, walk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nest:
+    """Adjacent parallel loops, outermost first, and what stands inside the innermost."""
+
+    pars: tuple[Par, ...]
+    body: tuple[Stmt, ...]
+
+    @property
+    def indices(self) -> tuple[str, ...]:
+        return tuple(p.index for p in self.pars)
+
+
+def is_serial_par(stmt: Stmt) -> bool:
+    """Whether the author keeps the iterations in one thread."""
+    return isinstance(stmt, Par) and stmt.has("thread")
+
+
+def nest_of(par: Par) -> Nest:
+    """The maximal nest that begins at `par`; it ends where the author changes the scope."""
+    pars = [par]
+    while len(pars[-1].body) == 1:
+        inner = pars[-1].body[0]
+        if not isinstance(inner, Par) or inner.has("thread"):
+            break
+        if inner.has("block") and not par.has("block"):
+            break
+        pars.append(inner)
+    return Nest(pars=tuple(pars), body=pars[-1].body)
+
+
+def bounded_nest(nest: Nest) -> tuple[Nest, dict[str, tuple[IndexExpr, IndexExpr]]]:
+    """The nest as far as a box over its own indices bounds its extents, and the range of each index of it.
+
+    `par M i { par M - i j { … } }` has the box j in 0 .. M - 1; indices outside the nest stay as they are.
+    """
+    ranges: dict[str, tuple[IndexExpr, IndexExpr]] = {}
+    for number, par in enumerate(nest.pars):
+        found = index_range(par.extent, ranges)
+        if found is None:
+            return Nest(pars=nest.pars[:number], body=nest.pars[number - 1].body), ranges
+        ranges[par.index] = found
+    return nest, ranges
+
+
+def has_block_level(kernel: Kernel, nest: Nest) -> bool:
+    """Whether a block has work of its own: an inner par, a buffer that the author shares, or `#grid` on the nest."""
+    if any(p.has("grid") for p in nest.pars):
+        return True
+    for stmt in outside_serial(nest.body):
+        if isinstance(stmt, Par) and not is_serial_par(stmt):
+            return True
+        if isinstance(stmt, New) and kernel.buffer(stmt.buffer).memory == "shared":
+            return True
+    return False
+
+
+def outside_serial(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Every statement below, loops that one thread runs not entered."""
+    found: list[Stmt] = []
+    for stmt in stmts:
+        found.append(stmt)
+        if not is_serial_par(stmt):
+            found.extend(outside_serial(children(stmt)))
+    return tuple(found)
+
+
+def inner_nests(stmts: tuple[Stmt, ...]) -> tuple[Nest, ...]:
+    """The nests that the threads of a block share, in text order: the outermost pars below block level."""
+    found: list[Nest] = []
+    for stmt in stmts:
+        match stmt:
+            case Par() if not is_serial_par(stmt):
+                found.append(nest_of(stmt))
+            case Seq() | If():
+                found.extend(inner_nests(children(stmt)))
+            case _:
+                pass
+    return tuple(found)
+
+
+def has_loop(stmts: tuple[Stmt, ...]) -> bool:
+    return any(isinstance(s, Par | Seq) for s in walk(stmts))

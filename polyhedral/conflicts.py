@@ -1,0 +1,49 @@
+"""Which updates must be indivisible: iterations of different threads accumulate into one element.
+
+par M i { C[0] += A[i] }           i on threads: yes
+par M i { seq K k { C[i] += … } }  no: one thread makes all updates of C[i]
+"""
+
+from collections.abc import Collection
+
+import islpy as isl
+
+from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
+
+_UPDATES = (AccessMode.ACCUMULATE, AccessMode.ATOMIC)
+
+
+def shared_updates(program: Program, statement: str, hardware: Collection[str]) -> bool:
+    """Whether iterations that differ in a parallel index of `hardware` update one element, one by `statement`.
+
+    A statement with `#unique` promises that they do not.
+    """
+    mine = program.statement(statement)
+    update = mine.write
+    if update is None or update.mode not in _UPDATES or not hardware or mine.leaf.has("unique"):
+        return False
+    for other in program.statements:
+        theirs = other.write
+        if theirs is None or theirs.buffer != update.buffer or theirs.mode not in _UPDATES:
+            continue
+        if any(_collides(program, (mine, update), (other, theirs), index) for index in hardware):
+            return True
+    return False
+
+
+def _collides(
+    program: Program, first: tuple[ProgramStatement, Access], second: tuple[ProgramStatement, Access], index: str
+) -> bool:
+    """Whether two instances with different values of `index` touch one element."""
+    places = []
+    for statement, _ in (first, second):
+        loops = [loop.index for loop in statement.loops]
+        if index not in loops:
+            return False
+        places.append(loops.index(index))
+    same = first[1].relation.apply_range(second[1].relation.reverse()).intersect_params(program.context)
+    ins, outs = isl.dim_type.in_, isl.dim_type.out
+    return not (
+        same.order_lt(ins, places[0], outs, places[1]).is_empty()
+        and same.order_gt(ins, places[0], outs, places[1]).is_empty()
+    )

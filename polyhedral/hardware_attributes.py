@@ -1,0 +1,95 @@
+"""The author's attributes: which ones this mapping keeps, and a refusal with a way round for all others.
+
+Permissions (`#fast`, `#tf32`, `#ordered`, …) bind nobody. `#grid`, `#block` and `#thread` are kept where they say what
+the structure gives: blocks for an outermost par, threads for one inside it, one thread for what is deeper.
+"""
+
+from texpr.grammar.ast import Asm, Attr, IndexConst, Intrinsic, Kernel, Par, Seq, Stmt
+from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
+from texpr.polyhedral.placement import unsupported
+from texpr.polyhedral.target import Target
+from texpr.polyhedral.walk import walk
+
+_PERMISSIONS = frozenset({"tf32", "fast", "strict", "unique", "ordered", "align", "blocks_per_sm"})
+_LOOP = frozenset({"unroll"})
+_SCOPES = frozenset({"grid", "block", "thread"})
+_UNITS = frozenset({"warp", "warpgroup", "cta"})
+
+
+def check_attributes(kernel: Kernel, target: Target) -> None:
+    """Raises E0402 for every scheduling attribute that is not mapped, E0502 for hardware bodies and `fully par`."""
+    found: list[Diagnostic] = []
+    for attr in kernel.attrs:
+        if attr.name not in _PERMISSIONS | {"threads"}:
+            found += unsupported(attr).diagnostics
+    for stmt in walk(kernel.body):
+        allowed = _PERMISSIONS
+        match stmt:
+            case Par(fully=True):
+                found.append(_not_emitted(stmt, "`fully par`", "write a `par`, which promises no simultaneity"))
+                continue
+            case Par():
+                found += _check_scope(stmt)
+                allowed = _PERMISSIONS | _LOOP | _SCOPES | _UNITS
+            case Seq():
+                allowed = _PERMISSIONS | _LOOP
+            case Intrinsic(hardware=hardware, name=name) if hardware:
+                found.append(
+                    _not_emitted(stmt, f"the hardware body of {name}", "write out the statements of its reference body")
+                )
+            case Asm():
+                found.append(_not_emitted(stmt, "`asm`", "write the statement in the language"))
+            case _:
+                pass
+        for attr in stmt.attrs:
+            if attr.name not in allowed:
+                found += unsupported(attr).diagnostics
+    if found:
+        raise TExprError(_once(found))
+    threads_asked(kernel, target)
+
+
+def _once(found: list[Diagnostic]) -> list[Diagnostic]:
+    """A band's attributes stand on each of its loops, and are reported once."""
+    seen: set[tuple[str, int]] = set()
+    kept: list[Diagnostic] = []
+    for diagnostic in found:
+        key = (diagnostic.message, diagnostic.primary.span.start if diagnostic.primary else -1)
+        if key not in seen:
+            seen.add(key)
+            kept.append(diagnostic)
+    return kept
+
+
+def _check_scope(par: Par) -> tuple[Diagnostic, ...]:
+    """Only the first scope attribute alone is mapped; a unit after it, or another scope, is not."""
+    scopes = [a for a in par.attrs if a.name in _SCOPES | _UNITS]
+    refused = [a for a in scopes if a.name in _UNITS] or scopes[1:]
+    return tuple(d for attr in refused for d in unsupported(attr).diagnostics)
+
+
+def _not_emitted(stmt: Stmt, what: str, way_round: str) -> Diagnostic:
+    return error("E0502", f"{what} is not mapped yet", stmt.span, "here", help=way_round)
+
+
+def threads_asked(kernel: Kernel, target: Target) -> int | None:
+    """The argument of `#threads(n)` on the kernel, or None. Raises E0401 for a number that the target cannot run."""
+    for attr in kernel.attrs:
+        if attr.name == "threads" and target.is_cuda:
+            return _threads(attr, target)
+    return None
+
+
+def _threads(attr: Attr, target: Target) -> int:
+    value = attr.args[0] if attr.args else None
+    threads = value.value if isinstance(value, IndexConst) else 0
+    small = 0 < threads < target.warp_size and threads & (threads - 1) == 0
+    if not (small or (threads % target.warp_size == 0 and 0 < threads <= target.max_threads)):
+        raise fail(
+            "E0401",
+            f"a block cannot have {threads} threads",
+            attr.span,
+            "the number of threads",
+            help=f"a multiple of {target.warp_size} up to {target.max_threads}",
+        )
+    return threads

@@ -1,0 +1,316 @@
+"""Algebra on index expressions: folding constructors, free names, values, bounds and text.
+
+The constructors simplify constants only, so that what is printed stays what the author wrote:
+`ceildiv(64, 32)` is 2, `ceildiv(N, 32)` stays. `evaluate` works on integers and on NumPy arrays of them.
+
+    upper(N - i - 1, {"i": (0, N - 1)}) = N - 0 - 1      the greatest value, None where it is not found
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, assert_never
+
+from texpr.grammar.ast import (
+    Always,
+    And,
+    Compare,
+    CompareOp,
+    Condition,
+    IndexBinary,
+    IndexConst,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Not,
+    Or,
+    SizeVar,
+)
+
+Ranges = Mapping[str, tuple[IndexExpr, IndexExpr]]
+
+ZERO = IndexConst(value=0)
+ONE = IndexConst(value=1)
+
+
+def const(value: int) -> IndexConst:
+    """The integer as an expression."""
+    return IndexConst(value=value)
+
+
+def constant_value(expr: IndexExpr) -> int | None:
+    """The value of an expression without names, else None."""
+    return None if names(expr) else int(evaluate(expr, {}))
+
+
+def _fold(op: IndexOp, left: IndexExpr, right: IndexExpr) -> IndexExpr:
+    if isinstance(left, IndexConst) and isinstance(right, IndexConst):
+        return const(int(evaluate(IndexBinary(op=op, left=left, right=right), {})))
+    return IndexBinary(op=op, left=left, right=right)
+
+
+def add(left: IndexExpr, right: IndexExpr) -> IndexExpr:
+    if left == ZERO:
+        return right
+    if isinstance(left, IndexBinary) and left.op is IndexOp.SUB and left.right == right:
+        return left.left
+    return left if right == ZERO else _fold(IndexOp.ADD, left, right)
+
+
+def sub(left: IndexExpr, right: IndexExpr) -> IndexExpr:
+    if isinstance(left, IndexBinary) and left.op is IndexOp.ADD and left.right == right:
+        return left.left
+    return left if right == ZERO else _fold(IndexOp.SUB, left, right)
+
+
+def mul(left: IndexExpr, right: IndexExpr) -> IndexExpr:
+    if ZERO in (left, right):
+        return ZERO
+    if left == ONE:
+        return right
+    return left if right == ONE else _fold(IndexOp.MUL, left, right)
+
+
+def ceildiv(left: IndexExpr, right: int) -> IndexExpr:
+    return left if right == 1 else _fold(IndexOp.CEILDIV, left, const(right))
+
+
+def minimum(left: IndexExpr, right: IndexExpr) -> IndexExpr:
+    return left if left == right else _fold(IndexOp.MIN, left, right)
+
+
+def product(parts: Iterable[IndexExpr]) -> IndexExpr:
+    result: IndexExpr = ONE
+    for part in parts:
+        result = mul(result, part)
+    return result
+
+
+def is_nonnegative(expr: IndexExpr) -> bool:
+    """Whether the expression is plainly at least 0: sizes, indices, and what is built from them without minus."""
+    match expr:
+        case IndexConst(value=value):
+            return value >= 0
+        case IndexVar() | SizeVar():
+            return True
+        case IndexBinary(op=IndexOp.SUB):
+            return False
+        case IndexBinary(op=IndexOp.MAX, left=left, right=right):
+            return is_nonnegative(left) or is_nonnegative(right)
+        case IndexBinary(op=IndexOp.MOD):
+            return True
+        case IndexBinary(left=left, right=right):
+            return is_nonnegative(left) and is_nonnegative(right)
+        case _:
+            assert_never(expr)
+
+
+def at_least_zero(expr: IndexExpr) -> IndexExpr:
+    """The extent with a negative value read as empty."""
+    return expr if is_nonnegative(expr) else _fold(IndexOp.MAX, ZERO, expr)
+
+
+def names(expr: IndexExpr) -> frozenset[str]:
+    """The indices and sizes in an expression."""
+    match expr:
+        case IndexConst():
+            return frozenset()
+        case IndexVar(name=name) | SizeVar(name=name):
+            return frozenset((name,))
+        case IndexBinary(left=left, right=right):
+            return names(left) | names(right)
+        case _:
+            assert_never(expr)
+
+
+def condition_names(condition: Condition) -> frozenset[str]:
+    """The indices and sizes in a condition."""
+    match condition:
+        case Compare(left=left, right=right):
+            return names(left) | names(right)
+        case And(parts=parts) | Or(parts=parts):
+            return frozenset().union(*(condition_names(p) for p in parts))
+        case Not(part=part):
+            return condition_names(part)
+        case Always():
+            return frozenset()
+        case _:
+            assert_never(condition)
+
+
+def substitute(expr: IndexExpr, values: Mapping[str, IndexExpr]) -> IndexExpr:
+    """The expression with names replaced, constants folded."""
+    match expr:
+        case IndexConst():
+            return expr
+        case IndexVar(name=name) | SizeVar(name=name):
+            return values.get(name, expr)
+        case IndexBinary(op=op, left=left, right=right):
+            return _fold(op, substitute(left, values), substitute(right, values))
+        case _:
+            assert_never(expr)
+
+
+def evaluate(expr: IndexExpr, values: Mapping[str, Any]) -> Any:
+    """The value with the names' values, integers or integer arrays. KeyError for a name without one."""
+    match expr:
+        case IndexConst(value=value):
+            return value
+        case IndexVar(name=name) | SizeVar(name=name):
+            return values[name]
+        case IndexBinary(op=op, left=left, right=right):
+            return _binary(op, evaluate(left, values), evaluate(right, values))
+        case _:
+            assert_never(expr)
+
+
+def _binary(op: IndexOp, a: Any, b: Any) -> Any:
+    match op:
+        case IndexOp.ADD:
+            return a + b
+        case IndexOp.SUB:
+            return a - b
+        case IndexOp.MUL:
+            return a * b
+        case IndexOp.DIV:
+            return a // b
+        case IndexOp.MOD:
+            return a % b
+        case IndexOp.CEILDIV:
+            return -((-a) // b)
+        case IndexOp.MIN | IndexOp.MAX:
+            return _extreme(a, b, largest=op is IndexOp.MAX)
+        case _:
+            assert_never(op)
+
+
+def _extreme(a: Any, b: Any, *, largest: bool) -> Any:
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b) if largest else min(a, b)
+    import numpy as np
+
+    return np.maximum(a, b) if largest else np.minimum(a, b)
+
+
+def holds(condition: Condition, values: Mapping[str, Any]) -> Any:
+    """The truth of a condition: a bool, or an array of them where values are arrays."""
+    match condition:
+        case Compare(op=op, left=left, right=right):
+            return _COMPARE[op](evaluate(left, values), evaluate(right, values))
+        case And(parts=parts):
+            result: Any = True
+            for part in parts:
+                result = result & holds(part, values)
+            return result
+        case Or(parts=parts):
+            result = False
+            for part in parts:
+                result = result | holds(part, values)
+            return result
+        case Not(part=part):
+            return holds(part, values) ^ True
+        case Always(value=value):
+            return value
+        case _:
+            assert_never(condition)
+
+
+_COMPARE: dict[CompareOp, Callable[[Any, Any], Any]] = {
+    CompareOp.EQ: lambda a, b: a == b,
+    CompareOp.NE: lambda a, b: a != b,
+    CompareOp.LT: lambda a, b: a < b,
+    CompareOp.LE: lambda a, b: a <= b,
+    CompareOp.GT: lambda a, b: a > b,
+    CompareOp.GE: lambda a, b: a >= b,
+}
+
+
+def bounds(expr: IndexExpr, ranges: Ranges) -> tuple[IndexExpr, IndexExpr] | None:
+    """Least and greatest value when each name of `ranges` runs over its inclusive range; other names are fixed.
+
+    Interval arithmetic: right but not always tight. None where a product of two expressions may be negative.
+    """
+    match expr:
+        case IndexConst():
+            return expr, expr
+        case IndexVar(name=name) | SizeVar(name=name):
+            return ranges.get(name, (expr, expr))
+        case IndexBinary(op=op, left=left, right=right):
+            if not names(expr) & ranges.keys():
+                return expr, expr
+            a, b = bounds(left, ranges), bounds(right, ranges)
+            return None if a is None or b is None else _binary_bounds(op, a, b)
+        case _:
+            assert_never(expr)
+
+
+def _binary_bounds(
+    op: IndexOp, a: tuple[IndexExpr, IndexExpr], b: tuple[IndexExpr, IndexExpr]
+) -> tuple[IndexExpr, IndexExpr] | None:
+    match op:
+        case IndexOp.ADD:
+            return add(a[0], b[0]), add(a[1], b[1])
+        case IndexOp.SUB:
+            return sub(a[0], b[1]), sub(a[1], b[0])
+        case IndexOp.MUL:
+            if isinstance(a[0], IndexConst) and a[0] == a[1]:
+                a, b = b, a
+            if isinstance(b[0], IndexConst) and b[0] == b[1] and b[0].value < 0:
+                return mul(a[1], b[0]), mul(a[0], b[0])
+            if is_nonnegative(a[0]) and is_nonnegative(b[0]):
+                return mul(a[0], b[0]), mul(a[1], b[1])
+            return (mul(a[0], b[0]), mul(a[1], b[1])) if b[0] == b[1] and is_nonnegative(b[0]) else None
+        case IndexOp.DIV | IndexOp.CEILDIV:
+            return (_fold(op, a[0], b[0]), _fold(op, a[1], b[0])) if b[0] == b[1] else None
+        case IndexOp.MOD:
+            return (ZERO, sub(b[0], ONE)) if b[0] == b[1] else None
+        case IndexOp.MIN | IndexOp.MAX:
+            return _fold(op, a[0], b[0]), _fold(op, a[1], b[1])
+        case _:
+            assert_never(op)
+
+
+def index_range(extent: IndexExpr, ranges: Ranges) -> tuple[IndexExpr, IndexExpr] | None:
+    """0 to the greatest extent minus 1, with outer indices in their ranges; None where no bound is found."""
+    found = bounds(extent, ranges)
+    return None if found is None else (ZERO, sub(found[1], ONE))
+
+
+_PRIORITY = {IndexOp.ADD: 1, IndexOp.SUB: 1, IndexOp.MUL: 2, IndexOp.DIV: 2, IndexOp.MOD: 2}
+
+
+def text(expr: IndexExpr, level: int = 0) -> str:
+    """The expression as the author would write it."""
+    match expr:
+        case IndexConst(value=value):
+            return str(value)
+        case IndexVar(name=name) | SizeVar(name=name):
+            return name
+        case IndexBinary(op=op, left=left, right=right) if op in _PRIORITY:
+            mine = _PRIORITY[op]
+            shown = f"{text(left, mine)} {op.value} {text(right, mine + 1)}"
+            return f"({shown})" if mine < level else shown
+        case IndexBinary(op=op, left=left, right=right):
+            return f"{op.value}({text(left)}, {text(right)})"
+        case _:
+            assert_never(expr)
+
+
+def condition_text(condition: Condition) -> str:
+    """The condition as the author would write it."""
+    match condition:
+        case Compare(op=op, left=left, right=right):
+            return f"{text(left)} {op.value} {text(right)}"
+        case And(parts=parts):
+            return " and ".join(_part_text(p) for p in parts)
+        case Or(parts=parts):
+            return " or ".join(_part_text(p) for p in parts)
+        case Not(part=part):
+            return f"not ({condition_text(part)})"
+        case Always(value=value):
+            return "true" if value else "false"
+        case _:
+            assert_never(condition)
+
+
+def _part_text(condition: Condition) -> str:
+    shown = condition_text(condition)
+    return shown if isinstance(condition, Compare) else f"({shown})"

@@ -1,0 +1,103 @@
+"""What a choice of lanes costs: sectors per warp request, lane strides and the seed's distance d.
+
+Addresses are enumerated over the 32 lanes of a warp at representative sizes, other indices at 0; an access whose
+subscripts are gathered has no figures. For A[i * 32 + lane] of f32: stride 1, d = 31, 4 sectors, ideal 4.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from texpr.grammar.ast import Buffer, Gather, IndexExpr, Subscript
+from texpr.polyhedral.digits import ThreadDigits
+from texpr.polyhedral.indices import ONE, evaluate, mul
+from texpr.polyhedral.mapping import Place
+
+SECTOR_BYTES = 32
+UNKNOWN_SECTORS = 32  # what a gathered access is taken to cost: one sector for each lane
+
+
+def dense_strides(shape: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:
+    """Row-major strides in elements."""
+    strides: list[IndexExpr] = [ONE] * len(shape)
+    for dim in reversed(range(len(shape) - 1)):
+        strides[dim] = mul(strides[dim + 1], shape[dim + 1])
+    return tuple(strides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """One warp's request: `stride` in elements between neighbouring lanes (None: not one value), `distance` the
+    seed's d, 32-byte `sectors` and the `ideal` number for as many elements."""
+
+    stride: int | None
+    distance: int
+    sectors: int
+    ideal: int
+
+
+def lane_values(bands: ThreadDigits, indices: Sequence[str], warp_size: int, warp: int = 0) -> dict[str, Any]:
+    """The value of each index on the lanes of one warp, its other digits 0."""
+    import numpy as np
+
+    lane = np.arange(warp_size)
+    values: dict[str, Any] = {}
+    for index, digits in zip(indices, bands.digits, strict=True):
+        total = np.zeros(warp_size, dtype=np.int64)
+        for digit in digits:
+            coordinate = lane if digit.place is Place.LANE else np.full(warp_size, warp)
+            radix, stride = evaluate(digit.radix, {}), evaluate(digit.stride, {})
+            total += digit.weight * (coordinate // stride % radix)
+        values[index] = total
+    return values
+
+
+class _AtZero(dict[str, Any]):
+    """Values of indices; an index that is not given is at 0."""
+
+    def __missing__(self, key: str) -> int:
+        return 0
+
+
+def footprint(
+    buffer: Buffer, subscripts: Sequence[Subscript], lanes: Mapping[str, Any], sizes: Mapping[str, int]
+) -> Footprint | None:
+    """The request that the lanes make, or None for a gathered access."""
+    import numpy as np
+
+    strides = buffer.strides if buffer.strides is not None else dense_strides(buffer.shape)
+    values = _AtZero({**sizes, **lanes})
+    width = len(next(iter(lanes.values()))) if lanes else 1
+    address = np.zeros(width, dtype=np.int64)
+    for subscript, stride in zip(subscripts, strides, strict=True):
+        if isinstance(subscript, Gather):
+            return None
+        address = address + evaluate(subscript, values) * evaluate(stride, values)
+    steps = np.diff(address)
+    size = buffer.dtype.size_bytes
+    elements = len(np.unique(address))
+    return Footprint(
+        stride=int(steps[0]) if len(steps) and (steps == steps[0]).all() else (0 if not len(steps) else None),
+        distance=int(np.abs(steps).sum()),
+        sectors=len(np.unique(address * size // SECTOR_BYTES)),
+        ideal=-(-elements * size // SECTOR_BYTES),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedAccess:
+    """An access in global memory and how often an iteration makes it."""
+
+    buffer: Buffer
+    subscripts: tuple[Subscript, ...]
+    weight: int
+
+
+def cost(accesses: Sequence[WeightedAccess], lanes: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[int, int]:
+    """(weighted sectors, summed distance) of one warp: less is better."""
+    sectors = distance = 0
+    for access in accesses:
+        found = footprint(access.buffer, access.subscripts, lanes, sizes)
+        sectors += access.weight * (UNKNOWN_SECTORS if found is None else found.sectors)
+        distance += 0 if found is None else found.distance
+    return sectors, distance

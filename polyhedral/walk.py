@@ -1,0 +1,193 @@
+"""Walking the core tree: loops below a statement, reads of a value, and rewriting of a leaf's accesses.
+
+read_accesses(C[i, j] += A[i, k] * B[k, j]) = (Read A[i, k], Read B[k, j])
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Anchor,
+    Asm,
+    Atomic,
+    Bind,
+    Cast,
+    ConditionValue,
+    Const,
+    Expr,
+    Gather,
+    If,
+    IndexValue,
+    IndexVar,
+    Intrinsic,
+    Leaf,
+    New,
+    Op,
+    Par,
+    Read,
+    Select,
+    Seq,
+    Stmt,
+    Subscript,
+)
+from texpr.polyhedral.indices import condition_names, names
+
+AccessRewrite = Callable[[str, tuple[Subscript, ...]], tuple[str, tuple[Subscript, ...]]]
+
+
+def children(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside; an intrinsic counts as its reference body."""
+    match stmt:
+        case Par(body=body) | Seq(body=body):
+            return body
+        case If(then=then, orelse=orelse):
+            return then + orelse
+        case Intrinsic(reference=reference):
+            return reference
+        case New() | Bind() | Accumulate() | Atomic() | Anchor() | Asm():
+            return ()
+        case _:
+            assert_never(stmt)
+
+
+def walk(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Every statement in text order, outer before inner."""
+    stack = list(reversed(stmts))
+    while stack:
+        stmt = stack.pop()
+        yield stmt
+        stack.extend(reversed(children(stmt)))
+
+
+def contains_par(stmts: tuple[Stmt, ...]) -> bool:
+    return any(isinstance(s, Par) for s in walk(stmts))
+
+
+def value_reads(value: Expr) -> tuple[Read, ...]:
+    """The reads of a value in evaluation order, those of gathered subscripts before the read that they index."""
+    match value:
+        case Const() | IndexValue() | ConditionValue():
+            return ()
+        case Read(subscripts=subscripts):
+            return (*subscript_reads(subscripts), value)
+        case Op(args=args):
+            return tuple(read for arg in args for read in value_reads(arg))
+        case Cast(operand=operand):
+            return value_reads(operand)
+        case Select(condition=condition, then=then, other=other):
+            chosen = value_reads(condition) if isinstance(condition, Expr) else ()
+            return chosen + value_reads(then) + value_reads(other)
+        case _:
+            assert_never(value)
+
+
+def subscript_reads(subscripts: tuple[Subscript, ...]) -> tuple[Read, ...]:
+    """The reads of gathered subscripts."""
+    return tuple(read for s in subscripts if isinstance(s, Gather) for read in value_reads(s.value))
+
+
+def read_accesses(leaf: Leaf) -> tuple[Read, ...]:
+    """Every read of a leaf, except an accumulation's reading of its own element."""
+    if isinstance(leaf, Anchor):
+        return value_reads(leaf.value)
+    return value_reads(leaf.value) + subscript_reads(leaf.subscripts)
+
+
+def written(leaf: Leaf) -> tuple[str, tuple[Subscript, ...]] | None:
+    """Buffer and subscripts of the written element, None for an anchor."""
+    return None if isinstance(leaf, Anchor) else (leaf.buffer, leaf.subscripts)
+
+
+def touched(leaf: Leaf) -> Iterator[tuple[str, tuple[Subscript, ...]]]:
+    """Buffer and subscripts of every access, the written one last."""
+    for read in read_accesses(leaf):
+        yield read.buffer, read.subscripts
+    write = written(leaf)
+    if write is not None:
+        yield write
+
+
+def subscript_names(subscripts: tuple[Subscript, ...]) -> frozenset[str]:
+    """Indices and sizes in the subscripts, those inside gathers included."""
+    found: frozenset[str] = frozenset()
+    for subscript in subscripts:
+        found |= value_names(subscript.value) if isinstance(subscript, Gather) else names(subscript)
+    return found
+
+
+def value_names(value: Expr) -> frozenset[str]:
+    """Indices and sizes in a value."""
+    match value:
+        case Const():
+            return frozenset()
+        case IndexValue(index=index):
+            return names(index)
+        case ConditionValue(condition=condition):
+            return condition_names(condition)
+        case Read(subscripts=subscripts):
+            return subscript_names(subscripts)
+        case Op(args=args):
+            return frozenset[str]().union(*(value_names(a) for a in args))
+        case Cast(operand=operand):
+            return value_names(operand)
+        case Select(condition=condition, then=then, other=other):
+            chosen = value_names(condition) if isinstance(condition, Expr) else condition_names(condition)
+            return chosen | value_names(then) | value_names(other)
+        case _:
+            assert_never(value)
+
+
+def leaf_names(leaf: Leaf) -> frozenset[str]:
+    """Indices and sizes in a leaf."""
+    write = written(leaf)
+    return value_names(leaf.value) | (subscript_names(write[1]) if write else frozenset())
+
+
+def _rewrite_subscripts(subscripts: tuple[Subscript, ...], rewrite: AccessRewrite) -> tuple[Subscript, ...]:
+    return tuple(replace(s, value=rewrite_value(s.value, rewrite)) if isinstance(s, Gather) else s for s in subscripts)
+
+
+def rewrite_read(read: Read, rewrite: AccessRewrite) -> Read:
+    buffer, subscripts = rewrite(read.buffer, _rewrite_subscripts(read.subscripts, rewrite))
+    return replace(read, buffer=buffer, subscripts=subscripts)
+
+
+def rewrite_value(value: Expr, rewrite: AccessRewrite) -> Expr:
+    """The value with every access passed through `rewrite`."""
+    match value:
+        case Const() | IndexValue() | ConditionValue():
+            return value
+        case Read():
+            return rewrite_read(value, rewrite)
+        case Op(args=args):
+            return replace(value, args=tuple(rewrite_value(a, rewrite) for a in args))
+        case Cast(operand=operand):
+            return replace(value, operand=rewrite_value(operand, rewrite))
+        case Select(condition=condition, then=then, other=other):
+            chosen = rewrite_value(condition, rewrite) if isinstance(condition, Expr) else condition
+            return replace(
+                value, condition=chosen, then=rewrite_value(then, rewrite), other=rewrite_value(other, rewrite)
+            )
+        case _:
+            assert_never(value)
+
+
+def rewrite_leaf(leaf: Leaf, rewrite: AccessRewrite) -> Leaf:
+    """The leaf with every access passed through `rewrite`."""
+    value = rewrite_value(leaf.value, rewrite)
+    if isinstance(leaf, Anchor):
+        return replace(leaf, value=value)
+    buffer, subscripts = rewrite(leaf.buffer, _rewrite_subscripts(leaf.subscripts, rewrite))
+    return replace(leaf, value=value, buffer=buffer, subscripts=subscripts)
+
+
+def expand_accesses(expanded: Mapping[str, tuple[str, ...]]) -> AccessRewrite:
+    """A rewrite that puts a buffer's expansion indices before its subscripts."""
+
+    def rewrite(buffer: str, subscripts: tuple[Subscript, ...]) -> tuple[str, tuple[Subscript, ...]]:
+        leading = tuple(IndexVar(name=name) for name in expanded.get(buffer, ()))
+        return buffer, leading + subscripts
+
+    return rewrite
