@@ -1,0 +1,194 @@
+"""The attributes of the language in one table: where each may stand and with which arguments.
+
+`Place` names a construct. `check_attributes` turns surface attributes into core ones and refuses unknown, misplaced,
+repeated and malformed ones (E0205).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from texpr.grammar import syntax
+from texpr.grammar.ast import Attr, IndexConst, IndexExpr
+from texpr.grammar.indexing import index_names
+from texpr.grammar.scope import did_you_mean, refuse
+from texpr.grammar.source import Span
+
+
+class Place(StrEnum):
+    """Where an attribute may stand."""
+
+    PAR = "a `par`"
+    FULLY = "a `fully par`"
+    SEQ = "a `seq`"
+    STATEMENT = "a statement"
+    PARAMETER = "a parameter"
+    NEW = "a `new`"
+    KERNEL = "a kernel"
+    FN = "a `fn`"
+
+
+PARS = (Place.PAR, Place.FULLY)
+LOOPS = (*PARS, Place.SEQ)
+BUFFERS = (Place.PARAMETER, Place.NEW)
+STATEMENTS = (Place.STATEMENT, Place.KERNEL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """Arguments are positive integers or sizes unless `words` lists them; `power` asks for a power of two."""
+
+    places: tuple[Place, ...]
+    least: int = 0
+    most: int = 0
+    words: tuple[str, ...] = ()
+    power: bool = False
+    levels: bool = False
+    form: str = ""
+
+
+ATTRIBUTES: dict[str, Spec] = {
+    "grid": Spec(places=PARS, form="#grid"),
+    "cluster": Spec(places=PARS, form="#cluster"),
+    "block": Spec(places=PARS, form="#block"),
+    "warp": Spec(places=PARS, form="#warp"),
+    "thread": Spec(places=PARS, form="#thread"),
+    "warpgroup": Spec(places=PARS, form="#warpgroup"),
+    "cta": Spec(places=PARS, form="#cta"),
+    "tile": Spec(
+        places=LOOPS, least=1, most=32, levels=True, form="#tile(128, 128) or #tile(block: 128, 128, warp: 64, 32)"
+    ),
+    "unroll": Spec(places=LOOPS, most=1, form="#unroll or #unroll(n)"),
+    "vector": Spec(places=LOOPS, least=1, most=1, form="#vector(n)"),
+    "stages": Spec(places=(Place.SEQ,), least=1, most=1, form="#stages(n)"),
+    "ordered": Spec(places=(Place.SEQ,), form="#ordered"),
+    "align": Spec(places=(Place.FULLY, *BUFFERS), least=1, most=1, power=True, form="#align(n), n a power of two"),
+    "tf32": Spec(places=STATEMENTS, form="#tf32"),
+    "fast": Spec(places=STATEMENTS, form="#fast"),
+    "strict": Spec(places=STATEMENTS, form="#strict"),
+    "unique": Spec(places=STATEMENTS, form="#unique"),
+    "threads": Spec(places=(Place.KERNEL,), least=1, most=1, form="#threads(n)"),
+    "cluster_shape": Spec(places=(Place.KERNEL,), least=1, most=3, form="#cluster_shape(x, y, z)"),
+    "persistent": Spec(places=(Place.KERNEL,), form="#persistent"),
+    "cooperative": Spec(places=(Place.KERNEL,), form="#cooperative"),
+    "raster": Spec(places=(Place.KERNEL,), least=1, most=1, form="#raster(n)"),
+    "blocks_per_sm": Spec(places=(Place.KERNEL,), least=1, most=1, form="#blocks_per_sm(n)"),
+    "strides": Spec(places=BUFFERS, least=1, most=32, form="#strides(s0, s1, …), one for each dimension"),
+    "layout": Spec(places=BUFFERS, least=1, most=1, words=("col", "row"), form="#layout(col)"),
+    "pad": Spec(places=(Place.NEW,), most=1, form="#pad or #pad(n)"),
+    "swizzle": Spec(places=(Place.NEW,), most=3, form="#swizzle or #swizzle(bits, base, shift)"),
+    "ptx": Spec(places=(Place.FN,), least=1, most=2, form="#ptx(major, minor)"),
+    "sm": Spec(places=(Place.FN,), least=1, most=1, form="#sm(80)"),
+}
+
+ZERO_ALLOWED = frozenset({"strides", "ptx", "swizzle"})
+LEVELS = ("grid", "cluster", "block", "warpgroup", "warp", "thread")
+FINENESS = {"grid": 0, "cluster": 1, "block": 2, "cta": 2, "warpgroup": 3, "warp": 4, "thread": 5}
+UNITS = ("warpgroup", "warp", "cta")
+
+ReadIndex = Callable[[syntax.Expr], IndexExpr]
+
+
+def check_attributes(attrs: tuple[syntax.Attr, ...], place: Place, read: ReadIndex, dims: int = 1) -> tuple[Attr, ...]:
+    """The core attributes of a construct. `read` gives an argument as an index expression; `dims` counts the band."""
+    result: list[Attr] = []
+    for attr in attrs:
+        spec = ATTRIBUTES.get(attr.name)
+        if spec is None:
+            known = [name for name, s in ATTRIBUTES.items() if place in s.places]
+            raise refuse(
+                "E0205",
+                f"`#{attr.name}` is not an attribute",
+                attr.span,
+                help=did_you_mean(attr.name, ATTRIBUTES, f"on {place} may stand {', '.join('#' + n for n in known)}"),
+            )
+        if place not in spec.places:
+            where = ", ".join(p.value for p in spec.places)
+            raise refuse("E0205", f"`#{attr.name}` has no meaning on {place}", attr.span, help=f"it belongs to {where}")
+        if any(before.name == attr.name for before in result):
+            raise refuse("E0205", f"`#{attr.name}` stands twice", attr.span, help="remove one")
+        result.append(_attribute(attr, spec, read))
+        if attr.name == "tile":
+            _check_tile(result[-1], dims, attr.span)
+    if place in PARS:
+        _check_scopes(result)
+    return tuple(result)
+
+
+def _attribute(attr: syntax.Attr, spec: Spec, read: ReadIndex) -> Attr:
+    if not spec.least <= len(attr.args) <= spec.most:
+        raise refuse("E0205", f"`#{attr.name}` has {_count(len(attr.args))}", attr.span, help=f"write {spec.form}")
+    args: list[IndexExpr | str] = []
+    for arg in attr.args:
+        if arg.level is not None and (not spec.levels or arg.level not in LEVELS):
+            raise refuse(
+                "E0205", f"`{arg.level}:` has no meaning in `#{attr.name}`", arg.span, help=f"write {spec.form}"
+            )
+        if spec.words:
+            if not isinstance(arg.value, syntax.Name) or arg.value.name not in spec.words:
+                raise refuse("E0205", f"this is not an argument of `#{attr.name}`", arg.span, help=f"write {spec.form}")
+            args.append(arg.value.name)
+        else:
+            args.append(_number(attr, spec, arg, read))
+    return Attr(name=attr.name, args=tuple(args), levels=tuple(arg.level for arg in attr.args), span=attr.span)
+
+
+def _number(attr: syntax.Attr, spec: Spec, arg: syntax.AttrArg, read: ReadIndex) -> IndexExpr:
+    value = read(arg.value)
+    if index_names(value):
+        raise refuse(
+            "E0205", f"an argument of `#{attr.name}` is made of integers and sizes", arg.span, help=f"write {spec.form}"
+        )
+    if isinstance(value, IndexConst):
+        least = 0 if attr.name in ZERO_ALLOWED else 1
+        if value.value < least:
+            raise refuse(
+                "E0205", f"an argument of `#{attr.name}` is at least {least}", arg.span, f"this is {value.value}"
+            )
+        if spec.power and value.value & (value.value - 1):
+            raise refuse(
+                "E0205", f"an argument of `#{attr.name}` is a power of two", arg.span, f"this is {value.value}"
+            )
+    return value
+
+
+def _count(number: int) -> str:
+    return "no argument" if number == 0 else "1 argument" if number == 1 else f"{number} arguments"
+
+
+def _check_tile(attr: Attr, dims: int, span: Span) -> None:
+    """Each level of a `#tile` has one size for each dim of the band."""
+    groups: list[int] = []
+    for level in attr.levels:
+        if level is not None or not groups:
+            groups.append(0)
+        groups[-1] += 1
+    if any(size != dims for size in groups):
+        each = "each level of " if len(groups) > 1 else ""
+        raise refuse(
+            "E0205", f"{each}`#tile` has one size for each of the {dims} loops of its band", span,
+            help="write " + "#tile(" + ", ".join(["128"] * dims) + ")",
+        )  # fmt: skip
+    named = [level for level in attr.levels if level is not None]
+    order = [LEVELS.index(level) for level in named]
+    if order != sorted(set(order)):
+        raise refuse("E0205", "the levels of `#tile` go from coarse to fine, each once", span, help=", ".join(LEVELS))
+
+
+def _check_scopes(attrs: list[Attr]) -> None:
+    """At most a scope and a finer unit: `#block #warp` is one iteration per warp of the CTA."""
+    found = [attr for attr in attrs if attr.name in FINENESS]
+    if len(found) > 2:
+        raise refuse("E0205", "a `par` has one scope and at most one unit", found[2].span, help="write #block #warp")
+    if found and found[0].name in ("warpgroup", "cta"):
+        raise refuse(
+            "E0205", f"`#{found[0].name}` is a unit and needs a scope before it", found[0].span,
+            help=f"write #grid #{found[0].name}" if found[0].name == "cta" else "write #block #warpgroup",
+        )  # fmt: skip
+    if len(found) == 2:
+        scope, unit = found
+        if unit.name not in UNITS or FINENESS[unit.name] <= FINENESS[scope.name]:
+            raise refuse(
+                "E0205", f"`#{unit.name}` is not a unit finer than `#{scope.name}`", unit.span,
+                help="the units are #cta, #warpgroup and #warp",
+            )  # fmt: skip

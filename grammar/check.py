@@ -1,0 +1,208 @@
+"""From the surface tree to core kernels: names, ranks, types, attributes; `fn` inlined, sugar gone.
+
+    check(parse(SourceText("matmul.tex", text)))  ->  (Kernel("matmul", …),)
+
+Invariant: a kernel that comes back obeys the docstring of ast.py. All findings of a module come at once, in text
+order. The readers are one class in layers: context, indices, views, loops, values, inline, arrays, statements,
+kernels.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from texpr.grammar import ast, syntax
+from texpr.grammar.ast import IndexConst, IndexExpr, SizeVar
+from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, error
+from texpr.grammar.indexing import index_names, size_names
+from texpr.grammar.kernels import Given, KernelReader
+from texpr.grammar.modules import Loader
+from texpr.grammar.scope import FnName, RefusedError, Scope, did_you_mean, refuse
+from texpr.grammar.show import show
+from texpr.grammar.source import Span
+
+__all__ = ["check", "check_kernel", "show"]
+
+FRAMES = 20_000  # Python frames for the deepest tree: MAX_HEIGHT levels of at most a dozen calls each
+NAMES_ONLY = frozenset({"E0201", "E0202", "E0203", "E0205", "E0212", "E0213"})
+
+
+def check(
+    module: syntax.Module,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    types: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    warnings: list[Diagnostic] | None = None,
+) -> tuple[ast.Kernel, ...]:
+    """All kernels of a module; TExprError with all diagnostics (E02, E0103) in text order.
+
+    `sizes` overrides `size` constants and gives other sizes a default; `types` gives element types to the buffers of a
+    bare program; imports are looked up under `folder`. Warnings (W0302) are appended to `warnings`.
+    """
+    diagnostics: list[Diagnostic] = []
+    with deep_recursion():
+        kernels = _Module(module, dict(sizes or {}), dict(types or {}), folder, diagnostics).kernels()
+    ordered = in_text_order(diagnostics, module)
+    errors = [d for d in ordered if d.severity is Severity.ERROR]
+    if warnings is not None:
+        warnings += [d for d in ordered if d.severity is Severity.WARNING]
+    if errors:
+        raise TExprError(errors)
+    return kernels
+
+
+def check_kernel(
+    module: syntax.Module,
+    name: str,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    types: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    warnings: list[Diagnostic] | None = None,
+) -> ast.Kernel:
+    """The kernel of that name; E0201 where the module has none."""
+    kernels = check(module, sizes=sizes, types=types, folder=folder, warnings=warnings)
+    for kernel in kernels:
+        if kernel.name == name:
+            return kernel
+    known = [kernel.name for kernel in kernels]
+    help = did_you_mean(name, known, "it has " + ", ".join(known) if known else None)
+    raise TExprError([error("E0201", f"`{module.name}` has no kernel `{name}`", help=help)])
+
+
+class _Module:
+    """One module while it is checked."""
+
+    def __init__(
+        self,
+        module: syntax.Module,
+        sizes: dict[str, int],
+        types: dict[str, str],
+        folder: Path | None,
+        diagnostics: list[Diagnostic],
+    ) -> None:
+        self.module = module
+        self.folder = folder
+        self.diagnostics = diagnostics
+        self.given = Given(sizes=sizes, types=types, constants={}, used=set())
+
+    def kernels(self) -> tuple[ast.Kernel, ...]:
+        for name, value in self.given.sizes.items():
+            if isinstance(value, bool) or not isinstance(value, int):
+                self.diagnostics.append(error("E0211", f"the size `{name}` is an integer, {value!r} was given"))
+            elif not 0 <= value < 1 << 63:
+                self.diagnostics.append(error("E0211", f"the size `{name}` is from 0 to 2^63 - 1, {value} was given"))
+        if self.diagnostics:
+            return ()
+        scope = Loader(self.diagnostics, self.imported_constant).module_scope(
+            self.module, self.folder, self.own_constant
+        )
+        declared = [item for item in self.module.items if isinstance(item, syntax.KernelDef)]
+        skipped = syntax.KernelDef | syntax.FnDef | syntax.Import | syntax.SizeDef
+        bare = tuple(item for item in self.module.items if not isinstance(item, skipped))
+        kernels: list[ast.Kernel] = []
+        if bare and declared:
+            self.diagnostics.append(
+                error(
+                    "E0212", "a file has kernels or bare statements, not both", bare[0].span, help="put it in a kernel"
+                )
+            )
+        elif bare:
+            span = bare[0].span.to(bare[-1].span)
+            kernels.append(KernelReader(Scope(scope), self.diagnostics, self.given).bare(self.module.name, bare, span))
+        seen: dict[str, Span] = {}
+        for definition in declared:
+            if definition.name in seen or scope.lookup(definition.name) is not None:
+                self.diagnostics.append(error("E0202", f"`{definition.name}` is defined twice", definition.span))
+            seen[definition.name] = definition.span
+            kernels.append(KernelReader(Scope(scope), self.diagnostics, self.given).kernel(definition))
+        self.check_functions(scope)
+        self.check_given(kernels)
+        return tuple(kernels)
+
+    # ---- constants
+
+    def own_constant(self, item: syntax.SizeDef, scope: Scope) -> IndexExpr:
+        """A `size` of the checked file: a name with a default, or an expression of such names."""
+        value = self.read_constant(item, scope)
+        given = self.given.sizes.get(item.name)
+        if given is not None:
+            self.given.used.add(item.name)
+        if given is None and not isinstance(value, IndexConst):
+            return value
+        self.given.constants[item.name] = given if given is not None else _number(value)
+        return SizeVar(name=item.name, span=item.span)
+
+    def imported_constant(self, item: syntax.SizeDef, scope: Scope) -> IndexExpr:
+        return self.read_constant(item, scope)
+
+    def read_constant(self, item: syntax.SizeDef, scope: Scope) -> IndexExpr:
+        reader = KernelReader(scope, self.diagnostics, self.given)
+        value = reader.index(item.value, "a `size`")
+        assert not index_names(value), "no index is in scope at file level"
+        if isinstance(value, IndexConst) and value.value < 0:
+            raise refuse("E0206", "a `size` is not negative", item.value.span)
+        return value
+
+    # ---- what no kernel looked at
+
+    def check_functions(self, scope: Scope) -> None:
+        """Names in functions: a function that nothing calls is read too."""
+        for item in self.module.items:
+            if not isinstance(item, syntax.FnDef):
+                continue
+            found: list[Diagnostic] = []
+            try:
+                KernelReader(Scope(scope), found, self.given).checked_alone(FnName(definition=item, module=scope))
+            except RefusedError as refused:
+                found += [refused.diagnostic] if refused.diagnostic is not None else []
+            known = {_key(d) for d in self.diagnostics}
+            self.diagnostics += [d for d in found if d.code in NAMES_ONLY and _key(d) not in known]
+
+    def check_given(self, kernels: list[ast.Kernel]) -> None:
+        """E0211 for a size or a type that fits no kernel."""
+        known = {size.name for kernel in kernels for size in kernel.sizes} | set(self.given.constants)
+        for name in self.given.sizes:
+            if name not in known and name not in self.given.used:
+                help = did_you_mean(name, known, "the sizes are " + ", ".join(sorted(known)) if known else None)
+                self.diagnostics.append(error("E0211", f"there is no size `{name}`", help=help))
+        buffers = {b.name for kernel in kernels for b in kernel.params if kernel.bare}
+        for name in self.given.types:
+            if name not in self.given.used:
+                reason = "the type of a declared parameter stands in the program" if not buffers else None
+                help = did_you_mean(name, buffers, reason)
+                self.diagnostics.append(error("E0211", f"there is no undeclared buffer `{name}`", help=help))
+
+
+def _number(value: IndexExpr) -> int:
+    assert isinstance(value, IndexConst), f"a constant, not {size_names(value)}"
+    return value.value
+
+
+def _key(d: Diagnostic) -> tuple[str, str, int]:
+    return d.code, d.message, d.primary.span.start if d.primary is not None else -1
+
+
+def in_text_order(diagnostics: list[Diagnostic], module: syntax.Module) -> list[Diagnostic]:
+    """Findings in the module's own text by place, then those in other texts, then those without a place."""
+
+    def key(d: Diagnostic) -> tuple[int, str, int]:
+        if d.primary is None:
+            return 2, "", 0
+        own = d.primary.span.source is module.span.source
+        return (0 if own else 1), ("" if own else d.primary.span.source.name), d.primary.span.start
+
+    return sorted(diagnostics, key=key)
+
+
+@contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Room for the recursion over the deepest tree that the limits let through."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

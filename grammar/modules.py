@@ -1,0 +1,138 @@
+"""Imports: which file a path names, and the scope of functions and constants that a module gives.
+
+`import std.x` is `x.tex` beside this file's `std/`; `import a.b` is `a/b.tex` under the importing file's own folder.
+Links are resolved before the folder is compared, so no path leaves it. A missing file, a file outside, and a cycle
+are E0210. A module exports its functions and its constants; it does not pass on what it imports.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from texpr.grammar import syntax
+from texpr.grammar.ast import IndexExpr
+from texpr.grammar.diagnostics import Diagnostic, TExprError
+from texpr.grammar.scope import FnName, IndexName, Poison, RefusedError, Scope, refuse
+from texpr.grammar.source import SourceText, Span
+
+STD = Path(__file__).parent / "std"
+MAX_IMPORTS = 64
+MAX_FILE_BYTES = 1 << 20
+
+ReadConstant = Callable[[syntax.SizeDef, Scope], IndexExpr]
+
+
+def parse_file(path: Path, name: str) -> syntax.Module:
+    """The surface tree of a file; OSError and UnicodeDecodeError where it cannot be read."""
+    from texpr.grammar.parser import parse
+
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise OSError("the file is longer than 1 MiB")
+    return parse(SourceText(name=name, text=path.read_text(encoding="utf-8")))
+
+
+@cache
+def prelude() -> Scope:
+    """The library functions that are visible everywhere."""
+    scope = Scope()
+    for item in parse_file(STD / "prelude.tex", "std/prelude.tex").items:
+        if isinstance(item, syntax.FnDef):
+            scope.define(item.name, FnName(definition=item, module=scope, library=True), item.span)
+    return scope
+
+
+class Loader:
+    """Loads the modules that one program imports; `diagnostics` collects what is wrong with them.
+
+    `constant` reads the value of a `size` of an imported module.
+    """
+
+    def __init__(self, diagnostics: list[Diagnostic], constant: ReadConstant) -> None:
+        self.diagnostics = diagnostics
+        self.constant = constant
+        self.loaded: dict[Path, Scope] = {}
+        self.active: list[Path] = []
+
+    def module_scope(self, module: syntax.Module, folder: Path | None, constant: ReadConstant) -> Scope:
+        """The scope of a module: the library, what it imports, its constants (read by `constant`) and functions."""
+        own = Scope(prelude())
+        for item in module.items:
+            try:
+                match item:
+                    case syntax.Import():
+                        self._import(item, folder, own)
+                    case syntax.SizeDef():
+                        own.define(item.name, IndexName(index=constant(item, own), what="a size"), item.span)
+                    case syntax.FnDef():
+                        own.define(item.name, FnName(definition=item, module=own), item.span)
+                    case _:
+                        pass
+            except RefusedError as refused:
+                if refused.diagnostic is not None:
+                    self.diagnostics.append(refused.diagnostic)
+                if isinstance(item, syntax.SizeDef | syntax.FnDef) and own.lookup(item.name) is None:
+                    own.define(item.name, Poison(), item.span)
+            except TExprError as failed:
+                self.diagnostics += [d for d in failed.diagnostics if d not in self.diagnostics]
+        return own
+
+    def _import(self, item: syntax.Import, folder: Path | None, own: Scope) -> None:
+        path = find(item.path, folder, item.span)
+        for name, binding in self._load(path, item).names.items():
+            if binding.span.source.name == shown(item.path):
+                own.define(name, binding.entity, binding.span)
+
+    def _load(self, path: Path, item: syntax.Import) -> Scope:
+        if path in self.active:
+            raise refuse(
+                "E0210", f"`{'.'.join(item.path)}` imports itself", item.span, help="remove one of the imports"
+            )
+        if path in self.loaded:
+            return self.loaded[path]
+        if len(self.loaded) + len(self.active) >= MAX_IMPORTS:
+            raise refuse("E0103", f"a program imports at most {MAX_IMPORTS} files", item.span)
+        try:
+            module = parse_file(path, shown(item.path))
+        except (OSError, UnicodeDecodeError):
+            raise refuse("E0210", f"the module `{'.'.join(item.path)}` cannot be read", item.span) from None
+        self.active.append(path)
+        try:
+            scope = self.module_scope(module, path.parent, self.constant)
+        finally:
+            self.active.pop()
+        self.loaded[path] = scope
+        return scope
+
+
+def shown(path: tuple[str, ...]) -> str:
+    """The name of a module's file in messages."""
+    return "/".join(path) + ".tex"
+
+
+def find(path: tuple[str, ...], folder: Path | None, span: Span) -> Path:
+    """The file that an import names; E0210 where there is none, or it lies outside the folder."""
+    dotted = ".".join(path)
+    if path[0] == "std":
+        root, parts = STD, path[1:]
+    elif folder is None:
+        raise refuse(
+            "E0210", f"`{dotted}` has no folder: this text is not a file", span, help="import std.x, or save it"
+        )
+    else:
+        root, parts = folder, path
+    known = ", ".join(sorted(f"std.{p.stem}" for p in STD.glob("*.tex") if p.stem != "prelude"))
+    if not parts or not all(part.isidentifier() for part in parts):
+        raise refuse("E0210", f"`{dotted}` names no module", span, help=f"there are {known}")
+    try:
+        root = root.resolve()
+        for ending in (".tex", ".texpr"):
+            candidate = root.joinpath(*parts[:-1], parts[-1] + ending).resolve()
+            if not candidate.is_file():
+                continue
+            if not candidate.is_relative_to(root):
+                raise refuse("E0210", f"`{dotted}` leads out of the program's folder", span, help="copy the file")
+            return candidate
+    except (OSError, RuntimeError):
+        pass
+    where = f"there are {known}" if path[0] == "std" else f"it would be {'/'.join(parts)}.tex beside the importing file"
+    raise refuse("E0210", f"the module `{dotted}` was not found", span, help=where)

@@ -1,0 +1,31 @@
+"""Walks over the surface tree: all nodes in text order, uses of names, equality of places."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from texpr.grammar import syntax
+
+
+def nodes(root: syntax.Node) -> Iterator[syntax.Node]:
+    """The node and all below it, in text order, without recursion; comments are left out."""
+    stack: list[object] = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tuple):
+            stack += reversed(node)
+        elif isinstance(node, syntax.Node) and not isinstance(node, syntax.Trivia | syntax.Comment):
+            yield node
+            stack += [
+                getattr(node, f.name)
+                for f in reversed(fields(node))
+                if f.name not in ("span", "trivia", "index_span", "dangling")
+            ]
+
+
+def names_used(root: syntax.Node) -> dict[str, int]:
+    """How often each name is read below a node."""
+    count: dict[str, int] = {}
+    for node in nodes(root):
+        if isinstance(node, syntax.Name | syntax.View):
+            count[node.name] = count.get(node.name, 0) + 1
+    return count
