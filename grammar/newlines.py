@@ -10,7 +10,7 @@ from typing import Final
 
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
 from texpr.grammar.lexer import BAD, NEWLINE, Token
-from texpr.grammar.limits import MAX_BLOCK_DEPTH, MAX_BRACKET_DEPTH
+from texpr.grammar.limits import MAX_BLOCK_DEPTH, MAX_BRACKET_DEPTH, MAX_DIAGNOSTICS
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.tables import END
 from texpr.grammar.words import STATEMENT_WORDS
@@ -70,16 +70,11 @@ def match_brackets(tokens: list[Token], source: SourceText, *, declarations_clos
                     secondary, crooked = (label,), None
             else:
                 found.unclosed.add(bracket.index)
-            end = "the end of the text" if before is None else f"`{before.text}`"
-            found.diagnostics.append(
-                error(
-                    "E0102",
-                    f"this `{token.text}` is not closed",
-                    _span(source, token),
-                    f"open until {end}",
-                    secondary=secondary,
-                )
-            )
+            if len(found.diagnostics) < MAX_DIAGNOSTICS:
+                until = "the end of the text" if before is None else f"`{before.text}`"
+                message, label = f"this `{token.text}` is not closed", f"open until {until}"
+                span = _span(source, token)
+                found.diagnostics.append(error("E0102", message, span, label, secondary=secondary))
         return blocks
 
     def floor_of_round(past_reductions: bool) -> int:
@@ -93,7 +88,7 @@ def match_brackets(tokens: list[Token], source: SourceText, *, declarations_clos
         kind = token.kind
         if kind == "LPAR" or kind == "LSQB":
             stack.append(_Open(kind, index))
-            if len(stack) > MAX_BRACKET_DEPTH and sum(b.kind != "LBRACE" for b in stack) > MAX_BRACKET_DEPTH:
+            if len(stack) > MAX_BRACKET_DEPTH and sum(b.kind in ("LPAR", "LSQB") for b in stack) > MAX_BRACKET_DEPTH:
                 raise TExprError([*found.diagnostics, _too_deep(source, token, MAX_BRACKET_DEPTH)])
         elif kind == "REDUCE":
             stack[-1].reductions += 1

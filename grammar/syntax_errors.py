@@ -122,6 +122,8 @@ def _usual(m: Mistake) -> Diagnostic | None:
         return say("comparisons do not chain", "write `a < b and b < c`")
     if kind == "CMP" and token.text == "==" and "EQ" in expected:
         return say("`==` compares; it does not assign", "write `=`")
+    if kind == "HASH" and "HASH" not in expected and m.at == m.begin:
+        return say("an attribute stands behind its construct", "`par N i #block { … }`")
     if kind == "STRING":
         return say("text stands only in `asm`")
     if kind == "ELSE":
