@@ -7,6 +7,7 @@ Python kept one (a name of an enclosing function is in no cell unless the body u
 import ast
 import io
 import tokenize
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from texpr.grammar import syntax
@@ -72,6 +73,8 @@ def _parts(node: ast.expr) -> _Parts:
 class TypeReader(ExpressionReader):
     """Reads types: annotations, and the first argument of `new` and `reg`."""
 
+    type_parameters: AbstractSet[str] = frozenset()
+
     def parameters(self) -> tuple[syntax.Param, ...]:
         """The parameters of the function, declared as buffers; their extents' names become its sizes."""
         arguments = self.found.definition.args
@@ -101,6 +104,7 @@ class TypeReader(ExpressionReader):
                     span=self.span(argument),
                 )
             )  # fmt: skip
+        self.type_parameters = {p.type.element for p in params if p.type.element not in ELEMENT_TYPES}
         for param in params:
             for extent in param.type.shape or ():
                 self._add_sizes(extent)
@@ -251,7 +255,9 @@ class TypeReader(ExpressionReader):
         """Whether the first argument of `new` or `reg` is a type, and not an extent or a value."""
         element = node.value if isinstance(node, ast.Subscript) else node
         found = self.meaning(element)
-        return found is not None and isinstance(found[1], TypeObject)
+        if found is None or isinstance(found[1], TypeObject):
+            return found is not None
+        return isinstance(found[1], Unknown) and found[0] in self.type_parameters
 
 
 def integer_type(of_type: syntax.TypeExpr) -> bool:

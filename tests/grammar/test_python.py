@@ -538,7 +538,6 @@ def test_a_file_that_changed_since_import_is_refused() -> None:
         "x = 1\n",
         "def f(B: f32['N']):\n    pass\n",
         "def f(:\n",
-        "\0\n",
         "",
     ):
         linecache.cache["changed.py"] = (len(text), None, text.splitlines(keepends=True), "changed.py")
