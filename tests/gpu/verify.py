@@ -31,13 +31,16 @@ from texpr.runtime.host_arrays import numpy_dtype
 from texpr.runtime.load import load
 
 
-def strided(values: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:
-    """A copy with the given strides in elements, on memory aligned to 256 bytes."""
+def strided(values: np.ndarray, strides: tuple[int, ...], *, poison: bool) -> np.ndarray:
+    """A copy with the given strides in elements, on memory aligned to 256 bytes; `poison` fills it with 0xFF."""
     size = values.dtype.itemsize
     reach = 1 + sum((n - 1) * s for n, s in zip(values.shape, strides, strict=True)) if values.size else 0
     memory = np.zeros(reach * size + 256, np.uint8)
     array = np.ndarray(values.shape, values.dtype, memory.data, -memory.ctypes.data % 256, [s * size for s in strides])
-    array[...] = values
+    if poison:
+        memory[...] = 0xFF
+    else:
+        array[...] = values
     return array
 
 
@@ -56,10 +59,8 @@ def verify_small(folder: Path) -> list[dict[str, Any]]:
                 arguments[p.name] = value.item()
                 continue
             sizes = {**{k: v for k, v in launcher.manifest.sizes.items() if v is not None}, **free}
-            array = strided(value, (1,) if p.flat else tuple(evaluate(s, sizes) for s in p.strides))
-            if p.mode == "write":
-                array.view(np.uint8)[...] = 0xFF if array.flags.c_contiguous else array.view(np.uint8)
-            arguments[p.name] = array
+            strides = (1,) if p.flat else tuple(evaluate(s, sizes) for s in p.strides)
+            arguments[p.name] = strided(value, strides, poison=p.mode == "write")
         try:
             with on_gpu(arguments) as device:
                 launcher(**device, **free)
@@ -109,9 +110,7 @@ class DeviceArray:
         self.cp, self.dtype = cp, ELEMENT_TYPES[dtype]
         plain = {"f32": cp.float32, "f16": cp.float16, "f64": cp.float64}.get(dtype, cp.uint16)
         if not fill:
-            self.data = cp.full(shape, -1, plain) if dtype == "bf16" else cp.full(shape, cp.nan, plain)
-            if dtype == "bf16":
-                self.data = cp.full(shape, 0xFFFF, cp.uint16)
+            self.data = cp.full(shape, 0xFFFF if dtype == "bf16" else cp.nan, plain)
         elif dtype == "bf16":
             bits = (cp.random.uniform(-1, 1, shape, dtype=cp.float32)).view(cp.uint32)
             self.data = (bits >> 16).astype(cp.uint16)

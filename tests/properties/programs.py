@@ -237,8 +237,8 @@ class Generator:
         else:
             counts = Param(self.fresh("H"), "i32", ["4"], written=True)
             self.params.append(counts)
-            where = self.int_value(1, around, locals_)
-            self.line(level, f"atomic {counts.name}[max(0, i64({where}) % 4)] += 1")
+            where = self.read("i32", around, [])
+            self.line(level, f"atomic {counts.name}[{where} % 4] += 1")
             self.line(level, f"{view} = {self.value(param.dtype, 1, around, locals_)}")
 
     def locals_block(self, level: int, around: list[Index], locals_: list[Local]) -> list[Local]:

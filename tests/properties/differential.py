@@ -1,0 +1,211 @@
+"""Running one program on every backend and comparing it with the float64 reference, as tests and the fuzzer do.
+
+    python tests/properties/differential.py FIRST COUNT [--backends simulate,cpu,cuda-host] [--host-batch 25]
+
+prints one line of counts, and every program that a backend gets wrong.
+"""
+
+import argparse
+import collections
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from programs import Case, generate
+
+import texpr
+from texpr.grammar import ast
+from texpr.grammar.interpret import Interpretation, interpret
+from texpr.grammar.walk import walk
+from texpr.kernel import Kernel
+from texpr.runtime.compare import Comparison, compare
+from texpr.trial import make_arguments
+
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, 6e-8, 65504.0, 448.0, -3.4e38)
+
+
+def special_arguments(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
+    """Random arguments; one array in four has special floats or extreme integers sprinkled in."""
+    core = kernel.core(sizes=sizes)
+    values, _ = make_arguments(core, sizes, seed, {})
+    generator = np.random.default_rng([seed, 77])
+    gathered = {name for name in values if name.startswith("G") or name in ("idx", "flag")}
+    for name, value in values.items():
+        if not isinstance(value, np.ndarray) or name in gathered or generator.random() > 0.25 or not value.size:
+            continue
+        where = generator.random(value.shape) < 0.2
+        if value.dtype.kind in "fV":
+            with np.errstate(all="ignore"):
+                picked = generator.choice(np.array(SPECIAL), value.shape)
+                narrow = picked.astype(value.dtype) if value.dtype != np.float64 else picked
+                value[where] = narrow[where]
+        elif value.dtype.kind in "iu":
+            info = np.iinfo(value.dtype)
+            value[where] = generator.choice(np.array([info.min, info.max, 0, 1], value.dtype), value.shape)[where]
+    return values
+
+
+def copied(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of which a run may change the arrays: strides and alignment are kept."""
+    from texpr.trial import strided
+
+    return {
+        name: strided(v, tuple(s // v.dtype.itemsize for s in v.strides), 64) if isinstance(v, np.ndarray) else v
+        for name, v in values.items()
+    }
+
+
+@dataclass
+class Reference:
+    """A program's arguments and what it computes."""
+
+    kernel: Kernel
+    sizes: dict[str, int]
+    values: dict[str, Any]
+    wide: Interpretation
+
+    def compare(self, got: Mapping[str, Any]) -> list[Comparison]:
+        found = []
+        for name, want in self.wide.outputs.items():
+            if not isinstance(self.values[name], np.ndarray):
+                continue
+            bound = self.wide.bounds.get(name, np.zeros(want.shape))
+            undecided = self.wide.undecided.get(name, np.zeros(want.shape, bool))
+            found.append(compare(name, np.asarray(got[name]).reshape(want.shape), want, bound, undecided))
+        return found
+
+
+def reference(kernel: Kernel, sizes: Mapping[str, int], values: dict[str, Any]) -> Reference:
+    core = kernel.core(sizes=sizes)
+    return Reference(kernel, dict(sizes), values, interpret(core, values, float64=True, sizes=sizes))
+
+
+def by_exact(ref: Reference, seed: int) -> Mapping[str, Any]:
+    return interpret(
+        ref.kernel.core(sizes=ref.sizes), copied(ref.values), mode="exact", seed=seed, sizes=ref.sizes
+    ).outputs
+
+
+def by_simulate(ref: Reference, seed: int) -> Mapping[str, Any]:
+    from texpr.polyhedral.simulate import simulate
+
+    made = ref.kernel.compile("cuda:sm_90a", sizes=ref.sizes, stop_after="map")
+    return simulate(made.mapping.program, copied(ref.values), seed=seed)
+
+
+def by_target(target: str) -> Callable[[Reference, int], Mapping[str, Any]]:
+    def run(ref: Reference, seed: int) -> Mapping[str, Any]:
+        values = copied(ref.values)
+        ref.kernel.compile(target, sizes=ref.sizes)(**values)
+        return values
+
+    return run
+
+
+BACKENDS: dict[str, Callable[[Reference, int], Mapping[str, Any]]] = {
+    "exact": by_exact,
+    "simulate": by_simulate,
+    "cpu": by_target("cpu"),
+    "cuda-host": by_target("cuda-host:sm_90a"),
+}
+
+
+@dataclass
+class Tally:
+    """Counts over many programs; `failures` has a text for each wrong one."""
+
+    counts: collections.Counter[str] = field(default_factory=collections.Counter)
+    failures: list[str] = field(default_factory=list)
+
+    def fail(self, case: Case, what: str) -> None:
+        self.counts["failed"] += 1
+        self.failures.append(f"seed {case.seed} {case.sizes}: {what}\n{case.text}")
+
+
+def replay(case: Case, kernel: Kernel, wrong: texpr.TExprError, tally: Tally) -> None:
+    """A proof's refusal must be one that exact mode finds, too (may-accesses under data excepted)."""
+    codes = {d.code for d in wrong.diagnostics}
+    tally.counts[f"refused {min(codes)}"] += 1
+    if not codes <= {"E0301", "E0302", "E0303"}:
+        return
+    values = special_arguments(kernel, case.sizes, case.seed)
+    core = kernel.core(sizes=case.sizes)
+    try:
+        done = interpret(core, values, mode="exact", seed=case.seed, sizes=case.sizes, collect=True)
+        found = {d.code for d in done.violations}
+    except texpr.TExprError as same:
+        found = {d.code for d in same.diagnostics}
+    if found & codes:
+        tally.counts["replayed"] += 1
+    elif any(isinstance(node, ast.If | ast.Select) and hasattr(node.condition, "dtype") for node in walk(core)):
+        tally.counts["hangs on data"] += 1  # proved for all data, and these data do not reach it
+    else:
+        tally.counts["not replayed"] += 1
+        tally.failures.append(
+            f"seed {case.seed} {case.sizes}: refusal {codes} not replayed ({found})\n{case.text}\n{wrong}"
+        )
+
+
+def run_case(case: Case, backends: Sequence[str], tally: Tally) -> None:
+    """One program: refused with a witness that replays, or right on every backend."""
+    tally.counts["programs"] += 1
+    try:
+        kernel = texpr.parse(case.text, f"random_{case.seed}").only
+        kernel.core(sizes=case.sizes)
+    except texpr.TExprError as wrong:
+        tally.counts["not checked"] += 1
+        tally.failures.append(f"seed {case.seed}: the generator's text is refused\n{case.text}\n{wrong}")
+        return
+    try:
+        kernel.compile("cpu", sizes=case.sizes, stop_after="prove")
+    except texpr.TExprError as wrong:
+        replay(case, kernel, wrong, tally)
+        return
+    tally.counts["accepted"] += 1
+    values = special_arguments(kernel, case.sizes, case.seed)
+    ref = reference(kernel, case.sizes, values)
+    for backend in backends:
+        try:
+            got = BACKENDS[backend](ref, case.seed)
+        except texpr.TExprError as wrong:
+            tally.fail(case, f"{backend}: {wrong}")
+            continue
+        except Exception:  # a defect of ours: that is what the fuzzer looks for
+            tally.fail(case, f"{backend}: {traceback.format_exc()[-1500:]}")
+            continue
+        for found in ref.compare(got):
+            tally.counts["elements"] += found.elements
+            tally.counts["undecided"] += found.undecided
+            if found.wrong:
+                tally.fail(case, f"{backend}: {found}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("first", type=int)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--backends", default="exact,simulate")
+    parser.add_argument("--bend", type=float, default=0.03)
+    parser.add_argument("--show", type=int, default=5, help="failures to print")
+    options = parser.parse_args()
+    tally = Tally()
+    for seed in range(options.first, options.first + options.count):
+        try:
+            run_case(generate(seed, bend=options.bend), options.backends.split(","), tally)
+        except Exception:  # a defect before any backend: keep counting
+            tally.fail(generate(seed, bend=options.bend), traceback.format_exc()[-1500:])
+    for failure in tally.failures[: options.show]:
+        print(failure, "\n")
+    print(dict(sorted(tally.counts.items())))
+    sys.exit(bool(tally.failures))
+
+
+if __name__ == "__main__":
+    main()
