@@ -212,6 +212,8 @@ def _special(fn: Fn, r: Array, v: tuple[Array, ...], b: tuple[Array, ...], bound
     if fn in (Fn.MIN, Fn.MAX):
         return np.where(np.isfinite(r), bound, 0.0)
     bound = np.where(odd, 0.0, bound)
+    if fn is Fn.POW:  # nan ** 0 is 1, (-inf) ** 3 is not (-inf) ** 2.99
+        return np.where(odd & (b[0] + b[1] > 0), np.inf, bound)
     if fn in (Fn.MUL, Fn.FMA, Fn.DIV):
         for value, other in ((v[0], 1), (v[1], 0)):
             unsure = np.isinf(value) & (b[other] > 0) & (np.abs(v[other]) <= DECISION * b[other])
@@ -247,7 +249,7 @@ def apply_float(fn: Fn, args: tuple[Bounded, ...], dtype: DType, *, fast: bool =
     return settled if computed == dtype else round_to(settled, dtype)
 
 
-def round_to(x: Bounded, dtype: DType) -> Bounded:
+def round_to(x: Bounded, dtype: DType, *, certain_overflow: bool = True) -> Bounded:
     """A conversion of a float to `dtype`: the value stays, the bound grows by that rounding."""
     with np.errstate(all="ignore"):
         added = roundoff(dtype) * np.abs(x.value) + smallest(dtype)
@@ -255,7 +257,8 @@ def round_to(x: Bounded, dtype: DType) -> Bounded:
         if numerics.saturates(dtype):
             top = numerics.greatest(dtype)
             value = np.where(np.isinf(value), np.copysign(top, value), value)
-        return settle(value, x.bound + np.where(np.isfinite(x.value), added, 0.0), x.undecided, dtype)
+        bound = x.bound + np.where(np.isfinite(x.value), added, 0.0)
+        return settle(value, bound, x.undecided, dtype, certain_overflow=certain_overflow)
 
 
 def compare(fn: Fn, args: tuple[Bounded, ...]) -> Bounded:

@@ -52,9 +52,11 @@ class BoundedCells:
         count = value.size if dtype.is_float else 0
         self.base = np.zeros(count)
         self.steps = np.zeros(count)
-        self.weight = np.where(np.isfinite(value), np.abs(value), 0.0) if dtype.is_float else np.zeros(0)
+        self.weight = np.zeros(count)
         self.grown = np.zeros(count)  # sums of log2 of the factors above and below 1
         self.shrunk = np.zeros(count)
+        if dtype.is_float:
+            self._reset(np.arange(count), np.zeros(count))
 
     @staticmethod
     def of(dtype: DType, flat: Array, lanes: Shape = ()) -> "BoundedCells":
@@ -125,21 +127,21 @@ class BoundedCells:
         top = min(numerics.greatest(self.dtype), numerics.greatest(value_dtype))
         content = self.value[position]
         risky = np.isfinite(content) & (self.weight[position] + self._bound_at(position) > top)
-        risky |= np.isinf(self.weight[position]) | (np.isinf(content) & numerics.saturates(self.dtype))
-        self.undecided[position] |= risky
+        risky |= np.isinf(self.weight[position])
+        if numerics.saturates(self.dtype):
+            risky |= np.isinf(terms)
+        self.undecided[position[risky]] = True
 
     def _extremum(self, op: AccOp, position: Array, terms: Array, bounds: Array, value_dtype: DType) -> None:
-        unit, tiny = self._rounding(value_dtype)
         touched = np.unique(position)
         self._reset(touched, self._bound_at(touched))
-        extra = 0.0 if self.dtype == value_dtype else 1.0
-        rounded = np.where(np.isfinite(terms), bounds + extra * (unit * np.abs(terms) + tiny), 0.0)
+        if self.dtype != value_dtype:  # rounding is monotonic, so each term may be rounded before it is compared
+            rounded = round_to(Bounded(terms, bounds, np.zeros(terms.size, dtype=np.bool_)), self.dtype)
+            terms, bounds = rounded.value, np.where(rounded.undecided, 0.0, rounded.bound)
+            self.undecided[position[rounded.undecided]] = True
         numerics.ufunc(op, F64).at(self.value, position, terms)
-        np.maximum.at(self.base, position, rounded)
+        np.maximum.at(self.base, position, np.where(np.isfinite(terms), bounds, 0.0))
         self._reset(touched, self.base[touched])
-        if numerics.saturates(self.dtype):
-            top = numerics.greatest(self.dtype)
-            self.value[touched] = np.clip(self.value[touched], -top, top)
 
     def _multiply(self, position: Array, terms: Array, bounds: Array, value_dtype: DType) -> None:
         exponent = _exponent(np.abs(terms))
@@ -152,12 +154,15 @@ class BoundedCells:
             term = Bounded(terms[turn], bounds[turn], np.zeros(at.size, dtype=np.bool_))
             result = apply_float(Fn.MUL, (current, term), value_dtype)
             if self.dtype != value_dtype:
-                result = round_to(result, self.dtype)
+                result = round_to(result, self.dtype, certain_overflow=False)
             self.value[at], self.undecided[at] = result.value, result.undecided
             self._reset(at, result.bound)
         self.grown, self.shrunk = grown, shrunk
         room = math.log2(min(numerics.greatest(self.dtype), numerics.greatest(value_dtype))) - 2
-        self.undecided[position] |= np.maximum(grown, shrunk)[position] > room
+        risky = np.maximum(grown, shrunk)[position] > room
+        if numerics.saturates(self.dtype):
+            risky |= np.isinf(terms)  # an infinity saturates at the first rounding, whenever that is
+        self.undecided[position[risky]] = True
 
     def _rounding(self, value_dtype: DType) -> tuple[float, float]:
         """Relative and absolute error of one update: its computation and its rounding to the buffer."""

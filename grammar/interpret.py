@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from texpr.grammar import numerics
 from texpr.grammar.ast import Buffer, Kernel, Role, SizeVar
+from texpr.grammar.bind import bind_sizes, check_sizes
 from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.grammar.error_bound import Bounded
 from texpr.grammar.error_cells import BoundedArithmetic, BoundedCells
 from texpr.grammar.interpret_cells import Cells, PlainArithmetic, PlainCells
 from texpr.grammar.interpret_exact import ExactInterpreter
 from texpr.grammar.interpret_fast import FastInterpreter
-from texpr.grammar.interpret_index import condition_value, index_value
+from texpr.grammar.interpret_index import index_value
 from texpr.grammar.types import DType, Kind
 
 Array = NDArray[Any]
@@ -68,10 +69,12 @@ def interpret(
     exact mode. Exact mode with `float64` checks the program on the rounded types, then gives the float64 values of
     fast mode. `collect` (exact mode) goes on after a violation and returns one diagnostic per kind and place.
 
-    Raises TExprError: E0601 for arguments that do not fit, E0602 for an unknown size, E0603 for arrays that overlap,
+    Raises TExprError: E0601 for arguments that do not fit, E0602 for an unknown size, E0211 for sizes that a `where`
+    or a divisor forbids, E0603 for arrays that overlap,
     E0302 and E0604 for subscripts out of bounds, E0502 for `asm`; in exact mode E0301, E0303, E0304, E0305 too.
     """
     known = solve_sizes(kernel, arrays, sizes or {})
+    kernel = bind_sizes(kernel, known)
     given = check_arguments(kernel, arrays, known)
     violations: tuple[Diagnostic, ...] = ()
     try:
@@ -121,14 +124,9 @@ def shaped(kernel: Kernel, given: Mapping[str, Array], flat: Mapping[str, Array]
 
 
 def solve_sizes(kernel: Kernel, arrays: Mapping[str, Value], sizes: Mapping[str, int]) -> dict[str, int]:
-    """Every size of the kernel: given by keyword, an extent of an array, or a default. E0601, E0602 otherwise."""
-    names = {size.name for size in kernel.sizes}
-    for name, value in sizes.items():
-        if name not in names:
-            raise fail("E0601", f"`{kernel.name}` has no size `{name}`", kernel.span)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise fail("E0601", f"size `{name}` is {value!r}; an integer is needed", kernel.span)
-    known = {name: int(value) for name, value in sizes.items()}
+    """Every size of the kernel: given by keyword, an extent of an array, or a default. E0211, E0602 otherwise."""
+    check_sizes(kernel, sizes)
+    known = dict(sizes)
     for buffer in kernel.params:
         shape = getattr(arrays.get(buffer.name), "shape", ())
         if buffer.role is Role.PARAM and not buffer.flat and len(shape) == len(buffer.shape):
@@ -146,9 +144,6 @@ def solve_sizes(kernel: Kernel, arrays: Mapping[str, Value], sizes: Mapping[str,
                 size.span,
                 help=f"pass it: sizes={{'{size.name}': …}}",
             )
-    for fact in kernel.facts:
-        if condition_value(fact, known) is False:
-            raise fail("E0601", f"the sizes contradict a `where` of `{kernel.name}`", fact.span, "does not hold")
     return known
 
 
