@@ -193,12 +193,17 @@ gelu_tanh = Word("gelu_tanh", "gelu by its approximation with tanh.")
 silu = Word("silu", "x * sigmoid(x).")
 relu = Word("relu", "max(x, 0).")
 softplus = Word("softplus", "log(1 + exp(x)).")
+elu = Word("elu", "x where it is positive, else exp(x) - 1.")
+leaky_relu = Word("leaky_relu", "leaky_relu(x, slope): x where it is positive, else slope * x.")
+clamp = Word("clamp", "clamp(x, low, high): x between two bounds.")
+square = Word("square", "x * x.")
+sign = Word("sign", "1, 0 or -1.")
 
 __all__ = [
-    "anchor", "asm", "atomic", "attr", "bf16", "bitand", "bitor", "bitxor", "ceil", "ceildiv", "cos", "erf", "exp",
-    "exp2", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "floor", "fma", "fragment", "fully_par", "gelu", "gelu_tanh",
-    "i8", "i16", "i32", "i64", "inout", "inp", "log", "log2", "maximum", "minimum", "new", "out", "par", "prod",
-    "reg", "relu", "rsqrt", "select", "seq", "shl", "shr", "sigmoid", "silu", "sin", "softplus", "sqrt", "std",
-    "tanh", "type_parameter", "u8", "u32",
+    "anchor", "asm", "atomic", "attr", "bf16", "bitand", "bitor", "bitxor", "ceil", "ceildiv", "clamp", "cos", "elu",
+    "erf", "exp", "exp2", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "floor", "fma", "fragment", "fully_par", "gelu",
+    "gelu_tanh", "i8", "i16", "i32", "i64", "inout", "inp", "leaky_relu", "log", "log2", "maximum", "minimum", "new",
+    "out", "par", "prod", "reg", "relu", "rsqrt", "select", "seq", "shl", "shr", "sigmoid", "sign", "silu", "sin",
+    "softplus", "sqrt", "square", "std", "tanh", "type_parameter", "u8", "u32",
 ]  # fmt: skip
 """What `from texpr.language import *` gives: all but `bool`, which would hide Python's own."""

@@ -6,17 +6,21 @@ import math
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import texpr.grammar
 import texpr.language as tx
 from texpr.grammar import syntax
+from texpr.grammar.check import check
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.parser import parse_text
 from texpr.grammar.python import parse_function
+from texpr.grammar.words import FUNCTION_NAMES, TYPE_NAMES
 from texpr.language import (
     anchor,
     asm,
@@ -37,6 +41,7 @@ from texpr.language import (
     par,
     prod,
     reg,
+    relu,
     select,
     seq,
     std,
@@ -485,8 +490,7 @@ class Indented:
 def test_carets_are_right_in_an_indented_function_after_wide_characters() -> None:
     failure = refusal(Indented.g)
     found = [d.primary.span for d in failure.diagnostics if d.primary is not None]
-    with open(__file__, encoding="utf-8") as file:  # noqa: PTH123
-        lines = file.read().split("\n")
+    lines = Path(__file__).read_text(encoding="utf-8").split("\n")
     for span, text in zip(found, ("(", '"ä"', "None"), strict=True):
         assert lines[span.line - 1][span.column - 1 :].startswith(text)
         assert span.text == text
@@ -602,6 +606,49 @@ def test_a_word_outside_a_decorated_function_says_where_it_belongs(name: str) ->
     with pytest.raises(TExprError, match="only inside a decorated function") as failure:
         word(1)
     assert failure.value.diagnostics[0].code == "E0212"
+
+
+def test_every_function_of_the_language_has_a_name_in_python() -> None:
+    builtin = {"abs", "min", "max", "round", "pow"}
+    prelude = Path(texpr.grammar.__file__).parent / "std" / "prelude.tex"
+    library = [item.name for item in parse_text(prelude.read_text()).items if isinstance(item, syntax.FnDef)]
+    assert set(tx.__all__) | builtin >= {*FUNCTION_NAMES, *library}
+    assert {name for name in TYPE_NAMES if getattr(tx, name).__texpr_type__[1] == name} == set(TYPE_NAMES)
+
+
+def test_the_checker_blames_the_line_of_the_python_file() -> None:
+    def twice(x: f32) -> f32:
+        return x * unknown_factor
+
+    twice_fn = as_fn(twice)
+
+    def f(A: f32["N"]):
+        for i in par("N"):
+            A[i, 0] = twice_fn(A[i])
+            A[i] = 1.0 + missing
+
+    with pytest.raises(TExprError) as failure:
+        check(parse_function(f))
+    found = {(d.code, d.primary.span.text, d.primary.span.line) for d in failure.value.diagnostics if d.primary}
+    first = f.__code__.co_firstlineno
+    assert ("E0203", "A[i, 0]", first + 2) in found
+    assert ("E0201", "missing", first + 3) in found
+    assert all(Path(d.primary.span.source.name) == Path(__file__) for d in failure.value.diagnostics if d.primary)
+
+
+def test_a_checked_python_kernel_is_the_checked_text() -> None:
+    def f(A: f32["M", "K"], s: f32, C: f32["M"]):
+        for i in par("M"):
+            best = new(f32)
+            best = s
+            for k in seq("K"):
+                best = max(best, A[i, k])
+            C[i] = relu(best) / sum(exp(A[i, k] - best) for k in seq("K"))
+
+    text = """kernel f(A: f32[M, K], s: f32, C: f32[M]) { par M i { new best: f32; best = s
+        seq K k { best max= A[i, k] }
+        C[i] = relu(best) / sum K k { exp(A[i, k] - best) } } }"""
+    assert check(parse_function(f)) == check(parse_text(text))
 
 
 def test_with_atomic_outside_a_decorated_function_says_so() -> None:
