@@ -72,9 +72,9 @@ def match_brackets(tokens: list[Token], source: SourceText, *, declarations_clos
                 found.unclosed.add(bracket.index)
             if len(found.diagnostics) < MAX_DIAGNOSTICS:
                 until = "the end of the text" if before is None else f"`{before.text}`"
-                message, label = f"this `{token.text}` is not closed", f"open until {until}"
+                message, said = f"this `{token.text}` is not closed", f"open until {until}"
                 span = _span(source, token)
-                found.diagnostics.append(error("E0102", message, span, label, secondary=secondary))
+                found.diagnostics.append(error("E0102", message, span, said, secondary=secondary))
         return blocks
 
     def floor_of_round(past_reductions: bool) -> int:

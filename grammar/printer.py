@@ -1,17 +1,15 @@
 """Surface tree to text: the one canonical form that `texpr fmt` and `str(kernel)` print.
 
 Four blanks a level, one statement a line, as few parentheses as the grammar allows, attributes after their construct,
-comments and single blank lines kept. Parsing the printed text gives an equal tree, so printing twice changes nothing.
+comments and single blank lines kept, long lines broken. Parsing the printed text gives an equal tree, so printing
+twice changes nothing.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
 from texpr.grammar import syntax as s
-
-INDENT: Final = "    "
-MAX_COLUMNS: Final = 110
-"""A longer line is broken after commas where it has brackets."""
+from texpr.grammar.wrapping import INDENT, MAX_COLUMNS, wrapped
 
 _BINARY: Final[dict[str, int]] = {
     "or": 1,
@@ -157,8 +155,8 @@ def _braced(head: list[str], block: s.Block, depth: int) -> list[str]:
     """`head { … }`, the head's last line carrying the brace."""
     inner = _block(block, depth)
     if not inner:
-        return [*head[:-1], f"{head[-1]} {{}}"]
-    return [*head[:-1], f"{head[-1]} {{", *inner, f"{INDENT * depth}}}"]
+        return [*head[:-1], *wrapped(f"{head[-1]} {{}}")]
+    return [*head[:-1], *wrapped(f"{head[-1]} {{"), *inner, f"{INDENT * depth}}}"]
 
 
 def _statement(item: s.Item, depth: int) -> list[str]:
@@ -185,7 +183,7 @@ def _statement(item: s.Item, depth: int) -> list[str]:
                 head = _braced(head, item.reference, depth)
             return _braced(head, item.body, depth)
         case _:
-            return [f"{pad}{_simple(item)}"]
+            return wrapped(f"{pad}{_simple(item)}")
 
 
 def _signature(head: str, params: tuple[s.Param, ...], depth: int) -> list[str]:
@@ -194,7 +192,7 @@ def _signature(head: str, params: tuple[s.Param, ...], depth: int) -> list[str]:
     if len(line) + 2 <= MAX_COLUMNS or not params:
         return [line]
     pad = INDENT * (depth + 1)
-    return [f"{head}(", *(f"{pad}{print_param(p)}," for p in params), f"{INDENT * depth})"]
+    return [f"{head}(", *(line for p in params for line in wrapped(f"{pad}{print_param(p)},")), f"{INDENT * depth})"]
 
 
 def _if(statement: s.If, head: str, depth: int) -> list[str]:

@@ -75,6 +75,20 @@ def test_comments_keep_their_letters() -> None:
     assert print_module(parse_text(text)) == text
 
 
+def test_long_statements_are_broken_outside_brackets_first() -> None:
+    factors = " + ".join(f"weights[first_index, {n}] * inputs[{n}, second_index]" for n in range(4))
+    printed = print_module(parse_text(f"par N first_index {{ outputs[first_index] = {factors} -- all\n}}"))
+    assert printed == (
+        "par N first_index {\n"
+        "    outputs[first_index] = weights[first_index, 0] * inputs[0, second_index] +"
+        "\n        weights[first_index, 1] * inputs[1, second_index] +"
+        " weights[first_index, 2] * inputs[2, second_index] +\n"
+        "        weights[first_index, 3] * inputs[3, second_index]  -- all\n"
+        "}\n"
+    )
+    assert print_module(parse_text(printed)) == printed
+
+
 def test_long_parameter_lists_are_printed_one_a_line() -> None:
     params = [f"parameter_{n}: f32[rows, columns]" for n in range(6)]
     printed = print_module(parse_text(f"kernel f({', '.join(params)}) {{ }}"))

@@ -2,16 +2,20 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from texpr.grammar import printer
 from texpr.grammar import syntax as s
 from texpr.grammar.lexer import FORBIDDEN
 from texpr.grammar.parser import parse_text
 from texpr.grammar.printer import print_module
 from texpr.grammar.words import FUNCTION_NAMES, KEYWORDS, RESERVED, TYPE_NAMES
+from texpr.grammar.wrapping import wrapped
 
 S = TypeVar("S", bound=s.Statement)
 
@@ -204,6 +208,15 @@ def test_printing_then_parsing_is_the_identity_on_modules(module: s.Module) -> N
     printed = print_module(module)
     assert parse_text(printed) == module
     assert print_module(parse_text(printed)) == printed
+
+
+@settings(max_examples=150, deadline=None)
+@given(modules, st.integers(10, 60))
+def test_breaking_lines_anywhere_keeps_the_tree(module: s.Module, columns: int) -> None:
+    with patch.object(printer, "wrapped", partial(wrapped, columns=columns)):
+        printed = print_module(module)
+        assert parse_text(printed) == module
+        assert print_module(parse_text(printed)) == printed
 
 
 @settings(max_examples=300, deadline=None)

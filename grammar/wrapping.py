@@ -1,0 +1,67 @@
+"""Breaking printed lines that are too long, where the lexical rules let a newline be blank.
+
+A newline is blank after a comma and after a binary operator, so a line is broken there and nowhere else: at the place
+with the fewest open brackets and the loosest operator that still fits, as far right as possible.
+
+    C[i, j] = first_factor * second_factor +
+        third_factor
+"""
+
+import re
+from typing import Final
+
+MAX_COLUMNS: Final = 110
+"""Characters of a line, where it can be broken at all."""
+INDENT: Final = "    "
+
+_PARTS: Final = re.compile(
+    r"""(?P<text>"(?:[^"\\]|\\.)*")
+      | (?P<open>[(\[{])
+      | (?P<close>[)\]}])
+      | (?P<break>,\ |\ (?:[-+*/%<>]|[=!<>]=|and|or)\ )
+    """,
+    re.VERBOSE,
+)
+
+_LOOSE: Final[dict[str, int]] = {
+    ",": 0, "or": 1, "and": 2, **dict.fromkeys(("==", "!=", "<=", ">=", "<", ">"), 4), "+": 5, "-": 5,
+}  # fmt: skip
+
+
+def wrapped(line: str, columns: int = MAX_COLUMNS) -> list[str]:
+    """`line` in pieces of at most `columns` characters, as far as its commas and operators allow.
+
+    Later pieces stand one level deeper than the first. The line has no comment.
+    """
+    if len(line) <= columns:
+        return [line]
+    pad = line[: len(line) - len(line.lstrip(" "))] + INDENT
+    places = _places(line)
+    pieces: list[str] = []
+    start, lead = 0, ""
+    while len(lead) + len(line) - start > columns:
+        room = start + columns - len(lead)
+        fitting = [place for place in places if start < place[0] <= room + 1]
+        if not fitting:
+            fitting = [place for place in places if place[0] > start][:1]
+        if not fitting:
+            break
+        cut, _ = min(fitting, key=lambda place: (place[1], -place[0]))
+        pieces.append(lead + line[start:cut].rstrip(" "))
+        start, lead = cut, pad
+    return [*pieces, lead + line[start:]]
+
+
+def _places(line: str) -> list[tuple[int, int]]:
+    """Where a piece may begin: the offset after a comma or an operator, and how tightly it holds, brackets first."""
+    depth = 0
+    places: list[tuple[int, int]] = []
+    for match in _PARTS.finditer(line):
+        match match.lastgroup:
+            case "open":
+                depth += 1
+            case "close":
+                depth -= 1
+            case "break":
+                places.append((match.end(), 10 * depth + _LOOSE.get(match.group().strip(), 6)))
+    return places
