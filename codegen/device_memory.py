@@ -1,0 +1,110 @@
+"""Workspace addresses: byte offsets of the tensors that live between launches in one allocation.
+
+Each tensor starts at a multiple of 256 bytes behind the one before it; offsets are expressions of the free sizes, so
+one plan serves every call.
+
+    t: f32[M, 3], u: f16[N]   ->   t at 0, u at 256 * ceildiv(12 * M, 256), total … + 256 * ceildiv(2 * N, 256)
+"""
+
+from itertools import pairwise
+
+from texpr.codegen.graph import DTensor, KernelGraph, WorkspacePlan
+from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Role, SizeVar
+from texpr.grammar.diagnostics import InternalError
+
+ALIGNMENT_BYTES = 256
+
+
+def place_workspace(graph: KernelGraph) -> WorkspacePlan:
+    """Offsets in bytes of every workspace tensor, in order, and the size of the allocation."""
+    offsets: dict[str, IndexExpr] = {}
+    end: IndexExpr = IndexConst(value=0)
+    for tensor in graph.tensors:
+        if tensor.role is Role.LOCAL:
+            offsets[tensor.name] = end
+            end = _binary(IndexOp.ADD, end, _rounded(_size_bytes(tensor)))
+    return WorkspacePlan(offsets=offsets, total_bytes=end)
+
+
+def _size_bytes(tensor: DTensor) -> IndexExpr:
+    """Bytes from the first to the last element; the extents are taken as at least 1, so an empty tensor has room."""
+    elements: IndexExpr = IndexConst(value=1)
+    one = IndexConst(value=1)
+    for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
+        steps = _binary(IndexOp.ADD, _binary(IndexOp.MAX, extent, one), IndexConst(value=-1))
+        positive = _binary(IndexOp.MAX, stride, one)
+        elements = _binary(IndexOp.ADD, elements, _binary(IndexOp.MUL, steps, positive))
+    return _binary(IndexOp.MUL, elements, IndexConst(value=tensor.dtype.size_bytes))
+
+
+def _rounded(size_bytes: IndexExpr) -> IndexExpr:
+    unit = IndexConst(value=ALIGNMENT_BYTES)
+    return _binary(IndexOp.MUL, _binary(IndexOp.CEILDIV, size_bytes, unit), unit)
+
+
+def _binary(op: IndexOp, left: IndexExpr, right: IndexExpr) -> IndexExpr:
+    if isinstance(left, IndexConst) and isinstance(right, IndexConst):
+        a, b = left.value, right.value
+        match op:
+            case IndexOp.ADD:
+                return IndexConst(value=a + b)
+            case IndexOp.MUL:
+                return IndexConst(value=a * b)
+            case IndexOp.MAX:
+                return IndexConst(value=max(a, b))
+            case IndexOp.CEILDIV:
+                return IndexConst(value=-(-a // b))
+            case _:
+                pass
+    if op is IndexOp.ADD and left == IndexConst(value=0):
+        return right
+    return IndexBinary(op=op, left=left, right=right)
+
+
+_SAMPLES = (0, 1, 2, 3, 17, 64, 1000, 4097)
+
+
+def check_workspace(graph: KernelGraph, plan: WorkspacePlan) -> None:
+    """Verify a workspace plan at several values of the sizes: InternalError for an overlap, an offset that is not a
+    multiple of 256, or a tensor beyond the total."""
+    spaces = [t for t in graph.tensors if t.role is Role.LOCAL]
+    if {t.name for t in spaces} != set(plan.offsets):
+        raise InternalError(f"{graph.name}: the workspace plan and the workspace tensors differ")
+    names = graph.sizes
+    for number, sample in enumerate(_SAMPLES):
+        values = {name: _SAMPLES[(number + 3 * k) % len(_SAMPLES)] if k else sample for k, name in enumerate(names)}
+        total = _evaluate(plan.total_bytes, values)
+        ranges = []
+        for tensor in spaces:
+            start = _evaluate(plan.offsets[tensor.name], values)
+            extents = [_evaluate(e, values) for e in tensor.shape]
+            steps = [_evaluate(s, values) for s in tensor.strides]
+            last = sum((e - 1) * s for e, s in zip(extents, steps, strict=True))
+            stop = start + (0 if any(e <= 0 for e in extents) else (last + 1) * tensor.dtype.bits // 8)
+            if start < 0 or start % 256 or stop > total:
+                raise InternalError(f"{graph.name}: workspace {tensor.name} is misplaced at byte {start}")
+            ranges.append((start, stop, tensor.name))
+        ranges.sort()
+        for (_, stop, name), (start, _, other) in pairwise(ranges):
+            if start < stop:
+                raise InternalError(f"{graph.name}: workspaces {name} and {other} overlap")
+
+
+def _evaluate(expr: IndexExpr, values: dict[str, int]) -> int:
+    match expr:
+        case IndexConst(value=value):
+            return value
+        case IndexVar(name=name) | SizeVar(name=name):
+            return values[name]
+        case IndexBinary(op=op, left=left, right=right):
+            a, b = _evaluate(left, values), _evaluate(right, values)
+            return {
+                "+": lambda: a + b,
+                "-": lambda: a - b,
+                "*": lambda: a * b,
+                "/": lambda: a // b if b else 0,
+                "%": lambda: a % b if b else 0,
+                "ceildiv": lambda: -(-a // b) if b else 0,
+                "min": lambda: min(a, b),
+                "max": lambda: max(a, b),
+            }[op.value]()
