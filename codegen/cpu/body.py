@@ -1,0 +1,181 @@
+"""The body of a block graph as Numba Python: loops, guards, and one or two lines for each statement."""
+
+from typing import assert_never
+
+from texpr.codegen.cpu.carry import Carry, find_carries, is_shared_update
+from texpr.codegen.cpu.context import Context, CpuTensor
+from texpr.codegen.cpu.names import condition_text, index_text, place
+from texpr.codegen.cpu.ranges import Branch, CpuNode, Range
+from texpr.codegen.cpu.value import (
+    Values,
+    cast_text,
+    constant_text,
+    identity_text,
+    is_contractible,
+    unwrapped,
+    update_text,
+)
+from texpr.codegen.graph import Define, Fresh, Generic, Store, StoreMode
+from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Gather, IndexConst, Leaf, Read
+from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.types import DType
+
+
+def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
+    """Write the nodes of a body in order."""
+    writer, names = context.writer, context.names
+    for node in body:
+        match node:
+            case Define(index=index, terms=terms):
+                parts = [
+                    names.of("value", digit) if weight == 1 else f"{weight} * {names.of('value', digit)}"
+                    for weight, digit in terms
+                ]
+                writer.line(f"{names.of('value', index)} = {' + '.join(parts) or '0'}")
+            case Fresh(tensor=tensor):
+                fresh = context.tensors[tensor]
+                if fresh.scalar:
+                    writer.line(declaration(fresh))
+            case Range():
+                _emit_range(node, context)
+            case Branch(condition=condition, body=inner, orelse=orelse):
+                if isinstance(condition, Read):
+                    text = unwrapped(Values(context, contract=False).value(condition))
+                else:
+                    text = condition_text(condition, names)
+                with writer.block(f"if {text}:"):
+                    emit_body(inner, context)
+                if orelse:
+                    with writer.block("else:"):
+                        emit_body(orelse, context)
+            case Generic():
+                _emit_generic(node, context)
+            case _:
+                assert_never(node)
+
+
+def declaration(tensor: CpuTensor) -> str:
+    """The line that gives a scalar local its type; its value is never read before a bind."""
+    return f"{tensor.identifier} = {constant_text(0, tensor.dtype)}"
+
+
+def _emit_range(loop: Range, context: Context) -> None:
+    writer, names = context.writer, context.names
+    dtypes = {name: t.dtype for name, t in context.tensors.items()}
+    settled = frozenset(name for name, t in context.tensors.items() if t.scalar) | frozenset(context.carried)
+    carries = find_carries(loop, dtypes, settled)
+    depth = writer.depth
+    conditions = dict.fromkeys(bounds for carry in carries for bounds in carry.nonempty)
+    if conditions:
+        tests = [f"{index_text(low, names, 1)} < {index_text(high, names, 1)}" for low, high in conditions]
+        writer.line(f"if {' and '.join(tests)}:")
+        writer.depth += 1
+    opened = [(carry, *_open_carry(carry, context)) for carry in carries]
+    low = index_text(loop.low, names)
+    limits = (
+        index_text(loop.high, names) if loop.low == IndexConst(value=0) else f"{low}, {index_text(loop.high, names)}"
+    )
+    with writer.block(f"for {names.of('value', loop.index)} in range({limits}):"):
+        emit_body(loop.body, context)
+    for carry, variable, element in opened:
+        del context.carried[carry.store.tensor]
+        _close_carry(carry, variable, element, context)
+    writer.depth = depth
+
+
+def _open_carry(carry: Carry, context: Context) -> tuple[str, str]:
+    tensor = context.tensors[carry.store.tensor]
+    variable = context.names.fresh("sum" if carry.op is AccOp.ADD else "acc")
+    element = context.offset(tensor, carry.subscripts)
+    if is_shared_update(carry.store, context.parallel):
+        context.writer.line(f"{variable} = {identity_text(carry.op, carry.dtype)}")
+    else:
+        current = _loaded(tensor, element)
+        context.writer.line(f"{variable} = {unwrapped(cast_text(current, tensor.dtype, carry.dtype))}")
+    context.carried[carry.store.tensor] = variable
+    return variable, element
+
+
+def _close_carry(carry: Carry, variable: str, element: str, context: Context) -> None:
+    tensor = context.tensors[carry.store.tensor]
+    if is_shared_update(carry.store, context.parallel):
+        _emit_atomic(tensor, element, carry.op, variable, carry.dtype, context)
+    else:
+        _store(tensor, element, cast_text(variable, carry.dtype, tensor.dtype), context)
+
+
+def _loaded(tensor: CpuTensor, element: str) -> str:
+    return f"({tensor.identifier}[{element}] != 0)" if tensor.dtype.is_bool else f"{tensor.identifier}[{element}]"
+
+
+def _store(tensor: CpuTensor, element: str, value: str, context: Context) -> None:
+    if tensor.scalar:
+        context.writer.line(f"{tensor.identifier} = {unwrapped(value)}")
+    else:
+        text = f"np.uint8({unwrapped(value)})" if tensor.dtype.is_bool else unwrapped(value)
+        context.writer.line(f"{tensor.identifier}[{element}] = {text}")
+
+
+def _emit_atomic(
+    tensor: CpuTensor, element: str, op: AccOp, value: str, dtype: DType, context: Context, name: str = ""
+) -> None:
+    """An indivisible update: compare and exchange until no other thread came between."""
+    writer = context.writer
+    operand = name or context.names.fresh("add")
+    writer.line(f"{operand} = {unwrapped(value)}")
+    at = context.names.fresh("at")
+    writer.line(f"{at} = np.int64({element})")
+    with writer.block("while True:"):
+        writer.line(f"old = peek({tensor.identifier}, {at})")
+        current = "(old != 0)" if tensor.dtype.is_bool else "old"
+        result = update_text(op, cast_text(current, tensor.dtype, dtype), operand, dtype, reorder=False, contract=False)
+        stored = unwrapped(cast_text(result, dtype, tensor.dtype))
+        writer.line(f"new = np.uint8({stored})" if tensor.dtype.is_bool else f"new = {stored}")
+        with writer.block(f"if exchange({tensor.identifier}, {at}, old, new):"):
+            writer.line("break")
+
+
+def _emit_generic(operator: Generic, context: Context) -> None:
+    leaf, store = operator.leaf, operator.store
+    writer = context.writer
+    writer.line(f"# {place(operator.span)}")
+    values = Values(context, contract=not leaf.has("strict"))
+    if store is None:
+        writer.line(f"keep({unwrapped(values.value(leaf.value))})")
+        return
+    tensor = context.tensors[store.tensor]
+    product = values.contract and store.op is AccOp.ADD and is_contractible(leaf.value)
+    value = values.value(leaf.value, contracted=product)
+    if store.tensor in context.carried:
+        variable = context.carried[store.tensor]
+        result = _updated(store, leaf, variable, value, leaf.value.dtype, product)
+        writer.line(f"{variable} = {unwrapped(result)}")
+        return
+    element = ""
+    if not tensor.scalar:
+        if any(isinstance(s, Gather) for s in store.subscripts):
+            held = context.names.fresh("t")
+            writer.line(f"{held} = {unwrapped(value)}")
+            value = held
+        element = values.element(tensor, store.subscripts, operator.span)
+    match store.mode:
+        case StoreMode.BIND:
+            _store(tensor, element, value, context)
+        case StoreMode.ATOMIC if context.parallel and not tensor.scalar:
+            if store.op is None:
+                raise InternalError("an atomic store without an operator")
+            _emit_atomic(tensor, element, store.op, value, leaf.value.dtype, context)
+        case StoreMode.UPDATE | StoreMode.ATOMIC:
+            current = tensor.identifier if tensor.scalar else _loaded(tensor, element)
+            dtype = leaf.value.dtype
+            result = _updated(store, leaf, cast_text(current, tensor.dtype, dtype), value, dtype, product)
+            _store(tensor, element, cast_text(result, dtype, tensor.dtype), context)
+        case _:
+            assert_never(store.mode)
+
+
+def _updated(store: Store, leaf: Leaf, current: str, value: str, dtype: DType, product: bool) -> str:
+    if store.op is None or isinstance(leaf, Bind | Anchor):
+        raise InternalError("an update without an operator")
+    reorder = not leaf.has("ordered") or isinstance(leaf, Atomic)
+    return update_text(store.op, current, value, dtype, reorder=reorder, contract=product)

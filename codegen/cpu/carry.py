@@ -1,0 +1,143 @@
+"""Accumulators around loops: which accumulated elements a loop can keep in a variable.
+
+An element that does not move while a loop runs, and that the loop only accumulates into with one operator, is carried:
+read before the loop (or, where several threads add to it, started from the identity), written once after it. This is
+what lets narrow types accumulate in f32 and be rounded once, and makes one atomic update of many.
+
+    for i in range(n): s[0] += A[i]    ->    sum0 = s[0]; for i in range(n): sum0 += A[i]; s[0] = sum0
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from texpr.codegen.cpu.linear import variables
+from texpr.codegen.cpu.ranges import Branch, CpuNode, Range
+from texpr.codegen.graph import Define, Generic, Store, StoreMode
+from texpr.grammar.ast import AccOp, Accumulate, Atomic, Gather, IndexConst, IndexExpr, Read
+from texpr.grammar.types import DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carry:
+    """An element carried around a loop. `nonempty` are ranges (low, high) that must hold something for the element to
+    be touched at all; only then may it be read and written."""
+
+    store: Store
+    op: AccOp
+    dtype: DType
+    subscripts: tuple[IndexExpr, ...]
+    nonempty: tuple[tuple[IndexExpr, IndexExpr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    operator: Generic
+    ranges: tuple[Range, ...]
+    branched: bool
+
+
+def find_carries(loop: Range, dtypes: dict[str, DType], scalars: frozenset[str]) -> tuple[Carry, ...]:
+    """The carries of a loop, one per tensor. `dtypes` has the stored type of every tensor, `scalars` names those that
+    are plain variables already."""
+    inner = frozenset(_defined(loop))
+    sites: dict[str, list[_Site]] = {}
+    blocked = set(scalars)
+    for site in _sites((loop,), (), False):
+        operator = site.operator
+        blocked.update(load.tensor for load in operator.loads)
+        if operator.store is not None:
+            sites.setdefault(operator.store.tensor, []).append(site)
+    blocked.update(_conditions((loop,)))
+    carries = []
+    for tensor, found in sites.items():
+        carry = None if tensor in blocked else _carry(found, inner, dtypes[tensor])
+        if carry is not None:
+            carries.append(carry)
+    return tuple(carries)
+
+
+def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | None:
+    first = sites[0].operator
+    store, leaf = first.store, first.leaf
+    if store is None or store.op is None or not isinstance(leaf, Accumulate | Atomic):
+        return None
+    affine = tuple(s for s in store.subscripts if not isinstance(s, Gather))
+    if len(affine) != len(store.subscripts) or any(variables(s) & inner for s in affine):
+        return None
+    dtype = leaf.value.dtype
+    for site in sites:
+        other = site.operator.store
+        same = other is not None and (other.op, other.subscripts, other.mode) == (
+            store.op,
+            store.subscripts,
+            store.mode,
+        )
+        if not same or site.branched or site.operator.leaf.value.dtype != dtype:
+            return None
+    if not _may_round_once(stored, dtype, store.op, leaf.has("ordered")):
+        return None
+    nonempty: list[tuple[IndexExpr, IndexExpr]] = []
+    for low, high in dict.fromkeys((r.low, r.high) for r in sites[0].ranges):
+        if isinstance(low, IndexConst) and isinstance(high, IndexConst):
+            if low.value >= high.value:
+                return None
+        elif (variables(low) | variables(high)) & inner:
+            return None
+        else:
+            nonempty.append((low, high))
+    if len(sites) > 1 and any(site.ranges != sites[0].ranges for site in sites):
+        return None
+    return Carry(store=store, op=store.op, dtype=dtype, subscripts=affine, nonempty=tuple(nonempty))
+
+
+def _may_round_once(stored: DType, computed: DType, op: AccOp, ordered: bool) -> bool:
+    if stored == computed:
+        return True
+    if ordered:
+        return False
+    if stored.is_float and computed.is_float:
+        return True
+    return stored.is_integer and computed.is_integer and op in (AccOp.ADD, AccOp.MUL)
+
+
+def _sites(body: tuple[CpuNode, ...], ranges: tuple[Range, ...], branched: bool) -> Iterator[_Site]:
+    for node in body:
+        match node:
+            case Generic():
+                yield _Site(node, ranges, branched)
+            case Range(body=inner):
+                yield from _sites(inner, (*ranges, node), branched)
+            case Branch(body=inner, orelse=orelse):
+                yield from _sites(inner + orelse, ranges, True)
+            case _:
+                pass
+
+
+def _defined(node: CpuNode) -> Iterator[str]:
+    match node:
+        case Define(index=index):
+            yield index
+        case Range(index=index, body=body):
+            yield index
+            for child in body:
+                yield from _defined(child)
+        case Branch(body=body, orelse=orelse):
+            for child in body + orelse:
+                yield from _defined(child)
+        case _:
+            pass
+
+
+def _conditions(body: tuple[CpuNode, ...]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, Range):
+            yield from _conditions(node.body)
+        elif isinstance(node, Branch):
+            if isinstance(node.condition, Read):
+                yield node.condition.buffer
+            yield from _conditions(node.body + node.orelse)
+
+
+def is_shared_update(store: Store, parallel: bool) -> bool:
+    """Whether the update must be indivisible: several threads run, and the mapping asks for it."""
+    return parallel and store.mode is StoreMode.ATOMIC

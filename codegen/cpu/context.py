@@ -1,0 +1,93 @@
+"""What the emission of one block function knows: its names, its tensors, and the text so far."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from texpr.codegen.cpu.names import Names, index_text
+from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp
+from texpr.grammar.source import Span
+from texpr.grammar.types import DType
+
+
+class Writer:
+    """Indented lines of text."""
+
+    def __init__(self, depth: int = 0) -> None:
+        self.lines: list[str] = []
+        self.depth = depth
+
+    def line(self, text: str = "") -> None:
+        """One line at the present depth."""
+        self.lines.append("    " * self.depth + text if text else "")
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """`head` and an indented block; an empty one becomes `pass`."""
+        self.line(head)
+        self.depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self.depth -= 1
+
+    def text(self) -> str:
+        """All lines, with a final newline."""
+        return "\n".join(self.lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuTensor:
+    """A tensor as emitted code sees it: a pointer with strides in elements, or a plain variable (`scalar`)."""
+
+    name: str
+    identifier: str
+    dtype: DType
+    shape: tuple[IndexExpr, ...]
+    strides: tuple[IndexExpr, ...]
+    scalar: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A run-time check of a gathered subscript; the kernel returns its number, counted from 1."""
+
+    message: str
+    span: Span
+
+
+@dataclass(slots=True)
+class Context:
+    """Mutable state of one block function. `parallel`: several threads run it at once. `carried` names the variable
+    that holds an accumulated element around a loop, by tensor."""
+
+    names: Names
+    tensors: dict[str, CpuTensor]
+    writer: Writer
+    checks: list[Check]
+    parallel: bool
+    carried: dict[str, str] = field(default_factory=dict)
+
+    def offset(self, tensor: CpuTensor, subscripts: tuple[IndexExpr | str, ...]) -> str:
+        """The text of an element's offset; a gathered subscript is given by the variable that holds it."""
+        parts: list[str] = []
+        for subscript, stride in zip(subscripts, tensor.strides, strict=True):
+            match subscript, stride:
+                case IndexConst(value=0), _:
+                    continue
+                case _, IndexConst(value=0):
+                    continue
+                case str(), IndexConst(value=1):
+                    parts.append(subscript)
+                case str(), _:
+                    parts.append(f"{subscript} * {index_text(stride, self.names, 3)}")
+                case _, IndexConst(value=1):
+                    parts.append(index_text(subscript, self.names, 1))
+                case IndexConst(value=a), IndexConst(value=b):
+                    parts.append(str(a * b))
+                case _:
+                    assert not isinstance(subscript, str)
+                    product = IndexBinary(op=IndexOp.MUL, left=subscript, right=stride)
+                    parts.append(index_text(product, self.names, 1))
+        return " + ".join(parts) or "0"

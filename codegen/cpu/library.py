@@ -1,0 +1,126 @@
+# ruff: noqa: F401 -- what is imported here is imported again by emitted text
+"""Every name that emitted CPU code imports: instructions, conversions, and the few functions written out in Python.
+
+Integer functions follow the language: wrap on overflow, floor division that gives 0 for a divisor 0, shifts that
+shift everything out. Importing this module imports Numba.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import boolean, float32, float64, int8, int16, int32, int64, njit, prange, uint8, uint16, uint32, void
+from numba import types as _types
+
+from texpr.codegen.cpu import half
+from texpr.codegen.cpu.intrinsics import (
+    add_c,
+    add_r,
+    add_rc,
+    ceil,
+    cos,
+    exchange,
+    exp,
+    exp2,
+    fabs,
+    floor,
+    fma,
+    inline,
+    keep,
+    log,
+    log2,
+    maximum,
+    minimum,
+    mul_c,
+    mul_r,
+    peek,
+    pointers,
+    power,
+    restrict,
+    rint,
+    sin,
+    sqrt,
+    stacks,
+    sub_c,
+    to_i8,
+    to_i16,
+    to_i32,
+    to_i64,
+    to_u8,
+    to_u32,
+)
+
+types: Any = _types
+erf, tanh = math.erf, math.tanh
+inf, nan = math.inf, math.nan
+
+
+def _make_sigmoid(kind: Any) -> Any:
+    one = kind(1.0)
+
+    def sigmoid(x: Any) -> Any:
+        small = exp(-fabs(x))  # never overflows
+        return (one if x >= 0 else small) / (one + small)
+
+    return inline(sigmoid)
+
+
+sigmoid_f32, sigmoid_f64 = _make_sigmoid(np.float32), _make_sigmoid(np.float64)
+
+
+def _ceildiv(a: Any, b: Any) -> Any:
+    return -(-a // b)
+
+
+def _floordiv(a: Any, b: Any) -> Any:
+    if b == 0:
+        return np.int64(0)
+    if b == -1:  # the machine traps on least // -1
+        return np.int64(0) - a
+    return np.int64(a // b)
+
+
+def _mod(a: Any, b: Any) -> Any:
+    if b == 0 or b == -1:
+        return np.int64(0)
+    return np.int64(a % b)
+
+
+def _absolute(a: Any) -> Any:
+    wide = np.int64(a)
+    return wide if wide >= 0 else np.int64(0) - wide
+
+
+def _shl(a: Any, count: Any, bits: Any) -> Any:
+    return np.int64(a) << np.int64(count) if 0 <= count < bits else np.int64(0)
+
+
+def _shr(a: Any, count: Any, bits: Any) -> Any:
+    wide = np.int64(a)
+    if 0 <= count < bits:
+        return wide >> np.int64(count)
+    return np.int64(-1) if wide < 0 else np.int64(0)
+
+
+ceildiv, floordiv, mod, absolute = inline(_ceildiv), inline(_floordiv), inline(_mod), inline(_absolute)
+shl, shr = inline(_shl), inline(_shr)
+
+pointer_f64, pointer_f32, pointer_f16, pointer_bf16 = (pointers[t] for t in ("f64", "f32", "f16", "bf16"))
+pointer_f8e4m3, pointer_f8e5m2 = pointers["f8e4m3"], pointers["f8e5m2"]
+pointer_i64, pointer_i32, pointer_i16, pointer_i8 = (pointers[t] for t in ("i64", "i32", "i16", "i8"))
+pointer_u32, pointer_u8, pointer_bool = pointers["u32"], pointers["u8"], pointers["bool"]
+stack_f64, stack_f32, stack_f16, stack_bf16 = (stacks[t] for t in ("f64", "f32", "f16", "bf16"))
+stack_f8e4m3, stack_f8e5m2 = stacks["f8e4m3"], stacks["f8e5m2"]
+stack_i64, stack_i32, stack_i16, stack_i8 = (stacks[t] for t in ("i64", "i32", "i16", "i8"))
+stack_u32, stack_u8, stack_bool = stacks["u32"], stacks["u8"], stacks["bool"]
+
+decode_f16, decode_bf16 = half.decode["f16"], half.decode["bf16"]
+decode_f8e4m3, decode_f8e5m2 = half.decode["f8e4m3"], half.decode["f8e5m2"]
+encode_f16, encode_bf16 = half.encode["f16"], half.encode["bf16"]
+encode_f8e4m3, encode_f8e5m2 = half.encode["f8e4m3"], half.encode["f8e5m2"]
+odd_f32, odd_f32_of_i64 = half.odd_f32, half.odd_f32_of_i64
+
+
+def pointer(element: Any) -> Any:
+    """The type of a pointer to elements, for signatures."""
+    return types.CPointer(element)

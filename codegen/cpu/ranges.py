@@ -1,0 +1,200 @@
+"""Guards become loop bounds: the body of a block graph as Python will loop over it.
+
+A guard that fills a loop's body is cut into parts. A part that is linear in the loop's index bounds its range; a part
+without the index moves before the loop; the rest stays. LLVM vectorises a loop without a branch much better.
+
+    loop v < 4096: define i = 4096*c + v; guard i < N: S    ->    for v in range(min(4096, N - 4096*c)): i = …; S
+"""
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from texpr.codegen.cpu.linear import Linear, linear
+from texpr.codegen.graph import BlockNode, Define, Fresh, Generic, Guard, Loop
+from texpr.grammar.ast import (
+    Always,
+    And,
+    Compare,
+    CompareOp,
+    Condition,
+    IndexBinary,
+    IndexConst,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Not,
+    Or,
+    Read,
+)
+from texpr.grammar.source import NO_SPAN, Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """`for index in range(low, high)`."""
+
+    index: str
+    low: IndexExpr
+    high: IndexExpr
+    body: tuple["CpuNode", ...]
+    unroll: bool = False
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    condition: Condition | Read
+    body: tuple["CpuNode", ...]
+    orelse: tuple["CpuNode", ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+CpuNode = Define | Range | Branch | Generic | Fresh
+
+
+def bound_ranges(body: tuple[BlockNode, ...]) -> tuple[CpuNode, ...]:
+    """The body with every guard that bounds a loop made its bound; statement instances and their order are kept."""
+    result: list[CpuNode] = []
+    for node in body:
+        match node:
+            case Define() | Generic() | Fresh():
+                result.append(node)
+            case Guard(condition=condition, body=inner, orelse=orelse):
+                branch = Branch(
+                    condition=condition, body=bound_ranges(inner), orelse=bound_ranges(orelse), span=node.span
+                )
+                _append(result, branch)
+            case Loop():
+                _append(result, _range(node))
+            case _:
+                assert_never(node)
+    return tuple(result)
+
+
+def _append(result: list[CpuNode], node: CpuNode) -> None:
+    """Append, joining neighbours under one affine condition: statements cannot change its value."""
+    last = result[-1] if result else None
+    if (
+        isinstance(node, Branch)
+        and isinstance(last, Branch)
+        and not isinstance(node.condition, Read)
+        and node.condition == last.condition
+        and not node.orelse
+        and not last.orelse
+    ):
+        result[-1] = Branch(condition=last.condition, body=last.body + node.body, span=last.span)
+    else:
+        result.append(node)
+
+
+def _range(loop: Loop) -> CpuNode:
+    body = bound_ranges(loop.body)
+    low: IndexExpr = IndexConst(value=0)
+    high = loop.extent
+    before: list[Condition] = []
+    count = 0
+    definitions: dict[str, Linear] = {}
+    while count < len(body) and isinstance(node := body[count], Define | Fresh):
+        count += 1
+        if isinstance(node, Define):
+            total = Linear(terms=())
+            for weight, digit in node.terms:
+                total = total.plus(linear(IndexVar(name=digit), definitions), weight)
+            definitions[node.index] = total
+    branch = body[count] if count == len(body) - 1 else None
+    if isinstance(branch, Branch) and not branch.orelse and not isinstance(branch.condition, Read):
+        rest: list[Condition] = []
+        for part in _parts(branch.condition):
+            bounds = _bounds(part, loop.index, definitions)
+            if bounds is None:
+                rest.append(part)
+            elif not isinstance(bounds, tuple):
+                before.append(bounds)
+            else:
+                low, high = _meet(IndexOp.MAX, low, bounds[0]), _meet(IndexOp.MIN, high, bounds[1])
+        inside: tuple[CpuNode, ...] = branch.body
+        if rest:
+            condition = rest[0] if len(rest) == 1 else And(parts=tuple(rest))
+            inside = (Branch(condition=condition, body=branch.body, span=branch.span),)
+        body = (*body[:count], *inside)
+    result: CpuNode = Range(index=loop.index, low=low, high=high, body=body, unroll=loop.unroll, span=loop.span)
+    if before:
+        condition = before[0] if len(before) == 1 else And(parts=tuple(before))
+        result = Branch(condition=condition, body=(result,), span=loop.span)
+    return result
+
+
+def _meet(op: IndexOp, left: IndexExpr, right: IndexExpr | None) -> IndexExpr:
+    if right is None or left == right:
+        return left
+    if isinstance(left, IndexConst) and isinstance(right, IndexConst):
+        return IndexConst(value=min(left.value, right.value) if op is IndexOp.MIN else max(left.value, right.value))
+    return IndexBinary(op=op, left=left, right=right)
+
+
+def _parts(condition: Condition) -> tuple[Condition, ...]:
+    match condition:
+        case And(parts=parts):
+            return tuple(p for part in parts for p in _parts(part))
+        case Compare() | Or() | Not() | Always():
+            return (condition,)
+        case _:
+            assert_never(condition)
+
+
+Bounds = tuple[IndexExpr | None, IndexExpr | None]
+
+
+def _bounds(part: Condition, index: str, definitions: dict[str, Linear]) -> Bounds | Condition | None:
+    """What a condition says of `index`: bounds [low, high), or itself without it, or None where it is not linear."""
+    match part:
+        case Always():
+            return part
+        case Compare(op=op, left=left, right=right):
+            difference = linear(left, definitions).plus(linear(right, definitions), -1)
+        case And() | Or() | Not():
+            return None
+        case _:
+            assert_never(part)
+    step = difference.coefficient(index)
+    if step is None or (op is CompareOp.NE and step != 0):
+        return None
+    if step == 0:
+        return _rearranged(op, difference)
+    match op:
+        case CompareOp.LT:
+            return _at_most(difference.plus(Linear(terms=(), constant=1)), index, step)
+        case CompareOp.LE:
+            return _at_most(difference, index, step)
+        case CompareOp.GT:
+            return _at_most(Linear(terms=(), constant=1).plus(difference, -1), index, -step)
+        case CompareOp.GE:
+            return _at_most(Linear(terms=()).plus(difference, -1), index, -step)
+        case CompareOp.EQ:
+            if abs(step) != 1:
+                return None
+            value = Linear(terms=()).plus(difference.without(index), -step)
+            return value.expression(), value.plus(Linear(terms=(), constant=1)).expression()
+        case _:
+            return None
+
+
+def _rearranged(op: CompareOp, difference: Linear) -> Compare:
+    """`difference op 0` with the negative terms on the right."""
+    left = Linear(terms=tuple((a, c) for a, c in difference.terms if c > 0), constant=max(difference.constant, 0))
+    right = Linear(terms=tuple((a, -c) for a, c in difference.terms if c < 0), constant=max(-difference.constant, 0))
+    return Compare(op=op, left=left.expression(), right=right.expression())
+
+
+def _at_most(form: Linear, index: str, step: int) -> Bounds:
+    """Bounds of `index` where `form <= 0` and its coefficient there is `step`."""
+    rest = form.without(index)
+    if step > 0:  # index <= floor(-rest / step)
+        top = Linear(terms=()).plus(rest, -1)
+        if step == 1:
+            return None, top.plus(Linear(terms=(), constant=1)).expression()
+        floor = IndexBinary(op=IndexOp.DIV, left=top.expression(), right=IndexConst(value=step))
+        return None, IndexBinary(op=IndexOp.ADD, left=floor, right=IndexConst(value=1))
+    if step == -1:
+        return rest.expression(), None
+    return IndexBinary(op=IndexOp.CEILDIV, left=rest.expression(), right=IndexConst(value=-step)), None
