@@ -34,7 +34,7 @@ from texpr.grammar.error_bound import (
     to_integer,
 )
 from texpr.grammar.interpret_cells import LaneLayout, PlainCells, Shape, spread
-from texpr.grammar.interpret_index import Index, Mask, as_mask
+from texpr.grammar.interpret_index import Index, Mask, as_mask, both
 from texpr.grammar.types import F64, DType
 
 Array = NDArray[Any]
@@ -99,37 +99,47 @@ class BoundedCells:
     def accumulate(
         self, op: AccOp, place: Index, value: Bounded, value_dtype: DType, active: Mask, shape: Shape
     ) -> None:
-        position, mask = self.layout.chosen(place, active, shape)
-        undecided = spread(value.undecided, mask, shape)
-        if undecided.any():
-            self.undecided[position[undecided]] = True
+        doubtful = both(active, as_mask(value.undecided))
+        if np.any(doubtful):
+            self.taint(place, doubtful, shape)
         if not self.dtype.is_float:
             self.integers.accumulate(op, place, value.value, value_dtype, active, shape)
             return
-        terms, bounds = spread(value.value, mask, shape), spread(value.bound, mask, shape)
-        bounds = np.where(np.isfinite(bounds), bounds, 0.0)
         with np.errstate(all="ignore"):
-            match op:
-                case AccOp.ADD:
-                    self._add(position, terms, bounds, value_dtype)
-                case AccOp.MUL:
-                    self._multiply(position, terms, bounds, value_dtype)
-                case AccOp.MAX | AccOp.MIN:
-                    self._extremum(op, position, terms, bounds, value_dtype)
+            if op is AccOp.ADD:
+                self._add(place, value, value_dtype, active, shape)
+                return
+            position, mask = self.layout.chosen(place, active, shape)
+            terms, bounds = spread(value.value, mask, shape), spread(value.bound, mask, shape)
+            bounds = np.where(np.isfinite(bounds), bounds, 0.0)
+            if op is AccOp.MUL:
+                self._multiply(position, terms, bounds, value_dtype)
+            else:
+                self._extremum(op, position, terms, bounds, value_dtype)
 
-    def _add(self, position: Array, terms: Array, bounds: Array, value_dtype: DType) -> None:
-        finite = np.isfinite(terms)
+    def _add(self, place: Index, value: Bounded, value_dtype: DType, active: Mask, shape: Shape) -> None:
+        position = np.asarray(self.layout.locate(place))
+        axes = self.layout.reduction_axes(position, shape)
         unit, tiny = self._rounding(value_dtype)
-        np.add.at(self.value, position, terms)
-        np.add.at(self.base, position, np.where(finite, bounds + tiny, 0.0))
-        np.add.at(self.weight, position, np.where(finite, np.abs(terms), 0.0))
-        np.add.at(self.steps, position, unit)
+        finite = np.isfinite(value.value)
+
+        def total(part: Array) -> Array:
+            """The sum of a part over the active lanes that share a position."""
+            full = np.broadcast_to(part if active is True else np.where(active, part, 0.0), shape)
+            return np.asarray(np.add.reduce(full, axis=axes, keepdims=True)) if axes else full
+
+        terms = total(value.value)
+        position = np.broadcast_to(position, terms.shape).reshape(-1)
+        np.add.at(self.value, position, terms.reshape(-1))
+        usable = finite & np.isfinite(value.bound)
+        np.add.at(self.base, position, total(np.where(usable, value.bound + tiny, 0.0)).reshape(-1))
+        np.add.at(self.weight, position, total(np.where(finite, np.abs(value.value), 0.0)).reshape(-1))
+        np.add.at(self.steps, position, total(np.asarray(unit)).reshape(-1))
         top = min(numerics.greatest(self.dtype), numerics.greatest(value_dtype))
-        content = self.value[position]
-        risky = np.isfinite(content) & (self.weight[position] + self._bound_at(position) > top)
-        risky |= np.isinf(self.weight[position])
-        if numerics.saturates(self.dtype):
-            risky |= np.isinf(terms)
+        content, weight = self.value[position], self.weight[position]
+        risky = (np.isfinite(content) & (weight + self._bound_at(position) > top)) | np.isinf(weight)
+        if numerics.saturates(self.dtype):  # an infinity saturates at the first rounding, whenever that is
+            risky |= total(np.isinf(value.value).astype(np.float64)).reshape(-1) > 0
         self.undecided[position[risky]] = True
 
     def _extremum(self, op: AccOp, position: Array, terms: Array, bounds: Array, value_dtype: DType) -> None:
@@ -161,7 +171,7 @@ class BoundedCells:
         room = math.log2(min(numerics.greatest(self.dtype), numerics.greatest(value_dtype))) - 2
         risky = np.maximum(grown, shrunk)[position] > room
         if numerics.saturates(self.dtype):
-            risky |= np.isinf(terms)  # an infinity saturates at the first rounding, whenever that is
+            risky |= np.isinf(terms)
         self.undecided[position[risky]] = True
 
     def _rounding(self, value_dtype: DType) -> tuple[float, float]:

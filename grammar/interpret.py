@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texpr.grammar import numerics
-from texpr.grammar.ast import Buffer, Kernel, Role, SizeVar
+from texpr.grammar.ast import Buffer, IndexExpr, Kernel, Role
 from texpr.grammar.bind import bind_sizes, check_sizes
 from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.grammar.error_bound import Bounded
 from texpr.grammar.error_cells import BoundedArithmetic, BoundedCells
+from texpr.grammar.indexing import size_names
 from texpr.grammar.interpret_cells import Cells, PlainArithmetic, PlainCells
 from texpr.grammar.interpret_exact import ExactInterpreter
 from texpr.grammar.interpret_fast import FastInterpreter
@@ -125,17 +126,25 @@ def shaped(kernel: Kernel, given: Mapping[str, Array], flat: Mapping[str, Array]
 
 def solve_sizes(kernel: Kernel, arrays: Mapping[str, Value], sizes: Mapping[str, int]) -> dict[str, int]:
     """Every size of the kernel: given by keyword, an extent of an array, or a default. E0211, E0602 otherwise."""
+    sizes = {name: int(value) if isinstance(value, np.integer) else value for name, value in sizes.items()}
     check_sizes(kernel, sizes)
-    known = dict(sizes)
-    for buffer in kernel.params:
-        shape = getattr(arrays.get(buffer.name), "shape", ())
-        if buffer.role is Role.PARAM and not buffer.flat and len(shape) == len(buffer.shape):
-            for extent, length in zip(buffer.shape, shape, strict=True):
-                if isinstance(extent, SizeVar):
-                    known.setdefault(extent.name, int(length))
-    for size in kernel.sizes:
-        if size.default is not None:
-            known.setdefault(size.name, size.default)
+    known = {size.name: size.default for size in kernel.sizes if size.default is not None} | dict(sizes)
+    lengths = [
+        (extent, int(length))
+        for buffer in kernel.params
+        if not buffer.flat and len(shape := getattr(arrays.get(buffer.name), "shape", ())) == len(buffer.shape)
+        for extent, length in zip(buffer.shape, shape, strict=True)
+    ]
+    solved = -1
+    while solved < len(known):
+        solved = len(known)
+        for extent, length in lengths:
+            unknown = {name for name in size_names(extent) if name not in known}
+            if len(unknown) == 1:
+                name = unknown.pop()
+                value = solve_linear(extent, name, known, length)
+                if value is not None:
+                    known[name] = value
     for size in kernel.sizes:
         if size.name not in known:
             raise fail(
@@ -145,6 +154,16 @@ def solve_sizes(kernel: Kernel, arrays: Mapping[str, Value], sizes: Mapping[str,
                 help=f"pass it: sizes={{'{size.name}': …}}",
             )
     return known
+
+
+def solve_linear(extent: IndexExpr, name: str, known: Mapping[str, int], length: int) -> int | None:
+    """The value of `name` that gives the extent this length, if it stands there linearly: 2 * N + 1, N + M."""
+    at = [int(index_value(extent, {**known, name: value})) for value in (0, 1)]
+    slope = at[1] - at[0]
+    if slope == 0 or (length - at[0]) % slope:
+        return None
+    value = (length - at[0]) // slope
+    return value if value >= 0 and int(index_value(extent, {**known, name: value})) == length else None
 
 
 def check_arguments(kernel: Kernel, arrays: Mapping[str, Value], sizes: Mapping[str, int]) -> dict[str, Array]:

@@ -12,14 +12,13 @@ rounded once, otherwise rounded at every step; both are allowed, and the result 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, NoReturn, TypeVar, assert_never
 
 import numpy as np
 
 from texpr.grammar.ast import (
-    AccOp,
     Accumulate,
     Anchor,
     Asm,
@@ -46,6 +45,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret_cells import Arithmetic, Array, Cells, Shape
 from texpr.grammar.interpret_errors import asm_error, outside_error
+from texpr.grammar.interpret_fold import is_fold
 from texpr.grammar.interpret_index import (
     Index,
     Mask,
@@ -71,67 +71,6 @@ class Lanes:
     shape: Shape = ()
     active: Mask = True
     doubt: Mask = False
-
-
-def child_expressions(expr: Expr) -> Iterator[Expr]:
-    """The expressions directly inside one, gathers among them."""
-    match expr:
-        case Const() | IndexValue() | ConditionValue():
-            return
-        case Read():
-            yield from (s.value for s in expr.subscripts if isinstance(s, Gather))
-        case Op():
-            yield from expr.args
-        case Cast():
-            yield expr.operand
-        case Select():
-            if isinstance(expr.condition, Const | IndexValue | ConditionValue | Read | Op | Cast | Select):
-                yield expr.condition
-            yield expr.then
-            yield expr.other
-        case _:
-            assert_never(expr)
-
-
-def buffers_read(expr: Expr) -> set[str]:
-    """Names of the buffers that an expression reads."""
-    names: set[str] = set()
-    pending = [expr]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Read):
-            names.add(node.buffer)
-        pending.extend(child_expressions(node))
-    return names
-
-
-def _folds(body: tuple[Stmt, ...], read: set[str], updated: dict[str, AccOp]) -> bool:
-    """Whether the body only accumulates; collects what it reads and the one operator per buffer it updates."""
-    for stmt in body:
-        match stmt:
-            case Accumulate() | Atomic():
-                read |= buffers_read(stmt.value)
-                for subscript in stmt.subscripts:
-                    if isinstance(subscript, Gather):
-                        read |= buffers_read(subscript.value)
-                if updated.setdefault(stmt.buffer, stmt.op) is not stmt.op:
-                    return False
-            case Seq() if not stmt.has("ordered"):
-                if not _folds(stmt.body, read, updated):
-                    return False
-            case If() if not isinstance(stmt.condition, Read):
-                if not (_folds(stmt.then, read, updated) and _folds(stmt.orelse, read, updated)):
-                    return False
-            case _:
-                return False
-    return True
-
-
-def is_fold(loop: Seq) -> bool:
-    """Whether the iterations of a `seq` may be run in any order because it only accumulates what it does not read."""
-    read: set[str] = set()
-    updated: dict[str, AccOp] = {}
-    return not loop.has("ordered") and _folds(loop.body, read, updated) and not read & set(updated)
 
 
 class FastInterpreter(Generic[V]):
