@@ -101,10 +101,10 @@ class _Binder:
             if not isinstance(node, ast.IndexBinary):
                 continue
             stack += (node.left, node.right)
-            if node.op in (ast.IndexOp.DIV, ast.IndexOp.MOD, ast.IndexOp.CEILDIV):
-                if isinstance(node.right, IndexConst) and node.right.value <= 0:
-                    message = f"`{node.op.value}` divides by {node.right.value} with these sizes"
-                    self.errors.append(error("E0211", message, _place(node.span)))
+            divides = node.op in (ast.IndexOp.DIV, ast.IndexOp.MOD, ast.IndexOp.CEILDIV)
+            if divides and isinstance(node.right, IndexConst) and node.right.value <= 0:
+                message = f"`{node.op.value}` divides by {node.right.value} with these sizes"
+                self.errors.append(error("E0211", message, _place(node.span)))
 
     def extent(self, e: IndexExpr, span: Span) -> IndexExpr:
         def inexact(node: ast.IndexBinary, left: int, right: int) -> None:
@@ -169,7 +169,7 @@ class _Binder:
                 return replace(e, operand=self.value(e.operand))
             case ast.Select():
                 chosen: Condition | ast.Expr
-                if isinstance(e.condition, ast.Compare | ast.And | ast.Or | ast.Not | ast.Always):
+                if isinstance(e.condition, Condition):
                     chosen = self.condition(e.condition)
                 else:
                     chosen = self.value(e.condition)

@@ -162,10 +162,8 @@ class Context(ABC):
     @contextmanager
     def deeper(self, span: Span) -> Iterator[None]:
         """One level of nesting and one node of the kernel; E0103 past the limits."""
-        self.nodes += 1
+        self.charge(1, span)
         self.height += 1
-        if self.nodes > MAX_NODES:
-            raise refuse("E0103", f"the kernel has more than {MAX_NODES} nodes after inlining", span, help="split it")
         if self.height > MAX_HEIGHT:
             self.height -= 1
             raise refuse("E0103", f"the kernel nests deeper than {MAX_HEIGHT} after inlining", span, help="split it")
@@ -173,6 +171,12 @@ class Context(ABC):
             yield
         finally:
             self.height -= 1
+
+    def charge(self, count: int, span: Span) -> None:
+        """Count the nodes of an expression that is used in a second place; E0103 past the limit."""
+        self.nodes += count
+        if self.nodes > MAX_NODES:
+            raise refuse("E0103", f"the kernel has more than {MAX_NODES} nodes after inlining", span, help="split it")
 
     # ---- findings
 

@@ -171,7 +171,7 @@ def value_accesses(e: ast.Expr, loops: Loops) -> Iterator[Access]:
             yield from value_accesses(e.operand, loops)
         case ast.Select():
             inner = loops
-            if isinstance(e.condition, CONDITIONS):
+            if isinstance(e.condition, ast.Condition):
                 inner = narrowed(loops, e.condition)
             else:
                 yield from value_accesses(e.condition, loops)
@@ -179,9 +179,6 @@ def value_accesses(e: ast.Expr, loops: Loops) -> Iterator[Access]:
             yield from value_accesses(e.other, loops)
         case ast.Const() | ast.IndexValue() | ast.ConditionValue():
             pass
-
-
-CONDITIONS = (ast.Compare, ast.And, ast.Or, ast.Not, ast.Always)
 
 
 def narrowed(loops: Loops, condition: ast.Condition) -> Loops:

@@ -108,6 +108,11 @@ def leaves(expression: IndexExpr) -> Iterator[IndexConst | IndexVar | SizeVar]:
             yield node
 
 
+def index_size(expression: IndexExpr) -> int:
+    """The number of nodes above the leaves."""
+    return sum(1 for _ in leaves(expression)) - 1
+
+
 def index_names(expression: IndexExpr) -> frozenset[str]:
     """Names of the loop indices in an expression."""
     return frozenset(leaf.name for leaf in leaves(expression) if isinstance(leaf, IndexVar))

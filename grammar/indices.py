@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import CompareOp, Condition, IndexConst, IndexExpr, IndexOp
 from texpr.grammar.context import Context
-from texpr.grammar.indexing import I64_MAX, I64_MIN, ZERO, combine, index_names
-from texpr.grammar.scope import IndexName, RefusedError, ValueName, refuse
+from texpr.grammar.core import buffers_read
+from texpr.grammar.indexing import I64_MAX, I64_MIN, ZERO, combine, index_names, index_size
+from texpr.grammar.scope import FnName, IndexName, RefusedError, TypeName, ValueName, ViewName, describe, refuse
 from texpr.grammar.source import Span
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.grammar.typing import Typed, Untyped, Value
@@ -26,9 +27,9 @@ def affine(op: IndexOp, left: IndexExpr, right: IndexExpr, span: Span) -> IndexE
     """`left op right` where that is an index expression, else None."""
     if op is IndexOp.MUL and index_names(left) and index_names(right):
         return None
-    if op in (IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV):
-        if index_names(right) or (isinstance(right, IndexConst) and right.value <= 0):
-            return None
+    divides = op in (IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV)
+    if divides and (index_names(right) or (isinstance(right, IndexConst) and right.value <= 0)):
+        return None
     result = combine(op, left, right, span)
     if isinstance(result, IndexConst) and not I64_MIN <= result.value <= I64_MAX:
         raise refuse("E0103", "the number does not fit 64 bits", span)
@@ -54,6 +55,7 @@ class IndexReader(Context):
                 if found is None or not isinstance(found.entity, IndexName):
                     return None
                 self.use_sizes(found.entity.index)
+                self.charge(index_size(found.entity.index), e.span)
                 return found.entity.index
             case syntax.Unary(op="-"):
                 inner = self.try_index(e.operand)
@@ -114,12 +116,18 @@ class IndexReader(Context):
         return refuse("E0206", f"{what} is not an index expression", e.span)
 
     def reads_data(self, span: Span, what: str, name: str) -> RefusedError:
+        found = self.scope.lookup(name)
+        if found is not None and isinstance(found.entity, FnName | TypeName):
+            return refuse(
+                "E0206", f"`{name}` is {describe(found.entity)}, not a size", span, help="choose another name"
+            )
+        shown = f"{name}[…]" if found and isinstance(found.entity, ViewName) and found.entity.rank else name
         if what == "the extent":
             return refuse(
                 "E0206",
                 "an extent is built from integers, sizes and enclosing indices; this one reads data",
                 span,
-                help=f"give the loop the greatest extent and mask its body: seq K k {{ if k < {name}[…] {{ … }} }}",
+                help=f"give the loop the greatest extent and mask its body: seq K k {{ if k < {shown} {{ … }} }}",
             )
         return refuse("E0206", f"{what} is built from integers, sizes and indices; `{name}` is data", span)
 
@@ -163,7 +171,7 @@ class IndexReader(Context):
         if isinstance(value, Typed):
             if isinstance(value.expr, ast.IndexValue):
                 return value.expr.index
-            if not reads(value.expr):
+            if not buffers_read(value.expr):
                 raise self.not_an_index(e, "a subscript")
         return self.gather(value, e.span)
 
@@ -219,27 +227,3 @@ def expressions(e: syntax.Expr | syntax.Slice) -> Iterator[syntax.Expr]:
             case _:
                 pass
         yield node
-
-
-def reads(e: ast.Expr) -> bool:
-    """Whether a value reads data, so that a subscript made of it is a gather."""
-    stack: list[ast.Expr] = [e]
-    while stack:
-        node = stack.pop()
-        match node:
-            case ast.Read():
-                return True
-            case ast.Op():
-                stack += node.args
-            case ast.Cast():
-                stack.append(node.operand)
-            case ast.Select():
-                stack += (node.then, node.other)
-                if isinstance(
-                    node.condition,
-                    ast.Const | ast.IndexValue | ast.ConditionValue | ast.Read | ast.Op | ast.Cast | ast.Select,
-                ):
-                    stack.append(node.condition)
-            case _:
-                pass
-    return False

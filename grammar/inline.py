@@ -13,12 +13,13 @@ from texpr.grammar.ast import Attr
 from texpr.grammar.context import MAX_CALLS
 from texpr.grammar.diagnostics import Label
 from texpr.grammar.indexing import difference, index_names, write_index
+from texpr.grammar.reductions import ReductionReader
 from texpr.grammar.scope import FnName, IndexName, RefusedError, Scope, TypeName, ValueName, ViewName, refuse
 from texpr.grammar.source import Span
 from texpr.grammar.surface import names_used
 from texpr.grammar.types import ELEMENT_TYPES, DType, common_type
 from texpr.grammar.typing import WRAPPING, Typed, Untyped, Value, settle, stored
-from texpr.grammar.values import ValueReader, as_index
+from texpr.grammar.values import as_index
 
 Argument = ViewName | Typed | Untyped
 
@@ -46,7 +47,7 @@ def returned(definition: syntax.FnDef) -> syntax.Expr | None:
     return last.value if isinstance(last, syntax.Return) else None
 
 
-class Inliner(ValueReader):
+class Inliner(ReductionReader):
     """Inlines calls."""
 
     @abstractmethod
@@ -87,13 +88,11 @@ class Inliner(ValueReader):
         written = parameter.direction in ("out", "inout")
         if parameter.attrs:
             raise refuse("E0205", "an attribute has no meaning on the parameter of a `fn`", parameter.attrs[0].span)
-        if parameter.type is not None and parameter.type.shape is None and not written:
+        if parameter.type.shape is None and not written:
             reference = self.scalar_reference(frame, arg)
             return reference if reference is not None else self.value(arg)
         view = self.view_argument(arg)
         if view is None:
-            if parameter.type is None and not written:
-                return self.value(arg)
             raise refuse(
                 "E0207", f"`{parameter.name}` of `{frame.call.name}` is a view, this is a value", arg.span,
                 help="write a buffer or a slice of one: A[i:16, 0:8]",
@@ -159,8 +158,6 @@ class Inliner(ValueReader):
         pairs = list(zip(frame.definition.params, arguments, frame.call.args, strict=True))
         for arrays in (True, False):
             for parameter, argument, arg in pairs:
-                if parameter.type is None:
-                    continue
                 name, is_array = parameter.type.element, parameter.type.shape is not None
                 found = self.dtype_of(argument, arg.span)
                 if name in ELEMENT_TYPES or is_array is not arrays or found is None:
@@ -175,9 +172,8 @@ class Inliner(ValueReader):
                 else:
                     raise refuse("E0204", f"`{name}` is {before} and {found}, which do not mix", arg.span)
         for parameter, argument, _ in pairs:
-            if parameter.type is not None and isinstance(argument, Untyped):
-                if parameter.type.element not in ELEMENT_TYPES:
-                    frame.types.setdefault(parameter.type.element, argument.default)
+            if isinstance(argument, Untyped) and parameter.type.element not in ELEMENT_TYPES:
+                frame.types.setdefault(parameter.type.element, argument.default)
         for name, dtype in frame.types.items():
             frame.scope.define(name, TypeName(dtype=dtype), frame.definition.span)
 
@@ -198,7 +194,7 @@ class Inliner(ValueReader):
         """Sizes of the function from the shapes of views; E0207 where a shape does not fit."""
         rest: list[tuple[syntax.Expr, ast.IndexExpr, Span]] = []
         for parameter, argument, arg in zip(frame.definition.params, arguments, frame.call.args, strict=True):
-            if not isinstance(argument, ViewName) or parameter.type is None:
+            if not isinstance(argument, ViewName):
                 continue
             for expr, actual in zip(parameter.type.shape or (), argument.shape, strict=True):
                 if isinstance(expr, syntax.Name) and frame.scope.lookup(expr.name) is None:
@@ -235,17 +231,15 @@ class Inliner(ValueReader):
 
     def bind_argument(self, frame: Frame, parameter: syntax.Param, argument: Argument, span: Span) -> None:
         """Enter a parameter into the function's scope; values that are used twice are computed once."""
-        dtype = None
-        if parameter.type is not None:
-            with self.scoped(frame.scope):
-                dtype = self.element_type(parameter.type)
+        with self.scoped(frame.scope):
+            dtype = self.element_type(parameter.type)
         frozen = None if parameter.direction in ("out", "inout") else "an `in` parameter"
         if isinstance(argument, ViewName):
             found = self.type_of(argument.buffer, span)
-            is_scalar = parameter.type is None or parameter.type.shape is None
-            if dtype is not None and found != dtype and frozen is not None and is_scalar:
+            is_scalar = parameter.type.shape is None
+            if found != dtype and frozen is not None and is_scalar:
                 argument = self.read(self.place(argument, (), span), span)
-            elif dtype is not None and found != dtype:
+            elif found != dtype:
                 raise refuse(
                     "E0207", f"`{parameter.name}` of `{frame.call.name}` is {dtype}, this view is {found}", span
                 )
@@ -273,10 +267,8 @@ class Inliner(ValueReader):
         entity = ViewName(buffer=draft.name, parts=(), shape=(), frozen_as="an `in` parameter")
         frame.scope.define(parameter.name, entity, parameter.span)
 
-    def passed(self, value: Value, dtype: DType | None, span: Span, what: str) -> Value:
+    def passed(self, value: Value, dtype: DType, span: Span, what: str) -> Value:
         """The value as a parameter of a type: literals take it, others may widen; narrowing needs a cast."""
-        if dtype is None:
-            return value
         if isinstance(value, Typed):
             narrows = value.dtype.is_float and dtype.is_float and common_type(value.dtype, dtype) != dtype
             if narrows and value.dtype != dtype and dtype.bits < value.dtype.bits:

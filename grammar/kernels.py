@@ -1,7 +1,8 @@
 """Reading a kernel: parameters, sizes, facts, the body, and the core tree with its statements numbered."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import IndexConst, IndexExpr, Role
@@ -10,11 +11,14 @@ from texpr.grammar.context import BufferDraft, whole
 from texpr.grammar.diagnostics import Diagnostic
 from texpr.grammar.flat import infer_lengths
 from texpr.grammar.indexing import index_names, size_names
-from texpr.grammar.scope import FnName, IndexName, Poison, RefusedError, Scope, ViewName, refuse
+from texpr.grammar.inline import returned
+from texpr.grammar.scope import FnName, IndexName, Poison, RefusedError, Scope, TypeName, refuse
 from texpr.grammar.sizes import FreeNames
 from texpr.grammar.source import Span
 from texpr.grammar.statements import StatementReader
 from texpr.grammar.types import ELEMENT_TYPES, F32
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,7 @@ class KernelReader(StatementReader):
             constants = [s for s in definition.body.body if isinstance(s, syntax.SizeDef)]
             self.free_sizes(definition)
             for constant in constants:
-                self.guarded(lambda c: self.constant(c), constant)
+                self.guarded(self.constant, constant)
             self.kernel_attrs = self.attributes(definition.attrs, Place.KERNEL)
             for parameter in definition.params:
                 self.guarded(self.parameter, parameter)
@@ -61,9 +65,8 @@ class KernelReader(StatementReader):
                 self.statements(replace(definition.body, body=rest))
         return self.finished(definition.name, tuple(body), definition.span)
 
-    def guarded(self, read: "object", node: object) -> None:
+    def guarded(self, read: Callable[[Item], None], node: Item) -> None:
         """Read a part of the head; a refusal is reported and the rest goes on."""
-        assert callable(read), "a reader"
         try:
             read(node)
         except RefusedError as refused:
@@ -73,11 +76,11 @@ class KernelReader(StatementReader):
 
     def free_sizes(self, definition: syntax.KernelDef) -> None:
         """Enter the free names of shapes and extents as sizes."""
-        known = {name for name, _ in self.scope.visible()} | {p.name for p in definition.params}
+        known = self.scope.known() | {p.name for p in definition.params}
         known |= {s.name for s in definition.body.body if isinstance(s, syntax.SizeDef)}
         free = FreeNames(frozenset(known), bare=False)
         for parameter in definition.params:
-            for e in (parameter.type.shape or ()) if parameter.type is not None else ():
+            for e in parameter.type.shape or ():
                 free.size(e)
             free.attributes(parameter.attrs)
         free.block(definition.body)
@@ -146,8 +149,7 @@ class KernelReader(StatementReader):
 
     def bare(self, name: str, body: tuple[syntax.Stmt, ...], span: Span) -> ast.Kernel:
         """The core of a file of statements: undeclared views are flat buffers."""
-        known = frozenset(name for name, _ in self.scope.visible())
-        free = FreeNames(known, bare=True)
+        free = FreeNames(self.scope.known(), bare=True)
         block = syntax.Block(body=body, span=span)
         free.block(block)
         with self.scoped():
@@ -192,9 +194,13 @@ class KernelReader(StatementReader):
     # ---- the core tree
 
     def finished(self, name: str, body: tuple[ast.Stmt, ...], span: Span, *, bare: bool = False) -> ast.Kernel:
+        for constant, value in self.given.constants.items():
+            if constant in self.given.sizes and constant not in self.sizes:
+                self.sizes[constant] = ast.Size(name=constant, default=value)
+        order = [n for n, draft in self.buffers.items() if draft.role is not Role.LOCAL] + list(made(body))
         return ast.Kernel(
             name=name,
-            buffers=tuple(draft.settled() for draft in self.buffers.values()),
+            buffers=tuple(self.buffers[n].settled() for n in order),
             sizes=tuple(self.sizes.values()),
             facts=tuple(self.facts),
             attrs=self.kernel_attrs,
@@ -208,15 +214,14 @@ class KernelReader(StatementReader):
         definition = function.definition
         names: dict[str, Span] = {}
         for p in definition.params:
-            for e in (p.type.shape or ()) if p.type is not None else ():
+            for e in p.type.shape or ():
                 if isinstance(e, syntax.Name) and self.scope.lookup(e.name) is None:
                     names.setdefault(e.name, e.span)
         with self.scoped():
             self.enter_sizes(names)
             for p in definition.params:
-                if p.type is None:
-                    self.define(p.name, Poison(), p.span)
-                    continue
+                if p.type.element not in ELEMENT_TYPES and self.scope.lookup(p.type.element) is None:
+                    self.define(p.type.element, TypeName(dtype=F32), p.type.span)
                 dtype = ELEMENT_TYPES.get(p.type.element, F32)
                 shape: tuple[IndexExpr, ...] = ()
                 for e in p.type.shape or ():
@@ -227,13 +232,31 @@ class KernelReader(StatementReader):
                 )
                 self.buffers[draft.name] = draft
                 frozen = None if p.direction in ("out", "inout") else "an `in` parameter"
-                view = whole(draft, frozen)
-                self.define(p.name, view if isinstance(view, ViewName) else Poison(), p.span)
+                self.define(p.name, whole(draft, frozen), p.span)
             for block in (definition.body, definition.reference):
                 if block is not None:
                     rest = tuple(s for s in block.body if not isinstance(s, syntax.Return))
                     with self.scoped(), self.collecting():
                         self.statements(replace(block, body=rest))
+                        result = returned(definition)
+                        if block is definition.body and result is not None and self.array_of(result) is None:
+                            self.value(result)
+
+
+def made(body: tuple[ast.Stmt, ...]) -> Iterator[str]:
+    """Names of the locals in order of their `new`."""
+    for s in body:
+        match s:
+            case ast.New():
+                yield s.buffer
+            case ast.Par() | ast.Seq():
+                yield from made(s.body)
+            case ast.If():
+                yield from made((*s.then, *s.orelse))
+            case ast.Intrinsic():
+                yield from made((*s.reference, *s.hardware))
+            case _:
+                pass
 
 
 class Counter:

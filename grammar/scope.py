@@ -158,9 +158,19 @@ class Scope:
             yield from scope.names.items()
             scope = scope.parent
 
+    def known(self) -> frozenset[str]:
+        """The visible names, without those of the library."""
+        names = self.visible()
+        return frozenset(n for n, b in names if not (isinstance(b.entity, FnName) and b.entity.library))
+
     def define(self, name: str, entity: Entity, span: Span) -> None:
-        """Enter a name; E0202 where it has a meaning already. The name is entered all the same (the last wins)."""
+        """Enter a name; E0202 where it has a meaning already. The name is entered all the same (the last wins).
+
+        Only the library's functions are ordinary names, which a program may take for itself.
+        """
         before = self.lookup(name)
+        if before is not None and isinstance(before.entity, FnName) and before.entity.library:
+            before = None
         if not isinstance(entity, Poison) or before is None:
             self.names[name] = Binding(entity=entity, span=span)
         if before is not None and not isinstance(before.entity, Poison):

@@ -149,7 +149,7 @@ def show_value(e: ast.Expr) -> str:
         case ast.Cast():
             return f"{e.dtype}({show_value(e.operand)})"
         case ast.Select():
-            if isinstance(e.condition, ast.Compare | ast.And | ast.Or | ast.Not | ast.Always):
+            if isinstance(e.condition, Condition):
                 condition = show_condition(e.condition)
             else:
                 condition = show_value(e.condition)

@@ -10,11 +10,12 @@ from texpr.grammar import ast, syntax
 from texpr.grammar.arrays import ArrayReader
 from texpr.grammar.ast import AccOp, Attr, Fn
 from texpr.grammar.attributes import Place
+from texpr.grammar.reductions import REDUCTIONS
 from texpr.grammar.scope import FnName, IndexName, Poison, RefusedError, ValueName, ViewName, refuse
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL, DType
 from texpr.grammar.typing import Typed, Untyped, Value, settle, stored, update
-from texpr.grammar.values import REDUCTIONS, as_index
+from texpr.grammar.values import as_index
 
 UPDATES = {"+=": AccOp.ADD, "-=": AccOp.ADD, "*=": AccOp.MUL, "max=": AccOp.MAX, "min=": AccOp.MIN}
 Subscripts = tuple[ast.Subscript, ...]
@@ -30,9 +31,14 @@ class StatementReader(ArrayReader):
                     self.read_statement(statement)
             except RefusedError as refused:
                 self.report(refused)
-                if isinstance(statement, syntax.New | syntax.Let | syntax.Reg):
-                    if self.scope.lookup(statement.name) is None:
-                        self.define(statement.name, Poison(), statement.span)
+                self.poison(statement)
+
+    def poison(self, statement: syntax.Stmt) -> None:
+        """Enter the name that a refused statement would have defined, so that its uses are silent."""
+        if not isinstance(statement, syntax.New | syntax.Let | syntax.Reg):
+            return
+        if self.scope.lookup(statement.name) is None:
+            self.define(statement.name, Poison(), statement.span)
 
     def read_statement(self, statement: syntax.Stmt) -> None:
         before = self.attrs

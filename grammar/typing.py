@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from texpr.grammar.ast import COMPARISONS, AccOp, Cast, Const, Expr, Fn, Op
 from texpr.grammar.scope import refuse
 from texpr.grammar.source import Span
-from texpr.grammar.types import BOOL, F32, I8, I16, I32, U8, DType, common_type, compute_type
+from texpr.grammar.types import BOOL, F32, I8, I16, I32, U8, U32, DType, common_type, compute_type
 
 WRAPPING = (I8, U8, I16)
 
@@ -37,13 +37,14 @@ class Typed:
 class Untyped:
     """A value of literals only. `make(dtype)` builds it in a type; `is_float` says that it needs a float type.
 
-    `constant` is the number where the value is one literal.
+    `constant` is the number where the value is one literal, `size` counts the nodes that `make` builds.
     """
 
     make: Callable[[DType], Expr]
     is_float: bool
     span: Span
     constant: int | float | None = None
+    size: int = 1
 
     @property
     def default(self) -> DType:
@@ -113,29 +114,20 @@ def operand(value: Value, dtype: DType) -> Expr:
 
 def joined(values: Sequence[Value], span: Span, what: str) -> DType | None:
     """The compute type of an operation on the values; None where all are untyped. E0204 where they do not mix."""
-    result: DType | None = None
-    first: Typed | None = None
-    for value in values:
-        if not isinstance(value, Typed):
-            continue
-        if result is None:
-            result, first = compute_type(value.dtype), value
-            continue
-        common = common_type(_storage(first, result), value.dtype)
-        if common is None:
-            raise refuse(
-                "E0204",
-                f"{what} does not mix {first.dtype if first else result} and {value.dtype}",
-                span,
-                help=_cast_help(first.dtype if first else result, value.dtype),
-            )
-        result = common
+    types = [value.dtype for value in values if isinstance(value, Typed)]
+    for position, left in enumerate(types):
+        for right in types[position + 1 :]:
+            if common_type(left, right) is None:
+                raise refuse("E0204", f"{what} does not mix {left} and {right}", span, help=_cast_help(left, right))
+    if not types:
+        return None
+    result = compute_type(types[0])
+    for left in types:
+        for right in types:
+            common = common_type(left, right)
+            if common is not None and (common.bits > result.bits or common is U32):
+                result = common
     return result
-
-
-def _storage(first: Typed | None, result: DType) -> DType:
-    """u8 mixes with u32, its compute type i32 does not: keep the storage type while it decides."""
-    return first.dtype if first is not None and compute_type(first.dtype) == result else result
 
 
 def _cast_help(left: DType, right: DType) -> str:
@@ -162,6 +154,7 @@ def operation(fn: Fn, values: Sequence[Value], span: Span, what: str) -> Value:
             make=lambda t: Op(fn=_division(fn, t), args=tuple(p.make(t) for p in parts), dtype=t, span=span),
             is_float=any(p.is_float for p in parts),
             span=span,
+            size=1 + sum(p.size for p in parts),
         )
     if dtype is None:
         dtype = F32 if any(isinstance(v, Untyped) and v.is_float for v in values) else I32

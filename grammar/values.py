@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from texpr.grammar import ast, syntax
-from texpr.grammar.ast import AccOp, Fn, IndexConst, IndexExpr, IndexOp
+from texpr.grammar.ast import Fn, IndexConst, IndexExpr, IndexOp
+from texpr.grammar.core import value_size
 from texpr.grammar.indexing import ZERO
 from texpr.grammar.indices import COMPARES, INDEX_CALLS, INDEX_OPERATORS, affine
 from texpr.grammar.loops import LoopReader
@@ -34,19 +35,16 @@ from texpr.grammar.typing import (
     Untyped,
     Value,
     convert,
-    identity,
     joined,
     literal,
     operand,
     operation,
     provenance,
-    settle,
     typed,
-    update,
 )
+from texpr.grammar.views import Place
 
 ARITHMETIC_OPERATORS = {"+": Fn.ADD, "-": Fn.SUB, "*": Fn.MUL, "/": Fn.DIV, "%": Fn.MOD}
-REDUCTIONS = {"sum": AccOp.ADD, "prod": AccOp.MUL, "maximum": AccOp.MAX, "minimum": AccOp.MIN}
 ARITY = {"min": 2, "max": 2, "fma": 3, "pow": 2, "ceildiv": 2, "select": 3} | dict.fromkeys(BIT_FUNCTIONS, 2)
 
 
@@ -130,6 +128,8 @@ class ValueReader(LoopReader):
             case IndexName():
                 return index_value(entity.index, e.span, entity.dtype)
             case ValueName():
+                value = entity.value
+                self.charge(value.size if isinstance(value, Untyped) else value_size(value.expr), e.span)
                 return entity.value
             case ViewName():
                 if entity.rank:
@@ -306,7 +306,7 @@ class ValueReader(LoopReader):
                 )
             result = operation(Fn(e.name), values, e.span, f"`{e.name}`")
             if isinstance(result, Untyped):
-                return Untyped(make=result.make, is_float=True, span=e.span)
+                return Untyped(make=result.make, is_float=True, span=e.span, size=result.size)
             return result
         return operation(Fn(e.name), values, e.span, f"`{e.name}`")
 
@@ -326,6 +326,7 @@ class ValueReader(LoopReader):
                 ),
                 is_float=first.is_float or second.is_float,
                 span=e.span,
+                size=1 + first.size + second.size,
             )
         dtype = self.chosen_type(then, other, e.span)
         return Typed(
@@ -344,72 +345,9 @@ class ValueReader(LoopReader):
         assert dtype is not None, "one arm at least is typed"
         return dtype
 
-    # ---- reductions
-
-    def reduction(
-        self, e: syntax.Reduce, target: tuple[str, tuple[ast.Subscript, ...]] | None, name: str | None = None
-    ) -> Typed:
-        """A `sum` and its kin: a bind of the identity and a `seq` of accumulations, into `target` or a fresh local
-        called `name`.
-
-        `target` is used where the body does not read that buffer; the value that comes back reads the result.
-        """
-        op = REDUCTIONS[e.op]
-        with self.scoped():
-            loops = self.open_loops(e.dims)
-            attrs = self.loop_attributes(e.attrs, len(e.dims))
-            with self.collecting() as body:
-                value = self.value(e.body)
-        if isinstance(value, Typed) and value.dtype.is_bool:
-            raise refuse("E0204", f"`{e.op}` is for numbers, this is bool", e.body.span, help="write select(c, 1, 0)")
-        direct = target is not None and not self.touches(target, value, body)
-        if target is not None and direct:
-            buffer, subscripts = target
-            dtype = self.settle_draft(buffer, value, computed=True)
-            what = f"`{self.buffers[buffer].source_name}`"
-        else:
-            settled = settle(value)
-            dtype = compute_type(settled.dtype)
-            buffer, subscripts = self.local(name or e.op, dtype, (), e.span).name, ()
-            what = f"`{e.op}`"
-        amount = update(op, value, dtype, e.body.span, what)
-        self.bind(buffer, subscripts, identity(op, dtype, e.span), e.span, self.attrs)
-        body.append(
-            ast.Accumulate(
-                id="", op=op, buffer=buffer, subscripts=subscripts, value=amount, span=e.body.span, attrs=self.attrs,
-                call_spans=self.call_spans,
-            )
-        )  # fmt: skip
-        inner = tuple(body)
-        for index, source_name, extent, span in reversed(loops):
-            inner = (
-                ast.Seq(
-                    index=index, source_name=source_name, extent=extent, body=inner, attrs=attrs, span=span,
-                    call_spans=self.call_spans,
-                ),
-            )  # fmt: skip
-        self.emit(inner[0])
-        narrow = value.narrow if isinstance(value, Typed) else None
-        if not direct or target is None:
-            read = ast.Read(buffer=buffer, subscripts=subscripts, dtype=dtype, span=e.span)
-            return Typed(expr=read, narrow=narrow)
-        return Typed(expr=ast.Read(buffer=buffer, subscripts=subscripts, dtype=dtype, span=e.span))
-
-    def touches(self, target: tuple[str, tuple[ast.Subscript, ...]], value: Value, body: list[ast.Stmt]) -> bool:
-        """Whether the body of a reduction reads the buffer that it is bound to, or the target is gathered."""
-        buffer, subscripts = target
-        if any(isinstance(s, ast.Gather) for s in subscripts):
-            return True
-        expr = settle(value).expr
-        return buffer in buffers_read(expr) or any(buffer in buffers_of(statement) for statement in body)
-
-    def settle_draft(self, buffer: str, value: Value, *, computed: bool = False) -> DType:
-        """The buffer's type; the first bind of the seed's `new acc 16` gives it."""
-        draft = self.buffers[buffer]
-        if draft.dtype is None:
-            dtype = settle(value).dtype
-            draft.dtype = compute_type(dtype) if computed else dtype
-        return draft.dtype
+    @abstractmethod
+    def reduction(self, e: syntax.Reduce, target: Place | None, name: str | None = None) -> Typed:
+        """A reduction, before the statement that is being read."""
 
 
 def _floats(value: Value) -> bool:
@@ -420,53 +358,3 @@ def _what(entity: object) -> str:
     return {"FnName": "a function", "TypeName": "a type", "IndexName": "an index", "ViewName": "a buffer"}.get(
         type(entity).__name__, "a value"
     )
-
-
-def buffers_read(e: ast.Expr) -> set[str]:
-    """Names of the buffers that a value reads, in its subscripts too."""
-    found: set[str] = set()
-    stack: list[ast.Expr] = [e]
-    while stack:
-        node = stack.pop()
-        match node:
-            case ast.Read():
-                found.add(node.buffer)
-                stack += [s.value for s in node.subscripts if isinstance(s, ast.Gather)]
-            case ast.Op():
-                stack += node.args
-            case ast.Cast():
-                stack.append(node.operand)
-            case ast.Select():
-                stack += (node.then, node.other)
-                if isinstance(node.condition, VALUES):
-                    stack.append(node.condition)
-            case _:
-                pass
-    return found
-
-
-VALUES = (ast.Const, ast.IndexValue, ast.ConditionValue, ast.Read, ast.Op, ast.Cast, ast.Select)
-
-
-def buffers_of(statement: ast.Stmt) -> set[str]:
-    """Names of the buffers that a statement reads or writes."""
-    match statement:
-        case ast.Par() | ast.Seq():
-            return {name for inner in statement.body for name in buffers_of(inner)}
-        case ast.If():
-            names = {name for inner in (*statement.then, *statement.orelse) for name in buffers_of(inner)}
-            return names | (buffers_read(statement.condition) if isinstance(statement.condition, ast.Read) else set())
-        case ast.Intrinsic():
-            return {name for inner in (*statement.reference, *statement.hardware) for name in buffers_of(inner)}
-        case ast.Bind() | ast.Accumulate() | ast.Atomic():
-            names = {statement.buffer} | buffers_read(statement.value)
-            for subscript in statement.subscripts:
-                if isinstance(subscript, ast.Gather):
-                    names |= buffers_read(subscript.value)
-            return names
-        case ast.Anchor():
-            return buffers_read(statement.value)
-        case ast.Asm():
-            return {operand.buffer for operand in statement.operands}
-        case ast.New():
-            return set()

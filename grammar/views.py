@@ -2,7 +2,8 @@
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Fn, IndexExpr, Subscript
-from texpr.grammar.indexing import add
+from texpr.grammar.core import value_size
+from texpr.grammar.indexing import add, index_size
 from texpr.grammar.indices import IndexReader
 from texpr.grammar.scope import FnName, IndexName, Part, TypeName, ValueName, ViewName, describe, refuse
 from texpr.grammar.source import Span
@@ -68,6 +69,11 @@ class ViewReader(IndexReader):
 
     def place(self, view: ViewName, subscripts: tuple[Subscript, ...], span: Span) -> Place:
         """The element of a view at subscripts of its rank, as subscripts of the buffer."""
+        for part in view.parts:
+            if isinstance(part.start, ast.Gather):
+                self.charge(value_size(part.start.value), span)
+            else:
+                self.charge(index_size(part.start), span)
         rest = iter(subscripts)
         parts = (shifted(part.start, next(rest), span) if part.sliced else part.start for part in view.parts)
         return view.buffer, tuple(parts)
