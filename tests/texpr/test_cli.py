@@ -1,0 +1,150 @@
+"""The command line: what it prints and its exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HALVE = "kernel halve(A: f32[N], inout C: f32[N]) {\n    par N i {\n        C[i / 2] = A[i]\n    }\n}\n"
+ADD = "kernel add(A: f32[N], B: f32[N], C: f32[N]) {\n    par N i {\n        C[i] = A[i] + B[i]\n    }\n}\n"
+
+
+def texpr(*args: str | Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    import os
+
+    command = [sys.executable, "-m", "texpr", *map(str, args)]
+    env = {**os.environ, **(environment or {})}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, check=False)
+
+
+@pytest.fixture
+def halve(tmp_path: Path) -> Path:
+    path = tmp_path / "halve.tex"
+    path.write_text(HALVE)
+    return path
+
+
+@pytest.fixture
+def add(tmp_path: Path) -> Path:
+    path = tmp_path / "add.tex"
+    path.write_text(ADD)
+    return path
+
+
+def test_check_accepts_a_right_program(add: Path) -> None:
+    done = texpr("check", add)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no races" in done.stdout
+
+
+def test_check_refuses_a_race_with_its_witness(halve: Path) -> None:
+    done = texpr("check", halve, "-D", "N=8")
+    assert done.returncode == 1
+    assert "error[E0301]" in done.stderr
+    assert "iterations i = 0 and i = 1 both write C[0]" in done.stderr
+
+
+def test_check_json_has_code_place_and_witness(halve: Path) -> None:
+    done = texpr("check", halve, "-D", "N=8", "--json")
+    found = json.loads(done.stdout)["diagnostics"][0]
+    assert done.returncode == 1
+    assert (found["code"], found["line"], found["column"]) == ("E0301", 3, 9)
+    assert found["witness"]["first"] == {"i": 0}
+    assert found["witness"]["second"] == {"i": 1}
+
+
+def test_fmt_formats_in_place_and_keeps_comments(tmp_path: Path) -> None:
+    path = tmp_path / "ugly.tex"
+    path.write_text("kernel f(A:f32[N]) { -- why\npar N i{A[i]=1.0*(2.0)}}")
+    assert texpr("fmt", "--check", path).returncode == 1
+    assert texpr("fmt", path).returncode == 0
+    assert "-- why" in path.read_text()
+    assert texpr("fmt", "--check", path).returncode == 0
+
+
+def test_map_shows_the_mapping(add: Path) -> None:
+    done = texpr("map", add, "-D", "N=1000")
+    assert done.returncode == 0, done.stderr
+    assert "lane" in done.stdout
+    data = json.loads(texpr("map", add, "--json").stdout)
+    assert data["schema"] == 1
+
+
+def test_graph_shows_the_operators(add: Path) -> None:
+    done = texpr("graph", add)
+    assert done.returncode == 0, done.stderr
+    assert "generic" in done.stdout
+
+
+def test_build_writes_an_artifact_and_nothing_when_wrong(add: Path, halve: Path, tmp_path: Path) -> None:
+    done = texpr("build", add, "-o", tmp_path / "out", "--source-only")
+    assert done.returncode == 0, done.stderr
+    names = {p.name for p in (tmp_path / "out").iterdir()}
+    assert {"add.cu", "add.h", "manifest.json", "include"} <= names
+    assert texpr("build", halve, "-o", tmp_path / "bad", "-D", "N=8").returncode == 1
+    assert not (tmp_path / "bad").exists()
+
+
+def test_run_checks_against_the_interpreter(add: Path, tmp_path: Path) -> None:
+    done = texpr("run", add, "-D", "N=100", "--check", "--output", tmp_path / "o.npz")
+    assert done.returncode == 0, done.stderr
+    assert "greatest error" in done.stdout
+    with np.load(tmp_path / "o.npz") as file:
+        assert np.allclose(file["C"], file["A"] + file["B"])
+
+
+def test_run_takes_inputs(add: Path, tmp_path: Path) -> None:
+    a, b = np.arange(5, dtype=np.float32), np.ones(5, np.float32)
+    np.savez(tmp_path / "i.npz", A=a, B=b)
+    done = texpr("run", add, "--input", tmp_path / "i.npz", "--output", tmp_path / "o.npz", "--json")
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "o.npz") as file:
+        assert np.array_equal(file["C"], a + b)
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("run", "ADD"), 1),
+        (("run", "ADD", "-D", "N"), 2),
+        (("run", "ADD", "-D", "N=abc"), 2),
+        (("run", "ADD", "-D", "Q=4"), 1),
+        (("run", "ADD", "-D", "N=-4"), 1),
+        (("run", "ADD", "-D", "N=8", "--target", "tpu"), 1),
+        (("run", "ADD", "--input", "nowhere.npz"), 1),
+        (("run", "ADD", "-D", "N=99999999999999999"), 1),
+        (("check", "nowhere.tex"), 1),
+        (("check", "."), 1),
+        (("explain", "E9999"), 2),
+        (("nonsense",), 2),
+        (("map", "ADD", "--kernel", "other"), 1),
+    ],
+)
+def test_wrong_use_is_an_exit_code_without_a_traceback(add: Path, args: tuple[str, ...], code: int) -> None:
+    done = texpr(*(str(add) if a == "ADD" else a for a in args))
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "internal error" not in done.stderr
+
+
+def test_explain_and_version_and_doctor() -> None:
+    assert "race" in texpr("explain", "E0301").stdout
+    assert texpr("version").stdout.strip() == "0.1.0"
+    assert "nvcc" in texpr("doctor").stdout
+
+
+def test_an_unknown_environment_variable_warns_with_the_nearest_name() -> None:
+    done = texpr("version", environment={"TEXPR_CACHE_DIRR": "x"})
+    assert "did you mean TEXPR_CACHE_DIR?" in done.stderr
+
+
+def test_binary_files_are_refused_with_a_diagnostic(tmp_path: Path) -> None:
+    path = tmp_path / "noise.tex"
+    path.write_bytes(bytes(range(256)))
+    done = texpr("check", path)
+    assert done.returncode == 1
+    assert "error[E0104]" in done.stderr
