@@ -6,30 +6,31 @@ Only text that `emit_cpu` made is executed. Numba is imported here, at the first
 from collections.abc import Callable
 from typing import Any
 
-from texpr.codegen.cpu.context import Check
-from texpr.codegen.cpu.emit import CpuParameter, CpuText
+from texpr.codegen.cpu.emit import CpuText
 from texpr.grammar.diagnostics import InternalError, TExprError, error, fail
-from texpr.grammar.types import ELEMENT_TYPES
+from texpr.grammar.types import ELEMENT_TYPES, F64
 
 
 class CpuKernel:
-    """A compiled kernel. Call it with one value for each of `parameters`, in order: arrays as NumPy arrays in the
-    declared strides (or addresses), scalars and sizes as numbers, the workspace as an array of bytes aligned to 256
-    (or an address; 0 when there is none). Shapes are the caller's to check. Raises E0604 when a gathered subscript
-    left its dimension."""
+    """A compiled kernel. `arguments` are (name, kind, element type) of what a call takes, in order: arrays as NumPy
+    arrays in the declared strides or as addresses, scalars and sizes as numbers, the workspace as an array of bytes
+    aligned to 256 or an address (0 for none). Shapes are the caller's to check.
 
-    def __init__(self, text: CpuText, run: Callable[..., int]) -> None:
-        self.name = text.name
-        self.parameters: tuple[CpuParameter, ...] = text.parameters
-        self.checks: tuple[Check, ...] = text.checks
-        self._run = run
-        self._convert = tuple(_converter(p) for p in text.parameters)
+    Raises E0604 when a gathered subscript left its dimension; what was written before stays written."""
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self.arguments: tuple[tuple[str, str, str], ...] = scope["ARGUMENTS"]
+        self._checks: tuple[tuple[str, str], ...] = scope["CHECKS"]
+        self._run: Callable[..., int] = scope["run"]
+        self._convert = tuple(_converter(kind, dtype) for _, kind, dtype in self.arguments)
 
     def __call__(self, *values: Any) -> None:
         code = self._run(*[convert(value) for convert, value in zip(self._convert, values, strict=True)])
         if code:
-            check = self.checks[code - 1]
-            raise TExprError([error("E0604", check.message, check.span, "an iteration reaches beyond it")])
+            message, where = self._checks[code - 1]
+            file, _, line = where.rpartition(":")
+            witness = {"kind": "gather", "file": file, "line": int(line)}
+            raise TExprError([error("E0604", message, notes=(f"at {where}",), witness=witness)])
 
 
 def _address(value: Any) -> int:
@@ -39,41 +40,41 @@ def _address(value: Any) -> int:
     return address
 
 
-def _converter(parameter: CpuParameter) -> Callable[[Any], Any]:
-    if parameter.kind in ("array", "workspace"):
+def _converter(kind: str, name: str) -> Callable[[Any], Any]:
+    if kind in ("array", "workspace"):
         return _address
-    if parameter.kind == "size":
+    if kind == "size":
         return int
-    dtype = ELEMENT_TYPES[parameter.dtype]
+    dtype = ELEMENT_TYPES[name]
     if dtype.is_bool:
         return bool
     if dtype.is_integer:
         return int
-    if dtype.bits >= 32:
+    if dtype.bits == 64:
         return float
 
-    def bits(value: Any) -> int:
+    def rounded(value: Any) -> int | float:
         import numpy as np
 
         from texpr.grammar.numerics import cast
-        from texpr.grammar.types import F64
 
         stored = cast(np.asarray(float(value)), F64, dtype)
-        return int.from_bytes(stored.tobytes(), "little")
+        return float(stored) if dtype.bits == 32 else int.from_bytes(stored.tobytes(), "little")
 
-    return bits
+    return rounded
 
 
-def build_cpu(text: CpuText) -> CpuKernel:
-    """The callable of an emitted module. Raises E0503 when Numba cannot be imported."""
+def build_cpu(text: CpuText | str) -> CpuKernel:
+    """The callable of an emitted module, given as it came from `emit_cpu` or as its source alone. Raises E0503 when
+    Numba cannot be imported."""
     try:
-        import numba  # noqa: F401
+        import numba  # noqa: F401 -- asked for here, so that its absence is a diagnostic
     except ImportError:
         raise fail("E0503", "the target cpu needs Numba", help="install it: pip install numba") from None
-    filename = f"<texpr cpu {text.name}>"
+    source = text if isinstance(text, str) else text.source
     scope: dict[str, Any] = {"__name__": "texpr_cpu_module"}
     try:
-        exec(compile(text.source, filename, "exec"), scope)
+        exec(compile(source, "<texpr cpu module>", "exec"), scope)
     except Exception as cause:
-        raise InternalError(f"Numba refused the text of {text.name}: {cause}") from cause
-    return CpuKernel(text, scope["run"])
+        raise InternalError(f"Numba refused the emitted text: {cause}") from cause
+    return CpuKernel(scope)

@@ -62,7 +62,8 @@ class CpuParameter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuText:
     """An emitted module: `source` defines `run`, whose arguments are `parameters` in order; `checks[n - 1]` is what a
-    result of n says. `workspace_bytes` is an expression of the sizes."""
+    result of n says. Both stand in the text, too, as ARGUMENTS and CHECKS, so that the text is all that a build needs.
+    `workspace_bytes` is an expression of the sizes."""
 
     name: str
     source: str
@@ -108,6 +109,7 @@ def emit_cpu(planned: PlannedGraph, target: Target) -> CpuText:
     run = Writer()
     parameters = _emit_run(planned, tensors, functions, names, run)
     parts.append(run.text())
+    parts.append(_tables(parameters, checks))
     body = "\n\n".join(parts)
     source = _header(graph.name, graph.source_name, body, target) + body
     if len(source) > MAX_BYTES:
@@ -133,6 +135,21 @@ def _header(name: str, source_name: str, body: str, target: Target) -> str:
     lines = [f"# {place_name(name)} from {place_name(source_name)} for {target.name}", "", "import numpy as np", ""]
     lines += ["from texpr.codegen.cpu.library import (", *(f"    {n}," for n in sorted(offered)), ")", "", "", ""]
     return "\n".join(lines)
+
+
+def _tables(parameters: tuple[CpuParameter, ...], checks: list[Check]) -> str:
+    """The tables that a build reads; strings of the program stand there as ASCII literals."""
+    out = Writer()
+    out.line("ARGUMENTS = (")
+    for parameter in parameters:
+        out.line(f"    ({ascii(parameter.name)}, {ascii(parameter.kind)}, {ascii(parameter.dtype)}),")
+    out.line(")")
+    out.line("CHECKS = (" if checks else "CHECKS = ()")
+    for check in checks:
+        out.line(f"    ({ascii(check.message)}, {ascii(place(check.span))}),")
+    if checks:
+        out.line(")")
+    return out.text()
 
 
 def place_name(name: str) -> str:
