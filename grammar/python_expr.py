@@ -15,6 +15,7 @@ from texpr.grammar.python_names import (
     LOOPS,
     REDUCTIONS,
     STATEMENT_WORDS,
+    WORDS,
     Constant,
     FnObject,
     Foreign,
@@ -63,6 +64,15 @@ class LoopHead:
     word: str
     dims: tuple[syntax.Dim, ...]
     attrs: tuple[syntax.Attr, ...]
+
+
+def _instead(name: str) -> str:
+    """What to call in the place of a Python function."""
+    word = name.rpartition(".")[2]
+    own = {"float": "write f32(x)", "int": "write i32(x)", "range": 'write for i in seq("N")'}
+    if word in WORDS:
+        return f"take `{word}` from texpr.language"
+    return own.get(name, "call a function under @texpr.fn, or one of texpr.language")
 
 
 class ExpressionReader(ScopeReader):
@@ -288,13 +298,10 @@ class ExpressionReader(ScopeReader):
                 return path[-1]
             case Unknown() if "." not in name and self.lookup(name) is None and is_identifier(name):
                 return name
-            case Foreign(what) if what == "a type" or what.startswith("a builtin"):
-                casts = {"float": "f32(x)", "int": "i32(x)", "range": 'for i in seq("N")'}
-                help = f"write {casts[name]}" if name in casts else FOREIGN_HELP
-                self.refuse("E0105", f"`{name}` is a Python builtin without a meaning in TExpr", node.func, help)
-            case Foreign():
-                self.refuse("E0105", f"`{name}` is a Python function, and a body is never run", node.func,
-                            f"decorate `{name}` with @texpr.fn, or use a function of texpr.language")  # fmt: skip
+            case Foreign(what):
+                self.refuse(
+                    "E0105", f"`{name}` is {what} of Python, and a body is never run", node.func, _instead(name)
+                )
             case _:
                 self.refuse("E0105", f"`{name}` cannot be called", node.func, FOREIGN_HELP)
         return None

@@ -142,7 +142,8 @@ def meaning_of(value: object, name: str) -> Meaning:
     if isinstance(function, FunctionType):
         reference = _attribute(value, "__texpr_reference__")
         return FnObject(function, reference if isinstance(reference, FunctionType) else None)
-    return Foreign(f"a {type(value).__name__}")
+    kind = type(value).__name__
+    return Foreign("a builtin function" if kind == "builtin_function_or_method" else f"a {kind}")
 
 
 class Names:
@@ -176,15 +177,15 @@ class Names:
             return Unknown()
         if value is self._builtins.get(name) and name in WORDS and not attributes:
             return TypeObject(None, name, None, ()) if name in ELEMENT_TYPES else Word(name)
-        for attribute in attributes:
+        for number, attribute in enumerate(attributes):
             path = _attribute(value, "__texpr_module__")
             if isinstance(path, tuple):
-                return LibraryPath((*path, *attributes[attributes.index(attribute) :]))
+                return LibraryPath((*path, *attributes[number:]))
             if not isinstance(value, ModuleType):
-                return Foreign("an attribute of a Python object")
+                return Foreign("an attribute of an object")
             value = _attribute(value, attribute)
             if value is None:
-                return Foreign(f"no name `{attribute}` of a module")
+                return Foreign("an unknown name of a module")
         return meaning_of(value, name)
 
 

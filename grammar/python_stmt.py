@@ -62,10 +62,20 @@ class StatementReader(TypeReader):
 
     def block(self, statements: list[ast.stmt]) -> syntax.Block:
         self.scopes.append({})
-        found = [part for statement in statements for part in self.statement(statement)]
+        found = [part for statement in statements for part in self.attributed(statement)]
         self.scopes.pop()
         span = self.span(statements[0]).to(self.span(statements[-1])) if statements else self.found.name_span()
         return syntax.Block(body=tuple(found), span=span)
+
+    def attributed(self, node: ast.stmt) -> tuple[syntax.Stmt, ...]:
+        """`statement`, refused where it stands under `with attr` and could not carry the attributes."""
+        found = self.statement(node)
+        if isinstance(node, ast.With):  # its own block has been looked at
+            return found
+        for part in found:
+            if self.attrs and not isinstance(part, syntax.Assign | syntax.Atomic | syntax.Par | syntax.Seq | syntax.If):
+                self.refuse("E0105", "only an assignment carries attributes", node, "write it outside the `with attr`")
+        return found
 
     def statement(self, node: ast.stmt) -> tuple[syntax.Stmt, ...]:
         """The statements that one Python statement stands for; none after an error."""
@@ -145,7 +155,7 @@ class StatementReader(TypeReader):
                 self.refuse("E0105", "this `with` has no meaning in TExpr", call,
                             'write with atomic: or with attr("#tf32"):')  # fmt: skip
         before = self.assignments
-        found = tuple(part for statement in node.body for part in self.statement(statement))
+        found = tuple(part for statement in node.body for part in self.attributed(statement))
         if self.assignments == before:
             self.refuse("E0105", "no assignment stands in this block", node, "atomic and attr belong to assignments")
         self.atomic, self.attrs = outer

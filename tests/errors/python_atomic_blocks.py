@@ -13,3 +13,7 @@ def main(A: f32["N"]):
             A[i] = 1.0
         with attr("tf32"):
             A[i] += 1.0
+        with attr("#fast"):
+            with attr("#strict"):
+                x = A[i]
+                A[i] = x

@@ -23,3 +23,5 @@ def main(A: f32["N"]):
         A[i] = exp
         A[i] = (A[i] + 1.0)(2)
         print(A[i])
+        A[i] = math.missing(A[i])
+        A[i] = int(math.tau)
