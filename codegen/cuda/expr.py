@@ -1,0 +1,266 @@
+"""Value trees in C++: one expression, or temporaries and an expression where the tree is deep.
+
+Arithmetic on narrow floats is done in f32 and rounded back; `a * b + c` of one statement becomes one `tx::fma` unless
+the statement is `#strict`, so that contraction does not depend on a compiler's flags; a `select` is `?:`, with the
+loads of its arms inside them.
+
+    Op(add, Op(mul, A[i], B[i]), 1.0)   ->   tx::fma(A.load(i), B.load(i), 1.0f)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from texpr.codegen.cuda.index import (
+    ATOM,
+    CONJUNCTION,
+    DISJUNCTION,
+    PRODUCT,
+    RELATION,
+    SUM,
+    IndexScope,
+    condition,
+    term,
+)
+from texpr.codegen.cuda.literals import literal, value_type
+from texpr.grammar.ast import (
+    COMPARISONS,
+    Always,
+    And,
+    Cast,
+    Compare,
+    ConditionValue,
+    Const,
+    Expr,
+    Fn,
+    Gather,
+    IndexValue,
+    Not,
+    Op,
+    Or,
+    Read,
+    Select,
+)
+from texpr.grammar.diagnostics import fail
+from texpr.grammar.types import F32, I64, DType, compute_type
+
+CONDITIONAL = DISJUNCTION + 1  # the precedence of ?:
+MAX_DEPTH = 12  # of calls and parentheses in one expression, before a temporary is made
+MAX_LAZY_DEPTH = 200  # inside the arms of a select, where no temporary can stand
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """C++ text of a value. `product` has the factors of a multiplication that may still be contracted."""
+
+    text: str
+    level: int
+    dtype: DType
+    depth: int = 1
+    product: tuple[str, str] | None = None
+
+    def at(self, level: int) -> str:
+        return self.text if self.level <= level else f"({self.text})"
+
+
+_FLOAT_INFIX: dict[Fn, tuple[str, int]] = {
+    Fn.ADD: ("+", SUM),
+    Fn.SUB: ("-", SUM),
+    Fn.MUL: ("*", PRODUCT),
+    Fn.DIV: ("/", PRODUCT),
+}
+_COMPARE_INFIX: dict[Fn, str] = {
+    Fn.EQ: "==",
+    Fn.NE: "!=",
+    Fn.LT: "<",
+    Fn.LE: "<=",
+    Fn.GT: ">",
+    Fn.GE: ">=",
+}
+_BIT_INFIX: dict[Fn, str] = {Fn.BITAND: "&", Fn.BITOR: "|", Fn.BITXOR: "^"}
+_BOOL_INFIX: dict[Fn, tuple[str, int]] = {
+    Fn.BITAND: ("&&", CONJUNCTION),
+    Fn.MIN: ("&&", CONJUNCTION),
+    Fn.MUL: ("&&", CONJUNCTION),
+    Fn.BITOR: ("||", DISJUNCTION),
+    Fn.MAX: ("||", DISJUNCTION),
+    Fn.ADD: ("||", DISJUNCTION),
+    Fn.BITXOR: ("!=", RELATION),
+}
+_STRICT: dict[Fn, str] = {Fn.ADD: "strict_add", Fn.SUB: "strict_sub", Fn.MUL: "strict_mul"}
+# Integer functions whose name in the headers is not that of the language, floats' are all the same.
+_INTEGER_CALL: dict[Fn, str] = {
+    Fn.ADD: "wrap_add",
+    Fn.SUB: "wrap_sub",
+    Fn.MUL: "wrap_mul",
+    Fn.NEG: "wrap_neg",
+    Fn.FLOORDIV: "floor_div",
+    Fn.MOD: "floor_mod",
+}
+_INTEGER_IDENTITY = frozenset({Fn.FLOOR, Fn.CEIL, Fn.ROUND})
+
+
+def apply(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool) -> Value:
+    """`fn(args)` in the type of the operation; the operator-to-text table of this target."""
+    depth = 1 + max(a.depth for a in args)
+    if fn in COMPARISONS:
+        args = tuple(_widened(a) for a in args)
+        return Value(f"{args[0].at(SUM)} {_COMPARE_INFIX[fn]} {args[1].at(SUM)}", RELATION, dtype, depth)
+    if fn is Fn.NOT:
+        return Value(f"!{args[0].at(ATOM)}", ATOM, dtype, depth)
+    if dtype.is_bool:
+        sign, level = _BOOL_INFIX[fn]
+        inner = SUM if level == RELATION else RELATION
+        return Value(f"{args[0].at(inner)} {sign} {args[1].at(inner)}", level, dtype, depth)
+    if dtype.is_float:
+        inner_type = compute_type(dtype)
+        value = _float(fn, tuple(cast(a, inner_type) for a in args), inner_type, depth, strict=strict)
+        return cast(value, dtype)
+    if fn in _INTEGER_IDENTITY:
+        return args[0]
+    if fn in _BIT_INFIX:
+        text = f"{args[0].at(ATOM)} {_BIT_INFIX[fn]} {args[1].at(ATOM)}"
+        return (
+            Value(text, CONJUNCTION, dtype, depth) if dtype.bits >= 32 else _call(value_type(dtype), text, dtype, depth)
+        )
+    return _call(f"tx::{_INTEGER_CALL.get(fn, fn.value)}", _listed(args), dtype, depth)
+
+
+def _float(fn: Fn, args: tuple[Value, ...], dtype: DType, depth: int, *, strict: bool) -> Value:
+    if strict and fn in _STRICT:
+        return _call(f"tx::{_STRICT[fn]}", _listed(args), dtype, depth)
+    if fn in (Fn.ADD, Fn.SUB):
+        left, right = args
+        if left.product is not None:
+            addend = right.text if fn is Fn.ADD else f"-{right.at(ATOM)}"
+            return _call("tx::fma", f"{left.product[0]}, {left.product[1]}, {addend}", dtype, depth)
+        if right.product is not None:
+            first, second = right.product
+            return _call("tx::fma", f"{first if fn is Fn.ADD else f'-({first})'}, {second}, {left.text}", dtype, depth)
+    if fn in _FLOAT_INFIX:
+        sign, level = _FLOAT_INFIX[fn]
+        text = f"{args[0].at(level)} {sign} {args[1].at(level - 1)}"
+        return Value(text, level, dtype, depth, (args[0].text, args[1].text) if fn is Fn.MUL else None)
+    if fn is Fn.NEG:
+        return Value(f"-{args[0].at(ATOM)}", PRODUCT, dtype, depth)
+    return _call(f"tx::{fn.value}", _listed(args), dtype, depth)
+
+
+def _call(name: str, arguments: str, dtype: DType, depth: int) -> Value:
+    return Value(f"{name}({arguments})", ATOM, dtype, depth)
+
+
+def _listed(args: tuple[Value, ...]) -> str:
+    return ", ".join(a.text for a in args)
+
+
+def _widened(value: Value) -> Value:
+    """A narrow float as f32, for comparisons; others as they are."""
+    return cast(value, compute_type(value.dtype)) if value.dtype.is_float else value
+
+
+def cast(value: Value, dtype: DType) -> Value:
+    """The value converted to another type."""
+    if value.dtype == dtype:
+        return value
+    return _call(f"tx::cast<{value_type(dtype)}>", value.text, dtype, value.depth + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a value tree needs of the kernel: terms in scope, how an element is read (with the values of its gathered
+    subscripts), whether contraction is forbidden, and how a temporary is made (text and type to a name)."""
+
+    scope: IndexScope
+    read: Callable[[Read, tuple[Value, ...]], str]
+    strict: bool
+    temporary: Callable[[str, DType], str]
+
+
+Operand = Op | Cast | Read | Select
+
+
+def emit_value(root: Expr, around: Surroundings) -> Value:
+    """The C++ value of a tree. Walks without recursion. Raises E0506 for a select that is nested too deeply."""
+    done: list[Value] = []
+    work: list[tuple[Expr, bool, bool]] = [(root, False, False)]  # node, its operands are done, inside a lazy arm
+    while work:
+        node, ready, lazy = work.pop()
+        match node:
+            case Const(value=value, dtype=dtype):
+                done.append(Value(literal(value, dtype), ATOM, dtype))
+            case IndexValue(index=index, dtype=dtype):
+                found = term(index, around.scope).as_wide()
+                done.append(cast(Value(found.text, found.level, I64), dtype))
+            case ConditionValue(condition=affine, dtype=dtype):
+                text, level = condition(affine, around.scope)
+                done.append(Value(text, level, dtype))
+            case _ if not ready:
+                work.append((node, True, lazy))
+                work.extend((child, False, lazy or in_arm) for child, in_arm in reversed(_children(node)))
+            case _:
+                count = len(_children(node))
+                operands = tuple(done[len(done) - count :])
+                del done[len(done) - count :]
+                done.append(_shallow(_combine(node, operands, around), lazy, node, around))
+    return done.pop()
+
+
+def _children(node: Operand) -> list[tuple[Expr, bool]]:
+    """The operands of a node in evaluation order, and whether each is evaluated only when chosen."""
+    match node:
+        case Op(args=args):
+            return [(a, False) for a in args]
+        case Cast(operand=operand):
+            return [(operand, False)]
+        case Read(subscripts=subscripts):
+            return [(s.value, False) for s in subscripts if isinstance(s, Gather)]
+        case Select(condition=chosen, then=then, other=other):
+            arms: list[tuple[Expr, bool]] = [(then, True), (other, True)]
+            if isinstance(chosen, Compare | And | Or | Not | Always):
+                return arms
+            return [(chosen, False), *arms]
+
+
+def _combine(node: Operand, operands: tuple[Value, ...], around: Surroundings) -> Value:
+    match node:
+        case Op(fn=fn, dtype=dtype):
+            return apply(fn, operands, dtype, strict=around.strict)
+        case Cast(dtype=dtype):
+            return cast(operands[0], dtype)
+        case Read(dtype=dtype):
+            return Value(around.read(node, operands), ATOM, dtype, 1 + max((o.depth for o in operands), default=0))
+        case Select(condition=chosen, dtype=dtype):
+            if isinstance(chosen, Compare | And | Or | Not | Always):
+                text, level = condition(chosen, around.scope)
+            else:
+                text, level = operands[0].text, operands[0].level
+                operands = operands[1:]
+            then, other = operands
+            question = text if level <= RELATION else f"({text})"
+            return Value(
+                f"{question} ? {then.at(DISJUNCTION)} : {other.at(DISJUNCTION)}",
+                CONDITIONAL,
+                dtype,
+                1 + max(then.depth, other.depth),
+            )
+
+
+def _shallow(value: Value, lazy: bool, node: Operand, around: Surroundings) -> Value:
+    """The value itself, or a temporary that holds it where its text has become deep."""
+    if value.depth <= MAX_DEPTH:
+        return value
+    if not lazy:
+        return Value(around.temporary(value.text, value.dtype), ATOM, value.dtype)
+    if value.depth > MAX_LAZY_DEPTH:
+        raise fail(
+            "E0506",
+            "an arm of a select is nested too deeply to be emitted",
+            node.span,
+            help="compute parts of it in a `let` before the select",
+        )
+    return value
+
+
+def product_factors(value: Value) -> tuple[str, str] | None:
+    """The factors where an accumulation of `value` may be contracted."""
+    return value.product if value.dtype.bits >= F32.bits else None

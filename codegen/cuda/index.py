@@ -1,0 +1,287 @@
+"""Index expressions in C++: 32-bit arithmetic where intervals prove that it fits, 64-bit elsewhere.
+
+A `Term` is the text of an expression with its precedence, its interval and its C++ type. The type of a sum is the wider
+of the parts', and a part is converted before an operation whose result does not fit 32 bits, so no `int` overflows.
+
+    i_block in [0, 2^31), 256 * i_block + i_lane   ->   tx::i64(256) * i_block + i_lane   (i64)
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from texpr.grammar.ast import (
+    Always,
+    And,
+    Compare,
+    CompareOp,
+    Condition,
+    IndexBinary,
+    IndexConst,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Not,
+    Or,
+    SizeVar,
+)
+
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+
+ATOM, PRODUCT, SUM, RELATION, CONJUNCTION, DISJUNCTION = range(6)  # precedences, the tightest first
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """C++ text of an index expression. `low` and `high` bound its value; `wide` says that its type is i64."""
+
+    text: str
+    level: int
+    low: int
+    high: int
+    wide: bool
+
+    def at(self, level: int) -> str:
+        """The text, in parentheses where it binds less tightly than `level`."""
+        return self.text if self.level <= level else f"({self.text})"
+
+    def as_wide(self) -> "Term":
+        """The same value in i64."""
+        if self.wide:
+            return self
+        return Term(f"tx::i64({self.text})", ATOM, self.low, self.high, True)
+
+
+def fits_int(low: int, high: int) -> bool:
+    """Whether every value from low to high is an `int`."""
+    return low >= INT_MIN and high <= INT_MAX
+
+
+def constant(value: int) -> Term:
+    """An integer literal. -2^31 and -2^63 have no literal, their text is a difference."""
+    wide = not fits_int(value, value)
+    suffix = "ll" if wide else ""
+    if value in (INT_MIN, LONG_MIN):
+        return Term(f"({value + 1}{suffix} - 1)", ATOM, value, value, wide)
+    text = f"{value}{suffix}"
+    return Term(text if value >= 0 else f"({text})", ATOM, value, value, wide)
+
+
+def variable(name: str, low: int, high: int, *, wide: bool | None = None) -> Term:
+    """A variable; its type follows from its interval unless `wide` says it."""
+    return Term(name, ATOM, low, high, not fits_int(low, high) if wide is None else wide)
+
+
+def _clamped(low: int, high: int) -> tuple[int, int]:
+    return max(low, LONG_MIN), min(high, LONG_MAX)
+
+
+def add(left: Term, right: Term, sign: int = 1) -> Term:
+    """left + right, or left - right for sign -1."""
+    if right.text == "0":
+        return left
+    if left.text == "0" and sign == 1:
+        return right
+    if right.low == right.high < 0 and right.high > INT_MIN:
+        right, sign = constant(-right.low), -sign
+    reach = (right.low, right.high) if sign == 1 else (-right.high, -right.low)
+    low, high = _clamped(left.low + reach[0], left.high + reach[1])
+    wide = left.wide or right.wide or not fits_int(low, high)
+    if wide and not left.wide and not right.wide:
+        left = left.as_wide()
+    second = right.at(SUM if sign == 1 else PRODUCT)
+    return Term(f"{left.at(SUM)} {'+' if sign == 1 else '-'} {second}", SUM, low, high, wide)
+
+
+def mul(left: Term, right: Term) -> Term:
+    """left * right."""
+    if left.text == "1":
+        return right
+    if right.text == "1":
+        return left
+    if "0" in (left.text, right.text):
+        return constant(0)
+    corners = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
+    low, high = _clamped(min(corners), max(corners))
+    wide = left.wide or right.wide or not fits_int(low, high)
+    if wide and not left.wide and not right.wide:
+        left = left.as_wide()
+    return Term(f"{left.at(PRODUCT)} * {right.at(ATOM)}", PRODUCT, low, high, wide)
+
+
+def _call(name: str, left: Term, right: Term, low: int, high: int) -> Term:
+    if left.wide or right.wide:
+        left, right = left.as_wide(), right.as_wide()
+    return Term(f"tx::{name}({left.text}, {right.text})", ATOM, *_clamped(low, high), left.wide)
+
+
+def div(left: Term, right: Term) -> Term:
+    """Floor division; plain `/` where both signs are known."""
+    if right.text == "1":
+        return left
+    if right.low < 1:
+        reach = max(abs(left.low), abs(left.high))
+        return _call("floor_div", left, right, -reach, reach)
+    corners = [a // b for a in (left.low, left.high) for b in (right.low, right.high)]
+    low, high = min(corners), max(corners)
+    if left.low < 0:
+        return _call("floor_div", left, right, low, high)
+    return Term(f"{left.at(PRODUCT)} / {right.at(ATOM)}", PRODUCT, low, high, left.wide or right.wide)
+
+
+def mod(left: Term, right: Term) -> Term:
+    """Floor remainder; nothing where the left side is below the divisor, plain `%` where both signs are known."""
+    if right.low >= 1 and left.low >= 0 and left.high < right.low:
+        return left
+    high = max(right.high - 1, 0)
+    if right.low < 1:
+        return _call("floor_mod", left, right, min(right.low, 0), high)
+    if left.low < 0:
+        return _call("floor_mod", left, right, 0, high)
+    return Term(f"{left.at(PRODUCT)} % {right.at(ATOM)}", PRODUCT, 0, min(high, left.high), left.wide or right.wide)
+
+
+def ceildiv(left: Term, right: Term) -> Term:
+    """The least integer that is not below left / right."""
+    if right.text == "1":
+        return left
+    if right.low < 1:
+        reach = max(abs(left.low), abs(left.high))
+        return _call("ceil_div", left, right, -reach, reach)
+    corners = [-(-a // b) for a in (left.low, left.high) for b in (right.low, right.high)]
+    return _call("ceil_div", left, right, min(corners), max(corners))
+
+
+def _extreme(left: Term, right: Term, pick: Callable[..., int], name: str) -> Term:
+    return _call(name, left, right, pick(left.low, right.low), pick(left.high, right.high))
+
+
+def combine(op: IndexOp, left: Term, right: Term) -> Term:
+    """`left op right`; constants are folded."""
+    if left.low == left.high and right.low == right.high and (right.low > 0 or op not in _DIVISIONS):
+        return constant(_FOLD[op](left.low, right.low))
+    match op:
+        case IndexOp.ADD:
+            return add(left, right)
+        case IndexOp.SUB:
+            return add(left, right, -1)
+        case IndexOp.MUL:
+            return mul(left, right)
+        case IndexOp.DIV:
+            return div(left, right)
+        case IndexOp.MOD:
+            return mod(left, right)
+        case IndexOp.CEILDIV:
+            return ceildiv(left, right)
+        case IndexOp.MIN:
+            return _extreme(left, right, min, "min")
+        case IndexOp.MAX:
+            return _extreme(left, right, max, "max")
+
+
+_DIVISIONS = (IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV)
+_FOLD: dict[IndexOp, Callable[[int, int], int]] = {
+    IndexOp.ADD: lambda a, b: a + b,
+    IndexOp.SUB: lambda a, b: a - b,
+    IndexOp.MUL: lambda a, b: a * b,
+    IndexOp.DIV: lambda a, b: a // b,
+    IndexOp.MOD: lambda a, b: a % b,
+    IndexOp.CEILDIV: lambda a, b: -(-a // b),
+    IndexOp.MIN: min,
+    IndexOp.MAX: max,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexScope:
+    """The terms of indices and sizes in scope."""
+
+    indices: Mapping[str, Term]
+    sizes: Mapping[str, Term]
+
+
+def term(expr: IndexExpr, scope: IndexScope) -> Term:
+    """The C++ of an index expression; walks without recursion, so that long sums are no matter."""
+    done: list[Term] = []
+    work: list[IndexExpr | IndexOp] = [expr]
+    while work:
+        match work.pop():
+            case IndexConst(value=value):
+                done.append(constant(value))
+            case IndexVar(name=name):
+                done.append(scope.indices[name])
+            case SizeVar(name=name):
+                done.append(scope.sizes[name])
+            case IndexBinary(op=op, left=left, right=right):
+                work += [op, right, left]
+            case IndexOp() as op:
+                second = done.pop()
+                done.append(combine(op, done.pop(), second))
+    return done.pop()
+
+
+def condition(expr: Condition, scope: IndexScope) -> tuple[str, int]:
+    """The C++ of an affine condition and its precedence."""
+    match expr:
+        case Compare(op=op, left=left, right=right):
+            return f"{term(left, scope).at(SUM)} {op.value} {term(right, scope).at(SUM)}", RELATION
+        case And(parts=parts):
+            return _joined([condition(p, scope) for p in parts], "&&", "true", CONJUNCTION)
+        case Or(parts=parts):
+            return _joined([condition(p, scope) for p in parts], "||", "false", DISJUNCTION)
+        case Not(part=part):
+            return f"!({condition(part, scope)[0]})", ATOM
+        case Always(value=value):
+            return ("true" if value else "false"), ATOM
+
+
+def _joined(parts: Iterable[tuple[str, int]], word: str, empty: str, level: int) -> tuple[str, int]:
+    texts = [text if inner <= RELATION else f"({text})" for text, inner in parts]
+    if not texts:
+        return empty, ATOM
+    return (texts[0], RELATION) if len(texts) == 1 else (f" {word} ".join(texts), level)
+
+
+def size_bounds(facts: Iterable[Condition]) -> dict[str, tuple[int, int]]:
+    """What the facts say of single sizes: `N <= 65536` gives {N: (0, 65536)}. Sizes are never negative."""
+    bounds: dict[str, tuple[int, int]] = {}
+    work = list(facts)
+    while work:
+        match work.pop():
+            case And(parts=parts):
+                work.extend(parts)
+            case Compare(op=op, left=SizeVar(name=name), right=IndexConst(value=value)):
+                low, high = bounds.get(name, (0, LONG_MAX))
+                bounds[name] = _cut(op, low, high, value)
+            case Compare(op=op, left=IndexConst(value=value), right=SizeVar(name=name)):
+                low, high = bounds.get(name, (0, LONG_MAX))
+                bounds[name] = _cut(_MIRRORED[op], low, high, value)
+            case _:  # other facts bound no single size
+                pass
+    return bounds
+
+
+_MIRRORED = {
+    CompareOp.EQ: CompareOp.EQ,
+    CompareOp.NE: CompareOp.NE,
+    CompareOp.LT: CompareOp.GT,
+    CompareOp.LE: CompareOp.GE,
+    CompareOp.GT: CompareOp.LT,
+    CompareOp.GE: CompareOp.LE,
+}
+
+
+def _cut(op: CompareOp, low: int, high: int, value: int) -> tuple[int, int]:
+    match op:
+        case CompareOp.EQ:
+            return value, value
+        case CompareOp.LT:
+            return low, min(high, value - 1)
+        case CompareOp.LE:
+            return low, min(high, value)
+        case CompareOp.GT:
+            return max(low, value + 1), high
+        case CompareOp.GE:
+            return max(low, value), high
+        case CompareOp.NE:
+            return low, high

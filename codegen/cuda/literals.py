@@ -1,0 +1,108 @@
+"""Element types and literals in C++."""
+
+import math
+import struct
+from fractions import Fraction
+
+from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.types import BOOL, F32, F64, I32, I64, U32, DType
+
+
+def storage_type(dtype: DType) -> str:
+    """The C++ type of an element in memory."""
+    return "tx::b8" if dtype.is_bool else f"tx::{dtype.name}"
+
+
+def value_type(dtype: DType) -> str:
+    """The C++ type of a value that was loaded."""
+    return "bool" if dtype.is_bool else f"tx::{dtype.name}"
+
+
+def literal(value: int | float | bool, dtype: DType) -> str:
+    """A literal of that type; floats are rounded once, from the exact value to nearest even."""
+    if dtype == BOOL:
+        return "true" if value else "false"
+    if dtype.is_integer:
+        return _integer(int(value), dtype)
+    if dtype == F64:
+        return _float64(_as_float(value))
+    if dtype == F32:
+        return _float32(_as_float(value))
+    return f"{storage_type(dtype)}{{{narrow_pattern(_as_float(value), dtype):#x}}}"
+
+
+def _as_float(value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _integer(value: int, dtype: DType) -> str:
+    low, high = dtype.integer_range
+    value = (value - low) % (high - low + 1) + low
+    suffix = {I64: "ll", U32: "u"}.get(dtype, "")
+    text = f"{value}{suffix}" if value >= 0 else f"({value}{suffix})"
+    if value == low and dtype in (I32, I64):
+        text = f"({value + 1}{suffix} - 1)"
+    return text if dtype in (I32, I64, U32) else f"{storage_type(dtype)}({value})"
+
+
+def _special(value: float, name: str) -> str | None:
+    if math.isnan(value):
+        return f"tx::{name}_nan()"
+    if math.isinf(value):
+        return f"tx::{name}_infinity()" if value > 0 else f"(-tx::{name}_infinity())"
+    return None
+
+
+def _signed(text: str, value: float) -> str:
+    return f"({text})" if math.copysign(1.0, value) < 0 else text
+
+
+def _float64(value: float) -> str:
+    return _special(value, "f64") or _signed(repr(value), value)
+
+
+def _float32(value: float) -> str:
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        rounded = math.copysign(math.inf, value)
+    special = _special(rounded, "f32")
+    if special is not None:
+        return special
+    text = next(t for t in (f"{rounded:.{digits}g}" for digits in range(1, 10)) if _reads_as(t, rounded))
+    if "." not in text and "e" not in text:
+        text += ".0"
+    return _signed(f"{text}f", rounded)
+
+
+def _reads_as(text: str, value: float) -> bool:
+    """Whether a decimal lies well inside the rounding interval of a float32 value, however it is then read."""
+    exponent = max(math.frexp(value)[1], -125) if value else -125
+    return abs(Fraction(text) - Fraction(value)) * 4 <= Fraction(2) ** (exponent - 24) if value else Fraction(text) == 0
+
+
+def narrow_pattern(value: float, dtype: DType) -> int:
+    """The bit pattern of a float64 rounded to f16, bf16 or f8 (nearest even; f8 saturates, NaN stays NaN)."""
+    fraction, exponent_bits = dtype.mantissa, dtype.bits - 1 - dtype.mantissa
+    finite_only = dtype.name == "f8e4m3"
+    sign = (1 << (dtype.bits - 1)) if math.copysign(1.0, value) < 0 else 0
+    infinity = ((1 << exponent_bits) - 1) << fraction
+    greatest = infinity + 6 if finite_only else infinity - 1
+    if math.isnan(value):
+        return sign | (greatest + 1 if finite_only else infinity | 1 << (fraction - 1))
+    overflow = greatest if dtype.bits == 8 else infinity
+    if math.isinf(value):
+        return sign | overflow
+    if dtype.bits not in (8, 16):
+        raise InternalError(f"{dtype.name} is no narrow float")
+    bias = (1 << (exponent_bits - 1)) - 1
+    exact = abs(Fraction(value))
+    if exact == 0:
+        return sign
+    exponent = max(math.frexp(abs(value))[1] - 1, 1 - bias)
+    steps = round(exact * Fraction(2) ** (fraction - exponent))  # Fraction's round is to nearest even
+    pattern = steps + ((exponent + bias - 1) << fraction)
+    return sign | (pattern if pattern <= greatest else overflow)

@@ -1,0 +1,214 @@
+"""Running emitted CUDA text on the CPU with checks: `HostModule` compiles and calls it, `HostBackend` is what
+`runtime.launch` drives.
+
+A launch runs every block's threads as fibers and stops at the first finding: an access out of bounds, a race, a read of
+an undefined element, threads that do not meet at a barrier, a subscript from data out of range, a broken `#unique`.
+"""
+
+import ctypes
+import struct
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from texpr.codegen.cuda.literals import narrow_pattern
+from texpr.codegen.toolchain import compile_host
+from texpr.grammar.diagnostics import TExprError, error
+from texpr.grammar.types import DType, Kind
+
+if TYPE_CHECKING:
+    from texpr.codegen.manifest import LaunchStep
+
+KINDS = ("ok", "bounds", "race", "undefined", "divergence", "gather", "unique", "launch")
+
+
+@dataclass(frozen=True, slots=True)
+class HostArray:
+    """An array argument: the address of its first byte and its length in bytes."""
+
+    address: int
+    size_bytes: int
+
+
+HostArgument = HostArray | bytes | int  # an array, a value's bytes, or a size (i64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReport:
+    """The finding that ended a launch. `kind` is of KINDS; lines are those of `file`, 0 where there is none."""
+
+    kind: str
+    message: str
+    file: str
+    line: int
+    thread: int
+    block: int
+    index: int
+    other_file: str
+    other_line: int
+    other_thread: int
+    other_block: int
+
+    def to_error(self) -> TExprError:
+        """E0604 in words: what happened, where, and what it was in conflict with."""
+        notes = [f"at {_name(self.file)}:{self.line}, block {self.block}, thread {self.thread}"] if self.line else []
+        if self.other_line:
+            there = f"{_name(self.other_file)}:{self.other_line}"
+            notes.append(f"and at {there}, block {self.other_block}, thread {self.other_thread}")
+        return TExprError(
+            [
+                error(
+                    "E0604",
+                    self.message,
+                    notes=tuple(notes),
+                    witness={"kind": self.kind, "line": self.line, "other_line": self.other_line},
+                )
+            ]
+        )
+
+
+def _name(virtual: str) -> str:
+    return virtual.removeprefix("/texpr/")
+
+
+class _CArgument(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("bytes", ctypes.c_longlong))
+
+
+class _CReport(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("line", ctypes.c_int),
+        ("other_line", ctypes.c_int),
+        ("thread", ctypes.c_int),
+        ("other_thread", ctypes.c_int),
+        ("block", ctypes.c_longlong),
+        ("other_block", ctypes.c_longlong),
+        ("index", ctypes.c_longlong),
+        ("file", ctypes.c_char * 128),
+        ("other_file", ctypes.c_char * 128),
+        ("message", ctypes.c_char * 256),
+    )
+
+
+class HostModule:
+    """The kernels of one emitted text, compiled for the CPU. Raises E0503 without g++, E0504 when it refuses."""
+
+    def __init__(self, source: str) -> None:
+        with tempfile.TemporaryDirectory(prefix="texpr-host-") as folder:
+            self._library = ctypes.CDLL(str(compile_host(source, Path(folder))))
+        self._lock = threading.Lock()  # the library simulates one machine
+
+    def launch(
+        self,
+        symbol: str,
+        arguments: Sequence[HostArgument],
+        grid: tuple[int, int, int],
+        block: int,
+        shared_bytes: int = 0,
+        seed: int = 0,
+    ) -> HostReport | None:
+        """Run one kernel; None when nothing was found. The seed chooses the order of blocks and threads."""
+        keep: list[Any] = []
+        packed = (_CArgument * max(len(arguments), 1))()
+        for place, argument in zip(packed, arguments, strict=False):
+            place.data, place.bytes = self._packed(argument, keep)
+        report = _CReport()
+        entry = getattr(self._library, f"tx_host_launch_{symbol}")
+        shape = (ctypes.c_longlong * 3)(*grid)
+        with self._lock:
+            code = entry(
+                packed,
+                ctypes.c_int(len(arguments)),
+                shape,
+                ctypes.c_int(block),
+                ctypes.c_int(shared_bytes),
+                ctypes.c_uint(seed),
+                ctypes.byref(report),
+            )
+        return None if code == 0 else _read(report)
+
+    def _packed(self, argument: HostArgument, keep: list[Any]) -> tuple[int, int]:
+        match argument:
+            case HostArray(address=address, size_bytes=size) if size > 0:
+                return address, size
+            case HostArray():  # an address of its own, so that no other array is taken for it
+                value: Any = ctypes.create_string_buffer(16)
+                size = 0
+            case bytes():
+                value, size = ctypes.create_string_buffer(argument, len(argument)), len(argument)
+            case _:
+                value, size = ctypes.c_longlong(argument), 8
+        keep.append(value)
+        return ctypes.addressof(value), size
+
+
+def _read(report: _CReport) -> HostReport:
+    return HostReport(
+        kind=KINDS[report.kind],
+        message=report.message.decode(errors="replace"),
+        file=report.file.decode(errors="replace"),
+        line=report.line,
+        thread=report.thread,
+        block=report.block,
+        index=report.index,
+        other_file=report.other_file.decode(errors="replace"),
+        other_line=report.other_line,
+        other_thread=report.other_thread,
+        other_block=report.other_block,
+    )
+
+
+def scalar_bytes(value: int | float | bool, dtype: DType) -> bytes:
+    """The bytes of a scalar argument as it is passed by value: integers wrap, floats round to nearest even."""
+    match dtype.kind:
+        case Kind.BOOL:
+            return bytes([1 if value else 0])
+        case Kind.SIGNED | Kind.UNSIGNED:
+            return (int(value) & ((1 << dtype.bits) - 1)).to_bytes(dtype.size_bytes, "little")
+        case Kind.FLOAT if dtype.bits == 64:
+            return struct.pack("<d", value)
+        case Kind.FLOAT if dtype.bits == 32:
+            try:
+                return struct.pack("<f", value)
+            except OverflowError:
+                return struct.pack("<f", float("inf") if value > 0 else float("-inf"))
+        case Kind.FLOAT:
+            return narrow_pattern(float(value), dtype).to_bytes(dtype.size_bytes, "little")
+
+
+class HostBackend:
+    """What `texpr.runtime.launch.Launcher` drives for targets `cuda-host`; every launch is over when it returns."""
+
+    devices: Sequence[int] = (1,)  # DLPack's kDLCPU
+
+    def __init__(self, source: str, seed: int = 0) -> None:
+        self.module = HostModule(source)
+        self.seed = seed
+
+    @contextmanager
+    def scratch(self, size_bytes: int, bound: Any, stream: Any) -> Iterator[int]:
+        """Workspace memory, 256-byte aligned and filled with a pattern that is NaN in every float type."""
+        if size_bytes <= 0:
+            yield 0
+            return
+        memory = ctypes.create_string_buffer(size_bytes + 256)
+        base = (ctypes.addressof(memory) + 255) // 256 * 256
+        ctypes.memset(base, 0xFF, size_bytes)
+        yield base
+
+    def launch(
+        self, step: "LaunchStep", grid: tuple[int, int, int], arguments: Sequence[Any], bound: Any, stream: Any
+    ) -> None:
+        """Run one launch; arguments have `address` and `size_bytes`, or `value` and `dtype`. Raises E0604."""
+        packed: list[HostArgument] = [
+            HostArray(a.address, a.size_bytes) if hasattr(a, "address") else scalar_bytes(a.value, a.dtype)
+            for a in arguments
+        ]
+        report = self.module.launch(step.symbol, packed, grid, step.block[0], step.shared_bytes, self.seed)
+        if report is not None:
+            raise report.to_error()

@@ -1,0 +1,220 @@
+#line 2 "/texpr/include/texpr/host/machine.hpp"
+// The machine: one block at a time, one fiber for each of its threads, which run in a seeded order from barrier to
+// barrier. Nothing is in lock-step: only a barrier orders two threads.
+//
+// Time is counted per block: `block_epoch` grows when all threads met at a block barrier, `warp_epoch[w]` when warp w
+// met at a warp barrier. An access is before the present one iff it was made by the same thread, or in an earlier block
+// epoch of the same block, or by the same warp in an earlier warp epoch (race.hpp).
+#pragma once
+#include <cstdlib>
+#include <cstring>
+
+#include "texpr/host/fiber.hpp"
+#include "texpr/host/report.hpp"
+
+namespace tx::host {
+
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxTensors = 128;
+
+enum class Wait : u8 { kRunning, kBlock, kWarp, kDone };
+
+struct Thread {
+  Fiber fiber;
+  Wait wait;
+  int barrier;  // its number, while waiting
+  Site site;
+};
+
+struct Cell;
+
+// An array argument of the launch and the shadow of its elements (made when first touched).
+struct Tensor {
+  const void* data;
+  i64 bytes;
+  Cell* cells;
+};
+
+struct Machine {
+  // the launch
+  void (*body)(const void*);
+  const void* body_data;
+  int threads;
+  int shared_bytes;
+  i64 grid[3];
+  Tensor tensors[kMaxTensors];
+  int tensor_count;
+  tx_host_report* report;
+  bool failed;
+  // the block
+  i64 block;  // linear number in the grid
+  int block_at[3];
+  u32 serial;  // differs between any two blocks of the process
+  u32 block_epoch;
+  u32 warp_epoch[kMaxThreads / 32];
+  u8* shared;
+  Cell* shared_cells;
+  u8* shared_defined;
+  // the thread
+  int current;
+  Fiber scheduler;
+  Thread thread[kMaxThreads];
+};
+
+static Machine machine;
+
+inline void leave_to_scheduler() { machine.thread[machine.current].fiber.switch_to(machine.scheduler); }
+
+// Notes the first finding and gives the launch up.
+inline void found(int kind, Site site, const char* message, i64 index = 0) {
+  tx_host_report& report = *machine.report;
+  if (!machine.failed) {
+    machine.failed = true;
+    report.kind = kind;
+    report.line = site.line;
+    report.thread = machine.current;
+    report.block = machine.block;
+    report.index = index;
+    copy_text(report.file, sizeof report.file, site.file);
+    copy_text(report.message, sizeof report.message, message);
+  }
+}
+
+inline void found_other(Site site, int thread, i64 block) {
+  tx_host_report& report = *machine.report;
+  report.other_line = site.line;
+  report.other_thread = thread;
+  report.other_block = block;
+  copy_text(report.other_file, sizeof report.other_file, site.file);
+}
+
+[[noreturn]] inline void give_up() {
+  while (true) leave_to_scheduler();
+}
+
+inline void wait_at(Wait kind, int barrier, Site site) {
+  Thread& self = machine.thread[machine.current];
+  self.wait = kind;
+  self.barrier = barrier;
+  self.site = site;
+  leave_to_scheduler();
+}
+
+inline void thread_entry() {
+  machine.body(machine.body_data);
+  machine.thread[machine.current].wait = Wait::kDone;
+  give_up();
+}
+
+// The finding for a barrier at which `waiting` stands and `other` does not.
+inline void found_divergence(int waiting, int other) {
+  const Thread &a = machine.thread[waiting], &b = machine.thread[other];
+  char text[200];
+  const char* const scope = a.wait == Wait::kBlock ? "block" : "warp";
+  if (b.wait == Wait::kDone) {
+    std::snprintf(text, sizeof text, "thread %d waits at %s barrier %d, thread %d has ended", waiting, scope, a.barrier,
+                  other);
+  } else {
+    std::snprintf(text, sizeof text, "thread %d waits at %s barrier %d, thread %d at %s barrier %d", waiting, scope,
+                  a.barrier, other, b.wait == Wait::kBlock ? "block" : "warp", b.barrier);
+  }
+  machine.current = waiting;
+  found(TX_HOST_DIVERGENCE, a.site, text);
+  found_other(b.wait == Wait::kDone ? Site{} : b.site, other, machine.block);
+}
+
+// Releases threads [first, last) when all wait at one barrier of that kind; otherwise `odd` is one that does not.
+inline bool release(int first, int last, Wait kind, int* odd) {
+  const int barrier = machine.thread[first].barrier;
+  for (int t = first; t < last; ++t) {
+    const Thread& other = machine.thread[t];
+    if (other.wait != kind || other.barrier != barrier) {
+      *odd = t;
+      return false;
+    }
+  }
+  for (int t = first; t < last; ++t) machine.thread[t].wait = Wait::kRunning;
+  return true;
+}
+
+// Everyone stands at a barrier or has ended: opens the barriers that are complete. False when none is and some wait.
+inline bool open_barriers() {
+  int odd = 0;
+  bool opened = false;
+  int stuck = -1, stuck_odd = -1;
+  for (int first = 0; first < machine.threads; first += 32) {
+    const int last = first + 32 < machine.threads ? first + 32 : machine.threads;
+    for (int t = first; t < last; ++t) {
+      if (machine.thread[t].wait != Wait::kWarp) continue;
+      if (t == first && release(first, last, Wait::kWarp, &odd)) {
+        ++machine.warp_epoch[first / 32];
+        opened = true;
+      } else if (stuck < 0) {
+        stuck = t;
+        stuck_odd = t == first ? odd : first;
+      }
+      break;
+    }
+  }
+  if (opened) return true;
+  if (stuck >= 0) {
+    found_divergence(stuck, stuck_odd);
+    return false;
+  }
+  for (int t = 0; t < machine.threads; ++t) {
+    if (machine.thread[t].wait != Wait::kBlock) continue;
+    if (t == 0 && release(0, machine.threads, Wait::kBlock, &odd)) {
+      ++machine.block_epoch;
+      return true;
+    }
+    found_divergence(t, t == 0 ? odd : 0);
+    return false;
+  }
+  return false;  // all have ended
+}
+
+// A walk over 0..count-1 in an order that the seed chooses: start + k * step, the step coprime to the count.
+struct Order {
+  i64 count, start, step;
+
+  Order(i64 n, u32 seed) : count(n), start(0), step(1) {
+    if (seed == 0 || n < 2) return;
+    start = seed % n;
+    step = seed / 7 % n | 1;
+    while (divisor(step, n) != 1) step = step + 1 < n ? step + 1 : 1;
+  }
+  static i64 divisor(i64 a, i64 b) {
+    while (b != 0) {
+      const i64 r = a % b;
+      a = b;
+      b = r;
+    }
+    return a;
+  }
+  i64 at(i64 k) const { return static_cast<i64>((static_cast<__int128>(k) * step + start) % count); }
+};
+
+inline void run_block(const Stacks& stacks, u32 seed) {
+  ++machine.serial;
+  machine.block_epoch = 0;
+  std::memset(machine.warp_epoch, 0, sizeof machine.warp_epoch);
+  if (machine.shared_bytes > 0) {
+    std::memset(machine.shared, 0xCD, static_cast<size_t>(machine.shared_bytes));
+    std::memset(machine.shared_defined, 0, static_cast<size_t>(machine.shared_bytes));
+  }
+  for (int t = 0; t < machine.threads; ++t) {
+    machine.thread[t].wait = Wait::kRunning;
+    machine.thread[t].fiber.prepare(stacks.of(t), thread_entry);
+  }
+  const Order order(machine.threads, seed);
+  do {
+    for (int k = 0; k < machine.threads && !machine.failed; ++k) {
+      const int t = static_cast<int>(order.at(k));
+      if (machine.thread[t].wait != Wait::kRunning) continue;
+      machine.current = t;
+      machine.scheduler.switch_to(machine.thread[t].fiber);
+    }
+  } while (!machine.failed && open_barriers());
+}
+
+}  // namespace tx::host

@@ -1,0 +1,173 @@
+#line 2 "/texpr/include/texpr/host/memory.hpp"
+// The accessors of memory.cuh with checks: bounds, races, undefined reads. Same names, same calls, same values.
+#pragma once
+#include "texpr/host/race.hpp"
+#include "texpr/update.cuh"
+
+#define TX_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define TX_HERE \
+  tx::host::Site { file, line }
+
+namespace tx {
+
+namespace host {
+
+inline void check_bounds(i64 index, i64 count, const char* name, Site site) {
+  if (index >= 0 && index < count) return;
+  char text[200];
+  std::snprintf(text, sizeof text, "%s[%lld] is outside its %lld elements", name, index, count);
+  found(TX_HOST_BOUNDS, site, text, index);
+  give_up();
+}
+
+inline void found_undefined(const char* name, i64 index, Site site) {
+  char text[200];
+  std::snprintf(text, sizeof text, "%s[%lld] is read before anything wrote it", name, index);
+  found(TX_HOST_UNDEFINED, site, text, index);
+  give_up();
+}
+
+// What all accessors do with an element once its place is found and checked; `Place` says how that is done.
+template <class Place, class T>
+class Accessor {
+ public:
+  Value<T> load(i64 index, TX_SITE) const { return decode<Bare>(*at(index, Mode::kRead, TX_HERE)); }
+  void store(i64 index, Value<T> value, TX_SITE) const { *at(index, Mode::kWrite, TX_HERE) = encode<Bare>(value); }
+  void store_unique(i64 index, Value<T> value, TX_SITE) const {
+    *at(index, Mode::kWrite, TX_HERE, true) = encode<Bare>(value);
+  }
+  template <class Op, class V>
+  void update(i64 index, V value, TX_SITE) const {
+    at(index, Mode::kRead, TX_HERE);
+    T* const p = at(index, Mode::kWrite, TX_HERE);
+    *p = combine<Op>(*p, value);
+  }
+  template <class V>
+  void add_product(i64 index, V a, V b, TX_SITE) const {
+    at(index, Mode::kRead, TX_HERE);
+    T* const p = at(index, Mode::kWrite, TX_HERE);
+    *p = combine_product(*p, a, b);
+  }
+  template <class Op, class V>
+  void atomic(i64 index, V value, TX_SITE) const {
+    T* const p = at(index, Mode::kAtomic, TX_HERE);
+    *p = combine<Op>(*p, value);
+  }
+
+ private:
+  using Bare = typename RemoveConst<T>::type;
+  T* at(i64 index, Mode mode, Site site, bool unique = false) const {
+    return static_cast<const Place*>(this)->place(index, mode, site, unique);
+  }
+};
+
+}  // namespace host
+
+template <class T>
+class Global : public host::Accessor<Global<T>, T> {
+ public:
+  Global(T* data, const char* name) : data_(data), name_(name), tensor_(nullptr), count_(0) {
+    for (int i = 0; i < host::machine.tensor_count; ++i) {
+      if (host::machine.tensors[i].data == data) tensor_ = &host::machine.tensors[i];
+    }
+    if (tensor_ != nullptr) count_ = tensor_->bytes / static_cast<i64>(sizeof(T));
+  }
+  T* place(i64 index, host::Mode mode, host::Site site, bool unique) const {
+    host::check_bounds(index, count_, name_, site);
+    if (tensor_->cells == nullptr) {
+      // calloc gives untouched pages, and a cell of zeros is one without accesses
+      tensor_->cells = static_cast<host::Cell*>(std::calloc(static_cast<size_t>(count_), sizeof(host::Cell)));
+      if (tensor_->cells == nullptr) {
+        host::found(TX_HOST_LAUNCH, site, "not enough memory to check an array of this size");
+        host::give_up();
+      }
+    }
+    host::check_race(tensor_->cells[index], mode, site, name_, index, false, unique);
+    return data_ + index;
+  }
+
+ private:
+  T* data_;
+  const char* name_;
+  host::Tensor* tensor_;
+  i64 count_;
+};
+
+template <class T>
+class Shared : public host::Accessor<Shared<T>, T> {
+ public:
+  Shared(u8* data, i64 count, const char* name) : data_(data), name_(name), count_(count) {}
+  void fresh() const {}  // threads come here at different times, so there is no moment to poison at
+  T* place(i64 index, host::Mode mode, host::Site site, bool unique) const {
+    host::check_bounds(index, count_, name_, site);
+    const i64 first = data_ - host::machine.shared + index * static_cast<i64>(sizeof(T));
+    if (first + static_cast<i64>(sizeof(T)) > host::machine.shared_bytes) {
+      host::found(TX_HOST_BOUNDS, site, "the launch gives less shared memory than the kernel uses", index);
+      host::give_up();
+    }
+    for (i64 b = first; b < first + static_cast<i64>(sizeof(T)); ++b) {
+      host::check_race(host::machine.shared_cells[b], mode, site, name_, index, true, unique);
+      if (mode == host::Mode::kWrite) host::machine.shared_defined[b] = 1;
+      if (host::machine.shared_defined[b] == 0) host::found_undefined(name_, index, site);
+    }
+    return reinterpret_cast<T*>(data_) + index;
+  }
+
+ private:
+  u8* data_;
+  const char* name_;
+  i64 count_;
+};
+
+template <class T, int kCount>
+class Reg : public host::Accessor<Reg<T, kCount>, T> {
+ public:
+  explicit Reg(const char* name) : name_(name) { fresh(); }
+  void fresh() const {
+    std::memset(defined_, 0, sizeof defined_);
+    std::memset(static_cast<void*>(data_), 0xCD, sizeof data_);
+  }
+  T* place(i64 index, host::Mode mode, host::Site site, bool) const {
+    host::check_bounds(index, kCount, name_, site);
+    if (mode == host::Mode::kWrite) defined_[index] = true;
+    if (!defined_[index]) host::found_undefined(name_, index, site);
+    return data_ + index;
+  }
+
+ private:
+  const char* name_;
+  mutable T data_[kCount];
+  mutable bool defined_[kCount];
+};
+
+template <class Index, class V>
+inline Index gathered(V value, i64 extent, TX_SITE) {
+  const i64 wide = static_cast<i64>(value);
+  if (wide < 0 || wide >= extent) {
+    char text[200];
+    std::snprintf(text, sizeof text, "a subscript read from data is %lld, the dimension has %lld elements", wide,
+                  extent);
+    host::found(TX_HOST_GATHER, TX_HERE, text, wide);
+    host::give_up();
+  }
+  return static_cast<Index>(wide);
+}
+
+template <class T>
+inline void anchor(T value) {
+  volatile T kept;
+  __builtin_memcpy(const_cast<T*>(&kept), &value, sizeof value);
+}
+
+inline void sync_block(int barrier, TX_SITE) { host::wait_at(host::Wait::kBlock, barrier, TX_HERE); }
+inline void sync_warp(int barrier, TX_SITE) { host::wait_at(host::Wait::kWarp, barrier, TX_HERE); }
+
+inline int thread() { return host::machine.current; }
+inline int lane() { return host::machine.current % 32; }
+inline int warp() { return host::machine.current / 32; }
+inline int warpgroup() { return host::machine.current / 128; }
+inline int block_x() { return host::machine.block_at[0]; }
+inline int block_y() { return host::machine.block_at[1]; }
+inline int block_z() { return host::machine.block_at[2]; }
+
+}  // namespace tx

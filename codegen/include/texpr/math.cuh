@@ -1,0 +1,218 @@
+#line 2 "/texpr/include/texpr/math.cuh"
+// Arithmetic and functions on values. Integers wrap, division floors and gives 0 for a divisor 0, shifts by a count
+// outside the type shift everything out, min and max propagate NaN, round is to even. Functions are the accurate ones.
+#pragma once
+#include "texpr/convert.cuh"
+#if defined(TX_HOST)
+#include <cmath>
+#endif
+
+namespace tx {
+
+// ---- integers ----
+
+template <class T>
+TX_FN T wrap_add(T a, T b) {
+  return static_cast<T>(static_cast<Unsigned<T>>(a) + static_cast<Unsigned<T>>(b));
+}
+template <class T>
+TX_FN T wrap_sub(T a, T b) {
+  return static_cast<T>(static_cast<Unsigned<T>>(a) - static_cast<Unsigned<T>>(b));
+}
+template <class T>
+TX_FN T wrap_mul(T a, T b) {
+  return static_cast<T>(static_cast<Unsigned<T>>(a) * static_cast<Unsigned<T>>(b));
+}
+template <class T>
+TX_FN T wrap_neg(T a) {
+  return static_cast<T>(Unsigned<T>(0) - static_cast<Unsigned<T>>(a));
+}
+template <class T>
+TX_FN T floor_div(T a, T b) {
+  if (b == 0) return 0;
+  if constexpr (is_signed<T>) {
+    if (b == -1) return wrap_neg(a);  // the least value has no negative, and the machine would trap
+    const T q = static_cast<T>(a / b);
+    return static_cast<T>(a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q);
+  } else {
+    return static_cast<T>(a / b);
+  }
+}
+template <class T>
+TX_FN T floor_mod(T a, T b) {
+  if (b == 0) return 0;
+  if constexpr (is_signed<T>) {
+    if (b == -1) return 0;
+    const T r = static_cast<T>(a % b);
+    return static_cast<T>(r != 0 && (r < 0) != (b < 0) ? r + b : r);
+  } else {
+    return static_cast<T>(a % b);
+  }
+}
+template <class T>
+TX_FN T ceil_div(T a, T b) {
+  return wrap_neg(floor_div(wrap_neg(a), b));
+}
+template <class T>
+TX_FN T shl(T a, T count) {
+  if (count < 0 || count >= static_cast<T>(8 * sizeof(T))) return 0;
+  return static_cast<T>(static_cast<Unsigned<T>>(a) << count);
+}
+template <class T>
+TX_FN T shr(T a, T count) {
+  if constexpr (is_signed<T>) {
+    constexpr T last = static_cast<T>(8 * sizeof(T) - 1);
+    return static_cast<T>(a >> (count < 0 || count > last ? last : count));  // the sign fills from the left
+  } else {
+    return count >= static_cast<T>(8 * sizeof(T)) ? static_cast<T>(0) : static_cast<T>(a >> count);
+  }
+}
+
+// ---- both ----
+
+template <class T>
+TX_FN T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+TX_FN T max(T a, T b) {
+  return a < b ? b : a;
+}
+template <class T>
+TX_FN T abs(T a) {
+  if constexpr (is_signed<T>) {
+    return a < 0 ? wrap_neg(a) : a;
+  } else {
+    return a;
+  }
+}
+// One rounding for floats; integers wrap.
+template <class T>
+TX_FN T fma(T a, T b, T c) {
+  return wrap_add(wrap_mul(a, b), c);
+}
+
+// ---- floats ----
+
+template <>
+TX_FN f64 min(f64 a, f64 b) {
+  return a < b || a != a ? a : b;
+}
+template <>
+TX_FN f64 max(f64 a, f64 b) {
+  return a > b || a != a ? a : b;
+}
+
+#if defined(TX_HOST)
+template <>
+TX_FN f32 min(f32 a, f32 b) {
+  return a < b || a != a ? a : b;
+}
+template <>
+TX_FN f32 max(f32 a, f32 b) {
+  return a > b || a != a ? a : b;
+}
+#define TX_UNARY(name, f32_name, f64_name)           \
+  TX_FN f32 name(f32 x) { return std::f32_name(x); } \
+  TX_FN f64 name(f64 x) { return std::f64_name(x); }
+#define TX_STRICT(name, operation)                       \
+  TX_FN f32 name(f32 a, f32 b) { return a operation b; } \
+  TX_FN f64 name(f64 a, f64 b) { return a operation b; }
+// Built with contraction off, so the plain operations round one by one.
+TX_STRICT(strict_mul, *)
+TX_STRICT(strict_add, +)
+TX_STRICT(strict_sub, -)
+#undef TX_STRICT
+template <>
+TX_FN f32 fma(f32 a, f32 b, f32 c) {
+  return std::fma(a, b, c);
+}
+template <>
+TX_FN f64 fma(f64 a, f64 b, f64 c) {
+  return std::fma(a, b, c);
+}
+TX_FN f32 rsqrt(f32 x) { return 1.0f / std::sqrt(x); }
+TX_FN f64 rsqrt(f64 x) { return 1.0 / std::sqrt(x); }
+TX_FN f32 pow(f32 x, f32 y) { return std::pow(x, y); }
+TX_FN f64 pow(f64 x, f64 y) { return std::pow(x, y); }
+TX_UNARY(abs_float, fabs, fabs)
+TX_UNARY(exp, exp, exp)
+TX_UNARY(exp2, exp2, exp2)
+TX_UNARY(log, log, log)
+TX_UNARY(log2, log2, log2)
+TX_UNARY(sqrt, sqrt, sqrt)
+TX_UNARY(tanh, tanh, tanh)
+TX_UNARY(erf, erf, erf)
+TX_UNARY(sin, sin, sin)
+TX_UNARY(cos, cos, cos)
+TX_UNARY(floor, floor, floor)
+TX_UNARY(ceil, ceil, ceil)
+TX_UNARY(round, nearbyint, nearbyint)
+#else
+template <>
+TX_FN f32 min(f32 a, f32 b) {
+  f32 c;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+template <>
+TX_FN f32 max(f32 a, f32 b) {
+  f32 c;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+  return c;
+}
+#define TX_UNARY(name, f32_name, f64_name)        \
+  TX_FN f32 name(f32 x) { return ::f32_name(x); } \
+  TX_FN f64 name(f64 x) { return ::f64_name(x); }
+// These are never contracted, whatever the compiler's flags.
+TX_FN f32 strict_mul(f32 a, f32 b) { return __fmul_rn(a, b); }
+TX_FN f64 strict_mul(f64 a, f64 b) { return __dmul_rn(a, b); }
+TX_FN f32 strict_add(f32 a, f32 b) { return __fadd_rn(a, b); }
+TX_FN f64 strict_add(f64 a, f64 b) { return __dadd_rn(a, b); }
+TX_FN f32 strict_sub(f32 a, f32 b) { return __fsub_rn(a, b); }
+TX_FN f64 strict_sub(f64 a, f64 b) { return __dsub_rn(a, b); }
+template <>
+TX_FN f32 fma(f32 a, f32 b, f32 c) {
+  return __fmaf_rn(a, b, c);
+}
+template <>
+TX_FN f64 fma(f64 a, f64 b, f64 c) {
+  return __fma_rn(a, b, c);
+}
+TX_FN f32 rsqrt(f32 x) { return ::rsqrtf(x); }
+TX_FN f64 rsqrt(f64 x) { return ::rsqrt(x); }
+TX_FN f32 pow(f32 x, f32 y) { return ::powf(x, y); }
+TX_FN f64 pow(f64 x, f64 y) { return ::pow(x, y); }
+TX_UNARY(abs_float, fabsf, fabs)
+TX_UNARY(exp, expf, exp)
+TX_UNARY(exp2, exp2f, exp2)
+TX_UNARY(log, logf, log)
+TX_UNARY(log2, log2f, log2)
+TX_UNARY(sqrt, sqrtf, sqrt)
+TX_UNARY(tanh, tanhf, tanh)
+TX_UNARY(erf, erff, erf)
+TX_UNARY(sin, sinf, sin)
+TX_UNARY(cos, cosf, cos)
+TX_UNARY(floor, floorf, floor)
+TX_UNARY(ceil, ceilf, ceil)
+TX_UNARY(round, rintf, rint)
+#endif
+#undef TX_UNARY
+
+template <>
+TX_FN f32 abs(f32 x) {
+  return abs_float(x);
+}
+template <>
+TX_FN f64 abs(f64 x) {
+  return abs_float(x);
+}
+
+// 1 / (1 + exp(-x)) without overflow of the exponential on either side.
+template <class T>
+TX_FN T sigmoid(T x) {
+  const T e = exp(-abs(x));
+  return (x < T(0) ? e : T(1)) / (T(1) + e);
+}
+
+}  // namespace tx
