@@ -142,6 +142,14 @@ def _inverse_root(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array
     return np.asarray(np.where(b[0] == 0, 0.0, moved))
 
 
+def _exponential(function: Callable[[Array], Array], scale: float) -> Rule:
+    def rule(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+        rise = scale * b[0]
+        return np.asarray(np.where(rise > 1, function(v[0] + b[0]) - r, np.abs(r) * np.expm1(np.minimum(rise, 1.0))))
+
+    return rule
+
+
 def _power(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
     relative = np.abs(v[1]) * b[0] / (v[0] - b[0]) + np.abs(np.log(np.abs(v[0]))) * b[1]
     moved = np.where(v[0] > b[0], np.abs(r) * np.expm1(relative), np.inf)
@@ -162,15 +170,15 @@ PROPAGATION: dict[Fn, Rule] = {
     Fn.ABS: lambda r, v, b: b[0],
     Fn.MIN: lambda r, v, b: np.maximum(b[0], b[1]),
     Fn.MAX: lambda r, v, b: np.maximum(b[0], b[1]),
-    Fn.EXP: lambda r, v, b: np.abs(r) * np.expm1(b[0]),
-    Fn.EXP2: lambda r, v, b: np.abs(r) * np.expm1(math.log(2) * b[0]),
+    Fn.EXP: _exponential(np.exp, 1.0),
+    Fn.EXP2: _exponential(np.exp2, math.log(2)),
     Fn.LOG: _logarithm(1.0),
     Fn.LOG2: _logarithm(1 / math.log(2)),
     Fn.SQRT: _root,
     Fn.RSQRT: _inverse_root,
     Fn.POW: _power,
     Fn.TANH: lambda r, v, b: b[0],
-    Fn.SIGMOID: lambda r, v, b: np.minimum(0.25 * b[0], np.abs(r) * np.expm1(b[0])),
+    Fn.SIGMOID: lambda r, v, b: np.fmin(0.25 * b[0], np.abs(r) * np.expm1(b[0])),
     Fn.ERF: lambda r, v, b: 1.13 * b[0],
     Fn.SIN: lambda r, v, b: np.minimum(b[0], 2.0),
     Fn.COS: lambda r, v, b: np.minimum(b[0], 2.0),

@@ -137,7 +137,7 @@ class BoundedCells:
         np.add.at(self.steps, position, total(np.asarray(unit)).reshape(-1))
         top = min(numerics.greatest(self.dtype), numerics.greatest(value_dtype))
         content, weight = self.value[position], self.weight[position]
-        risky = (np.isfinite(content) & (weight + self._bound_at(position) > top)) | np.isinf(weight)
+        risky = (~np.isnan(content) & (weight + self._bound_at(position) > top)) | np.isinf(weight)
         if numerics.saturates(self.dtype):  # an infinity saturates at the first rounding, whenever that is
             risky |= total(np.isinf(value.value).astype(np.float64)).reshape(-1) > 0
         self.undecided[position[risky]] = True
