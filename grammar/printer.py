@@ -93,8 +93,10 @@ def _list(parts: Sequence[s.Expr | s.Slice]) -> str:
     return ", ".join(print_expr(part) for part in parts)
 
 
-def _dims(dims: tuple[s.Dim, ...]) -> str:
-    return ", ".join(f"{print_expr(dim.extent)} {dim.index}" for dim in dims)
+def _dims(dims: tuple[s.Dim, ...], *, bars: bool = False) -> str:
+    """`N i, M j`; with `bars` `N |i|`, the form of hardware threads."""
+    indices = (f"|{dim.index}|" if bars else dim.index for dim in dims)
+    return ", ".join(f"{print_expr(dim.extent)} {index}" for dim, index in zip(dims, indices, strict=True))
 
 
 def _attrs(attrs: tuple[s.Attr, ...]) -> str:
@@ -164,7 +166,8 @@ def _statement(item: s.Item, depth: int) -> list[str]:
     match item:
         case s.Par() | s.Seq():
             word = "seq" if isinstance(item, s.Seq) else "fully par" if item.fully else "par"
-            return _braced([f"{pad}{word} {_dims(item.dims)}{_attrs(item.attrs)}"], item.body, depth)
+            bars = isinstance(item, s.Par) and item.fully
+            return _braced([f"{pad}{word} {_dims(item.dims, bars=bars)}{_attrs(item.attrs)}"], item.body, depth)
         case s.If():
             return _if(item, f"{pad}if", depth)
         case s.KernelDef():

@@ -5,12 +5,14 @@ with the fewest open brackets and the loosest operator that still fits, as far r
 
     C[i, j] = first_factor * second_factor +
         third_factor
+
+The body of a long reduction stands on lines of its own, as a newline beside its braces is blank too.
 """
 
 import re
 from typing import Final
 
-MAX_COLUMNS: Final = 110
+MAX_COLUMNS: Final = 120
 """Characters of a line, where it can be broken at all."""
 INDENT: Final = "    "
 
@@ -35,7 +37,17 @@ def wrapped(line: str, columns: int = MAX_COLUMNS) -> list[str]:
     """
     if len(line) <= columns:
         return [line]
-    pad = line[: len(line) - len(line.lstrip(" "))] + INDENT
+    base = line[: len(line) - len(line.lstrip(" "))]
+    pad = base + INDENT
+    braces = _braces(line)
+    if braces is not None:
+        opened, closed = braces
+        body = pad + line[opened:closed].strip(" ")
+        return [
+            *wrapped(line[:opened], columns),
+            *wrapped(body, columns),
+            *wrapped(base + line[closed:], columns),
+        ]
     places = _places(line)
     pieces: list[str] = []
     start, lead = 0, ""
@@ -50,6 +62,23 @@ def wrapped(line: str, columns: int = MAX_COLUMNS) -> list[str]:
         pieces.append(lead + line[start:cut].rstrip(" "))
         start, lead = cut, pad
     return [*pieces, lead + line[start:]]
+
+
+def _braces(line: str) -> tuple[int, int] | None:
+    """The body of the first reduction outside all brackets: the offsets after its `{` and at its `}`."""
+    depth, opened = 0, None
+    for match in _PARTS.finditer(line):
+        if match.lastgroup == "open":
+            if depth == 0 and match.group() == "{":
+                opened = match.end()
+            depth += 1
+        elif match.lastgroup == "close":
+            depth -= 1
+            if depth == 0 and opened is not None and match.start() > opened:
+                return opened, match.start()
+            if depth == 0:
+                opened = None
+    return None
 
 
 def _places(line: str) -> list[tuple[int, int]]:

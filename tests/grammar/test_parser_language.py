@@ -74,3 +74,38 @@ def test_two_minus_signs_after_a_sign_are_not_a_comment() -> None:
 
 def test_windows_newlines_and_a_byte_order_mark_are_read() -> None:
     assert parse_text("\ufeffx = 1\r\ny = 2\r\n") == parse_text("x = 1\ny = 2\n")
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        *(f"x = a {op}\n\n b" for op in ("+", "-", "*", "/", "%", "==", "!=", "<=", ">=", "<", ">", "and", "or")),
+        *(f"x = a\n -- c\n {op} b" for op in ("+", "-", "*", "/", "%", "==", "!=", "<=", ">=", "<", ">", "and", "or")),
+        *(f"x {op}\n 1" for op in ("=", "+=", "-=", "*=", "max=", "min=")),
+        "x = not\n a",
+        "par N i,\n M j { }",
+        "par 0..\n N i { }",
+        "par N i\n{ }",
+        "par N i\n#block\n{ }",
+        "if a { }\nelse\n{ }",
+        "kernel f()\nwhere N > 1,\nM > 1\n{ }",
+        "fn f()\nreference\n{ }\n{ }",
+        "x = f(\n\na\n,\nb\n)",
+        "x = A[\na\n:\nb\n]",
+        "x = sum K k {\n\na\n\n}",
+    ],
+)
+def test_a_newline_is_blank_where_the_statement_goes_on(joined: str) -> None:
+    one_line = joined.replace(" -- c\n", " ").replace("\n", " ")
+    assert print_module(parse_text(joined)).split() == ["--", "c"] * ("-- c" in joined) + one_line_words(one_line)
+
+
+def one_line_words(text: str) -> list[str]:
+    return print_module(parse_text(text)).split()
+
+
+@pytest.mark.parametrize(
+    "text", ["x = 1\ny = 2", "x = 1;y = 2", "par N i { }\ny = 2", "par N i { } y = 2", "f(a)\nf(b)"]
+)
+def test_a_newline_a_semicolon_or_a_closing_brace_ends_a_statement(text: str) -> None:
+    assert len(parse_text(text).items) == 2

@@ -76,17 +76,22 @@ def test_comments_keep_their_letters() -> None:
 
 
 def test_long_statements_are_broken_outside_brackets_first() -> None:
-    factors = " + ".join(f"weights[first_index, {n}] * inputs[{n}, second_index]" for n in range(4))
-    printed = print_module(parse_text(f"par N first_index {{ outputs[first_index] = {factors} -- all\n}}"))
-    assert printed == (
-        "par N first_index {\n"
-        "    outputs[first_index] = weights[first_index, 0] * inputs[0, second_index] +"
-        "\n        weights[first_index, 1] * inputs[1, second_index] +"
-        " weights[first_index, 2] * inputs[2, second_index] +\n"
-        "        weights[first_index, 3] * inputs[3, second_index]  -- all\n"
-        "}\n"
-    )
+    terms = [f"weights[index, {n}] * inputs[{n}, column]" for n in range(6)]
+    printed = print_module(parse_text(f"par N index {{ outputs[index] = {' + '.join(terms)} -- all\n}}"))
+    assert printed.splitlines() == [
+        "par N index {",
+        f"    outputs[index] = {terms[0]} + {terms[1]} +",
+        f"        {terms[2]} + {terms[3]} +",
+        f"        {terms[4]} + {terms[5]}  -- all",
+        "}",
+    ]
     assert print_module(parse_text(printed)) == printed
+
+
+def test_the_body_of_a_long_reduction_stands_alone() -> None:
+    body = "left_operand[row, k + first_offset] * right_operand[k + second_offset, column + third_offset] + constant"
+    text = f"output[row, column] = sum inner_extent k {{\n    {body}\n}} * scale\n"
+    assert print_module(parse_text(text)) == text
 
 
 def test_long_parameter_lists_are_printed_one_a_line() -> None:
