@@ -181,7 +181,10 @@ class CoreBuilder:
 
     def _vector_loop(self, par: Par, stmts: tuple[Stmt, ...]) -> Loop:
         loop = self.worker.loop(par, self.worker.nodes(stmts))
-        light = not has_loop(stmts)
+        light = not has_loop(stmts) and not any(
+            isinstance(s, Accumulate | Atomic) and shared_updates(self.session.proved.program, s.id, (par.index,))
+            for s in walk(stmts)
+        )
         return Loop(
             index=loop.index,
             extent=loop.extent,

@@ -15,6 +15,7 @@ from texpr.grammar.ast import Condition, If, Kernel, New, Par, Read, Role, Seq, 
 from texpr.polyhedral.cores import CoreBuilder
 from texpr.polyhedral.digits import Names
 from texpr.polyhedral.hardware_attributes import check_attributes
+from texpr.polyhedral.hazards import launch_orders
 from texpr.polyhedral.launches import LaunchBuilder
 from texpr.polyhedral.mapping import (
     Guard,
@@ -26,7 +27,6 @@ from texpr.polyhedral.mapping import (
     Report,
     Scope,
 )
-from texpr.polyhedral.orders import launch_orders
 from texpr.polyhedral.placement import place_parameter, place_workspace
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.promote import promote

@@ -1,21 +1,205 @@
-"""The orders that a launch needs between threads of one block, and the barriers that enforce them."""
+"""Barriers: where the threads of a block wait, and the check that every order is enforced.
 
-from collections.abc import Mapping
+`barrier_positions` starts from every place in uniform control flow and takes away what is not needed, so none of the
+rest can go. `check_positions` shares no code with it: it walks the launch's control flow graph and asks whether a sink
+can be reached from its source without passing a barrier.
 
-from texpr.polyhedral.mapping import BarrierPosition, MappedBuffer, MappedLaunch, Order
-from texpr.polyhedral.program import Program
+    for k { S0 (0) ; S1 (1) }    S0 -> S1,  S1 -> S0 carried by k:   barriers before S1 and at the end of the body
+"""
 
+from collections.abc import Iterator, Sequence
 
-def launch_orders(launch: MappedLaunch, buffers: Mapping[str, MappedBuffer], program: Program) -> tuple[Order, ...]:
-    """The orders between threads of one block."""
-    return ()
+from texpr.grammar.ast import Read
+from texpr.grammar.diagnostics import InternalError
+from texpr.polyhedral.flow import unenforced
+from texpr.polyhedral.indices import condition_names, constant_value, names
+from texpr.polyhedral.mapping import (
+    BarrierPosition,
+    Define,
+    Guard,
+    Loop,
+    MappedLaunch,
+    Node,
+    Order,
+    Place,
+    Scope,
+)
+from texpr.polyhedral.tree import Path, branches, located, statement_path, statements
+
+_WIDTH = {scope: number for number, scope in enumerate(Scope)}
 
 
 def barrier_positions(launch: MappedLaunch) -> tuple[BarrierPosition, ...]:
-    """Barriers that enforce the launch's orders."""
-    return ()
+    """Barriers that enforce every order of the launch, none of them superfluous, in text order.
+
+    Each position tells which orders it enforces, those that no other one does first. InternalError where the orders
+    cannot be enforced, which the mapping excludes.
+    """
+    if not launch.orders:
+        return ()
+    enforcing = {order: frozenset(_separating(launch.body, order)) for order in launch.orders}
+    kept = dict.fromkeys(_candidates(launch), Scope.BLOCK)
+    unmet = [o for o, places in enforcing.items() if not places & kept.keys()]
+    if unmet:
+        raise InternalError(f"{launch.name}: no barrier can stand between {unmet[0].source} and {unmet[0].sink}")
+    for path in sorted(kept, key=lambda p: (-_loops(launch.body, p), -len(p), p)):
+        rest = kept.keys() - {path}
+        if all(places & rest for places in enforcing.values()):
+            del kept[path]
+    for path in kept:
+        if all(o.scope is Scope.WARP for o in _only(path, kept, enforcing)):
+            kept[path] = Scope.WARP
+    return tuple(
+        BarrierPosition(path=path, scope=scope, orders=_reasons(path, scope, kept, enforcing))
+        for path, scope in sorted(kept.items())
+    )
 
 
-def check_positions(launch: MappedLaunch, positions: tuple[BarrierPosition, ...]) -> tuple[Order, ...]:
-    """The orders that the positions violate."""
-    return launch.orders
+def _only(path: Path, kept: dict[Path, Scope], enforcing: dict[Order, frozenset[Path]]) -> list[Order]:
+    """The orders that only this position enforces, counting scopes."""
+    return [
+        order
+        for order, places in enforcing.items()
+        if path in places
+        and not any(p in places for p, s in kept.items() if p != path and _WIDTH[s] >= _WIDTH[order.scope])
+    ]
+
+
+def _reasons(
+    path: Path, scope: Scope, kept: dict[Path, Scope], enforcing: dict[Order, frozenset[Path]]
+) -> tuple[Order, ...]:
+    first = _only(path, kept, enforcing)
+    rest = [o for o, p in enforcing.items() if path in p and o not in first and _WIDTH[scope] >= _WIDTH[o.scope]]
+    return (*first, *rest)
+
+
+def _candidates(launch: MappedLaunch) -> Iterator[Path]:
+    """Every slot in uniform control flow that does not split a band or stand after a `Define` or `Fresh`."""
+    varying = _varying(launch)
+
+    def within(body: Sequence[Node], path: Path) -> Iterator[Path]:
+        for number in range(len(body) + 1):
+            before = body[number - 1] if number > 0 else None
+            after = body[number] if number < len(body) else None
+            if not isinstance(before, Define) and not _one_band(before, after):
+                yield (*path, number)
+            if after is None or _band(after) or not _uniform(after, varying):
+                continue
+            for branch, inside in enumerate(branches(after)):
+                yield from within(inside, (*path, number, branch))
+
+    yield from within(launch.body, ())
+
+
+def _varying(launch: MappedLaunch) -> frozenset[str]:
+    """The names whose value is not the same in all threads of a block."""
+    thread = {d.name for d in launch.digits if d.place in (Place.LANE, Place.WARP)}
+    found = set(thread)
+    for place in located(launch.body):
+        if isinstance(place.node, Define) and any(d.name in thread for d in place.node.digits):
+            found.add(place.node.index)
+    return frozenset(found)
+
+
+def _uniform(node: Node, varying: frozenset[str]) -> bool:
+    """Whether all threads of a block run the node's body alike."""
+    match node:
+        case Loop(extent=extent, digit=digit):
+            return digit is None and not names(extent) & varying
+        case Guard(condition=condition, uniform=uniform):
+            if isinstance(condition, Read):
+                return _WIDTH[uniform] >= _WIDTH[Scope.BLOCK]
+            return not condition_names(condition) & varying
+        case _:
+            return False
+
+
+def _band(node: Node | None) -> tuple[str, ...]:
+    """The thread digits of a node that belongs to one band altogether, else ()."""
+    if node is None:
+        return ()
+    found = {s.digits for s in statements((node,))}
+    if isinstance(node, Define):
+        return tuple(d.name for d in node.digits if d.place in (Place.LANE, Place.WARP))
+    defines = [p.node for p in located((node,)) if isinstance(p.node, Define)]
+    return found.pop() if len(found) == 1 and not (defines and isinstance(node, Loop) and node.digit is None) else ()
+
+
+def _one_band(before: Node | None, after: Node | None) -> bool:
+    return bool(_band(before)) and _band(before) == _band(after)
+
+
+def _loops(body: Sequence[Node], path: Path) -> int:
+    """The number of loops around a slot."""
+    count = 0
+    for child, branch in zip(path[0:-1:2], path[1::2], strict=True):
+        count += isinstance(body[child], Loop)
+        body = branches(body[child])[branch]
+    return count
+
+
+def _separating(body: Sequence[Node], order: Order) -> Iterator[Path]:
+    """The slots that every thread surely passes between an instance of the source and one of the sink after it."""
+    source, sink = statement_path(body, order.source), statement_path(body, order.sink)
+    if order.carried_by is not None:
+        nodes, path = body, ()
+        while True:
+            node, path = nodes[source[len(path)]], source[: len(path) + 2]
+            nodes = branches(node)[path[-1]]
+            if isinstance(node, Loop) and node.index == order.carried_by:
+                break
+        yield from _after(nodes, path, source)
+        yield from _before(nodes, path, sink)
+        return
+    nodes, path = body, ()
+    while source[len(path)] == sink[len(path)] and len(source) > len(path) + 1:
+        node, path = nodes[source[len(path)]], source[: len(path) + 2]
+        nodes = branches(node)[path[-1]]
+    first, last = source[len(path)], sink[len(path)]
+    if len(source) > len(path) + 1:
+        inner = source[: len(path) + 2]
+        yield from _after(branches(nodes[first])[inner[-1]], inner, source)
+    yield from ((*path, slot) for slot in range(first + 1, last + 1))
+    for number in range(first + 1, last):
+        yield from _inside(nodes[number], (*path, number))
+    if len(sink) > len(path) + 1:
+        inner = sink[: len(path) + 2]
+        yield from _before(branches(nodes[last])[inner[-1]], inner, sink)
+
+
+def _after(nodes: Sequence[Node], path: Path, target: Path) -> Iterator[Path]:
+    """Slots surely passed from the target to the end of the list, which is at `path`."""
+    child = target[len(path)]
+    if len(target) > len(path) + 1:
+        inner = target[: len(path) + 2]
+        yield from _after(branches(nodes[child])[inner[-1]], inner, target)
+    yield from ((*path, slot) for slot in range(child + 1, len(nodes) + 1))
+    for number in range(child + 1, len(nodes)):
+        yield from _inside(nodes[number], (*path, number))
+
+
+def _before(nodes: Sequence[Node], path: Path, target: Path) -> Iterator[Path]:
+    """Slots surely passed from the start of the list, which is at `path`, to the target."""
+    child = target[len(path)]
+    yield from ((*path, slot) for slot in range(child + 1))
+    for number in range(child):
+        yield from _inside(nodes[number], (*path, number))
+    if len(target) > len(path) + 1:
+        inner = target[: len(path) + 2]
+        yield from _before(branches(nodes[child])[inner[-1]], inner, target)
+
+
+def _inside(node: Node, path: Path) -> Iterator[Path]:
+    """Slots inside a node that are surely passed when it is run: those of loops with at least one iteration."""
+    if isinstance(node, Loop) and (constant_value(node.extent) or 0) > 0:
+        yield from ((*path, 0, slot) for slot in range(len(node.body) + 1))
+        for number, inner in enumerate(node.body):
+            yield from _inside(inner, (*path, 0, number))
+
+
+def check_positions(launch: MappedLaunch, positions: Sequence[BarrierPosition]) -> tuple[Order, ...]:
+    """The orders of the launch that the positions do not enforce; () when all is well.
+
+    Raises InternalError for a position that is no place of the tree, or stands where threads of its scope diverge.
+    """
+    return unenforced(launch, positions)

@@ -54,7 +54,7 @@ def promote(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
 
 def _carried(session: Session, loop: Loop) -> MappedStatement | None:
     """The accumulation that the loop may carry in a register, None where there is none or more than one."""
-    if loop.digit is not None or loop.parallel:
+    if loop.digit is not None:
         return None
     defined = {loop.index}
     updates: list[MappedStatement] = []

@@ -90,3 +90,13 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
             case _:
                 pass
     return found
+
+
+def statement_path(body: Sequence[Node], id: str) -> Path:
+    """The path of a statement, or of the guard that `if@2.0.1` names. KeyError when there is none."""
+    if id.startswith("if@"):
+        return tuple(int(part) for part in id.removeprefix("if@").split("."))
+    for place in located(body):
+        if isinstance(place.node, MappedStatement) and place.node.id == id:
+            return place.path
+    raise KeyError(id)
