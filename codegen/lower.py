@@ -198,7 +198,9 @@ def _block_graph(
         block_dim=launch.threads,
         digits=tuple(d for d in launch.digits if d.place in _HARDWARE),
         tensors=tuple(
-            _block_tensor(b) for b in mapped.buffers.values() if b.memory is not m.Memory.GLOBAL and b.name in used
+            _block_tensor(b)
+            for b in mapped.buffers.values()
+            if b.role is Role.LOCAL and b.memory is not m.Memory.GLOBAL and b.name in used
         ),
         body=body,
         orders=launch.orders,

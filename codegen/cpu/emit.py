@@ -19,7 +19,7 @@ from typing import assert_never
 
 from texpr.codegen.cpu.body import declaration, emit_body
 from texpr.codegen.cpu.context import Check, Context, CpuTensor, Writer
-from texpr.codegen.cpu.names import Names, condition_text, index_text, place
+from texpr.codegen.cpu.names import Names, condition_text, file_name, index_text, place
 from texpr.codegen.cpu.ranges import bound_ranges
 from texpr.codegen.graph import BlockGraph, BlockNode, Guard, HostIf, HostLoop, KernelNode, Launch, Loop, PlannedGraph
 from texpr.codegen.layout import span_elements
@@ -132,7 +132,7 @@ def _header(name: str, source_name: str, body: str, target: Target) -> str:
     offered |= {w for w in words if re.fullmatch(r"(pointer|stack|decode|encode)_(f|bf|i|u|bool)[a-z0-9]*", w)}
     if "void" in words:
         offered.add("void")
-    lines = [f"# {place_name(name)} from {place_name(source_name)} for {target.name}", "", "import numpy as np", ""]
+    lines = [f"# {file_name(name)} from {file_name(source_name)} for {target.name}", "", "import numpy as np", ""]
     lines += ["from texpr.codegen.cpu.library import (", *(f"    {n}," for n in sorted(offered)), ")", "", "", ""]
     return "\n".join(lines)
 
@@ -142,19 +142,14 @@ def _tables(parameters: tuple[CpuParameter, ...], checks: list[Check]) -> str:
     out = Writer()
     out.line("ARGUMENTS = (")
     for parameter in parameters:
-        out.line(f"    ({ascii(parameter.name)}, {ascii(parameter.kind)}, {ascii(parameter.dtype)}),")
+        out.line(f"    ({parameter.name!a}, {parameter.kind!a}, {parameter.dtype!a}),")
     out.line(")")
     out.line("CHECKS = (" if checks else "CHECKS = ()")
     for check in checks:
-        out.line(f"    ({ascii(check.message)}, {ascii(place(check.span))}),")
+        out.line(f"    ({check.message!a}, {place(check.span)!a}),")
     if checks:
         out.line(")")
     return out.text()
-
-
-def place_name(name: str) -> str:
-    """A name as it may stand in a comment."""
-    return "".join(c if " " <= c <= "~" else "?" for c in name)[-80:]
 
 
 def _scalar_type(dtype: DType) -> str:
@@ -344,7 +339,7 @@ def _emit_run(
     parameters.append(CpuParameter(name="", kind="workspace"))
     arguments.append("workspace")
     types.append("int64")
-    out.line(f"# {place_name(graph.source_name)}: the host program")
+    out.line(f"# {file_name(graph.source_name)}: the host program")
     out.line(f'@njit(int64({", ".join(types)}), error_model="numpy")')
     with out.block(f"def run({', '.join(arguments)}):"):
         for line in opening:

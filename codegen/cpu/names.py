@@ -67,10 +67,15 @@ class Names:
         return f"{stem}{number}"
 
 
+def file_name(span_name: str) -> str:
+    """The last part of a source's name as it may stand in a comment: printable ASCII on one line, no folder, so that
+    the text does not depend on where the program lies."""
+    return "".join(c if " " <= c <= "~" else "?" for c in span_name.replace("\\", "/").rsplit("/", 1)[-1])[-80:]
+
+
 def place(span: Span) -> str:
-    """`file.tex:12` for a comment: printable ASCII, on one line."""
-    name = "".join(c if " " <= c <= "~" else "?" for c in span.source.name)[-80:]
-    return f"{name}:{span.line}"
+    """`file.tex:12` for a comment."""
+    return f"{file_name(span.source.name)}:{span.line}"
 
 
 _LEVEL = {IndexOp.ADD: 1, IndexOp.SUB: 1, IndexOp.MUL: 2, IndexOp.DIV: 2, IndexOp.MOD: 2}
@@ -91,7 +96,8 @@ def index_text(expr: IndexExpr, names: Names, level: int = 0) -> str:
             return f"({text})" if level > 1 else text
         case IndexBinary(op=op, left=left, right=right):
             mine = _LEVEL[op]
-            inner = mine if op in (IndexOp.ADD, IndexOp.MUL) else mine + 1
+            same = isinstance(right, IndexBinary) and right.op is op and op in (IndexOp.ADD, IndexOp.MUL)
+            inner = mine if same else mine + 1
             text = f"{index_text(left, names, mine)} {_SIGN[op]} {index_text(right, names, inner)}"
             return f"({text})" if level > mine else text
         case _:
