@@ -1,0 +1,132 @@
+"""Every program of this folder gives the interpreter's result on every backend; the refused ones are refused."""
+
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import texpr
+from texpr.grammar.interpret import interpret
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "properties"))
+
+from differential import Reference, copied, reference  # noqa: E402  (a folder of test tools, not a package)
+
+from texpr.trial import make_arguments  # noqa: E402
+
+CASES: dict[str, dict[str, Any]] = tomllib.loads((HERE / "cases.toml").read_text(encoding="utf-8"))
+REFUSED: dict[str, dict[str, Any]] = tomllib.loads((HERE / "refused" / "cases.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def kernel_of(name: str) -> texpr.Kernel:
+    return texpr.load(HERE / f"{name}.tex").only
+
+
+@cache
+def reference_of(name: str, index: int) -> Reference:
+    sizes = CASES[name]["sizes"][index]
+    values, _ = make_arguments(kernel_of(name).core(sizes=sizes), sizes, 1000 + index, {})
+    return reference(kernel_of(name), sizes, values)
+
+
+def variants() -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """(kernel, index of its sizes, sizes left free): every size bound, and the dynamic ones free."""
+    for name, case in CASES.items():
+        for index in range(len(case["sizes"])):
+            yield name, index, ()
+            if "dynamic" in case:
+                yield name, index, tuple(case["dynamic"])
+
+
+VARIANTS = list(variants())
+IDS = [f"{name}-{index}{'-dynamic' if free else ''}" for name, index, free in VARIANTS]
+
+
+def right(ref: Reference, got: Any) -> None:
+    wrong = [found for found in ref.compare(got) if found.wrong]
+    assert not wrong, wrong
+
+
+@cache
+def compiled(
+    name: str, target: str, bound: tuple[tuple[str, int], ...], stop_after: str | None = None
+) -> texpr.Compiled:
+    return kernel_of(name).compile(target, sizes=dict(bound), stop_after=stop_after)
+
+
+def compiled_variant(
+    name: str, index: int, free: tuple[str, ...], target: str, stop_after: str | None = None
+) -> texpr.Compiled:
+    sizes = CASES[name]["sizes"][index]
+    bound = tuple(sorted((key, value) for key, value in sizes.items() if key not in free))
+    return compiled(name, target, bound, stop_after)
+
+
+def run(name: str, index: int, free: tuple[str, ...], target: str) -> None:
+    ref = reference_of(name, index)
+    values = copied(ref.values)
+    made = compiled_variant(name, index, free, target)
+    made(**values, **{key: ref.sizes[key] for key in made.dynamic})
+    right(ref, values)
+
+
+@pytest.mark.parametrize(("name", "index", "free"), VARIANTS, ids=IDS)
+def test_cpu_computes_what_the_interpreter_says(name: str, index: int, free: tuple[str, ...]) -> None:
+    run(name, index, free, "cpu")
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize(("name", "index", "free"), VARIANTS, ids=IDS)
+def test_cuda_host_computes_what_the_interpreter_says(
+    name: str, index: int, free: tuple[str, ...], need_gxx: None
+) -> None:
+    run(name, index, free, "cuda-host:sm_90a")
+
+
+@pytest.mark.parametrize(("name", "index", "free"), VARIANTS, ids=IDS)
+def test_the_mapping_computes_what_the_interpreter_says(name: str, index: int, free: tuple[str, ...]) -> None:
+    from texpr.polyhedral.simulate import simulate
+
+    ref = reference_of(name, index)
+    made = compiled_variant(name, index, free, "cuda:sm_90a", "map")
+    right(ref, simulate(made.mapping.program, copied(ref.values), seed=index, sizes=ref.sizes))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_exact_mode_finds_nothing_wrong(name: str) -> None:
+    ref = reference_of(name, len(CASES[name]["sizes"]) - 1)
+    core = kernel_of(name).core(sizes=ref.sizes)
+    right(ref, interpret(core, copied(ref.values), mode="exact", seed=3, sizes=ref.sizes).outputs)
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_emitted_cuda_compiles_without_warnings(arch: str, need_nvcc: None) -> None:
+    """All kernels in one run of nvcc: each text in a namespace of its own would change it, so each is a file."""
+    from texpr.codegen.toolchain import compile_cubins
+
+    sources = {}
+    for name, case in CASES.items():
+        free = tuple(case.get("dynamic", ()))
+        sources[name] = compiled_variant(name, 0, free, f"cuda:{arch}").source
+    cubins = compile_cubins(sources, arch)
+    assert set(cubins) == set(sources)
+    assert all(cubins.values())
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_illegal_programs_are_refused_with_the_least_witness(name: str) -> None:
+    case = REFUSED[name]
+    kernel = texpr.load(HERE / "refused" / f"{name}.tex").only
+    with pytest.raises(texpr.TExprError) as caught:
+        kernel.compile("cpu", sizes=case["sizes"])
+    assert [d.code for d in caught.value.diagnostics] == case["codes"]
+    if "witness" in case:
+        witness = caught.value.diagnostics[0].witness
+        assert {key: witness[key] for key in case["witness"]} == case["witness"]
