@@ -317,7 +317,7 @@ class Statement(Node):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Par(Statement):
     """One parallel loop; consecutive loops of a band are nested directly and share `band`. The band's attributes
-    stand on each of its loops."""
+    stand on each of its loops. `low` is what the author's index is where this one is 0, for messages."""
 
     index: str
     source_name: str
@@ -325,6 +325,7 @@ class Par(Statement):
     band: int
     fully: bool = False
     body: tuple["Stmt", ...]
+    low: IndexExpr = field(default=IndexConst(value=0), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,6 +334,7 @@ class Seq(Statement):
     source_name: str
     extent: IndexExpr
     body: tuple["Stmt", ...]
+    low: IndexExpr = field(default=IndexConst(value=0), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,9 +183,13 @@ class _Binder:
         attrs = self.attrs(s.attrs)
         match s:
             case ast.Par():
-                return replace(s, attrs=attrs, extent=self.extent(s.extent, s.span), body=self.block(s.body))
+                return replace(
+                    s, attrs=attrs, extent=self.extent(s.extent, s.span), low=self.index(s.low), body=self.block(s.body)
+                )
             case ast.Seq():
-                return replace(s, attrs=attrs, extent=self.extent(s.extent, s.span), body=self.block(s.body))
+                return replace(
+                    s, attrs=attrs, extent=self.extent(s.extent, s.span), low=self.index(s.low), body=self.block(s.body)
+                )
             case ast.If():
                 condition: Condition | ast.Read = s.condition
                 if isinstance(condition, ast.Read):

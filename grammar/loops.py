@@ -9,7 +9,7 @@ from texpr.grammar.scope import IndexName, RefusedError
 from texpr.grammar.source import Span
 from texpr.grammar.views import ViewReader
 
-Loop = tuple[str, str, IndexExpr, Span]  # core index, the author's word, extent, span
+Loop = tuple[str, str, IndexExpr, Span, IndexExpr]  # core index, the author's word, extent, span, low
 
 
 class LoopReader(ViewReader):
@@ -38,7 +38,7 @@ class LoopReader(ViewReader):
         span = dim.index_span if dim.index_span.source.text else dim.span
         variable = IndexVar(name=index, span=span)
         self.define(dim.index, IndexName(index=add(variable, low, span), what="an index"), span)
-        return index, dim.index, extent, dim.span
+        return index, dim.index, extent, dim.span, low
 
     def check_divisions(self, extent: syntax.Expr) -> None:
         """W0302 for a floor division of constants in an extent that leaves a remainder."""

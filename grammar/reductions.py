@@ -52,11 +52,11 @@ class ReductionReader(ValueReader):
             )
         )  # fmt: skip
         inner = tuple(body)
-        for index, source_name, extent, span in reversed(loops):
+        for index, source_name, extent, span, low in reversed(loops):
             inner = (
                 ast.Seq(
                     index=index, source_name=source_name, extent=extent, body=inner, attrs=attrs, span=span,
-                    call_spans=self.call_spans,
+                    call_spans=self.call_spans, low=low,
                 ),
             )  # fmt: skip
         self.emit(inner[0])

@@ -11,8 +11,9 @@ from texpr.grammar.arrays import ArrayReader
 from texpr.grammar.ast import AccOp, Attr, Fn
 from texpr.grammar.attributes import Place
 from texpr.grammar.reductions import REDUCTIONS
-from texpr.grammar.scope import FnName, IndexName, Poison, RefusedError, ValueName, ViewName, refuse
+from texpr.grammar.scope import FnName, IndexName, LimitError, Poison, RefusedError, ValueName, ViewName, refuse
 from texpr.grammar.source import Span
+from texpr.grammar.surface import name_place
 from texpr.grammar.types import BOOL, DType
 from texpr.grammar.typing import Typed, Untyped, Value, settle, stored, update
 from texpr.grammar.values import as_index
@@ -29,6 +30,8 @@ class StatementReader(ArrayReader):
             try:
                 with self.deeper(statement.span):
                     self.read_statement(statement)
+            except LimitError:
+                raise
             except RefusedError as refused:
                 self.report(refused)
                 self.poison(statement)
@@ -101,11 +104,11 @@ class StatementReader(ArrayReader):
                 self.statements(s.body)
             self.fully_text, self.fully_depth = before
         inner = tuple(body)
-        for index, source_name, extent, span in reversed(loops):
+        for index, source_name, extent, span, low in reversed(loops):
             inner = (
                 ast.Par(
                     index=index, source_name=source_name, extent=extent, band=band, fully=s.fully, body=inner,
-                    attrs=attrs, span=span, call_spans=self.call_spans,
+                    attrs=attrs, span=span, call_spans=self.call_spans, low=low,
                 ),
             )  # fmt: skip
         self.emit(inner[0])
@@ -117,11 +120,11 @@ class StatementReader(ArrayReader):
             with self.collecting() as body:
                 self.statements(s.body)
         inner = tuple(body)
-        for index, source_name, extent, span in reversed(loops):
+        for index, source_name, extent, span, low in reversed(loops):
             inner = (
                 ast.Seq(
                     index=index, source_name=source_name, extent=extent, body=inner, attrs=attrs, span=span,
-                    call_spans=self.call_spans,
+                    call_spans=self.call_spans, low=low,
                 ),
             )  # fmt: skip
         self.emit(inner[0])
@@ -279,31 +282,33 @@ class StatementReader(ArrayReader):
     def let(self, s: syntax.Let) -> None:
         view = self.let_view(s.value)
         if view is not None:
-            self.define(s.name, view, s.span)
+            self.define(s.name, view, name_place(s, s.name))
             return
         if isinstance(s.value, syntax.Reduce):
             self.unconditional(s.value.span, f"`{s.value.op}`")
             total = self.reduction(s.value, None, s.name).expr
             assert isinstance(total, ast.Read), "a reduction gives its local"
-            self.define(s.name, ViewName(buffer=total.buffer, parts=(), shape=(), frozen_as="a `let`"), s.span)
+            self.define(
+                s.name, ViewName(buffer=total.buffer, parts=(), shape=(), frozen_as="a `let`"), name_place(s, s.name)
+            )
             return
         index = self.try_index(s.value)
         if index is not None and not isinstance(s.value, syntax.IntLit):
-            self.define(s.name, IndexName(index=index, what="a `let`"), s.span)
+            self.define(s.name, IndexName(index=index, what="a `let`"), name_place(s, s.name))
             return
         value = self.value(s.value)
         literal = isinstance(value, Untyped) and value.constant is not None
         if literal or self.conditional is not None:
-            self.define(s.name, ValueName(value=value), s.span)
+            self.define(s.name, ValueName(value=value), name_place(s, s.name))
             return
         if as_index(value) is not None and isinstance(value, Typed):
             assert isinstance(value.expr, ast.IndexValue), "as_index gave its index"
-            self.define(s.name, IndexName(index=value.expr.index, what="a `let`"), s.span)
+            self.define(s.name, IndexName(index=value.expr.index, what="a `let`"), name_place(s, s.name))
             return
         typed = settle(value)
         draft = self.local(s.name, typed.dtype, (), s.span)
         self.bind(draft.name, (), typed.expr, s.span, ())
-        self.define(s.name, ViewName(buffer=draft.name, parts=(), shape=(), frozen_as="a `let`"), s.span)
+        self.define(s.name, ViewName(buffer=draft.name, parts=(), shape=(), frozen_as="a `let`"), name_place(s, s.name))
 
     def let_view(self, e: syntax.Expr) -> ViewName | None:
         """The view that a `let` names, or None for a scalar."""

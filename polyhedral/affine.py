@@ -39,17 +39,11 @@ def limited(span: Span, what: str) -> Iterator[None]:
     CONTEXT.set_max_operations(MAX_OPERATIONS)
     try:
         yield
-    except isl.Error:
-        raise TExprError(
-            [
-                error(
-                    "E0307",
-                    f"{what} takes more than {MAX_OPERATIONS} steps",
-                    span,
-                    help="bind the sizes, or write simpler subscripts and conditions",
-                )
-            ]
-        ) from None
+    except isl.Error as failure:
+        exceeded = "maximal number of operations" in str(failure)
+        why = f"takes more than {MAX_OPERATIONS} steps" if exceeded else "is beyond the integer set library"
+        help = "bind the sizes, or write simpler subscripts and conditions"
+        raise TExprError([error("E0307", f"{what} {why}", span, help=help)]) from failure
     finally:
         CONTEXT.set_max_operations(0)
         CONTEXT.reset_operations()
@@ -197,9 +191,18 @@ def relation(domain: isl.Set, values: Sequence[isl.PwAff | None], statement: str
 
 def least_point(points: isl.Set) -> tuple[int, ...]:
     """The lexicographically least point of a non-empty set that is bounded below, parameters first (in their order,
-    each as small as can be), then dimensions."""
-    flat = points if not points.is_params() else points.from_params()
-    flat = flat.move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, flat.dim(isl.dim_type.param))
-    point = flat.lexmin().sample_point()
-    count = flat.dim(isl.dim_type.set)
-    return tuple(point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(count))
+    each as small as can be), then dimensions.
+
+    One coordinate at a time, on the pieces that are not empty: in islpy 2026.2.2 `lexmin` fails on some sets with
+    existential dimensions, and `dim_min_val` of a union counts its empty pieces.
+    """
+    flat = points.move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, points.dim(isl.dim_type.param))
+    pieces = [isl.Set.from_basic_set(piece) for piece in flat.get_basic_sets()]
+    point: list[int] = []
+    for position in range(flat.dim(isl.dim_type.set)):
+        pieces = [piece for piece in pieces if not piece.is_empty()]
+        least = min(piece.dim_min_val(position).to_python() for piece in pieces)
+        value = isl.Val.int_from_si(CONTEXT, least)
+        pieces = [piece.fix_val(isl.dim_type.set, position, value) for piece in pieces]
+        point.append(least)
+    return tuple(point)

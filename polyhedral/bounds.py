@@ -52,7 +52,7 @@ def _check(program: Program, statement: ProgramStatement, access: Access) -> Dia
     sizes, values = point[:count], point[count : count + len(statement.loops)]
     environment = {**sizes_mapping(program, sizes), **instance_mapping(statement, values)}
     element = touched(access, environment, point[count + len(statement.loops) :], len(home.outer), home.flat_strides)
-    where = instance_text(statement.loops, values)
+    where = instance_text(program, statement, sizes, values)
     verb = VERBS[access.mode]
     said = f"{sizes_text(program, sizes)}{where or 'this statement'} {verb} {element_text(home.buffer, element)}"
     name = home.buffer.source_name or home.buffer.name

@@ -105,7 +105,7 @@ def _report(program: Program, statement: ProgramStatement, access: Access, missi
     sizes, values = point[:count], point[count : count + len(statement.loops)]
     environment = {**sizes_mapping(program, sizes), **instance_mapping(statement, values)}
     element = touched(access, environment, point[count + len(statement.loops) :], len(home.outer), home.flat_strides)
-    where = instance_text(statement.loops, values) or "this statement"
+    where = instance_text(program, statement, sizes, values) or "this statement"
     return error(
         "E0303",
         f"{name} is read before it is written",

@@ -5,6 +5,7 @@ Affine conditions restrict domains (an `if`) or single accesses (a select arm). 
 for an intrinsic.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -296,18 +297,23 @@ def _written(leaf: Bind | Accumulate | Atomic, domain: isl.Set) -> AccessDraft:
     )
 
 
+LEFT_SIDE = re.compile(r"(?:(?:atomic|let|reg)\s+)?(\w+)\s*(\[|[-+*]?=|(?:max|min)=)")
+
+
 def target_span(leaf: Bind | Accumulate | Atomic) -> Span:
-    """The span of the left side, from the statement's start to the bracket that closes its subscripts."""
+    """The span of the left side where the statement's text begins with one, else of the statement."""
     span, source = leaf.span, leaf.span.source
-    ends = [s.span.end for s in leaf.subscripts if s.span.source is source and span.start <= s.span.end <= span.end]
-    if len(ends) < len(leaf.subscripts):
+    match = LEFT_SIDE.match(source.text, span.start, span.end)
+    if match is None:
         return span
-    text = source.text[span.start : span.end]
-    if not leaf.subscripts:
-        name = len(text) - len(text.lstrip("".join(c for c in text if c.isalnum() or c == "_")))
-        return Span(source, span.start, span.start + name) if name else span
-    close = source.text.find("]", max(ends), span.end)
-    return Span(source, span.start, close + 1) if close >= 0 else span
+    if match[2] != "[":
+        return Span(source, match.start(1), match.end(1)) if not leaf.subscripts else span
+    open_brackets = 0
+    for position in range(match.start(2), span.end):
+        open_brackets += {"[": 1, "]": -1}.get(source.text[position], 0)
+        if open_brackets == 0:
+            return Span(source, match.start(1), position + 1)
+    return span
 
 
 def not_affine(span: Span, reason: str, what: str) -> Diagnostic:

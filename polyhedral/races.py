@@ -130,7 +130,8 @@ def _report(program: Program, level: int, pair: Pair, one: Use, two: Use) -> Dia
     what = element_text(home.buffer, element)
     may = "" if _certain(a) and _certain(b) else "may "
     prefix = sizes_text(program, pair.sizes)
-    first, second = instance_text(s.loops, pair.first), instance_text(t.loops, pair.second)
+    first = instance_text(program, s, pair.sizes, pair.first)
+    second = instance_text(program, t, pair.sizes, pair.second)
     if len(s.loops) > 1 or len(t.loops) > 1:
         first, second = f"({first})", f"({second})"
     secondary: tuple[Label, ...] = ()

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from texpr.grammar.ast import Buffer, Gather, IndexBinary, IndexConst, IndexExpr, IndexVar, SizeVar, Subscript
+from texpr.grammar.ast import Buffer, Gather, IndexBinary, IndexConst, IndexExpr, IndexVar, SizeVar
 from texpr.grammar.indexing import apply
 from texpr.polyhedral.affine import least_point
-from texpr.polyhedral.program import Access, LoopDim, Program, ProgramStatement
+from texpr.polyhedral.program import Access, Program, ProgramStatement
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,9 +39,13 @@ def instance_mapping(statement: ProgramStatement, values: Sequence[int]) -> dict
     return {loop.index: value for loop, value in zip(statement.loops, values, strict=True)}
 
 
-def instance_text(loops: Sequence[LoopDim], values: Sequence[int]) -> str:
-    """`i = 0, j = 3`, in the author's names; empty outside all loops."""
-    return ", ".join(f"{loop.node.source_name} = {value}" for loop, value in zip(loops, values, strict=True))
+def instance_text(program: Program, statement: ProgramStatement, sizes: Sequence[int], values: Sequence[int]) -> str:
+    """`i = 1, j = 3`, in the author's names and ranges; empty outside all loops."""
+    environment = {**sizes_mapping(program, sizes), **instance_mapping(statement, values)}
+    return ", ".join(
+        f"{loop.node.source_name} = {value + evaluate(loop.node.low, environment)}"
+        for loop, value in zip(statement.loops, values, strict=True)
+    )
 
 
 def sizes_text(program: Program, values: Sequence[int]) -> str:
@@ -83,7 +87,3 @@ def element_text(buffer: Buffer, element: Sequence[int]) -> str:
     """`C[0, 3]`, or the bare name at rank 0."""
     name = buffer.source_name or buffer.name
     return f"{name}[{', '.join(str(c) for c in element)}]" if element else name
-
-
-def has_gather(subscripts: Sequence[Subscript]) -> bool:
-    return any(isinstance(s, Gather) for s in subscripts)

@@ -1,0 +1,369 @@
+"""Small programs built straight from core nodes, and a brute force that executes them instance by instance.
+
+The brute force shares no code with the proofs: it walks the tree with Python integers and records every access.
+"""
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from texpr.grammar import ast
+from texpr.grammar.ast import AccOp, CompareOp, Expr, Fn, IndexExpr, IndexOp, Role, Stmt
+from texpr.grammar.types import F32
+
+OPS: dict[IndexOp, Callable[[int, int], int]] = {
+    IndexOp.ADD: lambda a, b: a + b,
+    IndexOp.SUB: lambda a, b: a - b,
+    IndexOp.MUL: lambda a, b: a * b,
+    IndexOp.DIV: lambda a, b: a // b,
+    IndexOp.MOD: lambda a, b: a % b,
+    IndexOp.CEILDIV: lambda a, b: -(-a // b),
+    IndexOp.MIN: min,
+    IndexOp.MAX: max,
+}
+COMPARE: dict[CompareOp, Callable[[int, int], bool]] = {
+    CompareOp.EQ: lambda a, b: a == b,
+    CompareOp.NE: lambda a, b: a != b,
+    CompareOp.LT: lambda a, b: a < b,
+    CompareOp.LE: lambda a, b: a <= b,
+    CompareOp.GT: lambda a, b: a > b,
+    CompareOp.GE: lambda a, b: a >= b,
+}
+Environment = dict[str, int]
+
+
+def number(expr: IndexExpr, env: Environment) -> int:
+    match expr:
+        case ast.IndexConst(value=value):
+            return value
+        case ast.IndexVar(name=name) | ast.SizeVar(name=name):
+            return env[name]
+        case ast.IndexBinary(op=op, left=left, right=right):
+            return OPS[op](number(left, env), number(right, env))
+
+
+def truth(condition: ast.Condition, env: Environment) -> bool:
+    match condition:
+        case ast.Always(value=value):
+            return value
+        case ast.Compare(op=op, left=left, right=right):
+            return COMPARE[op](number(left, env), number(right, env))
+        case ast.And(parts=parts):
+            return all(truth(p, env) for p in parts)
+        case ast.Or(parts=parts):
+            return any(truth(p, env) for p in parts)
+        case ast.Not(part=part):
+            return not truth(part, env)
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One access at one instance. `key` tells elements apart, entries of locals included."""
+
+    statement: str
+    number: int
+    mode: str
+    op: AccOp | None
+    key: tuple[object, ...]
+    element: tuple[int, ...]
+    loops: tuple[tuple[str, int, bool], ...]
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        return tuple(value for _, value, _ in self.loops)
+
+    @property
+    def writes(self) -> bool:
+        return self.mode != "read"
+
+    def commutes(self, other: "Touch") -> bool:
+        if not self.writes and not other.writes:
+            return True
+        return self.mode == other.mode == "accumulate" and self.op == other.op
+
+
+@dataclass
+class Execution:
+    """All accesses of a run in program order, with what the run found out."""
+
+    kernel: ast.Kernel
+    sizes: Environment
+    touches: list[Touch] = field(default_factory=list)
+    outside: dict[tuple[str, int], Touch] = field(default_factory=dict)
+    undefined: dict[tuple[str, int], Touch] = field(default_factory=dict)
+    defined: set[tuple[object, ...]] = field(default_factory=set)
+    entries: dict[str, int] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    fresh: Iterator[int] = field(default_factory=itertools.count)
+
+    def run(self) -> "Execution":
+        self.block(self.kernel.body, dict(self.sizes), ())
+        return self
+
+    def block(self, body: tuple[Stmt, ...], env: Environment, loops: tuple[tuple[str, int, bool], ...]) -> None:
+        for statement in body:
+            match statement:
+                case ast.Par() | ast.Seq():
+                    for value in range(number(statement.extent, env)):
+                        dim = (statement.index, value, isinstance(statement, ast.Par))
+                        self.block(statement.body, {**env, statement.index: value}, (*loops, dim))
+                case ast.If(condition=condition):
+                    assert not isinstance(condition, ast.Read)
+                    chosen = statement.then if truth(condition, env) else statement.orelse
+                    self.block(chosen, env, loops)
+                case ast.New(buffer=buffer):
+                    self.entries[buffer] = next(self.fresh)
+                case ast.Bind() | ast.Accumulate():
+                    self.leaf(statement, env, loops)
+
+    def leaf(self, leaf: ast.Bind | ast.Accumulate, env: Environment, loops: tuple[tuple[str, int, bool], ...]) -> None:
+        mode = "write" if isinstance(leaf, ast.Bind) else "accumulate"
+        op = None if isinstance(leaf, ast.Bind) else leaf.op
+        accesses: list[tuple[str, tuple[ast.Subscript, ...], str, AccOp | None, bool]] = [
+            (*read, "read", None, runs) for read, runs in self.reads(leaf.value, env, True)
+        ]
+        accesses.append((leaf.buffer, leaf.subscripts, mode, op, True))
+        for place, (buffer, subscripts, kind, operator, runs) in enumerate(accesses):
+            if not runs:
+                continue
+            element = tuple(number(s, env) for s in subscripts if not isinstance(s, ast.Gather))
+            key = (buffer, self.entries.get(buffer), element)
+            self.touch(Touch(leaf.id, place, kind, operator, key, element, loops), env)
+
+    def reads(
+        self, value: Expr, env: Environment, runs: bool
+    ) -> Iterator[tuple[tuple[str, tuple[ast.Subscript, ...]], bool]]:
+        match value:
+            case ast.Read():
+                yield (value.buffer, value.subscripts), runs
+            case ast.Op(args=args):
+                for arg in args:
+                    yield from self.reads(arg, env, runs)
+            case ast.Select(condition=condition, then=then, other=other):
+                assert isinstance(condition, ast.Compare)
+                chosen = truth(condition, env)
+                yield from self.reads(then, env, runs and chosen)
+                yield from self.reads(other, env, runs and not chosen)
+            case _:
+                return
+
+    def touch(self, touch: Touch, env: Environment) -> None:
+        self.touches.append(touch)
+        buffer = self.kernel.buffer(str(touch.key[0]))
+        shape = [number(extent, env) for extent in buffer.shape]
+        place = (touch.statement, touch.number)
+        if not all(0 <= c < n for c, n in zip(touch.element, shape, strict=True)):
+            self.keep_least(self.outside, place, touch)
+        if touch.mode == "write":
+            self.defined.add(touch.key)
+        elif touch.key not in self.defined:
+            self.keep_least(self.undefined, place, touch)
+
+    def keep_least(self, found: dict[tuple[str, int], Touch], place: tuple[str, int], touch: Touch) -> None:
+        if place not in found or (touch.values, touch.element) < (found[place].values, found[place].element):
+            found[place] = touch
+
+    def conflicts(self) -> dict[tuple[str, int, str, int, str], tuple[Touch, Touch]]:
+        """For accesses and a par, the least pair of instances that race, first iteration of the par first."""
+        by_key: dict[tuple[object, ...], list[Touch]] = {}
+        for touch in self.touches:
+            by_key.setdefault(touch.key, []).append(touch)
+        found: dict[tuple[str, int, str, int, str], tuple[Touch, Touch]] = {}
+        for touches in by_key.values():
+            for a, b in itertools.combinations(touches, 2):
+                if a.commutes(b):
+                    continue
+                for (index, x, parallel), (other, y, _) in zip(a.loops, b.loops, strict=False):
+                    if index != other:
+                        break
+                    if x == y:
+                        continue
+                    if parallel:
+                        one, two = (a, b) if x < y else (b, a)
+                        place = (*min((a.statement, a.number), (b.statement, b.number)),)
+                        place = (*place, *max((a.statement, a.number), (b.statement, b.number)), index)
+                        pair = found.get(place)
+                        if pair is None or (one.values, two.values) < (pair[0].values, pair[1].values):
+                            found[place] = (one, two)
+                    break
+        return found
+
+    def dependences(self) -> set[tuple[str, int, tuple[int, ...], str, int, tuple[int, ...]]]:
+        """Ordered pairs of instances that touch one element and do not commute, none of them carried by a par."""
+        by_key: dict[tuple[object, ...], list[Touch]] = {}
+        for touch in self.touches:
+            by_key.setdefault(touch.key, []).append(touch)
+        return {
+            (a.statement, a.number, a.values, b.statement, b.number, b.values)
+            for touches in by_key.values()
+            for a, b in itertools.combinations(touches, 2)
+            if not a.commutes(b) and (a.statement, a.values) != (b.statement, b.values)
+        }
+
+
+@pytest.fixture(scope="session")
+def execute() -> Callable[[ast.Kernel, Environment], Execution]:
+    """Runs a kernel at sizes by brute force."""
+    return lambda kernel, sizes: Execution(kernel, sizes).run()
+
+
+class RandomPrograms:
+    """Small programs, legal and illegal: nests of par and seq, triangles, ifs, selects, locals, several buffers."""
+
+    def __init__(self, rng: random.Random, sizes: tuple[str, ...] = ()) -> None:
+        self.rng = rng
+        self.sizes = sizes
+        self.statements = 0
+        self.loops = 0
+        self.buffers: dict[str, ast.Buffer] = {}
+
+    def kernel(self) -> ast.Kernel:
+        for name in "ABC":
+            rank = self.rng.choice((1, 1, 2))
+            shape = tuple(
+                self.extent(()) if self.rng.random() < 0.5 else self.const(self.rng.randint(3, 9)) for _ in range(rank)
+            )
+            direction = self.rng.choice((None, None, "out", "inout"))
+            self.buffers[name] = ast.Buffer(
+                name=name, dtype=F32, shape=shape, role=Role.PARAM, direction=direction, source_name=name
+            )
+        body = self.block((), 0, tuple(self.buffers))
+        return ast.Kernel(
+            name="random",
+            buffers=tuple(self.buffers.values()),
+            sizes=tuple(ast.Size(name=s) for s in self.sizes),
+            body=body,
+        )
+
+    def const(self, value: int) -> ast.IndexConst:
+        return ast.IndexConst(value=value)
+
+    def binary(self, op: IndexOp, left: IndexExpr, right: IndexExpr) -> IndexExpr:
+        return ast.IndexBinary(op=op, left=left, right=right)
+
+    def block(self, indices: tuple[str, ...], depth: int, visible: tuple[str, ...]) -> tuple[Stmt, ...]:
+        body: list[Stmt] = []
+        if depth and self.rng.random() < 0.3:
+            name = f"t{len(self.buffers)}"
+            shape = () if self.rng.random() < 0.6 else (self.const(self.rng.randint(1, 4)),)
+            self.buffers[name] = ast.Buffer(name=name, dtype=F32, shape=shape, role=Role.LOCAL, source_name=name)
+            body.append(ast.New(buffer=name))
+            visible = (*visible, name, name)
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            body.append(self.statement(indices, depth, visible))
+        return tuple(body)
+
+    def statement(self, indices: tuple[str, ...], depth: int, visible: tuple[str, ...]) -> Stmt:
+        draw = self.rng.random()
+        if len(indices) < 3 and (draw < 0.6 or not indices):
+            index = f"i{self.loops}"
+            self.loops += 1
+            inner = self.block((*indices, index), depth + 1, visible)
+            extent = self.extent(indices)
+            if self.rng.random() < 0.6:
+                return ast.Par(index=index, source_name=index, extent=extent, band=self.loops, body=inner)
+            return ast.Seq(index=index, source_name=index, extent=extent, body=inner)
+        if draw > 0.88 and depth < 4:
+            orelse = self.block(indices, depth + 1, visible) if self.rng.random() < 0.5 else ()
+            return ast.If(
+                condition=self.condition(indices), then=self.block(indices, depth + 1, visible), orelse=orelse
+            )
+        name, subscripts = self.access(indices, visible)
+        leaf_id = f"S{self.statements}"
+        self.statements += 1
+        value = self.value(indices, visible)
+        if self.rng.random() < 0.3:
+            op = self.rng.choice((AccOp.ADD, AccOp.ADD, AccOp.MAX))
+            return ast.Accumulate(id=leaf_id, op=op, buffer=name, subscripts=subscripts, value=value)
+        return ast.Bind(id=leaf_id, buffer=name, subscripts=subscripts, value=value)
+
+    def extent(self, indices: tuple[str, ...]) -> IndexExpr:
+        draw = self.rng.random()
+        if indices and draw < 0.25:
+            return self.binary(
+                IndexOp.ADD, ast.IndexVar(name=self.rng.choice(indices)), self.const(self.rng.randint(0, 2))
+            )
+        if indices and draw < 0.35:
+            return self.binary(
+                IndexOp.SUB, self.const(self.rng.randint(2, 4)), ast.IndexVar(name=self.rng.choice(indices))
+            )
+        if self.sizes and draw < 0.8:
+            size = ast.SizeVar(name=self.rng.choice(self.sizes))
+            return self.rng.choice(
+                (
+                    size,
+                    size,
+                    self.binary(IndexOp.SUB, size, self.const(1)),
+                    self.binary(IndexOp.CEILDIV, size, self.const(2)),
+                )
+            )
+        return self.const(self.rng.choice((0, 1, 2, 3, 3, 4, 5)))
+
+    def subscript(self, indices: tuple[str, ...]) -> IndexExpr:
+        if not indices or self.rng.random() < 0.1:
+            return self.const(self.rng.randint(0, 2))
+        index: IndexExpr = ast.IndexVar(name=self.rng.choice(indices))
+        match self.rng.randint(0, 11):
+            case 0:
+                return self.binary(IndexOp.ADD, index, self.const(1))
+            case 1:
+                return self.binary(IndexOp.SUB, index, self.const(1))
+            case 2:
+                return self.binary(IndexOp.DIV, index, self.const(2))
+            case 3:
+                return self.binary(IndexOp.MOD, index, self.const(2))
+            case 4:
+                return self.binary(IndexOp.SUB, self.const(4), index)
+            case 5:
+                return self.binary(IndexOp.MIN, index, self.const(2))
+            case 6 | 7:
+                other = ast.IndexVar(name=self.rng.choice(indices))
+                return self.binary(
+                    IndexOp.ADD, self.binary(IndexOp.MUL, index, self.const(self.rng.randint(1, 4))), other
+                )
+            case _:
+                return index
+
+    def access(self, indices: tuple[str, ...], visible: tuple[str, ...]) -> tuple[str, tuple[IndexExpr, ...]]:
+        name = self.rng.choice(visible)
+        return name, tuple(self.subscript(indices) for _ in self.buffers[name].shape)
+
+    def value(self, indices: tuple[str, ...], visible: tuple[str, ...]) -> Expr:
+        reads: list[Expr] = []
+        for _ in range(self.rng.choice((0, 1, 1, 2))):
+            name, subscripts = self.access(indices, visible)
+            read: Expr = ast.Read(buffer=name, subscripts=subscripts, dtype=F32)
+            if self.rng.random() < 0.2 and indices:
+                zero = ast.Const(value=0.0, dtype=F32)
+                read = ast.Select(condition=self.compare(indices), then=read, other=zero, dtype=F32)
+            reads.append(read)
+        if not reads:
+            return ast.Const(value=1.0, dtype=F32)
+        return reads[0] if len(reads) == 1 else ast.Op(fn=Fn.MUL, args=tuple(reads), dtype=F32)
+
+    def compare(self, indices: tuple[str, ...]) -> ast.Compare:
+        op = self.rng.choice(list(CompareOp))
+        left = ast.IndexVar(name=self.rng.choice(indices))
+        right = self.const(self.rng.randint(0, 3))
+        return ast.Compare(op=op, left=left, right=right)
+
+    def condition(self, indices: tuple[str, ...]) -> ast.Condition:
+        first = self.compare(indices)
+        match self.rng.randint(0, 4):
+            case 0:
+                return ast.And(parts=(first, self.compare(indices)))
+            case 1:
+                return ast.Or(parts=(first, self.compare(indices)))
+            case 2:
+                return ast.Not(part=first)
+            case _:
+                return first
+
+
+@pytest.fixture(scope="session")
+def random_program() -> Callable[..., ast.Kernel]:
+    """A random kernel from a seed; with `sizes`, extents may name them."""
+    return lambda seed, sizes=(): RandomPrograms(random.Random(seed), sizes).kernel()
