@@ -45,15 +45,10 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import Diagnostic, TExprError
 from texpr.grammar.interpret_cells import Array, undefined
-from texpr.grammar.interpret_errors import (
-    asm_error,
-    direction_error,
-    outside_error,
-    undefined_error,
-    unwritten_error,
-)
+from texpr.grammar.interpret_errors import Reports, Site, asm_error
 from texpr.grammar.interpret_index import condition_value, index_value
 from texpr.grammar.interpret_shadow import READ, WRITE, Instance, Kind, Running, touch
+from texpr.grammar.source import NO_SPAN, Span
 
 Iteration = Mapping[str, int]
 
@@ -72,6 +67,7 @@ class ExactInterpreter:
     ) -> None:
         self.kernel = kernel
         self.sizes = dict(sizes)
+        self.reports = Reports.of(kernel, sizes)
         self.random = np.random.default_rng(seed)
         self.collect = collect
         self.violations: list[Diagnostic] = []
@@ -94,8 +90,7 @@ class ExactInterpreter:
         for instance in outputs:
             missing = np.flatnonzero(~instance.defined)
             if missing.size:
-                name = instance.buffer.name
-                self.violate(unwritten_error(name, instance.element(int(missing[0])), instance.buffer.span))
+                self.violate(self.reports.unwritten(instance.buffer, instance.element(int(missing[0]))))
 
     def number(self, body: tuple[Stmt, ...]) -> None:
         """Numbers the statements in text order."""
@@ -181,8 +176,7 @@ class ExactInterpreter:
         if place is None:
             return
         if instance.buffer.direction == "in" or instance.buffer.role is Role.SCALAR:
-            element = instance.element(place)
-            self.violate(direction_error(stmt.buffer, element, iteration, stmt.span))
+            self.violate(self.reports.written(self.site(iteration), instance.buffer, instance.element(place)))
         match stmt:
             case Bind():
                 self.touch(instance, place, WRITE, iteration)
@@ -228,11 +222,11 @@ class ExactInterpreter:
 
     def read(self, expr: Read, iteration: Iteration) -> Array:
         instance = self.live[expr.buffer]
-        place = self.place(instance, expr.subscripts, iteration)
+        place = self.place(instance, expr.subscripts, iteration, expr.span)
         if place is None:
             return numerics.constant(0, expr.dtype)
-        self.touch(instance, place, READ, iteration)
-        self.require_defined(instance, place, iteration)
+        self.touch(instance, place, READ, iteration, expr.span)
+        self.require_defined(instance, place, iteration, expr.span)
         return np.array(instance.flat[place])
 
     def index(self, expr: Subscript, iteration: Iteration) -> int:
@@ -242,30 +236,38 @@ class ExactInterpreter:
 
     # ---- watching -----------------------------------------------------------------------------------------------
 
-    def place(self, instance: Instance, subscripts: tuple[Subscript, ...], iteration: Iteration) -> int | None:
+    def site(self, iteration: Iteration, span: Span = NO_SPAN) -> Site:
+        """The statement at hand; `span` is a part of it to mark."""
+        if self.leaf is None:
+            return Site("", self.kernel.span, iteration)
+        name = "" if isinstance(self.leaf, If) else self.leaf.id
+        return Site(name, span if span.source.text else self.leaf.span, iteration)
+
+    def place(
+        self, instance: Instance, subscripts: tuple[Subscript, ...], iteration: Iteration, span: Span = NO_SPAN
+    ) -> int | None:
         """The row-major number of the element, or None after a reported subscript out of bounds."""
         element = tuple(self.index(subscript, iteration) for subscript in subscripts)
         place = 0
         for dimension, (position, extent) in enumerate(zip(element, instance.shape, strict=True)):
             if not 0 <= position < extent:
                 gathered = isinstance(subscripts[dimension], Gather)
-                span = self.leaf.span if self.leaf else self.kernel.span
-                name = instance.buffer.name
-                self.violate(outside_error(name, element, instance.shape, dimension, iteration, gathered, span))
+                site = self.site(iteration, span)
+                self.violate(self.reports.outside(site, instance.buffer, instance.shape, element, dimension, gathered))
                 return None
             place = place * extent + position
         return place
 
-    def require_defined(self, instance: Instance, place: int, iteration: Iteration) -> None:
+    def require_defined(self, instance: Instance, place: int, iteration: Iteration, span: Span = NO_SPAN) -> None:
         if not instance.defined[place]:
-            span = self.leaf.span if self.leaf else self.kernel.span
-            name = instance.buffer.name
-            self.violate(undefined_error(name, instance.element(place), iteration, span))
+            site = self.site(iteration, span)
+            self.violate(self.reports.undefined(site, instance.buffer, instance.element(place)))
 
-    def touch(self, instance: Instance, place: int, kind: Kind, iteration: Iteration) -> None:
+    def touch(self, instance: Instance, place: int, kind: Kind, iteration: Iteration, span: Span = NO_SPAN) -> None:
         if self.leaf is None or len(self.running) <= instance.depth:
             return
-        order = self.order[id(self.leaf)]
-        found = touch(self.running, instance, place, kind, iteration, order, self.leaf.span, self.leaf.has("unique"))
+        order, unique = self.order[id(self.leaf)], self.leaf.has("unique")
+        site = self.site(iteration, span)
+        found = touch(self.running, self.reports, instance, place, kind, site, order, unique)
         if found is not None:
             self.violate(found)

@@ -44,7 +44,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret_cells import Arithmetic, Array, Cells, Shape
-from texpr.grammar.interpret_errors import asm_error, outside_error
+from texpr.grammar.interpret_errors import Reports, Site, asm_error
 from texpr.grammar.interpret_fold import is_fold
 from texpr.grammar.interpret_index import (
     Index,
@@ -91,7 +91,9 @@ class FastInterpreter(Generic[V]):
         self.grid_limit = grid_limit
         self.dtypes = {b.name: b.dtype for b in kernel.buffers}
         self.shapes = {b.name: tuple(int(index_value(n, sizes)) for n in b.shape) for b in kernel.buffers}
+        self.buffers = {b.name: b for b in kernel.buffers}
         self.fold: dict[int, bool] = {}
+        self.leaf: Bind | Accumulate | Atomic | Anchor | If | None = None
 
     def run(self) -> None:
         """Runs the kernel. Raises E0302 or E0604 for a subscript out of bounds, E0502 for `asm`."""
@@ -113,6 +115,7 @@ class FastInterpreter(Generic[V]):
                 else:
                     self.turns(stmt, lanes)
             case If():
+                self.leaf = stmt
                 self.branch(stmt, lanes)
             case New():
                 elements = math.prod(max(0, n) for n in self.shapes[stmt.buffer])
@@ -120,6 +123,7 @@ class FastInterpreter(Generic[V]):
             case Bind() | Accumulate() | Atomic():
                 self.update(stmt, lanes)
             case Anchor():
+                self.leaf = stmt
                 self.arithmetic.begin(stmt.attrs + self.kernel.attrs)
                 self.value(stmt.value, lanes)
             case Intrinsic():
@@ -171,6 +175,7 @@ class FastInterpreter(Generic[V]):
                 self.block(body, replace(lanes, active=active, doubt=doubt))
 
     def update(self, stmt: Bind | Accumulate | Atomic, lanes: Lanes) -> None:
+        self.leaf = stmt
         self.arithmetic.begin(stmt.attrs + self.kernel.attrs)
         value = self.value(stmt.value, lanes)
         place, unknown = self.place(stmt.buffer, stmt.subscripts, lanes, stmt.span)
@@ -284,7 +289,12 @@ class FastInterpreter(Generic[V]):
         iteration = {name: at(value) for name, value in lanes.environment.items() if name not in self.sizes}
         element = tuple(at(value) for value in index)
         gathered = isinstance(subscripts[dimension], Gather)
-        raise TExprError([outside_error(buffer, element, self.shapes[buffer], dimension, iteration, gathered, span)])
+        statement = "" if self.leaf is None or isinstance(self.leaf, If) else self.leaf.id
+        site = Site(statement, span if span.source.text or self.leaf is None else self.leaf.span, iteration)
+        reports = Reports.of(self.kernel, self.sizes)
+        raise TExprError(
+            [reports.outside(site, self.buffers[buffer], self.shapes[buffer], element, dimension, gathered)]
+        )
 
 
 def least_of(value: Index) -> int:

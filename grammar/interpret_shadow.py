@@ -7,7 +7,6 @@ An accumulation beside another access in its own iteration is refused too as soo
 into the element, since that one differs from the iteration of the other access.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,8 +14,7 @@ import numpy as np
 from texpr.grammar.ast import AccOp, Buffer, Par
 from texpr.grammar.diagnostics import Diagnostic
 from texpr.grammar.interpret_cells import Array
-from texpr.grammar.interpret_errors import Party, race_error
-from texpr.grammar.source import Span
+from texpr.grammar.interpret_errors import Party, Reports, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +36,13 @@ def conflict(one: Kind, two: Kind) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One access: its iteration of the `par` at hand, all loop indices, and the statement (`order` in the text)."""
+    """One access: its iteration of the `par` at hand, the place of its statement in the text, and whether that has
+    the promise `#unique`."""
 
     turn: int
     kind: Kind
-    iteration: Mapping[str, int]
+    site: Site
     order: int
-    span: Span
     unique: bool
 
 
@@ -74,39 +72,33 @@ class Running:
 
 def touch(
     running: list[Running],
+    reports: Reports,
     instance: Instance,
     place: int,
     kind: Kind,
-    iteration: Mapping[str, int],
+    site: Site,
     order: int,
-    span: Span,
     unique: bool,
 ) -> Diagnostic | None:
     """Records an access in every running `par` that shares the instance; the outermost race that it makes, if any."""
     found: Diagnostic | None = None
     for frame in running[instance.depth :]:
-        access = Access(frame.turn, kind, iteration, order, span, unique)
+        access = Access(frame.turn, kind, site, order, unique)
         seen = frame.touched.setdefault((instance.number, place), {})
         for other_kind, entries in seen.items():
             if found is None and conflict(kind, other_kind):
                 rivals = [entry for entry in entries if entry.turn != access.turn]
                 if rivals:
-                    found = report(frame.loop, instance, place, access, rivals[0])
+                    found = report(reports, frame.loop, instance, place, access, rivals[0])
         kept = seen.setdefault(kind, [])
         if len(kept) < 2 and all(entry.turn != access.turn for entry in kept):
             kept.append(access)
     return found
 
 
-def report(loop: Par, instance: Instance, place: int, access: Access, other: Access) -> Diagnostic:
+def report(reports: Reports, loop: Par, instance: Instance, place: int, access: Access, other: Access) -> Diagnostic:
     """E0301, or E0604 where both writes carry the promise `#unique`."""
     later, earlier = (access, other) if access.order >= other.order else (other, access)
-    return race_error(
-        "E0604" if access.unique and other.unique else "E0301",
-        loop.index,
-        loop.source_name,
-        instance.buffer.source_name or instance.buffer.name,
-        instance.element(place),
-        Party(later.kind.verb, later.iteration, later.span),
-        Party(earlier.kind.verb, earlier.iteration, earlier.span),
-    )
+    code = "E0604" if access.unique and other.unique else "E0301"
+    parties = Party(later.kind.verb, later.site), Party(earlier.kind.verb, earlier.site)
+    return reports.race(code, loop, instance.buffer, instance.element(place), *parties)

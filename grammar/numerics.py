@@ -165,6 +165,12 @@ def _sigmoid64(x: Array) -> Array:
     return np.where(np.isnan(x), x, np.where(x >= 0, 1.0, small) / (1.0 + small))
 
 
+def _power64(x: Array, y: Array) -> Array:
+    """pow; NumPy takes the root where the exponent is the scalar 0.5, which differs for -0 and minus infinity."""
+    result = np.power(x, y)
+    return np.where((y == 0.5) & ((x == 0) | np.isneginf(x)), np.abs(x), result)
+
+
 def _exact_fma(a: float, b: float, c: float) -> float:
     """a * b + c rounded once, in rational arithmetic; specials and exact zeros as IEEE gives them."""
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
@@ -228,7 +234,7 @@ def _apply_float(fn: Fn, args: tuple[Array, ...], dtype: DType) -> Array:
     if fn is Fn.FMA:
         return _fma32(*args) if dtype == F32 else np.asarray(_fma64(*args), dtype=np.float64)
     wide = tuple(a.astype(np.float64) for a in args)
-    result = np.power(*wide) if fn is Fn.POW else _UNARY[fn](*wide)
+    result = _power64(*wide) if fn is Fn.POW else _UNARY[fn](*wide)
     return np.asarray(result).astype(storage(dtype))
 
 

@@ -180,6 +180,12 @@ def test_fma_rounds_once(values):
             assert abs(Fraction(got) - exact) <= step / 2, (got, size)
 
 
+def test_pow_of_one_half_is_no_square_root_at_the_ends():
+    for base in (np.asarray(-math.inf), np.asarray([-math.inf, -math.inf])):
+        assert np.all(numerics.apply(Fn.POW, (base, np.asarray(0.5)), F64) == math.inf)
+    assert binary(Fn.POW, 2.25, 0.5, F32) == 1.5
+
+
 def test_erf_and_sigmoid_are_right_at_the_ends():
     x = np.asarray([-math.inf, -6.0, 0.0, 1.0, 800.0, math.inf, math.nan])
     assert numerics.apply(Fn.ERF, (x,), F64)[[0, 2, 4]].tolist() == [-1.0, 0.0, 1.0]
