@@ -94,7 +94,9 @@ def check(file: File, define: Defines = None, as_json: AsJson = False) -> None:
             try:
                 known = {size.name for size in kernel.core(types=types, sizes=sizes).sizes}
                 own = {name: value for name, value in sizes.items() if name in known}
-                found += kernel.compile(types=types, sizes=own, stop_after="prove").warnings
+                found += [
+                    w for w in kernel.compile(types=types, sizes=own, stop_after="prove").warnings if w not in found
+                ]
             except TExprError as wrong:
                 found += [d for d in wrong.diagnostics if d not in found]
     except TExprError as wrong:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from texpr.grammar.diagnostics import fail
-from texpr.kernel import Kernel, Module
+from texpr.kernel import Checker, Kernel, Module
 
 MAX_FILE_BYTES = 4 << 20  # a text over the parser's own limit is refused there; this bounds what is read
 
@@ -19,7 +19,8 @@ def _module(text: str, name: str, folder: Path | None) -> Module:
     names = [item.name for item in tree.items if isinstance(item, KernelDef)]
     if not names and _is_bare(tree.items):
         names = [tree.name]
-    return Module({n: Kernel(tree, n, folder=folder) for n in names}, tree.name)
+    checker = Checker(tree, folder)
+    return Module({name: Kernel(checker, name) for name in names}, tree.name)
 
 
 def _is_bare(items: Sequence[Any]) -> bool:
@@ -68,11 +69,11 @@ def kernel(*args: Any, where: str | None = None, dynamic: Sequence[str] = ()) ->
     from texpr.grammar.python import parse_function
 
     if len(args) == 1 and callable(args[0]):
-        return Kernel(parse_function(args[0]), args[0].__name__, function=args[0])
+        return Kernel(Checker(parse_function(args[0])), args[0].__name__, function=args[0])
 
     def decorate(function: Callable[..., Any]) -> Kernel:
         tree = parse_function(function, attrs=tuple(args), where=where)
-        return Kernel(tree, function.__name__, dynamic=dynamic, function=function)
+        return Kernel(Checker(tree), function.__name__, dynamic=dynamic, function=function)
 
     return decorate
 

@@ -20,6 +20,29 @@ if TYPE_CHECKING:
 MAX_SPECIALISATIONS = 256  # compiled variants that one kernel object keeps for plain calls
 
 
+class Checker:
+    """Checks a module once for each set of given sizes and types, for all its kernels together."""
+
+    def __init__(self, module: "syntax.Module", folder: Path | None = None) -> None:
+        self.module = module
+        self._folder = folder
+        self._last: tuple[object, tuple[ast.Kernel, ...], tuple[Diagnostic, ...]] | None = None
+
+    def check(
+        self, sizes: Mapping[str, int], types: Mapping[str, str]
+    ) -> "tuple[tuple[ast.Kernel, ...], tuple[Diagnostic, ...]]":
+        """The module's core kernels and warnings. Raises E01 and E02 errors."""
+        key = (tuple(sorted(sizes.items())), tuple(sorted(types.items())))
+        last = self._last
+        if last is None or last[0] != key:
+            from texpr.grammar.check import check
+
+            warnings: list[Diagnostic] = []
+            kernels = check(self.module, sizes=sizes, types=types, folder=self._folder, warnings=warnings)
+            last = self._last = (key, kernels, tuple(warnings))
+        return last[1], last[2]
+
+
 class Kernel:
     """A kernel of a checked program.
 
@@ -28,16 +51,15 @@ class Kernel:
 
     def __init__(
         self,
-        module: "syntax.Module",
+        checker: Checker,
         name: str,
         *,
-        folder: Path | None = None,
         dynamic: Sequence[str] = (),
         function: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name
         self.dynamic = tuple(dynamic)
-        self._module, self._folder = module, folder
+        self._checker = checker
         self._compiled: dict[tuple[str, tuple[tuple[str, int], ...]], Compiled] = {}
         if function is not None:
             self.__name__, self.__doc__ = function.__name__, function.__doc__
@@ -50,17 +72,15 @@ class Kernel:
         """The kernel's file in canonical form."""
         from texpr.grammar.printer import print_module
 
-        return print_module(self._module)
+        return print_module(self._checker.module)
 
     def core(self, *, types: Mapping[str, str] | None = None, sizes: Mapping[str, int] | None = None) -> "ast.Kernel":
         """The checked core tree; `sizes` override `size` constants. Raises E01 and E02 errors."""
-        return self._check(types or {}, sizes or {}, [])
+        return self._check(types or {}, sizes or {})[0]
 
-    def _check(self, types: Mapping[str, str], sizes: Mapping[str, int], warnings: list[Diagnostic]) -> "ast.Kernel":
-        from texpr.grammar.check import check
-
-        kernels = check(self._module, sizes=sizes, types=types, folder=self._folder, warnings=warnings)
-        return next(kernel for kernel in kernels if kernel.name == self.name)
+    def _check(self, types: Mapping[str, str], sizes: Mapping[str, int]) -> "tuple[ast.Kernel, tuple[Diagnostic, ...]]":
+        kernels, warnings = self._checker.check(sizes, types)
+        return next(kernel for kernel in kernels if kernel.name == self.name), warnings
 
     def compile(
         self,
@@ -94,13 +114,12 @@ class Kernel:
         both = [name for name in (*dynamic, *self.dynamic) if name in bound]
         if both:
             raise fail("E0211", f"size {both[0]} is dynamic and has the value {bound[both[0]]}")
-        warnings: list[Diagnostic] = []
-        kernel = self._check(types or {}, bound, warnings)
+        kernel, warnings = self._check(types or {}, bound)
         unknown = [name for name in dynamic if all(size.name != name for size in kernel.sizes)]
         if unknown:
             raise fail("E0211", f"{self.name} has no size {unknown[0][:80]!r}")
         made = build(kernel, parse_target(target), sizes=bound, hints=hints or {}, checks=checks, stop_after=stop_after)
-        return Compiled(made, tuple(warnings))
+        return Compiled(made, warnings)
 
     def interpret(
         self,
