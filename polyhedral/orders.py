@@ -26,6 +26,7 @@ from texpr.polyhedral.mapping import (
 )
 from texpr.polyhedral.tree import Path, branches, located, statement_path, statements
 
+_ROOT: Path = ()
 _WIDTH = {scope: number for number, scope in enumerate(Scope)}
 
 
@@ -142,7 +143,7 @@ def _separating(body: Sequence[Node], order: Order) -> Iterator[Path]:
     """The slots that every thread surely passes between an instance of the source and one of the sink after it."""
     source, sink = statement_path(body, order.source), statement_path(body, order.sink)
     if order.carried_by is not None:
-        nodes, path = body, ()
+        nodes, path = body, _ROOT
         while True:
             node, path = nodes[source[len(path)]], source[: len(path) + 2]
             nodes = branches(node)[path[-1]]
@@ -151,7 +152,7 @@ def _separating(body: Sequence[Node], order: Order) -> Iterator[Path]:
         yield from _after(nodes, path, source)
         yield from _before(nodes, path, sink)
         return
-    nodes, path = body, ()
+    nodes, path = body, _ROOT
     while source[len(path)] == sink[len(path)] and len(source) > len(path) + 1:
         node, path = nodes[source[len(path)]], source[: len(path) + 2]
         nodes = branches(node)[path[-1]]

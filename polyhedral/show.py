@@ -45,7 +45,7 @@ def show(mapped: MappedProgram) -> str:
     lines += [f"  {line}" for line in _table([_buffer(b) for b in mapped.buffers.values()])]
     if mapped.report.accesses:
         lines.append("accesses in global memory, of one warp")
-        rows = [("statement", "access", "mode", "lane stride", "d", "sectors", "ideal")]
+        rows: list[tuple[str, ...]] = [("statement", "access", "mode", "lane stride", "d", "sectors", "ideal")]
         for a in mapped.report.accesses:
             figures = (a.lane_stride, a.distance, a.sectors, a.ideal_sectors)
             rows.append((a.statement, a.relation, a.mode, *("-" if f is None else str(f) for f in figures)))
