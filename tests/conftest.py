@@ -1,5 +1,6 @@
 """Fixtures for all tests: golden files with an update flag."""
 
+import os
 from pathlib import Path
 from typing import Protocol
 
@@ -32,3 +33,36 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == path.read_text(encoding="utf-8"), f"{name} differs; --update-golden rewrites it"
 
     return compare
+
+
+def _need(tool: str, found: object) -> None:
+    """Skip without the tool; with CI_STRICT=1 its absence is a failure."""
+    if found is not None:
+        return
+    if os.environ.get("CI_STRICT") == "1":
+        pytest.fail(f"CI_STRICT=1 and {tool} was not found")
+    pytest.skip(f"{tool} was not found")
+
+
+@pytest.fixture(scope="session")
+def need_nvcc() -> None:
+    """For tests marked `nvcc`."""
+    from texpr.codegen.toolchain import find_nvcc
+
+    _need("nvcc", find_nvcc())
+
+
+@pytest.fixture(scope="session")
+def need_gxx() -> None:
+    """For tests marked `gxx`."""
+    from texpr.codegen.toolchain import find_gxx
+
+    _need("g++", find_gxx())
+
+
+@pytest.fixture(autouse=True)
+def _tools_of_markers(request: pytest.FixtureRequest) -> None:
+    """The markers `nvcc` and `gxx` ask for their tools by themselves."""
+    for marker in ("nvcc", "gxx"):
+        if request.node.get_closest_marker(marker) is not None:
+            request.getfixturevalue(f"need_{marker}")
