@@ -10,7 +10,7 @@ file. Decisions that the table leaves open:
 - `/` is TExpr's division (it floors on integers); `//` is the same one, and an error unless both operands are known
   to be integers. `%` floors. `**`, `&`, `|`, `^`, `<<`, `>>` are pow, bitand, bitor, bitxor, shl, shr.
 - `A[i:16]` is start : extent, as in TExpr. `fragment[c, table.c, lane] = r` is `fragment(c, table.c, lane) = r`.
-- Docstrings and comments are left out.
+- Comments are trivia as in a text; the docstring leads the kernel or fn.
 
 A function that `texpr.fn` decorated is known by the attribute `__texpr_fn__`, which holds the plain Python function;
 `__texpr_reference__`, where it has one, holds the function whose body is the `reference`, with the same parameters.
@@ -23,6 +23,7 @@ from typing import Literal
 from texpr.grammar import syntax
 from texpr.grammar.diagnostics import Diagnostic, TExprError, fail
 from texpr.grammar.limits import MAX_DIAGNOSTICS
+from texpr.grammar.python_comments import docstring_trivia
 from texpr.grammar.python_names import FnObject, is_identifier
 from texpr.grammar.python_source import FunctionSource, read_function_source
 from texpr.grammar.python_stmt import StatementReader
@@ -145,10 +146,10 @@ def _read(task: _Task, diagnostics: list[Diagnostic]) -> _Read | None:
     body = reader.body()
     diagnostics += sorted(reader.diagnostics, key=_position)
     callees, imports = dict(reader.callees), dict(reader.imports)
-    name, span = definition.name, found.span(definition)
+    name, span, trivia = definition.name, found.span(definition), docstring_trivia(found)
     item: syntax.KernelDef | syntax.FnDef
     if task.kind == "kernel":
-        item = syntax.KernelDef(name=name, params=params, where=where, attrs=attrs, body=body, span=span)
+        item = syntax.KernelDef(name=name, params=params, where=where, attrs=attrs, body=body, span=span, trivia=trivia)
     else:
         reference: syntax.Block | None = None
         if task.reference is not None:
@@ -158,7 +159,14 @@ def _read(task: _Task, diagnostics: list[Diagnostic]) -> _Read | None:
                 callees |= inner.callees
                 imports |= inner.imports
         item = syntax.FnDef(
-            name=name, params=params, result=result, attrs=attrs, reference=reference, body=body, span=span
+            name=name,
+            params=params,
+            result=result,
+            attrs=attrs,
+            reference=reference,
+            body=body,
+            span=span,
+            trivia=trivia,
         )
     return _Read(item, tuple(imports.items()), tuple(callees.values()))
 

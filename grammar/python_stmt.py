@@ -5,14 +5,17 @@ parameter. `with atomic:` and `with attr("#…"):` reach every assignment in the
 """
 
 import ast
+from dataclasses import replace
 from typing import Literal
 
 from texpr.grammar import syntax
 from texpr.grammar.diagnostics import Label, error
+from texpr.grammar.python_comments import block_end, comments_of
 from texpr.grammar.python_names import LOOPS, FnObject, LibraryPath, Unknown, Word
 from texpr.grammar.python_scope import FOREIGN_HELP, Binding
 from texpr.grammar.python_source import FunctionSource
 from texpr.grammar.python_types import TypeReader, integer_type
+from texpr.grammar.source import Span
 
 MEMORIES = ("reg", "shared", "global")
 OPERANDS = {"in_": "in", "out": "out", "inout": "inout", "clobber": "clobber"}
@@ -51,6 +54,8 @@ class StatementReader(TypeReader):
         self.atomic = False
         self.attrs: tuple[syntax.Attr, ...] = ()
         self.assignments = 0
+        self.comments = comments_of(found)
+        self.block_stop = 0  # where the last block ended
 
     def body(self) -> syntax.Block:
         """The function's body, without its docstring."""
@@ -58,14 +63,29 @@ class StatementReader(TypeReader):
         first = statements[0]
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
             statements = statements[1:]
-        return self.block(statements)
+        if not statements:
+            return syntax.Block(body=(), span=self.span(first))
+        start = self.span(first).end if first is not statements[0] else self.found.name_span().end
+        return self.block(statements, start)
 
-    def block(self, statements: list[ast.stmt]) -> syntax.Block:
+    def block(self, statements: list[ast.stmt], start: int) -> syntax.Block:
+        """The statements of a block whose head ends at the offset `start`, with their comments."""
         self.scopes.append({})
-        found = [part for statement in statements for part in self.attributed(statement)]
+        found: list[syntax.Stmt] = []
+        placed: list[syntax.Stmt] = []  # the same, from the start of a `with` to the end of a block
+        for statement in statements:
+            parts = self.attributed(statement)
+            found += parts
+            for number, part in enumerate(parts):
+                first = self.span(statement).start if number == 0 else part.span.start
+                last = max(self.block_stop, part.span.end) if number == len(parts) - 1 else part.span.end
+                placed.append(replace(part, span=Span(part.span.source, first, last)))
         self.scopes.pop()
-        span = self.span(statements[0]).to(self.span(statements[-1])) if statements else self.found.name_span()
-        return syntax.Block(body=tuple(found), span=span)
+        self.block_stop = block_end(self.found, statements)
+        commented, dangling = self.comments.attach(placed, start, self.block_stop)
+        body = tuple(replace(part, trivia=at.trivia) for part, at in zip(found, commented, strict=True))
+        span = self.span(statements[0]).to(self.span(statements[-1]))
+        return syntax.Block(body=body, dangling=dangling, span=span)
 
     def attributed(self, node: ast.stmt) -> tuple[syntax.Stmt, ...]:
         """`statement`, refused where it stands under `with attr` and could not carry the attributes."""
@@ -103,7 +123,7 @@ class StatementReader(TypeReader):
                 what, help = REFUSED.get(type(node).__name__, ("this statement", FOREIGN_HELP))
                 self.refuse("E0105", f"{what} has no meaning in TExpr", node, help)
                 if isinstance(node, ast.While):
-                    self.block(node.body)
+                    self.block(node.body, self.span(node.test).end)
                 return ()
 
     # ---- blocks ----
@@ -115,11 +135,11 @@ class StatementReader(TypeReader):
         if not head.dims and isinstance(node.target, ast.Name):
             # The head was an error: the index is known all the same, so that the body is not blamed for it.
             self.scopes[-1][node.target.id] = Binding("index", True, self.span(node.target))
-        body = self.block(node.body)
+        body = self.block(node.body, self.span(node.iter).end)
         self.scopes.pop()
         if node.orelse:
             self.refuse("E0105", "`else` of a loop has no meaning in TExpr", node.orelse[0], "write it after the loop")
-            self.block(node.orelse)
+            self.block(node.orelse, self.span(node.body[-1]).end)
         span = self.span(node)
         if not head.dims:
             return ()
@@ -130,7 +150,7 @@ class StatementReader(TypeReader):
 
     def _if(self, node: ast.If) -> syntax.If:
         condition = self.expression(node.test)
-        then = self.block(node.body)
+        then = self.block(node.body, condition.span.end)
         orelse: syntax.Block | syntax.If | None = None
         if node.orelse:
             inner = node.orelse[0]
@@ -138,7 +158,7 @@ class StatementReader(TypeReader):
             if len(node.orelse) == 1 and isinstance(inner, ast.If) and inner.col_offset == node.col_offset:
                 orelse = self._if(inner)
             else:
-                orelse = self.block(node.orelse)
+                orelse = self.block(node.orelse, block_end(self.found, node.body))
         return syntax.If(condition=condition, then=then, orelse=orelse, span=self.span(node))
 
     def _with(self, node: ast.With) -> tuple[syntax.Stmt, ...]:

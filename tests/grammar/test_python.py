@@ -1,4 +1,4 @@
-# ruff: noqa: B007, E741, F821, F841, N803, PIE790
+# ruff: noqa: B007, E741, F821, F841, N803
 """The table "From Python": each row gives the tree that the text front end gives."""
 
 import linecache
@@ -313,9 +313,61 @@ def test_a_gather_is_a_subscript_that_reads() -> None:
     same(f, "kernel f(A: f32[N], idx: i32[M], C: f32[M]) { par M i { C[i] = A[idx[i] + 1] } }")
 
 
-def test_docstrings_and_pass_leave_nothing() -> None:
+def test_comments_and_the_docstring_are_trivia_as_in_a_text() -> None:
     def f(A: f32["N"]):
-        """What it does."""
+        """What it does.
+
+        And how.
+        """
+        # why
+        for i in par("N"):  # the loop
+            x = A[i]  # the element
+            if i > 0:
+                A[i] = x  # kept
+
+                # nothing more
+
+            # the other half
+            else:
+                pass  # empty
+            A[i] = (
+                1.0  # one
+                + 2.0
+            )
+            # the end
+        # last
+
+    same(
+        f,
+        """-- What it does.
+--
+-- And how.
+kernel f(A: f32[N]) {
+    -- why
+    par N i {
+        -- the loop
+        let x = A[i] -- the element
+        if i > 0 {
+            A[i] = x -- kept
+
+            -- nothing more
+        } else {
+            -- the other half
+
+            -- empty
+        }
+        -- one
+        A[i] = 1.0 + 2.0
+        -- the end
+    }
+    -- last
+}
+""",
+    )
+
+
+def test_pass_leaves_nothing() -> None:
+    def f(A: f32["N"]):
         pass
 
     same(f, "kernel f(A: f32[N]) { }")

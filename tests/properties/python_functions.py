@@ -179,7 +179,13 @@ class PythonFunctions:
 
     def block(self, indent: str, depth: int) -> str:
         count = self.random.randint(1, 3 if depth else 6)
-        return "".join(self.statement(indent, depth) for _ in range(count))
+        return "".join(self.remark() + self.statement(indent, depth) for _ in range(count)) + self.remark()
+
+    def remark(self) -> str:
+        """Nothing, mostly; or an empty line, or a comment at any depth."""
+        if self.random.random() < 0.85:
+            return ""
+        return self.pick(["\n", "\n\n", " " * self.random.randint(0, 12) + "# a remark -- of some kind \n"])
 
     def statement(self, indent: str, depth: int) -> str:
         inner = indent + self.pick(["    ", "  ", "\t"] if self.often(0.1) else ["    "])
