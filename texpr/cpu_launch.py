@@ -4,6 +4,7 @@ from typing import Any
 
 from texpr.codegen.cpu.build import build_cpu
 from texpr.codegen.manifest import Manifest, evaluate
+from texpr.grammar.diagnostics import fail
 from texpr.runtime.arguments import bind_arguments
 from texpr.runtime.arrays import CPU
 
@@ -19,6 +20,8 @@ class CpuLauncher:
         self.kernel = build_cpu(source)
 
     def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> None:
+        if stream is not None:
+            raise fail("E0601", f"{self.manifest.name} runs on the CPU, which has no streams")
         bound = bind_arguments(self.manifest, args, kwargs, (CPU,))
         total = evaluate(self.manifest.workspace_bytes, bound.sizes)
         memory: Any = None
@@ -26,7 +29,10 @@ class CpuLauncher:
         if total > 0:
             import numpy
 
-            memory = numpy.empty(total + ALIGNMENT_BYTES, numpy.uint8)
+            try:
+                memory = numpy.empty(total + ALIGNMENT_BYTES, numpy.uint8)
+            except (MemoryError, ValueError):
+                raise fail("E0601", f"the workspace of {total} bytes does not fit this machine's memory") from None
             base = -(-memory.ctypes.data // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         values: list[Any] = []
         for name, kind, _ in self.kernel.arguments:

@@ -8,54 +8,10 @@ cuda        the generated CUDA text, compiled by nvcc and launched through cuda-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from texpr.codegen.manifest import evaluate
-from texpr.grammar.diagnostics import fail
 from texpr.polyhedral.target import Family
-from texpr.runtime.arguments import bind_arguments
-from texpr.runtime.arrays import CPU
 
 if TYPE_CHECKING:
-    from texpr.codegen.cpu.build import CpuKernel
-    from texpr.codegen.manifest import Manifest
     from texpr.pipeline import Build, Emission
-
-
-class CpuLauncher:
-    """A Numba kernel with checked arguments: the whole host program is one compiled call."""
-
-    def __init__(self, manifest: "Manifest", kernel: "CpuKernel") -> None:
-        self.manifest, self.kernel = manifest, kernel
-
-    def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> None:
-        if stream is not None:
-            raise fail("E0601", f"{self.manifest.name} runs on the CPU, which has no streams")
-        bound = bind_arguments(self.manifest, args, kwargs, (CPU,))
-        values: list[Any] = []
-        for parameter in self.kernel.parameters:
-            match parameter.kind:
-                case "array":
-                    values.append(bound.arrays[parameter.name].pointer)
-                case "scalar":
-                    values.append(bound.scalars[parameter.name])
-                case "size":
-                    values.append(bound.sizes[parameter.name])
-                case _:
-                    values.append(_workspace(evaluate(self.manifest.workspace_bytes, bound.sizes)))
-        self.kernel(*values)
-
-
-def _workspace(size_bytes: int) -> Any:
-    """Scratch memory of a call, aligned to 256 bytes; 0 for none. Raises E0601 when there is not enough memory."""
-    if size_bytes <= 0:
-        return 0
-    import numpy
-
-    try:
-        memory = numpy.empty(size_bytes + 256, numpy.uint8)
-    except (MemoryError, ValueError):
-        raise fail("E0601", f"the workspace of {size_bytes} bytes does not fit this machine's memory") from None
-    start = -memory.ctypes.data % 256
-    return memory[start : start + size_bytes]
 
 
 def launcher_for(build: "Build") -> Callable[..., None]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from texpr.grammar.diagnostics import fail
 
 if TYPE_CHECKING:
-    from texpr.codegen.cpu.emit import CpuText
     from texpr.codegen.graph import KernelGraph, PlannedGraph
     from texpr.codegen.manifest import Manifest
     from texpr.grammar.ast import Kernel
@@ -29,13 +28,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emission:
-    """Generated text: `files` by name as they are saved, `main` the name of the kernel's own text; `cpu` has what
-    Numba's callable needs beside it."""
+    """Generated text: `files` by name as they are saved, `main` the name of the kernel's own text."""
 
     main: str
     files: Mapping[str, bytes]
     manifest: "Manifest"
-    cpu: "CpuText | None" = None
 
     @property
     def source(self) -> str:
@@ -150,4 +147,4 @@ def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedGraph", checks:
 
     cpu = emit_cpu(planned, made.target)
     manifest = make_manifest(kernel, proved, planned, made.target, {}, VERSION)
-    return Emission(main=f"{name}.py", files={f"{name}.py": cpu.source.encode()}, manifest=manifest, cpu=cpu)
+    return Emission(main=f"{name}.py", files={f"{name}.py": cpu.source.encode()}, manifest=manifest)
