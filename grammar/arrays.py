@@ -12,6 +12,7 @@ from texpr.grammar.indexing import ONE, difference, index_names, multiply
 from texpr.grammar.inline import Inliner
 from texpr.grammar.scope import FnName, Part, ViewName, did_you_mean, refuse
 from texpr.grammar.source import Span
+from texpr.grammar.surface import name_place
 from texpr.grammar.typing import Typed, Value, settle, stored
 
 Element = Callable[[tuple[IndexExpr, ...]], Value]
@@ -48,7 +49,7 @@ class ArrayReader(Inliner):
         draft = self.local(s.name, dtype, shape, s.span)
         draft.memory = s.level
         self.place_buffer(draft, attrs, s.span)
-        self.define(s.name, whole(draft), s.span)
+        self.define(s.name, whole(draft), name_place(s, s.name))
 
     def place_buffer(self, draft: BufferDraft, attrs: tuple[Attr, ...], span: Span) -> None:
         """Strides, alignment and the rest of a buffer's attributes; E0205 where they do not fit its shape."""
@@ -106,7 +107,7 @@ class ArrayReader(Inliner):
         else:
             found = value if value is not None else self.value(s.value)
             self.fill(target, lambda _: found, s.span)
-        self.define(s.name, target, s.span)
+        self.define(s.name, target, name_place(s, s.name))
 
     def plain(self, extent: IndexExpr, span: Span) -> IndexExpr:
         if index_names(extent):
@@ -155,7 +156,7 @@ class ArrayReader(Inliner):
 
     def copy(self, target: ViewName, source: ViewName, span: Span, source_span: Span) -> None:
         if target.rank != source.rank:
-            raise refuse("E0203", f"the left side has {target.rank} dimensions and this {source.rank}", source_span)
+            raise refuse("E0203", f"the left side has rank {target.rank} and this rank {source.rank}", source_span)
         for wanted, actual in zip(target.shape, source.shape, strict=True):
             if difference(wanted, actual) != 0:
                 self.same_extent(wanted, actual, source_span)

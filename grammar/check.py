@@ -21,11 +21,12 @@ from texpr.grammar.modules import Loader
 from texpr.grammar.scope import FnName, RefusedError, Scope, did_you_mean, refuse
 from texpr.grammar.show import show
 from texpr.grammar.source import Span
+from texpr.grammar.surface import name_place
 
 __all__ = ["check", "check_kernel", "show"]
 
 FRAMES = 20_000  # Python frames for the deepest tree: MAX_HEIGHT levels of at most a dozen calls each
-NAMES_ONLY = frozenset({"E0201", "E0202", "E0203", "E0205", "E0212", "E0213"})
+NAMES_ONLY = frozenset({"E0201", "E0202", "E0203", "E0205", "E0208", "E0209", "E0212", "E0213"})
 
 
 def check(
@@ -86,7 +87,7 @@ class _Module:
         self.module = module
         self.folder = folder
         self.diagnostics = diagnostics
-        self.given = Given(sizes=sizes, types=types, constants={}, used=set())
+        self.given = Given(sizes=sizes, types=types, constants={}, used=set(), called=[])
 
     def kernels(self) -> tuple[ast.Kernel, ...]:
         for name, value in self.given.sizes.items():
@@ -114,9 +115,10 @@ class _Module:
             kernels.append(KernelReader(Scope(scope), self.diagnostics, self.given).bare(self.module.name, bare, span))
         seen: dict[str, Span] = {}
         for definition in declared:
+            place = name_place(definition, definition.name)
             if definition.name in seen or scope.lookup(definition.name) is not None:
-                self.diagnostics.append(error("E0202", f"`{definition.name}` is defined twice", definition.span))
-            seen[definition.name] = definition.span
+                self.diagnostics.append(error("E0202", f"`{definition.name}` is defined twice", place))
+            seen[definition.name] = place
             kernels.append(KernelReader(Scope(scope), self.diagnostics, self.given).kernel(definition))
         self.check_functions(scope)
         self.check_given(kernels)
@@ -149,9 +151,9 @@ class _Module:
     # ---- what no kernel looked at
 
     def check_functions(self, scope: Scope) -> None:
-        """Names in functions: a function that nothing calls is read too."""
+        """Names in functions: a function that nothing inlined is read too."""
         for item in self.module.items:
-            if not isinstance(item, syntax.FnDef):
+            if not isinstance(item, syntax.FnDef) or any(item is known for known in self.given.called):
                 continue
             found: list[Diagnostic] = []
             try:

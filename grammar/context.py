@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Attr, IndexExpr, Role
-from texpr.grammar.diagnostics import Diagnostic, Label, Severity
+from texpr.grammar.diagnostics import Diagnostic, Label, Severity, error
 from texpr.grammar.scope import (
     Entity,
     IndexName,
+    LimitError,
     Part,
     Poison,
     RefusedError,
@@ -29,6 +30,7 @@ from texpr.grammar.types import F32, DType
 
 MAX_CALLS = 64  # depth of nested calls
 MAX_NODES = 100_000  # statements and operators of one kernel after inlining
+MAX_FINDINGS = 100  # of one kernel
 MAX_HEIGHT = 256  # blocks, operators and calls over one another
 
 
@@ -77,7 +79,9 @@ class Context(ABC):
         self.sizes: dict[str, ast.Size] = {}
         self.facts: list[ast.Condition] = []
         self.taken: set[str] = set()
+        self.numbers: dict[str, int] = {}
         self.poisoned: set[str] = set()
+        self.told: set[tuple[str, str, object]] = set()
         self.block: list[ast.Stmt] = []
         self.attrs: tuple[Attr, ...] = ()
         self.kernel_attrs: tuple[Attr, ...] = ()
@@ -101,14 +105,20 @@ class Context(ABC):
     def read_statement(self, statement: syntax.Stmt) -> None:
         """Check one statement and emit its core."""
 
+    @abstractmethod
+    def note_call(self, definition: syntax.FnDef) -> None:
+        """Remember that a function was inlined, so that it is not read alone."""
+
     # ---- names
 
     def fresh(self, name: str) -> str:
         """A core name that nothing else in the kernel has: `i`, then `i_1`, `i_2`, …"""
-        candidate, number = name, 0
+        number = self.numbers.get(name, 0)
+        candidate = f"{name}_{number}" if number else name
         while candidate in self.taken or (number and self.scope.lookup(candidate) is not None):
             number += 1
             candidate = f"{name}_{number}"
+        self.numbers[name] = number + 1
         self.taken.add(candidate)
         return candidate
 
@@ -176,7 +186,8 @@ class Context(ABC):
         """Count the nodes of an expression that is used in a second place; E0103 past the limit."""
         self.nodes += count
         if self.nodes > MAX_NODES:
-            raise refuse("E0103", f"the kernel has more than {MAX_NODES} nodes after inlining", span, help="split it")
+            message = f"the kernel has more than {MAX_NODES} nodes after inlining"
+            raise LimitError(error("E0103", message, span, help="split it"))
 
     # ---- findings
 
@@ -198,10 +209,12 @@ class Context(ABC):
                     severity=found.severity,
                     witness=found.witness,
                 )
-        for before in self.diagnostics:
-            if (before.code, before.message) == (found.code, found.message) and _place(before) == _place(found):
-                return
-        self.diagnostics.append(found)
+        key = (found.code, found.message, _place(found))
+        if key not in self.told:
+            self.told.add(key)
+            self.diagnostics.append(found)
+        if len(self.told) > MAX_FINDINGS and not isinstance(refused, LimitError):
+            raise LimitError()
 
     def warn(self, code: str, message: str, span: Span, label: str = "", *, help: str | None = None) -> None:
         self.report(

@@ -109,7 +109,7 @@ class IndexReader(Context):
                 case _:
                     return refuse(
                         "E0206",
-                        f"{what} is built from integers, sizes and indices by + - * / %, min, max and ceildiv",
+                        f"{_of(what)} is built from integers, sizes and indices by + - * / %, min, max and ceildiv",
                         node.span,
                         help="compute other values in the body, from data",
                     )

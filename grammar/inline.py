@@ -16,7 +16,7 @@ from texpr.grammar.indexing import difference, index_names, write_index
 from texpr.grammar.reductions import ReductionReader
 from texpr.grammar.scope import FnName, IndexName, RefusedError, Scope, TypeName, ValueName, ViewName, refuse
 from texpr.grammar.source import Span
-from texpr.grammar.surface import names_used
+from texpr.grammar.surface import name_place, names_used
 from texpr.grammar.types import ELEMENT_TYPES, DType, common_type
 from texpr.grammar.typing import WRAPPING, Typed, Untyped, Value, settle, stored
 from texpr.grammar.values import as_index
@@ -247,7 +247,7 @@ class Inliner(ReductionReader):
             entity = ViewName(
                 buffer=argument.buffer, parts=argument.parts, shape=argument.shape, frozen_as=frozen, alias=True
             )
-            frame.scope.define(parameter.name, entity, parameter.span)
+            frame.scope.define(parameter.name, entity, name_place(parameter, parameter.name))
             return
         value = self.passed(argument, dtype, span, f"`{parameter.name}` of `{frame.call.name}`")
         index = as_index(value)
@@ -265,7 +265,7 @@ class Inliner(ReductionReader):
         draft = self.local(parameter.name, settled.dtype, (), span)
         self.bind(draft.name, (), settled.expr, span, self.attrs)
         entity = ViewName(buffer=draft.name, parts=(), shape=(), frozen_as="an `in` parameter")
-        frame.scope.define(parameter.name, entity, parameter.span)
+        frame.scope.define(parameter.name, entity, name_place(parameter, parameter.name))
 
     def passed(self, value: Value, dtype: DType, span: Span, what: str) -> Value:
         """The value as a parameter of a type: literals take it, others may widen; narrowing needs a cast."""
@@ -282,6 +282,7 @@ class Inliner(ReductionReader):
     def inlined(self, frame: Frame) -> Value | ViewName | None:
         definition, e = frame.definition, frame.call
         before = (self.call_spans, self.fully_text)
+        self.note_call(definition)
         self.calls.append(definition)
         self.call_spans = (*self.call_spans, e.span)
         self.fully_text = False

@@ -8,14 +8,15 @@ from texpr.grammar import ast, syntax
 from texpr.grammar.ast import IndexConst, IndexExpr, Role
 from texpr.grammar.attributes import Place, check_attributes
 from texpr.grammar.context import BufferDraft, whole
-from texpr.grammar.diagnostics import Diagnostic
+from texpr.grammar.diagnostics import Diagnostic, Label, error
 from texpr.grammar.flat import infer_lengths
 from texpr.grammar.indexing import index_names, size_names
 from texpr.grammar.inline import returned
-from texpr.grammar.scope import FnName, IndexName, Poison, RefusedError, Scope, TypeName, refuse
+from texpr.grammar.scope import Binding, FnName, IndexName, Poison, RefusedError, Scope, TypeName, refuse
 from texpr.grammar.sizes import FreeNames
 from texpr.grammar.source import Span
 from texpr.grammar.statements import StatementReader
+from texpr.grammar.surface import name_place
 from texpr.grammar.types import ELEMENT_TYPES, F32
 
 Item = TypeVar("Item")
@@ -25,13 +26,14 @@ Item = TypeVar("Item")
 class Given:
     """What is known from outside: values of sizes, element types of a bare program's buffers, the module's constants.
 
-    `used` collects the names of `sizes` and `types` that a kernel has.
+    `used` collects the names of `sizes` and `types` that a kernel has, `called` the functions that were inlined.
     """
 
     sizes: Mapping[str, int]
     types: Mapping[str, str]
     constants: dict[str, int]
     used: set[str]
+    called: list[syntax.FnDef]
 
 
 class KernelReader(StatementReader):
@@ -45,6 +47,10 @@ class KernelReader(StatementReader):
         for name in size_names(index):
             if name not in self.sizes and name in self.given.constants:
                 self.sizes[name] = ast.Size(name=name, default=self.given.constants[name])
+
+    def note_call(self, definition: syntax.FnDef) -> None:
+        if not any(definition is known for known in self.given.called):
+            self.given.called.append(definition)
 
     # ---- a declared kernel
 
@@ -62,7 +68,7 @@ class KernelReader(StatementReader):
                 self.guarded(self.fact, condition)
             rest = tuple(s for s in definition.body.body if not isinstance(s, syntax.SizeDef))
             with self.scoped(), self.collecting() as body:
-                self.statements(replace(definition.body, body=rest))
+                self.guarded(self.statements, replace(definition.body, body=rest))
         return self.finished(definition.name, tuple(body), definition.span)
 
     def guarded(self, read: Callable[[Item], None], node: Item) -> None:
@@ -108,7 +114,7 @@ class KernelReader(StatementReader):
             default = given if given is not None else value.value if isinstance(value, IndexConst) else 0
             self.sizes[s.name] = ast.Size(name=s.name, default=default, span=s.span)
             value = ast.SizeVar(name=s.name, span=s.span)
-        self.define(s.name, IndexName(index=value, what="a size"), s.span)
+        self.define(s.name, IndexName(index=value, what="a size"), name_place(s, s.name))
 
     def parameter(self, p: syntax.Param) -> None:
         """A parameter of a kernel as a buffer."""
@@ -130,7 +136,7 @@ class KernelReader(StatementReader):
         )
         self.taken.add(p.name)
         self.buffers[p.name] = draft
-        self.define(p.name, whole(draft, "a scalar parameter" if is_scalar else None), p.span)
+        self.define(p.name, whole(draft, "a scalar parameter" if is_scalar else None), name_place(p, p.name))
         attrs = check_attributes(p.attrs, Place.PARAMETER, lambda e: self.index(e, "an argument"))
         if is_scalar and attrs:
             raise refuse("E0205", f"`#{attrs[0].name}` has no meaning on a scalar", attrs[0].span)
@@ -155,9 +161,16 @@ class KernelReader(StatementReader):
         with self.scoped():
             for buffer, place in free.views.items():
                 self.guarded(lambda item: self.flat_buffer(*item), (buffer, place))
+            for size, place in free.sizes.items():
+                if size in free.views:
+                    clash = Label(span=free.views[size], text="a buffer here")
+                    message = f"`{size}` is a size and a buffer"
+                    found = error("E0202", message, place, "a size here", secondary=(clash,), help="use two names")
+                    self.report(RefusedError(found))
+                    self.scope.names[size] = Binding(entity=Poison(), span=place)
             self.enter_sizes({n: s for n, s in free.sizes.items() if n not in free.views})
             with self.scoped(), self.collecting() as core:
-                self.statements(block)
+                self.guarded(self.statements, block)
         clean = not any(d.severity.value == "error" for d in self.diagnostics)
         if clean:
             self.guarded(lambda _: self.settle_lengths(tuple(core)), span)
@@ -217,6 +230,7 @@ class KernelReader(StatementReader):
             for e in p.type.shape or ():
                 if isinstance(e, syntax.Name) and self.scope.lookup(e.name) is None:
                     names.setdefault(e.name, e.span)
+        self.calls.append(definition)
         with self.scoped():
             self.enter_sizes(names)
             for p in definition.params:
@@ -232,7 +246,7 @@ class KernelReader(StatementReader):
                 )
                 self.buffers[draft.name] = draft
                 frozen = None if p.direction in ("out", "inout") else "an `in` parameter"
-                self.define(p.name, whole(draft, frozen), p.span)
+                self.define(p.name, whole(draft, frozen), name_place(p, p.name))
             for block in (definition.body, definition.reference):
                 if block is not None:
                     rest = tuple(s for s in block.body if not isinstance(s, syntax.Return))

@@ -14,6 +14,7 @@ from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import Diagnostic, TExprError
 from texpr.grammar.scope import FnName, IndexName, Poison, RefusedError, Scope, refuse
 from texpr.grammar.source import SourceText, Span
+from texpr.grammar.surface import name_place
 
 STD = Path(__file__).parent / "std"
 MAX_IMPORTS = 64
@@ -62,9 +63,10 @@ class Loader:
                     case syntax.Import():
                         self._import(item, folder, own)
                     case syntax.SizeDef():
-                        own.define(item.name, IndexName(index=constant(item, own), what="a size"), item.span)
+                        entity = IndexName(index=constant(item, own), what="a size")
+                        own.define(item.name, entity, name_place(item, item.name))
                     case syntax.FnDef():
-                        own.define(item.name, FnName(definition=item, module=own), item.span)
+                        own.define(item.name, FnName(definition=item, module=own), name_place(item, item.name))
                     case _:
                         pass
             except RefusedError as refused:

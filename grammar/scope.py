@@ -33,6 +33,10 @@ class RefusedError(Exception):
         self.diagnostic = diagnostic
 
 
+class LimitError(RefusedError):
+    """A counted limit was passed: the kernel is given up."""
+
+
 def refuse(
     code: str,
     message: str,

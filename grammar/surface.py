@@ -1,9 +1,11 @@
 """Walks over the surface tree: all nodes in text order, uses of names, equality of places."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 
 from texpr.grammar import syntax
+from texpr.grammar.source import Span
 
 
 def nodes(root: syntax.Node) -> Iterator[syntax.Node]:
@@ -20,6 +22,14 @@ def nodes(root: syntax.Node) -> Iterator[syntax.Node]:
                 for f in reversed(fields(node))
                 if f.name not in ("span", "trivia", "index_span", "dangling")
             ]
+
+
+def name_place(node: syntax.Node, name: str) -> Span:
+    """Where a definition spells its name; the definition's own span where the text does not show it."""
+    found = re.search(rf"\b{re.escape(name)}\b", node.span.text)
+    if found is None:
+        return node.span
+    return Span(node.span.source, node.span.start + found.start(), node.span.start + found.end())
 
 
 def names_used(root: syntax.Node) -> dict[str, int]:

@@ -133,10 +133,13 @@ class ValueReader(LoopReader):
                 return entity.value
             case ViewName():
                 if entity.rank:
+                    dims = f"{entity.rank} dimension{'s' * (entity.rank > 1)}"
                     raise refuse(
-                        "E0203", f"`{e.name}` has {entity.rank} dimensions and stands here without subscripts", e.span,
+                        "E0203",
+                        f"`{e.name}` has {dims} and stands here without subscripts",
+                        e.span,
                         help=f"write {e.name}[{', '.join('…' for _ in entity.shape)}]",
-                    )  # fmt: skip
+                    )
                 return self.read(self.place(entity, (), e.span), e.span)
             case _:
                 raise refuse("E0201", f"`{e.name}` is {_what(entity)}, not a value", e.span)
@@ -298,7 +301,7 @@ class ValueReader(LoopReader):
         dtype = joined(values, e.span, f"`{e.name}`")
         floats = (dtype is not None and dtype.is_float) or any(_floats(value) for value in values)
         if e.name in BIT_FUNCTIONS and floats:
-            raise refuse("E0204", f"`{e.name}` is for integers, this is {dtype or 'a float'}", e.span)
+            raise refuse("E0204", f"`{e.name}` is for integers, here is a float", e.span)
         if e.name in FLOAT_FUNCTIONS + ROUNDING:
             if dtype is not None and not dtype.is_float:
                 raise refuse(

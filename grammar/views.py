@@ -64,6 +64,8 @@ class ViewReader(IndexReader):
                 "E0203", f"`{e.name}` is not declared, so it is flat, and has {count} here", e.span,
                 help=f"declare it: kernel f({e.name}: f32[…, …]) {{ … }}",
             )  # fmt: skip
+        if view.rank == 0:
+            raise refuse("E0203", f"`{e.name}` is a scalar and has no subscripts", e.span, help=f"write {e.name}")
         dims = f"{view.rank} dimension{'s' * (view.rank != 1)}"
         raise refuse("E0203", f"`{e.name}` has {dims} and {count} here", e.span)
 
