@@ -233,16 +233,17 @@ class _Parser:
     def _recover(self) -> bool:
         """Reports the token that does not fit and goes to where a statement may begin; False where none may."""
         token = self._tokens[self._at]
-        self._begin_list()
+        self._settle(token)
         depth, begin = self._statement()
         if depth == 0:
             return False
-        ended = self._tokens[self._at - 1].kind == "RBRACE" and self._tokens[begin].kind in _HEADERS
+        opens_block = self._tokens[begin].kind in _HEADERS or self._tokens[begin].kind == "LBRACE"  # of a mended header
+        ended = opens_block and self._tokens[self._at - 1].kind == "RBRACE"
         if ended and begin < self._at and token.kind != NEWLINE and self._accepts(NEWLINE):
             self._end_block_statement(token)
             depth, begin = len(self._states), self._at
-        expected = self._expected()
         told = token.kind == BAD or self._at == self._told or (not token.text and bool(self._found))
+        expected = frozenset() if told else self._expected()
         if not told:
             mistake = Mistake(
                 source=self._source,
@@ -256,7 +257,9 @@ class _Parser:
             self._report(describe(mistake))
         self._told = self._at
         popped = self._values[depth - 1 :]
-        braces = sum(isinstance(v, Token) and v.kind == "LBRACE" for v in popped)
+        kinds = [v.kind for v in popped if isinstance(v, Token)]
+        braces = kinds.count("LBRACE")
+        reductions = kinds.count("REDUCE") - braces
         opening = self._tokens[begin]
         header = opening.kind in _HEADERS or token.kind == "ELSE" or begins_foreign_block(opening)
         del self._states[depth:], self._values[depth - 1 :], self._starts[depth - 1 :]
@@ -266,7 +269,7 @@ class _Parser:
             self._feed(token, "IF", "CONST", "LBRACE")
             self._at += 1
             return True
-        return self._skip(braces, header, bool(popped))
+        return self._skip(braces, reductions, header, bool(popped))
 
     def _statement(self) -> tuple[int, int]:
         """The height of the states below the statement that is being read, 0 for none, and its first token."""
@@ -282,19 +285,16 @@ class _Parser:
         while (action := rows[states[-1]][NEWLINE]) < 0:
             self._reduce(~action, lookahead)
         self._shift(action, Token(NEWLINE, "\n", lookahead.start, lookahead.start))
-        self._reduce(~min(rows[states[-1]].values()), lookahead)  # nothing else may happen after the end
+        self._settle(lookahead)
 
-    def _begin_list(self) -> None:
-        """Begins the list of statements of a block in which nothing stands yet."""
-        row = self._rows[self._states[-1]]
-        for symbol in ("_stmts", "_items"):
-            if symbol in row:
-                place = self._tokens[self._at].start
-                self._states.append(row[symbol])
-                self._values.append([])
-                self._starts.append(place)
-                self._ends.append(place)
-                self._heights.append(0)
+    def _settle(self, lookahead: Token) -> None:
+        """Does the reductions that no token can prevent: a block is whole once its `}` was read."""
+        terminals = self._tables.terminals
+        while True:
+            actions = {action for symbol, action in self._rows[self._states[-1]].items() if symbol in terminals}
+            if len(actions) != 1 or (action := actions.pop()) >= 0:
+                return
+            self._reduce(~action, lookahead)
 
     def _feed(self, place: Token, *kinds: str) -> None:
         """Shifts words that the text does not have."""
@@ -304,8 +304,11 @@ class _Parser:
                 self._reduce(~action, token)
             self._shift(action, token)
 
-    def _skip(self, braces: int, header: bool, moved: bool) -> bool:
-        """Passes over the rest of a statement that has `braces` open; False at the end of the text."""
+    def _skip(self, braces: int, reductions: int, header: bool, moved: bool) -> bool:
+        """Passes over the rest of a statement; False at the end of the text.
+
+        `braces` are open in what was read of it, and `reductions` still lack theirs; `moved` when anything was read.
+        """
         tokens = self._tokens
         outer = self._states[-1] in self._outer
         while True:
@@ -314,10 +317,13 @@ class _Parser:
             if kind == END:
                 return braces == 0 and self._accepts(END)
             if kind == "LBRACE":
-                if header and braces == 0:
+                if header and braces == 0 and reductions == 0:
                     self._feed(token, "IF", "CONST")
                     return True
                 braces += 1
+                reductions = max(0, reductions - 1)
+            elif kind == "REDUCE" and self._at != self._told:  # the one that does not fit was meant as a name
+                reductions += 1
             elif kind == "RBRACE":
                 if braces == 0 and not outer:
                     return True

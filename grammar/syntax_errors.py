@@ -235,6 +235,8 @@ def _wanted(expected: frozenset[str], spelling: dict[str, str]) -> str:
     if len(rest & _STATEMENTS) > 4:
         said.append("a statement")
         rest -= _STATEMENTS | {"NAME", "SIZE", "KERNEL", "FN", "IMPORT"}
+    if rest & {"LBRACE", "RPAR", "RSQB"}:
+        rest -= {"COMMA", "HASH"}
     if NEWLINE in rest:
         rest -= {END, "RBRACE"}
     order = ["NAME", "COLON", "EQ", "ACC", "RPAR", "RSQB", "LBRACE", "RBRACE", "COMMA"]

@@ -50,7 +50,7 @@ class Comments:
             while number < len(claimed) and claimed[number].start < span.start:
                 comment = claimed[number]
                 number += 1
-                if out and not leading and self._trails(out[-1], comment):
+                if out and self._trails(out[-1], comment):
                     out[-1] = _with(out[-1], trailing=self._comment(comment, False))
                 else:
                     blank = bool(out or leading) and self._blank(at, comment.start)
@@ -66,7 +66,7 @@ class Comments:
             at = span.end
         dangling: list[Comment] = []
         for comment in claimed[number:]:
-            if out and not dangling and self._trails(out[-1], comment):
+            if out and self._trails(out[-1], comment):
                 out[-1] = _with(out[-1], trailing=self._comment(comment, False))
             else:
                 blank = bool(out or dangling) and self._blank(at, comment.start)

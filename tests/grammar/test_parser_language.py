@@ -10,10 +10,15 @@ from texpr.grammar.printer import print_module
 from texpr.grammar.source import SourceText
 
 FORMS = (Path(__file__).parent / "language_forms.txt").read_text(encoding="utf-8").split("====\n")
+ROOT = Path(__file__).parents[2]
+FILES = sorted(
+    path for folder in ("grammar/std", "examples", "tests/kernels") for path in (ROOT / folder).glob("*.tex")
+)
 
 
-def test_there_are_forms() -> None:
+def test_there_are_forms_and_files() -> None:
     assert len(FORMS) > 50
+    assert len(FILES) > 50
 
 
 @pytest.mark.parametrize("text", FORMS)
@@ -28,6 +33,12 @@ def test_every_form_of_the_reference_is_read_and_printing_it_is_the_identity(tex
 @pytest.mark.parametrize("text", FORMS[:2], ids=["matmul", "seed"])
 def test_a_text_in_canonical_form_is_printed_as_it_stands(text: str) -> None:
     assert print_module(parse_text(text)) == text
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_program_of_the_project_is_read_and_printed_the_same(path: Path) -> None:
+    module = parse(SourceText(path.name, path.read_text(encoding="utf-8")))
+    assert parse(SourceText(path.name, print_module(module))) == module
 
 
 def test_the_tree_of_a_band_is_as_documented() -> None:

@@ -202,7 +202,7 @@ modules = st.builds(_settled, st.lists(items, max_size=3), st.lists(comments, ma
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(modules)
 def test_printing_then_parsing_is_the_identity_on_modules(module: s.Module) -> None:
     printed = print_module(module)
@@ -210,7 +210,7 @@ def test_printing_then_parsing_is_the_identity_on_modules(module: s.Module) -> N
     assert print_module(parse_text(printed)) == printed
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(modules, st.integers(10, 60))
 def test_breaking_lines_anywhere_keeps_the_tree(module: s.Module, columns: int) -> None:
     with patch.object(printer, "wrapped", partial(wrapped, columns=columns)):
