@@ -211,7 +211,11 @@ def execute() -> Callable[[ast.Kernel, Environment], Execution]:
 
 
 class RandomPrograms:
-    """Small programs, legal and illegal: nests of par and seq, triangles, ifs, selects, locals, several buffers."""
+    """Small programs, legal and illegal: nests of par and seq, triangles, ifs, selects, locals, several buffers.
+
+    A tame program mostly writes one element per iteration of the pars and fills its locals first, so that about half
+    of them are legal; a wild one is nearly always wrong, in several ways at once.
+    """
 
     def __init__(self, rng: random.Random, sizes: tuple[str, ...] = ()) -> None:
         self.rng = rng
@@ -219,6 +223,8 @@ class RandomPrograms:
         self.statements = 0
         self.loops = 0
         self.buffers: dict[str, ast.Buffer] = {}
+        self.tame = rng.random() < 0.7
+        self.parallel: set[str] = set()
 
     def kernel(self) -> ast.Kernel:
         for name in "ABC":
@@ -227,6 +233,8 @@ class RandomPrograms:
                 self.extent(()) if self.rng.random() < 0.5 else self.const(self.rng.randint(3, 9)) for _ in range(rank)
             )
             direction = self.rng.choice((None, None, "out", "inout"))
+            if self.tame:
+                shape, direction = (self.const(400),), None
             self.buffers[name] = ast.Buffer(
                 name=name, dtype=F32, shape=shape, role=Role.PARAM, direction=direction, source_name=name
             )
@@ -251,19 +259,42 @@ class RandomPrograms:
             shape = () if self.rng.random() < 0.6 else (self.const(self.rng.randint(1, 4)),)
             self.buffers[name] = ast.Buffer(name=name, dtype=F32, shape=shape, role=Role.LOCAL, source_name=name)
             body.append(ast.New(buffer=name))
+            if self.tame:
+                body.append(self.fill(name, shape))
             visible = (*visible, name, name)
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             body.append(self.statement(indices, depth, visible))
         return tuple(body)
+
+    def fill(self, name: str, shape: tuple[IndexExpr, ...]) -> Stmt:
+        index, leaf_id = f"i{self.loops}", f"S{self.statements}"
+        self.loops += 1
+        self.statements += 1
+        subscripts = tuple(ast.IndexVar(name=index) for _ in shape)
+        zero = ast.Const(value=0.0, dtype=F32)
+        bind = ast.Bind(id=leaf_id, buffer=name, subscripts=subscripts, value=zero)
+        return ast.Seq(index=index, source_name=index, extent=shape[0], body=(bind,)) if shape else bind
+
+    def own(self, indices: tuple[str, ...]) -> IndexExpr:
+        """A flat subscript that differs between iterations of the pars."""
+        result: IndexExpr = self.const(self.rng.choice((0, 0, 0, 1)))
+        for place, index in enumerate(i for i in indices if i in self.parallel):
+            result = self.binary(
+                IndexOp.ADD, self.binary(IndexOp.MUL, ast.IndexVar(name=index), self.const(7**place)), result
+            )
+        return result
 
     def statement(self, indices: tuple[str, ...], depth: int, visible: tuple[str, ...]) -> Stmt:
         draw = self.rng.random()
         if len(indices) < 3 and (draw < 0.6 or not indices):
             index = f"i{self.loops}"
             self.loops += 1
+            parallel = self.rng.random() < 0.6
+            if parallel:
+                self.parallel.add(index)
             inner = self.block((*indices, index), depth + 1, visible)
             extent = self.extent(indices)
-            if self.rng.random() < 0.6:
+            if parallel:
                 return ast.Par(index=index, source_name=index, extent=extent, band=self.loops, body=inner)
             return ast.Seq(index=index, source_name=index, extent=extent, body=inner)
         if draw > 0.88 and depth < 4:
@@ -271,7 +302,7 @@ class RandomPrograms:
             return ast.If(
                 condition=self.condition(indices), then=self.block(indices, depth + 1, visible), orelse=orelse
             )
-        name, subscripts = self.access(indices, visible)
+        name, subscripts = self.access(indices, visible, written=True)
         leaf_id = f"S{self.statements}"
         self.statements += 1
         value = self.value(indices, visible)
@@ -327,8 +358,14 @@ class RandomPrograms:
             case _:
                 return index
 
-    def access(self, indices: tuple[str, ...], visible: tuple[str, ...]) -> tuple[str, tuple[IndexExpr, ...]]:
+    def access(
+        self, indices: tuple[str, ...], visible: tuple[str, ...], written: bool = False
+    ) -> tuple[str, tuple[IndexExpr, ...]]:
         name = self.rng.choice(visible)
+        if self.tame and written and name == "A":
+            name = "B"
+        if self.tame and name in ("B", "C") and self.rng.random() < 0.95:
+            return name, (self.own(indices),)
         return name, tuple(self.subscript(indices) for _ in self.buffers[name].shape)
 
     def value(self, indices: tuple[str, ...], visible: tuple[str, ...]) -> Expr:

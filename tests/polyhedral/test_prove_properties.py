@@ -15,6 +15,7 @@ from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove import prove
 
 SEEDS = st.integers(0, 2**32)
+LARGEST = 6  # the greatest size that is executed
 
 
 def outcome(kernel: Kernel) -> ProvedProgram | tuple[Diagnostic, ...]:
@@ -120,7 +121,7 @@ def check_dependences(proved: ProvedProgram, run: Any) -> None:
     assert got == run.dependences()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 def test_proofs_with_bound_sizes_agree_with_brute_force(
     seed: int, random_program: Callable[..., Kernel], execute: Callable[..., Any]
@@ -145,21 +146,22 @@ def test_proofs_with_free_sizes_agree_with_brute_force(
     kernel = random_program(seed, ("N",))
     found = outcome(kernel)
     if isinstance(found, ProvedProgram):
-        for run in (execute(kernel, {"N": n}) for n in range(7)):
+        for run in (execute(kernel, {"N": n}) for n in range(LARGEST)):
             assert not run.outside and not run.conflicts()
             assert not [t for t in run.undefined.values() if kernel.buffer(str(t.key[0])).role is Role.LOCAL]
         return
     for witness in coded(found, "E0302"):
         least = witness["sizes"]["N"]
         place = (witness["statement"], witness["buffer"], tuple(witness["first"].values()), tuple(witness["element"]))
-        for size in range(least + 1):
+        for size in range(least + 1 if least <= LARGEST else 0):
             run = execute(kernel, {"N": size})
             here = [(t.statement, t.key[0], t.values, t.element) for t in run.outside.values()]
             assert (place in here) == (size == least)
     for witness in coded(found, "E0301"):
         least = witness["sizes"]["N"]
         key = (*sorted((witness["first_statement"], witness["second_statement"])), witness["par"])
-        assert key in {(*sorted((s, t)), par) for s, _, t, _, par in execute(kernel, {"N": least}).conflicts()}
+        if least <= LARGEST:
+            assert key in {(*sorted((s, t)), par) for s, _, t, _, par in execute(kernel, {"N": least}).conflicts()}
 
 
 @pytest.mark.parametrize("op", list(AccOp))
