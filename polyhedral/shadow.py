@@ -29,12 +29,12 @@ class Clock:
     warp_barriers: Array
 
     def blocks(self, thread: Array) -> Array:
-        return thread // self.threads
+        return np.asarray(thread // self.threads)
 
     def warps(self, thread: Array) -> Array:
         """A number that tells apart the warps of the whole launch."""
         per_block = -(-self.threads // self.warp)
-        return thread // self.threads * per_block + thread % self.threads // self.warp
+        return np.asarray(thread // self.threads * per_block + thread % self.threads // self.warp)
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Record:
     def conflicts(self, place: Array, thread: Array, clock: Clock) -> Array:
         """Whether another thread's recorded access is not ordered before one by `thread` now."""
         others = (self.most[place] >= 0) & ~((self.least[place] == thread) & (self.most[place] == thread))
-        return others & ~self.settled(place, thread, clock)
+        return np.asarray(others & ~self.settled(place, thread, clock))
 
     def note(self, place: Array, thread: Array, clock: Clock, statement: int) -> None:
         """Records accesses, several threads may touch one element."""
