@@ -18,6 +18,8 @@ def comments_of(found: FunctionSource) -> Comments:
     """The comments of a function's lines in order; none where Python's tokeniser does not read them."""
     starts = found.source.line_starts
     raw: list[RawComment] = []
+    if "#" not in found.source.text:
+        return Comments(found.source, raw)
     text = "if True:\n" * found.line_shift + found.source.text
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):

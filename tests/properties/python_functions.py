@@ -297,7 +297,7 @@ def mutated(text: str, choice: random.Random) -> str:
 
 
 def read_all(texts: list[str], folder: Path) -> Counter[str]:
-    """Write the texts into one file of `folder`, import it, read every function both ways; what came, counted.
+    """Write the texts into a file of `folder`, import it, read each function as a kernel and as a fn; count what came.
 
     A module is printed and read back, and must be the same; every diagnostic must render.
     """
@@ -309,7 +309,7 @@ def read_all(texts: list[str], folder: Path) -> Counter[str]:
     from texpr.grammar.python import parse_function
 
     found: Counter[str] = Counter()
-    for postponed in ("", "from __future__ import annotations\n"):
+    for kind, postponed in (("kernel", ""), ("fn", "from __future__ import annotations\n")):
         path = folder / f"made_{len(list(folder.iterdir()))}.py"
         parts = [postponed, HEADER, "kept = []\n"]
         for text in texts:
@@ -322,24 +322,23 @@ def read_all(texts: list[str], folder: Path) -> Counter[str]:
             warnings.simplefilter("ignore")
             spec.loader.exec_module(module)
         for function in module.kept:
-            for kind in ("kernel", "fn"):
+            try:
+                tree = parse_function(function, kind=kind)  # type: ignore[arg-type]
+            except TExprError as failure:
+                assert failure.diagnostics
+                str(failure)
+                found.update(d.code for d in failure.diagnostics[:1])
+                for diagnostic in failure.diagnostics:
+                    span = diagnostic.primary.span if diagnostic.primary is not None else None
+                    assert span is None or 0 <= span.start <= span.end <= len(span.source.text)
+                    diagnostic.to_json()
+            else:
+                found["module"] += 1
+                printed = print_module(tree)
                 try:
-                    tree = parse_function(function, kind=kind)  # type: ignore[arg-type]
-                except TExprError as failure:
-                    assert failure.diagnostics
-                    str(failure)
-                    found.update(d.code for d in failure.diagnostics[:1])
-                    for diagnostic in failure.diagnostics:
-                        span = diagnostic.primary.span if diagnostic.primary is not None else None
-                        assert span is None or 0 <= span.start <= span.end <= len(span.source.text)
-                        diagnostic.to_json()
-                else:
-                    found["module"] += 1
-                    printed = print_module(tree)
-                    try:
-                        assert parse_text(printed, name=tree.name) == tree
-                    except (TExprError, AssertionError) as failure:
-                        raise AssertionError(f"not the same after printing:\n{printed}") from failure
+                    assert parse_text(printed, name=tree.name) == tree
+                except (TExprError, AssertionError) as failure:
+                    raise AssertionError(f"not the same after printing:\n{printed}") from failure
     return found
 
 
