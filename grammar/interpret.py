@@ -13,6 +13,7 @@ implementation may deviate by: got is right iff `|got - outputs| <= 4 * bounds`,
 (`error_bound`).
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -29,11 +30,12 @@ from texpr.grammar.error_cells import BoundedArithmetic, BoundedCells
 from texpr.grammar.indexing import size_names
 from texpr.grammar.interpret_cells import Cells, PlainArithmetic, PlainCells
 from texpr.grammar.interpret_exact import ExactInterpreter
-from texpr.grammar.interpret_fast import FastInterpreter
+from texpr.grammar.interpret_fast import GRID_LIMIT, FastInterpreter
 from texpr.grammar.interpret_index import index_value
 from texpr.grammar.types import DType, Kind
 
 Array = NDArray[Any]
+RECURSION = 20_000  # frames: the checker lets a few hundred levels through, each of a few calls
 Value = Any  # an array, or a Python or NumPy scalar
 
 
@@ -71,43 +73,61 @@ def interpret(
     fast mode. `collect` (exact mode) goes on after a violation and returns one diagnostic per kind and place.
 
     Raises TExprError: E0601 for arguments that do not fit, E0602 for an unknown size, E0211 for sizes that a `where`
-    or a divisor forbids, E0603 for arrays that overlap,
-    E0302 and E0604 for subscripts out of bounds, E0502 for `asm`; in exact mode E0301, E0303, E0304, E0305 too.
+    or a divisor forbids, E0603 for arrays that overlap, E0302 and E0604 for subscripts out of bounds, E0403 for a
+    local too large, E0502 for `asm`; in exact mode E0301, E0303, E0304 and E0305 too.
     """
     known = solve_sizes(kernel, arrays, sizes or {})
     kernel = bind_sizes(kernel, known)
     given = check_arguments(kernel, arrays, known)
-    violations: tuple[Diagnostic, ...] = ()
+    frames = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(frames, RECURSION))
     try:
+        violations: tuple[Diagnostic, ...] = ()
         if mode == "exact":
-            flat = {name: stored(values) for name, values in given.items()}
-            exact = ExactInterpreter(kernel, known, flat, seed=seed, collect=collect)
-            exact.run()
-            violations = tuple(exact.violations)
-            if not float64:
-                return Interpretation(outputs=shaped(kernel, given, flat), violations=violations, sizes=known)
-        if float64:
-            bounded = run_bounded(kernel, given, known)
-            return Interpretation(
-                outputs=shaped(kernel, given, {n: c.value for n, c in bounded.items()}),
-                bounds=shaped(kernel, given, {n: c.bounds() for n, c in bounded.items()}),
-                undecided=shaped(kernel, given, {n: c.undecided for n, c in bounded.items()}),
-                violations=violations,
-                sizes=known,
-            )
-        plain = {b.name: PlainCells(b.dtype, stored(given[b.name]), ()) for b in kernel.params}
-        memory: dict[str, Cells[Array]] = dict(plain)
-        FastInterpreter(kernel, known, PlainArithmetic(), memory).run()
-        return Interpretation(outputs=shaped(kernel, given, {n: c.flat for n, c in plain.items()}), sizes=known)
+            flat, violations = run_exact(kernel, given, known, seed, collect)
+        elif not float64:
+            flat = run_fast(kernel, given, known)
+        if not float64:
+            return Interpretation(outputs=shaped(kernel, given, flat), violations=violations, sizes=known)
+        bounded = run_bounded(kernel, given, known)
+        return Interpretation(
+            outputs=shaped(kernel, given, {n: c.value for n, c in bounded.items()}),
+            bounds=shaped(kernel, given, {n: c.bounds() for n, c in bounded.items()}),
+            undecided=shaped(kernel, given, {n: c.undecided for n, c in bounded.items()}),
+            violations=violations,
+            sizes=known,
+        )
     except RecursionError:
         raise fail("E0103", "the kernel is nested too deeply to be interpreted", kernel.span) from None
+    except MemoryError:
+        raise fail("E0403", "the interpreter needs more memory than there is", kernel.span) from None
+    finally:
+        sys.setrecursionlimit(frames)
+
+
+def run_fast(kernel: Kernel, given: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
+    """The parameters' flat contents after a run in storage types."""
+    cells = {b.name: PlainCells(b.dtype, stored(given[b.name]), ()) for b in kernel.params}
+    memory: dict[str, Cells[Array]] = dict(cells)
+    FastInterpreter(kernel, sizes, PlainArithmetic(), memory).run()
+    return {name: cell.flat for name, cell in cells.items()}
+
+
+def run_exact(
+    kernel: Kernel, given: Mapping[str, Array], sizes: Mapping[str, int], seed: int, collect: bool
+) -> tuple[dict[str, Array], tuple[Diagnostic, ...]]:
+    """The parameters' flat contents after a watched run, and what it found under `collect`."""
+    flat = {name: stored(values) for name, values in given.items()}
+    exact = ExactInterpreter(kernel, sizes, flat, seed=seed, collect=collect)
+    exact.run()
+    return flat, tuple(exact.violations)
 
 
 def run_bounded(kernel: Kernel, given: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, BoundedCells]:
     """The parameters' cells after a float64 run."""
     cells = {b.name: BoundedCells.of(b.dtype, stored(given[b.name])) for b in kernel.params}
     memory: dict[str, Cells[Bounded]] = dict(cells)
-    FastInterpreter(kernel, sizes, BoundedArithmetic(), memory).run()
+    FastInterpreter(kernel, sizes, BoundedArithmetic(), memory, grid_limit=GRID_LIMIT // 4).run()
     return cells
 
 

@@ -85,9 +85,7 @@ class Reports:
     ) -> Diagnostic:
         """E0302 for an affine subscript that leaves its buffer, E0604 for a gathered one."""
         extent = shape[dimension]
-        room = (
-            f"{element[dimension]}, outside 0..{extent - 1}" if extent > 0 else f"{element[dimension]} of no elements"
-        )
+        room = f", outside 0..{extent - 1}" if extent > 0 else ", and it has no elements"
         return error(
             "E0604" if gathered else "E0302",
             f"subscript {dimension + 1} of {author_name(buffer)} is {element[dimension]}{room}",

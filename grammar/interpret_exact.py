@@ -43,7 +43,7 @@ from texpr.grammar.ast import (
     Stmt,
     Subscript,
 )
-from texpr.grammar.diagnostics import Diagnostic, TExprError
+from texpr.grammar.diagnostics import Diagnostic, TExprError, fail
 from texpr.grammar.interpret_cells import Array, undefined
 from texpr.grammar.interpret_errors import Reports, Site, asm_error
 from texpr.grammar.interpret_index import condition_value, index_value
@@ -51,6 +51,7 @@ from texpr.grammar.interpret_shadow import READ, WRITE, Instance, Kind, Running,
 from texpr.grammar.source import NO_SPAN, Span
 
 Iteration = Mapping[str, int]
+ELEMENT_LIMIT = 1 << 31  # of one local
 
 
 class ExactInterpreter:
@@ -154,6 +155,9 @@ class ExactInterpreter:
                 self.block(stmt.then if self.holds(stmt.condition, iteration) else stmt.orelse, iteration)
             case New():
                 count = math.prod(max(0, n) for n in self.shapes[stmt.buffer])
+                if count > ELEMENT_LIMIT:
+                    name = self.buffers[stmt.buffer].source_name or stmt.buffer
+                    raise fail("E0403", f"{name} has {count} elements, more than the interpreter holds", stmt.span)
                 fresh = undefined(self.buffers[stmt.buffer].dtype, count)
                 self.live[stmt.buffer] = self.instance(stmt.buffer, fresh, defined=False)
             case Bind() | Accumulate() | Atomic():

@@ -42,10 +42,10 @@ from texpr.grammar.ast import (
     Stmt,
     Subscript,
 )
-from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.interpret_cells import Arithmetic, Array, Cells, Shape
 from texpr.grammar.interpret_errors import Reports, Site, asm_error
-from texpr.grammar.interpret_fold import is_fold
+from texpr.grammar.interpret_fold import is_fold, locals_of
 from texpr.grammar.interpret_index import (
     Index,
     Mask,
@@ -59,7 +59,8 @@ from texpr.grammar.interpret_index import (
 from texpr.grammar.source import Span
 
 V = TypeVar("V")
-GRID_LIMIT = 1 << 21
+GRID_LIMIT = 1 << 21  # iterations in flight
+ELEMENT_LIMIT = 1 << 31  # of one local over all iterations in flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,12 @@ class FastInterpreter(Generic[V]):
         self.shapes = {b.name: tuple(int(index_value(n, sizes)) for n in b.shape) for b in kernel.buffers}
         self.buffers = {b.name: b for b in kernel.buffers}
         self.fold: dict[int, bool] = {}
+        self.weights: dict[int, int] = {}
         self.leaf: Bind | Accumulate | Atomic | Anchor | If | None = None
 
     def run(self) -> None:
-        """Runs the kernel. Raises E0302 or E0604 for a subscript out of bounds, E0502 for `asm`."""
+        """Runs the kernel. Raises E0302 or E0604 for a subscript out of bounds, E0403 for a local too large, E0502 for
+        `asm`."""
         self.block(self.kernel.body, Lanes(dict(self.sizes)))
 
     # ---- statements ---------------------------------------------------------------------------------------------
@@ -118,7 +121,10 @@ class FastInterpreter(Generic[V]):
                 self.leaf = stmt
                 self.branch(stmt, lanes)
             case New():
-                elements = math.prod(max(0, n) for n in self.shapes[stmt.buffer])
+                elements = self.elements(stmt.buffer)
+                if elements * math.prod(lanes.shape) > ELEMENT_LIMIT:
+                    name = self.buffers[stmt.buffer].source_name or stmt.buffer
+                    raise fail("E0403", f"{name} has {elements} elements, more than the interpreter holds", stmt.span)
                 self.memory[stmt.buffer] = self.arithmetic.allocate(self.dtypes[stmt.buffer], elements, lanes.shape)
             case Bind() | Accumulate() | Atomic():
                 self.update(stmt, lanes)
@@ -137,7 +143,7 @@ class FastInterpreter(Generic[V]):
         """Runs all iterations of a loop at once, in pieces of at most `grid_limit` lanes."""
         extent = index_value(loop.extent, lanes.environment)
         last = greatest_of(extent)
-        piece = max(1, self.grid_limit // max(1, math.prod(lanes.shape)))
+        piece = max(1, self.grid_limit // (math.prod(lanes.shape) * self.weight(loop)))
         for start in range(0, last, piece):
             count = min(piece, last - start)
             if count == 1:
@@ -147,6 +153,15 @@ class FastInterpreter(Generic[V]):
                 shape = (count, *lanes.shape)
                 index = np.arange(start, start + count).reshape((count,) + (1,) * len(lanes.shape))
             self.iterations(loop, index, extent, replace(lanes, shape=shape))
+
+    def elements(self, buffer: str) -> int:
+        return math.prod(max(0, extent) for extent in self.shapes[buffer])
+
+    def weight(self, loop: Par | Seq) -> int:
+        """Elements that one iteration needs at a time for its locals, at least 1."""
+        if id(loop) not in self.weights:
+            self.weights[id(loop)] = max(1, sum(self.elements(name) for name in locals_of(loop.body)) // 4)
+        return self.weights[id(loop)]
 
     def turns(self, loop: Seq, lanes: Lanes) -> None:
         extent = index_value(loop.extent, lanes.environment)

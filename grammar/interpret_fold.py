@@ -1,4 +1,5 @@
-"""Which `seq` loops the fast mode may run as one more axis of the grid: those that only accumulate."""
+"""What the fast mode asks of a loop before it runs it: may a `seq` be one more axis of the grid (it may if it only
+accumulates), and which locals does its body declare."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -116,3 +117,23 @@ def is_fold(loop: Seq) -> bool:
     effects = Effects()
     effects.collect(loop.body, ordered=loop.has("ordered"))
     return effects.foldable and not effects.read & set(effects.updated)
+
+
+def locals_of(body: tuple[Stmt, ...]) -> list[str]:
+    """Names of the buffers that a body declares, at any depth."""
+    found: list[str] = []
+    pending = list(body)
+    while pending:
+        stmt = pending.pop()
+        match stmt:
+            case New():
+                found.append(stmt.buffer)
+            case Par() | Seq():
+                pending.extend(stmt.body)
+            case If():
+                pending.extend((*stmt.then, *stmt.orelse))
+            case Intrinsic():
+                pending.extend(stmt.reference)
+            case _:
+                pass
+    return found

@@ -392,6 +392,7 @@ def test_an_affine_subscript_out_of_bounds_names_the_least_iteration(mode):
     )
     found = code_of(program, mode, A=ramp(3), C=zeros(2, 3))
     assert found.code == "E0302"
+    assert found.message == "subscript 1 of A is 3, outside 0..2"
     assert (found.witness["first"], found.witness["element"]) == ({"i": 1, "j": 2}, [3])
 
 

@@ -33,7 +33,10 @@ from texpr.grammar.ast import (
     Select,
     Seq,
 )
-from texpr.grammar.interpret import interpret
+from texpr.grammar.error_bound import FUNCTION_ERRORS, roundoff
+from texpr.grammar.interpret import Interpretation, interpret
+from texpr.grammar.interpret_cells import PlainArithmetic, PlainCells
+from texpr.grammar.interpret_fast import FastInterpreter
 from texpr.grammar.types import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, I64, U8
 
 FLOATS = (F64, F32, F32, F16, BF16, F8E4M3, F8E5M2)
@@ -257,6 +260,52 @@ def test_both_modes_stay_within_four_bounds_of_the_float64_run(special, seed):
         for name in "CD":
             wrong, _ = within(result, reference, name)
             assert not wrong.any(), (mode, name)
+
+
+class Sloppy(PlainArithmetic):
+    """An implementation that errs as much as it may: functions off by their ulps, products contracted into sums."""
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+
+    def apply(self, fn, args, operand_dtype, dtype):
+        result = super().apply(fn, args, operand_dtype, dtype)
+        entry = FUNCTION_ERRORS.get(fn)
+        if entry is None or not dtype.is_float:
+            return result
+        room = (entry.f32_ulps if dtype == F32 else entry.f64_ulps) - 0.5
+        with np.errstate(all="ignore"):
+            factor = 1 + self.random.choice([-1, 1], result.shape) * room * 2 * roundoff(dtype)
+            moved = result.astype(np.longdouble) * factor
+            return np.where(np.isfinite(result), moved, result).astype(result.dtype)
+
+
+def contracted(node):
+    """The tree with every a * b + c as an fma."""
+    if isinstance(node, tuple):
+        return tuple(contracted(part) for part in node)
+    if not hasattr(node, "__dataclass_fields__") or not hasattr(node, "span"):
+        return node
+    node = type(node)(**{name: contracted(getattr(node, name)) for name in node.__dataclass_fields__})
+    if isinstance(node, Op) and node.fn is Fn.ADD and node.dtype.is_float:
+        for product, addend in (node.args, node.args[::-1]):
+            if isinstance(product, Op) and product.fn is Fn.MUL:
+                return Op(fn=Fn.FMA, args=(*product.args, addend), dtype=node.dtype)
+    return node
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_an_implementation_that_errs_as_it_may_stays_within_the_bound(seed):
+    programs = Programs(seed, integers=False)
+    kernel, arrays = programs.kernel(), programs.arrays(special=False)
+    reference = interpret(kernel, arrays, float64=True)
+    memory = {b.name: PlainCells(b.dtype, arrays[b.name].reshape(-1).copy(), ()) for b in kernel.params}
+    FastInterpreter(contracted(kernel), {}, Sloppy(seed), memory, grid_limit=1 + seed % 20).run()
+    for name in "CD":
+        got = Interpretation(outputs={name: memory[name].flat.reshape(arrays[name].shape)})
+        wrong, _ = within(got, reference, name)
+        assert not wrong.any(), name
 
 
 def test_most_elements_are_decided():

@@ -216,3 +216,24 @@ def test_an_attribute_that_trades_accuracy_widens_the_bound():
         interpret(kernel_of(t), {"A": f32(1.5), "C": f32(0)}, float64=True).bounds["C"][0] for t in (text, fast)
     )
     assert loose > 1e-3 > 1e-6 > precise
+
+
+def test_a_local_that_no_machine_holds_is_refused():
+    kernel = kernel_of("kernel f(C: f32[1]) { new t: f32[N, N]; par N i { t[i, 0] = 1.0 }; C[0] = t[0, 0] }")
+    for mode in ("fast", "exact"):
+        with pytest.raises(TExprError, match="E0403"):
+            interpret(kernel, {"C": f32(0)}, sizes={"N": 10**9}, mode=mode)
+
+
+def test_iterations_with_large_locals_are_run_in_pieces():
+    text = """
+    kernel f(C: f32[N]) {
+        par N i {
+            new t: f32[100, 100]
+            par 100 p, 100 q { t[p, q] = f32(p) }
+            C[i] = maximum 100 p { t[p, i % 100] }
+        }
+    }
+    """
+    out = interpret(kernel_of(text), {"C": np.zeros(1500, np.float32)}, float64=True).outputs["C"]
+    assert np.array_equal(out, np.full(1500, 99.0))
