@@ -41,8 +41,12 @@ def build_small(out: Path, arch: str, seed: int) -> int:
             sizes = case["sizes"][0]
             variants.append((f"{name}-dynamic", {k: v for k, v in sizes.items() if k not in case["dynamic"]}, sizes))
         for label, bound, sizes in variants:
-            compiled = kernel.compile(f"cuda:{arch}", sizes=bound)
-            compiled.save(out / label)
+            try:
+                compiled = kernel.compile(f"cuda:{arch}", sizes=bound)
+                compiled.save(out / label)
+            except texpr.TExprError as wrong:
+                print(f"{label}: {wrong}")
+                continue
             core = kernel.core(sizes=sizes)
             values, solved = make_arguments(core, sizes, seed + count, {})
             reference = interpret(core, values, float64=True, sizes=solved)

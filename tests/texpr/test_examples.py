@@ -1,0 +1,38 @@
+"""Every example runs, and every `.tex` one is right on the CPU."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from texpr.frontends import load
+from texpr.trial import run_trial
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SIZES = {
+    "matmul": {"M": 33, "N": 20, "K": 17},
+    "softmax": {"M": 5, "N": 40},
+    "transpose_shared": {"M": 32, "N": 48},
+    "histogram": {"N": 100},
+    "jacobi_1d": {"N": 30, "T": 3},
+    "conv2d_same": {"H": 9, "V": 8},
+    "attention_tile": {"M": 4, "N": 9, "D": 16},
+}
+NEEDS_GXX = {"checked_on_the_cpu"}
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.tex")), ids=lambda p: p.stem)
+def test_example_programs_are_right(path: Path) -> None:
+    report = run_trial(load(path).only, "cpu", sizes=SIZES[path.stem], check=True)
+    assert report.outputs
+    assert report.passed, str(report)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.stem)
+def test_example_scripts_run(path: Path, request: pytest.FixtureRequest) -> None:
+    if path.stem in NEEDS_GXX:
+        request.getfixturevalue("need_gxx")
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
