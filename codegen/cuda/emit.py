@@ -59,7 +59,7 @@ def emit_cuda(planned: PlannedGraph, target: Target, *, checks: bool = False) ->
     for launch in launches:
         out.line()
         out.directive(f'#line {out.line_number + 1} "{own_path}"')
-        kernels[launch.name] = emit_kernel(planned, launch, out, own_path)
+        kernels[launch.name] = emit_kernel(planned, launch, out)
     return CudaText(
         source=out.text(),
         header=c_header(planned, VERSION),

@@ -27,6 +27,7 @@ from texpr.grammar.ast import (
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+SIZE_MAX = 2**62 - 1  # no array has a larger extent, so `size + constant` does not overflow
 
 ATOM, PRODUCT, SUM, RELATION, CONJUNCTION, DISJUNCTION = range(6)  # precedences, the tightest first
 
@@ -149,6 +150,8 @@ def ceildiv(left: Term, right: Term) -> Term:
         reach = max(abs(left.low), abs(left.high))
         return _call("ceil_div", left, right, -reach, reach)
     corners = [-(-a // b) for a in (left.low, left.high) for b in (right.low, right.high)]
+    if left.low >= 0 and right.low == right.high and left.high < LONG_MAX - right.high:
+        return div(add(left, constant(right.high - 1)), right)
     return _call("ceil_div", left, right, min(corners), max(corners))
 
 
@@ -251,10 +254,10 @@ def size_bounds(facts: Iterable[Condition]) -> dict[str, tuple[int, int]]:
             case And(parts=parts):
                 work.extend(parts)
             case Compare(op=op, left=SizeVar(name=name), right=IndexConst(value=value)):
-                low, high = bounds.get(name, (0, LONG_MAX))
+                low, high = bounds.get(name, (0, SIZE_MAX))
                 bounds[name] = _cut(op, low, high, value)
             case Compare(op=op, left=IndexConst(value=value), right=SizeVar(name=name)):
-                low, high = bounds.get(name, (0, LONG_MAX))
+                low, high = bounds.get(name, (0, SIZE_MAX))
                 bounds[name] = _cut(_MIRRORED[op], low, high, value)
             case _:  # other facts bound no single size
                 pass

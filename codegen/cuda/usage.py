@@ -1,4 +1,4 @@
-"""What a block graph uses: tensors with how, sizes, indices. Only what is used is declared in the text."""
+"""What a block graph uses: the tensors that it reads and those that it writes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ from texpr.grammar.ast import (
     Gather,
     IndexBinary,
     IndexConst,
-    IndexExpr,
     IndexValue,
     IndexVar,
     Not,
@@ -31,12 +30,10 @@ from texpr.grammar.ast import (
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Names used in one block graph. `indices` has digits and host indices too."""
+    """Names of the tensors of one block graph; scalars count as read."""
 
     read: frozenset[str]
     written: frozenset[str]
-    indices: frozenset[str]
-    sizes: frozenset[str]
 
     @property
     def tensors(self) -> frozenset[str]:
@@ -86,16 +83,12 @@ def nodes_of(body: Iterable[BlockNode]) -> Iterator[BlockNode]:
                 pass
 
 
-def usage_of(graph: BlockGraph, layouts: dict[str, tuple[IndexExpr, ...]]) -> Usage:
-    """The usage of a graph; `layouts` has the expressions that an access to each tensor brings in (strides, and the
-    extents that gathered subscripts are checked against)."""
+def usage_of(graph: BlockGraph) -> Usage:
+    """The usage of a graph: gathered subscripts and conditions read too."""
     roots: list[Part] = []
     written: set[str] = set()
-    defines: dict[str, tuple[str, ...]] = {}
     for node in nodes_of(graph.body):
         match node:
-            case Loop(extent=extent):
-                roots.append(extent)
             case Guard(condition=condition):
                 roots.append(condition)
             case Generic(leaf=leaf, store=store):
@@ -103,38 +96,7 @@ def usage_of(graph: BlockGraph, layouts: dict[str, tuple[IndexExpr, ...]]) -> Us
                 if store is not None:
                     roots += store.subscripts
                     written.add(store.tensor)
-            case Define(index=index, terms=terms):
-                defines[index] = defines.get(index, ()) + tuple(name for _, name in terms)
-            case Fresh():
+            case Loop() | Define() | Fresh():
                 pass
-    read, indices, sizes = _names(roots)
-    sizes |= _names([e for t in sorted(read | written) for e in layouts.get(t, ())])[2]
-    pending = list(indices)
-    while pending:
-        for name in defines.get(pending.pop(), ()):
-            if name not in indices:
-                indices.add(name)
-                pending.append(name)
-    for digit in graph.digits:
-        if digit.name in indices:
-            more = _names([digit.radix, digit.stride])
-            indices |= more[1]
-            sizes |= more[2]
-    return Usage(frozenset(read), frozenset(written), frozenset(indices), frozenset(sizes))
-
-
-def _names(roots: list[Part]) -> tuple[set[str], set[str], set[str]]:
-    read: set[str] = set()
-    indices: set[str] = set()
-    sizes: set[str] = set()
-    for part in parts_of(roots):
-        match part:
-            case Read(buffer=name):
-                read.add(name)
-            case IndexVar(name=name):
-                indices.add(name)
-            case SizeVar(name=name):
-                sizes.add(name)
-            case _:  # the other kinds hold no name
-                pass
-    return read, indices, sizes
+    read = {part.buffer for part in parts_of(roots) if isinstance(part, Read)}
+    return Usage(frozenset(read), frozenset(written))

@@ -1,4 +1,4 @@
-"""The checking host header: correct kernels pass in every order of threads, each broken one is reported with its lines."""
+"""The checking host header: right kernels pass in every order of threads, broken ones are reported with their lines."""
 
 from functools import cache
 

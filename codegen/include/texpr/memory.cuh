@@ -2,6 +2,10 @@
 // Accessors of memory on the device: plain pointers and arrays with a name. All memory is touched through them, because
 // host/memory.hpp puts checked ones in their place when the same kernel runs on the CPU.
 #pragma once
+#if defined(TX_CHECKS)
+#include <cstdio>
+#endif
+
 #include "texpr/atomic.cuh"
 
 namespace tx {
@@ -84,11 +88,23 @@ class Reg {
   T data_[kCount];
 };
 
-// A subscript that is read from data; the host build checks 0 <= value < extent.
+// A subscript that is read from data; the host build and TX_CHECKS check 0 <= value < extent.
+#if defined(TX_CHECKS)
+template <class Index, class V>
+TX_FN Index gathered(V value, i64 extent, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  const i64 wide = static_cast<i64>(value);
+  if (wide < 0 || wide >= extent) {
+    printf("%s:%d: a subscript read from data is %lld, the dimension has %lld elements\n", file, line, wide, extent);
+    __trap();
+  }
+  return static_cast<Index>(wide);
+}
+#else
 template <class Index, class V>
 TX_FN Index gathered(V value, i64) {
   return static_cast<Index>(value);
 }
+#endif
 
 // Evaluates its argument where it stands: never removed, never moved across a synchronisation.
 TX_FN void anchor(f32 x) { asm volatile("" ::"f"(x) : "memory"); }
