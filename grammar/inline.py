@@ -249,7 +249,10 @@ class Inliner(ReductionReader):
             )
             frame.scope.define(parameter.name, entity, name_place(parameter, parameter.name))
             return
-        value = self.passed(argument, dtype, span, f"`{parameter.name}` of `{frame.call.name}`")
+        value: Value = argument
+        is_constant = isinstance(argument, Untyped) and argument.constant is not None
+        if not is_constant or parameter.type.element in ELEMENT_TYPES:  # a literal of a type parameter stays literal
+            value = self.passed(argument, dtype, span, f"`{parameter.name}` of `{frame.call.name}`")
         index = as_index(value)
         if index is not None and isinstance(value, Typed):
             frame.scope.define(parameter.name, IndexName(index=index, what="an index"), parameter.span)
