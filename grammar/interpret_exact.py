@@ -29,6 +29,7 @@ from texpr.grammar.ast import (
     Gather,
     If,
     IndexValue,
+    IndexVar,
     Intrinsic,
     Kernel,
     New,
@@ -76,6 +77,7 @@ class ExactInterpreter:
         self.running: list[Running] = []
         self.instances = 0
         self.order: dict[int, int] = {}
+        self.constants: dict[int, Array] = {}
         self.number(kernel.body)
         self.buffers = {b.name: b for b in kernel.buffers}
         self.shapes = {b.name: tuple(int(index_value(n, self.sizes)) for n in b.shape) for b in kernel.buffers}
@@ -200,7 +202,9 @@ class ExactInterpreter:
     def value(self, expr: Expr, iteration: Iteration) -> Array:
         match expr:
             case Const():
-                return numerics.constant(expr.value, expr.dtype)
+                if id(expr) not in self.constants:
+                    self.constants[id(expr)] = numerics.constant(expr.value, expr.dtype)
+                return self.constants[id(expr)]
             case IndexValue():
                 return numerics.from_index(self.index(expr.index, iteration), expr.dtype)
             case ConditionValue():
@@ -236,7 +240,9 @@ class ExactInterpreter:
     def index(self, expr: Subscript, iteration: Iteration) -> int:
         if isinstance(expr, Gather):
             return int(self.value(expr.value, iteration))
-        return int(index_value(expr, {**self.sizes, **iteration}))
+        if isinstance(expr, IndexVar):
+            return iteration[expr.name]
+        return int(index_value(expr, {**self.sizes, **iteration} if self.sizes else iteration))
 
     # ---- watching -----------------------------------------------------------------------------------------------
 

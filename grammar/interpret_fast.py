@@ -2,8 +2,9 @@
 
 A `par` adds an axis to the grid of iterations, a `seq` is a Python loop, ragged extents and conditions are masks. For
 a legal program the iterations of a `par` are independent, so running its body statement by statement over all of them
-is one of the orders that the language allows. A `seq` whose body only accumulates, outside `#ordered`, is an axis too:
-accumulations may be reordered. An axis that would make the grid larger than `grid_limit` is run in pieces.
+is one of the orders that the language allows. A `seq` is an axis too where its iterations may be interleaved: where it
+only accumulates, outside `#ordered`, or each iteration has elements of its own (`interpret_loops`). An axis that would
+make the grid larger than `grid_limit` is run in pieces.
 
     par M i { seq K k { C[i] += A[i, k] } }     one update: grid (K, M), reduced over its first axis
 
@@ -45,7 +46,6 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.interpret_cells import Arithmetic, Array, Cells, Shape
 from texpr.grammar.interpret_errors import Reports, Site, asm_error
-from texpr.grammar.interpret_fold import is_fold, locals_of
 from texpr.grammar.interpret_index import (
     Index,
     Mask,
@@ -56,6 +56,7 @@ from texpr.grammar.interpret_index import (
     index_value,
     inverse,
 )
+from texpr.grammar.interpret_loops import is_axis, locals_of
 from texpr.grammar.source import Span
 
 V = TypeVar("V")
@@ -93,7 +94,7 @@ class FastInterpreter(Generic[V]):
         self.dtypes = {b.name: b.dtype for b in kernel.buffers}
         self.shapes = {b.name: tuple(int(index_value(n, sizes)) for n in b.shape) for b in kernel.buffers}
         self.buffers = {b.name: b for b in kernel.buffers}
-        self.fold: dict[int, bool] = {}
+        self.axes: dict[int, bool] = {}
         self.weights: dict[int, int] = {}
         self.leaf: Bind | Accumulate | Atomic | Anchor | If | None = None
 
@@ -113,7 +114,7 @@ class FastInterpreter(Generic[V]):
             case Par():
                 self.axis(stmt, lanes)
             case Seq():
-                if self.fold.setdefault(id(stmt), is_fold(stmt)):
+                if self.is_axis(stmt):
                     self.axis(stmt, lanes)
                 else:
                     self.turns(stmt, lanes)
@@ -162,6 +163,11 @@ class FastInterpreter(Generic[V]):
         if id(loop) not in self.weights:
             self.weights[id(loop)] = max(1, sum(self.elements(name) for name in locals_of(loop.body)) // 4)
         return self.weights[id(loop)]
+
+    def is_axis(self, loop: Seq) -> bool:
+        if id(loop) not in self.axes:
+            self.axes[id(loop)] = is_axis(loop)
+        return self.axes[id(loop)]
 
     def turns(self, loop: Seq, lanes: Lanes) -> None:
         extent = index_value(loop.extent, lanes.environment)

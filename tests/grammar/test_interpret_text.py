@@ -13,6 +13,7 @@ from texpr.grammar.check import check
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret import interpret
 from texpr.grammar.interpret_index import index_value
+from texpr.grammar.interpret_loops import is_axis
 from texpr.grammar.numerics import storage
 from texpr.grammar.parser import parse_text
 
@@ -237,3 +238,27 @@ def test_iterations_with_large_locals_are_run_in_pieces():
     """
     out = interpret(kernel_of(text), {"C": np.zeros(1500, np.float32)}, float64=True).outputs["C"]
     assert np.array_equal(out, np.full(1500, 99.0))
+
+
+@pytest.mark.parametrize(
+    ("body", "axis"),
+    [
+        ("B[i] = A[i]", True),
+        ("B[i] = 1.0; B[i] += A[i]; A[i] = B[i]", True),
+        ("B[i] = B[i - 1]", False),
+        ("B[i] = A[i]; A[N - 1 - i] = 0.0", False),
+        ("B[0] += A[i]", True),
+        ("B[0] += A[i]; A[i] = B[0]", False),
+        ("B[0] += A[i]; B[1] max= A[i]", False),
+        ("B[0] = A[i]", False),
+        ("let x = A[i]; B[0] += x", True),
+        ("seq N k #ordered { B[k] += A[i] }", False),
+        ("seq N k #ordered { B[i] += A[k] }", True),
+    ],
+)
+def test_a_seq_is_an_axis_only_where_its_iterations_may_be_interleaved(body, axis):
+    extent = "1..N" if "i - 1" in body else "N"
+    text = f"kernel f(A: f32[N], B: f32[N]) {{ seq {extent} i {{ {body} }} }}"
+    kernel = kernel_of(text)
+    assert is_axis(kernel.body[0]) is axis
+    both(text, A=np.arange(1, 6, dtype=np.float32), B=np.arange(5, dtype=np.float32))

@@ -1,5 +1,5 @@
-"""What the fast mode asks of a loop before it runs it: may a `seq` be one more axis of the grid (it may if it only
-accumulates), and which locals does its body declare."""
+"""What the fast mode asks of a loop before it runs it: may a `seq` be one more axis of the grid, as a fold or because
+its iterations are independent, and which locals does its body declare."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from texpr.grammar.ast import (
     Gather,
     If,
     IndexValue,
+    IndexVar,
     Intrinsic,
     New,
     Op,
@@ -51,44 +52,74 @@ def child_expressions(expr: Expr) -> Iterator[Expr]:
             assert_never(expr)
 
 
-def buffers_read(expr: Expr) -> set[str]:
-    """Names of the buffers that an expression reads."""
-    names: set[str] = set()
+def reads_of(expr: Expr) -> Iterator[Read]:
+    """The reads in an expression, those in subscripts among them."""
     pending = [expr]
     while pending:
         node = pending.pop()
         if isinstance(node, Read):
-            names.add(node.buffer)
+            yield node
         pending.extend(child_expressions(node))
-    return names
 
 
 @dataclass(slots=True)
-class Effects:
-    """What a body does outside its own locals: the buffers it reads, and the operators it accumulates with."""
+class Touches:
+    """What a loop body does with one buffer that it does not declare.
 
-    private: set[str] = field(default_factory=set)
-    read: set[str] = field(default_factory=set)
-    updated: dict[str, AccOp] = field(default_factory=dict)
-    foldable: bool = True
+    `apart` has the dimensions whose subscript is the loop's index alone in every access so far: if one remains, no two
+    iterations touch one element.
+    """
+
+    apart: set[int]
+    read: bool = False
+    bound: bool = False
+    operators: set[AccOp] = field(default_factory=set)
+    ordered: bool = False
+
+    def independent(self) -> bool:
+        """Whether the accesses of different iterations may be interleaved."""
+        if self.apart or not (self.bound or self.operators):
+            return True
+        return not (self.bound or self.read or self.ordered) and len(self.operators) == 1
+
+
+class Effects:
+    """What the body of a loop over `index` does outside its own locals."""
+
+    def __init__(self, index: str) -> None:
+        self.index = index
+        self.private: set[str] = set()
+        self.touches: dict[str, Touches] = {}
+        self.known = True
+
+    def touch(self, buffer: str, subscripts: tuple[Subscript, ...]) -> Touches:
+        apart = {d for d, s in enumerate(subscripts) if isinstance(s, IndexVar) and s.name == self.index}
+        touches = self.touches.setdefault(buffer, Touches(apart))
+        touches.apart &= apart
+        return touches
 
     def reads(self, subscripts: tuple[Subscript, ...], *values: Expr) -> None:
         for expr in (*values, *(s.value for s in subscripts if isinstance(s, Gather))):
-            self.read |= buffers_read(expr) - self.private
+            for read in reads_of(expr):
+                if read.buffer not in self.private:
+                    self.touch(read.buffer, read.subscripts).read = True
 
     def collect(self, body: tuple[Stmt, ...], ordered: bool) -> None:
-        """Adds the effects of a body; `ordered` is whether an enclosing loop inside it keeps its order."""
+        """Adds the effects of a body; `ordered` is whether a loop around it keeps the order of its accumulations."""
         for stmt in body:
             match stmt:
                 case New():
                     self.private.add(stmt.buffer)
                 case Bind():
                     self.reads(stmt.subscripts, stmt.value)
-                    self.foldable &= stmt.buffer in self.private
+                    if stmt.buffer not in self.private:
+                        self.touch(stmt.buffer, stmt.subscripts).bound = True
                 case Accumulate() | Atomic():
                     self.reads(stmt.subscripts, stmt.value)
                     if stmt.buffer not in self.private:
-                        self.foldable &= not ordered and self.updated.setdefault(stmt.buffer, stmt.op) is stmt.op
+                        touches = self.touch(stmt.buffer, stmt.subscripts)
+                        touches.operators.add(stmt.op)
+                        touches.ordered |= ordered
                 case Anchor():
                     self.reads((), stmt.value)
                 case Par():
@@ -103,20 +134,20 @@ class Effects:
                 case Intrinsic():
                     self.collect(stmt.reference, ordered)
                 case Asm():
-                    self.foldable = False
+                    self.known = False
                 case _:
                     assert_never(stmt)
 
 
-def is_fold(loop: Seq) -> bool:
-    """Whether the iterations of a `seq` may run in any order and together.
+def is_axis(loop: Seq) -> bool:
+    """Whether the iterations of a `seq` may be interleaved, statement by statement.
 
-    They may if each writes only locals of its own, and otherwise accumulates, with one operator per buffer, into
-    buffers that none of them reads.
+    They may if every buffer that they share is only read, or only accumulated into with one operator (outside
+    `#ordered`), or has a dimension that each iteration subscripts with its own index.
     """
-    effects = Effects()
+    effects = Effects(loop.index)
     effects.collect(loop.body, ordered=loop.has("ordered"))
-    return effects.foldable and not effects.read & set(effects.updated)
+    return effects.known and all(touches.independent() for touches in effects.touches.values())
 
 
 def locals_of(body: tuple[Stmt, ...]) -> list[str]:
