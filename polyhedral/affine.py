@@ -21,6 +21,7 @@ from texpr.grammar.ast import (
     IndexExpr,
     IndexOp,
     IndexVar,
+    Kernel,
     Not,
     Or,
 )
@@ -30,6 +31,8 @@ from texpr.polyhedral.polynomial import NotAffineError, Polynomial, normalize, w
 
 CONTEXT = isl.DEFAULT_CONTEXT
 MAX_OPERATIONS = 200_000  # isl operations of one query
+MAX_PAIRS = 20_000  # pairs of accesses of one kernel that may meet
+MAX_NUMBER = 2**62  # of coefficients and constants
 
 
 @contextmanager
@@ -47,6 +50,26 @@ def limited(span: Span, what: str) -> Iterator[None]:
     finally:
         CONTEXT.set_max_operations(0)
         CONTEXT.reset_operations()
+
+
+class Budget:
+    """Counts the pairs of accesses of one kernel that isl compares; E0307 beyond `MAX_PAIRS`."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.spent = 0
+
+    @property
+    def exhausted(self) -> bool:
+        return self.spent > MAX_PAIRS
+
+    def spend(self, span: Span) -> None:
+        """One more pair, whose second access is at `span`."""
+        self.spent += 1
+        if self.exhausted:
+            message = f"`{self.kernel.name}` has more than {MAX_PAIRS} pairs of accesses to compare"
+            help = "split the kernel, or replace unrolled statements by loops"
+            raise TExprError([error("E0307", message, span, "the proofs stop here", help=help)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +100,8 @@ class Scope:
         linear = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(self.space))
         atoms: list[tuple[IndexBinary, int]] = []
         for (sizes, atom), coefficient in polynomial.items():
+            if abs(coefficient) > MAX_NUMBER:
+                raise NotAffineError("its numbers are beyond 62 bits")
             match atom:
                 case None if sizes:
                     position = self.sizes.index(sizes[0])

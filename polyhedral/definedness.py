@@ -7,7 +7,7 @@ An accumulation and an atomic read the old value. A bind is sure when its subscr
 must have no undefined read (E0303).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import islpy as isl
 
@@ -15,8 +15,8 @@ from texpr.grammar.ast import Role
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.polyhedral.affine import least_point, limited
 from texpr.polyhedral.bounds import VERBS
-from texpr.polyhedral.ordering import all_pairs, is_gathered, never_meet, ordered
-from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
+from texpr.polyhedral.ordering import Use, all_pairs, apart, is_gathered, ordered, uses_by_buffer
+from texpr.polyhedral.program import AccessMode, Program, ProgramStatement
 from texpr.polyhedral.witness import (
     element_text,
     instance_mapping,
@@ -29,14 +29,16 @@ from texpr.polyhedral.witness import (
 
 def check_definedness(program: Program) -> Iterator[Diagnostic]:
     """A diagnostic for each access of a local or declared `out` that can read an undefined element."""
-    for name, home in program.buffers.items():
+    for name, uses in uses_by_buffer(program).items():
+        home = program.buffers[name]
         if home.buffer.role is not Role.LOCAL and home.buffer.direction != "out":
             continue
-        for statement, access in readers(program, name):
+        writes = sure_writes(uses)
+        for reader in readers(uses):
             try:
-                with limited(access.span, "the proof that this element is written before"):
-                    missing = undefined(program, statement, access)
-                    found = None if missing.is_empty() else _report(program, statement, access, missing)
+                with limited(reader.access.span, "the proof that this element is written before"):
+                    missing = undefined(reader, writes)
+                    found = None if missing.is_empty() else _report(program, reader, missing)
             except TExprError as limit:
                 yield from limit.diagnostics
                 continue
@@ -44,39 +46,32 @@ def check_definedness(program: Program) -> Iterator[Diagnostic]:
                 yield found
 
 
-def readers(program: Program, buffer: str) -> Iterator[tuple[ProgramStatement, Access]]:
-    """The accesses that use the old value of an element: all but binds."""
-    for statement in program.statements:
-        for access in statement.accesses:
-            if access.buffer == buffer and access.mode is not AccessMode.WRITE:
-                yield statement, access
+def readers(uses: Sequence[Use]) -> list[Use]:
+    """The uses of an element's old value: all but binds."""
+    return [use for use in uses if use.access.mode is not AccessMode.WRITE]
 
 
-def undefined(program: Program, reader: ProgramStatement, access: Access) -> isl.Map:
+def sure_writes(uses: Sequence[Use]) -> list[Use]:
+    """The binds at affine subscripts."""
+    return [use for use in uses if use.access.mode is AccessMode.WRITE and not is_gathered(use.access)]
+
+
+def undefined(reader: Use, writes: Sequence[Use]) -> isl.Map:
     """The part of an access relation whose elements no sure write reaches before."""
-    missing = access.relation
+    missing = reader.access.relation
     if missing.is_empty():
         return missing
-    for writer, write in reversed(_sure_writes(program, access.buffer)):
-        if never_meet(write, access):
+    for writer in reversed(writes):
+        if apart(writer, reader):
             continue
-        for level, before in ordered(all_pairs(writer, reader), writer, reader):
-            if not _same_guards(writer, reader, level):
+        first, second = writer.statement, reader.statement
+        for level, before in ordered(all_pairs(first, second), first, second):
+            if not _same_guards(first, second, level):
                 continue
-            covered = before.reverse().apply_range(write.relation)
-            missing = missing.subtract(covered)
+            missing = missing.subtract(before.reverse().apply_range(writer.access.relation))
             if missing.is_empty():
                 return missing
     return missing
-
-
-def _sure_writes(program: Program, buffer: str) -> list[tuple[ProgramStatement, Access]]:
-    return [
-        (s, a)
-        for s in program.statements
-        for a in s.accesses
-        if a.buffer == buffer and a.mode is AccessMode.WRITE and not is_gathered(a)
-    ]
 
 
 def _same_guards(writer: ProgramStatement, reader: ProgramStatement, level: int) -> bool:
@@ -85,19 +80,18 @@ def _same_guards(writer: ProgramStatement, reader: ProgramStatement, level: int)
     return all((guard.number, guard.value) in known and guard.depth <= level for guard in writer.guards)
 
 
-def unwritten(program: Program, buffer: str) -> isl.Set:
-    """The elements of a parameter that the kernel does not surely write."""
-    missing = program.buffers[buffer].elements
-    for writer, write in _sure_writes(program, buffer):
-        if writer.guards:
-            continue
-        missing = missing.subtract(write.relation.range())
-        if missing.is_empty():
-            break
-    return missing
+def unwritten(elements: isl.Set, writes: Sequence[Use]) -> isl.Set:
+    """The elements that none of the writes surely reaches."""
+    for writer in writes:
+        if not writer.statement.guards:
+            elements = elements.subtract(writer.access.relation.range())
+            if elements.is_empty():
+                break
+    return elements
 
 
-def _report(program: Program, statement: ProgramStatement, access: Access, missing: isl.Map) -> Diagnostic:
+def _report(program: Program, reader: Use, missing: isl.Map) -> Diagnostic:
+    statement, access = reader.statement, reader.access
     home = program.buffers[access.buffer]
     name = home.buffer.source_name or home.buffer.name
     count = len(program.kernel.sizes)

@@ -8,62 +8,73 @@ with one operator commute and give none.
 """
 
 from collections.abc import Iterator
-from itertools import product
 
 import islpy as isl
 
-from texpr.polyhedral.affine import limited
-from texpr.polyhedral.ordering import commute, is_gathered, meetings, never_meet, ordered, shared_loops, writes
-from texpr.polyhedral.program import Access, AccessMode, Dependence, Hazard, Program, ProgramStatement
+from texpr.polyhedral.affine import Budget, limited
+from texpr.polyhedral.ordering import (
+    Use,
+    candidates,
+    commute,
+    meetings,
+    ordered,
+    shared_loops,
+    stands_before,
+    uses_by_buffer,
+    writes,
+)
+from texpr.polyhedral.program import Access, AccessMode, Dependence, Hazard, Program
 
 
 def find_dependences(program: Program) -> tuple[Dependence, ...]:
-    """The dependences of a program without races, by buffer, then in text order. E0307 past the limit."""
-    return tuple(_find(program))
+    """The dependences of a program without races, by buffer, then in text order of the sources. E0307 past a limit."""
+    found: list[Dependence] = []
+    budget = Budget(program.kernel)
+    for uses in uses_by_buffer(program).values():
+        for first, second in candidates(uses):
+            if not commute(first.access, second.access):
+                found += _between(first, second, budget)
+    order = {statement.id: number for number, statement in enumerate(program.statements)}
+    buffers = {name: number for number, name in enumerate(program.buffers)}
+    found.sort(key=lambda d: (buffers[d.source.buffer], order[d.source.statement], d.source.number))
+    return tuple(found)
 
 
-def _find(program: Program) -> Iterator[Dependence]:
-    for name in program.buffers:
-        uses = [(s, a) for s in program.statements for a in s.accesses if a.buffer == name]
-        for (s, a), (t, b) in product(uses, uses):
-            if commute(a, b) or never_meet(a, b) or not _can_precede(s, t):
+def _between(first: Use, second: Use, budget: Budget) -> Iterator[Dependence]:
+    """The dependences in both directions between two accesses."""
+    shared = shared_loops(first.statement, second.statement)
+    loops = first.statement.loops[:shared]
+    sequential = any(not loop.parallel for loop in loops)
+    same = first.access is second.access
+    directions = [(first, second)]
+    if not same and (sequential or stands_before(second.statement, first.statement, shared)):
+        directions.append((second, first))
+    if not sequential and not any(stands_before(a.statement, b.statement, shared) for a, b in directions):
+        return
+    budget.spend(second.access.span)
+    with limited(second.access.span, "the dependence between these accesses"):
+        met = meetings(first.access, second.access)
+        for source, sink in directions:
+            relation = _ordered(met if source is first else met.reverse(), source, sink, shared)
+            if relation is None:
                 continue
-            with limited(b.span, "the dependence between these accesses"):
-                relation = _relation(s, a, t, b)
-            if relation is not None:
-                yield Dependence(
-                    source=a,
-                    sink=b,
-                    hazard=_hazard(a, b),
-                    relation=relation,
-                    must=a.must and b.must and not is_gathered(a) and not is_gathered(b),
-                )
+            a, b = source.access, sink.access
+            yield Dependence(source=a, sink=b, hazard=_hazard(a, b), relation=relation, must=a.must and b.must)
 
 
-def _can_precede(first: ProgramStatement, second: ProgramStatement) -> bool:
-    shared = shared_loops(first, second)
-    if any(not loop.parallel for loop in first.loops[:shared]):
-        return True
-    left, right = first.position[2 * shared], second.position[2 * shared]
-    return isinstance(left, int) and isinstance(right, int) and left < right
-
-
-def _relation(s: ProgramStatement, a: Access, t: ProgramStatement, b: Access) -> isl.Map | None:
-    met = meetings(a, b)
-    if met.is_empty():
-        return None
-    shared = shared_loops(s, t)
+def _ordered(met: isl.Map, source: Use, sink: Use, shared: int) -> isl.Map | None:
+    loops = source.statement.loops
     parts = [
         part
-        for level, part in ordered(met, s, t)
-        if (level == shared or not s.loops[level].parallel) and not part.is_empty()
+        for level, part in ordered(met, source.statement, sink.statement)
+        if (level == shared or not loops[level].parallel) and not part.is_empty()
     ]
     if not parts:
         return None
     relation = parts[0]
     for part in parts[1:]:
         relation = relation.union(part)
-    return relation.coalesce()
+    return relation.coalesce() if relation.n_basic_map() > 1 else relation
 
 
 def _hazard(source: Access, sink: Access) -> Hazard:

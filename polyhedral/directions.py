@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from texpr.grammar.ast import AccOp, Role
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, error
 from texpr.polyhedral.affine import least_point, limited
-from texpr.polyhedral.definedness import readers, undefined, unwritten
-from texpr.polyhedral.ordering import writes
+from texpr.polyhedral.definedness import readers, sure_writes, undefined, unwritten
+from texpr.polyhedral.ordering import Use, uses_by_buffer, writes
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer
 from texpr.polyhedral.witness import element_text, evaluate, sizes_mapping, sizes_text
 
@@ -28,25 +28,25 @@ class Directions:
 def infer_directions(program: Program) -> Directions:
     """The direction of every array parameter, and the diagnostics of the declared ones."""
     result = Directions()
-    for name, home in program.buffers.items():
+    for name, uses in uses_by_buffer(program).items():
+        home = program.buffers[name]
         if home.buffer.role is not Role.PARAM:
             continue
-        accesses = [a for s in program.statements for a in s.accesses if a.buffer == name]
         try:
-            result.directions[name] = _direction(program, home, accesses, result.diagnostics)
+            result.directions[name] = _direction(program, home, uses, result.diagnostics)
         except TExprError as limit:
             result.diagnostics += limit.diagnostics
             result.directions[name] = "inout"
-        op = _accumulated(accesses)
+        op = _accumulated([use.access for use in uses])
         if op is not None:
             result.accumulated[name] = op
     return result
 
 
-def _direction(program: Program, home: ProgramBuffer, accesses: list[Access], diagnostics: list[Diagnostic]) -> str:
+def _direction(program: Program, home: ProgramBuffer, uses: list[Use], diagnostics: list[Diagnostic]) -> str:
     buffer = home.buffer
     name = buffer.source_name or buffer.name
-    written = [a for a in accesses if writes(a)]
+    written = [use.access for use in uses if writes(use.access)]
     if buffer.direction == "in":
         for access in written[:1]:
             diagnostics.append(
@@ -55,17 +55,18 @@ def _direction(program: Program, home: ProgramBuffer, accesses: list[Access], di
         return "in"
     if not written:
         if buffer.direction == "out":
-            diagnostics.append(_not_written(program, home))
+            diagnostics.append(_not_written(program, home, uses))
         elif buffer.direction == "inout":
             diagnostics.append(_one_way(home, "read", "in"))
         return buffer.direction or "in"
     if buffer.direction == "out":
         with limited(buffer.span, f"the proof that {name} is wholly written"):
-            if not unwritten(program, buffer.name).is_empty():
-                diagnostics.append(_not_written(program, home))
+            whole = unwritten(home.elements, sure_writes(uses)).is_empty()
+        if not whole:
+            diagnostics.append(_not_written(program, home, uses))
         return "out"
     try:
-        out = _is_out(program, buffer.name)
+        out = _is_out(home, uses)
     except TExprError:
         # Past the limit the wider direction is always right.
         out = False
@@ -76,13 +77,16 @@ def _direction(program: Program, home: ProgramBuffer, accesses: list[Access], di
     return "out" if out else "inout"
 
 
-def _is_out(program: Program, name: str) -> bool:
-    for statement, access in readers(program, name):
-        with limited(access.span, "the direction of this parameter"):
-            if not undefined(program, statement, access).is_empty():
+def _is_out(home: ProgramBuffer, uses: list[Use]) -> bool:
+    known = sure_writes(uses)
+    if not known:
+        return False
+    for reader in readers(uses):
+        with limited(reader.access.span, "the direction of this parameter"):
+            if not undefined(reader, known).is_empty():
                 return False
-    with limited(program.buffers[name].buffer.span, "the direction of this parameter"):
-        return bool(unwritten(program, name).is_empty())
+    with limited(home.buffer.span, "the direction of this parameter"):
+        return bool(unwritten(home.elements, known).is_empty())
 
 
 def _accumulated(accesses: list[Access]) -> AccOp | None:
@@ -91,12 +95,12 @@ def _accumulated(accesses: list[Access]) -> AccOp | None:
     return ops.pop() if accesses and updates and len(ops) == 1 else None
 
 
-def _not_written(program: Program, home: ProgramBuffer) -> Diagnostic:
+def _not_written(program: Program, home: ProgramBuffer, uses: list[Use]) -> Diagnostic:
     buffer = home.buffer
     name = buffer.source_name or buffer.name
     count = len(program.kernel.sizes)
     with limited(buffer.span, f"the proof that {name} is wholly written"):
-        missing = unwritten(program, buffer.name)
+        missing = unwritten(home.elements, sure_writes(uses))
         if missing.is_empty():
             return _one_way(home, "not used", "in")
         point = least_point(missing)

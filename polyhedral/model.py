@@ -23,7 +23,7 @@ from texpr.polyhedral.lift import AccessDraft, BufferDraft, StatementDraft, lift
 from texpr.polyhedral.polynomial import NotAffineError, Polynomial, constant, normalize
 from texpr.polyhedral.program import Access, Program, ProgramBuffer, ProgramStatement
 
-MAX_ACCESSES = 10_000  # of one kernel
+MAX_ACCESSES = 3_000  # of one kernel
 
 
 def build_program(kernel: Kernel) -> Program:

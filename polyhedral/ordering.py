@@ -5,12 +5,14 @@ loop, all loops outside it are equal and its own index is less (that loop *carri
 are equal and S stands first in the text.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
 
 import islpy as isl
 
-from texpr.grammar.ast import Gather, IndexConst
-from texpr.polyhedral.program import Access, AccessMode, ProgramStatement
+from texpr.grammar.ast import Gather
+from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
 
@@ -85,12 +87,54 @@ def commute(first: Access, second: Access) -> bool:
     return first.mode in updates and first.mode is second.mode and first.op is second.op
 
 
-def never_meet(first: Access, second: Access) -> bool:
-    """Whether two constant subscripts differ: the cheap answer for unrolled code."""
-    return any(
-        isinstance(left, IndexConst) and isinstance(right, IndexConst) and left.value != right.value
-        for left, right in zip(first.subscripts, second.subscripts, strict=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Use:
+    """An access with its statement; `constants` are the coordinates of its element that never change."""
+
+    statement: ProgramStatement
+    access: Access
+    constants: tuple[int | None, ...]
+
+
+def uses_by_buffer(program: Program) -> dict[str, list[Use]]:
+    """The accesses to every buffer in program order."""
+    uses: dict[str, list[Use]] = {name: [] for name in program.buffers}
+    for statement in program.statements:
+        for access in statement.accesses:
+            uses[access.buffer].append(Use(statement, access, _constants(access.relation)))
+    return uses
+
+
+def _constants(relation: isl.Map) -> tuple[int | None, ...]:
+    values = (relation.plain_get_val_if_fixed(OUT, k) for k in range(relation.dim(OUT)))
+    return tuple(value.to_python() if value.is_int() else None for value in values)
+
+
+def apart(first: Use, second: Use) -> bool:
+    """Whether two constant coordinates differ: the cheap answer for unrolled code."""
+    return first.constants != second.constants and any(
+        left != right and left is not None and right is not None
+        for left, right in zip(first.constants, second.constants, strict=True)
     )
+
+
+def candidates(uses: Sequence[Use]) -> Iterator[tuple[Use, Use]]:
+    """Every pair of uses of one buffer, each with itself too, that may touch one element and of which one writes; the
+    first is not after the second. Uses that all have a constant coordinate meet only where it is equal."""
+    rank = len(uses[0].constants) if uses else 0
+    for place in range(rank):
+        if all(use.constants[place] is not None for use in uses):
+            groups: dict[int | None, list[Use]] = {}
+            for use in uses:
+                groups.setdefault(use.constants[place], []).append(use)
+            break
+    else:
+        groups = {None: list(uses)}
+    for group in groups.values():
+        if any(writes(use.access) for use in group):
+            for first, second in combinations_with_replacement(group, 2):
+                if (writes(first.access) or writes(second.access)) and not apart(first, second):
+                    yield first, second
 
 
 def meetings(first: Access, second: Access) -> isl.Map:

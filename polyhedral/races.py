@@ -7,23 +7,24 @@ operator; and what `#unique` promises: the accesses of one statement at the same
 access conflicts if it may happen. A local is new in each iteration of the loops around its `new`: no conflict there.
 """
 
-from collections.abc import Iterator
-from itertools import combinations_with_replacement
+from collections.abc import Iterable, Iterator
 
 import islpy as isl
 
 from texpr.grammar.ast import Seq
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
-from texpr.polyhedral.affine import least_point, limited
+from texpr.polyhedral.affine import Budget, least_point, limited
 from texpr.polyhedral.bounds import VERBS
 from texpr.polyhedral.ordering import (
+    Use,
+    candidates,
     carried,
     commute,
     exclusive,
     is_gathered,
     meetings,
-    never_meet,
     shared_loops,
+    uses_by_buffer,
     writes,
 )
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
@@ -38,70 +39,83 @@ from texpr.polyhedral.witness import (
     touched,
 )
 
-Use = tuple[ProgramStatement, Access]
-
 
 def check_races(program: Program) -> Iterator[Diagnostic]:
     """A diagnostic for each pair of statements and buffer with a conflict, at the outermost `par` that has one."""
-    for name, home in program.buffers.items():
-        uses = [(s, a) for s in program.statements for a in s.accesses if a.buffer == name]
+    budget = Budget(program.kernel)
+    for name, uses in uses_by_buffer(program).items():
+        outer = len(program.buffers[name].outer)
         reported: set[tuple[str, str]] = set()
-        pairs = sorted(combinations_with_replacement(uses, 2), key=lambda p: not (writes(p[0][1]) and writes(p[1][1])))
-        for first, second in pairs:
-            key = (first[0].id, second[0].id)
-            if key in reported:
-                continue
-            try:
-                with limited(second[1].span, "the proof that iterations are independent"):
-                    found = _conflict(program, first, second, len(home.outer))
-            except TExprError as limit:
-                reported.add(key)
-                yield from limit.diagnostics
-                continue
-            if found is not None:
-                reported.add(key)
-                yield found
+        for group in _by_loop(uses, outer):
+            # Two writes are told before a read and a write.
+            pairs = sorted(candidates(group), key=lambda p: not (writes(p[0].access) and writes(p[1].access)))
+            for first, second in pairs:
+                key = (first.statement.id, second.statement.id)
+                levels = _levels(first, second, outer)
+                if not levels or key in reported:
+                    continue
+                try:
+                    budget.spend(second.access.span)
+                    found = _conflict(program, first, second, levels)
+                except TExprError as limit:
+                    yield from limit.diagnostics
+                    if budget.exhausted:
+                        return
+                    reported.add(key)
+                    continue
+                if found is not None:
+                    reported.add(key)
+                    yield found
 
 
-def _conflict(program: Program, first: Use, second: Use, outer: int) -> Diagnostic | None:
-    (s, a), (t, b) = first, second
-    if not writes(a) and not writes(b):
-        return None
-    shared = shared_loops(s, t)
-    levels = [level for level in range(outer, shared) if s.loops[level].parallel]
-    if not levels or never_meet(a, b) or _promised(s, t, a, b):
-        return None
-    reduction = commute(a, b) and not (a.mode is AccessMode.ACCUMULATE and (is_gathered(a) or is_gathered(b)))
-    if reduction and not any(_ordered(s, level) for level in levels):
-        return None
-    met = meetings(a, b)
-    for level in levels:
-        if exclusive(s, t, level) or (reduction and not _ordered(s, level)):
-            continue
-        found = _least(program, met, level, first, second)
-        if found is not None:
-            pair, one, two = found
-            if reduction:
-                return _unordered(s, level, b)
-            return _report(program, level, pair, one, two)
+def _by_loop(uses: list[Use], outer: int) -> Iterable[list[Use]]:
+    """The uses by the first loop that could tell apart iterations: two uses in different loops there never conflict."""
+    groups: dict[str, list[Use]] = {}
+    for use in uses:
+        if len(use.statement.loops) > outer:
+            groups.setdefault(use.statement.loops[outer].index, []).append(use)
+    return groups.values()
+
+
+def _levels(first: Use, second: Use, outer: int) -> list[int]:
+    """The shared `par` loops in which the two could conflict, outermost first."""
+    s, t, a, b = first.statement, second.statement, first.access, second.access
+    if s is t and s.leaf.has("unique") and is_gathered(a) and a.subscripts == b.subscripts:
+        return []
+    levels = [level for level in range(outer, shared_loops(s, t)) if s.loops[level].parallel]
+    if _is_reduction(a, b):
+        levels = [level for level in levels if _ordered(s, level)]
+    return [level for level in levels if not exclusive(s, t, level)]
+
+
+def _is_reduction(a: Access, b: Access) -> bool:
+    return commute(a, b) and not (a.mode is AccessMode.ACCUMULATE and (is_gathered(a) or is_gathered(b)))
+
+
+def _conflict(program: Program, first: Use, second: Use, levels: list[int]) -> Diagnostic | None:
+    with limited(second.access.span, "the proof that iterations are independent"):
+        met = meetings(first.access, second.access)
+        for level in levels:
+            found = _least(program, met, level, first, second)
+            if found is None:
+                continue
+            if _is_reduction(first.access, second.access):
+                return _unordered(first.statement, level, second.access)
+            return _report(program, level, *found)
     return None
 
 
 def _least(program: Program, met: isl.Map, level: int, first: Use, second: Use) -> tuple[Pair, Use, Use] | None:
     """The least conflicting pair at a level, with its uses in order of iteration."""
-    candidates: list[tuple[Pair, Use, Use]] = []
+    found: list[tuple[Pair, Use, Use]] = []
     forward = carried(met, level)
     if not forward.is_empty():
-        candidates.append((least_pair(program, forward, first[0]), first, second))
-    if first[1] is not second[1]:
+        found.append((least_pair(program, forward, first.statement), first, second))
+    if first.access is not second.access:
         backward = carried(met.reverse(), level)
         if not backward.is_empty():
-            candidates.append((least_pair(program, backward, second[0]), second, first))
-    return min(candidates, key=lambda c: c[0], default=None)
-
-
-def _promised(s: ProgramStatement, t: ProgramStatement, a: Access, b: Access) -> bool:
-    return s is t and s.leaf.has("unique") and is_gathered(a) and a.subscripts == b.subscripts
+            found.append((least_pair(program, backward, second.statement), second, first))
+    return min(found, key=lambda c: c[0], default=None)
 
 
 def _ordered(statement: ProgramStatement, level: int) -> bool:
@@ -121,14 +135,14 @@ def _unordered(statement: ProgramStatement, level: int, access: Access) -> Diagn
 
 
 def _report(program: Program, level: int, pair: Pair, one: Use, two: Use) -> Diagnostic:
-    (s, a), (t, b) = one, two
+    s, a, t, b = one.statement, one.access, two.statement, two.access
     home = program.buffers[a.buffer]
     name = home.buffer.source_name or home.buffer.name
     par = s.loops[level].node.source_name
     sizes = sizes_mapping(program, pair.sizes)
     element = _element(program, pair, one, two)
     what = element_text(home.buffer, element)
-    may = "" if _certain(a) and _certain(b) else "may "
+    may = "" if a.must and b.must else "may "
     prefix = sizes_text(program, pair.sizes)
     first = instance_text(program, s, pair.sizes, pair.first)
     second = instance_text(program, t, pair.sizes, pair.second)
@@ -171,7 +185,7 @@ def _report(program: Program, level: int, pair: Pair, one: Use, two: Use) -> Dia
 
 def _element(program: Program, pair: Pair, one: Use, two: Use) -> tuple[int, ...]:
     """The least element that both instances touch, in the author's subscripts."""
-    (s, a), (_, b) = one, two
+    s, a, b = one.statement, one.access, two.access
     home = program.buffers[a.buffer]
     elements = _at(a.relation, pair.sizes, pair.first).intersect(_at(b.relation, pair.sizes, pair.second))
     point = least_point(elements)[len(pair.sizes) :]
@@ -185,10 +199,6 @@ def _at(relation: isl.Map, sizes: tuple[int, ...], values: tuple[int, ...]) -> i
     for position, value in enumerate(values):
         relation = relation.fix_val(isl.dim_type.in_, position, value)
     return relation.range()
-
-
-def _certain(access: Access) -> bool:
-    return access.must
 
 
 def _said(access: Access, may: str) -> str:
