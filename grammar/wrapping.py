@@ -14,6 +14,8 @@ from typing import Final
 
 MAX_COLUMNS: Final = 120
 """Characters of a line, where it can be broken at all."""
+MAX_BROKEN: Final = 1 << 14
+"""A line of more characters is left as it is: the search for places is quadratic in it."""
 INDENT: Final = "    "
 
 _PARTS: Final = re.compile(
@@ -35,7 +37,7 @@ def wrapped(line: str, columns: int = MAX_COLUMNS) -> list[str]:
 
     Later pieces stand one level deeper than the first. The line has no comment.
     """
-    if len(line) <= columns:
+    if not columns < len(line) <= MAX_BROKEN:
         return [line]
     base = line[: len(line) - len(line.lstrip(" "))]
     pad = base + INDENT

@@ -1,6 +1,8 @@
 """The committed tables are those of the grammar, and the grammar has no conflict."""
 
 import re
+import subprocess
+import sys
 
 from texpr.grammar.builder import Builder
 from texpr.grammar.lexer import BAD, SIGN_KINDS, WORD_KINDS
@@ -11,6 +13,14 @@ from texpr.grammar.words import FUNCTION_NAMES, KEYWORDS, RESERVED, STATEMENT_WO
 
 def test_the_grammar_is_lalr_without_conflicts_under_strict_checks() -> None:
     assert build_lark(strict=True).parser is not None
+
+
+def test_parsing_needs_no_lark() -> None:
+    program = (
+        "import sys; from texpr.grammar.parser import parse_text; parse_text('x = 1'); print('lark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_the_committed_tables_are_fresh() -> None:

@@ -114,6 +114,11 @@ def test_the_limits_are_reached_and_not_passed() -> None:
     assert accepted("x = " + "0" * 1000 + "1")
 
 
+def test_a_very_long_line_is_printed_unbroken() -> None:
+    text = f"x = f({', '.join('a' * 100_000)})\n"
+    assert print_module(parse_text(text)) == text
+
+
 def test_the_deepest_tree_is_within_the_default_recursion_limit() -> None:
     height = "f(a, -" * (MAX_EXPRESSION_HEIGHT // 2) + "a" + ")" * (MAX_EXPRESSION_HEIGHT // 2)
     depth = MAX_BLOCK_DEPTH
