@@ -8,6 +8,7 @@ A local has one copy per lane of its `new`: element e of lane l lies at `e * lan
 """
 
 import math
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -81,7 +82,17 @@ class LaneLayout:
         self.elements = elements
         self.lanes = lanes
         self.lane_count = math.prod(lanes)
-        self.lane_number: Index = np.arange(self.lane_count).reshape(lanes) if lanes else 0
+
+    @cached_property
+    def lane_number(self) -> Array:
+        return np.arange(self.lane_count).reshape(self.lanes)
+
+    def own(self, place: Index, shape: Shape) -> slice | None:
+        """Where element `place` lies if it is one for all lanes and the grid is that of the lanes: then each lane has
+        an element of its own, in order."""
+        if not isinstance(place, int) or shape != self.lanes:
+            return None
+        return slice(place * self.lane_count, (place + 1) * self.lane_count)
 
     def locate(self, place: Index) -> Index:
         """The flat position of element `place` for each lane."""
@@ -130,16 +141,18 @@ class PlainCells:
         return np.asarray(self.flat[layout.locate(place)])
 
     def store(self, place: Index, value: Array, active: Mask, shape: Shape) -> None:
-        if not shape and isinstance(place, int):
-            self.flat[place] = value
+        own = self.layout.own(place, shape)
+        if own is not None:
+            np.copyto(self.flat[own].reshape(shape), value, where=active)
             return
         position, mask = self.layout.chosen(place, active, shape)
         self.flat[position] = spread(value, mask, shape)
 
     def accumulate(self, op: AccOp, place: Index, value: Array, value_dtype: DType, active: Mask, shape: Shape) -> None:
-        if not shape and isinstance(place, int):
-            current = self.flat[place : place + 1]
-            self.flat[place : place + 1] = numerics.accumulate(op, current, self.dtype, value, value_dtype)
+        own = self.layout.own(place, shape)
+        if own is not None:
+            current = self.flat[own].reshape(shape)
+            np.copyto(current, numerics.accumulate(op, current, self.dtype, value, value_dtype), where=active)
             return
         if self._order_matters(op, value_dtype):
             position, mask = self.layout.chosen(place, active, shape)
