@@ -1,4 +1,4 @@
-"""Calls of `fn`: arguments by reference or by value, type parameters and sizes from them, the body in place.
+"""Calls of `fn`: views by reference and scalars by value, type parameters and sizes from them, the body in place.
 
 A function whose body is only `let` and `return` is pure: its call is an expression and may stand in an arm of
 `select`. Any other call emits its body before the statement that is being read. Depth and the number of nodes are
@@ -89,8 +89,7 @@ class Inliner(ReductionReader):
         if parameter.attrs:
             raise refuse("E0205", "an attribute has no meaning on the parameter of a `fn`", parameter.attrs[0].span)
         if parameter.type.shape is None and not written:
-            reference = self.scalar_reference(frame, arg)
-            return reference if reference is not None else self.value(arg)
+            return self.value(arg)
         view = self.view_argument(arg)
         if view is None:
             raise refuse(
@@ -128,19 +127,6 @@ class Inliner(ReductionReader):
             with self.deeper(e.span):
                 return self.call(e, found.entity)
         return self.value(e)
-
-    def scalar_reference(self, frame: Frame, arg: syntax.Expr) -> ViewName | None:
-        """An element that is passed by reference: only where the function writes, so that the order matters."""
-        if is_pure(frame.definition) or not isinstance(arg, syntax.Name | syntax.View):
-            return None
-        if isinstance(arg, syntax.Name):
-            entity = self.lookup(arg.name, arg.span)
-            if not isinstance(entity, ViewName):
-                return None
-        view = self.view(arg)
-        if view.rank:
-            raise refuse("E0207", f"a scalar is wanted here, `{arg.name}` has {_dims(view.rank)}", arg.span)
-        return view
 
     def dtype_of(self, argument: Argument, span: Span) -> DType | None:
         match argument:
@@ -236,10 +222,7 @@ class Inliner(ReductionReader):
         frozen = None if parameter.direction in ("out", "inout") else "an `in` parameter"
         if isinstance(argument, ViewName):
             found = self.type_of(argument.buffer, span)
-            is_scalar = parameter.type.shape is None
-            if found != dtype and frozen is not None and is_scalar:
-                argument = self.read(self.place(argument, (), span), span)
-            elif found != dtype:
+            if found != dtype:
                 raise refuse(
                     "E0207", f"`{parameter.name}` of `{frame.call.name}` is {dtype}, this view is {found}", span
                 )

@@ -11,6 +11,7 @@ from texpr.grammar.context import BufferDraft, whole
 from texpr.grammar.diagnostics import Diagnostic, Label, error
 from texpr.grammar.flat import infer_lengths
 from texpr.grammar.indexing import index_names, size_names
+from texpr.grammar.indices import expressions
 from texpr.grammar.inline import returned
 from texpr.grammar.scope import Binding, FnName, IndexName, Poison, RefusedError, Scope, TypeName, refuse
 from texpr.grammar.sizes import FreeNames
@@ -146,6 +147,9 @@ class KernelReader(StatementReader):
         """A condition of `where`: over sizes only."""
         condition = self.try_condition(e)
         if condition is None:
+            for node in expressions(e):
+                if isinstance(node, syntax.Name):
+                    self.lookup(node.name, node.span)
             raise refuse(
                 "E0206", "a `where` is a comparison of integers and sizes", e.span, help="for example N % 8 == 0"
             )
