@@ -111,11 +111,13 @@ class ExactInterpreter:
                     pass
 
     def violate(self, diagnostic: Diagnostic) -> None:
-        """Raises, or keeps the first diagnostic per code and places."""
+        """Raises, or keeps the first diagnostic per code, buffer, `par` and statements."""
         if not self.collect:
             raise TExprError([diagnostic])
-        spans = [label.span for label in (diagnostic.primary, *diagnostic.secondary) if label]
-        key = (diagnostic.code, diagnostic.message, *((s.start, s.end) for s in spans))
+        witness = diagnostic.witness
+        statements = {str(witness.get(name)) for name in ("statement", "first_statement", "second_statement")}
+        spans = {(label.span.start, label.span.end) for label in (diagnostic.primary, *diagnostic.secondary) if label}
+        key = (diagnostic.code, witness.get("buffer"), witness.get("par"), frozenset(statements), frozenset(spans))
         if key not in self.reported:
             self.reported.add(key)
             self.violations.append(diagnostic)

@@ -262,3 +262,11 @@ def test_a_seq_is_an_axis_only_where_its_iterations_may_be_interleaved(body, axi
     kernel = kernel_of(text)
     assert is_axis(kernel.body[0]) is axis
     both(text, A=np.arange(1, 6, dtype=np.float32), B=np.arange(5, dtype=np.float32))
+
+
+def test_collecting_keeps_one_diagnostic_per_pair_of_places():
+    text = "kernel f(A: f32[N], B: f32[N]) { par N i { B[0] = A[i + 1]; B[0] = 1.0 } }"
+    found = interpret(
+        kernel_of(text), {"A": np.zeros(9, np.float32), "B": np.zeros(9, np.float32)}, mode="exact", collect=True
+    )
+    assert sorted(d.code for d in found.violations) == ["E0301", "E0301", "E0302"]
