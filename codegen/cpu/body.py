@@ -5,7 +5,7 @@ from typing import assert_never
 from texpr.codegen.cpu.carry import Carry, find_carries, is_shared_update
 from texpr.codegen.cpu.context import Context, CpuTensor
 from texpr.codegen.cpu.names import condition_text, index_text, place
-from texpr.codegen.cpu.ranges import Branch, CpuNode, Range
+from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.cpu.value import (
     Values,
     cast_text,
@@ -32,6 +32,11 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
                     for weight, digit in terms
                 ]
                 writer.line(f"{names.of('value', index)} = {' + '.join(parts) or '0'}")
+            case Split(index=index, source=source, stride=stride, radix=radix):
+                text = names.of("value", source)
+                if stride != IndexConst(value=1):
+                    text += f" // {index_text(stride, names, 3)}"
+                writer.line(f"{names.of('value', index)} = {text} % {index_text(radix, names, 3)}")
             case Fresh(tensor=tensor):
                 fresh = context.tensors[tensor]
                 if fresh.scalar:
@@ -71,16 +76,26 @@ def _emit_range(loop: Range, context: Context) -> None:
         writer.line(f"if {' and '.join(tests)}:")
         writer.depth += 1
     opened = [(carry, *_open_carry(carry, context)) for carry in carries]
-    low = index_text(loop.low, names)
-    limits = (
-        index_text(loop.high, names) if loop.low == IndexConst(value=0) else f"{low}, {index_text(loop.high, names)}"
-    )
+    low, high = index_text(loop.low, names), index_text(loop.high, names)
+    if _is_better_vectorised(loop):
+        high = f"opaque({high})"
+    limits = high if loop.low == IndexConst(value=0) else f"{low}, {high}"
     with writer.block(f"for {names.of('value', loop.index)} in range({limits}):"):
         emit_body(loop.body, context)
     for carry, variable, element in opened:
         del context.carried[carry.store.tensor]
         _close_carry(carry, variable, element, context)
     writer.depth = depth
+
+
+UNROLLED = 16  # an innermost loop of fewer iterations is left to LLVM, which unrolls it
+
+
+def _is_better_vectorised(loop: Range) -> bool:
+    """Whether LLVM, knowing the trip count, would unroll a loop that it had better vectorise."""
+    if loop.unroll or not isinstance(loop.low, IndexConst) or not isinstance(loop.high, IndexConst):
+        return False
+    return loop.high.value - loop.low.value >= UNROLLED and not any(isinstance(n, Range | Branch) for n in loop.body)
 
 
 def _open_carry(carry: Carry, context: Context) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from texpr.codegen.cpu.linear import variables
-from texpr.codegen.cpu.ranges import Branch, CpuNode, Range
+from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.graph import Define, Generic, Store, StoreMode
 from texpr.grammar.ast import AccOp, Accumulate, Atomic, Gather, IndexConst, IndexExpr, Read
 from texpr.grammar.types import DType
@@ -115,7 +115,7 @@ def _sites(body: tuple[CpuNode, ...], ranges: tuple[Range, ...], branched: bool)
 
 def _defined(node: CpuNode) -> Iterator[str]:
     match node:
-        case Define(index=index):
+        case Define(index=index) | Split(index=index):
             yield index
         case Range(index=index, body=body):
             yield index

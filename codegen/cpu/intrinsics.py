@@ -260,6 +260,19 @@ def _keep(context: Any, value: Any) -> tuple[Any, Gen]:
 keep = intrinsic(_keep)
 
 
+def _opaque(context: Any, value: Any) -> tuple[Any, Gen]:
+    """The same number, unknown to the compiler: a loop up to it is vectorised and not unrolled away."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        integer = ir.IntType(64)
+        return builder.asm(ir.FunctionType(integer, [integer]), "", "=r,0", [args[0]], False)
+
+    return types.int64(types.int64), generate
+
+
+opaque = intrinsic(_opaque)
+
+
 def inline(function: Callable[..., Any]) -> Any:
     """A small helper compiled into its callers; integer division follows the language, not Python's exceptions."""
     return njit(error_model="numpy", inline="never", boundscheck=False)(function)

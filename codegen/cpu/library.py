@@ -33,6 +33,7 @@ from texpr.codegen.cpu.intrinsics import (
     minimum,
     mul_c,
     mul_r,
+    opaque,
     peek,
     pointers,
     power,

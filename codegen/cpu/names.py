@@ -28,10 +28,10 @@ from texpr.grammar.source import Span
 MODULE_NAMES = frozenset(
     """
     STORAGE absolute add_c add_r add_rc blocks boolean ceil ceildiv code core cos erf exchange exp exp2
-    fabs failed float32 float64 floor floordiv fma half inf inline int16 int32 int64 int8 keep log log2
-    maximum minimum mod mul_c mul_r nan new njit np odd_f32 odd_f32_of_i64 old peek pointer power prange
+    fabs failed first float32 float64 floor floordiv fma half inf inline int16 int32 int64 int8 keep log log2
+    maximum minimum mod mul_c mul_r nan new njit opaque np odd_f32 odd_f32_of_i64 old peek pointer power prange
     restrict rint run shl shr sigmoid_f32 sigmoid_f64 sin sqrt sub_c tanh to_i16 to_i32 to_i64 to_i8
-    to_u32 to_u8 uint16 uint32 uint8 void workspace
+    to_u32 to_u8 task tasks last uint16 uint32 uint8 void workspace
     """.split()  # noqa: SIM905 -- a list of 70 lines says no more
 )
 _PREFIXES = ("pointer_", "stack_", "decode_", "encode_")
@@ -57,6 +57,10 @@ class Names:
             self._used.add(text)
             self._given[key] = text
         return self._given[key]
+
+    def reserve(self, kind: str, name: str, identifier: str) -> None:
+        """Give a name of the emitter's own, which no source can hold, an identifier of `MODULE_NAMES`."""
+        self._given[kind, name] = identifier
 
     def fresh(self, stem: str) -> str:
         """An identifier that no other name has."""

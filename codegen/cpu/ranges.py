@@ -6,7 +6,7 @@ without the index moves before the loop; the rest stays. LLVM vectorises a loop 
     loop v < 4096: define i = 4096*c + v; guard i < N: S    ->    for v in range(min(4096, N - 4096*c)): i = …; S
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import assert_never
 
 from texpr.codegen.cpu.linear import Linear, linear
@@ -27,6 +27,7 @@ from texpr.grammar.ast import (
     Read,
 )
 from texpr.grammar.source import NO_SPAN, Span
+from texpr.grammar.types import DType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,17 @@ class Branch:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
-CpuNode = Define | Range | Branch | Generic | Fresh
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """`index = source // stride % radix`: one digit of a counter."""
+
+    index: str
+    source: str
+    stride: IndexExpr
+    radix: IndexExpr
+
+
+CpuNode = Define | Split | Range | Branch | Generic | Fresh
 
 
 def bound_ranges(body: tuple[BlockNode, ...]) -> tuple[CpuNode, ...]:
@@ -97,10 +108,7 @@ def _range(loop: Loop) -> CpuNode:
     while count < len(body) and isinstance(node := body[count], Define | Fresh):
         count += 1
         if isinstance(node, Define):
-            total = Linear(terms=())
-            for weight, digit in node.terms:
-                total = total.plus(linear(IndexVar(name=digit), definitions), weight)
-            definitions[node.index] = total
+            definitions[node.index] = _defined(node, definitions)
     branch = body[count] if count == len(body) - 1 else None
     if isinstance(branch, Branch) and not branch.orelse and not isinstance(branch.condition, Read):
         rest: list[Condition] = []
@@ -198,3 +206,80 @@ def _at_most(form: Linear, index: str, step: int) -> Bounds:
     if step == -1:
         return rest.expression(), None
     return IndexBinary(op=IndexOp.CEILDIV, left=rest.expression(), right=IndexConst(value=-step)), None
+
+
+def flattened(cores: Range) -> Range:
+    """One loop instead of two, where the cores' chunks of an index lie end to end.
+
+    for c in range(first, last): for v in range(min(1024, N - 1024*c)): i = 1024*c + v; S(i)
+        ->   for i in range(1024*first, min(1024*last, N)): S(i)
+    """
+    definitions: dict[str, Linear] = {}
+    if not cores.body or not isinstance(inner := cores.body[-1], Range) or inner.low != IndexConst(value=0):
+        return cores
+    for node in cores.body[:-1]:
+        if not isinstance(node, Define):
+            return cores
+        definitions[node.index] = _defined(node, definitions)
+    outer = dict(definitions)
+    if not inner.body or not isinstance(define := inner.body[0], Define):
+        return cores
+    index = _defined(define, definitions)
+    width = index.coefficient(cores.index)
+    if not width or index != Linear(terms=()).plus(_variable(cores.index), width).plus(_variable(inner.index)):
+        return cores
+    ends: list[Linear] = []
+    for limit in _limits(inner.high):
+        if limit != IndexConst(value=width):
+            end = linear(limit, outer).plus(_variable(cores.index), width)
+            if end.coefficient(cores.index) != 0:
+                return cores
+            ends.append(end)
+    if IndexConst(value=width) not in _limits(inner.high) or names_in(inner.body[1:]) & {
+        cores.index,
+        inner.index,
+        *outer,
+    }:
+        return cores
+    low = Linear(terms=()).plus(linear(cores.low, {}), width).expression()
+    high = Linear(terms=()).plus(linear(cores.high, {}), width).expression()
+    for end in ends:
+        high = _meet(IndexOp.MIN, high, end.expression())
+    return Range(index=define.index, low=low, high=high, body=inner.body[1:], span=inner.span)
+
+
+def _variable(name: str) -> Linear:
+    return Linear(terms=((IndexVar(name=name), 1),))
+
+
+def _defined(define: Define, definitions: dict[str, Linear]) -> Linear:
+    total = Linear(terms=())
+    for weight, digit in define.terms:
+        total = total.plus(linear(IndexVar(name=digit), definitions), weight)
+    return total
+
+
+def _limits(high: IndexExpr) -> tuple[IndexExpr, ...]:
+    if isinstance(high, IndexBinary) and high.op is IndexOp.MIN:
+        return _limits(high.left) + _limits(high.right)
+    return (high,)
+
+
+def names_in(value: object) -> frozenset[str]:
+    """Every index name that a tree, or a tuple of trees, uses."""
+    found: set[str] = set()
+    stack: list[object] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, IndexVar):
+            found.add(item.name)
+        elif isinstance(item, Define):
+            found.update(digit for _, digit in item.terms)
+        elif isinstance(item, Split):
+            found.add(item.source)
+            stack += [item.stride, item.radix]
+        elif isinstance(item, tuple):
+            stack.extend(item)
+        elif is_dataclass(item) and not isinstance(item, type | Span | DType):
+            stack.extend(getattr(item, f.name) for f in fields(item))
+    return frozenset(found)

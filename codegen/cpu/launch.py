@@ -1,0 +1,205 @@
+"""One launch as Numba functions.
+
+A launch with core digits is a *part* function, which runs core iterations first to last - 1, and a `prange` over TASKS
+parts; one whose work is small, or that has no core digits, is one serial function. A part starts its atomics once.
+
+    def vadd_0_part(first, last, A, C, N):
+        restrict()
+        for i in range(1024 * first, min(1024 * last, N)):
+            # vadd.tex:3
+            C[i] = A[i] + np.float32(1.0)
+"""
+
+import re
+from dataclasses import dataclass
+
+from texpr.codegen.cpu.body import declaration, emit_body
+from texpr.codegen.cpu.context import Check, Context, CpuTensor, Writer
+from texpr.codegen.cpu.names import Names, index_text, place
+from texpr.codegen.cpu.ranges import CpuNode, Range, Split, bound_ranges, flattened
+from texpr.codegen.graph import BlockGraph, BlockNode, Define, Guard, Loop, PlannedGraph
+from texpr.codegen.layout import span_elements
+from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
+from texpr.polyhedral.mapping import Place
+
+STACK_BYTES = 256 << 10  # locals of one function beyond this go to the heap
+SERIAL_WORK = 1 << 14  # statement instances below which waking the other cores costs more than it gains
+TASKS = 256  # parts of a parallel launch, many to a core so that uneven ones even out
+
+CORE, FIRST, LAST = "<core>", "<first>", "<last>"  # no source has such names
+
+ELEMENT = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "uint16",
+    "bf16": "uint16",
+    "f8e4m3": "uint8",
+    "f8e5m2": "uint8",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u32": "uint32",
+    "u8": "uint8",
+    "bool": "uint8",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A possible argument of a launch's functions, and its type in a signature."""
+
+    identifier: str
+    type_text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchText:
+    """The functions of a launch; `identifier(*arguments)` runs it and returns 0 or the number of a failed check."""
+
+    identifier: str
+    arguments: tuple[str, ...]
+    text: str
+
+
+def emit_launch(
+    block: BlockGraph,
+    planned: PlannedGraph,
+    tensors: dict[str, CpuTensor],
+    candidates: list[Variable],
+    names: Names,
+    checks: list[Check],
+) -> LaunchText:
+    """The text of a launch. `tensors` are those of the device, `candidates` what its functions may take; run-time
+    checks are appended to `checks`."""
+    local, declarations = _locals(block, planned, names)
+    blocks = _count(block.grid_dim)
+    parallel = _is_parallel(block, blocks)
+    before = len(checks)
+    writer = Writer(depth=1)
+    context = Context(names=names, tensors=tensors | local, writer=writer, checks=checks, parallel=parallel)
+    emit_body(_core_loop(block, blocks, parallel), context)
+    checked = len(checks) > before
+
+    count = index_text(blocks, names)
+    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", writer.text() + count))
+    host = [Variable(identifier=names.of("value", a), type_text="int64") for a in block.arguments]
+    used = [v for v in [*candidates, *host] if v.identifier in words]
+    arguments = [v.identifier for v in used]
+    types = ", ".join(v.type_text for v in used)
+    identifier = names.of("function", block.name)
+    out = Writer()
+    out.line(f"# {place(block.span)}")
+    part = names.of("function", f"{block.name}_part") if parallel else identifier
+    bounds = ["first", "last"] if parallel else []
+    result = "int64" if checked or not parallel else "void"
+    out.line(
+        f'@njit({result}({", ".join(["int64"] * len(bounds) + [v.type_text for v in used])}), error_model="numpy")'
+    )
+    with out.block(f"def {part}({', '.join([*bounds, *arguments])}):"):
+        out.line("restrict()")
+        for line in declarations:
+            out.line(line)
+        out.lines += writer.lines
+        if checked or not parallel:
+            out.line("return 0")
+    if parallel:
+        out.line()
+        out.line()
+        out.line(f'@njit(int64({types}), error_model="numpy", parallel=True)')
+        with out.block(f"def {identifier}({', '.join(arguments)}):"):
+            out.line(f"blocks = np.int64({count})")
+            out.line(f"tasks = max(0, min(blocks, {TASKS}))")
+            if checked:
+                out.line("failed = np.zeros(1, np.int64)")
+            with out.block("for task in prange(tasks):"):
+                out.line("first = np.int64(task) * blocks // tasks")
+                out.line("last = (np.int64(task) + 1) * blocks // tasks")
+                call = f"{part}({', '.join(['first', 'last', *arguments])})"
+                out.line(f"code = {call}" if checked else call)
+                if checked:
+                    with out.block("if code != 0:"):
+                        out.line("failed[0] = code")
+            out.line("return failed[0]" if checked else "return 0")
+    return LaunchText(identifier=identifier, arguments=tuple(arguments), text=out.text())
+
+
+def _locals(block: BlockGraph, planned: PlannedGraph, names: Names) -> tuple[dict[str, CpuTensor], list[str]]:
+    """The tensors of a block, and the lines that make room for them."""
+    strides = planned.strides[block.name]
+    found: dict[str, CpuTensor] = {}
+    lines: list[str] = []
+    stack = 0
+    for tensor in block.tensors:
+        identifier = names.of("value", tensor.name)
+        cpu = CpuTensor(
+            name=tensor.name,
+            identifier=identifier,
+            dtype=tensor.dtype,
+            shape=tuple(IndexConst(value=e) for e in tensor.shape),
+            strides=tuple(IndexConst(value=s) for s in strides[tensor.name]),
+            scalar=not tensor.shape,
+        )
+        found[tensor.name] = cpu
+        if cpu.scalar:
+            lines.append(declaration(cpu))
+            continue
+        count = max(1, span_elements(tensor.shape, strides[tensor.name]))
+        stack += count * tensor.dtype.size_bytes
+        if stack <= STACK_BYTES:
+            lines.append(f"{identifier} = stack_{tensor.dtype.name}({count})")
+        else:
+            lines.append(f"{identifier} = np.empty({count}, np.{ELEMENT[tensor.dtype.name]})")
+    return found, lines
+
+
+def _core_loop(block: BlockGraph, blocks: IndexExpr, parallel: bool) -> tuple[CpuNode, ...]:
+    """The body inside the loop over core iterations; a single iteration needs no loop."""
+    body = bound_ranges(block.body)
+    cores = [d for d in block.digits if d.place is Place.CORE]
+    if not parallel and blocks == IndexConst(value=1):
+        return (*(Define(index=d.name, terms=()) for d in cores), *body)
+    counter = cores[0].name if len(cores) == 1 else CORE
+    digits: tuple[CpuNode, ...] = ()
+    if len(cores) > 1:
+        digits = tuple(Split(index=d.name, source=CORE, stride=d.stride, radix=d.radix) for d in cores)
+    low: IndexExpr = SizeVar(name=FIRST) if parallel else IndexConst(value=0)
+    high: IndexExpr = SizeVar(name=LAST) if parallel else blocks
+    return (flattened(Range(index=counter, low=low, high=high, body=(*digits, *body), span=block.span)),)
+
+
+def _count(grid: tuple[IndexExpr, IndexExpr, IndexExpr]) -> IndexExpr:
+    total = grid[0]
+    for extent in grid[1:]:
+        if extent != IndexConst(value=1):
+            total = IndexBinary(op=IndexOp.MUL, left=total, right=extent)
+    return total
+
+
+def _is_parallel(block: BlockGraph, blocks: IndexExpr) -> bool:
+    if blocks == IndexConst(value=1) or not any(d.place is Place.CORE for d in block.digits):
+        return False
+    work = _work(block.body)
+    if isinstance(blocks, IndexConst) and work is not None:
+        return blocks.value * work >= SERIAL_WORK
+    return True
+
+
+def _work(body: tuple[BlockNode, ...]) -> int | None:
+    """Statement instances of a body, or None where sizes decide."""
+    total = 0
+    for node in body:
+        match node:
+            case Loop(extent=IndexConst(value=extent), body=inner):
+                part = _work(inner)
+                factor = max(extent, 0)
+            case Loop():
+                return None
+            case Guard(body=inner, orelse=orelse):
+                part, factor = _work(inner + orelse), 1
+            case _:
+                part, factor = 1, 1
+        if part is None:
+            return None
+        total += factor * part
+    return total
