@@ -24,6 +24,12 @@ def numpy_dtype(dtype: DType) -> Any:
     return numpy.dtype(getattr(ml_dtypes, _EXTENDED[dtype.name]))
 
 
+def storable(array: Any) -> Any:
+    """An array as NumPy's files can hold it: bf16 and f8 as raw bytes of their width (void), others as they are."""
+    extended = type(array.dtype.type(0)).__module__ != "numpy" and array.dtype.kind != "V"
+    return array.view(f"V{array.dtype.itemsize}") if extended else array
+
+
 def as_numpy(view: ArrayView, owner: Any) -> Any:
     """A NumPy array on the memory of a CPU array; `owner` is returned itself if it is one. It must stay alive."""
     import numpy

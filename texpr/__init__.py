@@ -25,15 +25,15 @@ __version__ = version.VERSION
 if TYPE_CHECKING:
     from texpr.frontends import Fn, fn, kernel, load, parse
     from texpr.grammar.diagnostics import Diagnostic, TExprError
-    from texpr.kernel import Compiled, Kernel, Module
+    from texpr.kernels import Compiled, Kernel, Module
     from texpr.runtime.load import load as load_artifact
 
 _HOME = {
-    "Compiled": "texpr.kernel",
+    "Compiled": "texpr.kernels",
     "Diagnostic": "texpr.grammar.diagnostics",
     "Fn": "texpr.frontends",
-    "Kernel": "texpr.kernel",
-    "Module": "texpr.kernel",
+    "Kernel": "texpr.kernels",
+    "Module": "texpr.kernels",
     "TExprError": "texpr.grammar.diagnostics",
     "fn": "texpr.frontends",
     "kernel": "texpr.frontends",

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from texpr.grammar.diagnostics import fail
-from texpr.kernel import Checker, Kernel, Module
+from texpr.kernels import Checker, Kernel, Module
 
 MAX_FILE_BYTES = 4 << 20  # a text over the parser's own limit is refused there; this bounds what is read
 

@@ -15,7 +15,7 @@ from texpr.version import VERSION
 
 if TYPE_CHECKING:
     from texpr.grammar import ast
-    from texpr.kernel import Kernel
+    from texpr.kernels import Kernel
 
 MAX_ELEMENTS = 1 << 31  # of one random array
 
@@ -240,12 +240,10 @@ def _save_arrays(path: Path, values: Mapping[str, Any]) -> None:
     import numpy
 
     from texpr.inspect import write_whole
+    from texpr.runtime.host_arrays import storable
 
     memory = io.BytesIO()
-    arrays = {
-        name: value.view(f"V{value.dtype.itemsize}") if value.dtype.kind == "V" else value
-        for name, value in ((n, numpy.asarray(v)) for n, v in values.items())
-    }
+    arrays = {name: storable(numpy.asarray(value)) for name, value in values.items()}
     numpy.savez(memory, allow_pickle=False, **arrays)
     write_whole(path, memory.getvalue())
 

@@ -15,6 +15,7 @@ import numpy as np
 
 import texpr
 from texpr.grammar.interpret import interpret
+from texpr.runtime.host_arrays import storable
 from texpr.trial import make_arguments
 
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
@@ -57,7 +58,7 @@ def build_small(out: Path, arch: str, seed: int) -> int:
                     arrays[f"ref_{n}"] = reference.outputs[n]
                     arrays[f"bound_{n}"] = reference.bounds.get(n, np.zeros(reference.outputs[n].shape))
                     arrays[f"und_{n}"] = reference.undecided.get(n, np.zeros(reference.outputs[n].shape, bool))
-            raw = {n: v.view(f"V{v.dtype.itemsize}") if v.dtype.kind == "V" else v for n, v in arrays.items()}
+            raw = {n: storable(v) for n, v in arrays.items()}
             free = np.array([[k, str(solved[k])] for k in compiled.dynamic], dtype="U40").reshape(-1, 2)
             np.savez(out / f"{label}.npz", allow_pickle=False, sizes_=free, **raw)
             count += 1

@@ -24,7 +24,7 @@ import texpr
 from texpr.grammar import ast
 from texpr.grammar.interpret import Interpretation, interpret
 from texpr.grammar.walk import walk
-from texpr.kernel import Kernel
+from texpr.kernels import Kernel
 from texpr.runtime.compare import Comparison, compare
 from texpr.trial import make_arguments
 
