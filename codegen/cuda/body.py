@@ -116,7 +116,10 @@ class _Body:
                 return False
 
     def _declare(self, name: str, value: ix.Term) -> None:
-        """`const int NAME = value;`, and the name is known from here on."""
+        """`const int NAME = value;`, and the name is known from here on; a single value needs no variable."""
+        if value.low == value.high:
+            self._know(name, ix.constant(value.low))
+            return
         own = self.frame.names.new(name)
         self.out.line(f"const {'tx::i64' if value.wide else 'int'} {own} = {value.text};")
         self._know(name, ix.variable(own, value.low, value.high, wide=value.wide))

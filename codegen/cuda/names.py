@@ -21,7 +21,7 @@ xor xor_eq linux unix i386
 # Macros of the standard headers that nvcc and the host header bring in, where they are not all capitals.
 _MACROS = """
 alloca assert cudaDevicePropDontCare errno fma isfinite isinf isnan isnormal math_errhandling max min offsetof
-signbit stderr stdin stdout strdupa strndupa unix
+signbit stderr stdin stdout strdupa strndupa unix assert_perror L_ctermid L_cuserid L_tmpnam P_tmpdir
 """
 # Words of CUDA, and the names that the emitted text and the headers' macros use themselves.
 _OURS = """
@@ -30,7 +30,8 @@ blockDim blockIdx gridDim threadIdx warpSize dim3 smem std texpr tx
 _RESERVED = frozenset(_CPP_WORDS.split()) | frozenset(_MACROS.split()) | frozenset(_OURS.split())
 _SUFFIX = "_v"
 # Three capitals and more may be a macro of some header (EOF, NULL, INT_MAX); shorter words are none, but for I.
-_MACRO_LIKE = re.compile(r"[A-Z][A-Z0-9_]{2,}|I")
+# The rest are families: M_PIf, cudaHostAllocDefault, isalpha_l, htobe16.
+_MACRO_LIKE = re.compile(r"[A-Z][A-Z0-9_]{2,}|I|M_[A-Z0-9]\w*|cuda\w+|(is|to)[a-z]+(_l)?|(be|le|hto)\w*(16|32|64)\w*")
 
 
 def mangle(name: str) -> str:

@@ -268,7 +268,7 @@ def reverse(*, barrier=True, shift=0, condition=None, scope=Scope.BLOCK, reach=6
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def build():
     """The builders above, as one namespace."""
     return SimpleNamespace(

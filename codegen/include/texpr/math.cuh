@@ -55,16 +55,17 @@ TX_FN T ceil_div(T a, T b) {
 }
 template <class T>
 TX_FN T shl(T a, T count) {
-  if (count < 0 || count >= static_cast<T>(8 * sizeof(T))) return 0;
-  return static_cast<T>(static_cast<Unsigned<T>>(a) << count);
+  const Unsigned<T> places = static_cast<Unsigned<T>>(count);  // a negative count is a large one
+  return places < 8 * sizeof(T) ? static_cast<T>(static_cast<Unsigned<T>>(a) << places) : static_cast<T>(0);
 }
 template <class T>
 TX_FN T shr(T a, T count) {
+  const Unsigned<T> places = static_cast<Unsigned<T>>(count);
+  if (places < 8 * sizeof(T)) return static_cast<T>(a >> places);
   if constexpr (is_signed<T>) {
-    constexpr T last = static_cast<T>(8 * sizeof(T) - 1);
-    return static_cast<T>(a >> (count < 0 || count > last ? last : count));  // the sign fills from the left
+    return static_cast<T>(a < 0 ? -1 : 0);  // the sign fills from the left
   } else {
-    return count >= static_cast<T>(8 * sizeof(T)) ? static_cast<T>(0) : static_cast<T>(a >> count);
+    return 0;
   }
 }
 

@@ -1,0 +1,162 @@
+"""What the compilers make of emitted text: no warning on any architecture, accessors that cost nothing, the machine's
+instructions where they mean the same."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from texpr.codegen.cuda.emit import emit_cuda
+from texpr.codegen.cuda.names import mangle
+from texpr.codegen.toolchain import INCLUDE, compile_cubin, compile_ptx, find_gxx, find_nvcc
+from texpr.grammar import ast
+from texpr.grammar.types import BF16, F8E4M3, F16, F32, F64, I8, I32, I64
+from texpr.polyhedral.target import parse_target
+
+ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
+
+
+def instructions(ptx):
+    """The instructions of a PTX text without line information, labels and registers' numbers."""
+    body = ptx[ptx.index("{\n") :]
+    lines = (line.strip() for line in body.splitlines())
+    kept = [line for line in lines if line.endswith(";") and not line.startswith((".loc", ".reg", ".file"))]
+    return [re.sub(r"%(\w+?)\d+", r"%\1", line) for line in kept if not line.startswith((".section", ".b8"))]
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("name", ["vadd", "matmul", "reverse"])
+def test_a_kernel_compiles_without_a_warning(build, name, arch):
+    text = emit_cuda(getattr(build, name)(), parse_target(f"cuda:{arch}"))
+    assert compile_cubin(text.source, arch).startswith(b"\x7fELF")
+
+
+PLAIN = """
+extern "C" __global__ void __launch_bounds__(256)
+vadd_0(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C, long long N) {
+  const long long i = 256ll * (int)blockIdx.x + 32 * ((int)threadIdx.x / 32) + (int)threadIdx.x % 32;
+  if (i < N) C[i] = A[i] + B[i];
+}
+"""
+
+
+@pytest.mark.nvcc
+def test_an_accessor_is_a_plain_pointer_on_the_device(build):
+    emitted = instructions(compile_ptx(emit_cuda(build.vadd(), parse_target("cuda:sm_90a")).source, "sm_90a"))
+    plain = instructions(compile_ptx(PLAIN, "sm_90a"))
+    assert sorted(emitted) == sorted(plain)
+    assert sum("ld.global.nc" in line for line in emitted) == 2
+
+
+@pytest.mark.nvcc
+def test_shared_memory_is_addressed_as_shared_memory(build):
+    ptx = instructions(compile_ptx(emit_cuda(build.reverse(), parse_target("cuda:sm_90a")).source, "sm_90a"))
+    assert [sum(word in line for line in ptx) for word in ("st.shared.f32", "ld.shared.f32", "bar.sync")] == [1, 1, 1]
+
+
+def scaled(build, value, **more):
+    """C[i] = value over i on one warp."""
+    body = (build.define("i", (1, "i_lane")), build.statement("C", ("i",), value, **more))
+    block = build.launch("k_0", body, digits=(build.digit("i_lane", "lane", 32),))
+    plan = build.plan((block,), tuple(build.tensor(n, 32) for n in "ABC"))
+    return instructions(compile_ptx(emit_cuda(plan, parse_target("cuda:sm_90a")).source, "sm_90a"))
+
+
+@pytest.mark.nvcc
+def test_contraction_happens_where_the_text_says_and_nowhere_else(build):
+    value = build.op("add", build.op("mul", build.read("A", "i"), build.read("B", "i")), build.const(1.0))
+    assert sum(line.startswith("fma.rn.f32") for line in scaled(build, value)) == 1
+    strict = scaled(build, value, attrs=(build.attr("strict"),))
+    assert not [line for line in strict if line.startswith("fma")]
+    twice = (
+        build.define("i", (1, "i_lane")),
+        build.statement("t", (), build.op("mul", build.read("A", "i"), build.read("B", "i"))),
+        build.statement("C", ("i",), build.op("add", build.read("t"), build.const(1.0)), id="S1"),
+    )
+    from texpr.polyhedral.mapping import Memory
+
+    block = build.launch(
+        "k_0",
+        twice,
+        digits=(build.digit("i_lane", "lane", 32),),
+        tensors=(build.block_tensor("t", memory=Memory.REG),),
+    )
+    plan = build.plan((block,), tuple(build.tensor(n, 32) for n in "ABC"))
+    ptx = instructions(compile_ptx(emit_cuda(plan, parse_target("cuda:sm_90a")).source, "sm_90a"))
+    assert [sum(line.startswith(word) for line in ptx) for word in ("fma", "mul.rn.f32", "add.rn.f32")] == [0, 1, 1]
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(
+    ("dtype", "op", "instruction"),
+    [
+        (F32, "add", "(red|atom).*add.f32"),
+        (F64, "add", "(red|atom).*add.f64"),
+        (I32, "add", "(red|atom).*add.(u|s)32"),
+        (I64, "add", "(red|atom).*add.u64"),
+        (I32, "max", "(red|atom).*max.s32"),
+        (I64, "min", "(red|atom).*min.s64"),
+        (F32, "max", "atom.*cas.b32"),
+        (F64, "min", "atom.*cas.b64"),
+        (I64, "mul", "atom.*cas.b64"),
+        (F16, "add", "atom.*cas.b16"),
+        (BF16, "add", "atom.*cas.b16"),
+        (I8, "add", "atom.*cas.b16"),
+        (F8E4M3, "max", "atom.*cas.b16"),
+    ],
+    ids=str,
+)
+def test_an_atomic_update_is_the_machine_s_where_that_means_the_same(build, dtype, op, instruction):
+    wide = F32 if dtype.is_float and dtype.bits < 32 else I32 if dtype == I8 else dtype
+    value = build.cast(build.read("A", "i", dtype=dtype), wide)
+    body = (
+        build.define("i", (1, "i_lane")),
+        build.statement("C", (0,), value, op=ast.AccOp(op), atomic=True),
+    )
+    block = build.launch("k_0", body, digits=(build.digit("i_lane", "lane", 32),))
+    plan = build.plan((block,), (build.tensor("A", 32, dtype=dtype), build.tensor("C", 1, dtype=dtype)))
+    ptx = compile_ptx(emit_cuda(plan, parse_target("cuda:sm_90a")).source, "sm_90a")
+    assert [line for line in ptx.splitlines() if re.search(instruction, line)]
+    if "cas" not in instruction:
+        assert "cas" not in ptx
+
+
+@pytest.mark.nvcc
+def test_checks_of_gathered_subscripts_compile_and_trap(build):
+    gather = ast.Gather(value=build.read("idx", "i", dtype=I32))
+    body = (build.define("i", (1, "i_lane")), build.statement("C", ("i",), build.read("A", gather)))
+    block = build.launch("k_0", body, digits=(build.digit("i_lane", "lane", 32),))
+    plan = build.plan((block,), (build.tensor("A", 9), build.tensor("idx", 32, dtype=I32), build.tensor("C", 32)))
+    target = parse_target("cuda:sm_90a")
+    assert "trap;" in compile_ptx(emit_cuda(plan, target, checks=True).source, "sm_90a")
+    assert "trap;" not in compile_ptx(emit_cuda(plan, target).source, "sm_90a")
+
+
+def macros(command):
+    done = subprocess.run(command, input=b'#include "texpr/kernel.cuh"\n', capture_output=True, check=True)
+    return re.findall(r"^#define ([A-Za-z_][A-Za-z0-9_]*)", done.stdout.decode(), re.MULTILINE)
+
+
+@pytest.mark.nvcc
+@pytest.mark.gxx
+def test_no_macro_of_the_compilers_passes_as_a_name(tmp_path):
+    source = tmp_path / "k.cu"
+    source.write_text('#include "texpr/kernel.cuh"\n')
+    host = [find_gxx().path, "-std=c++17", "-dM", "-E", f"-I{INCLUDE}", "-include", "texpr/host/host.hpp", "-xc++", "-"]
+    device = [find_nvcc().path, "-std=c++17", "-E", "-Xcompiler", "-dM", f"-I{INCLUDE}", str(source)]
+    found = set(macros(host)) | set(macros(device))
+    assert {"EOF", "TX_FN"} <= found and len(found) > 500
+    assert sorted(name for name in found if mangle(name) == name) == []
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("name", ["vadd", "matmul", "reverse"])
+def test_the_c_header_is_c_and_cpp(build, name, tmp_path):
+    (tmp_path / "k.h").write_text(emit_cuda(getattr(build, name)(), parse_target("cuda:sm_90a")).header)
+    (tmp_path / "k.c").write_text(f'#include "k.h"\n#include "k.h"\nvoid *p = (void *)tx_{name};\n')
+    for language, compiler in (("c", shutil.which("gcc")), ("c++", find_gxx().path)):
+        if compiler:
+            command = [compiler, "-x", language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", str(tmp_path / "k.c")]
+            assert subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -1,0 +1,34 @@
+// matmul: CUDA C++ by TExpr 0.1.0 for cuda:sm_90a, from matmul.tex
+//   matmul_0: grid (2, 12, 1), block 128 threads, shared 0 bytes
+// Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
+// checked ones when the same text runs on the CPU.
+
+#include "texpr/kernel.cuh"
+
+#line 9 "/texpr/matmul.cu"
+extern "C" __global__ void __launch_bounds__(128)
+matmul_0(
+    const tx::f16* __restrict__ A_data,
+    const tx::f16* __restrict__ B_data,
+    tx::f32* __restrict__ C_data) {
+  const tx::Global<const tx::f16> A(A_data, "A");
+  const tx::Global<const tx::f16> B(B_data, "B");
+  const tx::Global<tx::f32> C(C_data, "C");
+  const int j_block = tx::block_x();
+  const int i_block = tx::block_y();
+  const int i_warp = tx::warp();
+  const int j_lane = tx::lane();
+  const int i = 4 * i_block + i_warp;
+  const int j = 32 * j_block + j_lane;
+  if (i < 48 && j < 40) {
+    // matmul.tex:3: C[i, j] = sum K k { A[i, k] * B[k, j] }
+#line 3 "/texpr/matmul.tex"
+    C.store(i * 40 + j, 0.0f);
+#line 3 "/texpr/matmul.tex"
+    for (int k = 0; k < 24; ++k) {
+#line 3 "/texpr/matmul.tex"
+      C.add_product(i * 40 + j, tx::cast<tx::f32>(A.load(i * 24 + k)), tx::cast<tx::f32>(B.load(k * 40 + j)));
+    }
+  }
+}
+TX_EXPORT(matmul_0);

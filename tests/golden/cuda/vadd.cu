@@ -1,0 +1,28 @@
+// vadd: CUDA C++ by TExpr 0.1.0 for cuda:sm_90a, from vadd.tex
+//   vadd_0: grid (ceildiv(N, 256), 1, 1), block 256 threads, shared 0 bytes
+// Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
+// checked ones when the same text runs on the CPU.
+
+#include "texpr/kernel.cuh"
+
+#line 9 "/texpr/vadd.cu"
+extern "C" __global__ void __launch_bounds__(256)
+vadd_0(
+    const tx::f32* __restrict__ A_data,
+    const tx::f32* __restrict__ B_data,
+    tx::f32* __restrict__ C_data,
+    tx::i64 N) {
+  const tx::Global<const tx::f32> A(A_data, "A");
+  const tx::Global<const tx::f32> B(B_data, "B");
+  const tx::Global<tx::f32> C(C_data, "C");
+  const int i_block = tx::block_x();
+  const int i_warp = tx::warp();
+  const int i_lane = tx::lane();
+  const tx::i64 i = tx::i64(256) * i_block + 32 * i_warp + i_lane;
+  if (i < N) {
+    // vadd.tex:3: C[i] = A[i] + B[i]
+#line 3 "/texpr/vadd.tex"
+    C.store(i, A.load(i) + B.load(i));
+  }
+}
+TX_EXPORT(vadd_0);
