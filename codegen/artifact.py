@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from texpr.codegen.cuda.names import kernel_symbol
 from texpr.codegen.graph import HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.codegen.manifest import (
     IfStep,
@@ -145,12 +146,12 @@ def _steps(nodes: tuple[KernelNode, ...], planned: PlannedGraph, arguments: Argu
                 grid = graph.grid_dim
                 steps.append(
                     LaunchStep(
-                        symbol=graph.name,
+                        symbol=kernel_symbol(graph.name),
                         grid=(json_expr(grid[0]), json_expr(grid[1]), json_expr(grid[2])),
                         cluster=graph.cluster_dim,
                         block=(graph.block_dim, 1, 1),
                         shared_bytes=planned.shared[graph.name].total_bytes if graph.name in planned.shared else 0,
-                        arguments=arguments.get(graph.name, ()),
+                        arguments=arguments.get(kernel_symbol(graph.name), ()),
                     )
                 )
             case HostLoop(index=index, extent=extent, body=body):
