@@ -73,10 +73,10 @@ def narrow_bits(value: float, dtype: DType) -> int:
 
 
 def kernel_argument(argument: Argument) -> Any:
-    """The ctypes value that the driver copies for a kernel argument."""
+    """What cuda-core copies for a kernel argument: a plain int is a pointer, everything else is sized by ctypes."""
     match argument:
         case Pointer(address=address):
-            return ctypes.c_void_p(address)
+            return address
         case Scalar(value=value, dtype=dtype) if dtype.name in _CTYPES:
             return _CTYPES[dtype.name](value)
         case Scalar(value=value, dtype=dtype):

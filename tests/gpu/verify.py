@@ -54,10 +54,11 @@ def verify_small(folder: Path) -> list[dict[str, Any]]:
         free = {name: int(value) for name, value in content["sizes_"]}
         arguments: dict[str, Any] = {}
         for p in launcher.manifest.parameters:
-            value = content[f"in_{p.name}"].view(numpy_dtype(ELEMENT_TYPES[p.dtype]))
+            value = content[f"in_{p.name}"]
             if p.scalar:
                 arguments[p.name] = value.item()
                 continue
+            value = value.view(numpy_dtype(ELEMENT_TYPES[p.dtype]))
             sizes = {**{k: v for k, v in launcher.manifest.sizes.items() if v is not None}, **free}
             strides = (1,) if p.flat else tuple(evaluate(s, sizes) for s in p.strides)
             arguments[p.name] = strided(value, strides, poison=p.mode == "write")
