@@ -173,7 +173,9 @@ class Programs:
             array("s", F32, role=Role.LOCAL),
             array("c", BOOL, role=Role.LOCAL),
         ]
-        return Kernel(name="k", buffers=tuple(buffers), sizes=(), body=(loop(pick.choice((Par, Par, Seq)), "i", N, *body),))
+        return Kernel(
+            name="k", buffers=tuple(buffers), sizes=(), body=(loop(pick.choice((Par, Par, Seq)), "i", N, *body),)
+        )
 
     def as_bool(self, condition):
         if isinstance(condition, Compare):
