@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 import islpy as isl
 
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
+from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.source import Span
-from texpr.polyhedral.affine import Scope
+from texpr.polyhedral.affine import Scope, limited
 from texpr.polyhedral.polynomial import ONE, NotAffineError, Polynomial, Term, add, constant_value, why_not_affine
 
 
@@ -132,7 +133,11 @@ def _split(accesses: Sequence[FlatAccess], chain: tuple[Stride, ...]) -> Split |
     split = []
     for access in accesses:
         parts = _parts(access.subscript, chain)
-        reason = _settle(access, parts, chain)
+        try:
+            with limited(access.span, "this split"):
+                reason = _settle(access, parts, chain)
+        except TExprError as limit:
+            reason = limit.diagnostics[0].message
         if reason is not None:
             return Refusal(access=access, reason=reason)
         split.append(tuple(parts))

@@ -51,7 +51,7 @@ def _between(first: Use, second: Use, budget: Budget) -> Iterator[Dependence]:
         directions.append((second, first))
     if not sequential and not any(stands_before(a.statement, b.statement, shared) for a, b in directions):
         return
-    budget.spend(second.access.span)
+    budget.spend(first.floors + second.floors, second.access.span)
     with limited(second.access.span, "the dependence between these accesses"):
         met = meetings(first.access, second.access)
         for source, sink in directions:

@@ -57,7 +57,7 @@ def _direction(program: Program, home: ProgramBuffer, uses: list[Use], diagnosti
         if buffer.direction == "out":
             diagnostics.append(_not_written(program, home, uses))
         elif buffer.direction == "inout":
-            diagnostics.append(_one_way(home, "read", "in"))
+            diagnostics.append(_one_way(home, "only read", "in"))
         return buffer.direction or "in"
     if buffer.direction == "out":
         with limited(buffer.span, f"the proof that {name} is wholly written"):
@@ -71,7 +71,7 @@ def _direction(program: Program, home: ProgramBuffer, uses: list[Use], diagnosti
         # Past the limit the wider direction is always right.
         out = False
     if buffer.direction == "inout":
-        if out:
+        if out and not home.elements.is_empty():
             diagnostics.append(_one_way(home, "wholly written before it is read", "out"))
         return "inout"
     return "out" if out else "inout"
@@ -81,6 +81,9 @@ def _is_out(home: ProgramBuffer, uses: list[Use]) -> bool:
     known = sure_writes(uses)
     if not known:
         return False
+    if home.elements.is_empty():
+        # Nothing is read early at size 0; the text decides, so that the direction does not hang on it.
+        return not readers(uses)
     for reader in readers(uses):
         with limited(reader.access.span, "the direction of this parameter"):
             if not undefined(reader, known).is_empty():
@@ -123,7 +126,7 @@ def _one_way(home: ProgramBuffer, use: str, better: str) -> Diagnostic:
     return Diagnostic(
         code="W0301",
         severity=Severity.WARNING,
-        message=f"{name} is declared `inout` and only {use}",
+        message=f"{name} is declared `inout` and {use}",
         primary=Label(span=home.buffer.span),
         help=f"declare {name} `{better}`",
     )

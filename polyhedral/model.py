@@ -54,8 +54,7 @@ class _Model:
         for buffer in self.kernel.buffers:
             home = drafts.buffers[buffer.name]
             try:
-                with limited(buffer.span, f"the layout of {buffer.source_name or buffer.name}"):
-                    buffers[buffer.name] = self.place(buffer, home, uses[buffer.name], relations)
+                buffers[buffer.name] = self.place(buffer, home, uses[buffer.name], relations)
             except TExprError as limit:
                 self.diagnostics += limit.diagnostics
         self.stop_on_errors()
@@ -94,19 +93,20 @@ class _Model:
     ) -> ProgramBuffer:
         """The elements of a buffer, and the relation of every access to it (entered in `relations` by identity)."""
         shape = self.shape(buffer)
-        split = self.split(buffer, shape, uses) if shape is not None and len(buffer.shape) == 1 else None
+        refused = len(self.diagnostics)
+        split = self.split(buffer, uses) if len(buffer.shape) == 1 else None
+        if len(self.diagnostics) > refused or (shape is None and (split is None or not buffer.flat)):
+            return ProgramBuffer(buffer=buffer, outer=(), elements=home.domain)
         for number, (draft, access) in enumerate(uses):
-            values: list[isl.PwAff | None] = [draft.scope.index(name) for name in home.scope.indices]
+            parts = split.parts[number] if split is not None else None
             try:
-                if split is not None:
-                    values += [draft.scope.polynomial(part) for part in split.parts[number]]
-                else:
-                    values += [None if isinstance(s, Gather) else draft.scope.value(s) for s in access.subscripts]
+                with limited(access.span, "this subscript"):
+                    relations[id(access)] = _relation(draft, access, home.scope.indices, parts)
             except NotAffineError as reason:
                 self.refuse(access.span, str(reason), "this subscript")
-                continue
-            relations[id(access)] = relation(access.domain, values, draft.id, buffer.name)
-        elements = self.elements(buffer, home, shape or (), split)
+        ranges = [relations[id(access)].range() for _, access in uses if id(access) in relations]
+        with limited(buffer.span, f"the elements of {_name(buffer)}"):
+            elements = self.elements(buffer, home, shape, split, ranges)
         for _, access in uses:
             found = relations.get(id(access))
             if found is not None and access.gathered:
@@ -115,18 +115,16 @@ class _Model:
         return ProgramBuffer(buffer=buffer, outer=home.scope.indices, elements=elements, flat_strides=strides)
 
     def shape(self, buffer: Buffer) -> tuple[Polynomial, ...] | None:
-        shape = []
-        for extent in buffer.shape:
-            try:
-                shape.append(normalize(extent))
-            except NotAffineError as reason:
-                self.refuse(extent.span, str(reason), "this extent")
-                return None
-        return tuple(shape)
+        """The extents; None when one is not quasi-affine, which is an error but for the inferred length of a `flat`
+        buffer: where its subscripts are split, its rows follow from them."""
+        try:
+            return tuple(normalize(extent) for extent in buffer.shape)
+        except NotAffineError as reason:
+            if not buffer.flat:
+                self.refuse(buffer.span, str(reason), f"the shape of {_name(buffer)}")
+            return None
 
-    def split(
-        self, buffer: Buffer, shape: tuple[Polynomial, ...], uses: list[tuple[StatementDraft, AccessDraft]]
-    ) -> Split | None:
+    def split(self, buffer: Buffer, uses: list[tuple[StatementDraft, AccessDraft]]) -> Split | None:
         """The split of a buffer of one dimension, where its subscripts have one; refusals are reported."""
         flat = []
         for draft, access in uses:
@@ -155,32 +153,46 @@ class _Model:
                 return result
 
     def elements(
-        self, buffer: Buffer, home: BufferDraft, shape: tuple[Polynomial, ...], split: Split | None
+        self,
+        buffer: Buffer,
+        home: BufferDraft,
+        shape: tuple[Polynomial, ...] | None,
+        split: Split | None,
+        ranges: list[isl.Set],
     ) -> isl.Set:
-        rank = len(split.strides) if split is not None else len(shape)
+        rank = len(split.strides) if split is not None else len(buffer.shape)
         names = tuple(_fresh([f"d{k}" for k in range(rank)], home.scope))
         scope = Scope(self.sizes, (*home.scope.indices, *names))
         coordinates = [scope.index(name) for name in names]
         box = extend(home.domain, scope)
         try:
             if split is not None:
-                box = box.intersect(self.split_box(buffer, scope, coordinates, shape[0], split))
+                box = box.intersect(
+                    self.split_box(buffer, scope, coordinates, shape[0] if shape else None, split, ranges)
+                )
             else:
-                for coordinate, extent in zip(coordinates, shape, strict=True):
+                for coordinate, extent in zip(coordinates, shape or (), strict=True):
                     box = box.intersect(scope.below(coordinate, scope.polynomial(extent)))
         except NotAffineError as reason:
             self.refuse(buffer.span, str(reason), f"the shape of {_name(buffer)}")
         return box.set_tuple_name(buffer.name).coalesce()
 
     def split_box(
-        self, buffer: Buffer, scope: Scope, coordinates: list[isl.PwAff], length: Polynomial, split: Split
+        self,
+        buffer: Buffer,
+        scope: Scope,
+        coordinates: list[isl.PwAff],
+        length: Polynomial | None,
+        split: Split,
+        ranges: list[isl.Set],
     ) -> isl.Set:
         box = isl.Set.universe(scope.space)
         for outer, inner, coordinate in zip(split.strides, split.strides[1:], coordinates[1:], strict=False):
             ratio = outer.over(inner)
             assert ratio is not None
             box = box.intersect(scope.below(coordinate, scope.polynomial(ratio.polynomial)))
-        zero = scope.polynomial(constant(0))
+        if length is None:
+            return box.intersect(_rows(scope, len(scope.indices) - len(coordinates), ranges))
         rows, rest = split.strides[0].divide(length)
         if not rest:
             return box.intersect(scope.below(coordinates[0], scope.polynomial(rows)))
@@ -195,13 +207,25 @@ class _Model:
                 )
             )
             return box
-        flat = zero
+        flat = scope.polynomial(constant(0))
         for stride, coordinate in zip(split.strides, coordinates, strict=True):
             flat = flat.add(coordinate.scale_val(isl.Val.int_from_si(CONTEXT, stride.factor)))
         return box.intersect(scope.below(flat, scope.polynomial(length)))
 
     def refuse(self, span: Span, reason: str, what: str) -> None:
         self.diagnostics.append(not_affine(span, reason, what))
+
+
+def _relation(
+    draft: StatementDraft, access: AccessDraft, outer: tuple[str, ...], parts: tuple[Polynomial, ...] | None
+) -> isl.Map:
+    """An access as a relation; a gathered dimension has no bounds yet. NotAffineError says why there is none."""
+    values: list[isl.PwAff | None] = [draft.scope.index(name) for name in outer]
+    if parts is not None:
+        values += [draft.scope.polynomial(part) for part in parts]
+    else:
+        values += [None if isinstance(s, Gather) else draft.scope.value(s) for s in access.subscripts]
+    return relation(access.domain, values, draft.id, access.buffer)
 
 
 def _statement(
@@ -236,6 +260,20 @@ def _statement(
         conditional=bool(draft.guards),
         guards=draft.guards,
     )
+
+
+def _rows(scope: Scope, place: int, ranges: list[isl.Set]) -> isl.Set:
+    """The points of `scope` whose coordinate `place` is from 0 to the greatest that some range has there."""
+    result = isl.Set.empty(scope.space)
+    for reached in ranges:
+        rank = reached.dim(isl.dim_type.set)
+        top = reached.project_out(isl.dim_type.set, place + 1, rank - place - 1).project_out(isl.dim_type.set, 0, place)
+        top = top.reset_tuple_id().insert_dims(isl.dim_type.set, 0, place)
+        top = top.add_dims(isl.dim_type.set, rank - place - 1)
+        below = isl.Map.universe(scope.space.map_from_set()).order_ge(isl.dim_type.in_, place, isl.dim_type.out, place)
+        below = below.lower_bound_val(isl.dim_type.out, place, 0)
+        result = result.union(top.apply(below))
+    return result.coalesce()
 
 
 def _in_range(found: isl.Map, elements: isl.Set, access: AccessDraft, outer: int) -> isl.Map:

@@ -89,11 +89,13 @@ def commute(first: Access, second: Access) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
-    """An access with its statement; `constants` are the coordinates of its element that never change."""
+    """An access with its statement; `constants` are the coordinates of its element that never change, `floors` the
+    existential dimensions of its relation."""
 
     statement: ProgramStatement
     access: Access
     constants: tuple[int | None, ...]
+    floors: int
 
 
 def uses_by_buffer(program: Program) -> dict[str, list[Use]]:
@@ -101,13 +103,17 @@ def uses_by_buffer(program: Program) -> dict[str, list[Use]]:
     uses: dict[str, list[Use]] = {name: [] for name in program.buffers}
     for statement in program.statements:
         for access in statement.accesses:
-            uses[access.buffer].append(Use(statement, access, _constants(access.relation)))
+            uses[access.buffer].append(Use(statement, access, _constants(access.relation), _floors(access.relation)))
     return uses
 
 
 def _constants(relation: isl.Map) -> tuple[int | None, ...]:
     values = (relation.plain_get_val_if_fixed(OUT, k) for k in range(relation.dim(OUT)))
     return tuple(value.to_python() if value.is_int() else None for value in values)
+
+
+def _floors(relation: isl.Map) -> int:
+    return sum(piece.dim(isl.dim_type.div) for piece in relation.get_basic_maps())
 
 
 def apart(first: Use, second: Use) -> bool:

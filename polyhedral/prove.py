@@ -14,10 +14,14 @@ from texpr.polyhedral.program import Program, ProvedProgram
 from texpr.polyhedral.races import check_races
 from texpr.polyhedral.strides import check_strides
 
+MAX_LIMITS = 3  # queries that were given up before the proofs of a kernel stop
+
 
 def prove(program: Program) -> ProvedProgram:
     """Proves a program; raises TExprError with every error found."""
-    found = [*check_bounds(program), *check_strides(program), *check_races(program), *check_definedness(program)]
+    found = _findings(program)
+    if sum(d.code == "E0307" for d in found) >= MAX_LIMITS:
+        raise TExprError(sorted(found, key=_text_order))
     inferred = infer_directions(program)
     found += inferred.diagnostics
     errors = [d for d in found if d.severity is Severity.ERROR]
@@ -30,6 +34,18 @@ def prove(program: Program) -> ProvedProgram:
         accumulated=inferred.accumulated,
         warnings=tuple(sorted(found, key=_text_order)),
     )
+
+
+def _findings(program: Program) -> list[Diagnostic]:
+    found: list[Diagnostic] = []
+    limits = 0
+    for check in (check_bounds, check_strides, check_races, check_definedness):
+        for diagnostic in check(program):
+            found.append(diagnostic)
+            limits += diagnostic.code == "E0307"
+            if limits == MAX_LIMITS:
+                return found
+    return found
 
 
 def _text_order(diagnostic: Diagnostic) -> tuple[int, int, str]:

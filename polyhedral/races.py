@@ -55,7 +55,7 @@ def check_races(program: Program) -> Iterator[Diagnostic]:
                 if not levels or key in reported:
                     continue
                 try:
-                    budget.spend(second.access.span)
+                    budget.spend(first.floors + second.floors, second.access.span)
                     found = _conflict(program, first, second, levels)
                 except TExprError as limit:
                     yield from limit.diagnostics
