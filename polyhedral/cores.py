@@ -10,6 +10,8 @@ is done where no local lives in its body and its index is the contiguous one of 
 iterations update one element is no core dimension: its loop runs in order on one core, without atomics.
 """
 
+from dataclasses import dataclass, replace
+
 from texpr.grammar.ast import (
     Accumulate,
     Anchor,
@@ -28,7 +30,7 @@ from texpr.grammar.ast import (
 )
 from texpr.polyhedral.bands import Nest, bounded_nest, has_loop, nest_of
 from texpr.polyhedral.conflicts import shared_updates
-from texpr.polyhedral.digits import core_digits
+from texpr.polyhedral.digits import core_digits, power_of_two
 from texpr.polyhedral.indices import ONE, add, condition_names, const, evaluate, minimum, names, sub
 from texpr.polyhedral.launches import padding_guard
 from texpr.polyhedral.mapping import Define, Digit, Guard, Loop, MappedLaunch, Node, Place
@@ -39,7 +41,10 @@ from texpr.polyhedral.session import Session
 from texpr.polyhedral.uses import local_uses
 from texpr.polyhedral.walk import walk
 
-CHUNK = 1024  # iterations of a light one-dimensional par that one core runs at a time
+LIGHT_CHUNK = 1024  # the most iterations of the only core dimension that a core runs at a time
+HEAVY_CHUNK = 256  # the same where each iteration has loops
+MIN_CHUNK = 16
+MIN_CHUNKS = 64  # chunks that keep many cores busy
 
 
 class CoreBuilder:
@@ -50,34 +55,50 @@ class CoreBuilder:
         self.host = host
 
     def band(self, par: Par, name: str) -> MappedLaunch:
-        """The launch of an outermost band: one thread for every iteration of the core dimensions."""
+        """The launch of an outermost band: one thread for every iteration of the core digits."""
+        session = self.session
         nest, ranges = bounded_nest(nest_of(par))
         cores = self._core_dims(nest)
-        vector = self._vector_dim(nest, cores)
-        chunked = vector is not None and cores == (vector,) and not has_loop(nest.body)
-        if vector is not None and not chunked:
-            cores = tuple(d for d in cores if d != vector) if len(cores) > 1 else cores
+        vector = self._vector_dim(nest)
+        if vector in cores and len(cores) > 1:
+            cores = tuple(d for d in cores if d != vector)
+        chunked = cores == (vector,)
         on_core = [nest.pars[d] for d in cores]
-        extents = [add(ranges[p.index][1], ONE) for p in on_core]
-        covered = [CHUNK if chunked else 1 for _ in on_core]
-        digits, total = core_digits([p.index for p in on_core], extents, covered, self.session.names)
         indices = tuple(p.index for p in on_core)
-        uses, known = local_uses(self.session.kernel, nest.body, block_level=False, outer=indices, ranges=ranges)
-        self.session.buffers.update(place_locals(uses, known, self.session.target))
-        self.worker = Body(self.session, self.host, hardware=indices)
-        digit = {d.index: d for d in digits}
+        extents = [add(ranges[p.index][1], ONE) for p in on_core]
+        chunk = self._chunk_size(nest, extents[0]) if chunked else 1
+        digits, total = core_digits(indices, extents, [chunk] * len(cores), session.names)
+        uses, known = local_uses(session.kernel, nest.body, block_level=False, outer=indices, ranges=ranges)
+        session.buffers.update(place_locals(uses, known, session.target))
+        self.worker = Body(session, self.host, hardware=indices)
+        outer = [p for d, p in enumerate(nest.pars) if d not in cores and d != vector]
         body: tuple[Node, ...]
-        if chunked:
-            chunk, body = self._chunk(on_core[0], extents[0], digit.get(indices[0]), self.worker.nodes(nest.body))
-            digits = (*digits, chunk)
+        start: list[Node] = []
+        if vector is None:
+            body = self.worker.nodes(nest.body)
+        elif chunked:
+            piece = self._piece(on_core[0], digits, chunk)
+            digits = (*digits, piece.digit)
+            start.append(piece.start)
+            body = self._pushed(on_core[0], nest.body, piece)
         else:
-            inner = [nest.pars[d] for d in range(len(nest.pars)) if d not in cores]
-            body = self._inside(inner, vector is not None and vector not in cores, nest, vector)
+            body = self._pushed(nest.pars[vector], nest.body, None)
+        for p in reversed(outer):
+            body = (self.worker.loop(p, body),)
+        if not chunked:
+            own = {d.index: d for d in digits}
+            start += (Define(index=i, digits=(own[i],) if i in own else ()) for i in indices)
             guard = padding_guard(Nest(pars=tuple(on_core), body=()), dict.fromkeys(indices, 1), ranges)
             if guard is not None:
                 body = (Guard(condition=guard, body=body, padding=True, span=par.span),)
-            body = (*(Define(index=i, digits=(digit[i],) if i in digit else ()) for i in indices), *body)
-        return MappedLaunch(name=name, grid=(total, ONE, ONE), threads=1, digits=digits, body=body, span=par.span)
+        return MappedLaunch(
+            name=name, grid=(total, ONE, ONE), threads=1, digits=digits, body=(*start, *body), span=par.span
+        )
+
+    def _chunk_size(self, nest: Nest, extent: IndexExpr) -> int:
+        """Iterations of the only core dimension that one core runs at a time: enough chunks for many cores."""
+        most = HEAVY_CHUNK if has_loop(nest.body) else LIGHT_CHUNK
+        return max(MIN_CHUNK, min(most, power_of_two(self.session.representative(extent, {}) // MIN_CHUNKS)))
 
     def _core_dims(self, nest: Nest) -> tuple[int, ...]:
         """The dimensions over which no two iterations update one element; an extent that depends on a dimension that
@@ -93,10 +114,13 @@ class CoreBuilder:
                 found.append(number)
         return tuple(found)
 
-    def _vector_dim(self, nest: Nest, cores: tuple[int, ...]) -> int | None:
-        """The dimension whose steps are contiguous in most accesses, None where none is, or a later extent needs it."""
+    def _vector_dim(self, nest: Nest) -> int | None:
+        """The dimension whose steps are contiguous in most accesses, None where none is, or a later extent needs it.
+
+        The elements of accumulations do not count, for a register carries them where the dimension is outside.
+        """
         best: tuple[int, int] | None = None
-        accesses = self.session.accesses(nest.body, {})
+        accesses = [a for a in self.session.accesses(nest.body, {}) if not a.update]
         for number, par in enumerate(nest.pars):
             if any(par.index in names(p.extent) for p in nest.pars[number + 1 :]):
                 continue
@@ -119,43 +143,21 @@ class CoreBuilder:
             step += (evaluate(subscript, at | {index: 1}) - evaluate(subscript, at | {index: 0})) * width
         return int(step)
 
-    def _chunk(
-        self, par: Par, extent: IndexExpr, core: Digit | None, body: tuple[Node, ...]
-    ) -> tuple[Digit, tuple[Node, ...]]:
-        """A light one-dimensional par: every core runs a chunk of consecutive iterations."""
+    def _piece(self, par: Par, cores: tuple[Digit, ...], chunk: int) -> "_Piece":
+        """The chunk of consecutive iterations that one core runs."""
         fresh = self.session.names.fresh
-        inner = Digit(
-            name=fresh(f"{par.index}_vector"),
-            index=par.index,
-            weight=1,
-            radix=const(CHUNK),
-            stride=ONE,
-            place=Place.VECTOR,
+        name, first = fresh(f"{par.index}_vector"), fresh(f"{par.index}_first")
+        return _Piece(
+            digit=Digit(name=name, index=par.index, weight=1, radix=const(chunk), stride=ONE, place=Place.VECTOR),
+            start=Define(index=first, digits=cores),
+            define=Define(index=par.index, digits=cores),
+            extent=minimum(const(chunk), sub(par.extent, IndexVar(name=first))),
         )
-        first = fresh(f"{par.index}_first")
-        start: tuple[Node, ...] = (Define(index=first, digits=(core,) if core else ()),)
-        left = minimum(const(CHUNK), sub(extent, IndexVar(name=first)))
-        define = Define(index=par.index, digits=(*((core,) if core else ()), inner))
-        loop = Loop(index=inner.name, extent=left, body=(define, *body), digit=inner, vector=True, span=par.span)
-        return inner, (*start, loop)
 
-    def _inside(self, inner: list[Par], vector: bool, nest: Nest, number: int | None) -> tuple[Node, ...]:
-        """Loops of the dimensions that are not on cores, the contiguous one as far inside as it may go."""
-        if number is None or not vector:
-            nodes = self.worker.nodes(nest.body)
-            for par in reversed(inner):
-                nodes = (self.worker.loop(par, nodes),)
-            return nodes
-        contiguous = nest.pars[number]
-        nodes = self._pushed(contiguous, nest.body)
-        for par in reversed([p for p in inner if p is not contiguous]):
-            nodes = (self.worker.loop(par, nodes),)
-        return nodes
-
-    def _pushed(self, par: Par, stmts: tuple[Stmt, ...]) -> tuple[Node, ...]:
+    def _pushed(self, par: Par, stmts: tuple[Stmt, ...], piece: "_Piece | None") -> tuple[Node, ...]:
         """The par's loop moved inward over statements, as deep as no extent, condition or local hinders it."""
         if any(isinstance(s, New | Intrinsic) for s in walk(stmts)):
-            return (self._vector_loop(par, stmts),)
+            return (self._vector_loop(par, stmts, piece),)
         found: list[Node] = []
         leaves: list[Stmt] = []
         for stmt in stmts:
@@ -163,34 +165,49 @@ class CoreBuilder:
                 leaves.append(stmt)
                 continue
             if leaves:
-                found.append(self._vector_loop(par, tuple(leaves)))
+                found.append(self._vector_loop(par, tuple(leaves), piece))
                 leaves = []
             match stmt:
                 case Seq(extent=extent) | Par(extent=extent) if par.index not in names(extent):
-                    found.append(self.worker.loop(stmt, self._pushed(par, stmt.body)))
+                    found.append(self.worker.loop(stmt, self._pushed(par, stmt.body, piece)))
                 case If(condition=condition) if not isinstance(condition, Read) and (
                     par.index not in condition_names(condition)
                 ):
-                    then, orelse = self._pushed(par, stmt.then), self._pushed(par, stmt.orelse)
+                    then, orelse = self._pushed(par, stmt.then, piece), self._pushed(par, stmt.orelse, piece)
                     found.append(Guard(condition=condition, body=then, orelse=orelse, span=stmt.span))
                 case _:
-                    found.append(self._vector_loop(par, (stmt,)))
+                    found.append(self._vector_loop(par, (stmt,), piece))
         if leaves:
-            found.append(self._vector_loop(par, tuple(leaves)))
+            found.append(self._vector_loop(par, tuple(leaves), piece))
         return tuple(found)
 
-    def _vector_loop(self, par: Par, stmts: tuple[Stmt, ...]) -> Loop:
+    def _vector_loop(self, par: Par, stmts: tuple[Stmt, ...], piece: "_Piece | None") -> Loop:
+        """The par's loop around statements, over all of it or over a core's chunk."""
         loop = self.worker.loop(par, self.worker.nodes(stmts))
-        light = not has_loop(stmts) and not any(
+        independent = not any(
             isinstance(s, Accumulate | Atomic) and shared_updates(self.session.proved.program, s.id, (par.index,))
             for s in walk(stmts)
         )
+        vector = independent and not has_loop(stmts)
+        if piece is None:
+            return replace(loop, vector=vector)
+        define = replace(piece.define, digits=(*piece.define.digits, piece.digit))
         return Loop(
-            index=loop.index,
-            extent=loop.extent,
-            body=loop.body,
-            parallel=True,
+            index=piece.digit.name,
+            extent=piece.extent,
+            body=(define, *loop.body),
+            digit=piece.digit,
             unroll=loop.unroll,
-            vector=light,
-            span=loop.span,
+            vector=vector,
+            span=par.span,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """A chunk of a dimension: its digit, `start` defining its first index, the index's definition, its extent."""
+
+    digit: Digit
+    start: Define
+    define: Define
+    extent: IndexExpr

@@ -48,6 +48,13 @@ class Lanes:
     def having(self, name: str, value: Any) -> "Lanes":
         return replace(self, values={**self.values, name: value})
 
+    def spread(self, name: str, extent: Array) -> "Lanes":
+        """Every thread once for each value of an index below its extent: independent iterations run at once."""
+        count = np.maximum(extent, 0)
+        first = np.repeat(np.cumsum(count) - count, count)
+        values = {n: np.repeat(v, count) if isinstance(v, np.ndarray) else v for n, v in self.values.items()}
+        return Lanes(np.repeat(self.thread, count), {**values, name: np.arange(len(first)) - first})
+
     def index(self, expr: IndexExpr) -> Array:
         """The value of an index expression in every thread."""
         return np.broadcast_to(np.asarray(evaluate(expr, self.values)), self.thread.shape)

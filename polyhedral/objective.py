@@ -86,11 +86,13 @@ def footprint(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedAccess:
-    """An access in global memory and how often an iteration makes it."""
+    """An access in global memory and how often an iteration makes it; `update` marks the element of an accumulation,
+    which a register may carry through a loop."""
 
     buffer: Buffer
     subscripts: tuple[Subscript, ...]
     weight: int
+    update: bool = False
 
 
 def cost(accesses: Sequence[WeightedAccess], lanes: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[int, int]:

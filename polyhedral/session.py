@@ -46,10 +46,14 @@ class Session:
         for stmt in stmts:
             match stmt:
                 case Bind() | Accumulate() | Atomic() | Anchor():
-                    for name, subscripts in touched(stmt):
+                    accesses = list(touched(stmt))
+                    for number, (name, subscripts) in enumerate(accesses):
                         buffer = self.kernel.buffer(name)
+                        update = isinstance(stmt, Accumulate | Atomic) and number == len(accesses) - 1
                         if buffer.role is Role.PARAM or name in self.buffers:
-                            found.append(WeightedAccess(buffer=buffer, subscripts=subscripts, weight=weight))
+                            found.append(
+                                WeightedAccess(buffer=buffer, subscripts=subscripts, weight=weight, update=update)
+                            )
                 case Par(extent=extent, body=body) | Seq(extent=extent, body=body):
                     times = min(MAX_WEIGHT, weight * self.representative(extent, ranges))
                     found += self.accesses(body, ranges, times)

@@ -64,10 +64,10 @@ class Record:
         one_block = (clock.blocks(least) == here) & (clock.blocks(most) == here)
         mine = clock.warps(thread)
         one_warp = (clock.warps(least) == mine) & (clock.warps(most) == mine)
-        return one_block & (
-            (self.block_barriers[place] < clock.block_barriers[thread])
-            | (one_warp & (self.warp_barriers[place] < clock.warp_barriers[thread]))
+        earlier = (self.block_barriers[place] < clock.block_barriers[thread]) | (
+            one_warp & (self.warp_barriers[place] < clock.warp_barriers[thread])
         )
+        return np.asarray(one_block & earlier)
 
     def conflicts(self, place: Array, thread: Array, clock: Clock) -> Array:
         """Whether another thread's recorded access is not ordered before one by `thread` now."""

@@ -42,7 +42,8 @@ from texpr.polyhedral.mapping import (
 )
 from texpr.polyhedral.orders import barrier_positions
 from texpr.polyhedral.shadow import Array, Cells, Clock
-from texpr.polyhedral.tree import Path, tree_buffers
+from texpr.polyhedral.tree import Path, statements, tree_buffers
+from texpr.polyhedral.walk import written
 
 CHUNK_THREADS = 1 << 16  # threads that run together
 
@@ -193,9 +194,17 @@ class _Runner:
 
     def _loop(self, loop: Loop, path: Path, lanes: Lanes) -> None:
         extent = lanes.index(loop.extent)
+        if loop.vector and not self.keeps_locals(loop):
+            self.nodes(loop.body, (*path, 0), lanes.spread(loop.index, extent))
+            return
         for turn in range(int(extent.max(initial=0))):
             inside = extent > turn
             self.nodes(loop.body, (*path, 0), lanes.only(inside).having(loop.index, turn))
+
+    def keeps_locals(self, loop: Loop) -> bool:
+        """Whether the loop writes a thread's own buffers: then its iterations run one after the other here."""
+        kept = {n for n, b in self.machine.mapped.buffers.items() if b.scope is Scope.THREAD}
+        return any(w is not None and w[0] in kept for w in (written(s.leaf) for s in statements(loop.body)))
 
     def _holds(self, condition: Condition | Read, lanes: Lanes, node: Guard) -> Array:
         if isinstance(condition, Read):
