@@ -25,13 +25,15 @@ _KINDS = {Role.PARAM: "param", Role.SCALAR: "scalar", Role.LOCAL: "workspace"}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the elements of a tensor lie: C++ name, extents and strides in elements. A scalar argument is a value."""
+    """Where the elements of a tensor lie: C++ name, extents and strides in elements. A scalar argument is a value; an
+    array is passed as a pointer of the name `data`."""
 
     name: str
     dtype: DType
     shape: tuple[IndexExpr, ...]
     strides: tuple[IndexExpr, ...]
     scalar: bool = False
+    data: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,10 @@ class Frame:
     def _add_tensor(self, tensor: DTensor) -> None:
         own = self.names.new(tensor.name)
         scalar = tensor.role is Role.SCALAR
-        self.layouts[tensor.name] = Layout(own, tensor.dtype, tensor.shape, tensor.strides, scalar)
+        data = "" if scalar else self.names.new(f"{own}_data")
+        self.layouts[tensor.name] = Layout(own, tensor.dtype, tensor.shape, tensor.strides, scalar, data)
         declaration = (
-            f"{storage_type(tensor.dtype)} {own}" if scalar else f"{self._element(tensor)}* __restrict__ {own}_data"
+            f"{storage_type(tensor.dtype)} {own}" if scalar else f"{self._element(tensor)}* __restrict__ {data}"
         )
         self.candidates.append(Argument(_KINDS[tensor.role], tensor.name, own, declaration))
 
@@ -117,8 +120,9 @@ class Frame:
         """The accessors of all tensors, at the top of the kernel."""
         for tensor in self._device:
             if tensor.name in self.layouts and tensor.role is not Role.SCALAR:
-                own = self.layouts[tensor.name].name
-                out.line(f'const tx::Global<{self._element(tensor)}> {own}({own}_data, "{comment(tensor.name)}");')
+                layout = self.layouts[tensor.name]
+                element, label = self._element(tensor), f'"{comment(tensor.name)}"'
+                out.line(f"const tx::Global<{element}> {layout.name}({layout.data}, {label});")
         used = [t for t in self.graph.tensors if t.name in self.layouts]
         if any(t.memory is Memory.SHARED for t in used):
             out.line(f"TX_DYN_SMEM({SHARED_ARRAY});")

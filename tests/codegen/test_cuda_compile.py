@@ -30,7 +30,7 @@ def instructions(ptx):
 @pytest.mark.parametrize("name", ["vadd", "matmul", "reverse"])
 def test_a_kernel_compiles_without_a_warning(build, name, arch):
     text = emit_cuda(getattr(build, name)(), parse_target(f"cuda:{arch}"))
-    assert compile_cubin(text.source, arch).startswith(b"\x7fELF")
+    assert compile_cubin(text.source, arch, werror=True).startswith(b"\x7fELF")
 
 
 PLAIN = """

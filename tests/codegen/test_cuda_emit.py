@@ -132,6 +132,12 @@ class TestNames:
         assert file_name('a/b"c\\d.tex') == "d.tex"
         assert file_name('x"y\nz.tex') == "x_y_z.tex" and file_name("") == "text" and file_name("..") == "text"
 
+    def test_a_buffer_that_is_called_as_another_s_pointer_keeps_its_own_name(self, build):
+        body = (build.define("i", (1, "i_lane")), build.statement("A_data", ("i",), build.read("A", "i")))
+        block = build.launch("k_0", body, digits=(build.digit("i_lane", "lane", 32),))
+        text = source(build.plan((block,), (build.tensor("A", 32), build.tensor("A_data", 32))))
+        assert 'A(A_data, "A");' in text and 'A_data_2(A_data_2_data, "A_data");' in text
+
     def test_words_of_cpp_as_names_compile_to_other_words(self, build):
         body = (
             build.define("for", (1, "i_lane")),

@@ -6,7 +6,7 @@ import pytest
 
 from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.host_run import HostArray, HostModule
-from texpr.codegen.toolchain import compile_cubin
+from texpr.codegen.toolchain import compile_cubin, compile_host
 from texpr.grammar import ast, numerics
 from texpr.grammar.ast import AccOp, Fn
 from texpr.grammar.types import BOOL, ELEMENT_TYPES, F32, F64, I32, I64, U8, U32, compute_type
@@ -177,5 +177,11 @@ def test_an_update_rounds_once_from_the_wide_type(updates, number):
 @pytest.mark.nvcc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])
 def test_every_operator_and_update_compiles_without_a_warning(build, text, arch):
-    assert compile_cubin(text, arch)
-    assert compile_cubin(emit_cuda(update_launches(build), TARGET).source, arch)
+    assert compile_cubin(text, arch, werror=True)
+    assert compile_cubin(emit_cuda(update_launches(build), TARGET).source, arch, werror=True)
+
+
+@pytest.mark.gxx
+def test_every_operator_and_update_compiles_on_the_host_without_a_warning(build, text, tmp_path):
+    for source in (text, emit_cuda(update_launches(build), TARGET).source):
+        assert compile_host(source, tmp_path, werror=True).exists()
