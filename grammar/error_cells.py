@@ -116,6 +116,8 @@ class BoundedCells:
                 self._multiply(position, terms, bounds, value_dtype)
             else:
                 self._extremum(op, position, terms, bounds, value_dtype)
+            if numerics.saturates(self.dtype):  # an infinity that was in the buffer saturates when it is stored again
+                self.undecided[position[np.isinf(self.value[position])]] = True
 
     def _add(self, place: Index, value: Bounded, value_dtype: DType, active: Mask, shape: Shape) -> None:
         position = np.asarray(self.layout.locate(place))
@@ -139,7 +141,7 @@ class BoundedCells:
         content, weight = self.value[position], self.weight[position]
         risky = (~np.isnan(content) & (weight + self._bound_at(position) > top)) | np.isinf(weight)
         if numerics.saturates(self.dtype):  # an infinity saturates at the first rounding, whenever that is
-            risky |= total(np.isinf(value.value).astype(np.float64)).reshape(-1) > 0
+            risky |= (total(np.isinf(value.value).astype(np.float64)).reshape(-1) > 0) | np.isinf(content)
         self.undecided[position[risky]] = True
 
     def _extremum(self, op: AccOp, position: Array, terms: Array, bounds: Array, value_dtype: DType) -> None:
