@@ -27,7 +27,8 @@ from texpr.polyhedral.target import parse_target
 PROGRAMS = Path(__file__).parent / "programs"
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.tex"))
 TARGETS = ("cuda:sm_90a", "cpu")
-SLOW_ON_A_CORE = {"local_too_large_for_shared", "large_local_of_a_thread"}  # the simulator runs a core's loops one step at a time
+# The simulator runs the loops of a core one step at a time.
+SLOW_ON_A_CORE = {"local_too_large_for_shared", "large_local_of_a_thread"}
 
 
 def read(name: str) -> tuple[Kernel, dict[str, int]]:

@@ -1,0 +1,185 @@
+"""Orders say what threads of a block must wait for; barriers enforce them, and the checker misses none that goes."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from texpr.grammar.check import check
+from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.parser import parse_text
+from texpr.polyhedral.map import map_program
+from texpr.polyhedral.mapping import BarrierPosition, MappedLaunch, Scope
+from texpr.polyhedral.model import build_program
+from texpr.polyhedral.orders import barrier_positions, check_positions
+from texpr.polyhedral.program import Hazard
+from texpr.polyhedral.prove import prove
+from texpr.polyhedral.report import launches
+from texpr.polyhedral.target import parse_target
+
+
+def only_launch(text: str) -> MappedLaunch:
+    kernel = check(parse_text(text))[0]
+    (launch,) = launches(map_program(prove(build_program(kernel)), parse_target("cuda:sm_90a")).host)
+    return launch
+
+
+def summary(launch: MappedLaunch) -> set[tuple[str, str, str, Hazard, Scope, str | None]]:
+    return {(o.source, o.sink, o.buffer, o.hazard, o.scope, o.carried_by) for o in launch.orders}
+
+
+REVERSED = (
+    "kernel k(A: f32[M, E]) { par M i { new t: f32[E]; par E a { t[a] = A[i, a] }; par E b { A[i, b] = t[R] } } }"
+)
+
+
+def reversed_rows(extent: int, read: str, threads: str = "") -> MappedLaunch:
+    text = REVERSED.replace("E]", f"{extent}]").replace("par E", f"par {extent}").replace("[R]", f"[{read}]")
+    return only_launch(text.replace(") {", f") {threads} {{", 1))
+
+
+def test_threads_that_exchange_data_need_a_barrier_of_the_block() -> None:
+    launch = reversed_rows(64, "63 - b")
+    assert ("S0", "S1", "t", Hazard.FLOW, Scope.BLOCK, None) in summary(launch)
+    assert [p.scope for p in barrier_positions(launch)] == [Scope.BLOCK]
+
+
+def test_threads_that_read_their_own_data_need_none() -> None:
+    launch = reversed_rows(64, "b")
+    assert launch.orders == () and barrier_positions(launch) == ()
+
+
+def test_threads_of_one_warp_need_a_barrier_of_the_warp() -> None:
+    launch = reversed_rows(256, "b - b % 32 + 31 - b % 32")
+    assert {o.scope for o in launch.orders} == {Scope.WARP}
+    assert [p.scope for p in barrier_positions(launch)] == [Scope.WARP]
+
+
+PIPE = """kernel k(A: f32[M, K, 64], B: f32[M, 64]) {
+    par M i {
+        seq K k {
+            new t: f32[64]
+            par 64 a { t[a] = A[i, k, a] }
+            par 64 b { B[i, b] += t[63 - b] }
+        }
+    }
+}"""
+
+
+def test_the_next_iteration_may_not_overwrite_what_is_still_read() -> None:
+    found = summary(only_launch(PIPE))
+    assert ("S0", "S1", "t", Hazard.FLOW, Scope.BLOCK, None) in found
+    assert ("S1", "S0", "t", Hazard.ANTI, Scope.BLOCK, "k") in found
+
+
+def test_a_new_entry_of_a_local_carries_no_flow() -> None:
+    assert not any(o.hazard is Hazard.FLOW and o.carried_by == "k" for o in only_launch(PIPE).orders)
+
+
+def test_a_loop_needs_two_barriers_for_one_exchange() -> None:
+    launch = only_launch(PIPE)
+    positions = barrier_positions(launch)
+    assert len(positions) == 2
+    assert check_positions(launch, positions) == ()
+    for number in range(2):
+        assert check_positions(launch, positions[:number] + positions[number + 1 :])
+
+
+def test_every_barrier_names_an_order_that_only_it_enforces() -> None:
+    launch = only_launch(PIPE)
+    positions = barrier_positions(launch)
+    for number, position in enumerate(positions):
+        broken = check_positions(launch, positions[:number] + positions[number + 1 :])
+        assert position.orders[0] in broken
+
+
+def test_a_barrier_in_a_loop_that_may_not_run_does_not_count_outside_it() -> None:
+    text = """kernel k(A: f32[M, 64], B: f32[M, 64]) {
+        par M i {
+            new t: f32[64]
+            par 64 a { t[a] = A[i, a] }
+            seq K k { par 64 b { B[i, b] += 1.0 } }
+            par 64 c { A[i, c] = t[63 - c] }
+        }
+    }"""
+    launch = only_launch(text.replace("seq K", "seq N").replace("B: f32[M, 64]", "B: f32[M, 64], D: f32[N]"))
+    (order,) = launch.orders
+    loop = next(n for n, node in enumerate(launch.body) if type(node).__name__ == "Loop")
+    inside = BarrierPosition(path=(loop, 0, 0), scope=Scope.BLOCK, orders=())
+    before = BarrierPosition(path=(loop,), scope=Scope.BLOCK, orders=())
+    assert check_positions(launch, (inside,)) == (order,)
+    assert check_positions(launch, (before,)) == ()
+
+
+def test_a_barrier_of_a_warp_does_not_order_the_block() -> None:
+    launch = reversed_rows(64, "63 - b")
+    positions = barrier_positions(launch)
+    assert check_positions(launch, tuple(replace(p, scope=Scope.WARP) for p in positions)) == launch.orders
+
+
+def test_a_barrier_where_threads_diverge_is_a_defect() -> None:
+    launch = reversed_rows(48, "47 - b")
+    guard = next(n for n, node in enumerate(launch.body) if type(node).__name__ == "Guard")
+    with pytest.raises(InternalError, match="diverge"):
+        check_positions(launch, (BarrierPosition(path=(guard, 0, 0), scope=Scope.BLOCK, orders=()),))
+
+
+def test_a_barrier_outside_the_tree_is_a_defect() -> None:
+    with pytest.raises(InternalError, match="no place"):
+        check_positions(reversed_rows(64, "b"), (BarrierPosition(path=(99,), scope=Scope.BLOCK, orders=()),))
+
+
+def test_branches_of_one_condition_are_not_ordered_but_their_barriers_are_uniform() -> None:
+    text = """kernel k(A: f32[M, 64], f: i32[M]) {
+        par M i {
+            new t: f32[64]
+            par 64 a { t[a] = A[i, a] }
+            if f[i] > 0 { par 64 b { t[b] = t[b] + 1.0 } } else { par 64 c { t[63 - c] = 2.0 } }
+            par 64 d { A[i, d] = t[(d + 1) % 64] }
+        }
+    }"""
+    launch = only_launch(text)
+    writers = {o.source for o in launch.orders} | {o.sink for o in launch.orders}
+    assert not any({o.source, o.sink} == {"S2", "S3"} for o in launch.orders) and {"S2", "S3"} <= writers
+    assert check_positions(launch, barrier_positions(launch)) == ()
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> str:
+    """A block whose threads pass data round through shared buffers, in and out of loops and conditions."""
+    count = draw(st.integers(1, 3))
+    buffers = [f"t{n}" for n in range(count)]
+    lines = [f"new {b}: f32[64]" for b in buffers]
+    lines += [f"par 64 a {{ {b}[a] = A[i, a] }}" for b in buffers]
+
+    def steps(depth: int) -> list[str]:
+        found: list[str] = []
+        for _ in range(draw(st.integers(1, 3))):
+            kind = draw(st.sampled_from(["move", "move", "move", "seq", "if"] if depth < 2 else ["move"]))
+            if kind == "move":
+                source, sink = draw(st.sampled_from(buffers)), draw(st.sampled_from(buffers))
+                shift = draw(st.sampled_from(["a", "63 - a", "(a + 1) % 64", "a / 2"]))
+                if source == sink:
+                    shift = "a"
+                found.append(f"par 64 a {{ {sink}[a] = {source}[{shift}] + 1.0 }}")
+            elif kind == "seq":
+                extent = draw(st.sampled_from(["3", "i", "K"]))
+                found += [f"seq {extent} k{depth} {{", *steps(depth + 1), "}"]
+            else:
+                condition = draw(st.sampled_from(["i > 1", "f[i] > 0"]))
+                found += [f"if {condition} {{", *steps(depth + 1), "}"]
+        return found
+
+    body = "\n".join([*lines, *steps(0), *(f"par 64 a {{ A[i, a] = {b}[63 - a] }}" for b in buffers[:1])])
+    return f"kernel k(A: f32[M, 64], f: i32[M], z: f32[K]) {{ par M i {{\n{body}\n}} }}"
+
+
+@settings(max_examples=25, deadline=None)
+@given(exchanges())
+def test_no_barrier_of_a_random_exchange_can_go(text: str) -> None:
+    launch = only_launch(text)
+    positions = barrier_positions(launch)
+    assert check_positions(launch, positions) == ()
+    for number in range(len(positions)):
+        assert check_positions(launch, positions[:number] + positions[number + 1 :])

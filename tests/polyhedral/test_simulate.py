@@ -1,0 +1,196 @@
+"""The simulator runs mapped programs as the interpreter runs kernels, and finds what a wrong mapping does."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from texpr.grammar.bind import bind_sizes
+from texpr.grammar.check import check
+from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.parser import parse_text
+from texpr.polyhedral.map import map_program
+from texpr.polyhedral.mapping import (
+    BarrierPosition,
+    Define,
+    Guard,
+    HostNode,
+    Loop,
+    MappedLaunch,
+    MappedProgram,
+    MappedStatement,
+    Node,
+    Scope,
+)
+from texpr.polyhedral.model import build_program
+from texpr.polyhedral.orders import barrier_positions
+from texpr.polyhedral.prove import prove
+from texpr.polyhedral.report import launches
+from texpr.polyhedral.simulate import simulate
+from texpr.polyhedral.target import parse_target
+
+
+def mapped(text: str, target: str = "cuda:sm_90a", **sizes: int) -> MappedProgram:
+    kernel = bind_sizes(check(parse_text(text))[0], sizes)
+    return map_program(prove(build_program(kernel)), parse_target(target))
+
+
+def with_body(program: MappedProgram, edit: Any) -> MappedProgram:
+    """The program with its only launch's nodes passed through `edit`."""
+
+    def nodes(body: tuple[Node, ...]) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for node in body:
+            if isinstance(node, Loop):
+                node = replace(node, body=nodes(node.body))
+            elif isinstance(node, Guard):
+                node = replace(node, body=nodes(node.body), orelse=nodes(node.orelse))
+            found.extend(edit(node))
+        return tuple(found)
+
+    (launch,) = program.host
+    assert isinstance(launch, MappedLaunch)
+    host: tuple[HostNode, ...] = (replace(launch, body=nodes(launch.body)),)
+    return replace(program, host=host)
+
+
+def failure(program: MappedProgram, arrays: dict[str, Any], **options: Any) -> str:
+    with pytest.raises(TExprError) as caught:
+        simulate(program, arrays, **options)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "E0604"
+    return diagnostic.message
+
+
+COUNT = "kernel count(C: i32[M, N]) { par M i, N j { C[i, j] += 1 } }"
+ROW = "kernel row(C: i32[M, N]) where N >= 1 { par M i { C[i, 0] += 1; par N - 1 j { C[i, j + 1] += 1 } } }"
+TRIANGLE = "kernel triangle(C: i32[M, N]) { par M i { par N - i j { C[i, j] += 1 } } }"
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from([COUNT, ROW]),
+    st.integers(0, 70),
+    st.one_of(st.integers(1, 40), st.sampled_from([255, 256, 257, 300])),
+    st.sampled_from(["cuda:sm_90a", "cpu"]),
+    st.sampled_from(["", " #threads(32)", " #threads(64)", " #threads(96)", " #threads(1024)"]),
+    st.booleans(),
+)
+def test_every_iteration_runs_exactly_once(text: str, m: int, n: int, target: str, threads: str, free: bool) -> None:
+    text = text.replace(" { par", f"{threads} {{ par", 1)
+    program = mapped(text, target, **({} if free else {"M": m, "N": n}))
+    got = simulate(program, {"C": np.zeros((m, n), dtype=np.int32)}, seed=m)
+    assert (got["C"] == 1).all()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 40), st.integers(0, 40), st.sampled_from(["cuda:sm_90a", "cpu"]))
+def test_every_iteration_of_a_triangle_runs_exactly_once(m: int, n: int, target: str) -> None:
+    got = simulate(mapped(TRIANGLE, target), {"C": np.zeros((m, n), dtype=np.int32)})
+    assert (got["C"] == (np.arange(n)[None, :] < n - np.arange(m)[:, None])).all()
+
+
+REVERSED = """kernel reversed(A: f32[M, 64]) {
+    par M i {
+        new t: f32[64]
+        par 64 a { t[a] = A[i, a] }
+        par 64 b { A[i, b] = t[63 - b] }
+    }
+}"""
+PIPE = """kernel pipe(A: f32[M, K, 64], B: f32[M, 64]) {
+    par M i {
+        seq K k {
+            new t: f32[64]
+            par 64 a { t[a] = A[i, k, a] }
+            par 64 b { B[i, b] += t[63 - b] }
+        }
+    }
+}"""
+
+
+def matrix(*shape: int) -> Any:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def test_blocks_in_any_order_give_one_result() -> None:
+    program = mapped(REVERSED)
+    results = [simulate(program, {"A": matrix(9, 64)}, seed=seed)["A"] for seed in range(4)]
+    for result in results:
+        np.testing.assert_array_equal(result, matrix(9, 64)[:, ::-1])
+
+
+def test_a_missing_barrier_is_a_race_that_names_both_lines() -> None:
+    message = failure(mapped(REVERSED), {"A": matrix(2, 64)}, barriers={})
+    assert "no barrier orders S0 (line 4) and S1 (line 5)" in message
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_every_barrier_of_a_loop_is_missed(number: int) -> None:
+    program = mapped(PIPE)
+    (launch,) = launches(program.host)
+    positions = barrier_positions(launch)
+    kept = positions[:number] + positions[number + 1 :]
+    arrays = {"A": matrix(2, 3, 64), "B": matrix(2, 64)}
+    assert "no barrier orders" in failure(program, arrays, barriers={launch.name: kept})
+    simulate(program, arrays, barriers={launch.name: positions})
+
+
+def test_a_barrier_of_a_warp_does_not_order_two_warps() -> None:
+    program = mapped(REVERSED)
+    (launch,) = launches(program.host)
+    narrow = tuple(replace(p, scope=Scope.WARP) for p in barrier_positions(launch))
+    assert "no barrier orders" in failure(program, {"A": matrix(2, 64)}, barriers={launch.name: narrow})
+
+
+def test_a_barrier_that_some_threads_miss_is_found() -> None:
+    program = mapped(REVERSED.replace("64", "48").replace("63", "47"))
+    (launch,) = launches(program.host)
+    guard = next(n for n, node in enumerate(launch.body) if isinstance(node, Guard))
+    wrong = (BarrierPosition(path=(guard, 0, 0), scope=Scope.BLOCK, orders=()),)
+    message = failure(program, {"A": matrix(2, 48)}, barriers={launch.name: wrong})
+    assert "not all threads of a block reach the barrier" in message
+
+
+def test_a_lost_padding_guard_leaves_the_buffer() -> None:
+    program = mapped(COUNT, M=5, N=33)
+    wrong = with_body(program, lambda node: node.body if isinstance(node, Guard) else (node,))
+    assert "and the extent is" in failure(wrong, {"C": np.zeros((5, 33), dtype=np.int32)})
+
+
+def test_a_wrong_weight_makes_threads_meet() -> None:
+    def edit(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Define) and node.index == "j":
+            return (replace(node, digits=tuple(replace(d, weight=1) for d in node.digits)),)
+        return (node,)
+
+    wrong = with_body(mapped(COUNT, M=4, N=64), edit)
+    assert "no barrier orders" in failure(wrong, {"C": np.zeros((4, 64), dtype=np.int32)})
+
+
+def test_an_update_that_should_be_atomic_is_a_race() -> None:
+    program = mapped("kernel total(A: f32[N], s: f32[1]) { par N i { s[0] += A[i] } }")
+    arrays = {"A": matrix(300), "s": np.zeros(1, dtype=np.float32)}
+    assert simulate(program, arrays)["s"][0] == matrix(300).sum()
+
+    def edit(node: Node) -> tuple[Node, ...]:
+        return (replace(node, atomic=False),) if isinstance(node, MappedStatement) else (node,)
+
+    assert "no barrier orders S0 (line 1) and S0" in failure(with_body(program, edit), arrays)
+
+
+def test_a_dropped_statement_leaves_an_element_undefined() -> None:
+    def edit(node: Node) -> tuple[Node, ...]:
+        return () if isinstance(node, MappedStatement) and node.id == "S0" else (node,)
+
+    program = with_body(mapped(REVERSED), edit)
+    message = failure(program, {"A": matrix(2, 64)}, barriers={})
+    assert message.startswith("element (63,) of t is read before anything wrote it by S1")
+
+
+def test_a_gather_out_of_bounds_is_found() -> None:
+    program = mapped("kernel g(A: f32[N], p: i32[N], B: f32[N]) { par N i { B[i] = A[p[i]] } }")
+    arrays = {"A": matrix(4), "p": np.array([0, 1, 7, 2], dtype=np.int32), "B": matrix(4)}
+    assert failure(program, arrays).startswith("subscript 0 of A is 7, and the extent is 4")
