@@ -249,7 +249,11 @@ Expr = Const | IndexValue | ConditionValue | Read | Op | Cast | Select
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attr(Node):
     """`#name(args)`: an argument is a value expression of sizes, or a word such as `col`; `levels[k]` is the word
-    before the colon of argument k, or None."""
+    before the colon of argument k, or None.
+
+    Two attributes exist only here: `collective` on a `fully par` or an `Intrinsic` that a call placed inside a
+    `fully par` (its lanes are the caller's threads, so its reference runs once for all of them), and
+    `clobber("memory" | "cc")` on an `Asm`."""
 
     name: str
     args: tuple[IndexExpr | str, ...] = ()

@@ -1,6 +1,23 @@
 """Walks over core values and statements: their size, the buffers that they reach."""
 
+from typing import assert_never
+
 from texpr.grammar import ast
+from texpr.grammar.indexing import index_size
+
+
+def condition_size(c: ast.Condition) -> int:
+    """The number of nodes of a condition."""
+    match c:
+        case ast.Compare():
+            return 3 + index_size(c.left) + index_size(c.right)
+        case ast.And() | ast.Or():
+            return 1 + sum(condition_size(part) for part in c.parts)
+        case ast.Not():
+            return 1 + condition_size(c.part)
+        case ast.Always():
+            return 1
+    assert_never(c)
 
 
 def value_size(e: ast.Expr) -> int:
@@ -19,7 +36,14 @@ def value_size(e: ast.Expr) -> int:
                 stack += (node.then, node.other)
                 if isinstance(node.condition, ast.Expr):
                     stack.append(node.condition)
+                else:
+                    count += condition_size(node.condition)
+            case ast.ConditionValue():
+                count += condition_size(node.condition)
+            case ast.IndexValue():
+                count += index_size(node.index)
             case ast.Read():
+                count += sum(index_size(s) for s in node.subscripts if not isinstance(s, ast.Gather))
                 stack += [s.value for s in node.subscripts if isinstance(s, ast.Gather)]
             case _:
                 pass

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import CompareOp, Condition, IndexConst, IndexExpr, IndexOp
 from texpr.grammar.context import Context
-from texpr.grammar.core import buffers_read
+from texpr.grammar.core import buffers_read, condition_size
 from texpr.grammar.indexing import I64_MAX, I64_MIN, ZERO, combine, index_names, index_size
 from texpr.grammar.scope import FnName, IndexName, RefusedError, TypeName, ValueName, ViewName, describe, refuse
 from texpr.grammar.source import Span
@@ -138,6 +138,16 @@ class IndexReader(Context):
         match e:
             case syntax.BoolLit():
                 return ast.Always(value=e.value, span=e.span)
+            case syntax.Name():
+                found = self.scope.lookup(e.name)
+                entity = found.entity if found is not None else None
+                if not isinstance(entity, ValueName) or not isinstance(entity.value, Typed):
+                    return None
+                expr = entity.value.expr
+                if not isinstance(expr, ast.ConditionValue):
+                    return None
+                self.charge(condition_size(expr.condition), e.span)
+                return expr.condition
             case syntax.Binary() if e.op in COMPARES:
                 left = self.try_index(e.left)
                 right = self.try_index(e.right) if left is not None else None

@@ -298,7 +298,8 @@ class StatementReader(ArrayReader):
             return
         value = self.value(s.value)
         literal = isinstance(value, Untyped) and value.constant is not None
-        if literal or self.conditional is not None:
+        affine = isinstance(value, Typed) and isinstance(value.expr, ast.ConditionValue)
+        if literal or affine or self.conditional is not None:
             self.define(s.name, ValueName(value=value), name_place(s, s.name))
             return
         if as_index(value) is not None and isinstance(value, Typed):

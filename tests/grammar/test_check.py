@@ -269,6 +269,16 @@ def test_the_affine_part_of_an_and_restricts_the_domain_around_the_rest() -> Non
     ]
 
 
+def test_a_let_of_an_affine_condition_stays_affine() -> None:
+    inner = "let c = i > 0 and i < 9; A[i] = select(not c, 0.0, A[i - 1]); if c { A[i] = 1.0 }"
+    text = f"kernel f(A: f32[N]) {{ par N i {{ {inner} }} }}"
+    assert lines(text)[2:] == [
+        "S0: A[i] = select(not (i > 0 and i < 9), 0.0:f32, A[i - 1])",
+        "if i > 0 and i < 9",
+        "S1: A[i] = 1.0:f32",
+    ]
+
+
 # ---- views and functions
 
 
@@ -475,6 +485,8 @@ def test_the_nodes_of_a_kernel_are_counted_after_inlining(monkeypatch: pytest.Mo
         "par N i {\n" + "".join(f"let a{k} = min(a{k - 1}, a{k - 1} + 1)\n" for k in range(1, 60)) + "A[a59] = 0.0 }",
         "fn d(x: T) { return x * x }\nkernel f(A: f32[N]) { par N i { A[i] = select(i > 0, "
         + "d(" * 60 + "A[i] + 1.0" + ")" * 60 + ", 0.0) } }",
+        "kernel f(A: f32[N]) { par N i {\nlet c0 = i > 0\n"
+        + "".join(f"let c{k} = c{k - 1} and not c{k - 1}\n" for k in range(1, 60)) + "if c59 { A[i] = 0.0 } } }",
         "kernel f(A: i32[N]) { par N i {\nlet v0 = A[0:4]\n"
         + "".join(f"let v{k} = A[v{k - 1}[0] + v{k - 1}[1]:4]\n" for k in range(1, 40)) + "A[i] = v39[0] } }",
     ],
