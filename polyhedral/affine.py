@@ -33,20 +33,22 @@ CONTEXT = isl.DEFAULT_CONTEXT
 # One isl operation grows slower as numbers grow: 200 000 of them took 46 s on sums of unaligned modulos, 20 000 took
 # 0.3 s; the proofs of usual kernels take some hundreds for each query.
 MAX_OPERATIONS = 20_000  # isl operations of one query
+MAX_BUILDING = 100_000  # isl operations to build the domain or the relation of one construct
 MAX_WORK = 30_000  # pairs of accesses of one kernel that may meet, weighted by their floors
+MAX_COALESCED = 8  # alternatives of one condition that are merged where they touch
 MAX_NUMBER = 2**62  # of coefficients and constants
 
 
 @contextmanager
-def limited(span: Span, what: str) -> Iterator[None]:
+def limited(span: Span, what: str, operations: int = MAX_OPERATIONS) -> Iterator[None]:
     """Runs one isl query under the operation limit; E0307 at `span` when it is exceeded. Queries do not nest."""
     CONTEXT.reset_operations()
-    CONTEXT.set_max_operations(MAX_OPERATIONS)
+    CONTEXT.set_max_operations(operations)
     try:
         yield
     except isl.Error as failure:
         exceeded = "maximal number of operations" in str(failure)
-        why = f"takes more than {MAX_OPERATIONS} steps" if exceeded else "is beyond the integer set library"
+        why = f"takes more than {operations} steps" if exceeded else "is beyond the integer set library"
         help = "bind the sizes, or write simpler subscripts and conditions"
         raise TExprError([error("E0307", f"{what} {why}", span, help=help)]) from failure
     finally:
@@ -161,7 +163,7 @@ class Scope:
                 result = isl.Set.empty(self.space)
                 for part in parts:
                     result = result.union(self.holds(part))
-                return result.coalesce()
+                return result.coalesce() if len(parts) <= MAX_COALESCED else result
             case Not(part=part):
                 return self.holds(part).complement()
             case _:

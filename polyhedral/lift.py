@@ -40,7 +40,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.source import Span
-from texpr.polyhedral.affine import Scope, extend, limited
+from texpr.polyhedral.affine import MAX_BUILDING, Scope, extend, limited
 from texpr.polyhedral.polynomial import NotAffineError
 from texpr.polyhedral.program import AccessMode, DataGuard, LoopDim
 
@@ -170,7 +170,7 @@ class _Walk:
         if len(around.loops) >= MAX_LOOPS:
             raise _too_deep(loop.span)
         scope = around.scope.inner(loop.index)
-        with limited(loop.span, "the range of this loop"):
+        with limited(loop.span, "the range of this loop", MAX_BUILDING):
             try:
                 extent = scope.value(loop.extent)
             except NotAffineError as reason:
@@ -201,7 +201,7 @@ class _Walk:
                 guard = DataGuard(number=number, condition=condition, value=value, depth=len(around.loops))
                 self.block(body, _inside(around, around.domain, (*around.guards, guard)), counter, depth + 1)
             return
-        with limited(statement.span, "this condition"):
+        with limited(statement.span, "this condition", MAX_BUILDING):
             holds = around.scope.holds(condition)
             then, other = around.domain.intersect(holds), around.domain.subtract(holds)
         self.block(statement.then, _inside(around, then, around.guards), counter, depth + 1)
@@ -209,7 +209,7 @@ class _Walk:
 
     def leaf(self, leaf: Leaf, around: _Block, number: int) -> None:
         accesses: list[AccessDraft] = []
-        with limited(leaf.span, "this statement"):
+        with limited(leaf.span, "this statement", MAX_BUILDING):
             for guard in around.guards:
                 accesses += _reads(guard.condition, around.scope, around.domain, True, 0)
             accesses += _reads(leaf.value, around.scope, around.domain, True, 0)

@@ -9,6 +9,7 @@ gathered subscripts, which have the whole range of their dimension. Errors: E030
 quasi-affine, E0307 for the counted limits, all of a kernel at once.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 
 import islpy as isl
@@ -16,19 +17,25 @@ import islpy as isl
 from texpr.grammar.ast import Anchor, Buffer, Condition, Gather, Kernel
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.source import Span
-from texpr.polyhedral.affine import CONTEXT, Scope, extend, limited, relation
+from texpr.polyhedral.affine import CONTEXT, MAX_BUILDING, Scope, extend, limited, relation
 from texpr.polyhedral.delinearize import FlatAccess, Refusal, Split, delinearize, show
 from texpr.polyhedral.kinds import statement_kind
 from texpr.polyhedral.lift import AccessDraft, BufferDraft, StatementDraft, lift, not_affine
 from texpr.polyhedral.polynomial import NotAffineError, Polynomial, constant, normalize
-from texpr.polyhedral.program import Access, Program, ProgramBuffer, ProgramStatement
+from texpr.polyhedral.program import Access, Program, ProgramBuffer, ProgramStatement, StatementKind
 
 MAX_ACCESSES = 3_000  # of one kernel
 
 
 def build_program(kernel: Kernel) -> Program:
     """The polyhedral model of a kernel. E0306, E0307 and E0308 as the module says."""
-    return _Model(kernel).build()
+    before = sys.getrecursionlimit()
+    # The checker bounds the height of a tree; a level of it takes up to three Python frames here.
+    sys.setrecursionlimit(max(before, 10_000))
+    try:
+        return _Model(kernel).build()
+    finally:
+        sys.setrecursionlimit(before)
 
 
 class _Model:
@@ -79,7 +86,7 @@ class _Model:
 
     def known(self, scope: Scope, fact: Condition) -> isl.Set | None:
         try:
-            with limited(fact.span, "this fact"):
+            with limited(fact.span, "this fact", MAX_BUILDING):
                 return scope.holds(fact).params()
         except NotAffineError:
             return None
@@ -100,12 +107,12 @@ class _Model:
         for number, (draft, access) in enumerate(uses):
             parts = split.parts[number] if split is not None else None
             try:
-                with limited(access.span, "this subscript"):
+                with limited(access.span, "this subscript", MAX_BUILDING):
                     relations[id(access)] = _relation(draft, access, home.scope.indices, parts)
             except NotAffineError as reason:
                 self.refuse(access.span, str(reason), "this subscript")
         ranges = [relations[id(access)].range() for _, access in uses if id(access) in relations]
-        with limited(buffer.span, f"the elements of {_name(buffer)}"):
+        with limited(buffer.span, f"the elements of {_name(buffer)}", MAX_BUILDING):
             elements = self.elements(buffer, home, shape, split, ranges)
         for _, access in uses:
             found = relations.get(id(access))
@@ -247,8 +254,12 @@ def _statement(
         for number, access in enumerate(draft.accesses)
     )
     outer = () if isinstance(draft.leaf, Anchor) else buffers[draft.leaf.buffer].outer
-    with limited(draft.leaf.span, "the kind of this statement"):
-        kind = statement_kind(draft.leaf, accesses, draft.loops, outer)
+    try:
+        with limited(draft.leaf.span, "the kind of this statement"):
+            kind = statement_kind(draft.leaf, accesses, draft.loops, outer)
+    except TExprError:
+        # Kinds only guide choices: what is not recognised in time is generic.
+        kind = StatementKind.GENERIC
     return ProgramStatement(
         id=draft.id,
         leaf=draft.leaf,

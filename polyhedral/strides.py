@@ -7,7 +7,8 @@ The chain is tried first, with free sizes too: a stride covers the extent of the
 is decided by isl on the address function, where strides are constants.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 import islpy as isl
 
@@ -18,6 +19,8 @@ from texpr.polyhedral.ordering import writes
 from texpr.polyhedral.polynomial import NotAffineError, Polynomial, add, constant_value, multiply, normalize
 from texpr.polyhedral.program import Program, ProgramBuffer
 from texpr.polyhedral.witness import element_text, sizes_mapping, sizes_text
+
+MAX_RANK = 5  # of buffers whose dimensions are tried in every order
 
 
 def check_strides(program: Program) -> Iterator[Diagnostic]:
@@ -54,16 +57,16 @@ def _check(program: Program, home: ProgramBuffer, strides: tuple[IndexExpr, ...]
 def _chained(dims: list[tuple[Polynomial, Polynomial]]) -> bool:
     """Whether the dimensions can be ordered so that the least stride is at least 1 and each further one at least the
     extent of the last times its stride. Dimensions of extent 1 have no say."""
-    rest = [(step, extent) for step, extent in dims if (constant_value(extent) or 2) > 1]
+    real = [dim for dim in dims if (constant_value(dim[1]) or 2) > 1]
+    return any(_covers(order) for order in permutations(real)) if len(real) <= MAX_RANK else _covers(real)
+
+
+def _covers(dims: Sequence[tuple[Polynomial, Polynomial]]) -> bool:
     covered: Polynomial = {((), None): 1}
-    while rest:
-        for dim in rest:
-            if _nonnegative(add(dim[0], covered, -1)):
-                covered = multiply(dim[0], dim[1])
-                rest.remove(dim)
-                break
-        else:
+    for step, extent in dims:
+        if not _nonnegative(add(step, covered, -1)):
             return False
+        covered = multiply(step, extent)
     return True
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from texpr.grammar.ast import AccOp, Kernel, Role
+from texpr.grammar.ast import AccOp, IndexConst, Kernel, Role
 from texpr.grammar.diagnostics import Diagnostic, TExprError
 from texpr.polyhedral.model import build_program
 from texpr.polyhedral.program import ProvedProgram
@@ -75,10 +75,13 @@ def check_definedness(found: ProvedProgram | tuple[Diagnostic, ...], run: Any, k
         assert unwritten.get(buffer.name) == (min(missing) if missing and buffer.direction == "out" else None)
 
 
+def extents(run: Any, kernel: Kernel, name: str) -> list[int]:
+    return [e.value if isinstance(e, IndexConst) else run.sizes[e.name] for e in kernel.buffer(name).shape]
+
+
 def missing_elements(run: Any, kernel: Kernel, name: str) -> list[tuple[int, ...]]:
     elements: list[tuple[int, ...]] = [()]
-    for extent in kernel.buffer(name).shape:
-        count = extent.value if hasattr(extent, "value") else run.sizes[extent.name]
+    for count in extents(run, kernel, name):
         elements = [(*e, c) for e in elements for c in range(count)]
     return [e for e in elements if (name, None, e) not in run.defined]
 
@@ -94,6 +97,8 @@ def check_directions(proved: ProvedProgram, run: Any, kernel: Kernel) -> None:
         else:
             read_early = any(t.key[0] == buffer.name for t in run.undefined.values())
             whole = not missing_elements(run, kernel, buffer.name)
+            if any(number == 0 for number in extents(run, kernel, buffer.name)):
+                whole = all(a.mode == "write" for a in textual)
             assert proved.directions[buffer.name] == ("out" if whole and not read_early else "inout")
         if buffer.name in proved.accumulated:
             assert all(t.mode == "accumulate" and t.op is proved.accumulated[buffer.name] for t in touches)

@@ -1,0 +1,159 @@
+"""Kernels are lifted to statements with named domains, exact accesses and kinds."""
+
+import islpy as isl
+import pytest
+
+from texpr.grammar.bind import bind_sizes
+from texpr.grammar.check import check
+from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.parser import parse_text
+from texpr.polyhedral.model import build_program
+from texpr.polyhedral.program import AccessMode, Program
+
+SEED = "par M i { par N j { seq K k { C[i * N + j] += A[i * K + k] * B[k * N + j] } } }"
+
+
+def program(text: str, **sizes: int) -> Program:
+    (kernel,) = check(parse_text(text))
+    return build_program(bind_sizes(kernel, sizes))
+
+
+def is_map(relation: isl.Map, text: str) -> bool:
+    return bool(relation.is_equal(isl.Map(text)))
+
+
+def kinds(text: str, **sizes: int) -> list[str]:
+    return [str(statement.kind) for statement in program(text, **sizes).statements]
+
+
+def test_a_matmul_is_a_bind_and_a_contraction() -> None:
+    lifted = program(
+        "kernel f(A: f32[M, K], B: f32[K, N], C: f32[M, N]) {"
+        " par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } } }"
+    )
+    init, update = lifted.statements
+    assert (init.position, update.position) == ((0, "i", 0, "j", 0), (0, "i", 0, "j", 1, "k", 0))
+    assert [a.mode for a in update.accesses] == [AccessMode.READ, AccessMode.READ, AccessMode.ACCUMULATE]
+    domain = "[M, K, N] -> { S1[i, j, k] : 0 <= i < M and 0 <= j < N and 0 <= k < K }"
+    assert update.domain.is_equal(isl.Set(domain))
+    assert [update.domain.get_dim_name(isl.dim_type.set, d) for d in range(3)] == ["i", "j", "k"]
+    assert is_map(update.accesses[1].relation, domain.replace("k] :", "k] -> B[k, j] :"))
+    assert kinds(SEED) == ["contraction"]
+
+
+def test_flat_subscripts_with_free_sizes_are_split() -> None:
+    lifted = program(SEED)
+    (statement,) = lifted.statements
+    domain = "0 <= i < M and 0 <= j < N and 0 <= k < K }"
+    assert is_map(statement.accesses[0].relation, f"[M, N, K] -> {{ S0[i, j, k] -> A[i, k] : {domain}")
+    rows = isl.Set("[M, N, K] -> { C[i, j] : 0 <= i < M and 0 <= j < N and K >= 0 }")
+    assert lifted.buffers["C"].elements.is_equal(rows)
+    assert len(lifted.buffers["C"].flat_strides) == 2
+    assert len(statement.accesses[0].subscripts) == 1
+
+
+def test_flat_subscripts_with_bound_sizes_are_split() -> None:
+    lifted = program(SEED, M=6, N=5, K=4)
+    domain = "0 <= i < 6 and 0 <= j < 5 and 0 <= k < 4 }"
+    assert is_map(lifted.statements[0].accesses[1].relation, f"{{ S0[i, j, k] -> B[k, j] : {domain}")
+    assert lifted.buffers["B"].elements.is_equal(isl.Set("{ B[k, j] : 0 <= k < 4 and 0 <= j < 5 }"))
+
+
+def test_a_reversed_flat_subscript_is_split_with_a_carry() -> None:
+    lifted = program("par M i, N j { B[i * N + j] = A[(M - 1 - i) * N + N - 1 - j] }")
+    read = lifted.statements[0].accesses[0]
+    text = "[M, N] -> { S0[i, j] -> A[M - 1 - i, N - 1 - j] : 0 <= i < M and 0 <= j < N }"
+    assert is_map(read.relation, text)
+
+
+def test_tiles_of_a_flat_buffer_are_its_dimensions() -> None:
+    lifted = program("par 4 b, 8 t { B[b * 8 + t] = A[b * 8 + 7 - t] }")
+    assert lifted.buffers["A"].elements.is_equal(isl.Set("{ A[b, t] : 0 <= b < 4 and 0 <= t < 8 }"))
+
+
+def test_a_buffer_with_an_unsplit_access_keeps_its_dimension() -> None:
+    lifted = program("kernel f(A: f32[32], B: f32[32]) { par 4 b, 8 t { B[b * 8 + t] = A[b * 8 + t] + A[b + t] } }")
+    assert lifted.buffers["A"].flat_strides == () and len(lifted.buffers["B"].flat_strides) == 2
+
+
+def test_locals_have_the_loops_around_them_in_their_elements() -> None:
+    lifted = program("kernel f(B: f32[N]) { par N i { new s: f32[4]\n seq 4 k { s[k] = 1.0 }\n B[i] = s[3] } }")
+    assert lifted.buffers["s"].outer == ("i",)
+    write = lifted.statements[0].accesses[0]
+    assert is_map(write.relation, "[N] -> { S0[i, k] -> s[i, k] : 0 <= i < N and 0 <= k < 4 }")
+
+
+def test_select_arms_and_ifs_restrict_accesses_and_domains() -> None:
+    lifted = program(
+        "kernel f(A: f32[N], B: f32[N]) {"
+        " par N i { if i % 2 == 0 { B[i] = select(i > 0, A[i - 1], 0.0) } else { B[i] = 1.0 } } }"
+    )
+    even, odd = lifted.statements
+    text = "[N] -> { S0[i] -> A[i - 1] : 0 < i < N and i mod 2 = 0 }"
+    assert is_map(even.accesses[0].relation, text) and even.accesses[0].must
+    assert odd.domain.is_equal(isl.Set("[N] -> { S1[i] : 0 <= i < N and i mod 2 = 1 }"))
+
+
+def test_a_data_condition_makes_may_accesses_that_begin_with_its_read() -> None:
+    lifted = program("kernel f(A: f32[N], B: f32[N]) { par N i { if A[i] > 0.0 { B[i] = 1.0 } else { B[i] = 2.0 } } }")
+    _, then, other = lifted.statements
+    assert then.conditional and not then.accesses[-1].must
+    assert then.accesses[0].mode is AccessMode.READ and lifted.buffers[then.accesses[0].buffer].outer == ("i",)
+    assert [(g.number, g.value, g.depth) for g in then.guards + other.guards] == [(0, True, 1), (0, False, 1)]
+
+
+def test_a_gather_has_the_whole_range_of_its_dimension() -> None:
+    lifted = program(
+        "kernel f(idx: i32[N], E: f32[V, 8], Y: f32[N, 8]) { par N i, 8 j { Y[i, j] = E[idx[i] + 1, j] } }"
+    )
+    index, gathered, _ = lifted.statements[0].accesses
+    assert (index.buffer, gathered.buffer, gathered.must) == ("idx", "E", False)
+    text = "[N, V] -> { S0[i, j] -> E[r, j] : 0 <= i < N and 0 <= j < 8 and 0 <= r < V }"
+    assert is_map(gathered.relation, text)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("par N i { B[i] = A[i] }", "copy"),
+        ("par N i { B[N - 1 - i] = f32(A[i]) }", "copy"),
+        ("par N i { B[i] = A[i] + 1.0 }", "map"),
+        ("seq N t { par N i { B[i] = A[i] + 1.0 } }", "map"),
+        ("par N i { B[0] += A[i] }", "reduction"),
+        ("par N i { seq N k { B[i] max= A[k] } }", "reduction"),
+        ("par N i { seq N k { B[i] += A[k] * A[i] } }", "contraction"),
+        ("par N i { B[0] += A[i] * A[i] }", "reduction"),
+        ("par N i { B[i] += A[i] * A[i] }", "generic"),
+        ("par N i { B[i / 2] = A[i] }", "generic"),
+        ("par N i { anchor A[i] }", "generic"),
+    ],
+)
+def test_statements_have_kinds(body: str, kind: str) -> None:
+    assert kinds(f"kernel f(A: f32[N], B: f32[N]) {{ {body} }}") == [kind]
+
+
+@pytest.mark.parametrize("extent", ["0", "N - 9", "1", "i - 4"])
+def test_empty_and_single_ranges_are_domains_like_any_other(extent: str) -> None:
+    lifted = program(
+        f"kernel f(A: f32[8, 8]) {{ par 4 i {{ par {extent} j {{ A[i, j] = 1.0 }} }} }}",
+        **({"N": 8} if "N" in extent else {}),
+    )
+    assert lifted.statements[0].domain.is_empty() == (extent != "1")
+
+
+def test_facts_are_the_context() -> None:
+    lifted = program("kernel f(A: f32[N]) where N % 8 == 0, N <= 64 { par N / 8 i { A[8 * i + 7] = 1.0 } }")
+    assert lifted.context.is_equal(isl.Set("[N] -> { : 0 <= N <= 64 and N mod 8 = 0 }"))
+
+
+def test_names_that_isl_reserves_are_names_like_any_other() -> None:
+    lifted = program("kernel f(Exists: f32[Mod, rat]) { par Mod ceild, rat implies { Exists[ceild, implies] = 1.0 } }")
+    assert lifted.statements[0].domain.dim(isl.dim_type.set) == 2
+    assert lifted.statements[0].domain.is_subset(lifted.statements[0].accesses[0].relation.domain())
+
+
+def test_too_many_accesses_are_refused_by_count() -> None:
+    lines = "\n".join(f"A[{i}] = A[{i}] + 1.0" for i in range(1600))
+    with pytest.raises(TExprError) as refused:
+        program(f"kernel f(A: f32[1600]) {{ {lines} }}")
+    assert [d.code for d in refused.value.diagnostics] == ["E0307"]

@@ -1,0 +1,176 @@
+"""What the proofs accept, what they infer, and the dependences that they hand on."""
+
+import tomllib
+from pathlib import Path
+
+import islpy as isl
+import pytest
+
+from texpr.grammar.bind import bind_sizes
+from texpr.grammar.check import check
+from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.parser import parse, parse_text
+from texpr.grammar.source import SourceText
+from texpr.polyhedral.model import build_program
+from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.prove import prove
+
+KERNELS = Path(__file__).parent.parent / "kernels"
+CASES = tomllib.loads((KERNELS / "cases.toml").read_text(encoding="utf-8"))
+REFUSED = tomllib.loads((KERNELS / "refused" / "cases.toml").read_text(encoding="utf-8"))
+
+
+def proved(text: str, **sizes: int) -> ProvedProgram:
+    (kernel,) = check(parse_text(text))
+    return prove(build_program(bind_sizes(kernel, sizes)))
+
+
+def codes(text: str, **sizes: int) -> list[str]:
+    try:
+        proved(text, **sizes)
+    except TExprError as refused:
+        return [diagnostic.code for diagnostic in refused.diagnostics]
+    return []
+
+
+def flows(found: ProvedProgram) -> list[tuple[str, str, str, str]]:
+    return [(d.hazard.value, d.source.statement, d.sink.statement, d.source.buffer) for d in found.dependences]
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_every_kernel_is_proved_at_its_sizes_and_with_free_sizes(name: str) -> None:
+    path = KERNELS / f"{name}.tex"
+    (kernel,) = check(parse(SourceText(path.name, path.read_text(encoding="utf-8"))), folder=KERNELS)
+    free = prove(build_program(bind_sizes(kernel, {}))).directions
+    for sizes in CASES[name]["sizes"]:
+        bound = prove(build_program(bind_sizes(kernel, sizes)))
+        assert set(bound.directions) == {b.name for b in kernel.params if b.role == "param"} == set(free)
+        assert bound.directions == free or 0 in sizes.values() or name in ("range_bounds", "triangle_copy")
+
+
+@pytest.mark.parametrize("name", sorted(n for n, c in REFUSED.items() if c["codes"][0].startswith("E03")))
+def test_every_refused_kernel_is_refused_with_its_codes_and_witness(name: str) -> None:
+    path, case = KERNELS / "refused" / f"{name}.tex", REFUSED[name]
+    (kernel,) = check(parse(SourceText(path.name, path.read_text(encoding="utf-8"))), folder=KERNELS)
+    with pytest.raises(TExprError) as refused:
+        prove(build_program(bind_sizes(kernel, case["sizes"])))
+    assert sorted({d.code for d in refused.value.diagnostics}) == case["codes"]
+    if "witness" in case:
+        witness = refused.value.diagnostics[0].witness
+        assert {key: witness[key] for key in case["witness"]} == case["witness"]
+
+
+@pytest.mark.parametrize(
+    ("body", "directions"),
+    [
+        ("par N i { B[i] = A[i] }", {"A": "in", "B": "out"}),
+        ("par N i { B[i] += A[i] }", {"A": "in", "B": "inout"}),
+        ("par 1..N i { B[i] = A[i] }", {"A": "in", "B": "inout"}),
+        ("par N i { if A[i] > 0.0 { B[i] = A[i] } }", {"A": "in", "B": "inout"}),
+        ("par N i { B[i] = 0.0\n B[i] += A[i] }", {"A": "in", "B": "out"}),
+        ("par N i { B[i] = A[i] }\n par N j { A[j] = B[j] }", {"A": "inout", "B": "out"}),
+        ("par N i { if i % 2 == 0 { B[i] = A[i] } else { B[i] = 0.0 } }", {"A": "in", "B": "out"}),
+        ("par N i { B[N - 1 - i] = A[i] }", {"A": "in", "B": "out"}),
+    ],
+)
+def test_directions_are_inferred(body: str, directions: dict[str, str]) -> None:
+    assert proved(f"kernel f(A: f32[N], B: f32[N]) {{ {body} }}").directions == directions
+
+
+def test_an_inout_used_one_way_is_a_warning() -> None:
+    found = proved(
+        "kernel f(inout A: f32[N], inout B: f32[N], inout C: f32[N]) { par N i { B[i] = A[i]\n C[i] += 1.0 } }"
+    )
+    assert [(w.code, w.message) for w in found.warnings] == [
+        ("W0301", "A is declared `inout` and only read"),
+        ("W0301", "B is declared `inout` and wholly written before it is read"),
+    ]
+
+
+def test_parameters_that_are_only_accumulated_into_have_their_operator() -> None:
+    found = proved("kernel f(A: f32[N], S: f32[1], T: f32[1]) { par N i { S[0] max= A[i]\n atomic T[0] += A[i] } }")
+    assert found.accumulated == {"S": "max", "T": "add"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "par N i { S[0] += A[i] }",
+        "par N i, N j { S[i] += A[j] }",
+        "par N i { atomic S[i / 2] += A[i] }",
+        "par N i { S[i] = A[i]\n seq 3 k { S[i] = S[i] + 1.0 } }",
+        "seq N t { par N i { S[i] = S[i] + A[i] } }",
+        "par N i { if i == 0 { S[0] = A[0] } }",
+        "par N i { if A[i] > 0.0 { S[i] = 1.0 } else { S[i] = 2.0 } }",
+        "par N i { new t: f32[2]\n par 2 j { t[j] = A[i] }\n S[i] = t[0] + t[1] }",
+        "par N i { new s: f32\n s = 0.0\n par N j { s += A[j] }\n S[i] = s }",
+        "par N i { if A[i] > 0.0 { new t: f32\n t = A[i]\n S[i] = t } }",
+        "par N - 8 i { S[i + 8] = A[i] }",
+        "par N i { par i j { if i < N { S[i] += A[j] } } }",
+    ],
+)
+def test_legal_programs_are_accepted(body: str) -> None:
+    assert codes(f"kernel f(A: f32[N], S: f32[N]) where N >= 1 {{ {body} }}") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("par N i { S[0] = A[i] }", "E0301"),
+        ("par N i { S[0] += A[i]\n S[0] max= A[i] }", "E0301"),
+        ("par N i { par N j { S[j] = A[i] } }", "E0301"),
+        ("par N i { atomic S[0] += A[i]\n S[0] += 1.0 }", "E0301"),
+        ("par N i { new t: f32\n if A[i] > 0.0 { t = 1.0 } else { t = 2.0 }\n S[i] = t }", "E0303"),
+        ("par N i { new t: f32\n if A[i] > 0.0 { t = 1.0 }\n if A[i] > 0.0 { S[i] = t } }", "E0303"),
+        ("new t: f32\n seq N i { if i > 1 { S[i] = t }\n if i > 1 { t = A[i] } }", "E0303"),
+        ("par N + 1 i { S[i] = 1.0 }", "E0302"),
+        ("par N i { S[2 * i] = 1.0 }", "E0302"),
+    ],
+)
+def test_wrong_programs_are_refused(body: str, code: str) -> None:
+    assert codes(f"kernel f(A: f32[N], S: f32[N]) where N >= 3 {{ {body} }}") == [code]
+
+
+def test_a_promise_of_distinct_elements_holds_for_one_statement() -> None:
+    head = "kernel f(idx: i32[N], A: f32[N], B: f32[N])"
+    assert codes(head + " { par N i { A[idx[i]] = A[idx[i]] + B[i] #unique } }") == []
+    assert codes(head + " { par N i { A[idx[i]] = B[i] #unique\n B[i] = A[0] } }") == ["E0301"]
+
+
+def test_strides_that_are_a_chain_are_injective_with_free_sizes() -> None:
+    assert codes("kernel f(C: f32[M, N] #strides(1, M)) { par M i, N j { C[i, j] = 1.0 } }") == []
+    assert codes("kernel f(C: f32[M, N] #strides(N + 8, 1)) { par M i, N j { C[i, j] = 1.0 } }") == []
+    assert codes("kernel f(C: f32[4, 3] #strides(2, 3)) { par 4 i, 3 j { C[i, j] = 1.0 } }") == ["E0301"]
+    assert codes("kernel f(C: f32[2, 3] #strides(3, 2)) { par 2 i, 3 j { C[i, j] = 1.0 } }") == []
+    assert codes("kernel f(in C: f32[4, 4] #strides(0, 1), S: f32[1]) { par 4 i, 4 j { S[0] += C[i, j] } }") == []
+
+
+def test_dependences_are_exact_and_carried_by_seq_loops() -> None:
+    found = proved(
+        "kernel f(A: f32[9], B: f32[9]) { seq 3 t { par 8 i { B[i] = A[i + 1] }\n par 8 j { A[j] = B[j] } } }"
+    )
+    assert flows(found) == [
+        ("anti", "S0", "S1", "A"),
+        ("flow", "S1", "S0", "A"),
+        ("output", "S1", "S1", "A"),
+        ("output", "S0", "S0", "B"),
+        ("flow", "S0", "S1", "B"),
+        ("anti", "S1", "S0", "B"),
+    ]
+    anti, flow = found.dependences[:2]
+    box = "0 <= t <= u < 3 and 0 <= i < 8"
+    assert anti.relation.is_equal(isl.Map(f"{{ S0[t, i] -> S1[u, i + 1] : {box} and i < 7 }}"))
+    assert flow.relation.is_equal(isl.Map(f"{{ S1[t, i] -> S0[u, i - 1] : {box} and t < u and i > 0 }}"))
+
+
+def test_accumulations_by_one_operator_have_no_dependence() -> None:
+    found = proved(
+        "kernel f(A: f32[N], S: f32[1]) { S[0] = 0.0\n par N i { S[0] += A[i] }\n par N j { S[0] += A[j] } }"
+    )
+    assert flows(found) == [("flow", "S0", "S1", "S"), ("flow", "S0", "S2", "S")]
+
+
+def test_the_branches_of_a_data_condition_do_not_depend_on_each_other() -> None:
+    found = proved("kernel f(A: f32[N], S: f32[N]) { par N i { if A[i] > 0.0 { S[i] = 1.0 } else { S[i] = 2.0 } } }")
+    assert [d for d in found.dependences if d.source.buffer == "S"] == []
+    assert all(not d.must for d in found.dependences if d.sink.statement != "S0")
