@@ -116,7 +116,7 @@ def test_emitted_cuda_compiles_without_warnings(arch: str, need_nvcc: None) -> N
     for name, case in CASES.items():
         free = tuple(case.get("dynamic", ()))
         sources.append(compiled_variant(name, 0, free, f"cuda:{arch}").source)
-    assert compile_cubin("\n".join(sources), arch)
+    assert compile_cubin("\n".join(sources), arch, werror=True)
 
 
 @pytest.mark.parametrize("name", REFUSED)
