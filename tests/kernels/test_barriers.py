@@ -53,7 +53,7 @@ def test_there_are_barriers_of_both_scopes() -> None:
         for position in [compiled_variant(name, 0, (), TARGET, "plan").graph.planned.barriers[launch][k]]
     }
     assert len(BARRIERS) >= 15
-    assert Scope.BLOCK in scopes
+    assert scopes == {Scope.WARP, Scope.BLOCK}
 
 
 @pytest.mark.parametrize(("name", "launch", "number"), BARRIERS, ids=IDS)

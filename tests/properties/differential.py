@@ -1,8 +1,9 @@
 """Running one program on every backend and comparing it with the float64 reference, as tests and the fuzzer do.
 
-    python tests/properties/differential.py FIRST COUNT [--backends simulate,cpu,cuda-host] [--host-batch 25]
+    python tests/properties/differential.py FIRST COUNT [--backends exact,simulate,cpu,cuda-host]
 
-prints one line of counts, and every program that a backend gets wrong.
+prints one line of counts, and every program that a backend gets wrong. Programs for `cuda-host` are compiled many to a
+translation unit.
 """
 
 import argparse
@@ -153,8 +154,8 @@ def replay(case: Case, kernel: Kernel, wrong: texpr.TExprError, tally: Tally) ->
         )
 
 
-def run_case(case: Case, backends: Sequence[str], tally: Tally) -> None:
-    """One program: refused with a witness that replays, or right on every backend."""
+def prepared(case: Case, tally: Tally) -> Reference | None:
+    """An accepted program with arguments and reference; None after counting a refused one."""
     tally.counts["programs"] += 1
     try:
         kernel = texpr.parse(case.text, f"random_{case.seed}").only
@@ -162,29 +163,65 @@ def run_case(case: Case, backends: Sequence[str], tally: Tally) -> None:
     except texpr.TExprError as wrong:
         tally.counts["not checked"] += 1
         tally.failures.append(f"seed {case.seed}: the generator's text is refused\n{case.text}\n{wrong}")
-        return
+        return None
     try:
         kernel.compile("cpu", sizes=case.sizes, stop_after="prove")
     except texpr.TExprError as wrong:
         replay(case, kernel, wrong, tally)
-        return
+        return None
     tally.counts["accepted"] += 1
-    values = special_arguments(kernel, case.sizes, case.seed)
-    ref = reference(kernel, case.sizes, values)
-    for backend in backends:
+    return reference(kernel, case.sizes, special_arguments(kernel, case.sizes, case.seed))
+
+
+def judge(case: Case, backend: str, run: Callable[[], Mapping[str, Any]], ref: Reference, tally: Tally) -> None:
+    """Run a backend and count what it gets wrong; any exception is a failure."""
+    try:
+        got = run()
+    except texpr.TExprError as wrong:
+        tally.fail(case, f"{backend}: {wrong}")
+        return
+    except Exception:  # a defect of ours: that is what the fuzzer looks for
+        tally.fail(case, f"{backend}: {traceback.format_exc()[-1500:]}")
+        return
+    for found in ref.compare(got):
+        tally.counts["elements"] += found.elements
+        tally.counts["undecided"] += found.undecided
+        if found.wrong:
+            tally.fail(case, f"{backend}: {found}")
+
+
+def run_case(case: Case, backends: Sequence[str], tally: Tally) -> None:
+    """One program: refused with a witness that replays, or right on every backend."""
+    ref = prepared(case, tally)
+    if ref is not None:
+        for backend in backends:
+            judge(case, backend, lambda run=BACKENDS[backend], ref=ref: run(ref, case.seed), ref, tally)
+
+
+def run_batch(cases: Sequence[Case], tally: Tally) -> None:
+    """Programs on `cuda-host`, all in one translation unit."""
+    from texpr.codegen.host_run import HostBackend
+    from texpr.runtime.launch import Launcher
+
+    ready: list[tuple[Case, Reference, texpr.Compiled]] = []
+    for case in cases:
+        ref = prepared(case, tally)
+        if ref is None:
+            continue
         try:
-            got = BACKENDS[backend](ref, case.seed)
-        except texpr.TExprError as wrong:
-            tally.fail(case, f"{backend}: {wrong}")
-            continue
-        except Exception:  # a defect of ours: that is what the fuzzer looks for
-            tally.fail(case, f"{backend}: {traceback.format_exc()[-1500:]}")
-            continue
-        for found in ref.compare(got):
-            tally.counts["elements"] += found.elements
-            tally.counts["undecided"] += found.undecided
-            if found.wrong:
-                tally.fail(case, f"{backend}: {found}")
+            ready.append((case, ref, ref.kernel.compile("cuda-host:sm_90a", sizes=ref.sizes)))
+        except Exception:  # a refusal after the proofs is a failure, too
+            tally.fail(case, f"cuda-host: {traceback.format_exc()[-1500:]}")
+    backend = HostBackend("\n".join(made.source for _, _, made in ready))
+    for case, ref, made in ready:
+
+        def run(ref: Reference = ref, made: texpr.Compiled = made, seed: int = case.seed) -> Mapping[str, Any]:
+            values = copied(ref.values)
+            backend.seed = seed
+            Launcher(made.manifest, backend)(**values)
+            return values
+
+        judge(case, "cuda-host", run, ref, tally)
 
 
 def main() -> None:
@@ -196,11 +233,16 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=5, help="failures to print")
     options = parser.parse_args()
     tally = Tally()
-    for seed in range(options.first, options.first + options.count):
+    backends = options.backends.split(",")
+    seeds = range(options.first, options.first + options.count)
+    one_by_one = [name for name in backends if name != "cuda-host"]
+    for seed in seeds if one_by_one else ():
         try:
-            run_case(generate(seed, bend=options.bend), options.backends.split(","), tally)
+            run_case(generate(seed, bend=options.bend), one_by_one, tally)
         except Exception:  # a defect before any backend: keep counting
             tally.fail(generate(seed, bend=options.bend), traceback.format_exc()[-1500:])
+    for start in range(0, len(seeds), 30) if "cuda-host" in backends else ():
+        run_batch([generate(seed, bend=options.bend) for seed in seeds[start : start + 30]], tally)
     for failure in tally.failures[: options.show]:
         print(failure, "\n")
     print(dict(sorted(tally.counts.items())))

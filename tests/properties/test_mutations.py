@@ -1,0 +1,44 @@
+"""A sample of `mutations.py` and of `differential.py`; the scripts run any number of seeds."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from differential import Tally, run_batch, run_case
+from mutations import mutated, outcome
+from programs import generate
+
+
+@pytest.mark.parametrize("batch", range(10))
+def test_mutated_programs_are_accepted_or_refused(batch: int) -> None:
+    outcomes = {outcome(mutated(seed)) for seed in range(batch * 150, batch * 150 + 150)}
+    assert any(found.startswith("E01") for found in outcomes)
+
+
+@pytest.mark.parametrize("batch", range(6))
+def test_random_programs_are_right_or_refused_with_a_witness(batch: int) -> None:
+    tally = Tally()
+    for seed in range(batch * 30, batch * 30 + 30):
+        run_case(generate(seed), ("exact", "simulate"), tally)
+    assert not tally.failures, tally.failures[0]
+    assert tally.counts["accepted"] >= 10
+    assert tally.counts["undecided"] <= 0.02 * tally.counts["elements"] + 20
+
+
+def test_random_programs_are_right_on_the_cpu() -> None:
+    tally = Tally()
+    for seed in range(500, 515):
+        run_case(generate(seed), ("cpu",), tally)
+    assert not tally.failures, tally.failures[0]
+    assert tally.counts["accepted"] >= 5
+
+
+@pytest.mark.gxx
+def test_random_programs_are_right_on_the_host_build(need_gxx: None) -> None:
+    tally = Tally()
+    run_batch([generate(seed) for seed in range(600, 630)], tally)
+    assert not tally.failures, tally.failures[0]
+    assert tally.counts["accepted"] >= 10
