@@ -79,10 +79,13 @@ def kernel(*args: Any, where: str | None = None, dynamic: Sequence[str] = ()) ->
 
 
 class Fn:
-    """A Python function that kernels may call; `__texpr_fn__` is the function."""
+    """A Python function that kernels may call; `__texpr_fn__` is the function, `__texpr_reference__` the one that gives
+    the meaning of a body that only hardware can run, if any."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], reference: Callable[..., Any] | None = None) -> None:
         self.__texpr_fn__ = function
+        if reference is not None:
+            self.__texpr_reference__ = reference
         self.__name__, self.__doc__, self.__wrapped__ = function.__name__, function.__doc__, function
 
     def __repr__(self) -> str:
@@ -92,6 +95,15 @@ class Fn:
         raise fail("E0601", f"{self.__name__} is a texpr.fn: it has a meaning only inside a kernel")
 
 
-def fn(function: Callable[..., Any]) -> Fn:
-    """Make a function that kernels may call: `@texpr.fn`. It is parsed with the kernel that calls it."""
-    return Fn(function)
+@overload
+def fn(function: Callable[..., Any], /) -> Fn: ...
+@overload
+def fn(*, reference: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], Fn]: ...
+def fn(function: Callable[..., Any] | None = None, /, *, reference: Callable[..., Any] | None = None) -> Any:
+    """Make a function that kernels may call: `@texpr.fn`, or `@texpr.fn(reference=meaning)` for a body with `asm`.
+
+    It is parsed with the kernel that calls it.
+    """
+    if function is not None:
+        return Fn(function)
+    return lambda body: Fn(body, reference)
