@@ -36,8 +36,8 @@ def check_definedness(program: Program) -> Iterator[Diagnostic]:
         writes = sure_writes(uses)
         for reader in readers(uses):
             try:
+                missing = undefined(reader, writes)
                 with limited(reader.access.span, "the proof that this element is written before"):
-                    missing = undefined(reader, writes)
                     found = None if missing.is_empty() else _report(program, reader, missing)
             except TExprError as limit:
                 yield from limit.diagnostics
@@ -57,7 +57,7 @@ def sure_writes(uses: Sequence[Use]) -> list[Use]:
 
 
 def undefined(reader: Use, writes: Sequence[Use]) -> isl.Map:
-    """The part of an access relation whose elements no sure write reaches before."""
+    """The part of an access relation whose elements no sure write reaches before. E0307 past the limit."""
     missing = reader.access.relation
     if missing.is_empty():
         return missing
@@ -65,12 +65,13 @@ def undefined(reader: Use, writes: Sequence[Use]) -> isl.Map:
         if apart(writer, reader):
             continue
         first, second = writer.statement, reader.statement
-        for level, before in ordered(all_pairs(first, second), first, second):
-            if not _same_guards(first, second, level):
-                continue
-            missing = missing.subtract(before.reverse().apply_range(writer.access.relation))
-            if missing.is_empty():
-                return missing
+        with limited(reader.access.span, "the proof that this element is written before"):
+            for level, before in ordered(all_pairs(first, second), first, second):
+                if not _same_guards(first, second, level):
+                    continue
+                missing = missing.subtract(before.reverse().apply_range(writer.access.relation))
+                if missing.is_empty():
+                    return missing
     return missing
 
 

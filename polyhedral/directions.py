@@ -85,9 +85,8 @@ def _is_out(home: ProgramBuffer, uses: list[Use]) -> bool:
         # Nothing is read early at size 0; the text decides, so that the direction does not hang on it.
         return not readers(uses)
     for reader in readers(uses):
-        with limited(reader.access.span, "the direction of this parameter"):
-            if not undefined(reader, known).is_empty():
-                return False
+        if not undefined(reader, known).is_empty():
+            return False
     with limited(home.buffer.span, "the direction of this parameter"):
         return bool(unwritten(home.elements, known).is_empty())
 

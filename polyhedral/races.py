@@ -41,18 +41,17 @@ from texpr.polyhedral.witness import (
 
 
 def check_races(program: Program) -> Iterator[Diagnostic]:
-    """A diagnostic for each pair of statements and buffer with a conflict, at the outermost `par` that has one."""
+    """A diagnostic for each pair of statements and buffer with a conflict, at the outermost `par` that has one. A
+    statement that conflicts with itself is told once, and not again with others."""
     budget = Budget(program.kernel)
     for name, uses in uses_by_buffer(program).items():
         outer = len(program.buffers[name].outer)
         reported: set[tuple[str, str]] = set()
         for group in _by_loop(uses, outer):
-            # Two writes are told before a read and a write.
-            pairs = sorted(candidates(group), key=lambda p: not (writes(p[0].access) and writes(p[1].access)))
-            for first, second in pairs:
+            for first, second in sorted(candidates(group), key=_rank):
                 key = (first.statement.id, second.statement.id)
                 levels = _levels(first, second, outer)
-                if not levels or key in reported:
+                if not levels or key in reported or (key[0], key[0]) in reported or (key[1], key[1]) in reported:
                     continue
                 try:
                     budget.spend(first.floors + second.floors, second.access.span)
@@ -66,6 +65,12 @@ def check_races(program: Program) -> Iterator[Diagnostic]:
                 if found is not None:
                     reported.add(key)
                     yield found
+
+
+def _rank(pair: tuple[Use, Use]) -> tuple[bool, bool]:
+    """One statement before two, and two writes before a read and a write."""
+    first, second = pair
+    return first.statement is not second.statement, not (writes(first.access) and writes(second.access))
 
 
 def _by_loop(uses: list[Use], outer: int) -> Iterable[list[Use]]:
