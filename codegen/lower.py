@@ -159,28 +159,31 @@ def _host(node: m.HostNode, mapped: m.MappedProgram, attributes: dict[str, tuple
 
 
 INHERITED = ("strict", "fast", "tf32", "ordered")
+UNIQUE_OVER = "unique over"  # not a name that the language has: `#unique` with its parallel indices
 
 
 def inherited_attributes(kernel: Kernel) -> dict[str, tuple[Attr, ...]]:
     """For every leaf statement, by id, the attributes that it takes over: `#strict`, `#fast` and `#tf32` of the
-    kernel, and `#ordered` of a `seq` around it."""
+    kernel, `#ordered` of a `seq` around it, and for its own `#unique` the indices of the `par`s around it, whose
+    iterations are promised to reach different elements."""
     found: dict[str, tuple[Attr, ...]] = {}
     general = tuple(a for a in kernel.attrs if a.name in INHERITED)
-    pending: list[tuple[Stmt, tuple[Attr, ...]]] = [(s, general) for s in kernel.body]
+    pending: list[tuple[Stmt, tuple[Attr, ...], tuple[IndexVar, ...]]] = [(s, general, ()) for s in kernel.body]
     while pending:
-        statement, attrs = pending.pop()
+        statement, attrs, pars = pending.pop()
         match statement:
             case Seq(body=body):
                 inner = attrs + tuple(a for a in statement.attrs if a.name == "ordered")
-                pending.extend((s, inner) for s in body)
-            case Par(body=body):
-                pending.extend((s, attrs) for s in body)
+                pending.extend((s, inner, pars) for s in body)
+            case Par(body=body, index=index):
+                pending.extend((s, attrs, (*pars, IndexVar(name=index))) for s in body)
             case If(then=then, orelse=orelse):
-                pending.extend((s, attrs) for s in then + orelse)
+                pending.extend((s, attrs, pars) for s in then + orelse)
             case Intrinsic(reference=reference):
-                pending.extend((s, attrs) for s in reference)
+                pending.extend((s, attrs, pars) for s in reference)
             case Bind() | Accumulate() | Atomic() | Anchor():
-                found[statement.id] = attrs
+                unique = (Attr(name=UNIQUE_OVER, args=pars),) if statement.has("unique") else ()
+                found[statement.id] = attrs + unique
             case _:
                 pass
     return found

@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from texpr.codegen.cpu.carry import Carry, find_carries, is_shared_update
-from texpr.codegen.cpu.context import Context, CpuTensor
+from texpr.codegen.cpu.context import Check, Context, CpuTensor
 from texpr.codegen.cpu.names import condition_text, index_text, place
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.cpu.value import (
@@ -16,7 +16,8 @@ from texpr.codegen.cpu.value import (
     update_text,
 )
 from texpr.codegen.graph import Define, Fresh, Generic, Store, StoreMode
-from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Gather, IndexConst, Leaf, Read
+from texpr.codegen.lower import UNIQUE_OVER
+from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Gather, IndexConst, IndexVar, Leaf, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.types import DType
 
@@ -88,6 +89,7 @@ def _emit_range(loop: Range, context: Context) -> None:
     writer.depth = depth
 
 
+GOLDEN = 7046029254386353131  # an odd number that spreads products of indices over 64 bits
 UNROLLED = 16  # an innermost loop of fewer iterations is left to LLVM, which unrolls it
 
 
@@ -173,6 +175,7 @@ def _emit_generic(operator: Generic, context: Context) -> None:
             writer.line(f"{held} = {unwrapped(value)}")
             value = held
         element = values.element(tensor, store.subscripts, operator.span)
+        _emit_unique(leaf, tensor, element, context)
     match store.mode:
         case StoreMode.BIND:
             _store(tensor, element, value, context)
@@ -187,6 +190,31 @@ def _emit_generic(operator: Generic, context: Context) -> None:
             _store(tensor, element, cast_text(result, dtype, tensor.dtype), context)
         case _:
             assert_never(store.mode)
+
+
+def _emit_unique(leaf: Leaf, tensor: CpuTensor, element: str, context: Context) -> None:
+    """The check of `#unique`: the first iteration to reach an element owns it, and every other one is an error."""
+    indices = next((a.args for a in leaf.attrs if a.name == UNIQUE_OVER), None)
+    if indices is None or not tensor.device:
+        return
+    names, writer = context.names, context.writer
+    if tensor.name not in context.owners:
+        context.owners[tensor.name] = names.fresh("owner")
+    owner, at, mine, seen = context.owners[tensor.name], names.fresh("at"), names.fresh("mine"), names.fresh("seen")
+    text = "np.int64(0)"
+    for index in indices:
+        if isinstance(index, IndexVar):
+            text = f"({text} + {names.of('value', index.name)} + 1) * {GOLDEN}"
+    writer.line(f"{at} = np.int64({element})")
+    writer.line(f"{mine} = np.int64({text}) | 1")
+    message = f"two iterations reach one element of {tensor.name}, against the promise #unique"
+    context.checks.append(Check(message=message, span=leaf.span))
+    with writer.block("while True:"):
+        writer.line(f"{seen} = peek({owner}, {at})")
+        with writer.block(f"if {seen} == {mine} or ({seen} == 0 and exchange({owner}, {at}, np.int64(0), {mine})):"):
+            writer.line("break")
+        with writer.block(f"if {seen} != 0:"):
+            writer.line(f"return {len(context.checks)}")
 
 
 def _updated(store: Store, leaf: Leaf, current: str, value: str, dtype: DType, product: bool) -> str:

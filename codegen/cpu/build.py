@@ -25,7 +25,11 @@ class CpuKernel:
         self._convert = tuple(_converter(kind, dtype) for _, kind, dtype in self.arguments)
 
     def __call__(self, *values: Any) -> None:
-        code = self._run(*[convert(value) for convert, value in zip(self._convert, values, strict=True)])
+        self.run_converted([convert(value) for convert, value in zip(self._convert, values, strict=True)])
+
+    def run_converted(self, values: list[Any]) -> None:
+        """The same for addresses and numbers that need no conversion."""
+        code = self._run(*values)
         if code:
             message, where = self._checks[code - 1]
             file, _, line = where.rpartition(":")
@@ -50,18 +54,18 @@ def _converter(kind: str, name: str) -> Callable[[Any], Any]:
         return bool
     if dtype.is_integer:
         return int
-    if dtype.bits == 64:
-        return float
+    if dtype.bits >= 32:
+        return float  # Numba rounds it to the nearest f32
 
-    def rounded(value: Any) -> int | float:
+    def bits(value: Any) -> int:
         import numpy as np
 
         from texpr.grammar.numerics import cast
 
         stored = cast(np.asarray(float(value)), F64, dtype)
-        return float(stored) if dtype.bits == 32 else int.from_bytes(stored.tobytes(), "little")
+        return int.from_bytes(stored.tobytes(), "little")
 
-    return rounded
+    return bits
 
 
 def build_cpu(text: CpuText | str) -> CpuKernel:

@@ -39,7 +39,8 @@ class Writer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTensor:
-    """A tensor as emitted code sees it: a pointer with strides in elements, or a plain variable (`scalar`)."""
+    """A tensor as emitted code sees it: a pointer with strides in elements, or a plain variable (`scalar`).
+    `device`: it is an array argument or a workspace, which all iterations share."""
 
     name: str
     identifier: str
@@ -47,6 +48,7 @@ class CpuTensor:
     shape: tuple[IndexExpr, ...]
     strides: tuple[IndexExpr, ...]
     scalar: bool = False
+    device: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,8 @@ class Check:
 @dataclass(slots=True)
 class Context:
     """Mutable state of one block function. `parallel`: several threads run it at once. `carried` names the variable
-    that holds an accumulated element around a loop, by tensor."""
+    that holds an accumulated element around a loop, by tensor; `owners` the array that records which iteration wrote
+    an element, by tensor that `#unique` speaks of."""
 
     names: Names
     tensors: dict[str, CpuTensor]
@@ -68,6 +71,7 @@ class Context:
     checks: list[Check]
     parallel: bool
     carried: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
 
     def offset(self, tensor: CpuTensor, subscripts: tuple[IndexExpr | str, ...]) -> str:
         """The text of an element's offset; a gathered subscript is given by the variable that holds it."""

@@ -70,6 +70,7 @@ def emit_cpu(planned: PlannedGraph, target: Target) -> CpuText:
             shape=tensor.shape,
             strides=tensor.strides,
             scalar=scalar,
+            device=not scalar,
         )
         text = _scalar_type(tensor.dtype) if scalar else f"pointer({ELEMENT[tensor.dtype.name]})"
         candidates.append(Variable(identifier=identifier, type_text=text))

@@ -24,7 +24,7 @@ from texpr.polyhedral.mapping import Place
 
 STACK_BYTES = 256 << 10  # locals of one function beyond this go to the heap
 SERIAL_WORK = 1 << 14  # statement instances below which waking the other cores costs more than it gains
-TASKS = 256  # parts of a parallel launch, many to a core so that uneven ones even out
+TASKS = 64  # parts of a parallel launch, several to a core so that uneven ones even out
 
 CORE, FIRST, LAST = "<core>", "<first>", "<last>"  # no source has such names
 
@@ -85,43 +85,69 @@ def emit_launch(
     words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", writer.text() + count))
     host = [Variable(identifier=names.of("value", a), type_text="int64") for a in block.arguments]
     used = [v for v in [*candidates, *host] if v.identifier in words]
+    owners = [(owner, index_text(_reach(context.tensors[t]), names)) for t, owner in context.owners.items()]
+    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", " ".join(length for _, length in owners)))
+    used += [v for v in [*candidates, *host] if v.identifier in words and v not in used]
     arguments = [v.identifier for v in used]
     types = ", ".join(v.type_text for v in used)
     identifier = names.of("function", block.name)
     out = Writer()
     out.line(f"# {place(block.span)}")
-    part = names.of("function", f"{block.name}_part") if parallel else identifier
+    two = parallel or bool(owners)
+    part = names.of("function", f"{block.name}_part") if two else identifier
     bounds = ["first", "last"] if parallel else []
+    extra = [f"{owner}_array" for owner, _ in owners]
     result = "int64" if checked or not parallel else "void"
-    out.line(
-        f'@njit({result}({", ".join(["int64"] * len(bounds) + [v.type_text for v in used])}), error_model="numpy")'
-    )
-    with out.block(f"def {part}({', '.join([*bounds, *arguments])}):"):
+    kinds = ["int64"] * len(bounds) + [v.type_text for v in used] + ["int64[::1]"] * len(extra)
+    out.line(f'@njit({result}({", ".join(kinds)}), error_model="numpy")')
+    with out.block(f"def {part}({', '.join([*bounds, *arguments, *extra])}):"):
         out.line("restrict()")
+        for owner, _ in owners:
+            out.line(f"{owner} = pointer_i64({owner}_array.ctypes.data)")
         for line in declarations:
             out.line(line)
         out.lines += writer.lines
         if checked or not parallel:
             out.line("return 0")
-    if parallel:
+    if two:
         out.line()
         out.line()
-        out.line(f'@njit(int64({types}), error_model="numpy", parallel=True)')
+        out.line(f'@njit(int64({types}), error_model="numpy"{", parallel=True" if parallel else ""})')
         with out.block(f"def {identifier}({', '.join(arguments)}):"):
-            out.line(f"blocks = np.int64({count})")
-            out.line(f"tasks = max(0, min(blocks, {TASKS}))")
-            if checked:
-                out.line("failed = np.zeros(1, np.int64)")
-            with out.block("for task in prange(tasks):"):
-                out.line("first = np.int64(task) * blocks // tasks")
-                out.line("last = (np.int64(task) + 1) * blocks // tasks")
-                call = f"{part}({', '.join(['first', 'last', *arguments])})"
-                out.line(f"code = {call}" if checked else call)
-                if checked:
-                    with out.block("if code != 0:"):
-                        out.line("failed[0] = code")
-            out.line("return failed[0]" if checked else "return 0")
+            for owner, length in owners:
+                out.line(f"{owner}_array = np.zeros({length}, np.int64)")
+            _emit_parts(out, part, [*bounds, *arguments, *extra], count, checked, parallel)
     return LaunchText(identifier=identifier, arguments=tuple(arguments), text=out.text())
+
+
+def _emit_parts(out: Writer, part: str, arguments: list[str], count: str, checked: bool, parallel: bool) -> None:
+    """The calls of the part function: one, or TASKS in parallel."""
+    call = f"{part}({', '.join(arguments)})"
+    if not parallel:
+        out.line(f"return {call}")
+        return
+    out.line(f"blocks = np.int64({count})")
+    out.line(f"tasks = max(0, min(blocks, {TASKS}))")
+    if checked:
+        out.line("failed = np.zeros(1, np.int64)")
+    with out.block("for task in prange(tasks):"):
+        out.line("first = np.int64(task) * blocks // tasks")
+        out.line("last = (np.int64(task) + 1) * blocks // tasks")
+        out.line(f"code = {call}" if checked else call)
+        if checked:
+            with out.block("if code != 0:"):
+                out.line("failed[0] = code")
+    out.line("return failed[0]" if checked else "return 0")
+
+
+def _reach(tensor: CpuTensor) -> IndexExpr:
+    """Elements from the first to the last one of a tensor; at least 1."""
+    total: IndexExpr = IndexConst(value=1)
+    for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
+        steps = IndexBinary(op=IndexOp.SUB, left=extent, right=IndexConst(value=1))
+        room = IndexBinary(op=IndexOp.MAX, left=steps, right=IndexConst(value=0))
+        total = IndexBinary(op=IndexOp.ADD, left=total, right=IndexBinary(op=IndexOp.MUL, left=room, right=stride))
+    return total
 
 
 def _locals(block: BlockGraph, planned: PlannedGraph, names: Names) -> tuple[dict[str, CpuTensor], list[str]]:
