@@ -1,0 +1,207 @@
+"""Target `cpu` beside hand-written Numba, in one process: `python benchmarks/cpu.py [--json FILE] [NAME…]`.
+
+Every kernel runs alternately with its peer on fresh outputs, best of several rounds; results are compared first. The
+ratio is the peer's time over ours: above 1 TExpr is faster. Limits: matmul at least 3, all others at least 1 / 1.1.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import texpr
+
+sys.path.insert(0, str(Path(__file__).parent))
+from peers import numba_kernels as peers
+
+Call = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """`ours` and `peer` compute into `got` and `want`; `reset` restores what they update."""
+
+    name: str
+    ours: Call
+    peer: Call
+    got: Any
+    want: Any
+    reset: Call
+    least_ratio: float
+
+
+def compiled(text: str, types: dict[str, str] | None = None, **sizes: int) -> Any:
+    return texpr.parse(text).only.compile("cpu", sizes=sizes, types=types or {})
+
+
+def random(*shape: int) -> Any:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+MATMUL = "par M i { par N j { seq K k { C[i * N + j] += A[i * K + k] * B[k * N + j] } } }"
+VADD = "kernel vadd(A: f32[N], B: f32[N], C: f32[N]) { par N i { C[i] = A[i] + B[i] } }"
+SAXPY = "kernel saxpy(a: f32, X: f32[N], inout Y: f32[N]) { par N i { Y[i] = a * X[i] + Y[i] } }"
+GELU = """kernel smooth(X: f32[N], Y: f32[N]) {
+    par N i { Y[i] = 0.5 * X[i] * (1.0 + erf(X[i] * 0.7071067811865476)) }
+}"""
+ROWS = "kernel rows(A: f32[M, N], s: f32[M]) { par M i { s[i] = sum N j { A[i, j] } } }"
+COLUMNS = "kernel columns(A: f32[M, N], s: f32[N]) { par N j { s[j] = sum M i { A[i, j] } } }"
+TOTAL = "kernel total(A: f32[N], s: f32[1]) { s[0] = 0.0; par N i { s[0] += A[i] } }"
+GREATEST = "kernel greatest(A: f32[N], s: f32[1]) { s[0] = -inf; par N i { s[0] max= A[i] } }"
+SOFTMAX = """kernel rows_softmax(X: f32[M, N], Y: f32[M, N]) {
+    par M i {
+        new top: f32
+        new found: f32
+        top = maximum N j { X[i, j] }
+        found = 0.0
+        seq N j {
+            Y[i, j] = exp(X[i, j] - top)
+            found += Y[i, j]
+        }
+        par N j { Y[i, j] = Y[i, j] / found }
+    }
+}"""
+
+
+def matmul(n: int) -> Case:
+    a, b = random(n, n), random(n, n)
+    got, want = np.zeros((n, n), np.float32), np.zeros((n, n), np.float32)
+    kernel = compiled(MATMUL, M=n, N=n, K=n)
+
+    def reset() -> None:
+        got[:] = 0
+        want[:] = 0
+
+    return Case(
+        name=f"matmul {n}",
+        ours=lambda: kernel(got, a, b),
+        peer=lambda: peers.matmul_three_loops(a, b, want),
+        got=got,
+        want=want,
+        reset=reset,
+        least_ratio=3.0,
+    )
+
+
+def simple(
+    name: str, text: str, peer: Any, inputs: tuple[Any, ...], shape: tuple[int, ...], inout: bool = False, **sizes: int
+) -> Case:
+    kernel = compiled(text, **sizes)
+    start = random(*shape)
+    got, want = start.copy(), start.copy()
+
+    def reset() -> None:
+        source = start if inout else np.float32(np.nan)
+        got[...] = source
+        want[...] = source
+
+    return Case(
+        name=name,
+        ours=lambda: kernel(*inputs, got),
+        peer=lambda: peer(*inputs, want),
+        got=got,
+        want=want,
+        reset=reset,
+        least_ratio=1 / 1.1,
+    )
+
+
+def cases(names: list[str]) -> list[Case]:
+    large, small = 1 << 24, 1 << 20
+    makers: dict[str, Callable[[], list[Case]]] = {
+        "matmul": lambda: [matmul(512)],
+        "vadd": lambda: [
+            simple(f"vadd {n}", VADD, peers.vadd, (random(n), random(n)), (n,), N=n) for n in (small, large)
+        ],
+        "saxpy": lambda: [
+            simple(f"saxpy {n}", SAXPY, peers.saxpy, (1.5, random(n)), (n,), inout=True, N=n) for n in (small, large)
+        ],
+        "gelu": lambda: [simple(f"gelu {n}", GELU, peers.gelu, (random(n),), (n,), N=n) for n in (small, large // 4)],
+        "rows": lambda: [
+            simple(f"rows {m}x{n}", ROWS, peers.row_sums, (random(m, n),), (m,), M=m, N=n)
+            for m, n in ((4096, 4096), (65536, 64), (64, 65536))
+        ],
+        "columns": lambda: [
+            simple(f"columns {m}x{n}", COLUMNS, peers.column_sums, (random(m, n),), (n,), M=m, N=n)
+            for m, n in ((4096, 4096), (65536, 64), (64, 65536))
+        ],
+        "total": lambda: [simple(f"total {n}", TOTAL, peers.total, (random(n),), (1,), N=n) for n in (small, large)],
+        "greatest": lambda: [
+            simple(f"greatest {n}", GREATEST, peers.greatest, (random(n),), (1,), N=n) for n in (small, large)
+        ],
+        "softmax": lambda: [
+            simple(f"softmax {m}x{n}", SOFTMAX, peers.softmax, (random(m, n),), (m, n), M=m, N=n)
+            for m, n in ((2048, 1024),)
+        ],
+    }
+    return [case for name, make in makers.items() if not names or name in names for case in make()]
+
+
+def best_us(call: Call, seconds: float) -> float:
+    """The least time of one call in microseconds, over rounds that take about `seconds` together."""
+    best = float("inf")
+    end = time.perf_counter() + seconds
+    while True:
+        start = time.perf_counter()
+        call()
+        now = time.perf_counter()
+        best = min(best, now - start)
+        if now > end:
+            return best * 1e6
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """Check the two against one another, then time them in turn, three rounds each."""
+    case.reset()
+    case.ours()
+    case.peer()
+    scale = float(np.abs(case.want).max())
+    error = float(np.abs(case.got - case.want).max()) / max(scale, 1e-30)
+    if not error < 1e-3:
+        raise SystemExit(f"{case.name}: results differ by {error:.3g} of the greatest value")
+    ours = peer = float("inf")
+    for _ in range(3):
+        case.reset()
+        ours = min(ours, best_us(case.ours, 0.15))
+        case.reset()
+        peer = min(peer, best_us(case.peer, 0.15))
+    ratio = peer / ours
+    return {
+        "name": case.name,
+        "texpr_us": round(ours, 1),
+        "peer_us": round(peer, 1),
+        "ratio": round(ratio, 3),
+        "least_ratio": round(case.least_ratio, 3),
+        "reached": ratio >= case.least_ratio,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    rows = []
+    print(f"{'kernel':24} {'texpr us':>12} {'peer us':>12} {'ratio':>8} {'limit':>8}")
+    for case in cases(options.names):
+        row = measure(case)
+        rows.append(row)
+        mark = "" if row["reached"] else "  below"
+        print(
+            f"{row['name']:24} {row['texpr_us']:12.1f} {row['peer_us']:12.1f} {row['ratio']:8.2f}"
+            f" {row['least_ratio']:8.2f}{mark}",
+            flush=True,
+        )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return 0 if all(row["reached"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
