@@ -8,7 +8,6 @@ import texpr
 from texpr.codegen import graph as g
 from texpr.codegen.lower import lower
 from texpr.codegen.plan import mapped_launches
-from texpr.codegen.show import show
 from texpr.polyhedral import mapping as m
 
 KERNELS = Path(__file__).parents[1] / "kernels"
@@ -39,9 +38,8 @@ def test_the_tree_of_every_launch_is_kept_node_by_node(name, target):
         assert shape_of(block.body) == shape_of(launch.body)
 
 
-def test_loads_stand_in_evaluation_order_and_gathers_are_marked(golden):
+def test_loads_stand_in_evaluation_order_and_gathers_are_marked():
     graph = lower(mapped("gather_rows", "cpu", N=20, V=7, D=33))
-    golden("graph/gather_rows.txt", show(graph))
     operators = [n for block in graph.launches() for n in operators_of(block.body)]
     modes = [[(load.tensor, load.mode) for load in o.loads] for o in operators]
     assert modes == [[("idx", g.LoadMode.PLAIN), ("E", g.LoadMode.GATHER)]]

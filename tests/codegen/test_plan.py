@@ -15,10 +15,24 @@ from texpr.codegen.lower import row_major
 from texpr.codegen.shared_memory import check_shared, place_shared
 from texpr.codegen.show import show
 from texpr.codegen.swizzle import check_swizzles, choose_swizzles
-from texpr.grammar.ast import IndexConst, Role, SizeVar
+from texpr.grammar.ast import (
+    AccOp,
+    Accumulate,
+    Anchor,
+    Bind,
+    Compare,
+    CompareOp,
+    Const,
+    Gather,
+    IndexConst,
+    IndexVar,
+    Read,
+    Role,
+    SizeVar,
+)
 from texpr.grammar.diagnostics import InternalError, TExprError
-from texpr.grammar.types import F16, F32, F64, I8
-from texpr.polyhedral.mapping import Memory
+from texpr.grammar.types import F16, F32, F64, I8, I64
+from texpr.polyhedral.mapping import Digit, Memory, Origin, Place
 from texpr.polyhedral.target import parse_target
 
 ONE = IndexConst(value=1)
@@ -49,9 +63,9 @@ SCALED = """kernel scaled(A: f32[N], C: f32[N]) {
 """
 
 
-def test_a_definition_and_its_use_run_register_to_register(golden):
+def test_a_definition_and_its_use_run_register_to_register():
     view = planned(SCALED)
-    golden("graph/scaled.txt", str(view))
+    assert "fused S0 -> S1" in str(view)
     chains = view.planned.chains
     assert [len(chain) for chain in chains["scaled_0"]] == [2]
 
@@ -167,11 +181,82 @@ def test_the_workspace_checker_finds_overlap_and_misalignment():
             check_workspace(graph, g.WorkspacePlan(offsets=offsets, total_bytes=right.total_bytes))
 
 
-def test_a_planned_graph_prints_its_workspace(golden):
+def test_a_planned_graph_prints_its_workspace():
     text = """kernel steps(A: f32[N], C: f32[N]) {
     new w: f32[N]
     par N i { w[i] = A[i] + 1.0 }
     par N i { C[i] = w[N - 1 - i] }
 }
 """
-    golden("graph/steps.txt", show(planned(text, "cpu").planned))
+    assert "w: f32[N] strides (1)  workspace at byte 0" in show(planned(text, "cpu").planned)
+
+
+def test_a_graph_of_every_node_prints(golden):
+    i, n = IndexVar(name="i"), SizeVar(name="N")
+    load = Read(buffer="A", subscripts=(Gather(value=Read(buffer="idx", subscripts=(i,), dtype=I64)),), dtype=F32)
+    bind = Bind(id="S0", buffer="t", subscripts=(), value=load)
+    update = Accumulate(id="S1", op=AccOp.ADD, buffer="s", subscripts=(i,), value=load)
+    anchor = Anchor(id="S2", value=Const(value=1.0, dtype=F32))
+    loads = (
+        g.Load(tensor="idx", subscripts=(i,), mode=g.LoadMode.PLAIN),
+        g.Load(tensor="A", subscripts=load.subscripts, mode=g.LoadMode.GATHER),
+    )
+    body = (
+        g.Define(index="i", terms=((32, "i_block"), (1, "i_lane"))),
+        g.Guard(
+            condition=Compare(op=CompareOp.LT, left=i, right=n),
+            body=(
+                g.Fresh(tensor="t"),
+                g.Generic(
+                    id="S0", leaf=bind, loads=loads, store=g.Store(tensor="t", subscripts=(), mode=g.StoreMode.BIND)
+                ),
+                g.Loop(
+                    index="k",
+                    extent=n,
+                    stages=2,
+                    vector=True,
+                    body=(
+                        g.Generic(
+                            id="S1",
+                            leaf=update,
+                            loads=loads,
+                            store=g.Store(tensor="s", subscripts=(i,), mode=g.StoreMode.ATOMIC, op=AccOp.ADD),
+                            origin=Origin.COMBINE,
+                        ),
+                    ),
+                ),
+            ),
+            orelse=(g.Generic(id="S2", leaf=anchor, loads=(), store=None, once=True),),
+        ),
+    )
+    digits = (
+        Digit(name="i_block", index="i", weight=32, radix=n, stride=ONE, place=Place.GRID_X),
+        Digit(name="i_lane", index="i", weight=1, radix=IndexConst(value=32), stride=ONE, place=Place.LANE),
+    )
+    launch = g.BlockGraph(
+        name="k_0",
+        grid_dim=(n, ONE, ONE),
+        cluster_dim=(1, 1, 1),
+        block_dim=32,
+        digits=digits,
+        tensors=(tensor("t", (), memory=Memory.REG), tensor("s", (8,))),
+        body=body,
+        arguments=("r",),
+    )
+    always = Compare(op=CompareOp.GT, left=n, right=IndexConst(value=0))
+    graph = g.KernelGraph(
+        name="k",
+        source_name="k.tex",
+        tensors=(
+            g.DTensor(name="A", dtype=F32, shape=(n,), strides=(ONE,), role=Role.PARAM),
+            g.DTensor(name="a", dtype=F32, shape=(), strides=(), role=Role.SCALAR),
+        ),
+        sizes=("N",),
+        facts=(always,),
+        body=(
+            g.HostLoop(
+                index="r", extent=n, body=(g.HostIf(condition=always, then=(g.Launch(graph=launch),), orelse=()),)
+            ),
+        ),
+    )
+    golden("graph/every_node.txt", show(graph))
