@@ -205,13 +205,13 @@ class Values:
         if isinstance(select.condition, Compare | And | Or | Not | Always):
             condition = condition_text(select.condition, context.names)
         else:
-            condition = unwrapped(self.value(select.condition))
+            condition = self.value(select.condition)
         outer = context.writer
         texts: list[str] = []
         lines: list[list[str]] = []
         for arm in (select.then, select.other):
             context.writer = Writer(outer.depth + 1)
-            texts.append(unwrapped(self.value(arm)))
+            texts.append(self.value(arm))
             lines.append(context.writer.lines)
         context.writer = outer
         if not lines[0] and not lines[1]:
@@ -220,7 +220,7 @@ class Values:
         for head, text, before in zip((f"if {condition}:", "else:"), texts, lines, strict=True):
             with outer.block(head):
                 outer.lines += before
-                outer.line(f"{name} = {text}")
+                outer.line(f"{name} = {unwrapped(text)}")
         return name
 
     def _op(self, op: Op, contracted: bool) -> str:

@@ -154,3 +154,17 @@ def test_a_broken_promise_of_unique_is_found_and_a_kept_one_is_not(n):
         kernel(idx, x, y)
     assert caught.value.diagnostics[0].code == "E0604"
     assert "#unique" in str(caught.value)
+
+
+def test_nested_selects_keep_their_grouping():
+    text = """kernel nested(A: f32[N], Y: f32[N]) {
+    par N i {
+        Y[i] = select(select(A[i] > 0.0, A[i] > 1.0, A[i] > -1.0), select(A[i] > 2.0, 1.0, 2.0), select(A[i] < -2.0, 3.0, 4.0))
+    }
+}
+"""
+    a = np.linspace(-3, 3, 25, dtype=np.float32)
+    y = np.zeros_like(a)
+    texpr.parse(text).only.compile("cpu")(a, y)
+    outer = np.where(a > 0, a > 1, a > -1)
+    assert np.array_equal(y, np.where(outer, np.where(a > 2, 1, 2), np.where(a < -2, 3, 4)))
