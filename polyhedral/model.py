@@ -59,7 +59,9 @@ class _Model:
         relations: dict[int, isl.Map] = {}
         buffers: dict[str, ProgramBuffer] = {}
         for buffer in self.kernel.buffers:
-            home = drafts.buffers[buffer.name]
+            home = drafts.buffers.get(buffer.name)
+            if home is None:
+                continue  # a local of an intrinsic's hardware body, which its reference stands for
             try:
                 buffers[buffer.name] = self.place(buffer, home, uses[buffer.name], relations)
             except TExprError as limit:

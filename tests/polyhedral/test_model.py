@@ -157,3 +157,29 @@ def test_too_many_accesses_are_refused_by_count() -> None:
     with pytest.raises(TExprError) as refused:
         program(f"kernel f(A: f32[1600]) {{ {lines} }}")
     assert [d.code for d in refused.value.diagnostics] == ["E0307"]
+
+
+MMA = """
+fn mma(in a: f16[16, 16], in b: f16[16, 8], inout c: f32[16, 8]) reference {
+    par 16 i, 8 j { seq 16 k { c[i, j] += a[i, k] * b[k, j] } }
+} {
+    fully par 32 |lane| #align(32) #block {
+        reg ra: f16[8] = fragment(a, mma16816.a, lane); reg rb: f16[4] = fragment(b, mma16816.b, lane)
+        reg rc: f32[4] = fragment(c, mma16816.c, lane)
+        asm("mma", inout: rc, in: ra, rb)
+        fragment(c, mma16816.c, lane) = rc
+    }
+}
+kernel f(A: f16[M, 16], B: f16[16, 8], C: f32[M, 8]) where M % 16 == 0 {
+    par M / 16 t {
+        par 16 i, 8 j { C[16 * t + i, j] = 0.0 }
+        mma(A[16 * t:16, 0:16], B[0:16, 0:8], C[16 * t:16, 0:8])
+    }
+}
+"""
+
+
+def test_the_reference_stands_for_an_intrinsic() -> None:
+    lifted = program(MMA)
+    assert [str(statement.kind) for statement in lifted.statements] == ["map", "contraction"]
+    assert set(lifted.buffers) == {"A", "B", "C"}
