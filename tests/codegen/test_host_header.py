@@ -183,6 +183,17 @@ class TestDivergence:
         assert report.message == "thread 32 waits at warp barrier 0, thread 40 has ended"
 
 
+def test_the_portable_fibers_do_the_same(build):
+    """Processors without a switch of our own use the C library's."""
+    text = emit_cuda(build.reverse(), TARGET)
+    portable = HostModule("#define TX_HOST_UCONTEXT 1\n" + text.source)
+    a, c = np.arange(256, dtype=np.float32).reshape(4, 64), np.zeros((4, 64), np.float32)
+    assert portable.launch("reverse_0", [array(a), array(c)], (4, 1, 1), 64, 256) is None
+    assert np.array_equal(c, a[:, ::-1])
+    report = portable.launch("reverse_0", [array(a), array(c[:2])], (4, 1, 1), 64, 256)
+    assert (report.kind, report.block) == ("bounds", 2)
+
+
 class TestGlobal:
     def test_every_thread_of_a_block_writing_one_element_races(self, build):
         planned = flat(build, (build.statement("C", (0,), build.const(1.0)),), (build.tensor("C", 1),), grid=(1, 1, 1))

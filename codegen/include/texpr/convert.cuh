@@ -83,11 +83,12 @@ TX_FN f32 widen_generic(T x) {
 }
 
 TX_FN f32 widen(bf16 x) { return f32_of_bits(static_cast<u32>(x.bits) << 16); }
+TX_FN f32 widen(f16 x);
+TX_FN f32 widen(f8e5m2 x) { return widen(f16{static_cast<u16>(x.bits << 8)}); }  // the upper byte of an f16
 
 #if defined(TX_HOST)
 TX_FN f32 widen(f16 x) { return widen_generic(x); }
 TX_FN f32 widen(f8e4m3 x) { return widen_generic(x); }
-TX_FN f32 widen(f8e5m2 x) { return widen_generic(x); }
 template <class T, class From>
 TX_FN T narrow(From x) {
   return round_to_narrow<T>(static_cast<f64>(x));
@@ -98,8 +99,15 @@ TX_FN f32 widen(f16 x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
   return y;
 }
-TX_FN f32 widen(f8e4m3 x) { return widen_generic(x); }
-TX_FN f32 widen(f8e5m2 x) { return widen_generic(x); }
+TX_FN f32 widen(f8e4m3 x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  u32 pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<u16>(x.bits)));
+  return widen(f16{static_cast<u16>(pair)});
+#else
+  return widen_generic(x);
+#endif
+}
 
 // The machine's instruction where it rounds once from that source type; integer arithmetic elsewhere.
 template <class T, class From>

@@ -3,9 +3,6 @@
 // outside the type shift everything out, min and max propagate NaN, round is to even. Functions are the accurate ones.
 #pragma once
 #include "texpr/convert.cuh"
-#if defined(TX_HOST)
-#include <cmath>
-#endif
 
 namespace tx {
 
@@ -113,42 +110,16 @@ template <>
 TX_FN f32 max(f32 a, f32 b) {
   return a > b || a != a ? a : b;
 }
-#define TX_UNARY(name, f32_name, f64_name)           \
-  TX_FN f32 name(f32 x) { return std::f32_name(x); } \
-  TX_FN f64 name(f64 x) { return std::f64_name(x); }
-#define TX_STRICT(name, operation)                       \
-  TX_FN f32 name(f32 a, f32 b) { return a operation b; } \
-  TX_FN f64 name(f64 a, f64 b) { return a operation b; }
 // Built with contraction off, so the plain operations round one by one.
-TX_STRICT(strict_mul, *)
-TX_STRICT(strict_add, +)
-TX_STRICT(strict_sub, -)
-#undef TX_STRICT
-template <>
-TX_FN f32 fma(f32 a, f32 b, f32 c) {
-  return std::fma(a, b, c);
-}
-template <>
-TX_FN f64 fma(f64 a, f64 b, f64 c) {
-  return std::fma(a, b, c);
-}
-TX_FN f32 rsqrt(f32 x) { return 1.0f / std::sqrt(x); }
-TX_FN f64 rsqrt(f64 x) { return 1.0 / std::sqrt(x); }
-TX_FN f32 pow(f32 x, f32 y) { return std::pow(x, y); }
-TX_FN f64 pow(f64 x, f64 y) { return std::pow(x, y); }
-TX_UNARY(abs_float, fabs, fabs)
-TX_UNARY(exp, exp, exp)
-TX_UNARY(exp2, exp2, exp2)
-TX_UNARY(log, log, log)
-TX_UNARY(log2, log2, log2)
-TX_UNARY(sqrt, sqrt, sqrt)
-TX_UNARY(tanh, tanh, tanh)
-TX_UNARY(erf, erf, erf)
-TX_UNARY(sin, sin, sin)
-TX_UNARY(cos, cos, cos)
-TX_UNARY(floor, floor, floor)
-TX_UNARY(ceil, ceil, ceil)
-TX_UNARY(round, nearbyint, nearbyint)
+TX_FN f32 strict_mul(f32 a, f32 b) { return a * b; }
+TX_FN f64 strict_mul(f64 a, f64 b) { return a * b; }
+TX_FN f32 strict_add(f32 a, f32 b) { return a + b; }
+TX_FN f64 strict_add(f64 a, f64 b) { return a + b; }
+TX_FN f32 strict_sub(f32 a, f32 b) { return a - b; }
+TX_FN f64 strict_sub(f64 a, f64 b) { return a - b; }
+TX_FN f32 rsqrt(f32 x) { return 1.0f / __builtin_sqrtf(x); }
+TX_FN f64 rsqrt(f64 x) { return 1.0 / __builtin_sqrt(x); }
+#define TX_C(function) __builtin_##function
 #else
 template <>
 TX_FN f32 min(f32 a, f32 b) {
@@ -162,9 +133,6 @@ TX_FN f32 max(f32 a, f32 b) {
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
   return c;
 }
-#define TX_UNARY(name, f32_name, f64_name)        \
-  TX_FN f32 name(f32 x) { return ::f32_name(x); } \
-  TX_FN f64 name(f64 x) { return ::f64_name(x); }
 // These are never contracted, whatever the compiler's flags.
 TX_FN f32 strict_mul(f32 a, f32 b) { return __fmul_rn(a, b); }
 TX_FN f64 strict_mul(f64 a, f64 b) { return __dmul_rn(a, b); }
@@ -172,33 +140,40 @@ TX_FN f32 strict_add(f32 a, f32 b) { return __fadd_rn(a, b); }
 TX_FN f64 strict_add(f64 a, f64 b) { return __dadd_rn(a, b); }
 TX_FN f32 strict_sub(f32 a, f32 b) { return __fsub_rn(a, b); }
 TX_FN f64 strict_sub(f64 a, f64 b) { return __dsub_rn(a, b); }
+TX_FN f32 rsqrt(f32 x) { return ::rsqrtf(x); }
+TX_FN f64 rsqrt(f64 x) { return ::rsqrt(x); }
+#define TX_C(function) ::function
+#endif
+
 template <>
 TX_FN f32 fma(f32 a, f32 b, f32 c) {
-  return __fmaf_rn(a, b, c);
+  return TX_C(fmaf)(a, b, c);
 }
 template <>
 TX_FN f64 fma(f64 a, f64 b, f64 c) {
-  return __fma_rn(a, b, c);
+  return TX_C(fma)(a, b, c);
 }
-TX_FN f32 rsqrt(f32 x) { return ::rsqrtf(x); }
-TX_FN f64 rsqrt(f64 x) { return ::rsqrt(x); }
-TX_FN f32 pow(f32 x, f32 y) { return ::powf(x, y); }
-TX_FN f64 pow(f64 x, f64 y) { return ::pow(x, y); }
-TX_UNARY(abs_float, fabsf, fabs)
-TX_UNARY(exp, expf, exp)
-TX_UNARY(exp2, exp2f, exp2)
-TX_UNARY(log, logf, log)
-TX_UNARY(log2, log2f, log2)
-TX_UNARY(sqrt, sqrtf, sqrt)
-TX_UNARY(tanh, tanhf, tanh)
-TX_UNARY(erf, erff, erf)
-TX_UNARY(sin, sinf, sin)
-TX_UNARY(cos, cosf, cos)
-TX_UNARY(floor, floorf, floor)
-TX_UNARY(ceil, ceilf, ceil)
-TX_UNARY(round, rintf, rint)
-#endif
+TX_FN f32 pow(f32 x, f32 y) { return TX_C(powf)(x, y); }
+TX_FN f64 pow(f64 x, f64 y) { return TX_C(pow)(x, y); }
+
+#define TX_UNARY(name, function)                         \
+  TX_FN f32 name(f32 x) { return TX_C(function##f)(x); } \
+  TX_FN f64 name(f64 x) { return TX_C(function)(x); }
+TX_UNARY(abs_float, fabs)
+TX_UNARY(exp, exp)
+TX_UNARY(exp2, exp2)
+TX_UNARY(log, log)
+TX_UNARY(log2, log2)
+TX_UNARY(sqrt, sqrt)
+TX_UNARY(tanh, tanh)
+TX_UNARY(erf, erf)
+TX_UNARY(sin, sin)
+TX_UNARY(cos, cos)
+TX_UNARY(floor, floor)
+TX_UNARY(ceil, ceil)
+TX_UNARY(round, rint)  // ties to even
 #undef TX_UNARY
+#undef TX_C
 
 template <>
 TX_FN f32 abs(f32 x) {

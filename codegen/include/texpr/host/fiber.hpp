@@ -6,12 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #if !defined(__x86_64__)
+#define TX_HOST_UCONTEXT 1  // the portable way, slower by a system call for each switch
+#endif
+#if defined(TX_HOST_UCONTEXT)
 #include <ucontext.h>
 #endif
 
 namespace tx::host {
 
-constexpr size_t kStackBytes = 256 * 1024;  // address space; pages are taken when touched
+constexpr size_t kStackBytes = 1024 * 1024;  // address space; pages are taken when touched
 
 // The stacks of one block's threads, mapped together.
 struct Stacks {
@@ -31,7 +34,7 @@ struct Stacks {
   unsigned char* of(int thread) const { return base + static_cast<size_t>(thread) * kStackBytes; }
 };
 
-#if defined(__x86_64__)
+#if !defined(TX_HOST_UCONTEXT)
 
 extern "C" void tx_host_switch(void** from, void* to);
 asm(R"(

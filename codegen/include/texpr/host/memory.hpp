@@ -121,6 +121,8 @@ class Shared : public host::Accessor<Shared<T>, T> {
 
 template <class T, int kCount>
 class Reg : public host::Accessor<Reg<T, kCount>, T> {
+  static_assert(sizeof(T) * kCount <= host::kStackBytes / 4, "a tensor of one thread is too large for registers");
+
  public:
   explicit Reg(const char* name) : name_(name) { fresh(); }
   void fresh() const {
