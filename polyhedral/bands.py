@@ -92,5 +92,15 @@ def inner_nests(stmts: tuple[Stmt, ...]) -> tuple[Nest, ...]:
     return tuple(found)
 
 
+def block_statements(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The statements of a block that stand in no par, those inside its loops and conditions too."""
+    found: list[Stmt] = []
+    for stmt in stmts:
+        if not isinstance(stmt, Par):
+            found.append(stmt)
+            found.extend(block_statements(children(stmt)))
+    return tuple(found)
+
+
 def has_loop(stmts: tuple[Stmt, ...]) -> bool:
     return any(isinstance(s, Par | Seq) for s in walk(stmts))

@@ -26,7 +26,15 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.polyhedral.bands import Nest, bounded_nest, has_block_level, inner_nests, is_serial_par, nest_of
+from texpr.polyhedral.bands import (
+    Nest,
+    block_statements,
+    bounded_nest,
+    has_block_level,
+    inner_nests,
+    is_serial_par,
+    nest_of,
+)
 from texpr.polyhedral.digits import grid_digits, grid_size, power_of_two, share, thread_digits
 from texpr.polyhedral.hardware_attributes import threads_asked
 from texpr.polyhedral.indices import (
@@ -51,7 +59,8 @@ from texpr.polyhedral.mapping import (
     Scope,
     Unused,
 )
-from texpr.polyhedral.placement import place_locals
+from texpr.polyhedral.placement import place_locals, size_bytes
+from texpr.polyhedral.reductions import prefers_blocks, reductions, shared_bytes, split, splits
 from texpr.polyhedral.serial import Body
 from texpr.polyhedral.session import Session
 from texpr.polyhedral.uses import local_uses
@@ -83,11 +92,15 @@ class LaunchBuilder:
         self.host = host
         self.digits: list[Digit] = []
         self.threads = 1
+        self.shared_left = session.target.shared_bytes
 
     def band(self, par: Par, name: str) -> MappedLaunch:
         """The launch of an outermost band."""
         nest, ranges = bounded_nest(nest_of(par))
-        if has_block_level(self.session.kernel, nest):
+        sizes = [self.session.representative(add(ranges[p.index][1], ONE), {}) for p in nest.pars]
+        if has_block_level(self.session.kernel, nest) or prefers_blocks(
+            self.session, nest, sizes, DEFAULT_THREADS, ranges
+        ):
             return self._two_level(nest, ranges, name)
         return self._flat(nest, ranges, name)
 
@@ -101,7 +114,10 @@ class LaunchBuilder:
 
     def _place(self, stmts: tuple[Stmt, ...], *, block_level: bool, outer: tuple[str, ...], ranges: Ranges) -> None:
         uses, all_ranges = local_uses(self.session.kernel, stmts, block_level=block_level, outer=outer, ranges=ranges)
-        self.session.buffers.update(place_locals(uses, all_ranges, self.session.target))
+        placed = place_locals(uses, all_ranges, self.session.target)
+        self.session.buffers.update(placed)
+        sizes = (size_bytes(u.buffer) or 0 for u in uses if placed[u.buffer.name].memory is Memory.SHARED)
+        self.shared_left -= sum(sizes)
 
     def _launch(self, nest: Nest, grid: tuple[Digit, ...], body: tuple[Node, ...], name: str) -> MappedLaunch:
         return MappedLaunch(
@@ -147,6 +163,8 @@ class LaunchBuilder:
             [session.representative(p.extent, {**ranges, **_seq_ranges(nest.body)}) for p in n.pars]
             for n in inner_nests(nest.body)
         ]
+        seqs = reductions(session, block_statements(nest.body), {**ranges, **_seq_ranges(nest.body)})
+        inner += [[session.representative(s.extent, {**ranges, **_seq_ranges(nest.body)})] for s in seqs]
         self.threads = threads_asked(session.kernel, session.target) or max(
             (_threads_for(sizes, DEFAULT_THREADS) for sizes in inner), default=MIN_THREADS
         )
@@ -169,6 +187,8 @@ class LaunchBuilder:
             match stmt:
                 case Par() if not is_serial_par(stmt):
                     found += self._inner(nest_of(stmt), outer, ranges)
+                case Seq() if self._shares(stmt, ranges):
+                    found += self._split(stmt, outer)
                 case Seq(index=index, extent=extent, body=body):
                     inside = index_range(extent, ranges)
                     known = {**ranges, index: inside} if inside else ranges
@@ -190,6 +210,17 @@ class LaunchBuilder:
                 case _:
                     found += Body(self.session, self.host, hardware=outer, unused=self._unused(stmt)).nodes((stmt,))
         return tuple(found)
+
+    def _shares(self, seq: Seq, ranges: Ranges) -> bool:
+        """Whether the threads share out a reduction: it pays, and its partial results fit beside the shared buffers."""
+        fits = shared_bytes(seq, self.threads) <= self.shared_left
+        return self.threads > 1 and fits and splits(self.session, seq, ranges)
+
+    def _split(self, seq: Seq, outer: tuple[str, ...]) -> tuple[Node, ...]:
+        self.shared_left -= shared_bytes(seq, self.threads)
+        shared_out = split(self.session, self.host, seq, outer, self.threads)
+        self.digits += shared_out.digits
+        return shared_out.nodes
 
     def _unused(self, stmt: Stmt) -> Unused | None:
         """Replicated where the statement writes registers that every thread keeps, else once."""

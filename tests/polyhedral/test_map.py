@@ -191,3 +191,28 @@ def test_a_cpu_has_no_use_for_threads_and_memories_of_a_gpu() -> None:
     placed = mapped(text, "cpu")
     assert placed.buffers["t"].memory is Memory.REG
     assert all(launch.threads == 1 for launch in launches(placed.host))
+
+
+MATVEC = "kernel k(A: f32[M, K], x: f32[K], y: f32[M]) { par M i { y[i] = sum K k { A[i, k] * x[k] } } }"
+SHORT = MATVEC.replace("sum K k", "sum 8 k").replace("K]", "8]")
+COLUMNS = MATVEC.replace("A[i, k]", "A[k, i]").replace("f32[M, K]", "f32[K, M]")
+
+
+def test_a_row_reduction_has_lanes_along_the_row() -> None:
+    program = mapped(MATVEC)
+    (launch,) = launches(program.host)
+    lanes = {d.index for d in launch.digits if d.place is Place.LANE}
+    assert "k" in lanes and "i" not in lanes
+    assert [a.sectors for a in program.report.accesses if a.buffer == "A"] == [4]
+
+
+@pytest.mark.parametrize("text", [SHORT, COLUMNS])
+def test_short_rows_and_columns_keep_a_thread_for_each_result(text: str) -> None:
+    (launch,) = launches(mapped(text).host)
+    assert {d.index for d in launch.digits if d.place is Place.LANE} == {"i"}
+
+
+def test_an_ordered_reduction_stays_in_one_thread() -> None:
+    text = "kernel k(A: f32[M, K], y: f32[M]) { par M i { seq K k #ordered { y[i] += A[i, k] } } }"
+    (launch,) = launches(mapped(text).host)
+    assert all(d.index == "i" for d in launch.digits)

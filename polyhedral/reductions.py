@@ -1,0 +1,299 @@
+"""Reductions over the threads of a block: a `seq` at block level that only accumulates is split and combined.
+
+    seq K k { v += e(k) }        v does not depend on k, no #ordered
+
+    every thread:    p = 0 ; for k of this thread: p += e(k)
+    all:             part[t] = p                                       barrier
+    first warp:      part[r] = part[r] + part[r + 32] + …              barrier
+    who updates v:   v += part[0] + … + part[31]
+
+The update is made by every thread where v is its register, else by one. The order of the sums is fixed, so results do
+not change from run to run. A band of rows whose elements lie along `k` is given blocks for its iterations, so that
+lanes run along k: a matrix times a vector reads each row contiguously.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Bind,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Gather,
+    IndexBinary,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Leaf,
+    Read,
+    Role,
+    Seq,
+    Stmt,
+)
+from texpr.grammar.numerics import identity
+from texpr.grammar.types import DType
+from texpr.polyhedral.bands import Nest, block_statements
+from texpr.polyhedral.digits import Names, ThreadDigits, share, thread_digits
+from texpr.polyhedral.indices import ONE, ZERO, Ranges, add, at_least_zero, ceildiv, const, constant_value, mul
+from texpr.polyhedral.lanes import choose_lanes
+from texpr.polyhedral.mapping import (
+    Define,
+    Digit,
+    Free,
+    Fresh,
+    Guard,
+    Loop,
+    MappedBuffer,
+    MappedStatement,
+    Memory,
+    Node,
+    Origin,
+    Place,
+    Scope,
+    Unused,
+)
+from texpr.polyhedral.objective import cost, lane_values
+from texpr.polyhedral.serial import Body
+from texpr.polyhedral.session import Session
+from texpr.polyhedral.walk import read_accesses, subscript_names
+
+MIN_EXTENT = 64  # shorter reductions stay in one thread
+REST = 8  # at most one part in so many of the accesses may be outside the reductions
+GAIN = 4  # a band is given blocks where lanes along the reduction touch this many times fewer sectors
+
+
+def splits(session: Session, seq: Seq, ranges: Ranges) -> bool:
+    """Whether the threads of a block may and should share out the iterations."""
+    if seq.has("ordered") or seq.has("unroll") or session.representative(seq.extent, ranges) < MIN_EXTENT:
+        return False
+    updates = [s for s in seq.body if isinstance(s, Accumulate)]
+    targets = {u.buffer for u in updates}
+    if len(updates) != len(seq.body) or len(targets) != len(updates):
+        return False
+    return all(
+        not any(isinstance(s, Gather) for s in update.subscripts)
+        and seq.index not in subscript_names(update.subscripts)
+        and not any(read.buffer in targets for read in read_accesses(update))
+        and not update.has("ordered")
+        for update in updates
+    )
+
+
+def reductions(session: Session, stmts: tuple[Stmt, ...], ranges: Ranges) -> tuple[Seq, ...]:
+    """The reductions among the statements that the threads of a block would share out."""
+    return tuple(s for s in stmts if isinstance(s, Seq) and splits(session, s, ranges))
+
+
+def prefers_blocks(session: Session, nest: Nest, sizes: list[int], threads: int, ranges: Ranges) -> bool:
+    """Whether a band without inner pars does better with a block for each iteration: some row that no other iteration
+    reads lies along a reduction, lanes along it touch far fewer sectors, and little else is left to one thread."""
+    fixed = {**dict.fromkeys(ranges, 0), **session.sizes}
+    warp = session.target.warp_size
+    found = reductions(session, block_statements(nest.body), ranges)
+    total = sum(a.weight for a in session.accesses(nest.body, ranges))
+    shared_out = sum(a.weight for seq in found for a in session.accesses((seq,), ranges))
+    if (total - shared_out) * REST > total:
+        return False
+    order, caps = choose_lanes(session, nest, sizes, threads, ranges)
+    flat = thread_digits(nest.indices, share(sizes, order, caps, threads), Names(()), warp)
+    apart = together = 0
+    for seq in found:
+        accesses = session.accesses(seq.body, ranges)
+        every = {*nest.indices, seq.index}
+        if not any(every <= subscript_names(a.subscripts) for a in accesses):
+            return False
+        along = thread_digits((seq.index,), ((0, warp),), Names(()), warp)
+        apart += cost(accesses, lane_values(flat, nest.indices, warp), fixed)[0]
+        together += cost(accesses, lane_values(along, (seq.index,), warp), fixed)[0]
+    return bool(found) and together * GAIN <= apart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """The nodes of a reduction that is shared out, the digits that they use, and the shared bytes that they need."""
+
+    nodes: tuple[Node, ...]
+    digits: tuple[Digit, ...]
+
+
+def shared_bytes(seq: Seq, threads: int) -> int:
+    """Shared memory that the partial results need."""
+    return sum(threads * u.value.dtype.size_bytes for u in seq.body if isinstance(u, Accumulate))
+
+
+def split(session: Session, host: tuple[str, ...], seq: Seq, outer: tuple[str, ...], threads: int) -> Split:
+    """The reduction over the block's threads; `outer` are the parallel indices of the block."""
+    splitter = _Splitter(session, host, outer, threads)
+    nodes = splitter.whole(seq)
+    extent = constant_value(seq.extent)
+    if extent is None or extent <= 0:
+        some = Compare(op=CompareOp.GT, left=seq.extent, right=ZERO)
+        nodes = (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
+    return Split(nodes=nodes, digits=tuple(splitter.digits))
+
+
+class _Splitter:
+    def __init__(self, session: Session, host: tuple[str, ...], outer: tuple[str, ...], threads: int) -> None:
+        self.session = session
+        self.host = host
+        self.outer = outer
+        self.threads = threads
+        self.digits: list[Digit] = []
+
+    def whole(self, seq: Seq) -> tuple[Node, ...]:
+        updates = [s for s in seq.body if isinstance(s, Accumulate)]
+        partials = {u.id: self._local(f"{u.buffer}_part", u.value.dtype, ()) for u in updates}
+        nodes: list[Node] = []
+        for update in updates:
+            name = partials[update.id]
+            start = identity(update.op, update.value.dtype).item()
+            nodes.append(Fresh(buffer=name))
+            first = Const(value=start, dtype=update.value.dtype, span=update.span)
+            nodes.append(self._made(update, "init", Origin.INIT, name, (), first, unused=Unused.REPLICATED))
+        nodes += self._partial(seq, updates, partials)
+        for update in updates:
+            nodes += self._combine(update, partials[update.id])
+        return tuple(nodes)
+
+    def _partial(self, seq: Seq, updates: list[Accumulate], partials: Mapping[str, str]) -> tuple[Node, ...]:
+        """Every thread accumulates its iterations, T apart."""
+        session = self.session
+        band, digits = self._band(seq.index)
+        worker = Body(session, self.host, hardware=(*self.outer, seq.index), digits=digits)
+        worker.band = ((seq.index,), band)
+        nodes: tuple[Node, ...] = tuple(
+            worker.leaf(replace(update, buffer=partials[update.id], subscripts=())) for update in updates
+        )
+        extent = constant_value(seq.extent)
+        if extent is None or extent % self.threads:
+            inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
+            nodes = (Guard(condition=inside, body=nodes, padding=True, span=seq.span),)
+        radix = ceildiv(at_least_zero(seq.extent), self.threads)
+        own: tuple[Digit, ...] = ()
+        if radix != ONE:
+            name = session.names.fresh(f"{seq.index}_serial")
+            own = (Digit(name=name, index=seq.index, weight=self.threads, radix=radix, stride=ONE, place=Place.SERIAL),)
+            self.digits += own
+        nodes = (Define(index=seq.index, digits=(*own, *reversed(band.all))), *nodes)
+        for digit in own:
+            nodes = (Loop(index=digit.name, extent=radix, body=nodes, digit=digit, span=seq.span),)
+        return nodes
+
+    def _combine(self, update: Accumulate, partial: str) -> tuple[Node, ...]:
+        """The partial results through shared memory to the element."""
+        dtype = update.value.dtype
+        warp = min(self.session.target.warp_size, self.threads)
+        array = self._local(f"{update.buffer}_parts", dtype, (const(self.threads),))
+        slot = self.session.names.fresh("slot")
+        band, digits = self._band(slot)
+        nodes: list[Node] = [
+            Fresh(buffer=array),
+            Define(index=slot, digits=tuple(reversed(band.all))),
+            self._made(
+                update, "part", Origin.COMBINE, array, (IndexVar(name=slot),), self._read(partial, (), update), digits
+            ),
+        ]
+        if self.threads > warp:
+            nodes += self._fold_warps(update, array, warp)
+        target = self.session.buffers[update.buffer]
+        unused = Unused.REPLICATED if target.memory is Memory.REG else Unused.ONCE
+        total = self._local(f"{update.buffer}_total", dtype, ())
+        nodes.append(Fresh(buffer=total))
+        first = self._read(array, (ZERO,), update)
+        nodes.append(self._made(update, "first", Origin.COMBINE, total, (), first, unused=unused))
+        step = self.session.names.fresh("lane_slot")
+        other = self._read(array, (add(IndexVar(name=step), ONE),), update)
+        inner = self._made(update, "fold", Origin.COMBINE, total, (), other, unused=unused, accumulate=True)
+        nodes.append(Loop(index=step, extent=const(warp - 1), body=(inner,), span=update.span))
+        final = Body(self.session, self.host, hardware=self.outer, unused=unused).leaf(
+            replace(update, value=self._read(total, (), update))
+        )
+        nodes.append(replace(final, id=f"{update.id}_out", origin=Origin.COMBINE))
+        return tuple(nodes)
+
+    def _fold_warps(self, update: Accumulate, array: str, warp: int) -> tuple[Node, ...]:
+        """The first warp adds the slots of the others to its own."""
+        dtype = update.value.dtype
+        row = self.session.names.fresh("column")
+        band, digits = self._band(row)
+        here = IndexVar(name=row)
+        column = self._local(f"{update.buffer}_column", dtype, ())
+        step = self.session.names.fresh("warp_slot")
+        next_row = add(mul(const(warp), IndexBinary(op=IndexOp.ADD, left=IndexVar(name=step), right=ONE)), here)
+        inside: tuple[Node, ...] = (
+            Fresh(buffer=column),
+            self._made(update, "column", Origin.COMBINE, column, (), self._read(array, (here,), update), digits),
+            Loop(
+                index=step,
+                extent=const(self.threads // warp - 1),
+                body=(
+                    self._made(
+                        update,
+                        "rows",
+                        Origin.COMBINE,
+                        column,
+                        (),
+                        self._read(array, (next_row,), update),
+                        digits,
+                        accumulate=True,
+                    ),
+                ),
+                span=update.span,
+            ),
+            self._made(update, "warp", Origin.COMBINE, array, (here,), self._read(column, (), update), digits),
+        )
+        some = Compare(op=CompareOp.LT, left=here, right=const(warp))
+        return (
+            Define(index=row, digits=tuple(reversed(band.all))),
+            Guard(condition=some, body=inside, padding=True, span=update.span),
+        )
+
+    def _band(self, index: str) -> tuple[ThreadDigits, tuple[str, ...]]:
+        """Digits of an index that runs over all threads, and their names."""
+        pieces = ((0, self.threads),)
+        band = thread_digits((index,), pieces, self.session.names, self.session.target.warp_size)
+        self.digits += band.all
+        return band, tuple(d.name for d in band.all)
+
+    def _local(self, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...]) -> str:
+        """A new buffer: an array in shared memory, or a thread's own scalar."""
+        name = self.session.names.fresh(wanted)
+        self.session.buffers[name] = MappedBuffer(
+            name=name,
+            dtype=dtype,
+            shape=shape,
+            memory=Memory.SHARED if shape else Memory.REG,
+            scope=Scope.BLOCK if shape else Scope.THREAD,
+            layout=Free(),
+            role=Role.LOCAL,
+            reason="partial results of a reduction over the threads of a block",
+        )
+        return name
+
+    def _read(self, buffer: str, subscripts: tuple[IndexExpr, ...], update: Accumulate) -> Read:
+        return Read(buffer=buffer, subscripts=subscripts, dtype=update.value.dtype, span=update.span)
+
+    def _made(
+        self,
+        update: Accumulate,
+        suffix: str,
+        origin: Origin,
+        buffer: str,
+        subscripts: tuple[IndexExpr, ...],
+        value: Expr,
+        digits: tuple[str, ...] = (),
+        *,
+        unused: Unused | None = None,
+        accumulate: bool = False,
+    ) -> MappedStatement:
+        """A statement of the reduction's own: a bind, or an accumulation with the update's operator."""
+        id, span = f"{update.id}_{suffix}", update.span
+        leaf: Leaf
+        if accumulate:
+            leaf = Accumulate(id=id, op=update.op, buffer=buffer, subscripts=subscripts, value=value, span=span)
+        else:
+            leaf = Bind(id=id, buffer=buffer, subscripts=subscripts, value=value, span=span)
+        return MappedStatement(id=id, leaf=leaf, origin=origin, digits=digits, unused=unused, span=span)
