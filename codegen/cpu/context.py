@@ -6,16 +6,21 @@ from dataclasses import dataclass, field
 
 from texpr.codegen.cpu.names import Names, index_text
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp
+from texpr.grammar.diagnostics import fail
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 
+MAX_DEPTH = 90  # Python reads at most 100 levels of indentation
+MAX_LOOPS = 19  # and compiles at most 20 nested loops
+
 
 class Writer:
-    """Indented lines of text."""
+    """Indented lines of text. Raises E0506 for nesting that Python does not read."""
 
-    def __init__(self, depth: int = 0) -> None:
+    def __init__(self, depth: int = 0, loops: int = 0) -> None:
         self.lines: list[str] = []
         self.depth = depth
+        self.loops = loops
 
     def line(self, text: str = "") -> None:
         """One line at the present depth."""
@@ -24,13 +29,22 @@ class Writer:
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """`head` and an indented block; an empty one becomes `pass`."""
+        is_loop = head.startswith(("for ", "while "))
+        if self.depth >= MAX_DEPTH or (is_loop and self.loops >= MAX_LOOPS):
+            raise fail(
+                "E0506",
+                f"more than {MAX_LOOPS} nested loops, or {MAX_DEPTH} nested blocks, cannot be emitted for cpu",
+                help="take inner loops out, or split the expression with `let`",
+            )
         self.line(head)
         self.depth += 1
+        self.loops += is_loop
         before = len(self.lines)
         yield
         if len(self.lines) == before:
             self.line("pass")
         self.depth -= 1
+        self.loops -= is_loop
 
     def text(self) -> str:
         """All lines, with a final newline."""

@@ -210,7 +210,7 @@ class Values:
         texts: list[str] = []
         lines: list[list[str]] = []
         for arm in (select.then, select.other):
-            context.writer = Writer(outer.depth + 1)
+            context.writer = Writer(outer.depth + 1, outer.loops)
             texts.append(self.value(arm))
             lines.append(context.writer.lines)
         context.writer = outer

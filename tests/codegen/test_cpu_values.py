@@ -157,14 +157,32 @@ def test_a_broken_promise_of_unique_is_found_and_a_kept_one_is_not(n):
 
 
 def test_nested_selects_keep_their_grouping():
-    text = """kernel nested(A: f32[N], Y: f32[N]) {
+    text = """kernel nested(A: f32[N], Y: f32[N], Z: f32[N]) {
     par N i {
-        Y[i] = select(select(A[i] > 0.0, A[i] > 1.0, A[i] > -1.0), select(A[i] > 2.0, 1.0, 2.0), select(A[i] < -2.0, 3.0, 4.0))
+        let inside = select(A[i] > 0.0, A[i] > 1.0, A[i] > -1.0)
+        Y[i] = select(inside, select(A[i] > 2.0, 1.0, 2.0), select(A[i] < -2.0, 3.0, 4.0))
+        Z[i] = select(select(A[i] > 0.0, A[i] > 1.0, A[i] > -1.0), select(A[i] > 2.0, 1.0, 2.0), 5.0)
     }
 }
 """
     a = np.linspace(-3, 3, 25, dtype=np.float32)
-    y = np.zeros_like(a)
-    texpr.parse(text).only.compile("cpu")(a, y)
+    y, z = np.zeros_like(a), np.zeros_like(a)
+    texpr.parse(text).only.compile("cpu")(a, y, z)
     outer = np.where(a > 0, a > 1, a > -1)
     assert np.array_equal(y, np.where(outer, np.where(a > 2, 1, 2), np.where(a < -2, 3, 4)))
+    assert np.array_equal(z, np.where(outer, np.where(a > 2, 1, 2), 5))
+
+
+@pytest.mark.parametrize("depth", [12, 21])
+def test_loops_beyond_what_python_nests_are_refused_with_a_diagnostic(depth):
+    opening = "".join(f"seq 1 k{level} {{ " for level in range(depth))
+    body = f"{opening} Y[i] = A[i] {'}' * depth}"
+    text = f"kernel deep(A: f32[N], Y: f32[N]) {{\n    par N i {{\n        {body}\n    }}\n}}\n"
+    a, y = np.ones(5, np.float32), np.zeros(5, np.float32)
+    try:
+        texpr.parse(text).only.compile("cpu")(a, y)
+    except texpr.TExprError as refused:
+        assert depth > 19
+        assert refused.diagnostics[0].code in ("E0506", "E0307")
+    else:
+        assert np.array_equal(y, a)
