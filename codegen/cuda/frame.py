@@ -77,7 +77,7 @@ class Frame:
         data = "" if scalar else self.names.new(f"{own}_data")
         self.layouts[tensor.name] = Layout(own, tensor.dtype, tensor.shape, tensor.strides, scalar, data)
         declaration = (
-            f"{storage_type(tensor.dtype)} {own}" if scalar else f"{self._element(tensor)}* __restrict__ {data}"
+            f"{storage_type(tensor.dtype)} {own}" if scalar else f"{self._element(tensor)}*{self._alone(tensor)} {data}"
         )
         self.candidates.append(Argument(_KINDS[tensor.role], tensor.name, own, declaration))
 
@@ -102,6 +102,12 @@ class Frame:
     def _element(self, tensor: DTensor) -> str:
         constant = "" if tensor.name in self.usage.written else "const "
         return constant + storage_type(tensor.dtype)
+
+    def _alone(self, tensor: DTensor) -> str:
+        """` __restrict__`, but for a tensor through which the threads of a block may speak to each other: there the
+        word would let a load be moved across the barrier."""
+        shared = tensor.name in self.usage.written and bool(self.planned.barriers.get(self.graph.name))
+        return "" if shared else " __restrict__"
 
     def _add_block_tensor(self, tensor: BlockTensor) -> None:
         strides = self.planned.strides.get(self.graph.name, {}).get(tensor.name, tensor.strides)

@@ -62,6 +62,12 @@ def test_arguments_are_arrays_scalars_workspaces_sizes_and_indices(build):
     assert text.arguments == {"vadd_0": (("param", "A"), ("param", "B"), ("param", "C"), ("size", "N"))}
 
 
+def test_what_is_written_around_a_barrier_is_not_restricted(build):
+    text = source(build.reverse())
+    assert "const tx::f32* __restrict__ A_data, tx::f32* C_data" in text
+    assert text.count("__restrict__") == 1 and source(build.vadd()).count("__restrict__") == 3
+
+
 def test_an_index_of_one_value_is_folded_away(build):
     body = (build.define("i", (1, "i_block")), build.statement("C", ("i",), build.const(1.0)))
     block = build.launch("k_0", body, digits=(build.digit("i_block", "grid.x", 1),))

@@ -7,7 +7,7 @@
 
 #line 9 "/texpr/reverse.cu"
 extern "C" __global__ void __launch_bounds__(64)
-reverse_0(const tx::f32* __restrict__ A_data, tx::f32* __restrict__ C_data) {
+reverse_0(const tx::f32* __restrict__ A_data, tx::f32* C_data) {
   const tx::Global<const tx::f32> A(A_data, "A");
   const tx::Global<tx::f32> C(C_data, "C");
   TX_DYN_SMEM(smem);
