@@ -104,6 +104,8 @@ class _Model:
         shape = self.shape(buffer)
         refused = len(self.diagnostics)
         split = self.split(buffer, uses) if len(buffer.shape) == 1 else None
+        if len(self.diagnostics) == refused and shape is None and split is None and uses:
+            self.refuse(uses[0][1].span, f"the length of {_name(buffer)} follows from it", "this subscript")
         if len(self.diagnostics) > refused or (shape is None and (split is None or not buffer.flat)):
             return ProgramBuffer(buffer=buffer, outer=(), elements=home.domain)
         for number, (draft, access) in enumerate(uses):
