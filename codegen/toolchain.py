@@ -5,6 +5,7 @@ its memory. What it says of our text is shown in the lines that `#line` names: t
 """
 
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -47,6 +48,7 @@ GXX_FLAGS = (
     "-fno-stack-protector",
     "-fvisibility=hidden",
     "-U_FORTIFY_SOURCE",
+    *(("-fcf-protection=none",) if platform.machine() == "x86_64" else ()),  # fibers switch stacks
 )
 
 

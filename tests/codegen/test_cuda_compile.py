@@ -7,11 +7,13 @@ import subprocess
 
 import pytest
 
+from texpr.codegen import graph as g
 from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.cuda.names import mangle
 from texpr.codegen.toolchain import INCLUDE, compile_cubin, compile_ptx, find_gxx, find_nvcc
 from texpr.grammar import ast
 from texpr.grammar.types import BF16, F8E4M3, F16, F32, F64, I8, I32, I64
+from texpr.polyhedral.mapping import BarrierPosition, Memory, Scope
 from texpr.polyhedral.target import parse_target
 
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
@@ -51,6 +53,55 @@ def test_an_accessor_is_a_plain_pointer_on_the_device(build):
 
 
 @pytest.mark.nvcc
+def test_line_information_speaks_of_the_program_and_of_no_folder(build):
+    ptx = compile_ptx(emit_cuda(build.vadd(), parse_target("cuda:sm_90a")).source, "sm_90a")
+    files = re.findall(r'\.file\s+\d+ "(.*)"', ptx)
+    assert "/texpr/vadd.tex" in files and all(name.startswith("/texpr/") for name in files)
+    number = 1 + files.index("/texpr/vadd.tex")
+    assert re.search(rf"\.loc\s+{number} 3 ", ptx)
+
+
+@pytest.mark.nvcc
+def test_a_tensor_of_one_thread_lies_in_registers_where_loops_are_unrolled(build):
+    acc = build.block_tensor("acc", 16, memory=Memory.REG)
+    at = build.span_of("a\nb\n", "b")  # the line directive stands between the pragma and its loop
+    fill = build.statement("acc", ("k",), build.read("A", "i", "k"), span=at)
+    drain = build.statement("C", ("i", build.binary("-", 15, "q")), build.read("acc", "q"), span=at, id="S1")
+    loops = (
+        g.Loop(index=name, extent=build.number(16), body=(leaf,), unroll=True, span=at)
+        for name, leaf in (("k", fill), ("q", drain))
+    )
+    digits = (build.digit("i_lane", "lane", 32),)
+    block = build.launch("k_0", (build.define("i", (1, "i_lane")), *loops), digits=digits, tensors=(acc,))
+    plan = build.plan((block,), (build.tensor("A", 32, 16), build.tensor("C", 32, 16)))
+    ptx = compile_ptx(emit_cuda(plan, parse_target("cuda:sm_90a")).source, "sm_90a")
+    assert ".local" not in ptx and "bra" not in ptx and ptx.count("ld.global") == 16
+
+
+@pytest.mark.nvcc
+def test_a_load_is_not_moved_across_a_barrier(build):
+    """Another thread writes the element between the two loads: a restricted pointer would make them one."""
+    body = (
+        build.define("i", (1, "i_lane")),
+        build.statement("x", (), build.read("T", build.binary("-", 31, "i"))),
+        build.statement("T", ("i",), build.const(1.0), id="S1"),
+        build.statement(
+            "C", ("i",), build.op("add", build.read("x"), build.read("T", build.binary("-", 31, "i"))), id="S2"
+        ),
+    )
+    nowhere = build.span_of("a\n", "a")
+    barriers = tuple(
+        BarrierPosition(path=(at,), scope=Scope.BLOCK, orders=(build.order("S0", "S1", "T", nowhere, nowhere),))
+        for at in (2, 3)
+    )
+    local = build.block_tensor("x", memory=Memory.REG)
+    block = build.launch("k_0", body, digits=(build.digit("i_lane", "lane", 32),), tensors=(local,))
+    plan = build.plan((block,), (build.tensor("T", 32), build.tensor("C", 32)), barriers={"k_0": barriers})
+    ptx = compile_ptx(emit_cuda(plan, parse_target("cuda:sm_90a")).source, "sm_90a")
+    assert [ptx.count(word) for word in ("ld.global", "bar.sync")] == [2, 2]
+
+
+@pytest.mark.nvcc
 def test_shared_memory_is_addressed_as_shared_memory(build):
     ptx = instructions(compile_ptx(emit_cuda(build.reverse(), parse_target("cuda:sm_90a")).source, "sm_90a"))
     assert [sum(word in line for line in ptx) for word in ("st.shared.f32", "ld.shared.f32", "bar.sync")] == [1, 1, 1]
@@ -75,8 +126,6 @@ def test_contraction_happens_where_the_text_says_and_nowhere_else(build):
         build.statement("t", (), build.op("mul", build.read("A", "i"), build.read("B", "i"))),
         build.statement("C", ("i",), build.op("add", build.read("t"), build.const(1.0)), id="S1"),
     )
-    from texpr.polyhedral.mapping import Memory
-
     block = build.launch(
         "k_0",
         twice,
