@@ -8,13 +8,16 @@
 
 The register has the type that the updates are computed in, f32 for narrower floats, and is rounded once at the end
 (LANGUAGE.md, Numerics). Where the loop may have no iteration and no bind stands before it, all three are guarded, for
-then the element need not exist. Not done where the update is atomic or something else in the loop touches the buffer.
+then the element need not exist. An atomic update carries a partial result from the operator's identity, and adds it
+atomically once (init, combine). Not done where something else in the loop touches the buffer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
-from texpr.grammar.ast import Accumulate, Bind, Buffer, Cast, Compare, CompareOp, Expr, Gather, Read, Role
+from texpr.grammar.ast import Accumulate, Bind, Buffer, Cast, Compare, CompareOp, Const, Expr, Gather, Leaf, Read, Role
+from texpr.grammar.numerics import identity
 from texpr.grammar.types import DType
 from texpr.polyhedral.indices import ZERO, constant_value
 from texpr.polyhedral.mapping import (
@@ -40,9 +43,11 @@ def promote(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
     found: list[Node] = []
     for node in body:
         match node:
-            case Loop() if (update := _carried(session, node)) is not None:
-                before = found.pop() if found and _binds_same(found[-1], update) else None
-                found += _promoted(session, node, update, before)
+            case Loop() if updates := _carried(session, node):
+                before: dict[str, Node] = {}
+                while found and (same := _bound_by(found[-1], updates)) is not None and same.id not in before:
+                    before[same.id] = found.pop()
+                found += _promoted(session, node, updates, before)
             case Loop(body=inside):
                 found.append(replace(node, body=promote(session, inside)))
             case Guard(body=inside, orelse=orelse):
@@ -52,10 +57,10 @@ def promote(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def _carried(session: Session, loop: Loop) -> MappedStatement | None:
-    """The accumulation that the loop may carry in a register, None where there is none or more than one."""
+def _carried(session: Session, loop: Loop) -> tuple[MappedStatement, ...]:
+    """The accumulations that the loop may carry in registers."""
     if loop.digit is not None:
-        return None
+        return ()
     defined = {loop.index}
     updates: list[MappedStatement] = []
     for place in located(loop.body):
@@ -65,13 +70,12 @@ def _carried(session: Session, loop: Loop) -> MappedStatement | None:
             case Define(index=index):
                 defined.add(index)
             case Guard():
-                return None
+                return ()
             case MappedStatement(leaf=Accumulate()):
                 updates.append(place.node)
             case MappedStatement() | Fresh():
                 pass
-    candidates = [u for u in updates if _invariant(session, u, defined) and _alone(u, loop)]
-    return candidates[0] if len(candidates) == 1 else None
+    return tuple(u for u in updates if _invariant(session, u, defined) and _alone(u, loop))
 
 
 def _invariant(session: Session, update: MappedStatement, defined: set[str]) -> bool:
@@ -79,8 +83,8 @@ def _invariant(session: Session, update: MappedStatement, defined: set[str]) -> 
     assert isinstance(leaf, Accumulate), "only accumulations are candidates"
     buffer = session.buffers[leaf.buffer]
     return (
-        not update.atomic
-        and buffer.memory is not Memory.REG
+        buffer.memory is not Memory.REG
+        and not (update.atomic and leaf.has("ordered"))
         and not any(isinstance(s, Gather) for s in leaf.subscripts)
         and not subscript_names(leaf.subscripts) & defined
     )
@@ -97,20 +101,49 @@ def _alone(update: MappedStatement, loop: Loop) -> bool:
     return name not in tree_buffers(others)
 
 
-def _binds_same(node: Node, update: MappedStatement) -> bool:
-    """Whether the node binds the element that is updated, in the same threads."""
-    if not isinstance(node, MappedStatement):
-        return False
-    leaf, target = node.leaf, update.leaf
-    return (
-        isinstance(leaf, Bind)
-        and isinstance(target, Accumulate)
-        and (leaf.buffer, leaf.subscripts) == (target.buffer, target.subscripts)
-        and (node.digits, node.unused) == (update.digits, update.unused)
-    )
+def _bound_by(node: Node, updates: Sequence[MappedStatement]) -> MappedStatement | None:
+    """The update whose element the node binds, in the same threads."""
+    if not isinstance(node, MappedStatement) or not isinstance(node.leaf, Bind):
+        return None
+    if any(read.buffer == u.leaf.buffer for read in read_accesses(node.leaf) for u in updates if _is_update(u.leaf)):
+        return None
+    for update in updates:
+        leaf, target = node.leaf, update.leaf
+        if _is_update(target) and (leaf.buffer, leaf.subscripts) == (target.buffer, target.subscripts):
+            return update if (node.digits, node.unused) == (update.digits, update.unused) else None
+    return None
 
 
-def _promoted(session: Session, loop: Loop, update: MappedStatement, before: Node | None) -> tuple[Node, ...]:
+def _is_update(leaf: Leaf) -> TypeGuard[Accumulate]:
+    return isinstance(leaf, Accumulate)
+
+
+def _promoted(
+    session: Session, loop: Loop, updates: Sequence[MappedStatement], before: Mapping[str, Node]
+) -> tuple[Node, ...]:
+    """The loop with its accumulations in registers, and the copies around it; `before` has binds of their elements."""
+    extents = [n.extent for n in (loop, *(p.node for p in located(loop.body))) if isinstance(n, Loop)]
+    runs = all((constant_value(e) or 0) > 0 for e in extents)
+    if not runs and before:
+        updates = [u for u in updates if u.id in before]
+    elif not runs and len(extents) > 1:
+        return (loop,)
+    starts: list[Node] = []
+    ends: list[Node] = []
+    inside = loop
+    for update in updates:
+        inside = _one(session, inside, update, before.get(update.id), starts, ends)
+    kept = (*starts, inside, *ends)
+    if runs or before:
+        return kept
+    some = Compare(op=CompareOp.GT, left=loop.extent, right=ZERO)
+    return (Guard(condition=some, body=kept, span=loop.span),)
+
+
+def _one(
+    session: Session, loop: Loop, update: MappedStatement, start: Node | None, starts: list[Node], ends: list[Node]
+) -> Loop:
+    """The loop with one accumulation in a register; what comes before and after it is appended."""
     leaf = update.leaf
     assert isinstance(leaf, Accumulate), "only accumulations are promoted"
     carried = leaf.value.dtype
@@ -120,26 +153,26 @@ def _promoted(session: Session, loop: Loop, update: MappedStatement, before: Nod
     here = Read(buffer=local, subscripts=(), dtype=carried, span=leaf.span)
     there = Read(buffer=leaf.buffer, subscripts=leaf.subscripts, dtype=stored, span=leaf.span)
 
-    def moved(origin: Origin, suffix: str, buffer: str, target: Read, value: Expr) -> MappedStatement:
-        bind = Bind(
-            id=f"{update.id}_{suffix}", buffer=buffer, subscripts=target.subscripts, value=value, span=leaf.span
-        )
-        return replace(update, id=bind.id, leaf=bind, origin=origin)
+    def moved(origin: Origin, suffix: str, target: Read, value: Expr) -> MappedStatement:
+        id = f"{update.id}_{suffix}"
+        bind = Bind(id=id, buffer=target.buffer, subscripts=target.subscripts, value=value, span=leaf.span)
+        return replace(update, id=id, leaf=bind, origin=origin)
 
-    out = moved(Origin.COPY_OUT, "out", leaf.buffer, there, _as(here, stored))
-    inside = _replace_leaf(loop, update, replace(leaf, buffer=local, subscripts=()))
-    if isinstance(before, MappedStatement) and isinstance(before.leaf, Bind):
-        init = replace(before.leaf, buffer=local, subscripts=(), value=_as(before.leaf.value, carried))
-        return Fresh(buffer=local), replace(before, leaf=init, origin=Origin.INIT), inside, out
-    copy = moved(Origin.COPY_IN, "in", local, here, _as(there, carried))
-    nodes: tuple[Node, ...] = (Fresh(buffer=local), copy, inside, out)
-    extents = [n.extent for n in (loop, *(p.node for p in located(loop.body))) if isinstance(n, Loop)]
-    if all((constant_value(e) or 0) > 0 for e in extents):
-        return nodes
-    if len(extents) > 1:
-        return (loop,)
-    some = Compare(op=CompareOp.GT, left=loop.extent, right=ZERO)
-    return (Guard(condition=some, body=nodes, span=loop.span),)
+    starts.append(Fresh(buffer=local))
+    if isinstance(start, MappedStatement) and isinstance(start.leaf, Bind):
+        init = replace(start.leaf, buffer=local, subscripts=(), value=_as(start.leaf.value, carried))
+        starts.append(replace(start, leaf=init, origin=Origin.INIT))
+    elif update.atomic:
+        first = Const(value=identity(leaf.op, carried).item(), dtype=carried, span=leaf.span)
+        starts.append(replace(moved(Origin.INIT, "init", here, first), atomic=False))
+    else:
+        starts.append(moved(Origin.COPY_IN, "in", here, _as(there, carried)))
+    if update.atomic:
+        combine = replace(leaf, id=f"{update.id}_out", value=here)
+        ends.append(replace(update, id=combine.id, leaf=combine, origin=Origin.COMBINE))
+    else:
+        ends.append(moved(Origin.COPY_OUT, "out", there, _as(here, stored)))
+    return _replace_leaf(loop, update, replace(leaf, buffer=local, subscripts=()))
 
 
 def _as(value: Expr, dtype: DType) -> Expr:
@@ -165,7 +198,11 @@ def _replace_leaf(loop: Loop, update: MappedStatement, leaf: Accumulate) -> Loop
 
     def within(nodes: Sequence[Node]) -> tuple[Node, ...]:
         return tuple(
-            replace(n, leaf=leaf) if n is update else replace(n, body=within(n.body)) if isinstance(n, Loop) else n
+            replace(n, leaf=leaf, atomic=False)
+            if n is update
+            else replace(n, body=within(n.body))
+            if isinstance(n, Loop)
+            else n
             for n in nodes
         )
 
