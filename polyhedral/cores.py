@@ -7,7 +7,8 @@
 
 Iterations of a par are independent, so its loop may be moved inward over a `seq` and distributed over statements; that
 is done where no local lives in its body and its index is the contiguous one of most accesses. A dimension over which
-iterations update one element is no core dimension: its loop runs in order on one core, without atomics.
+iterations update one element is no core dimension: its loop runs in order on one core, without atomics. Only where
+that leaves no core dimension, and all iterations update the same element, is the outermost one on cores after all.
 """
 
 from dataclasses import dataclass, replace
@@ -112,7 +113,17 @@ class CoreBuilder:
                 continue
             if not any(shared_updates(program, u.id, (par.index,)) for u in updates):
                 found.append(number)
+        if not found and updates and all(self._is_total(update, nest) for update in updates):
+            return (0,)
         return tuple(found)
+
+    def _is_total(self, update: Accumulate | Atomic, nest: Nest) -> bool:
+        """Whether all iterations update one element, in the type that it is stored in: every core then carries its
+        own part, and one atomic update adds it. A narrower element would be rounded once for every part."""
+        indices = {par.index for par in nest.pars}
+        fixed = all(not isinstance(s, Gather) and not names(s) & indices for s in update.subscripts)
+        stored = self.session.kernel.buffer(update.buffer).dtype
+        return fixed and update.value.dtype == stored and stored.bits >= 32
 
     def _vector_dim(self, nest: Nest) -> int | None:
         """The dimension whose steps are contiguous in most accesses, None where none is, or a later extent needs it.

@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from texpr.codegen.cpu.carry import Carry, find_carries, is_shared_update
-from texpr.codegen.cpu.context import Check, Context, CpuTensor
+from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial
 from texpr.codegen.cpu.names import condition_text, index_text, place
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.cpu.value import (
@@ -85,7 +85,10 @@ def _emit_range(loop: Range, context: Context) -> None:
         emit_body(loop.body, context)
     for carry, variable, element in opened:
         del context.carried[carry.store.tensor]
-        _close_carry(carry, variable, element, context)
+        if loop.cores and is_shared_update(carry.store, context.parallel) and carry.dtype.bits >= 32:
+            _leave_partial(carry, variable, element, context)
+        else:
+            _close_carry(carry, variable, element, context)
     writer.depth = depth
 
 
@@ -119,6 +122,17 @@ def _close_carry(carry: Carry, variable: str, element: str, context: Context) ->
         _emit_atomic(tensor, element, carry.op, variable, carry.dtype, context)
     else:
         _store(tensor, element, cast_text(variable, carry.dtype, tensor.dtype), context)
+
+
+def _leave_partial(carry: Carry, variable: str, element: str, context: Context) -> None:
+    tensor = context.tensors[carry.store.tensor]
+    context.writer.line(f"{variable}_parts[task] = {variable}")
+    context.writer.line(f"{variable}_done[task] = 1")
+    current = cast_text(_loaded(tensor, element), tensor.dtype, carry.dtype)
+    result = update_text(carry.op, current, f"{variable}_parts[each]", carry.dtype, reorder=False, contract=False)
+    stored = unwrapped(cast_text(result, carry.dtype, tensor.dtype))
+    combine = f"{tensor.identifier}[{element}] = {stored}"
+    context.partials.append(Partial(variable=variable, dtype=carry.dtype, combine=combine))
 
 
 def _loaded(tensor: CpuTensor, element: str) -> str:

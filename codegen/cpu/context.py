@@ -73,11 +73,21 @@ class Check:
     span: Span
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partial:
+    """A result that every part of a parallel launch leaves in its own place, `variable_parts[task]`, to be combined in
+    the order of the parts by the lines of `combine`; so it does not change from run to run."""
+
+    variable: str
+    dtype: DType
+    combine: str
+
+
 @dataclass(slots=True)
 class Context:
     """Mutable state of one block function. `parallel`: several threads run it at once. `carried` names the variable
     that holds an accumulated element around a loop, by tensor; `owners` the array that records which iteration wrote
-    an element, by tensor that `#unique` speaks of."""
+    an element, by tensor that `#unique` speaks of; `partials` what the parts leave to be combined."""
 
     names: Names
     tensors: dict[str, CpuTensor]
@@ -86,6 +96,7 @@ class Context:
     parallel: bool
     carried: dict[str, str] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
+    partials: list[Partial] = field(default_factory=list)
 
     def offset(self, tensor: CpuTensor, subscripts: tuple[IndexExpr | str, ...]) -> str:
         """The text of an element's offset; a gathered subscript is given by the variable that holds it."""

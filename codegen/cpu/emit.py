@@ -102,7 +102,7 @@ def emit_cpu(planned: PlannedGraph, target: Target) -> CpuText:
 
 def _header(name: str, source_name: str, body: str, target: Target) -> str:
     words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", re.sub(r"#.*", "", body)))
-    local = {"core", "blocks", "code", "failed", "first", "last", "task", "tasks"}
+    local = {"core", "each", "blocks", "code", "failed", "first", "last", "task", "tasks"}
     local |= {"workspace", "run", "old", "new", "np"}
     offered = {n for n in MODULE_NAMES - local if n in words}
     offered |= {w for w in words if re.fullmatch(r"(pointer|stack|decode|encode)_(f|bf|i|u|bool)[a-z0-9]*", w)}

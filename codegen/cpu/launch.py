@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from texpr.codegen.cpu.body import declaration, emit_body
-from texpr.codegen.cpu.context import Check, Context, CpuTensor, Writer
+from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial, Writer
 from texpr.codegen.cpu.names import Names, index_text, place
 from texpr.codegen.cpu.ranges import CpuNode, Range, Split, bound_ranges, flattened
 from texpr.codegen.graph import BlockGraph, BlockNode, Define, Guard, Loop, PlannedGraph
@@ -82,7 +82,9 @@ def emit_launch(
     checked = len(checks) > before
 
     count = index_text(blocks, names)
-    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", writer.text() + count))
+    words = set(
+        re.findall(r"[A-Za-z_][A-Za-z0-9_]*", writer.text() + count + "".join(p.combine for p in context.partials))
+    )
     host = [Variable(identifier=names.of("value", a), type_text="int64") for a in block.arguments]
     used = [v for v in [*candidates, *host] if v.identifier in words]
     owners = [(owner, index_text(_reach(context.tensors[t]), names)) for t, owner in context.owners.items()]
@@ -95,16 +97,19 @@ def emit_launch(
     out.line(f"# {place(block.span)}")
     two = parallel or bool(owners)
     part = names.of("function", f"{block.name}_part") if two else identifier
-    bounds = ["first", "last"] if parallel else []
+    partials = context.partials
+    bounds = (["first", "last", "task"] if partials else ["first", "last"]) if parallel else []
     extra = [f"{owner}_array" for owner, _ in owners]
+    extra += [f"{p.variable}_{what}" for p in partials for what in ("parts", "done")]
     result = "int64" if checked or not parallel else "void"
-    kinds = ["int64"] * len(bounds) + [v.type_text for v in used] + ["int64[::1]"] * len(extra)
+    kinds = ["int64"] * len(bounds) + [v.type_text for v in used] + ["int64[::1]"] * len(owners)
+    kinds += [f"{kind}[::1]" for p in partials for kind in (ELEMENT[p.dtype.name], "uint8")]
     out.line(f'@njit({result}({", ".join(kinds)}), error_model="numpy")')
     with out.block(f"def {part}({', '.join([*bounds, *arguments, *extra])}):"):
         out.line("restrict()")
         for owner, _ in owners:
             out.line(f"{owner} = pointer_i64({owner}_array.ctypes.data)")
-        for line in declarations:
+        for line in [*declarations, *(f"{p.variable}_done[task] = 0" for p in partials)]:
             out.line(line)
         out.lines += writer.lines
         if checked or not parallel:
@@ -116,20 +121,26 @@ def emit_launch(
         with out.block(f"def {identifier}({', '.join(arguments)}):"):
             for owner, length in owners:
                 out.line(f"{owner}_array = np.zeros({length}, np.int64)")
-            _emit_parts(out, part, [*bounds, *arguments, *extra], count, checked, parallel)
+            if parallel:
+                _emit_parts(out, part, [*bounds, *arguments, *extra], count, checked, partials)
+            else:
+                out.line(f"return {part}({', '.join([*arguments, *extra])})")
     return LaunchText(identifier=identifier, arguments=tuple(arguments), text=out.text())
 
 
-def _emit_parts(out: Writer, part: str, arguments: list[str], count: str, checked: bool, parallel: bool) -> None:
-    """The calls of the part function: one, or TASKS in parallel."""
-    call = f"{part}({', '.join(arguments)})"
-    if not parallel:
-        out.line(f"return {call}")
-        return
+def _emit_parts(
+    out: Writer, part: str, arguments: list[str], count: str, checked: bool, partials: list[Partial]
+) -> None:
+    """The parallel calls of the part function, and what combines their results."""
+    call = f"{part}({', '.join('np.int64(task)' if a == 'task' else a for a in arguments)})"
     out.line(f"blocks = np.int64({count})")
     out.line(f"tasks = max(0, min(blocks, {TASKS}))")
     if checked:
-        out.line("failed = np.zeros(1, np.int64)")
+        out.line("failed = np.empty(1, np.int64)")  # `np.zeros` would be one more parallel loop
+        out.line("failed[0] = 0")
+    for partial in partials:
+        out.line(f"{partial.variable}_parts = np.empty(tasks, np.{ELEMENT[partial.dtype.name]})")
+        out.line(f"{partial.variable}_done = np.empty(tasks, np.uint8)")
     with out.block("for task in prange(tasks):"):
         out.line("first = np.int64(task) * blocks // tasks")
         out.line("last = (np.int64(task) + 1) * blocks // tasks")
@@ -137,6 +148,9 @@ def _emit_parts(out: Writer, part: str, arguments: list[str], count: str, checke
         if checked:
             with out.block("if code != 0:"):
                 out.line("failed[0] = code")
+    for partial in partials:
+        with out.block("for each in range(tasks):"), out.block(f"if {partial.variable}_done[each] != 0:"):
+            out.line(partial.combine)
     out.line("return failed[0]" if checked else "return 0")
 
 
@@ -191,7 +205,9 @@ def _core_loop(block: BlockGraph, blocks: IndexExpr, parallel: bool) -> tuple[Cp
         digits = tuple(Split(index=d.name, source=CORE, stride=d.stride, radix=d.radix) for d in cores)
     low: IndexExpr = SizeVar(name=FIRST) if parallel else IndexConst(value=0)
     high: IndexExpr = SizeVar(name=LAST) if parallel else blocks
-    return (flattened(Range(index=counter, low=low, high=high, body=(*digits, *body), span=block.span)),)
+    return (
+        flattened(Range(index=counter, low=low, high=high, body=(*digits, *body), cores=parallel, span=block.span)),
+    )
 
 
 def _count(grid: tuple[IndexExpr, IndexExpr, IndexExpr]) -> IndexExpr:

@@ -32,13 +32,14 @@ from texpr.grammar.types import DType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """`for index in range(low, high)`."""
+    """`for index in range(low, high)`. `cores`: the iterations of one part of a parallel launch."""
 
     index: str
     low: IndexExpr
     high: IndexExpr
     body: tuple["CpuNode", ...]
     unroll: bool = False
+    cores: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
@@ -245,7 +246,7 @@ def flattened(cores: Range) -> Range:
     high = Linear(terms=()).plus(linear(cores.high, {}), width).expression()
     for end in ends:
         high = _meet(IndexOp.MIN, high, end.expression())
-    return Range(index=define.index, low=low, high=high, body=inner.body[1:], span=inner.span)
+    return Range(index=define.index, low=low, high=high, body=inner.body[1:], cores=cores.cores, span=inner.span)
 
 
 def _variable(name: str) -> Linear:
