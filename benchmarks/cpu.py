@@ -113,7 +113,7 @@ def simple(
 
 
 def cases(names: list[str]) -> list[Case]:
-    large, small = 1 << 24, 1 << 20
+    large, small = 1 << 24, 1 << 22
     makers: dict[str, Callable[[], list[Case]]] = {
         "matmul": lambda: [matmul(512)],
         "vadd": lambda: [
