@@ -199,16 +199,23 @@ def _mismatch(source: DType, dtype: DType, span: Span, what: str) -> Exception:
 
 
 def update(op: AccOp, value: Value, dtype: DType, span: Span, what: str) -> Expr:
-    """The value of an accumulation into a buffer of `dtype`, in the type that the update is computed in."""
+    """The value of an accumulation into a buffer of `dtype`, in the type that the update is computed in.
+
+    A value that wraps needs a cast for `max=` and `min=`: what they give would depend on where it is wrapped.
+    """
     if dtype.is_bool:
         raise refuse("E0204", f"{what} is bool, which has no {op.value} update", span, help="use `and`, `or` or select")
+    selects = op in (AccOp.MAX, AccOp.MIN)
+    computed = compute_type(dtype)
     if isinstance(value, Untyped):
-        return value.make(compute_type(dtype))
+        return convert(stored(value, dtype, span, what), computed) if selects else value.make(computed)
     common = common_type(dtype, value.dtype)
     if common is None:
         raise _mismatch(value.dtype, dtype, span, what)
-    if dtype.is_integer and not fits(common, dtype) and value.narrow != dtype:
-        raise _mismatch(value.dtype, dtype, span, what)
+    if dtype.is_integer:
+        safe = fits(value.dtype, dtype) if selects else fits(common, dtype) or value.narrow == dtype
+        if not safe:
+            raise _mismatch(value.dtype, dtype, span, what)
     return convert(value.expr, common)
 
 

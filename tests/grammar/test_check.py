@@ -204,6 +204,9 @@ def test_conversions_are_explicit_and_literals_take_their_neighbours_type(
         ("+=", "A[i]", "A: f64[N], B: f32[N]", "S0: B[i] add= A[i]"),
         ("*=", "2", "B: f16[N]", "S0: B[i] mul= 2.0:f32"),
         ("max=", "A[i]", "A: i32[N], B: i64[N]", "S0: B[i] max= i64(A[i])"),
+        ("min=", "A[i]", "A: i8[N], B: i8[N]", "S0: B[i] min= i32(A[i])"),
+        ("max=", "i8(A[i])", "A: i32[N], B: i8[N]", "S0: B[i] max= i32(i8(A[i]))"),
+        ("max=", "-7", "B: i8[N]", "S0: B[i] max= i32(-7:i8)"),
         ("=", "max(B[i], A[i])", "A: f32[N], B: f32[N]", "S0: B[i] max= A[i]"),
         ("=", "min(A[i], B[i])", "A: f32[N], B: f32[N]", "S0: B[i] min= A[i]"),
         ("=", "max(B[i + 1], A[i])", "A: f32[N], B: f32[N]", "S0: B[i] = max.f32(B[i + 1], A[i])"),
@@ -239,6 +242,12 @@ def test_updates_are_computed_in_the_common_type(op: str, value: str, params: st
 )
 def test_what_does_not_mix_or_narrows_needs_a_cast(value: str, params: str) -> None:
     found = refused(f"kernel f({params}) {{ par N i {{ B[i] = {value} }} }}")
+    assert [code for code, _ in found] == ["E0204"]
+
+
+@pytest.mark.parametrize("value", ["A[i] * 3", "C[i]", "200", "maximum M k { A[i] + A[k] }"])
+def test_max_and_min_of_a_value_that_wraps_need_a_cast(value: str) -> None:
+    found = refused(f"kernel f(A: i8[N], C: i32[N], B: i8[N]) {{ par N i {{ B[i] max= {value} }} }}")
     assert [code for code, _ in found] == ["E0204"]
 
 
