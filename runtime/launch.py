@@ -3,17 +3,29 @@
 A backend knows a kind of memory and how to start one kernel; this file knows grids, arguments and workspaces.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from texpr.codegen.manifest import IfStep, LaunchStep, LoopStep, Manifest, Step, damaged, evaluate, holds
+from texpr.codegen.manifest import (
+    MAX_WORKSPACE_BYTES,
+    IfStep,
+    LaunchStep,
+    LoopStep,
+    Manifest,
+    Step,
+    damaged,
+    evaluate,
+    holds,
+)
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import ELEMENT_TYPES, I64, DType
 from texpr.runtime.arguments import Bound, bind_arguments
+from texpr.runtime.arrays import CPU
 
-MAX_LAUNCHES = 1 << 24  # of one call: a host loop beyond it is a mistake in its sizes
+MAX_LAUNCHES = 1 << 24  # and rounds of host loops, of one call: a host loop beyond it is a mistake in its sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +70,31 @@ class Launcher:
     manifest: Manifest
     backend: Backend
 
-    def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         bound = bind_arguments(self.manifest, args, kwargs, self.backend.devices)
-        total = evaluate(self.manifest.workspace_bytes, bound.sizes)
+        total = workspace_size(self.manifest, bound.sizes, on_host=CPU in self.backend.devices)
         with self.backend.scratch(total, bound, stream) as base:
             _Run(self.manifest, self.backend, bound, base, stream).steps(self.manifest.host, dict(bound.sizes))
+
+
+def workspace_size(manifest: Manifest, sizes: Mapping[str, int], *, on_host: bool) -> int:
+    """The bytes of a call's workspaces. Raises E0403 for more than there is: the machine's memory where it is the
+    host's, an address space otherwise."""
+    total = evaluate(manifest.workspace_bytes, sizes)
+    limit = host_memory_bytes() if on_host else MAX_WORKSPACE_BYTES
+    if not 0 <= total <= limit:
+        needs = f"{total} bytes" if 0 <= total < 1 << 80 else "an impossible number of bytes"
+        raise fail(
+            "E0403",
+            f"{manifest.name}: its workspaces need {needs}, and there are at most {limit}",
+            help="bind smaller sizes, or declare smaller buffers",
+        )
+    return total
+
+
+def host_memory_bytes() -> int:
+    """The memory of this machine, used or not."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class _Run:
@@ -75,7 +107,7 @@ class _Run:
             t.name: Pointer(base + evaluate(t.offset_bytes, bound.sizes), evaluate(t.size_bytes, bound.sizes))
             for t in manifest.workspace
         }
-        self.launches = 0
+        self.launches = self.rounds = 0
 
     def steps(self, steps: Sequence[Step], values: dict[str, int]) -> None:
         for step in steps:
@@ -83,7 +115,11 @@ class _Run:
                 case LaunchStep():
                     self.launch(step, values)
                 case LoopStep():
-                    for index in range(evaluate(step.extent, values)):
+                    extent = evaluate(step.extent, values)
+                    self.rounds += max(extent, 0)
+                    if self.rounds > MAX_LAUNCHES:
+                        raise fail("E0601", f"{self.manifest.name}: more than {MAX_LAUNCHES} rounds of host loops")
+                    for index in range(extent):
                         self.steps(step.body, {**values, step.index: index})
                 case IfStep():
                     self.steps(step.then if holds(step.condition, values) else step.orelse, values)

@@ -84,6 +84,7 @@ class Kernel:
 
     def compile(
         self,
+        /,
         target: str = "cpu",
         *,
         types: Mapping[str, str] | None = None,
@@ -151,7 +152,7 @@ class Kernel:
                 arrays[parameter.name][...] = done.outputs[parameter.name].astype(arrays[parameter.name].dtype)
         return done
 
-    def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         """Compile for the arrays' device, once per shapes, and run."""
         from texpr.codegen.artifact import signature
         from texpr.runtime.arguments import assign, solve_sizes
@@ -261,7 +262,7 @@ class Compiled:
 
         return launcher_for(self.build)
 
-    def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         """Run on arrays of the target's device, outputs in place; free sizes that no shape gives go by keyword."""
         self._launcher(*args, stream=stream, **kwargs)
 
