@@ -43,6 +43,7 @@ from texpr.polyhedral.indices import (
     add,
     at_least_zero,
     ceildiv,
+    const,
     constant_value,
     index_range,
 )
@@ -60,7 +61,7 @@ from texpr.polyhedral.mapping import (
     Unused,
 )
 from texpr.polyhedral.placement import place_locals, size_bytes
-from texpr.polyhedral.reductions import prefers_blocks, reductions, shared_bytes, split, splits
+from texpr.polyhedral.reductions import Splitter, prefers_blocks, reduced_dim, reductions, shared_bytes, split, splits
 from texpr.polyhedral.serial import Body
 from texpr.polyhedral.session import Session
 from texpr.polyhedral.uses import local_uses
@@ -68,6 +69,7 @@ from texpr.polyhedral.walk import walk
 
 DEFAULT_THREADS = 256
 MIN_THREADS = 32
+MAX_ROUNDS = 16  # iterations of a reduction that one thread accumulates before the block combines
 
 
 def padding_guard(nest: Nest, covered: Mapping[str, int], ranges: Ranges) -> Condition | None:
@@ -102,6 +104,9 @@ class LaunchBuilder:
             self.session, nest, sizes, DEFAULT_THREADS, ranges
         ):
             return self._two_level(nest, ranges, name)
+        reduced = reduced_dim(self.session, nest, sizes, DEFAULT_THREADS, ranges)
+        if reduced is not None:
+            return self._reduced(nest, ranges, name, sizes, reduced)
         return self._flat(nest, ranges, name)
 
     def single(self, stmts: tuple[Stmt, ...], name: str) -> MappedLaunch:
@@ -149,6 +154,29 @@ class LaunchBuilder:
         defines = tuple(
             Define(index=index, digits=(*((block,) if block else ()), *reversed(mine)))
             for index, block, mine in zip(nest.indices, grid, band.digits, strict=True)
+        )
+        return self._launch(nest, tuple(d for d in grid if d), (*defines, *body), name)
+
+    def _reduced(self, nest: Nest, ranges: Ranges, name: str, sizes: list[int], dim: int) -> MappedLaunch:
+        """A band of accumulations: blocks take rounds of the reduced dimension and make one atomic update each."""
+        session = self.session
+        self.threads = threads_asked(session.kernel, session.target) or _threads_for([sizes[dim]], DEFAULT_THREADS)
+        rounds = max(1, min(MAX_ROUNDS, -(-sizes[dim] // self.threads)))
+        covered = [self.threads * rounds if d == dim else 1 for d in range(len(nest.pars))]
+        extents = [add(ranges[p.index][1], ONE) for p in nest.pars]
+        order = (dim, *(d for d in reversed(range(len(nest.pars))) if d != dim))
+        span = nest.pars[0].span
+        grid = grid_digits(nest.indices, extents, covered, order, session.names, session.target, span)
+        splitter = Splitter(session, self.host, nest.indices, self.threads)
+        inside = padding_guard(nest, dict(zip(nest.indices, covered, strict=True)), ranges)
+        updates = [s for s in nest.body if isinstance(s, Accumulate)]
+        blocks = tuple(d for d in (grid[dim],) if d is not None)
+        body = splitter.whole(nest.pars[dim], updates, blocks, const(rounds), inside)
+        self.digits += splitter.digits
+        defines = tuple(
+            Define(index=index, digits=(block,) if block else ())
+            for number, (index, block) in enumerate(zip(nest.indices, grid, strict=True))
+            if number != dim
         )
         return self._launch(nest, tuple(d for d in grid if d), (*defines, *body), name)
 

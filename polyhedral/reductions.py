@@ -12,7 +12,7 @@ not change from run to run. A band of rows whose elements lie along `k` is given
 lanes run along k: a matrix times a vector reads each row contiguously.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import (
@@ -20,6 +20,7 @@ from texpr.grammar.ast import (
     Bind,
     Compare,
     CompareOp,
+    Condition,
     Const,
     Expr,
     Gather,
@@ -28,6 +29,7 @@ from texpr.grammar.ast import (
     IndexOp,
     IndexVar,
     Leaf,
+    Par,
     Read,
     Role,
     Seq,
@@ -37,7 +39,7 @@ from texpr.grammar.numerics import identity
 from texpr.grammar.types import DType
 from texpr.polyhedral.bands import Nest, block_statements
 from texpr.polyhedral.digits import Names, ThreadDigits, share, thread_digits
-from texpr.polyhedral.indices import ONE, ZERO, Ranges, add, at_least_zero, ceildiv, const, constant_value, mul
+from texpr.polyhedral.indices import ONE, ZERO, Ranges, add, at_least_zero, ceildiv, const, constant_value, mul, names
 from texpr.polyhedral.lanes import choose_lanes
 from texpr.polyhedral.mapping import (
     Define,
@@ -111,6 +113,36 @@ def prefers_blocks(session: Session, nest: Nest, sizes: list[int], threads: int,
     return bool(found) and together * GAIN <= apart
 
 
+def reduced_dim(session: Session, nest: Nest, sizes: list[int], threads: int, ranges: Ranges) -> int | None:
+    """The dimension of a band of accumulations over which the threads of a block may combine their updates, before
+    one of them makes an atomic one: no element depends on it, and lanes along it are no worse than elsewhere.
+
+    None for a band with anything else in it, or whose extents depend on one another: there an element that no
+    iteration updates need not exist.
+    """
+    updates = [s for s in nest.body if isinstance(s, Accumulate)]
+    rectangular = all(names(p.extent).isdisjoint(nest.indices) for p in nest.pars)
+    if len(updates) != len(nest.body) or len({u.buffer for u in updates}) != len(updates) or not rectangular:
+        return None
+    if any(isinstance(s, Gather) for u in updates for s in u.subscripts) or any(u.has("unique") for u in updates):
+        return None
+    used = frozenset[str]().union(*(subscript_names(u.subscripts) for u in updates))
+    accesses = [a for a in session.accesses(nest.body, ranges) if not a.update]
+    fixed = {**dict.fromkeys(ranges, 0), **session.sizes}
+    warp = session.target.warp_size
+
+    def sectors(dim: int) -> int:
+        along = thread_digits((nest.indices[dim],), ((0, warp),), Names(()), warp)
+        return cost(accesses, lane_values(along, (nest.indices[dim],), warp), fixed)[0]
+
+    free = [d for d, p in enumerate(nest.pars) if p.index not in used and sizes[d] >= MIN_EXTENT]
+    best = min(free, key=lambda d: (sectors(d), -d), default=None)
+    if best is None:
+        return None
+    order, _ = choose_lanes(session, nest, sizes, threads, ranges)
+    return best if sectors(best) <= GAIN * sectors(order[0]) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
     """The nodes of a reduction that is shared out, the digits that they use, and the shared bytes that they need."""
@@ -126,16 +158,20 @@ def shared_bytes(seq: Seq, threads: int) -> int:
 
 def split(session: Session, host: tuple[str, ...], seq: Seq, outer: tuple[str, ...], threads: int) -> Split:
     """The reduction over the block's threads; `outer` are the parallel indices of the block."""
-    splitter = _Splitter(session, host, outer, threads)
-    nodes = splitter.whole(seq)
+    splitter = Splitter(session, host, outer, threads)
+    updates = [s for s in seq.body if isinstance(s, Accumulate)]
     extent = constant_value(seq.extent)
+    inside = None
+    if extent is None or extent % threads:
+        inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
+    nodes = splitter.whole(seq, updates, (), ceildiv(at_least_zero(seq.extent), threads), inside)
     if extent is None or extent <= 0:
         some = Compare(op=CompareOp.GT, left=seq.extent, right=ZERO)
         nodes = (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
     return Split(nodes=nodes, digits=tuple(splitter.digits))
 
 
-class _Splitter:
+class Splitter:
     def __init__(self, session: Session, host: tuple[str, ...], outer: tuple[str, ...], threads: int) -> None:
         self.session = session
         self.host = host
@@ -143,8 +179,16 @@ class _Splitter:
         self.threads = threads
         self.digits: list[Digit] = []
 
-    def whole(self, seq: Seq) -> tuple[Node, ...]:
-        updates = [s for s in seq.body if isinstance(s, Accumulate)]
+    def whole(
+        self,
+        loop: Seq | Par,
+        updates: Sequence[Accumulate],
+        blocks: tuple[Digit, ...],
+        rounds: IndexExpr,
+        inside: Condition | None,
+    ) -> tuple[Node, ...]:
+        """The updates over the loop's index, a sum of `blocks`, `rounds` of a serial digit and all threads; `inside`
+        cuts what is no iteration."""
         partials = {u.id: self._local(f"{u.buffer}_part", u.value.dtype, ()) for u in updates}
         nodes: list[Node] = []
         for update in updates:
@@ -153,33 +197,38 @@ class _Splitter:
             nodes.append(Fresh(buffer=name))
             first = Const(value=start, dtype=update.value.dtype, span=update.span)
             nodes.append(self._made(update, "init", Origin.INIT, name, (), first, unused=Unused.REPLICATED))
-        nodes += self._partial(seq, updates, partials)
+        nodes += self._partial(loop, updates, partials, blocks, rounds, inside)
         for update in updates:
             nodes += self._combine(update, partials[update.id])
         return tuple(nodes)
 
-    def _partial(self, seq: Seq, updates: list[Accumulate], partials: Mapping[str, str]) -> tuple[Node, ...]:
+    def _partial(
+        self,
+        loop: Seq | Par,
+        updates: Sequence[Accumulate],
+        partials: Mapping[str, str],
+        blocks: tuple[Digit, ...],
+        rounds: IndexExpr,
+        inside: Condition | None,
+    ) -> tuple[Node, ...]:
         """Every thread accumulates its iterations, T apart."""
-        session = self.session
-        band, digits = self._band(seq.index)
-        worker = Body(session, self.host, hardware=(*self.outer, seq.index), digits=digits)
-        worker.band = ((seq.index,), band)
+        session, index = self.session, loop.index
+        band, digits = self._band(index)
+        worker = Body(session, self.host, hardware=(*self.outer, index), digits=digits)
+        worker.band = ((index,), band)
         nodes: tuple[Node, ...] = tuple(
             worker.leaf(replace(update, buffer=partials[update.id], subscripts=())) for update in updates
         )
-        extent = constant_value(seq.extent)
-        if extent is None or extent % self.threads:
-            inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
-            nodes = (Guard(condition=inside, body=nodes, padding=True, span=seq.span),)
-        radix = ceildiv(at_least_zero(seq.extent), self.threads)
+        if inside is not None:
+            nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
         own: tuple[Digit, ...] = ()
-        if radix != ONE:
-            name = session.names.fresh(f"{seq.index}_serial")
-            own = (Digit(name=name, index=seq.index, weight=self.threads, radix=radix, stride=ONE, place=Place.SERIAL),)
+        if rounds != ONE:
+            name = session.names.fresh(f"{index}_serial")
+            own = (Digit(name=name, index=index, weight=self.threads, radix=rounds, stride=ONE, place=Place.SERIAL),)
             self.digits += own
-        nodes = (Define(index=seq.index, digits=(*own, *reversed(band.all))), *nodes)
+        nodes = (Define(index=index, digits=(*blocks, *own, *reversed(band.all))), *nodes)
         for digit in own:
-            nodes = (Loop(index=digit.name, extent=radix, body=nodes, digit=digit, span=seq.span),)
+            nodes = (Loop(index=digit.name, extent=rounds, body=nodes, digit=digit, span=loop.span),)
         return nodes
 
     def _combine(self, update: Accumulate, partial: str) -> tuple[Node, ...]:

@@ -14,7 +14,7 @@ from texpr.grammar.parser import parse_text
 from texpr.polyhedral.digits import Names, power_of_two, share, thread_digits
 from texpr.polyhedral.indices import evaluate
 from texpr.polyhedral.map import map_program
-from texpr.polyhedral.mapping import GRID_PLACES, HostIf, HostLoop, MappedLaunch, MappedProgram, Memory, Place
+from texpr.polyhedral.mapping import GRID_PLACES, HostIf, HostLoop, MappedLaunch, MappedProgram, Memory, Place, Unused
 from texpr.polyhedral.model import build_program
 from texpr.polyhedral.prove import prove
 from texpr.polyhedral.report import launches
@@ -126,7 +126,7 @@ def test_an_if_on_sizes_around_pars_is_decided_on_the_host() -> None:
 
 def test_updates_of_one_element_by_many_threads_are_atomic_and_by_one_thread_not() -> None:
     text = "kernel k(A: f32[M, N], y: f32[M]) { par M i, N j { y[i] += A[i, j] } }"
-    (launch,) = launches(mapped(text).host)
+    (launch,) = launches(mapped(text, N=8).host)
     assert [s.atomic for s in statements(launch.body)] == [True]
     (launch,) = launches(mapped(text, "cpu").host)
     assert not any(s.atomic for s in statements(launch.body))
@@ -139,6 +139,19 @@ def test_two_updates_that_meet_in_one_element_are_both_atomic() -> None:
     text = "kernel k(A: f32[N], y: f32[N + 1]) { par N i { y[i] += A[i]; y[i + 1] += A[i] } }"
     (launch,) = launches(mapped(text).host)
     assert [s.atomic for s in statements(launch.body)] == [True, True]
+
+
+def test_long_reductions_make_one_atomic_update_for_each_block() -> None:
+    text = "kernel k(A: f32[M, N], s: f32[1]) { par M i, N j { s[0] += A[i, j] } }"
+    (launch,) = launches(mapped(text).host)
+    atomic = [s for s in statements(launch.body) if s.atomic]
+    assert [(s.id, s.unused) for s in atomic] == [("S0_out", Unused.ONCE)]
+
+
+def test_a_band_whose_extents_depend_on_one_another_is_not_combined() -> None:
+    text = "kernel k(A: f32[N, N], y: f32[N]) { par N i, i j { y[i - 1] += A[i, j] } }"
+    (launch,) = launches(mapped(text).host)
+    assert [s.id for s in statements(launch.body)] == ["S0"]
 
 
 def test_a_promise_of_uniqueness_needs_no_atomics() -> None:

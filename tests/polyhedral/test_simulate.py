@@ -171,14 +171,24 @@ def test_a_wrong_weight_makes_threads_meet() -> None:
 
 
 def test_an_update_that_should_be_atomic_is_a_race() -> None:
-    program = mapped("kernel total(A: f32[N], s: f32[1]) { par N i { s[0] += A[i] } }")
-    arrays = {"A": matrix(300), "s": np.zeros(1, dtype=np.float32)}
-    assert simulate(program, arrays)["s"][0] == matrix(300).sum()
+    program = mapped("kernel total(A: f32[N], s: f32[1]) { par N i { s[0] += A[i] } }", N=40)
+    arrays = {"A": matrix(40), "s": np.zeros(1, dtype=np.float32)}
+    assert simulate(program, arrays)["s"][0] == matrix(40).sum()
 
     def edit(node: Node) -> tuple[Node, ...]:
         return (replace(node, atomic=False),) if isinstance(node, MappedStatement) else (node,)
 
     assert "no barrier orders S0 (line 1) and S0" in failure(with_body(program, edit), arrays)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 9), st.sampled_from([0, 1, 63, 64, 255, 257, 1024, 4097]), st.booleans(), st.booleans())
+def test_a_total_counts_every_element_once(m: int, n: int, free: bool, rows: bool) -> None:
+    target = "y[i]" if rows else "y[0]"
+    text = f"kernel total(A: i32[M, N], y: i32[M + 1]) {{ par M i, N j {{ {target} += A[i, j] }} }}"
+    program = mapped(text, **({} if free else {"M": m, "N": n}))
+    got = simulate(program, {"A": np.ones((m, n), np.int32), "y": np.zeros(m + 1, np.int32)})["y"]
+    np.testing.assert_array_equal(got, [n] * m + [0] if rows else [n * m] + [0] * m)
 
 
 def test_a_dropped_statement_leaves_an_element_undefined() -> None:
