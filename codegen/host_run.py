@@ -6,7 +6,6 @@ an undefined element, threads that do not meet at a barrier, a subscript from da
 """
 
 import ctypes
-import struct
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from texpr.codegen.cuda.literals import narrow_pattern
 from texpr.codegen.toolchain import compile_host
+from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, error
-from texpr.grammar.types import DType, Kind
 
 if TYPE_CHECKING:
     from texpr.codegen.manifest import LaunchStep
@@ -161,24 +159,6 @@ def _read(report: _CReport) -> HostReport:
         other_thread=report.other_thread,
         other_block=report.other_block,
     )
-
-
-def scalar_bytes(value: int | float | bool, dtype: DType) -> bytes:
-    """The bytes of a scalar argument as it is passed by value: integers wrap, floats round to nearest even."""
-    match dtype.kind:
-        case Kind.BOOL:
-            return bytes([1 if value else 0])
-        case Kind.SIGNED | Kind.UNSIGNED:
-            return (int(value) & ((1 << dtype.bits) - 1)).to_bytes(dtype.size_bytes, "little")
-        case Kind.FLOAT if dtype.bits == 64:
-            return struct.pack("<d", value)
-        case Kind.FLOAT if dtype.bits == 32:
-            try:
-                return struct.pack("<f", value)
-            except OverflowError:
-                return struct.pack("<f", float("inf") if value > 0 else float("-inf"))
-        case Kind.FLOAT:
-            return narrow_pattern(float(value), dtype).to_bytes(dtype.size_bytes, "little")
 
 
 class HostBackend:

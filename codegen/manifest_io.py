@@ -26,6 +26,10 @@ from texpr.codegen.manifest import (
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import ELEMENT_TYPES
 
+MANIFEST_KEYS = (
+    "format", "version", "texpr", "name", "target", "arch", "loadable", "parameters", "sizes", "facts", "workspace",
+    "host", "files",
+)  # fmt: skip
 MODES = ("read", "write", "read-write", "accumulate")
 ARGUMENT_KINDS = ("param", "scalar", "workspace", "size", "index")
 MAX_STEPS_DEPTH = 64
@@ -232,8 +236,7 @@ def read_manifest(text: str) -> Manifest:
         value = json.loads(text)
     except (ValueError, RecursionError):
         raise damaged("it is not JSON") from None
-    keys = "format version texpr name target arch loadable parameters sizes facts workspace host files".split()
-    reader = _Reader(value, "the manifest", keys)
+    reader = _Reader(value, "the manifest", MANIFEST_KEYS)
     if reader.get("format", str) != FORMAT:
         raise damaged("it is not a TExpr manifest")
     if reader.get("version", int) != VERSION:

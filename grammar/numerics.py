@@ -123,7 +123,8 @@ def cast(values: Array, source: DType, target: DType) -> Array:
         return values
     with np.errstate(all="ignore"):
         if target.is_bool:
-            return np.asarray(values.astype(np.float32) != 0) if source.is_float else np.asarray(values != 0)
+            wide = values.astype(np.float64) if source.is_float and source.bits < 32 else values
+            return np.asarray(wide != 0)
         if source.is_float:
             if source.bits < 32:
                 values = values.astype(np.float32)

@@ -4,15 +4,13 @@ cuda-core is imported at the first use, so that this package loads without it.
 """
 
 import ctypes
-import math
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from texpr.codegen.manifest import LaunchStep
+from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.types import DType
 from texpr.runtime.arguments import Bound
 from texpr.runtime.arrays import CUDA, CUDA_HOST, CUDA_MANAGED
 from texpr.runtime.launch import Argument, Pointer, Scalar
@@ -22,6 +20,7 @@ DEFAULT_SHARED_BYTES = 48 * 1024  # of one block, without asking
 _CTYPES: dict[str, Any] = {
     "f64": ctypes.c_double, "f32": ctypes.c_float, "i64": ctypes.c_int64, "i32": ctypes.c_int32,
     "i16": ctypes.c_int16, "i8": ctypes.c_int8, "u32": ctypes.c_uint32, "u8": ctypes.c_uint8, "bool": ctypes.c_bool,
+    "f16": ctypes.c_uint16, "bf16": ctypes.c_uint16, "f8e4m3": ctypes.c_uint8, "f8e5m2": ctypes.c_uint8,
 }  # fmt: skip
 
 
@@ -45,43 +44,13 @@ def _raise_shared_limit(kernel: Any, size_bytes: int, device: int) -> None:
         raise fail("E0505", f"this GPU does not give a block {size_bytes} bytes of shared memory ({status.name})")
 
 
-def narrow_bits(value: float, dtype: DType) -> int:
-    """The bit pattern of a float rounded to f16, bf16 or f8 (nearest even; f8 saturates), for passing by value."""
-    if dtype.name == "f16":
-        try:
-            return int(struct.unpack("<H", struct.pack("<e", value))[0])
-        except OverflowError:
-            return 0x7C00 if value > 0 else 0xFC00
-    if dtype.name == "bf16":
-        bits = int(struct.unpack("<I", struct.pack("<f", value))[0])
-        if value != value:
-            return (bits >> 16) | 0x40
-        return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    exponent_bits, mantissa, bias = (4, 3, 7) if dtype.name == "f8e4m3" else (5, 2, 15)
-    greatest = 448.0 if dtype.name == "f8e4m3" else 57344.0
-    sign = 0x80 if struct.pack(">d", value)[0] & 0x80 else 0
-    if value != value:
-        return sign | 0x7F
-    magnitude = min(abs(value), greatest)
-    if magnitude == 0.0:
-        return sign
-    exponent = max(math.frexp(magnitude)[1] - 1, 1 - bias)
-    steps = round(math.ldexp(magnitude, mantissa - exponent))  # ties to even; a carry moves into the exponent
-    code = steps if exponent == 1 - bias else steps + ((exponent + bias - 1) << mantissa)
-    limit = 0x7E if exponent_bits == 4 else 0x7B
-    return sign | min(code, limit)
-
-
 def kernel_argument(argument: Argument) -> Any:
     """What cuda-core copies for a kernel argument: a plain int is a pointer, everything else is sized by ctypes."""
     match argument:
         case Pointer(address=address):
             return address
-        case Scalar(value=value, dtype=dtype) if dtype.name in _CTYPES:
-            return _CTYPES[dtype.name](value)
         case Scalar(value=value, dtype=dtype):
-            bits = narrow_bits(float(value), dtype)
-            return ctypes.c_uint16(bits) if dtype.bits == 16 else ctypes.c_uint8(bits)
+            return _CTYPES[dtype.name].from_buffer_copy(scalar_bytes(value, dtype))
 
 
 class CudaBackend:
@@ -139,7 +108,10 @@ class CudaBackend:
             return
         device = self._device(bound)
         on = self._stream(device, stream)
-        buffer = device.memory_resource.allocate(size_bytes, stream=on)
+        try:
+            buffer = device.memory_resource.allocate(size_bytes, stream=on)
+        except Exception as why:  # the driver's own error classes
+            raise fail("E0403", f"the GPU gives no {size_bytes} bytes for workspaces: {str(why)[:200]}") from None
         try:
             yield int(buffer.handle)
         finally:

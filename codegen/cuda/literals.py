@@ -4,7 +4,7 @@ import math
 import struct
 from fractions import Fraction
 
-from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.bits import narrow_pattern
 from texpr.grammar.types import BOOL, F32, F64, I32, I64, U32, DType
 
 
@@ -82,27 +82,3 @@ def _reads_as(text: str, value: float) -> bool:
     """Whether a decimal lies well inside the rounding interval of a float32 value, however it is then read."""
     exponent = max(math.frexp(value)[1], -125) if value else -125
     return abs(Fraction(text) - Fraction(value)) * 4 <= Fraction(2) ** (exponent - 24) if value else Fraction(text) == 0
-
-
-def narrow_pattern(value: float, dtype: DType) -> int:
-    """The bit pattern of a float64 rounded to f16, bf16 or f8 (nearest even; f8 saturates, NaN stays NaN)."""
-    fraction, exponent_bits = dtype.mantissa, dtype.bits - 1 - dtype.mantissa
-    finite_only = dtype.name == "f8e4m3"
-    sign = (1 << (dtype.bits - 1)) if math.copysign(1.0, value) < 0 else 0
-    infinity = ((1 << exponent_bits) - 1) << fraction
-    greatest = infinity + 6 if finite_only else infinity - 1
-    if math.isnan(value):
-        return sign | (greatest + 1 if finite_only else infinity | 1 << (fraction - 1))
-    overflow = greatest if dtype.bits == 8 else infinity
-    if math.isinf(value):
-        return sign | overflow
-    if dtype.bits not in (8, 16):
-        raise InternalError(f"{dtype.name} is no narrow float")
-    bias = (1 << (exponent_bits - 1)) - 1
-    exact = abs(Fraction(value))
-    if exact == 0:
-        return sign
-    exponent = max(math.frexp(abs(value))[1] - 1, 1 - bias)
-    steps = round(exact * Fraction(2) ** (fraction - exponent))  # Fraction's round is to nearest even
-    pattern = steps + ((exponent + bias - 1) << fraction)
-    return sign | (pattern if pattern <= greatest else overflow)

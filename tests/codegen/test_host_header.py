@@ -295,7 +295,7 @@ def test_a_report_becomes_an_error_with_both_places(build):
 
 
 def test_a_scalar_is_passed_by_value_and_a_host_index_too(build):
-    from texpr.codegen.host_run import scalar_bytes
+    from texpr.grammar.bits import scalar_bytes
     from texpr.grammar.types import BF16
 
     alpha = build.tensor("alpha", dtype=BF16, role=ast.Role.SCALAR)

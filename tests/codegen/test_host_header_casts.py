@@ -6,9 +6,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from texpr.codegen.cuda.literals import narrow_pattern
 from texpr.codegen.host_run import HostArray, HostModule
 from texpr.grammar import numerics
+from texpr.grammar.bits import narrow_pattern
 from texpr.grammar.types import ELEMENT_TYPES
 
 pytestmark = pytest.mark.gxx

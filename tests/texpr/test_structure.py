@@ -18,6 +18,7 @@ FLOORS = {
 RUNTIME_MAY = {
     "texpr.codegen.manifest",
     "texpr.codegen.manifest_io",
+    "texpr.grammar.bits",
     "texpr.grammar.types",
     "texpr.grammar.diagnostics",
     "texpr.grammar.source",
