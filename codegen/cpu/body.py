@@ -1,5 +1,7 @@
 """The body of a block graph as Numba Python: loops, guards, and one or two lines for each statement."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import assert_never
 
 from texpr.codegen.cpu.carry import Carry, find_carries, is_shared_update
@@ -70,12 +72,6 @@ def _emit_range(loop: Range, context: Context) -> None:
     dtypes = {name: t.dtype for name, t in context.tensors.items()}
     settled = frozenset(name for name, t in context.tensors.items() if t.scalar) | frozenset(context.carried)
     carries = find_carries(loop, dtypes, settled)
-    depth = writer.depth
-    conditions = dict.fromkeys(bounds for carry in carries for bounds in carry.nonempty)
-    if conditions:
-        tests = [f"{index_text(low, names, 1)} < {index_text(high, names, 1)}" for low, high in conditions]
-        writer.line(f"if {' and '.join(tests)}:")
-        writer.depth += 1
     opened = [(carry, *_open_carry(carry, context)) for carry in carries]
     low, high = index_text(loop.low, names), index_text(loop.high, names)
     if _is_better_vectorised(loop):
@@ -85,11 +81,24 @@ def _emit_range(loop: Range, context: Context) -> None:
         emit_body(loop.body, context)
     for carry, variable, element in opened:
         del context.carried[carry.store.tensor]
-        if loop.cores and is_shared_update(carry.store, context.parallel) and carry.dtype.bits >= 32:
-            _leave_partial(carry, variable, element, context)
-        else:
-            _close_carry(carry, variable, element, context)
-    writer.depth = depth
+        with _where_touched(carry, context):
+            if loop.cores and is_shared_update(carry.store, context.parallel) and carry.dtype.bits >= 32:
+                _leave_partial(carry, variable, element, context)
+            else:
+                _close_carry(carry, variable, element, context)
+
+
+@contextmanager
+def _where_touched(carry: Carry, context: Context) -> Iterator[None]:
+    """A block that runs where the loop touches the carried element; elsewhere the element need not exist."""
+    names = context.names
+    tests = [f"{index_text(low, names, 1)} < {index_text(high, names, 1)}" for low, high in carry.nonempty]
+    tests += [condition_text(condition, names, top=False) for condition in carry.conditions]
+    if not tests:
+        yield
+        return
+    with context.writer.block(f"if {' and '.join(tests)}:"):
+        yield
 
 
 GOLDEN = 7046029254386353131  # an odd number that spreads products of indices over 64 bits
@@ -107,11 +116,13 @@ def _open_carry(carry: Carry, context: Context) -> tuple[str, str]:
     tensor = context.tensors[carry.store.tensor]
     variable = context.names.fresh("sum" if carry.op is AccOp.ADD else "acc")
     element = context.offset(tensor, carry.subscripts)
-    if is_shared_update(carry.store, context.parallel):
-        context.writer.line(f"{variable} = {identity_text(carry.op, carry.dtype)}")
-    else:
-        current = _loaded(tensor, element)
-        context.writer.line(f"{variable} = {unwrapped(cast_text(current, tensor.dtype, carry.dtype))}")
+    context.writer.line(f"{variable} = {identity_text(carry.op, carry.dtype)}")
+    if not is_shared_update(carry.store, context.parallel):
+        current = cast_text(_loaded(tensor, element), tensor.dtype, carry.dtype)
+        if not carry.nonempty and not carry.conditions:
+            context.writer.lines.pop()
+        with _where_touched(carry, context):
+            context.writer.line(f"{variable} = {unwrapped(current)}")
     context.carried[carry.store.tensor] = variable
     return variable, element
 

@@ -10,30 +10,33 @@ what lets narrow types accumulate in f32 and be rounded once, and makes one atom
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from texpr.codegen.cpu.linear import variables
+from texpr.codegen.cpu.linear import condition_variables, variables
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.graph import Define, Generic, Store, StoreMode
-from texpr.grammar.ast import AccOp, Accumulate, Atomic, Gather, IndexConst, IndexExpr, Read
+from texpr.grammar.ast import AccOp, Accumulate, Atomic, Condition, Gather, IndexConst, IndexExpr, Read
 from texpr.grammar.types import DType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carry:
-    """An element carried around a loop. `nonempty` are ranges (low, high) that must hold something for the element to
-    be touched at all; only then may it be read and written."""
+    """An element carried around a loop. `nonempty` are ranges (low, high) that must hold something, and `conditions`
+    what must be true, for the element to be touched at all; only then may it be read and written."""
 
     store: Store
     op: AccOp
     dtype: DType
     subscripts: tuple[IndexExpr, ...]
     nonempty: tuple[tuple[IndexExpr, IndexExpr], ...]
+    conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
+    """An operator, the ranges around it, and the conditions; None where one of them is data or an `else`."""
+
     operator: Generic
     ranges: tuple[Range, ...]
-    branched: bool
+    conditions: tuple[Condition, ...] | None
 
 
 def find_carries(loop: Range, dtypes: dict[str, DType], scalars: frozenset[str]) -> tuple[Carry, ...]:
@@ -42,7 +45,7 @@ def find_carries(loop: Range, dtypes: dict[str, DType], scalars: frozenset[str])
     inner = frozenset(_defined(loop))
     sites: dict[str, list[_Site]] = {}
     blocked = set(scalars)
-    for site in _sites((loop,), (), False):
+    for site in _sites((loop,), (), ()):
         operator = site.operator
         blocked.update(load.tensor for load in operator.loads)
         if operator.store is not None:
@@ -72,7 +75,7 @@ def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | 
             store.subscripts,
             store.mode,
         )
-        if not same or site.branched or site.operator.leaf.value.dtype != dtype:
+        if not same or site.operator.leaf.value.dtype != dtype:
             return None
     if not _may_round_once(stored, dtype, store.op, leaf.has("ordered")):
         return None
@@ -85,9 +88,19 @@ def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | 
             return None
         else:
             nonempty.append((low, high))
-    if len(sites) > 1 and any(site.ranges != sites[0].ranges for site in sites):
+    around = sites[0]
+    if any((site.ranges, site.conditions) != (around.ranges, around.conditions) for site in sites):
         return None
-    return Carry(store=store, op=store.op, dtype=dtype, subscripts=affine, nonempty=tuple(nonempty))
+    if around.conditions is None or any(condition_variables(c) & inner for c in around.conditions):
+        return None
+    return Carry(
+        store=store,
+        op=store.op,
+        dtype=dtype,
+        subscripts=affine,
+        nonempty=tuple(nonempty),
+        conditions=tuple(dict.fromkeys(around.conditions)),
+    )
 
 
 def _may_round_once(stored: DType, computed: DType, op: AccOp, ordered: bool) -> bool:
@@ -100,15 +113,19 @@ def _may_round_once(stored: DType, computed: DType, op: AccOp, ordered: bool) ->
     return stored.is_integer and computed.is_integer and op in (AccOp.ADD, AccOp.MUL)
 
 
-def _sites(body: tuple[CpuNode, ...], ranges: tuple[Range, ...], branched: bool) -> Iterator[_Site]:
+def _sites(
+    body: tuple[CpuNode, ...], ranges: tuple[Range, ...], conditions: tuple[Condition, ...] | None
+) -> Iterator[_Site]:
     for node in body:
         match node:
             case Generic():
-                yield _Site(node, ranges, branched)
+                yield _Site(node, ranges, conditions)
             case Range(body=inner):
-                yield from _sites(inner, (*ranges, node), branched)
-            case Branch(body=inner, orelse=orelse):
-                yield from _sites(inner + orelse, ranges, True)
+                yield from _sites(inner, (*ranges, node), conditions)
+            case Branch(condition=condition, body=inner, orelse=orelse):
+                known = None if conditions is None or isinstance(condition, Read) else (*conditions, condition)
+                yield from _sites(inner, ranges, known)
+                yield from _sites(orelse, ranges, None)
             case _:
                 pass
 

@@ -83,7 +83,7 @@ def emit_launch(
 
     count = index_text(blocks, names)
     words = set(
-        re.findall(r"[A-Za-z_][A-Za-z0-9_]*", writer.text() + count + "".join(p.combine for p in context.partials))
+        re.findall(r"[A-Za-z_][A-Za-z0-9_]*", " ".join([writer.text(), count, *(p.combine for p in context.partials)]))
     )
     host = [Variable(identifier=names.of("value", a), type_text="int64") for a in block.arguments]
     used = [v for v in [*candidates, *host] if v.identifier in words]

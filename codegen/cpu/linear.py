@@ -5,8 +5,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
+from texpr.grammar.ast import (
+    Always,
+    And,
+    Compare,
+    Condition,
+    IndexBinary,
+    IndexConst,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Not,
+    Or,
+    SizeVar,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +111,18 @@ def variables(expr: IndexExpr) -> frozenset[str]:
             return frozenset((name,))
         case IndexBinary(left=left, right=right):
             return variables(left) | variables(right)
+
+
+def condition_variables(condition: Condition) -> frozenset[str]:
+    """The names that an affine condition uses."""
+    match condition:
+        case Compare(left=left, right=right):
+            return variables(left) | variables(right)
+        case And(parts=parts) | Or(parts=parts):
+            return frozenset().union(*(condition_variables(p) for p in parts))
+        case Not(part=part):
+            return condition_variables(part)
+        case Always():
+            return frozenset()
+        case _:
+            assert_never(condition)

@@ -19,7 +19,6 @@ from texpr.grammar.ast import (
     And,
     Cast,
     Compare,
-    Condition,
     ConditionValue,
     Const,
     Expr,
@@ -346,20 +345,3 @@ def identity_text(op: AccOp, dtype: DType) -> str:
             return constant_text(dtype.integer_range[0 if op is AccOp.MAX else 1], dtype)
         case _:
             assert_never(op)
-
-
-def condition_variables(condition: Condition) -> frozenset[str]:
-    """The names that an affine condition uses."""
-    from texpr.codegen.cpu.linear import variables
-
-    match condition:
-        case Compare(left=left, right=right):
-            return variables(left) | variables(right)
-        case And(parts=parts) | Or(parts=parts):
-            return frozenset().union(*(condition_variables(p) for p in parts))
-        case Not(part=part):
-            return condition_variables(part)
-        case Always():
-            return frozenset()
-        case _:
-            assert_never(condition)

@@ -343,7 +343,8 @@ def test_a_triangle_bounds_its_loop_from_the_guard():
     buffers = [array("A", F32, size("N")), array("s", F32, size("N"))]
     run, text = compiled(program("triangle", buffers, [launch("t0", body)], ["N"]))
     assert "range(min(64, i + 1))" in text.source
-    assert "if" not in text.source.split("def run")[0].split("def t0")[1]
+    assert "j <= i" not in text.source
+    assert "i < N" not in text.source
     a, s = np.arange(1, 41, dtype=np.float32), np.zeros(40, np.float32)
     run(a, s, 40, 0)
     assert np.array_equal(s, np.cumsum(a))
