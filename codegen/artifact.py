@@ -15,6 +15,7 @@ from pathlib import Path
 from texpr.codegen.cuda.names import kernel_symbol
 from texpr.codegen.graph import HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.codegen.manifest import (
+    MAX_WORKSPACE_BYTES,
     IfStep,
     JsonCondition,
     JsonExpr,
@@ -188,6 +189,10 @@ def make_manifest(
 ) -> Manifest:
     """The manifest of a planned kernel, without files. `kernel` has its bound sizes' values as `Size.default`."""
     touched = boxes(proved.program)
+    workspace_bytes = json_expr(planned.workspace.total_bytes)
+    if isinstance(workspace_bytes, int) and workspace_bytes > MAX_WORKSPACE_BYTES:
+        why = f"the workspaces of {kernel.name} need {workspace_bytes} bytes, and an address space has less"
+        raise fail("E0403", why, help="bind smaller sizes, or declare smaller buffers")
     return Manifest(
         name=kernel.name,
         target=target.name,
@@ -196,7 +201,7 @@ def make_manifest(
         parameters=parameters(proved.program.kernel, proved.directions, proved.accumulated, touched),
         sizes={size.name: size.default for size in kernel.sizes},
         facts=tuple(map(json_condition, planned.graph.facts)),
-        workspace_bytes=json_expr(planned.workspace.total_bytes),
+        workspace_bytes=workspace_bytes,
         workspace=_workspace(planned),
         host=_steps(planned.graph.body, planned, arguments),
         files={},

@@ -17,6 +17,7 @@ FORMAT = "texpr-manifest"
 VERSION = 1
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_DEPTH = 200
+MAX_WORKSPACE_BYTES = 1 << 47  # the address space of a process
 
 JsonExpr = int | str | list[Any]
 JsonCondition = list[Any]

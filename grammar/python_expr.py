@@ -163,6 +163,9 @@ class ExpressionReader(ScopeReader):
                 return syntax.Name(name=name, span=span)
             case Unknown() if name.count(".") == 1:
                 owner, member = name.split(".")
+                if not (is_identifier(owner) and is_identifier(member)):
+                    wrong = member if is_identifier(owner) else owner
+                    self.refuse("E0105", f"`{wrong}` is not a name of TExpr", node, "names are ASCII and not reserved")
                 if self.lookup(owner) is None and owner not in self.sizes:
                     return syntax.Member(owner=owner, name=member, span=span)
                 help = 'a size has a name of its own: A: f32["M", "K"], then M'

@@ -14,6 +14,7 @@ from texpr.polyhedral.indices import ONE, evaluate, mul
 from texpr.polyhedral.mapping import Place
 
 SECTOR_BYTES = 32
+EXACT = 2**31  # sizes and strides up to it keep addresses inside 64 bits
 UNKNOWN_SECTORS = 32  # what a gathered access is taken to cost: one sector for each lane
 
 
@@ -66,13 +67,16 @@ def footprint(
     import numpy as np
 
     strides = buffer.strides if buffer.strides is not None else dense_strides(buffer.shape)
+    steps_of = [evaluate(stride, _AtZero(sizes)) for stride in strides]
+    if any(abs(number) > EXACT for number in (*steps_of, *sizes.values())):
+        lanes = {name: value.astype(object) for name, value in lanes.items()}  # beyond 64 bits: slow and right
     values = _AtZero({**sizes, **lanes})
     width = len(next(iter(lanes.values()))) if lanes else 1
     address = np.zeros(width, dtype=np.int64)
-    for subscript, stride in zip(subscripts, strides, strict=True):
+    for subscript, stride in zip(subscripts, steps_of, strict=True):
         if isinstance(subscript, Gather):
             return None
-        address = address + evaluate(subscript, values) * evaluate(stride, values)
+        address = address + evaluate(subscript, values) * stride
     steps = np.diff(address)
     size = buffer.dtype.size_bytes
     elements = len(np.unique(address))

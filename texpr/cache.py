@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -32,11 +33,17 @@ def key_of(parts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
+def _open_plain(path: str, flags: int) -> int:
+    """Open without following a link and without waiting for the other end of a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+
+
 def _read(path: Path) -> bytes | None:
     """An entry's content, or None when it is missing, damaged or another user's."""
     try:
-        with path.open("rb") as file:
-            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid not in (os.getuid(), 0):
+        with open(path, "rb", opener=_open_plain) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_uid not in (os.getuid(), 0):
                 return None
             content = file.read()
     except OSError:
@@ -61,7 +68,7 @@ def _write(path: Path, body: bytes) -> None:
 def _locked(path: Path) -> Iterator[None]:
     """Hold the key's lock; where locks are not to be had, go on without (work may be done twice, never wrongly)."""
     try:
-        file = path.open("ab")
+        file = os.fdopen(_open_plain(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
     except OSError:
         yield
         return

@@ -308,6 +308,9 @@ def guarded(run: Callable[[], object]) -> int:
         return stop.code if isinstance(stop.code, int) else RIGHT if stop.code is None else WRONG
     except KeyboardInterrupt:
         return 130
+    except MemoryError:
+        typer.echo("error: this machine has not enough memory for it", err=True)
+        return ENVIRONMENT
     except BrokenPipeError:
         sys.stderr.close()
         return RIGHT

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from texpr.codegen.cpu.build import build_cpu
-from texpr.codegen.manifest import Manifest, evaluate
+from texpr.codegen.manifest import Manifest
 from texpr.runtime.arguments import WRITING, Bound, bind_arguments
 from texpr.runtime.arrays import CPU
+from texpr.runtime.launch import workspace_size
 
 ALIGNMENT_BYTES = 256
 MAX_SEEN = 64  # kinds of calls that one kernel remembers
@@ -38,7 +39,7 @@ class CpuLauncher:
         self._writes = tuple(p.mode in WRITING for p in manifest.parameters)
         self._plain = all(not p.scalar or p.dtype in ("f64", "f32") for p in manifest.parameters)
 
-    def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         key = self._key(args) if self._plain and not kwargs else None
         seen = self._seen.get(key) if key is not None else None
         if seen is not None:
@@ -47,7 +48,7 @@ class CpuLauncher:
                 self._run(addresses, seen)
                 return
         bound = bind_arguments(self.manifest, args, kwargs, (CPU,))
-        total = evaluate(self.manifest.workspace_bytes, bound.sizes)
+        total = workspace_size(self.manifest, bound.sizes, on_host=True)
         seen = _Seen(bound.sizes, total, self._reaches(bound))
         if key is not None and len(self._seen) < MAX_SEEN:
             self._seen[key] = seen

@@ -1,5 +1,6 @@
 """Ways in: `load` a file, `parse` a text, decorate a function with `kernel` or `fn`."""
 
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -39,7 +40,10 @@ def read_text(path: str | Path) -> str:
     """A program's text. Raises E0606 when it cannot be read, E0103 when it is too large, E0104 if it is not UTF-8."""
     file = Path(path)
     try:
-        if file.stat().st_size > MAX_FILE_BYTES:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe or a device would block, or never end
+            raise fail("E0606", f"{file} is not a file")
+        if status.st_size > MAX_FILE_BYTES:
             raise fail("E0103", f"{file} is larger than {MAX_FILE_BYTES >> 20} MiB")
         return file.read_bytes().decode("utf-8")
     except OSError as why:

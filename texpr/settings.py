@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`cache_dir` is None where `TEXPR_CACHE_DIR=off`; `debug` shows the traceback of a defect."""
+    """`cache_dir` is None where `TEXPR_CACHE_DIR=off` or there is no home; `debug` shows the traceback of a defect."""
 
     cache_dir: Path | None
     debug: bool
@@ -28,6 +28,15 @@ def unknown_variables() -> tuple[str, ...]:
     return tuple(found)
 
 
+def _home_cache() -> Path | None:
+    """The user's cache folder for TExpr; None where the user has no home."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "texpr"
+    except RuntimeError:
+        return None
+
+
 @cache
 def settings() -> Settings:
     """What the environment says."""
@@ -37,6 +46,5 @@ def settings() -> Settings:
     elif given:
         folder = Path(given)
     else:
-        base = os.environ.get("XDG_CACHE_HOME")
-        folder = (Path(base) if base else Path.home() / ".cache") / "texpr"
+        folder = _home_cache()
     return Settings(cache_dir=folder, debug=os.environ.get("TEXPR_DEBUG", "") not in ("", "0"))

@@ -11,6 +11,7 @@ from texpr.codegen.manifest import Manifest, Parameter, evaluate
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.compare import Comparison, compare
+from texpr.runtime.launch import host_memory_bytes
 from texpr.version import VERSION
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from texpr.kernels import Kernel
 
 MAX_ELEMENTS = 1 << 31  # of one random array
+TRIAL_BYTES = 24  # that a trial takes for one element: random f64, aligned copy, copy before the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +103,8 @@ def random_array(parameter: Parameter, shape: tuple[int, ...], seed: int, limit:
     count = 1
     for extent in shape:
         count *= max(extent, 0)
-    if count > MAX_ELEMENTS:
-        raise fail("E0602", f"{parameter.name} would have {count} elements")
+    if count > MAX_ELEMENTS or count * TRIAL_BYTES > host_memory_bytes():
+        raise fail("E0602", f"{parameter.name} would have {count} elements", help="choose smaller sizes by -D")
     generator = numpy.random.default_rng([seed, *parameter.name.encode()])
     dtype = ELEMENT_TYPES[parameter.dtype]
     shape = tuple(max(extent, 0) for extent in shape)
