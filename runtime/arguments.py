@@ -150,7 +150,11 @@ def solve_sizes(manifest: Manifest, shapes: Mapping[str, tuple[int, ...]], given
             help=f"pass {missing[0]}=… by keyword",
         )
     for fact in manifest.facts:
-        if not holds(fact, sizes):
+        try:
+            right = holds(fact, sizes)
+        except TExprError:  # a division by a size that is 0
+            right = False
+        if not right:
             shown = ", ".join(f"{name} = {value}" for name, value in sizes.items())
             raise fail("E0602", f"{manifest.name}: a `where` fact does not hold for {shown}")
     return sizes

@@ -142,7 +142,7 @@ class Kernel:
         from texpr.runtime.arrays import CPU
         from texpr.runtime.host_arrays import as_numpy
 
-        kernel = self.core(types=types, sizes={k: v for k, v in kwargs.items() if isinstance(v, int)})
+        kernel = self._with_constants(types or {}, kwargs)
         manifest = signature(kernel, "interpreter", VERSION)
         bound = bind_arguments(manifest, args, kwargs, (CPU,))
         arrays = {name: as_numpy(view, bound.objects[name]) for name, view in bound.arrays.items()}
@@ -158,7 +158,7 @@ class Kernel:
         from texpr.runtime.arguments import assign, solve_sizes
         from texpr.runtime.arrays import view_of
 
-        manifest = signature(self._checked, "the arrays' device", VERSION)
+        manifest = signature(self._with_constants({}, kwargs), "the arrays' device", VERSION)
         given, keyword_sizes = assign(manifest, args, kwargs)
         views = {p.name: view_of(p.name, given[p.name]) for p in manifest.parameters if not p.scalar}
         for parameter in manifest.parameters:
@@ -177,8 +177,13 @@ class Kernel:
         self._compiled[key](*args, stream=stream, **kwargs)
 
     @cached_property
-    def _checked(self) -> "ast.Kernel":
-        return self.core()
+    def _parameters(self) -> frozenset[str]:
+        return frozenset(buffer.name for buffer in self.core().params)
+
+    def _with_constants(self, types: Mapping[str, str], keywords: Mapping[str, Any]) -> "ast.Kernel":
+        """The core tree under the sizes that a call's keywords give: they may override `size` constants."""
+        given = {name: value for name, value in keywords.items() if name not in self._parameters}
+        return self.core(types=types, sizes=_merge_sizes(given, {}))
 
 
 def _merge_sizes(sizes: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
