@@ -6,9 +6,10 @@ the structure gives: blocks for an outermost par, threads for one inside it, one
 
 from texpr.grammar.ast import Asm, Attr, IndexConst, Intrinsic, Kernel, Par, Seq, Stmt
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
+from texpr.polyhedral.bands import nest_of
 from texpr.polyhedral.placement import unsupported
 from texpr.polyhedral.target import Target
-from texpr.polyhedral.walk import walk
+from texpr.polyhedral.walk import children, walk
 
 _PERMISSIONS = frozenset({"tf32", "fast", "strict", "unique", "ordered", "align", "blocks_per_sm"})
 _LOOP = frozenset({"unroll"})
@@ -44,9 +45,25 @@ def check_attributes(kernel: Kernel, target: Target) -> None:
         for attr in stmt.attrs:
             if attr.name not in allowed:
                 found += unsupported(attr).diagnostics
+    if target.is_cuda:
+        found += _misplaced(kernel.body)
     if found:
         raise TExprError(_once(found))
     threads_asked(kernel, target)
+
+
+def _misplaced(stmts: tuple[Stmt, ...]) -> list[Diagnostic]:
+    """Scopes that disagree with the structure: an outermost band runs on blocks, what is inside it does not."""
+    found: list[Diagnostic] = []
+    for stmt in stmts:
+        if not isinstance(stmt, Par):
+            found += _misplaced(children(stmt))
+            continue
+        nest = nest_of(stmt)
+        wrong = [a for p in nest.pars for a in p.attrs if a.name in ("block", "thread")]
+        inner = [a for s in walk(nest.body) if isinstance(s, Par) for a in s.attrs if a.name == "grid"]
+        found += (d for attr in (*wrong, *inner) for d in unsupported(attr).diagnostics)
+    return found
 
 
 def _once(found: list[Diagnostic]) -> list[Diagnostic]:
