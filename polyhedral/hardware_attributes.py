@@ -59,6 +59,8 @@ def _misplaced(stmts: tuple[Stmt, ...]) -> list[Diagnostic]:
         if not isinstance(stmt, Par):
             found += _misplaced(children(stmt))
             continue
+        if stmt.fully:
+            continue
         nest = nest_of(stmt)
         wrong = [a for p in nest.pars for a in p.attrs if a.name in ("block", "thread")]
         inner = [a for s in walk(nest.body) if isinstance(s, Par) for a in s.attrs if a.name == "grid"]
