@@ -201,7 +201,9 @@ class ArrayReader(Inliner):
 
     def fragment_parts(self, e: syntax.Call, registers: ViewName) -> tuple[ViewName, Fragment, IndexExpr]:
         if len(e.args) != 3:
-            raise refuse("E0207", f"`fragment` takes 3 arguments, here are {len(e.args)}", e.span, help=FRAGMENT_FORM)
+            raise refuse(
+                "E0207", f"`fragment` takes 3 arguments and is given {len(e.args)}", e.span, help=FRAGMENT_FORM
+            )
         first, member, last = e.args
         if isinstance(first, syntax.Slice) or isinstance(member, syntax.Slice) or isinstance(last, syntax.Slice):
             raise refuse("E0207", "a slice stands only in a subscript", e.span, help=FRAGMENT_FORM)

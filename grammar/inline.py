@@ -66,7 +66,7 @@ class Inliner(ReductionReader):
         if len(e.args) != len(definition.params):
             wanted = len(definition.params)
             raise refuse(
-                "E0207", f"`{e.name}` takes {wanted} argument{'s' * (wanted != 1)}, here are {len(e.args)}", e.span,
+                "E0207", f"`{e.name}` takes {wanted} argument{'s' * (wanted != 1)} and is given {len(e.args)}", e.span,
                 help=signature(definition),
             )  # fmt: skip
         if not is_pure(definition):

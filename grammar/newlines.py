@@ -121,13 +121,20 @@ def match_brackets(tokens: list[Token], source: SourceText, *, declarations_clos
                 close_down_to(at + 1, token)
                 found.depth_change[stack.pop().index] = 1
                 found.depth_change[index] = -1
-        elif kind in STATEMENT_KINDS and not (kind == "REG" and index and tokens[index - 1].kind == "NEW"):
+        elif kind in STATEMENT_KINDS and not _is_misused_as_name(tokens, index):
             close_down_to(floor_of_round(True), token)
             if declarations_close and kind in _DECLARATIONS and len(stack) > 1:
                 found.closers[index] = close_down_to(1, token)
     if len(stack) > 1:
         found.closers[len(tokens)] = close_down_to(1, None)
     return found
+
+
+def _is_misused_as_name(tokens: list[Token], index: int) -> bool:
+    """Whether a statement's keyword stands where a name does: `new reg x`, or a parameter called `size: f32[N]`."""
+    if tokens[index].kind == "REG" and index and tokens[index - 1].kind == "NEW":
+        return True
+    return index + 1 < len(tokens) and tokens[index + 1].kind == "COLON"
 
 
 def _span(source: SourceText, token: Token) -> Span:

@@ -87,7 +87,8 @@ def describe(mistake: Mistake) -> Diagnostic:
 def _foreign_word(m: Mistake) -> Diagnostic | None:
     """A statement that begins with a keyword of another language."""
     word = m.first.text
-    if m.first.kind != "NAME" or m.at > m.begin + 2 or m.at == m.begin:
+    called = m.at > m.begin and m.tokens[m.begin + 1].kind == "LPAR" and word in _LOOP_WORDS
+    if m.first.kind != "NAME" or m.at == m.begin or (m.at > m.begin + 2 and not called):
         return None
     if m.token.kind in ("EQ", "ACC", "LSQB"):
         return None
@@ -143,6 +144,8 @@ def _usual(m: Mistake) -> Diagnostic | None:
         return say("a number does not end with a point", f"write `{previous.text}.0`")
     if "NAME" in expected and not expected & {"NUMBER", "PAR"} and token.text in WORD_KINDS:
         return say(f"`{token.text}` is a reserved word and cannot be a name", "choose another name")
+    if kind == "RSQB" and previous is not None and previous.kind == "LSQB":
+        return say("these brackets hold nothing", "a scalar has none: `alpha: f32`, `new s: f32`, `s = e`")
     if kind == "COLON" and "RSQB" in expected:
         return say("a view has one `start : extent` in each subscript", "`A[i:16]` is 16 elements from i on")
     if kind == "COLON" and previous and previous.kind in ("LSQB", "COMMA") and _opened(m, "LSQB"):

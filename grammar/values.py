@@ -259,7 +259,7 @@ class ValueReader(LoopReader):
     def arguments(self, e: syntax.Call, count: int) -> tuple[syntax.Expr, ...]:
         if len(e.args) != count:
             raise refuse(
-                "E0207", f"`{e.name}` takes {count} argument{'s' * (count > 1)}, here are {len(e.args)}", e.span
+                "E0207", f"`{e.name}` takes {count} argument{'s' * (count > 1)} and is given {len(e.args)}", e.span
             )
         plain: list[syntax.Expr] = []
         for arg in e.args:

@@ -27,6 +27,9 @@ VERBS = {
     AccessMode.ATOMIC: "updates",
 }
 
+HELP = "shorten the loop, or guard the access with `if` or `select`"
+HELP_WITH_FREE_SIZES = "guard the access with `if` or `select`, or state a fact about the sizes, such as `where N >= 1`"
+
 
 def check_bounds(program: Program) -> Iterator[Diagnostic]:
     """A diagnostic for each access that can leave its buffer."""
@@ -61,7 +64,7 @@ def _check(program: Program, statement: ProgramStatement, access: Access) -> Dia
         f"a subscript of {name} leaves the buffer",
         access.span,
         f"{said}, and {name} {_size_text(home, environment)}",
-        help="shorten the loop, or guard the access with `if` or `select`",
+        help=HELP_WITH_FREE_SIZES if sizes else HELP,
         witness={
             "sizes": sizes_mapping(program, sizes),
             "statement": statement.id,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import islpy as isl
 
-from texpr.grammar.ast import Seq
+from texpr.grammar.ast import Role, Seq
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
 from texpr.polyhedral.affine import Budget, least_point, limited
 from texpr.polyhedral.bounds import VERBS
@@ -174,7 +174,7 @@ def _report(program: Program, level: int, pair: Pair, one: Use, two: Use) -> Dia
         span,
         label,
         secondary=secondary,
-        help=_mend(a, b, name),
+        help=_mend(a, b, name, home.buffer.role is Role.LOCAL and not home.buffer.shape),
         witness={
             "sizes": sizes,
             "par": s.loops[level].index,
@@ -214,7 +214,7 @@ def _plural(access: Access) -> str:
     return {AccessMode.READ: "read", AccessMode.WRITE: "write"}.get(access.mode, "update")
 
 
-def _mend(a: Access, b: Access, name: str) -> str:
+def _mend(a: Access, b: Access, name: str, scalar: bool) -> str:
     modes = {a.mode, b.mode}
     if AccessMode.ATOMIC in modes:
         return f"make every access to {name} in the loop `atomic` with one operator, or move the other one out"
@@ -222,6 +222,10 @@ def _mend(a: Access, b: Access, name: str) -> str:
         return "write `atomic` before the update, or promise distinct elements with `#unique`"
     if is_gathered(a) or is_gathered(b):
         return "make the loop a `seq`, or promise distinct elements with `#unique`"
+    if modes == {AccessMode.ACCUMULATE}:
+        return f"accumulate into {name} with one operator in this loop, or make the loop a `seq`"
+    if scalar:
+        return f"move `new {name}` into the loop, so that each iteration has its own, or make the loop a `seq`"
     if AccessMode.READ in modes:
         return "make the loop a `seq`, or write to another buffer"
     return f"make the loop a `seq`, or accumulate into {name}"

@@ -51,7 +51,8 @@ def assign(manifest: Manifest, args: Sequence[Any], kwargs: Mapping[str, Any]) -
             raise _call_error(manifest, f"there is no parameter or size {name[:80]!r}; they are {_names(names)}")
     missing = [name for name in names if name not in given]
     if missing:
-        raise _call_error(manifest, f"missing arguments: {_names(missing)}")
+        stream = "`stream=` is the CUDA stream of a call: pass this parameter by position"
+        raise _call_error(manifest, f"missing arguments: {_names(missing)}", stream if "stream" in missing else None)
     return given, sizes
 
 
