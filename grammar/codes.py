@@ -44,7 +44,9 @@ CODES: dict[str, Code] = {
     "E0210": Code("module not found", "An import names a file of `std` or of the program's own folder."),
     "E0211": Code("wrong size or type binding", "A size or type given from outside does not fit the kernel."),
     "E0212": Code("misplaced statement", "The statement has no meaning at this place."),
-    "E0213": Code("text of asm not allowed", "An `asm` holds instructions: no quotes, directives or preprocessor text."),
+    "E0213": Code(
+        "text of asm not allowed", "An `asm` holds instructions: no quotes, directives or preprocessor text."
+    ),
     "E0301": Code(
         "race between iterations of a par",
         "Two iterations of one `par` touch one element and at least one of them writes it. Iterations of a `par` are "
