@@ -141,10 +141,9 @@ def _torch_view(name: str, tensor: Any) -> ArrayView:
 def _dlpack_view(name: str, array: Any) -> ArrayView:
     try:
         device = array.__dlpack_device__()
-        options = (
-            {"stream": -1} if int(device[0]) == CUDA else {}
-        )  # -1: no synchronisation, the caller's stream is used
-        capsule = array.__dlpack__(**options)
+        # -1 asks for no synchronisation: the caller's stream is used. JAX knows streams only, so it gets the default.
+        stream = 1 if type(array).__module__.startswith("jax") else -1
+        capsule = array.__dlpack__(stream=stream) if int(device[0]) == CUDA else array.__dlpack__()
     except TExprError:
         raise
     except Exception as why:  # a foreign library's own errors, of any class

@@ -62,7 +62,7 @@ def main() -> None:
     add(u, u, out)
     check("jax arrays as inputs", bool((out.cpu().numpy() == 2 * np.arange(512)).all()))
 
-    rows = torch.randn(37, 513, device="cuda")
+    rows = torch.randn(37, 70, device="cuda")
     result = torch.empty_like(rows)
     softmax(rows, result)
     check("dynamic sizes from shapes", torch.allclose(result, torch.softmax(rows, 1), atol=1e-6))
