@@ -1,7 +1,6 @@
 """std/shuffle.tex: each function checks, its reference is what the instruction does, its text is PTX."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -77,9 +76,10 @@ def test_the_instruction_says_what_the_name_says(name: str) -> None:
 
 @pytest.mark.nvcc
 def test_ptxas_takes_every_instruction(tmp_path: Path) -> None:
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        pytest.skip("no nvcc")
+    from texpr.codegen.toolchain import find_nvcc
+
+    found = find_nvcc()
+    assert found is not None
     lines = ["__global__ void f(float* x, int* y) {", "float a = x[0], r; int i = y[0], s;"]
     for definition in FUNCTIONS.values():
         element = definition.params[0].type.element
@@ -97,6 +97,6 @@ def test_ptxas_takes_every_instruction(tmp_path: Path) -> None:
     lines.append("x[threadIdx.x] = a; y[threadIdx.x] = i; }")
     source = tmp_path / "f.cu"
     source.write_text("\n".join(lines))
-    command = [nvcc, "-arch=sm_80", "-cubin", "-o", str(tmp_path / "f.cubin"), str(source)]
+    command = [found.path, "-arch=sm_80", "-cubin", "-o", str(tmp_path / "f.cubin"), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
