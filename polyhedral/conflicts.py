@@ -2,12 +2,14 @@
 
 par M i { C[0] += A[i] }           i on threads: yes
 par M i { seq K k { C[i] += … } }  no: one thread makes all updates of C[i]
+seq T t { par M i { C[t + i] += … } }  no: the launches of two t run one after the other
 """
 
 from collections.abc import Collection
 
 import islpy as isl
 
+from texpr.polyhedral.ordering import equal_outside
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
 
 _UPDATES = (AccessMode.ACCUMULATE, AccessMode.ATOMIC)
@@ -34,7 +36,7 @@ def shared_updates(program: Program, statement: str, hardware: Collection[str]) 
 def _collides(
     program: Program, first: tuple[ProgramStatement, Access], second: tuple[ProgramStatement, Access], index: str
 ) -> bool:
-    """Whether two instances with different values of `index` touch one element."""
+    """Whether two instances with different values of `index`, in one launch, touch one element."""
     places = []
     for statement, _ in (first, second):
         loops = [loop.index for loop in statement.loops]
@@ -42,8 +44,14 @@ def _collides(
             return False
         places.append(loops.index(index))
     same = first[1].relation.apply_range(second[1].relation.reverse()).intersect_params(program.context)
+    same = equal_outside(same, _loops_around_launches(first[0]))
     ins, outs = isl.dim_type.in_, isl.dim_type.out
     return not (
         same.order_lt(ins, places[0], outs, places[1]).is_empty()
         and same.order_gt(ins, places[0], outs, places[1]).is_empty()
     )
+
+
+def _loops_around_launches(statement: ProgramStatement) -> int:
+    """How many `seq` loops stand outside all pars: they are loops of the host."""
+    return next((depth for depth, loop in enumerate(statement.loops) if loop.parallel), len(statement.loops))

@@ -16,6 +16,7 @@ from texpr.polyhedral.cores import CoreBuilder
 from texpr.polyhedral.digits import Names
 from texpr.polyhedral.hardware_attributes import check_attributes
 from texpr.polyhedral.hazards import launch_orders
+from texpr.polyhedral.indices import index_range
 from texpr.polyhedral.launches import LaunchBuilder
 from texpr.polyhedral.mapping import (
     Guard,
@@ -104,6 +105,9 @@ class _Host:
                 case Par():
                     found.append(self._finish(self._builder(indices).band(stmt, self._name()), indices, saved))
                 case Seq(index=index, extent=extent, body=body):
+                    known = index_range(extent, self.session.host_ranges)
+                    if known is not None:
+                        self.session.host_ranges[index] = known
                     inside = self.nodes(body, (*indices, index), saved)
                     found.append(HostLoop(index=index, extent=extent, body=inside, span=stmt.span))
                 case If():

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, IndexExpr, Kernel, Par, Role, Seq, Stmt
 from texpr.polyhedral.digits import Names, ThreadDigits
 from texpr.polyhedral.indices import Ranges, bounds, evaluate
+from texpr.grammar.indexing import names
 from texpr.polyhedral.mapping import MappedBuffer
 from texpr.polyhedral.objective import WeightedAccess
 from texpr.polyhedral.program import ProvedProgram
@@ -19,7 +20,8 @@ MAX_WEIGHT = 1 << 40  # weights of accesses in loops stop growing here
 @dataclass(slots=True, kw_only=True)
 class Session:
     """The state of one mapping. `buffers` and `notes` grow; `bands` tells of every statement whose iterations are
-    spread over threads which indices and digits its band has, for the access report."""
+    spread over threads which indices and digits its band has, for the access report; `host_ranges` has the inclusive
+    ranges of the host loops that are known."""
 
     kernel: Kernel
     proved: ProvedProgram
@@ -29,15 +31,16 @@ class Session:
     buffers: dict[str, MappedBuffer] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     bands: dict[str, tuple[tuple[str, ...], ThreadDigits]] = field(default_factory=dict)
+    host_ranges: dict[str, tuple[IndexExpr, IndexExpr]] = field(default_factory=dict)
 
     def representative(self, extent: IndexExpr, ranges: Ranges) -> int:
-        """The extent's greatest value at the representative sizes, at least 1; host indices count as 0."""
-        found = bounds(extent, ranges)
+        """The extent's greatest value at the representative sizes, at least 1; an index without range counts as 0."""
+        found = bounds(extent, {**self.host_ranges, **ranges})
         expr = extent if found is None else found[1]
-        values = dict.fromkeys(ranges, 0) | dict(self.sizes)
+        values = dict.fromkeys(names(expr), 0) | dict(self.sizes)
         try:
             return max(1, int(evaluate(expr, values)))
-        except (KeyError, ZeroDivisionError):
+        except ZeroDivisionError:
             return 1
 
     def accesses(self, stmts: tuple[Stmt, ...], ranges: Ranges, weight: int = 1) -> list[WeightedAccess]:
