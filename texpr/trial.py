@@ -71,7 +71,10 @@ class TrialReport:
 
 
 def gather_limits(kernel: "ast.Kernel", sizes: Mapping[str, int]) -> dict[str, int]:
-    """For each integer buffer that subscripts are read from, the least extent that such a subscript indexes."""
+    """For each integer buffer that subscripts are read from, the least extent that such a subscript indexes.
+
+    A subscript may have passed through locals: `let p = idx[i]; A[p]` limits idx.
+    """
     from texpr.codegen.artifact import json_expr
     from texpr.grammar import ast
     from texpr.grammar.walk import walk
@@ -91,6 +94,13 @@ def gather_limits(kernel: "ast.Kernel", sizes: Mapping[str, int]) -> dict[str, i
                 for read in walk(subscript):
                     if isinstance(read, ast.Read):
                         limits[read.buffer] = min(limits.get(read.buffer, limit), limit)
+    binds = [node for node in walk(kernel) if isinstance(node, ast.Bind)]
+    for bind in reversed(binds):  # a local is bound before it is read
+        if bind.buffer not in limits or kernel.buffer(bind.buffer).role is not ast.Role.LOCAL:
+            continue
+        for read in walk(bind.value):
+            if isinstance(read, ast.Read) and read.dtype.is_integer:
+                limits[read.buffer] = min(limits.get(read.buffer, limits[bind.buffer]), limits[bind.buffer])
     return limits
 
 
