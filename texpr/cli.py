@@ -237,12 +237,20 @@ def run(
 @app.command()
 def explain(code: Annotated[str, typer.Argument(help="a code such as E0301")]) -> None:
     """Say what a diagnostic code means and how to mend it."""
+    from textwrap import indent
+
     from texpr.grammar.codes import CODES
+    from texpr.grammar.explanations import EXPLANATIONS, Explanation
 
     entry = CODES.get(code.upper())
     if entry is None:
         raise _usage(f"there is no code {code[:20]!r}; codes run from {min(CODES)} to {max(CODES)}")
-    typer.echo(f"{code.upper()}: {entry.title}\n\n{entry.text}")
+    more = EXPLANATIONS.get(code.upper(), Explanation(entry.text))
+    parts = [f"{code.upper()}: {entry.title}", more.text]
+    parts += (
+        [f"wrong:\n\n{indent(more.wrong, '    ')}", f"right:\n\n{indent(more.right, '    ')}"] if more.wrong else []
+    )
+    typer.echo("\n\n".join(part for part in parts if part))
 
 
 @cache_app.command(name="list")
