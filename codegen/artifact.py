@@ -49,7 +49,6 @@ from texpr.polyhedral.boxes import Box, boxes
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
 
-WORKSPACE_ALIGN = 256
 _MODES = {"in": "read", "out": "write", "inout": "read-write"}
 
 ArgumentTable = Mapping[str, tuple[tuple[str, str], ...]]

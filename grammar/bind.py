@@ -7,6 +7,7 @@ from typing import assert_never
 
 from texpr.grammar import ast
 from texpr.grammar.ast import CompareOp, Condition, IndexConst, IndexExpr, IndexVar, SizeVar
+from texpr.grammar.core import condition_leaves
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, error
 from texpr.grammar.indexing import I64_MAX, I64_MIN, leaves, substitute, write_index
 from texpr.grammar.loops import EXACT, missed_range
@@ -237,20 +238,6 @@ class _Binder:
 
 def _place(span: Span) -> Span | None:
     return span if span.source.text else None
-
-
-def condition_leaves(c: Condition) -> list[IndexConst | IndexVar | SizeVar]:
-    """Constants, indices and sizes of a condition in text order."""
-    match c:
-        case ast.Compare():
-            return [*leaves(c.left), *leaves(c.right)]
-        case ast.And() | ast.Or():
-            return [leaf for part in c.parts for leaf in condition_leaves(part)]
-        case ast.Not():
-            return condition_leaves(c.part)
-        case ast.Always():
-            return []
-    assert_never(c)
 
 
 def decide(c: Condition) -> bool | None:

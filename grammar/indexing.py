@@ -6,7 +6,7 @@ sorted product of atoms (indices, sizes, and quotients that stay whole) to its c
     polynomial((i + 1) * N - N)  ==  {(N, i): 1}
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
@@ -113,6 +113,11 @@ def index_size(expression: IndexExpr) -> int:
     return sum(1 for _ in leaves(expression)) - 1
 
 
+def names(expression: IndexExpr) -> frozenset[str]:
+    """Names of the indices and sizes in an expression."""
+    return frozenset(leaf.name for leaf in leaves(expression) if not isinstance(leaf, IndexConst))
+
+
 def index_names(expression: IndexExpr) -> frozenset[str]:
     """Names of the loop indices in an expression."""
     return frozenset(leaf.name for leaf in leaves(expression) if isinstance(leaf, IndexVar))
@@ -153,11 +158,6 @@ def substitute(
                 inexact(expression, left.value, right.value)
             return combine(expression.op, left, right, expression.span)
     assert_never(expression)
-
-
-def bind_indices(expression: IndexExpr, values: Mapping[str, IndexExpr]) -> IndexExpr:
-    """The expression with the named loop indices replaced."""
-    return substitute(expression, lambda node: values.get(node.name) if isinstance(node, IndexVar) else None)
 
 
 # ---- polynomials -----------------------------------------------------------------------------------------------

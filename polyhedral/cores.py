@@ -29,10 +29,12 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
+from texpr.grammar.core import condition_names
+from texpr.grammar.indexing import names
 from texpr.polyhedral.bands import Nest, bounded_nest, has_loop, nest_of
 from texpr.polyhedral.conflicts import shared_updates
 from texpr.polyhedral.digits import core_digits, power_of_two
-from texpr.polyhedral.indices import ONE, add, condition_names, const, evaluate, minimum, names, sub
+from texpr.polyhedral.indices import ONE, add, const, evaluate, minimum, sub
 from texpr.polyhedral.launches import padding_guard
 from texpr.polyhedral.mapping import Define, Digit, Guard, Loop, MappedLaunch, Node, Place
 from texpr.polyhedral.objective import WeightedAccess, dense_strides

@@ -10,8 +10,10 @@ loops around that.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from texpr.grammar.ast import Always, And, Compare, Condition, IndexBinary, IndexConst, IndexExpr, Not, Or, Read
+from texpr.grammar.ast import Condition, IndexConst, Read
+from texpr.grammar.core import condition_names
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.indexing import names
 from texpr.polyhedral.mapping import (
     BarrierPosition,
     Define,
@@ -132,7 +134,7 @@ def _build(
                 first = _Step(to=(*here, 0, 0))
                 some = isinstance(extent, IndexConst) and extent.value > 0
                 graph.steps[here] = [first] if some else [first, _Step(to=behind)]
-                used = _expr_names(extent)
+                used = names(extent)
                 inner = varying.with_index(index, used)
                 _build(launch, graph, inside, (*here, 0), _narrower(scope, varying.together(used)), inner)
                 graph.steps[(*here, 0, len(inside))] = [_Step(to=(*here, 0, 0), back=here), _Step(to=behind)]
@@ -157,7 +159,7 @@ def _narrower(a: Scope, b: Scope) -> Scope:
 
 def _condition_scope(launch: MappedLaunch, node: Guard, condition: Condition | Read, varying: _Varying) -> Scope:
     if not isinstance(condition, Read):
-        return varying.together(_condition_names(condition))
+        return varying.together(condition_names(condition))
     if _RANK[node.uniform] >= _RANK[Scope.BLOCK] and _written_alike(launch.body, condition.buffer):
         return Scope.BLOCK
     return Scope.THREAD
@@ -179,25 +181,3 @@ def _written_alike(body: Sequence[Node], buffer: str) -> bool:
             case _:
                 pass
     return True
-
-
-def _expr_names(expr: IndexExpr) -> frozenset[str]:
-    match expr:
-        case IndexConst():
-            return frozenset()
-        case IndexBinary(left=left, right=right):
-            return _expr_names(left) | _expr_names(right)
-        case _:
-            return frozenset((expr.name,))
-
-
-def _condition_names(condition: Condition) -> frozenset[str]:
-    match condition:
-        case Compare(left=left, right=right):
-            return _expr_names(left) | _expr_names(right)
-        case And(parts=parts) | Or(parts=parts):
-            return frozenset(name for part in parts for name in _condition_names(part))
-        case Not(part=part):
-            return _condition_names(part)
-        case Always():
-            return frozenset()

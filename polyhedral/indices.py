@@ -24,6 +24,7 @@ from texpr.grammar.ast import (
     Or,
     SizeVar,
 )
+from texpr.grammar.indexing import names
 
 Ranges = Mapping[str, tuple[IndexExpr, IndexExpr]]
 
@@ -106,47 +107,6 @@ def is_nonnegative(expr: IndexExpr) -> bool:
 def at_least_zero(expr: IndexExpr) -> IndexExpr:
     """The extent with a negative value read as empty."""
     return expr if is_nonnegative(expr) else _fold(IndexOp.MAX, ZERO, expr)
-
-
-def names(expr: IndexExpr) -> frozenset[str]:
-    """The indices and sizes in an expression."""
-    match expr:
-        case IndexConst():
-            return frozenset()
-        case IndexVar(name=name) | SizeVar(name=name):
-            return frozenset((name,))
-        case IndexBinary(left=left, right=right):
-            return names(left) | names(right)
-        case _:
-            assert_never(expr)
-
-
-def condition_names(condition: Condition) -> frozenset[str]:
-    """The indices and sizes in a condition."""
-    match condition:
-        case Compare(left=left, right=right):
-            return names(left) | names(right)
-        case And(parts=parts) | Or(parts=parts):
-            return frozenset().union(*(condition_names(p) for p in parts))
-        case Not(part=part):
-            return condition_names(part)
-        case Always():
-            return frozenset()
-        case _:
-            assert_never(condition)
-
-
-def substitute(expr: IndexExpr, values: Mapping[str, IndexExpr]) -> IndexExpr:
-    """The expression with names replaced, constants folded."""
-    match expr:
-        case IndexConst():
-            return expr
-        case IndexVar(name=name) | SizeVar(name=name):
-            return values.get(name, expr)
-        case IndexBinary(op=op, left=left, right=right):
-            return _fold(op, substitute(left, values), substitute(right, values))
-        case _:
-            assert_never(expr)
 
 
 def evaluate(expr: IndexExpr, values: Mapping[str, Any]) -> Any:

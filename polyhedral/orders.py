@@ -10,9 +10,11 @@ can be reached from its source without passing a barrier.
 from collections.abc import Iterator, Sequence
 
 from texpr.grammar.ast import Read
+from texpr.grammar.core import condition_names
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.indexing import names
 from texpr.polyhedral.flow import unenforced
-from texpr.polyhedral.indices import condition_names, constant_value, names
+from texpr.polyhedral.indices import constant_value
 from texpr.polyhedral.mapping import (
     BarrierPosition,
     Define,

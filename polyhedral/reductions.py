@@ -35,11 +35,12 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
+from texpr.grammar.indexing import names
 from texpr.grammar.numerics import identity
 from texpr.grammar.types import DType
 from texpr.polyhedral.bands import Nest, block_statements
 from texpr.polyhedral.digits import Names, ThreadDigits, share, thread_digits
-from texpr.polyhedral.indices import ONE, ZERO, Ranges, add, at_least_zero, ceildiv, const, constant_value, mul, names
+from texpr.polyhedral.indices import ONE, ZERO, Ranges, add, at_least_zero, ceildiv, const, constant_value, mul
 from texpr.polyhedral.lanes import choose_lanes
 from texpr.polyhedral.mapping import (
     Define,

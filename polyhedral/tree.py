@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from texpr.grammar.ast import IndexExpr, Read
-from texpr.polyhedral.indices import condition_names, names
+from texpr.grammar.core import condition_names
+from texpr.grammar.indexing import names
 from texpr.polyhedral.mapping import Define, Digit, Fresh, Guard, Loop, MappedStatement, Node
 from texpr.polyhedral.walk import leaf_names, subscript_names, touched, value_reads
 

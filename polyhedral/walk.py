@@ -32,7 +32,8 @@ from texpr.grammar.ast import (
     Stmt,
     Subscript,
 )
-from texpr.polyhedral.indices import condition_names, names
+from texpr.grammar.core import condition_names
+from texpr.grammar.indexing import names
 
 AccessRewrite = Callable[[str, tuple[Subscript, ...]], tuple[str, tuple[Subscript, ...]]]
 

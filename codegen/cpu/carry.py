@@ -10,10 +10,11 @@ what lets narrow types accumulate in f32 and be rounded once, and makes one atom
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from texpr.codegen.cpu.linear import condition_variables, variables
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.graph import Define, Generic, Store, StoreMode
 from texpr.grammar.ast import AccOp, Accumulate, Atomic, Condition, Gather, IndexConst, IndexExpr, Read
+from texpr.grammar.core import condition_names
+from texpr.grammar.indexing import names
 from texpr.grammar.types import DType
 
 
@@ -65,7 +66,7 @@ def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | 
     if store is None or store.op is None or not isinstance(leaf, Accumulate | Atomic):
         return None
     affine = tuple(s for s in store.subscripts if not isinstance(s, Gather))
-    if len(affine) != len(store.subscripts) or any(variables(s) & inner for s in affine):
+    if len(affine) != len(store.subscripts) or any(names(s) & inner for s in affine):
         return None
     dtype = leaf.value.dtype
     for site in sites:
@@ -84,14 +85,14 @@ def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | 
         if isinstance(low, IndexConst) and isinstance(high, IndexConst):
             if low.value >= high.value:
                 return None
-        elif (variables(low) | variables(high)) & inner:
+        elif (names(low) | names(high)) & inner:
             return None
         else:
             nonempty.append((low, high))
     around = sites[0]
     if any((site.ranges, site.conditions) != (around.ranges, around.conditions) for site in sites):
         return None
-    if around.conditions is None or any(condition_variables(c) & inner for c in around.conditions):
+    if around.conditions is None or any(condition_names(c) & inner for c in around.conditions):
         return None
     return Carry(
         store=store,

@@ -5,22 +5,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import assert_never
 
 from texpr.grammar.ast import (
-    Always,
-    And,
-    Compare,
-    Condition,
     IndexBinary,
     IndexConst,
     IndexExpr,
     IndexOp,
     IndexVar,
-    Not,
-    Or,
     SizeVar,
 )
+from texpr.grammar.indexing import names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +38,7 @@ class Linear:
         for atom, coefficient in self.terms:
             if isinstance(atom, IndexVar) and atom.name == name:
                 found = coefficient
-            elif name in variables(atom):
+            elif name in names(atom):
                 return None
         return found
 
@@ -100,29 +94,3 @@ def linear(expr: IndexExpr, definitions: Definitions) -> Linear:
                 case _:
                     atom = IndexBinary(op=op, left=a.expression(), right=b.expression())
                     return Linear(terms=((atom, 1),))
-
-
-def variables(expr: IndexExpr) -> frozenset[str]:
-    """The names that an index expression uses, sizes included."""
-    match expr:
-        case IndexConst():
-            return frozenset()
-        case IndexVar(name=name) | SizeVar(name=name):
-            return frozenset((name,))
-        case IndexBinary(left=left, right=right):
-            return variables(left) | variables(right)
-
-
-def condition_variables(condition: Condition) -> frozenset[str]:
-    """The names that an affine condition uses."""
-    match condition:
-        case Compare(left=left, right=right):
-            return variables(left) | variables(right)
-        case And(parts=parts) | Or(parts=parts):
-            return frozenset().union(*(condition_variables(p) for p in parts))
-        case Not(part=part):
-            return condition_variables(part)
-        case Always():
-            return frozenset()
-        case _:
-            assert_never(condition)

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from texpr.grammar import ast
-from texpr.grammar.bind import bind_sizes, condition_leaves, free_sizes
+from texpr.grammar.bind import bind_sizes, free_sizes
 from texpr.grammar.check import check, show
+from texpr.grammar.core import condition_leaves
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.indexing import leaves
 from texpr.grammar.parser import parse
