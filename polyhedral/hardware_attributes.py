@@ -64,8 +64,14 @@ def _misplaced(stmts: tuple[Stmt, ...]) -> list[Diagnostic]:
         nest = nest_of(stmt)
         wrong = [a for p in nest.pars for a in p.attrs if a.name in ("block", "thread")]
         inner = [a for s in walk(nest.body) if isinstance(s, Par) for a in s.attrs if a.name == "grid"]
-        found += (d for attr in (*wrong, *inner) for d in unsupported(attr).diagnostics)
+        found += (_disagrees(attr, "an outermost `par` runs over the blocks of the grid") for attr in wrong)
+        found += (_disagrees(attr, "a `par` inside another runs within one block") for attr in inner)
     return found
+
+
+def _disagrees(attr: Attr, why: str) -> Diagnostic:
+    help = f"remove #{attr.name}; the compiler then chooses by itself"
+    return error("E0402", f"#{attr.name} is not mapped here: {why}", attr.span, "this attribute", help=help)
 
 
 def _once(found: list[Diagnostic]) -> list[Diagnostic]:
