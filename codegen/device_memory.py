@@ -9,8 +9,9 @@ one plan serves every call.
 from itertools import pairwise
 
 from texpr.codegen.graph import DTensor, KernelGraph, WorkspacePlan
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Role, SizeVar
+from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, Role
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.interpret_index import index_value
 
 ALIGNMENT_BYTES = 256
 
@@ -73,12 +74,12 @@ def check_workspace(graph: KernelGraph, plan: WorkspacePlan) -> None:
     names = graph.sizes
     for number, sample in enumerate(_SAMPLES):
         values = {name: _SAMPLES[(number + 3 * k) % len(_SAMPLES)] if k else sample for k, name in enumerate(names)}
-        total = _evaluate(plan.total_bytes, values)
+        total = index_value(plan.total_bytes, values)
         ranges = []
         for tensor in spaces:
-            start = _evaluate(plan.offsets[tensor.name], values)
-            extents = [_evaluate(e, values) for e in tensor.shape]
-            steps = [_evaluate(s, values) for s in tensor.strides]
+            start = index_value(plan.offsets[tensor.name], values)
+            extents = [index_value(e, values) for e in tensor.shape]
+            steps = [index_value(s, values) for s in tensor.strides]
             last = sum((e - 1) * s for e, s in zip(extents, steps, strict=True))
             stop = start + (0 if any(e <= 0 for e in extents) else (last + 1) * tensor.dtype.bits // 8)
             if start < 0 or start % 256 or stop > total:
@@ -88,23 +89,3 @@ def check_workspace(graph: KernelGraph, plan: WorkspacePlan) -> None:
         for (_, stop, name), (start, _, other) in pairwise(ranges):
             if start < stop:
                 raise InternalError(f"{graph.name}: workspaces {name} and {other} overlap")
-
-
-def _evaluate(expr: IndexExpr, values: dict[str, int]) -> int:
-    match expr:
-        case IndexConst(value=value):
-            return value
-        case IndexVar(name=name) | SizeVar(name=name):
-            return values[name]
-        case IndexBinary(op=op, left=left, right=right):
-            a, b = _evaluate(left, values), _evaluate(right, values)
-            return {
-                "+": lambda: a + b,
-                "-": lambda: a - b,
-                "*": lambda: a * b,
-                "/": lambda: a // b if b else 0,
-                "%": lambda: a % b if b else 0,
-                "ceildiv": lambda: -(-a // b) if b else 0,
-                "min": lambda: min(a, b),
-                "max": lambda: max(a, b),
-            }[op.value]()

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import assert_never
 
 from texpr.grammar import ast
-from texpr.grammar.ast import CompareOp, Condition, IndexConst, IndexExpr, IndexVar, SizeVar
+from texpr.grammar.ast import Condition, IndexConst, IndexExpr, IndexVar, SizeVar
 from texpr.grammar.core import condition_leaves
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, error
-from texpr.grammar.indexing import I64_MAX, I64_MIN, leaves, substitute, write_index
+from texpr.grammar.indexing import COMPARE, I64_MAX, I64_MIN, leaves, substitute, write_index
 from texpr.grammar.loops import EXACT, missed_range
 from texpr.grammar.scope import did_you_mean
 from texpr.grammar.show import show_condition
@@ -246,7 +246,7 @@ def decide(c: Condition) -> bool | None:
         case ast.Always():
             return c.value
         case ast.Compare(left=IndexConst(value=a), right=IndexConst(value=b)):
-            return compare(c.op, a, b)
+            return bool(COMPARE[c.op](a, b))
         case ast.Compare():
             return None
         case ast.Not():
@@ -259,21 +259,3 @@ def decide(c: Condition) -> bool | None:
                 return absorbing
             return None if None in parts else not absorbing
     assert_never(c)
-
-
-def compare(op: CompareOp, left: int, right: int) -> bool:
-    """The truth of a comparison of integers."""
-    match op:
-        case CompareOp.EQ:
-            return left == right
-        case CompareOp.NE:
-            return left != right
-        case CompareOp.LT:
-            return left < right
-        case CompareOp.LE:
-            return left <= right
-        case CompareOp.GT:
-            return left > right
-        case CompareOp.GE:
-            return left >= right
-    assert_never(op)

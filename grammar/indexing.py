@@ -6,10 +6,11 @@ sorted product of atoms (indices, sizes, and quotients that stay whole) to its c
     polynomial((i + 1) * N - N)  ==  {(N, i): 1}
 """
 
+import operator
 from collections.abc import Callable, Iterator
-from typing import assert_never
+from typing import Any, assert_never
 
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
+from texpr.grammar.ast import CompareOp, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
 from texpr.grammar.source import NO_SPAN, Span
 
 Monomial = tuple[IndexExpr, ...]
@@ -42,6 +43,17 @@ def apply(op: IndexOp, left: int, right: int) -> int:
         case IndexOp.MAX:
             return max(left, right)
     assert_never(op)
+
+
+COMPARE: dict[CompareOp, Callable[[Any, Any], Any]] = {
+    CompareOp.EQ: operator.eq,
+    CompareOp.NE: operator.ne,
+    CompareOp.LT: operator.lt,
+    CompareOp.LE: operator.le,
+    CompareOp.GT: operator.gt,
+    CompareOp.GE: operator.ge,
+}
+"""The truth of a comparison, of integers or of arrays element by element."""
 
 
 def combine(op: IndexOp, left: IndexExpr, right: IndexExpr, span: Span = NO_SPAN) -> IndexExpr:

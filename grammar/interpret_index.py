@@ -5,16 +5,12 @@ the interpreter here.
 """
 
 from collections.abc import Mapping
-from typing import Any, assert_never
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, assert_never
 
 from texpr.grammar.ast import (
     Always,
     And,
     Compare,
-    CompareOp,
     Condition,
     IndexBinary,
     IndexConst,
@@ -25,37 +21,20 @@ from texpr.grammar.ast import (
     Or,
     SizeVar,
 )
+from texpr.grammar.indexing import COMPARE, apply
 
-Array = NDArray[Any]
-Index = int | Array
-Mask = bool | Array
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Index = int | NDArray[Any]
+    Mask = bool | NDArray[Any]
+else:  # proofs evaluate integers only, so NumPy is loaded where an array is met
+    Index = Mask = Any
 Environment = Mapping[str, Index]
 
 
-def _floor_divide(left: Index, right: Index) -> Index:
-    if isinstance(left, int) and isinstance(right, int):
-        return left // right if right else 0
-    with np.errstate(all="ignore"):
-        return np.asarray(np.floor_divide(left, right))
-
-
-def _modulo(left: Index, right: Index) -> Index:
-    if isinstance(left, int) and isinstance(right, int):
-        return left % right if right else 0
-    with np.errstate(all="ignore"):
-        return np.asarray(np.remainder(left, right))
-
-
-def _least(left: Index, right: Index) -> Index:
-    return min(left, right) if isinstance(left, int) and isinstance(right, int) else np.minimum(left, right)
-
-
-def _most(left: Index, right: Index) -> Index:
-    return max(left, right) if isinstance(left, int) and isinstance(right, int) else np.maximum(left, right)
-
-
 def index_value(expr: IndexExpr, environment: Environment) -> Index:
-    """The value of an index expression; `environment` has every index and size. KeyError for a size it lacks."""
+    """The value of an index expression; `environment` has every index and size. KeyError for a name it lacks."""
     match expr:
         case IndexConst():
             return expr.value
@@ -63,27 +42,45 @@ def index_value(expr: IndexExpr, environment: Environment) -> Index:
             return environment[expr.name]
         case IndexBinary():
             left, right = index_value(expr.left, environment), index_value(expr.right, environment)
-            match expr.op:
-                case IndexOp.ADD:
-                    return left + right
-                case IndexOp.SUB:
-                    return left - right
-                case IndexOp.MUL:
-                    return left * right
-                case IndexOp.DIV:
-                    return _floor_divide(left, right)
-                case IndexOp.MOD:
-                    return _modulo(left, right)
-                case IndexOp.CEILDIV:
-                    return -_floor_divide(-left, right)
-                case IndexOp.MIN:
-                    return _least(left, right)
-                case IndexOp.MAX:
-                    return _most(left, right)
-                case _:
-                    assert_never(expr.op)
+            if not (isinstance(left, int) and isinstance(right, int)):
+                return _array_value(expr.op, left, right)
+            if right == 0 and expr.op in (IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV):
+                return 0
+            return apply(expr.op, left, right)
         case _:
             assert_never(expr)
+
+
+def _array_value(op: IndexOp, left: Index, right: Index) -> Index:
+    import numpy as np
+
+    match op:
+        case IndexOp.ADD:
+            return left + right
+        case IndexOp.SUB:
+            return left - right
+        case IndexOp.MUL:
+            return left * right
+        case IndexOp.DIV:
+            return _floor_divide(left, right)
+        case IndexOp.MOD:
+            with np.errstate(all="ignore"):
+                return np.asarray(np.remainder(left, right))
+        case IndexOp.CEILDIV:
+            return -_floor_divide(-left, right)
+        case IndexOp.MIN:
+            return np.minimum(left, right)
+        case IndexOp.MAX:
+            return np.maximum(left, right)
+        case _:
+            assert_never(op)
+
+
+def _floor_divide(left: Index, right: Index) -> Index:
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return np.asarray(np.floor_divide(left, right))
 
 
 def both(left: Mask, right: Mask) -> Mask:
@@ -92,6 +89,8 @@ def both(left: Mask, right: Mask) -> Mask:
         return right if left else False
     if isinstance(right, bool):
         return left if right else False
+    import numpy as np
+
     return np.logical_and(left, right)
 
 
@@ -102,11 +101,19 @@ def either(left: Mask, right: Mask) -> Mask:
 
 def inverse(mask: Mask) -> Mask:
     """Negation of a mask."""
-    return not mask if isinstance(mask, bool) else np.logical_not(mask)
+    if isinstance(mask, bool):
+        return not mask
+    import numpy as np
+
+    return np.logical_not(mask)
 
 
 def as_mask(value: object) -> Mask:
     """A Python bool for anything of rank 0, an array otherwise."""
+    if isinstance(value, bool):
+        return value
+    import numpy as np
+
     array = np.asarray(value)
     return bool(array) if array.ndim == 0 else array
 
@@ -130,20 +137,6 @@ def condition_value(condition: Condition, environment: Environment) -> Mask:
             return result
         case Compare():
             left, right = index_value(condition.left, environment), index_value(condition.right, environment)
-            match condition.op:
-                case CompareOp.EQ:
-                    return as_mask(left == right)
-                case CompareOp.NE:
-                    return as_mask(left != right)
-                case CompareOp.LT:
-                    return as_mask(left < right)
-                case CompareOp.LE:
-                    return as_mask(left <= right)
-                case CompareOp.GT:
-                    return as_mask(left > right)
-                case CompareOp.GE:
-                    return as_mask(left >= right)
-                case _:
-                    assert_never(condition.op)
+            return as_mask(COMPARE[condition.op](left, right))
         case _:
             assert_never(condition)

@@ -8,17 +8,10 @@ A gathered dimension has the whole range as its relation and is checked at run t
 from collections.abc import Iterator
 
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
+from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.affine import least_point, limited
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer, ProgramStatement
-from texpr.polyhedral.witness import (
-    element_text,
-    evaluate,
-    instance_mapping,
-    instance_text,
-    sizes_mapping,
-    sizes_text,
-    touched,
-)
+from texpr.polyhedral.witness import element_text, instance_mapping, instance_text, sizes_mapping, sizes_text, touched
 
 VERBS = {
     AccessMode.READ: "reads",
@@ -76,7 +69,7 @@ def _check(program: Program, statement: ProgramStatement, access: Access) -> Dia
 
 
 def _size_text(home: ProgramBuffer, environment: dict[str, int]) -> str:
-    extents = [max(0, evaluate(extent, environment)) for extent in home.buffer.shape]
+    extents = [max(0, index_value(extent, environment)) for extent in home.buffer.shape]
     if len(extents) == 1:
         return f"has {extents[0]} element{'s' if extents[0] != 1 else ''}"
     return f"is {' by '.join(str(e) for e in extents)}"

@@ -31,10 +31,11 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.core import condition_names
 from texpr.grammar.indexing import names
+from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.bands import Nest, bounded_nest, has_loop, nest_of
 from texpr.polyhedral.conflicts import shared_updates
 from texpr.polyhedral.digits import core_digits, power_of_two
-from texpr.polyhedral.indices import ONE, add, const, evaluate, minimum, sub
+from texpr.polyhedral.indices import ONE, add, const, minimum, sub
 from texpr.polyhedral.launches import padding_guard
 from texpr.polyhedral.mapping import Define, Digit, Guard, Loop, MappedLaunch, Node, Place
 from texpr.polyhedral.objective import WeightedAccess, dense_strides
@@ -152,9 +153,9 @@ class CoreBuilder:
             if isinstance(subscript, Gather):
                 return None
             at = dict.fromkeys(names(subscript), 0) | dict(self.session.sizes)
-            width = evaluate(stride, at | dict(self.session.sizes))
-            step += (evaluate(subscript, at | {index: 1}) - evaluate(subscript, at | {index: 0})) * width
-        return int(step)
+            here, after = (int(index_value(subscript, at | {index: turn})) for turn in (0, 1))
+            step += (after - here) * int(index_value(stride, at))
+        return step
 
     def _piece(self, par: Par, cores: tuple[Digit, ...], chunk: int) -> "_Piece":
         """The chunk of consecutive iterations that one core runs."""

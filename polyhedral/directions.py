@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 from texpr.grammar.ast import AccOp, Role
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, error
+from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.affine import least_point, limited
 from texpr.polyhedral.definedness import readers, sure_writes, undefined, unwritten
 from texpr.polyhedral.ordering import Use, uses_by_buffer, writes
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer
-from texpr.polyhedral.witness import element_text, evaluate, sizes_mapping, sizes_text
+from texpr.polyhedral.witness import element_text, sizes_mapping, sizes_text
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,7 +110,7 @@ def _not_written(program: Program, home: ProgramBuffer, uses: list[Use]) -> Diag
     sizes, element = point[:count], point[count:]
     if home.flat_strides:
         environment = sizes_mapping(program, sizes)
-        element = (sum(evaluate(s, environment) * c for s, c in zip(home.flat_strides, element, strict=True)),)
+        element = (sum(int(index_value(s, environment)) * c for s, c in zip(home.flat_strides, element, strict=True)),)
     return error(
         "E0304",
         f"{name} is declared `out` and not wholly written",

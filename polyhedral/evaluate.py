@@ -24,8 +24,8 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.diagnostics import Label, TExprError, error
+from texpr.grammar.interpret_index import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
-from texpr.polyhedral.indices import evaluate, holds
 from texpr.polyhedral.mapping import Memory
 from texpr.polyhedral.shadow import Array, Cells, Clock, Line, Violation
 
@@ -57,7 +57,7 @@ class Lanes:
 
     def index(self, expr: IndexExpr) -> Array:
         """The value of an index expression in every thread."""
-        return np.broadcast_to(np.asarray(evaluate(expr, self.values)), self.thread.shape)
+        return np.broadcast_to(np.asarray(index_value(expr, self.values)), self.thread.shape)
 
 
 class Evaluator:
@@ -87,7 +87,7 @@ class Evaluator:
             case IndexValue(index=index, dtype=dtype):
                 return numerics.from_index(lanes.index(index), dtype)
             case ConditionValue(condition=condition):
-                return numerics.truth(holds(condition, lanes.values))
+                return numerics.truth(condition_value(condition, lanes.values))
             case Read(buffer=buffer, subscripts=subscripts):
                 return self.load(buffer, subscripts, lanes)
             case Op(fn=fn, args=args, dtype=dtype):
@@ -104,7 +104,7 @@ class Evaluator:
         if isinstance(expr.condition, Expr):
             chosen = self.value(expr.condition, lanes)
         else:
-            chosen = np.asarray(holds(expr.condition, lanes.values))
+            chosen = np.asarray(condition_value(expr.condition, lanes.values))
         mask = np.broadcast_to(chosen, lanes.thread.shape).astype(np.bool_)
         result = np.zeros(lanes.thread.shape, dtype=numerics.storage(expr.dtype))
         for arm, where in ((expr.then, mask), (expr.other, ~mask)):

@@ -1,19 +1,18 @@
-"""Algebra on index expressions: folding constructors, free names, values, bounds and text.
+"""Algebra on index expressions: folding constructors, signs, bounds and text.
 
 The constructors simplify constants only, so that what is printed stays what the author wrote:
-`ceildiv(64, 32)` is 2, `ceildiv(N, 32)` stays. `evaluate` works on integers and on NumPy arrays of them.
+`ceildiv(64, 32)` is 2, `ceildiv(N, 32)` stays.
 
-    upper(N - i - 1, {"i": (0, N - 1)}) = N - 0 - 1      the greatest value, None where it is not found
+    bounds(N - i - 1, {"i": (0, M)}) = (N - M - 1, N - 1)      least and greatest value, None where none is found
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, assert_never
+from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 from texpr.grammar.ast import (
     Always,
     And,
     Compare,
-    CompareOp,
     Condition,
     IndexBinary,
     IndexConst,
@@ -24,7 +23,8 @@ from texpr.grammar.ast import (
     Or,
     SizeVar,
 )
-from texpr.grammar.indexing import names
+from texpr.grammar.indexing import apply, names
+from texpr.grammar.interpret_index import index_value
 
 Ranges = Mapping[str, tuple[IndexExpr, IndexExpr]]
 
@@ -39,12 +39,12 @@ def const(value: int) -> IndexConst:
 
 def constant_value(expr: IndexExpr) -> int | None:
     """The value of an expression without names, else None."""
-    return None if names(expr) else int(evaluate(expr, {}))
+    return None if names(expr) else int(index_value(expr, {}))
 
 
 def _fold(op: IndexOp, left: IndexExpr, right: IndexExpr) -> IndexExpr:
     if isinstance(left, IndexConst) and isinstance(right, IndexConst):
-        return const(int(evaluate(IndexBinary(op=op, left=left, right=right), {})))
+        return const(apply(op, left.value, right.value))
     return IndexBinary(op=op, left=left, right=right)
 
 
@@ -107,80 +107,6 @@ def is_nonnegative(expr: IndexExpr) -> bool:
 def at_least_zero(expr: IndexExpr) -> IndexExpr:
     """The extent with a negative value read as empty."""
     return expr if is_nonnegative(expr) else _fold(IndexOp.MAX, ZERO, expr)
-
-
-def evaluate(expr: IndexExpr, values: Mapping[str, Any]) -> Any:
-    """The value with the names' values, integers or integer arrays. KeyError for a name without one."""
-    match expr:
-        case IndexConst(value=value):
-            return value
-        case IndexVar(name=name) | SizeVar(name=name):
-            return values[name]
-        case IndexBinary(op=op, left=left, right=right):
-            return _binary(op, evaluate(left, values), evaluate(right, values))
-        case _:
-            assert_never(expr)
-
-
-def _binary(op: IndexOp, a: Any, b: Any) -> Any:
-    match op:
-        case IndexOp.ADD:
-            return a + b
-        case IndexOp.SUB:
-            return a - b
-        case IndexOp.MUL:
-            return a * b
-        case IndexOp.DIV:
-            return a // b
-        case IndexOp.MOD:
-            return a % b
-        case IndexOp.CEILDIV:
-            return -((-a) // b)
-        case IndexOp.MIN | IndexOp.MAX:
-            return _extreme(a, b, largest=op is IndexOp.MAX)
-        case _:
-            assert_never(op)
-
-
-def _extreme(a: Any, b: Any, *, largest: bool) -> Any:
-    if isinstance(a, int) and isinstance(b, int):
-        return max(a, b) if largest else min(a, b)
-    import numpy as np
-
-    return np.maximum(a, b) if largest else np.minimum(a, b)
-
-
-def holds(condition: Condition, values: Mapping[str, Any]) -> Any:
-    """The truth of a condition: a bool, or an array of them where values are arrays."""
-    match condition:
-        case Compare(op=op, left=left, right=right):
-            return _COMPARE[op](evaluate(left, values), evaluate(right, values))
-        case And(parts=parts):
-            result: Any = True
-            for part in parts:
-                result = result & holds(part, values)
-            return result
-        case Or(parts=parts):
-            result = False
-            for part in parts:
-                result = result | holds(part, values)
-            return result
-        case Not(part=part):
-            return holds(part, values) ^ True
-        case Always(value=value):
-            return value
-        case _:
-            assert_never(condition)
-
-
-_COMPARE: dict[CompareOp, Callable[[Any, Any], Any]] = {
-    CompareOp.EQ: lambda a, b: a == b,
-    CompareOp.NE: lambda a, b: a != b,
-    CompareOp.LT: lambda a, b: a < b,
-    CompareOp.LE: lambda a, b: a <= b,
-    CompareOp.GT: lambda a, b: a > b,
-    CompareOp.GE: lambda a, b: a >= b,
-}
 
 
 def bounds(expr: IndexExpr, ranges: Ranges) -> tuple[IndexExpr, IndexExpr] | None:

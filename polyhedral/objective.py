@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from texpr.grammar.ast import Buffer, Gather, IndexExpr, Subscript
+from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.digits import ThreadDigits
-from texpr.polyhedral.indices import ONE, evaluate, mul
+from texpr.polyhedral.indices import ONE, mul
 from texpr.polyhedral.mapping import Place
 
 SECTOR_BYTES = 32
@@ -47,7 +48,7 @@ def lane_values(bands: ThreadDigits, indices: Sequence[str], warp_size: int, war
         total = np.zeros(warp_size, dtype=np.int64)
         for digit in digits:
             coordinate = lane if digit.place is Place.LANE else np.full(warp_size, warp)
-            radix, stride = evaluate(digit.radix, {}), evaluate(digit.stride, {})
+            radix, stride = index_value(digit.radix, {}), index_value(digit.stride, {})
             total += digit.weight * (coordinate // stride % radix)
         values[index] = total
     return values
@@ -67,7 +68,7 @@ def footprint(
     import numpy as np
 
     strides = buffer.strides if buffer.strides is not None else dense_strides(buffer.shape)
-    steps_of = [evaluate(stride, _AtZero(sizes)) for stride in strides]
+    steps_of = [int(index_value(stride, _AtZero(sizes))) for stride in strides]
     if any(abs(number) > EXACT for number in (*steps_of, *sizes.values())):
         lanes = {name: value.astype(object) for name, value in lanes.items()}  # beyond 64 bits: slow and right
     values = _AtZero({**sizes, **lanes})
@@ -76,7 +77,7 @@ def footprint(
     for subscript, stride in zip(subscripts, steps_of, strict=True):
         if isinstance(subscript, Gather):
             return None
-        address = address + evaluate(subscript, values) * stride
+        address = address + index_value(subscript, values) * stride
     steps = np.diff(address)
     size = buffer.dtype.size_bytes
     elements = len(np.unique(address))

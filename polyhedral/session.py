@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, IndexExpr, Kernel, Par, Role, Seq, Stmt
-from texpr.polyhedral.digits import Names, ThreadDigits
-from texpr.polyhedral.indices import Ranges, bounds, evaluate
 from texpr.grammar.indexing import names
+from texpr.grammar.interpret_index import index_value
+from texpr.polyhedral.digits import Names, ThreadDigits
+from texpr.polyhedral.indices import Ranges, bounds
 from texpr.polyhedral.mapping import MappedBuffer
 from texpr.polyhedral.objective import WeightedAccess
 from texpr.polyhedral.program import ProvedProgram
@@ -38,10 +39,7 @@ class Session:
         found = bounds(extent, {**self.host_ranges, **ranges})
         expr = extent if found is None else found[1]
         values = dict.fromkeys(names(expr), 0) | dict(self.sizes)
-        try:
-            return max(1, int(evaluate(expr, values)))
-        except ZeroDivisionError:
-            return 1
+        return max(1, int(index_value(expr, values)))
 
     def accesses(self, stmts: tuple[Stmt, ...], ranges: Ranges, weight: int = 1) -> list[WeightedAccess]:
         """Accesses to parameters and workspaces below the statements, weighted by the loops around them."""

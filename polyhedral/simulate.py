@@ -18,8 +18,8 @@ from texpr.grammar import numerics
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Condition, Read, Role
 from texpr.grammar.diagnostics import TExprError, error
 from texpr.grammar.interpret import check_arguments, shaped, solve_sizes, stored
+from texpr.grammar.interpret_index import condition_value, index_value
 from texpr.polyhedral.evaluate import Evaluator, Lanes
-from texpr.polyhedral.indices import evaluate, holds
 from texpr.polyhedral.mapping import (
     BarrierPosition,
     Define,
@@ -67,7 +67,7 @@ def simulate(
     machine = Machine(mapped, known, np.random.default_rng(seed), barriers)
     for buffer in kernel.params:
         data = stored(given[buffer.name])
-        extents = () if buffer.role is Role.SCALAR else tuple(int(evaluate(e, known)) for e in buffer.shape)
+        extents = () if buffer.role is Role.SCALAR else tuple(int(index_value(e, known)) for e in buffer.shape)
         machine.memory[buffer.name] = Cells(mapped.buffers[buffer.name], extents, data, None)
     machine.host(mapped.host, dict(known))
     return shaped(kernel, given, {b.name: machine.memory[b.name].data for b in kernel.params})
@@ -89,13 +89,13 @@ class Machine:
                 case MappedLaunch():
                     self._launch(node, values)
                 case HostLoop(index=index, extent=extent, body=body):
-                    for turn in range(int(evaluate(extent, values))):
+                    for turn in range(int(index_value(extent, values))):
                         self.host(body, {**values, index: turn})
                 case HostIf(condition=condition, then=then, orelse=orelse):
-                    self.host(then if holds(condition, values) else orelse, values)
+                    self.host(then if condition_value(condition, values) else orelse, values)
 
     def _launch(self, launch: MappedLaunch, values: dict[str, int]) -> None:
-        grid = [max(0, int(evaluate(g, values))) for g in launch.grid]
+        grid = [max(0, int(index_value(g, values))) for g in launch.grid]
         blocks = grid[0] * grid[1] * grid[2]
         if blocks == 0:
             return
@@ -130,7 +130,7 @@ class Machine:
         if buffer.memory is Memory.GLOBAL and buffer.scope is Scope.GRID and buffer.name in self.memory:
             return
         copies = {Memory.REG: threads, Memory.SHARED: blocks, Memory.CLUSTER: blocks, Memory.GLOBAL: 1}[buffer.memory]
-        extents = tuple(max(0, int(evaluate(e, values))) for e in buffer.shape)
+        extents = tuple(max(0, int(index_value(e, values))) for e in buffer.shape)
         elements = copies * int(np.prod(extents, dtype=np.int64)) if extents else copies
         data = np.zeros(elements, dtype=numerics.storage(buffer.dtype))
         self.memory[buffer.name] = Cells(buffer, extents, data, np.zeros(elements, dtype=np.bool_))
@@ -156,7 +156,7 @@ def _digit(
             coordinate = inside // clock.warp
         case _:
             return None
-    return np.asarray(coordinate // evaluate(digit.stride, values) % evaluate(digit.radix, values))
+    return np.asarray(coordinate // index_value(digit.stride, values) % index_value(digit.radix, values))
 
 
 class _Runner:
@@ -210,7 +210,7 @@ class _Runner:
         if isinstance(condition, Read):
             self.evaluator.at("the condition", node.span)
             return np.asarray(self.evaluator.value(condition, lanes)).astype(np.bool_)
-        return np.broadcast_to(np.asarray(holds(condition, lanes.values)), lanes.thread.shape)
+        return np.broadcast_to(np.asarray(condition_value(condition, lanes.values)), lanes.thread.shape)
 
     def _barrier(self, path: Path, lanes: Lanes) -> None:
         scope = self.barriers.get(path)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from texpr.grammar.ast import Buffer, Gather, IndexBinary, IndexConst, IndexExpr, IndexVar, SizeVar
-from texpr.grammar.indexing import apply
+from texpr.grammar.ast import Buffer, Gather, IndexExpr
+from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.affine import least_point
 from texpr.polyhedral.program import Access, Program, ProgramStatement
 
@@ -43,7 +43,7 @@ def instance_text(program: Program, statement: ProgramStatement, sizes: Sequence
     """`i = 1, j = 3`, in the author's names and ranges; empty outside all loops."""
     environment = {**sizes_mapping(program, sizes), **instance_mapping(statement, values)}
     return ", ".join(
-        f"{loop.node.source_name} = {value + evaluate(loop.node.low, environment)}"
+        f"{loop.node.source_name} = {value + int(index_value(loop.node.low, environment))}"
         for loop, value in zip(statement.loops, values, strict=True)
     )
 
@@ -64,23 +64,12 @@ def touched(
 ) -> tuple[int, ...]:
     """The subscripts of an access at an instance; gathered ones are taken from the element, a point of its relation."""
     if flat_strides:
-        strides = [evaluate(stride, environment) for stride in flat_strides]
+        strides = [int(index_value(stride, environment)) for stride in flat_strides]
         return (sum(s * c for s, c in zip(strides, element[outer:], strict=True)),)
     return tuple(
-        element[outer + k] if isinstance(subscript, Gather) else evaluate(subscript, environment)
+        element[outer + k] if isinstance(subscript, Gather) else int(index_value(subscript, environment))
         for k, subscript in enumerate(access.subscripts)
     )
-
-
-def evaluate(expr: IndexExpr, environment: Mapping[str, int]) -> int:
-    """The value of an index expression at sizes and indices."""
-    match expr:
-        case IndexConst(value=value):
-            return value
-        case IndexVar(name=name) | SizeVar(name=name):
-            return environment[name]
-        case IndexBinary(op=op, left=left, right=right):
-            return apply(op, evaluate(left, environment), evaluate(right, environment))
 
 
 def element_text(buffer: Buffer, element: Sequence[int]) -> str:

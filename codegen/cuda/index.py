@@ -24,6 +24,7 @@ from texpr.grammar.ast import (
     Or,
     SizeVar,
 )
+from texpr.grammar.indexing import apply
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -162,7 +163,7 @@ def _extreme(left: Term, right: Term, pick: Callable[..., int], name: str) -> Te
 def combine(op: IndexOp, left: Term, right: Term) -> Term:
     """`left op right`; constants are folded."""
     if left.low == left.high and right.low == right.high and (right.low > 0 or op not in _DIVISIONS):
-        return constant(_FOLD[op](left.low, right.low))
+        return constant(apply(op, left.low, right.low))
     match op:
         case IndexOp.ADD:
             return add(left, right)
@@ -183,16 +184,6 @@ def combine(op: IndexOp, left: Term, right: Term) -> Term:
 
 
 _DIVISIONS = (IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV)
-_FOLD: dict[IndexOp, Callable[[int, int], int]] = {
-    IndexOp.ADD: lambda a, b: a + b,
-    IndexOp.SUB: lambda a, b: a - b,
-    IndexOp.MUL: lambda a, b: a * b,
-    IndexOp.DIV: lambda a, b: a // b,
-    IndexOp.MOD: lambda a, b: a % b,
-    IndexOp.CEILDIV: lambda a, b: -(-a // b),
-    IndexOp.MIN: min,
-    IndexOp.MAX: max,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from texpr.grammar.ast import IndexConst
 from texpr.grammar.bind import bind_sizes
 from texpr.grammar.check import check
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.interpret_index import index_value
 from texpr.grammar.parser import parse_text
 from texpr.polyhedral.digits import Names, power_of_two, share, thread_digits
-from texpr.polyhedral.indices import evaluate
 from texpr.polyhedral.map import map_program
 from texpr.polyhedral.mapping import GRID_PLACES, HostIf, HostLoop, MappedLaunch, MappedProgram, Memory, Place, Unused
 from texpr.polyhedral.model import build_program
@@ -54,7 +54,9 @@ def test_thread_digits_give_every_thread_its_own_index(extents: list[int], threa
         place = {Place.LANE: thread % 32, Place.WARP: thread // 32}
         point = []
         for digits in band.digits:
-            parts = (d.weight * (place[d.place] // evaluate(d.stride, {}) % evaluate(d.radix, {})) for d in digits)
+            parts = (
+                d.weight * (place[d.place] // index_value(d.stride, {}) % index_value(d.radix, {})) for d in digits
+            )
             point.append(sum(parts))
         assert all(value < covered for value, covered in zip(point, band.covered, strict=True))
         seen.add(tuple(point))
@@ -91,7 +93,7 @@ def test_free_sizes_stand_only_in_grid_and_serial_digits() -> None:
 def test_large_constant_extents_do_not_overflow_the_narrow_grid_axes() -> None:
     text = "kernel k(A: u8[300000, 4, 4, 70000]) { par 300000 a, 4 b, 4 c, 70000 d { A[a, b, c, d] = 1 } }"
     (launch,) = launches(mapped(text).host)
-    x, y, z = (evaluate(g, {}) for g in launch.grid)
+    x, y, z = (index_value(g, {}) for g in launch.grid)
     assert x <= 2**31 - 1 and y <= 65535 and z <= 65535
     assert x * y * z * launch.threads >= 300000 * 16 * 70000
 

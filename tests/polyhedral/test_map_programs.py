@@ -11,9 +11,9 @@ from texpr.grammar.ast import Kernel, Role
 from texpr.grammar.bind import bind_sizes
 from texpr.grammar.check import check
 from texpr.grammar.interpret import interpret
+from texpr.grammar.interpret_index import index_value
 from texpr.grammar.numerics import storage
 from texpr.grammar.parser import parse_text
-from texpr.polyhedral.indices import evaluate
 from texpr.polyhedral.map import map_program
 from texpr.polyhedral.mapping import MappedProgram
 from texpr.polyhedral.model import build_program
@@ -48,7 +48,7 @@ def arguments(kernel: Kernel, sizes: dict[str, int]) -> dict[str, Any]:
     random = np.random.default_rng(len(kernel.name))
     found: dict[str, Any] = {}
     for buffer in kernel.params:
-        shape = [int(evaluate(extent, sizes)) for extent in buffer.shape]
+        shape = [int(index_value(extent, sizes)) for extent in buffer.shape]
         values = random.integers(-3, 4, shape).astype(storage(buffer.dtype))
         found[buffer.name] = values if buffer.role is Role.PARAM else values[()]
     return found
