@@ -27,7 +27,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import TExprError, error
 from texpr.grammar.source import Span
-from texpr.polyhedral.polynomial import NotAffineError, Polynomial, normalize, why_not_affine
+from texpr.polyhedral.polynomial import ONE, NotAffineError, Polynomial, normalize, why_not_affine
 
 CONTEXT = isl.DEFAULT_CONTEXT
 # One isl operation grows slower as numbers grow: 200 000 of them took 46 s on sums of unaligned modulos, 20 000 took
@@ -37,6 +37,7 @@ MAX_BUILDING = 100_000  # isl operations to build the domain or the relation of 
 MAX_WORK = 30_000  # pairs of accesses of one kernel that may meet, weighted by their floors
 MAX_COALESCED = 8  # alternatives of one condition that are merged where they touch
 MAX_NUMBER = 2**62  # of coefficients and constants
+MAX_FLOOR_BITS = 72  # of the divisors and coefficients under the floors of one expression
 
 
 @contextmanager
@@ -101,6 +102,8 @@ class Scope:
         reason = why_not_affine(polynomial)
         if reason is not None:
             raise NotAffineError(reason)
+        if floor_bits(polynomial) > MAX_FLOOR_BITS:
+            raise NotAffineError("its divisions and moduli are too many, or of too large numbers, to be proved")
         linear = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(self.space))
         atoms: list[tuple[IndexBinary, int]] = []
         for (sizes, atom), coefficient in polynomial.items():
@@ -177,6 +180,23 @@ class Scope:
     def inner(self, index: str) -> "Scope":
         """The scope inside one more loop."""
         return Scope(self.sizes, (*self.indices, index))
+
+
+def floor_bits(polynomial: Polynomial) -> int:
+    """How hard the floors of an expression are: the bits of their divisors and of the coefficients under them.
+
+    isl solves floors together over the integers, where one operation takes time with the bits of all of them:
+    twenty moduli of 14 bits do not end, five take a second.
+    """
+    bits = 0
+    for _, atom in polynomial:
+        if isinstance(atom, IndexBinary):
+            left, right = normalize(atom.left), normalize(atom.right)
+            bits += floor_bits(left) + floor_bits(right)
+            if atom.op in (IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV):
+                numbers = [number for term, number in left.items() if term != ONE] + list(right.values())
+                bits += sum(max(abs(number).bit_length() - 1, 0) for number in numbers)
+    return bits
 
 
 def compare(op: CompareOp, left: isl.PwAff, right: isl.PwAff) -> isl.Set:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import islpy as isl
 
 from texpr.grammar.ast import Gather
+from texpr.grammar.diagnostics import TExprError, error
 from texpr.polyhedral.actors import THREAD, WARP_SIZE, Actor, Touch, collect
 from texpr.polyhedral.isl_text import expr_text, identifier, marked
 from texpr.polyhedral.mapping import (
@@ -32,6 +33,9 @@ from texpr.polyhedral.mapping import (
 from texpr.polyhedral.program import Hazard, Program
 
 MAX_OPERATIONS = 2_000_000  # isl operations for one pair of accesses
+MAX_TOTAL = 6_000_000  # isl operations for all pairs of a launch, shared equally; an order not computed is required
+MIN_OPERATIONS = 5_000
+MAX_PAIRS = 6_000  # pairs of accesses of one launch, one for each loop that may carry an order
 MAX_RELATION = 4000  # characters of an order's relation; the rest is cut
 
 
@@ -46,14 +50,26 @@ def launch_orders(launch: MappedLaunch, buffers: Mapping[str, MappedBuffer], pro
         if placed.memory is not Memory.REG and placed.scope is not Scope.THREAD:
             by_buffer.setdefault(touch.buffer, []).append(touch)
     finder = _Finder(launch, program)
-    found: dict[Order, None] = {}
+    asked: list[Question] = []
     for name, touches in by_buffer.items():
         entry = actors.entries.get(name, ())
         for source in touches:
             for sink in touches:
-                for order in finder.pair(source, sink, entry):
-                    found.setdefault(order)
+                asked += finder.pair(source, sink, entry)
+                if len(asked) > MAX_PAIRS:
+                    message = f"`{program.kernel.name}` has too many pairs of accesses that threads of a block order"
+                    help = "split the kernel, or replace unrolled statements by loops"
+                    raise TExprError([error("E0307", message, sink.actor.span, help=help)])
+    operations = max(MIN_OPERATIONS, min(MAX_OPERATIONS, MAX_TOTAL // max(len(asked), 1)))
+    found: dict[Order, None] = {}
+    for question in asked:
+        for order in finder.order(*question, operations):
+            found.setdefault(order)
     return tuple(found)
+
+
+Question = tuple[Touch, Touch, Hazard, tuple[Node, ...], Loop | None]
+"""Source, sink, their hazard, their common nodes, and the loop that carries it."""
 
 
 class _Finder:
@@ -70,8 +86,8 @@ class _Finder:
         names = [s.name for s in program.kernel.sizes] + [d.name for d in block] + list(launch.arguments)
         self.parameters = ", ".join(identifier(n) for n in dict.fromkeys(names))
 
-    def pair(self, source: Touch, sink: Touch, entry: tuple[Node, ...]) -> Iterator[Order]:
-        """The orders from one access to another: in one iteration of all common loops, and carried by each of them.
+    def pair(self, source: Touch, sink: Touch, entry: tuple[Node, ...]) -> "Iterator[Question]":
+        """The orders to look for from one access to another: in one iteration of all common loops, and carried by each.
 
         `entry` are the nodes around the buffer's `Fresh`: a loop around it carries no flow, for a new entry is
         undefined, and undefined reads are refused.
@@ -83,19 +99,27 @@ class _Finder:
         common = _common(a, b)
         one_band = bool(a.digits) and a.digits == b.digits
         if not one_band and a.around.path < b.around.path and not _exclusive(a, b, len(common)):
-            yield from self._order(source, sink, hazard, common, None)
+            yield source, sink, hazard, common, None
         for node in common[: a.band_depth] if one_band else common:
             if not isinstance(node, Loop) or node.digit is not None or node.parallel:
                 continue
             if hazard is Hazard.FLOW and any(node is outer for outer in entry):
                 continue
-            yield from self._order(source, sink, hazard, common, node)
+            yield source, sink, hazard, common, node
 
-    def _order(
-        self, source: Touch, sink: Touch, hazard: Hazard, common: tuple[Node, ...], carrier: Loop | None
+    def order(
+        self,
+        source: Touch,
+        sink: Touch,
+        hazard: Hazard,
+        common: tuple[Node, ...],
+        carrier: Loop | None,
+        operations: int,
     ) -> Iterator[Order]:
+        """The order that a question finds, or none; one that takes more operations is required."""
         context = self.program.context.get_ctx()
-        context.set_max_operations(MAX_OPERATIONS)
+        context.reset_operations()
+        context.set_max_operations(operations)
         try:
             conflict = self._conflict(source, sink, common, carrier)
             if conflict.is_empty():
