@@ -10,17 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from texpr.grammar.ast import (
-    Always,
-    And,
-    Compare,
-    Condition,
     IndexBinary,
     IndexConst,
     IndexExpr,
     IndexOp,
     IndexVar,
-    Not,
-    Or,
     SizeVar,
 )
 from texpr.grammar.indexing import apply, names
@@ -158,45 +152,3 @@ def index_range(extent: IndexExpr, ranges: Ranges) -> tuple[IndexExpr, IndexExpr
     """0 to the greatest extent minus 1, with outer indices in their ranges; None where no bound is found."""
     found = bounds(extent, ranges)
     return None if found is None else (ZERO, sub(found[1], ONE))
-
-
-_PRIORITY = {IndexOp.ADD: 1, IndexOp.SUB: 1, IndexOp.MUL: 2, IndexOp.DIV: 2, IndexOp.MOD: 2}
-
-
-def text(expr: IndexExpr, level: int = 0) -> str:
-    """The expression as the author would write it."""
-    match expr:
-        case IndexConst(value=value):
-            return str(value)
-        case IndexVar(name=name) | SizeVar(name=name):
-            return name
-        case IndexBinary(op=op, left=left, right=right) if op in _PRIORITY:
-            mine = _PRIORITY[op]
-            shown = f"{text(left, mine)} {op.value} {text(right, mine + 1)}"
-            return f"({shown})" if mine < level else shown
-        case IndexBinary(op=op, left=left, right=right):
-            return f"{op.value}({text(left)}, {text(right)})"
-        case _:
-            assert_never(expr)
-
-
-def condition_text(condition: Condition) -> str:
-    """The condition as the author would write it."""
-    match condition:
-        case Compare(op=op, left=left, right=right):
-            return f"{text(left)} {op.value} {text(right)}"
-        case And(parts=parts):
-            return " and ".join(_part_text(p) for p in parts)
-        case Or(parts=parts):
-            return " or ".join(_part_text(p) for p in parts)
-        case Not(part=part):
-            return f"not ({condition_text(part)})"
-        case Always(value=value):
-            return "true" if value else "false"
-        case _:
-            assert_never(condition)
-
-
-def _part_text(condition: Condition) -> str:
-    shown = condition_text(condition)
-    return shown if isinstance(condition, Compare) else f"({shown})"
