@@ -180,6 +180,30 @@ def holds(condition: JsonCondition, values: Mapping[str, int], depth: int = 0) -
     raise damaged("a condition is malformed")
 
 
+def text_of(part: JsonExpr | JsonCondition, depth: int = 0) -> str:
+    """An expression or a condition as an author writes it, with brackets around every operand that has parts."""
+    if not isinstance(part, list) or not part or depth > MAX_DEPTH:
+        return str(part)[:80]
+    op, *rest = part
+    texts = [text_of(operand, depth + 1) for operand in rest]
+    if op in ("ceildiv", "min", "max"):
+        return f"{op}({', '.join(texts)})"
+    if len(rest) < 2:
+        return " ".join((str(op)[:80], *texts))
+    if op in _COMPARE:
+        return f" {op} ".join(texts)
+    return f" {op} ".join(f"({text})" if " " in text else text for text in texts)
+
+
+def names_of(part: JsonExpr | JsonCondition, depth: int = 0) -> set[str]:
+    """The names in an expression or a condition."""
+    if isinstance(part, str):
+        return {part}
+    if not isinstance(part, list) or depth > MAX_DEPTH:
+        return set()
+    return {name for operand in part[1:] for name in names_of(operand, depth + 1)}
+
+
 def canonical_json(value: object) -> str:
     """JSON text with sorted keys and a final newline: equal data give equal bytes."""
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=True) + "\n"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from texpr.codegen.manifest import JsonExpr, Manifest, Parameter, evaluate, holds
+from texpr.codegen.manifest import JsonExpr, Manifest, Parameter, evaluate, holds, names_of, text_of
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arrays import ArrayView, view_of
@@ -148,7 +148,7 @@ def solve_sizes(manifest: Manifest, shapes: Mapping[str, tuple[int, ...]], given
         raise fail(
             "E0602",
             f"{manifest.name}: {_names(missing)} cannot be found from the arrays' shapes",
-            help=f"pass {missing[0]}=… by keyword",
+            help=f"pass {missing[0]}=… by keyword, or -D {missing[0]}=… on the command line",
         )
     for fact in manifest.facts:
         try:
@@ -156,8 +156,9 @@ def solve_sizes(manifest: Manifest, shapes: Mapping[str, tuple[int, ...]], given
         except TExprError:  # a division by a size that is 0
             right = False
         if not right:
-            shown = ", ".join(f"{name} = {value}" for name, value in sizes.items())
-            raise fail("E0602", f"{manifest.name}: a `where` fact does not hold for {shown}")
+            named = names_of(fact)
+            shown = ", ".join(f"{name} = {value}" for name, value in sizes.items() if name in named)
+            raise fail("E0602", f"{manifest.name}: `where {text_of(fact)}` does not hold for {shown}")
     return sizes
 
 

@@ -65,8 +65,10 @@ def _kernel(file: Path, name: str | None) -> Any:
     module = load(file)
     if name is not None:
         return module[name]
+    if not len(module):
+        raise _usage(f"{file} has no kernel")
     if len(module) != 1:
-        names = ", ".join(kernel.name for kernel in module) or "no kernel"
+        names = ", ".join(kernel.name for kernel in module)
         raise _usage(f"{file} has {names}; name one with --kernel")
     return module.only
 
@@ -108,7 +110,9 @@ def check(file: File, define: Defines = None, as_json: AsJson = False) -> None:
         for diagnostic in found:
             typer.echo(str(diagnostic) + "\n", err=True)
         if not errors:
-            typer.echo(f"{file}: {', '.join(names) or 'no kernel'}: no races, all accesses in bounds")
+            typer.echo(
+                f"{file}: {', '.join(names)}: no races, all accesses in bounds" if names else f"{file}: no kernel"
+            )
     raise typer.Exit(WRONG if errors else RIGHT)
 
 
