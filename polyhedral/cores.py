@@ -30,12 +30,12 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.core import condition_names
-from texpr.grammar.indexing import names
+from texpr.grammar.indexing import ONE, names
 from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.bands import Nest, bounded_nest, has_loop, nest_of
 from texpr.polyhedral.conflicts import shared_updates
 from texpr.polyhedral.digits import core_digits, power_of_two
-from texpr.polyhedral.indices import ONE, add, const, minimum, sub
+from texpr.polyhedral.indices import add, const, minimum, sub
 from texpr.polyhedral.launches import padding_guard
 from texpr.polyhedral.mapping import Define, Digit, Guard, Loop, MappedLaunch, Node, Place
 from texpr.polyhedral.objective import WeightedAccess, dense_strides

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexConst, IndexExpr
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.indexing import ONE, multiply
 from texpr.grammar.source import Span
-from texpr.polyhedral.indices import ONE, at_least_zero, ceildiv, const, mul, product
+from texpr.polyhedral.indices import at_least_zero, ceildiv, const, product
 from texpr.polyhedral.mapping import GRID_PLACES, Digit, Place
 from texpr.polyhedral.target import Target
 
@@ -176,5 +177,5 @@ def core_digits(
         found.append(
             Digit(name=name, index=indices[dim], weight=covered[dim], radix=radix, stride=stride, place=Place.CORE)
         )
-        stride = mul(stride, radix)
+        stride = multiply(stride, radix)
     return tuple(reversed(found)), stride

@@ -17,13 +17,10 @@ from texpr.grammar.ast import (
     IndexVar,
     SizeVar,
 )
-from texpr.grammar.indexing import apply, names
+from texpr.grammar.indexing import ONE, ZERO, combine, multiply, names
 from texpr.grammar.interpret_index import index_value
 
 Ranges = Mapping[str, tuple[IndexExpr, IndexExpr]]
-
-ZERO = IndexConst(value=0)
-ONE = IndexConst(value=1)
 
 
 def const(value: int) -> IndexConst:
@@ -36,46 +33,32 @@ def constant_value(expr: IndexExpr) -> int | None:
     return None if names(expr) else int(index_value(expr, {}))
 
 
-def _fold(op: IndexOp, left: IndexExpr, right: IndexExpr) -> IndexExpr:
-    if isinstance(left, IndexConst) and isinstance(right, IndexConst):
-        return const(apply(op, left.value, right.value))
-    return IndexBinary(op=op, left=left, right=right)
-
-
 def add(left: IndexExpr, right: IndexExpr) -> IndexExpr:
-    if left == ZERO:
-        return right
+    """The sum, where `x - right + right` is x."""
     if isinstance(left, IndexBinary) and left.op is IndexOp.SUB and left.right == right:
         return left.left
-    return left if right == ZERO else _fold(IndexOp.ADD, left, right)
+    return combine(IndexOp.ADD, left, right)
 
 
 def sub(left: IndexExpr, right: IndexExpr) -> IndexExpr:
+    """The difference, where `x + right - right` is x."""
     if isinstance(left, IndexBinary) and left.op is IndexOp.ADD and left.right == right:
         return left.left
-    return left if right == ZERO else _fold(IndexOp.SUB, left, right)
-
-
-def mul(left: IndexExpr, right: IndexExpr) -> IndexExpr:
-    if ZERO in (left, right):
-        return ZERO
-    if left == ONE:
-        return right
-    return left if right == ONE else _fold(IndexOp.MUL, left, right)
+    return combine(IndexOp.SUB, left, right)
 
 
 def ceildiv(left: IndexExpr, right: int) -> IndexExpr:
-    return left if right == 1 else _fold(IndexOp.CEILDIV, left, const(right))
+    return combine(IndexOp.CEILDIV, left, const(right))
 
 
 def minimum(left: IndexExpr, right: IndexExpr) -> IndexExpr:
-    return left if left == right else _fold(IndexOp.MIN, left, right)
+    return combine(IndexOp.MIN, left, right)
 
 
 def product(parts: Iterable[IndexExpr]) -> IndexExpr:
     result: IndexExpr = ONE
     for part in parts:
-        result = mul(result, part)
+        result = multiply(result, part)
     return result
 
 
@@ -100,7 +83,7 @@ def is_nonnegative(expr: IndexExpr) -> bool:
 
 def at_least_zero(expr: IndexExpr) -> IndexExpr:
     """The extent with a negative value read as empty."""
-    return expr if is_nonnegative(expr) else _fold(IndexOp.MAX, ZERO, expr)
+    return expr if is_nonnegative(expr) else combine(IndexOp.MAX, ZERO, expr)
 
 
 def bounds(expr: IndexExpr, ranges: Ranges) -> tuple[IndexExpr, IndexExpr] | None:
@@ -134,16 +117,16 @@ def _binary_bounds(
             if isinstance(a[0], IndexConst) and a[0] == a[1]:
                 a, b = b, a
             if isinstance(b[0], IndexConst) and b[0] == b[1] and b[0].value < 0:
-                return mul(a[1], b[0]), mul(a[0], b[0])
+                return multiply(a[1], b[0]), multiply(a[0], b[0])
             if is_nonnegative(a[0]) and is_nonnegative(b[0]):
-                return mul(a[0], b[0]), mul(a[1], b[1])
-            return (mul(a[0], b[0]), mul(a[1], b[1])) if b[0] == b[1] and is_nonnegative(b[0]) else None
+                return multiply(a[0], b[0]), multiply(a[1], b[1])
+            return (multiply(a[0], b[0]), multiply(a[1], b[1])) if b[0] == b[1] and is_nonnegative(b[0]) else None
         case IndexOp.DIV | IndexOp.CEILDIV:
-            return (_fold(op, a[0], b[0]), _fold(op, a[1], b[0])) if b[0] == b[1] else None
+            return (combine(op, a[0], b[0]), combine(op, a[1], b[0])) if b[0] == b[1] else None
         case IndexOp.MOD:
             return (ZERO, sub(b[0], ONE)) if b[0] == b[1] else None
         case IndexOp.MIN | IndexOp.MAX:
-            return _fold(op, a[0], b[0]), _fold(op, a[1], b[1])
+            return combine(op, a[0], b[0]), combine(op, a[1], b[1])
         case _:
             assert_never(op)
 

@@ -26,6 +26,7 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
+from texpr.grammar.indexing import ONE
 from texpr.polyhedral.bands import (
     Nest,
     block_statements,
@@ -37,16 +38,7 @@ from texpr.polyhedral.bands import (
 )
 from texpr.polyhedral.digits import grid_digits, grid_size, power_of_two, share, thread_digits
 from texpr.polyhedral.hardware_attributes import threads_asked
-from texpr.polyhedral.indices import (
-    ONE,
-    Ranges,
-    add,
-    at_least_zero,
-    ceildiv,
-    const,
-    constant_value,
-    index_range,
-)
+from texpr.polyhedral.indices import Ranges, add, at_least_zero, ceildiv, const, constant_value, index_range
 from texpr.polyhedral.lanes import choose_lanes
 from texpr.polyhedral.mapping import (
     Define,

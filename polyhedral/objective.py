@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from texpr.grammar.ast import Buffer, Gather, IndexExpr, Subscript
+from texpr.grammar.indexing import ONE, multiply
 from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.digits import ThreadDigits
-from texpr.polyhedral.indices import ONE, mul
 from texpr.polyhedral.mapping import Place
 
 SECTOR_BYTES = 32
@@ -23,7 +23,7 @@ def dense_strides(shape: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:
     """Row-major strides in elements."""
     strides: list[IndexExpr] = [ONE] * len(shape)
     for dim in reversed(range(len(shape) - 1)):
-        strides[dim] = mul(strides[dim + 1], shape[dim + 1])
+        strides[dim] = multiply(strides[dim + 1], shape[dim + 1])
     return tuple(strides)
 
 

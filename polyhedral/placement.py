@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from texpr.grammar.ast import Attr, Buffer, IndexConst, IndexExpr, Role
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.polyhedral.indices import ONE, Ranges, add, bounds, mul, sub
+from texpr.grammar.indexing import ONE, multiply
+from texpr.polyhedral.indices import Ranges, add, bounds, sub
 from texpr.polyhedral.mapping import Fixed, Free, Layout, MappedBuffer, Memory, Scope
 from texpr.polyhedral.objective import dense_strides
 from texpr.polyhedral.target import Target
@@ -40,7 +41,7 @@ def _elements(shape: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> Index
     """Elements from the first to the last one."""
     total: IndexExpr = ONE
     for extent, stride in zip(shape, strides, strict=True):
-        total = add(total, mul(stride, sub(extent, ONE)))
+        total = add(total, multiply(stride, sub(extent, ONE)))
     return total
 
 
@@ -209,7 +210,7 @@ def _suffix_products(parts: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:
     result: list[IndexExpr] = []
     total: IndexExpr = ONE
     for part in reversed(parts):
-        total = mul(total, part)
+        total = multiply(total, part)
         result.append(total)
     return tuple(reversed(result))
 

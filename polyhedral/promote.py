@@ -17,9 +17,10 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from texpr.grammar.ast import Accumulate, Bind, Buffer, Cast, Compare, CompareOp, Const, Expr, Gather, Leaf, Read, Role
+from texpr.grammar.indexing import ZERO
 from texpr.grammar.numerics import identity
 from texpr.grammar.types import DType
-from texpr.polyhedral.indices import ZERO, constant_value
+from texpr.polyhedral.indices import constant_value
 from texpr.polyhedral.mapping import (
     Define,
     Free,

@@ -35,12 +35,12 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.indexing import names
+from texpr.grammar.indexing import ONE, ZERO, multiply, names
 from texpr.grammar.numerics import identity
 from texpr.grammar.types import DType
 from texpr.polyhedral.bands import Nest, block_statements
 from texpr.polyhedral.digits import Names, ThreadDigits, share, thread_digits
-from texpr.polyhedral.indices import ONE, ZERO, Ranges, add, at_least_zero, ceildiv, const, constant_value, mul
+from texpr.polyhedral.indices import Ranges, add, at_least_zero, ceildiv, const, constant_value
 from texpr.polyhedral.lanes import choose_lanes
 from texpr.polyhedral.mapping import (
     Define,
@@ -272,7 +272,7 @@ class Splitter:
         here = IndexVar(name=row)
         column = self._local(f"{update.buffer}_column", dtype, ())
         step = self.session.names.fresh("warp_slot")
-        next_row = add(mul(const(warp), IndexBinary(op=IndexOp.ADD, left=IndexVar(name=step), right=ONE)), here)
+        next_row = add(multiply(const(warp), IndexBinary(op=IndexOp.ADD, left=IndexVar(name=step), right=ONE)), here)
         inside: tuple[Node, ...] = (
             Fresh(buffer=column),
             self._made(update, "column", Origin.COMBINE, column, (), self._read(array, (here,), update), digits),
