@@ -10,6 +10,7 @@ from typing import Any
 
 from texpr.codegen.cpu.build import build_cpu
 from texpr.codegen.manifest import Manifest
+from texpr.grammar.diagnostics import fail
 from texpr.runtime.arguments import WRITING, Bound, bind_arguments
 from texpr.runtime.arrays import CPU
 from texpr.runtime.launch import workspace_size
@@ -40,6 +41,8 @@ class CpuLauncher:
         self._plain = all(not p.scalar or p.dtype in ("f64", "f32") for p in manifest.parameters)
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
+        if stream is not None:
+            raise fail("E0601", f"{self.manifest.name} runs on the CPU, which has no streams")
         key = self._key(args) if self._plain and not kwargs else None
         seen = self._seen.get(key) if key is not None else None
         if seen is not None:
