@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from texpr.codegen.manifest import LaunchStep, LoopStep, Manifest, Parameter
+from texpr.codegen.manifest import LaunchStep, LoopStep, Manifest, Parameter, names_of, text_of
 from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.arguments import Bound, bind_arguments, solve_sizes
 from texpr.runtime.arrays import CPU, view_of
@@ -144,6 +144,12 @@ def test_facts_are_checked() -> None:
     m = manifest(parameter("A", "f32", "N"), sizes={"N": None}, facts=(["==", ["%", "N", 8], 0],))
     assert code_of(m, array(12)) == "E0602"
     assert bind(m, array(16)).sizes == {"N": 16}
+
+
+def test_a_fact_is_told_as_its_author_wrote_it() -> None:
+    fact = ["and", ["==", ["%", ["-", "N", 1], 4], 0], ["<=", "N", ["ceildiv", "M", 2]]]
+    assert text_of(fact) == "((N - 1) % 4 == 0) and (N <= ceildiv(M, 2))"
+    assert names_of(fact) == {"N", "M"}
 
 
 def test_a_size_bound_at_compile_time_is_held() -> None:
