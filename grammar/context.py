@@ -140,7 +140,8 @@ class Context(ABC):
         reserved = reserved_as(name)
         if reserved is not None:
             return f"`{name}` is {reserved} of the language: call it, {name}(…)"
-        return did_you_mean(name, (known for known, _ in self.scope.visible()))
+        size = "a size is a name that stands in a shape or an extent" if name[:1].isupper() else None
+        return did_you_mean(name, (known for known, _ in self.scope.visible()), size)
 
     def define(self, name: str, entity: Entity, span: Span) -> None:
         """Enter a name; a clash is reported and the name poisoned, so that the statement can go on."""
