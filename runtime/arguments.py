@@ -66,10 +66,14 @@ def _size(manifest: Manifest, name: str, value: object) -> int:
     return int(number)
 
 
-def _scalar(manifest: Manifest, parameter: Parameter, value: Any) -> int | float | bool:
+def scalar_value(manifest: Manifest, parameter: Parameter, value: Any) -> int | float | bool:
+    """A scalar argument as a number of the parameter's type. Raises E0601 for anything else."""
     dtype = ELEMENT_TYPES[parameter.dtype]
     if hasattr(value, "item") and getattr(value, "shape", ()) == ():
-        value = value.item()
+        try:
+            value = value.item()
+        except Exception as why:  # a foreign object's own errors, of any class
+            raise _call_error(manifest, f"{parameter.name} cannot be read: {str(why)[:200]}") from None
     if dtype.is_bool and isinstance(value, bool):
         return value
     if dtype.is_integer and isinstance(value, int) and not isinstance(value, bool):
@@ -222,7 +226,7 @@ def bind_arguments(manifest: Manifest, args: Sequence[Any], kwargs: Mapping[str,
     for parameter in manifest.parameters:
         value = given[parameter.name]
         if parameter.scalar:
-            scalars[parameter.name] = _scalar(manifest, parameter, value)
+            scalars[parameter.name] = scalar_value(manifest, parameter, value)
             continue
         view = view_of(parameter.name, value)
         if view.dtype.name != parameter.dtype:

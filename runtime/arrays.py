@@ -177,6 +177,21 @@ def view_of(name: str, array: Any) -> ArrayView:
     """The view of an array argument called `name`. Raises E0601 for anything that is not an array of our types."""
     if isinstance(array, ArrayView):
         return array
+    try:
+        view = _foreign_view(name, array)
+        numbers = (view.pointer, *view.shape, *view.strides, *view.device)
+        whole = all(isinstance(number, int) for number in numbers) and view.pointer >= 0
+        whole = whole and len(view.shape) == len(view.strides) and min(view.shape, default=0) >= 0
+    except TExprError:
+        raise
+    except Exception as why:  # a foreign object's own errors, of any class
+        raise _refuse(name, f"it cannot be read as an array: {str(why)[:200]}") from None
+    if not whole:
+        raise _refuse(name, "it describes no memory")
+    return view
+
+
+def _foreign_view(name: str, array: Any) -> ArrayView:
     module = type(array).__module__.partition(".")[0]
     if module == "torch" and hasattr(array, "data_ptr"):
         return _torch_view(name, array)

@@ -52,7 +52,7 @@ def definitions(given: list[str] | None) -> tuple[dict[str, int], dict[str, str]
             raise _usage(f"-D wants NAME=VALUE, not {text[:80]!r}")
         if value in ELEMENT_TYPES:
             types[name] = value
-        elif value.isascii() and value.lstrip("-").isdigit() and len(value) < 20:
+        elif value.isascii() and value.removeprefix("-").isdigit() and len(value) < 20:
             sizes[name] = int(value)
         else:
             raise _usage(f"-D {name[:40]}: {value[:40]!r} is neither an integer nor an element type")
@@ -209,7 +209,7 @@ def run(
     define: Defines = None,
     kernel: KernelName = None,
     target: TargetName = "cpu",
-    seed: Annotated[int, typer.Option(help="of the random inputs")] = 0,
+    seed: Annotated[int, typer.Option(help="of the random inputs", min=0)] = 0,
     inputs: Annotated[Path | None, typer.Option("--input", help="an .npz with arrays by parameter name")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="write all arrays to this .npz")] = None,
     verify: Annotated[bool, typer.Option("--check", help="compare with the interpreter in float64")] = False,

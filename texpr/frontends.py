@@ -33,6 +33,8 @@ def _is_bare(items: Sequence[Any]) -> bool:
 
 def parse(text: str, name: str = "main") -> Module:
     """The kernels of a text. Raises E01 errors; names and types are checked when a kernel is used."""
+    if not isinstance(text, str):
+        raise fail("E0606", f"a program is a text, not a {type(text).__name__[:40]}", help="texpr.load reads a file")
     return _module(text, name, None)
 
 

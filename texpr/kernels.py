@@ -111,7 +111,10 @@ class Kernel:
         from texpr.pipeline import build
         from texpr.polyhedral.target import parse_target
 
+        if not isinstance(target, str):
+            raise fail("E0501", f"a target is a text such as 'cpu', not a {type(target).__name__[:40]}")
         bound = _merge_sizes(sizes or {}, size_values)
+        hints = _merge_sizes(hints or {}, {})
         both = [name for name in (*dynamic, *self.dynamic) if name in bound]
         if both:
             raise fail("E0211", f"size {both[0]} is dynamic and has the value {bound[both[0]]}")

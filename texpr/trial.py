@@ -144,6 +144,8 @@ def strided(values: Any, strides: tuple[int, ...], align: int) -> Any:
 def _load_inputs(path: Path, manifest: Manifest) -> dict[str, Any]:
     import numpy
 
+    if path.exists() and not path.is_file():
+        raise fail("E0606", f"{path} is not a file")
     try:
         with numpy.load(path, allow_pickle=False) as file:
             return {p.name: file[p.name] for p in manifest.parameters if p.name in file.files}
