@@ -43,13 +43,3 @@ def as_numpy(view: ArrayView, owner: Any) -> Any:
     memory: Any = (ctypes.c_char * (high - low)).from_address(low)
     strides = tuple(stride * dtype.itemsize for stride in view.strides)
     return numpy.ndarray(view.shape, dtype, memory, view.pointer - low, strides)
-
-
-def flat_span(address: int, size_bytes: int, dtype: Any) -> Any:
-    """A one-dimensional NumPy array over raw memory; empty for no bytes."""
-    import numpy
-
-    if size_bytes <= 0 or not address:
-        return numpy.empty(0, dtype)
-    memory: Any = (ctypes.c_char * size_bytes).from_address(address)
-    return numpy.frombuffer(memory, dtype)

@@ -22,8 +22,9 @@ from texpr.codegen.manifest import (
 )
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import ELEMENT_TYPES, I64, DType
-from texpr.runtime.arguments import Bound, bind_arguments
+from texpr.runtime.arguments import Bound
 from texpr.runtime.arrays import CPU
+from texpr.runtime.recall import Binder
 
 MAX_LAUNCHES = 1 << 24  # and rounds of host loops, of one call: a host loop beyond it is a mistake in its sizes
 
@@ -63,15 +64,15 @@ class Backend(Protocol):
         """Start one kernel on the stream."""
 
 
-@dataclass(frozen=True, slots=True)
 class Launcher:
     """A loaded kernel: call it with arrays, positional or by name, sizes by name, and `stream=`."""
 
-    manifest: Manifest
-    backend: Backend
+    def __init__(self, manifest: Manifest, backend: Backend) -> None:
+        self.manifest, self.backend = manifest, backend
+        self._bind = Binder(manifest, backend.devices)
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
-        bound = bind_arguments(self.manifest, args, kwargs, self.backend.devices)
+        bound = self._bind(args, kwargs)
         total = workspace_size(self.manifest, bound.sizes, on_host=CPU in self.backend.devices)
         with self.backend.scratch(total, bound, stream) as base:
             _Run(self.manifest, self.backend, bound, base, stream).steps(self.manifest.host, dict(bound.sizes))

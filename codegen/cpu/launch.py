@@ -227,16 +227,28 @@ def _is_parallel(block: BlockGraph, blocks: IndexExpr) -> bool:
     return True
 
 
+def _most(extent: IndexExpr) -> int | None:
+    """A constant that the extent does not exceed: itself, or a side of its minimum."""
+    match extent:
+        case IndexConst(value=value):
+            return max(value, 0)
+        case IndexBinary(op=IndexOp.MIN, left=left, right=right):
+            sides = [side for side in (_most(left), _most(right)) if side is not None]
+            return min(sides) if sides else None
+        case _:
+            return None
+
+
 def _work(body: tuple[BlockNode, ...]) -> int | None:
-    """Statement instances of a body, or None where sizes decide."""
+    """Statement instances of a body at most, or None where sizes decide."""
     total = 0
     for node in body:
         match node:
-            case Loop(extent=IndexConst(value=extent), body=inner):
-                part = _work(inner)
-                factor = max(extent, 0)
-            case Loop():
-                return None
+            case Loop(extent=extent, body=inner):
+                most = _most(extent)
+                if most is None:
+                    return None
+                part, factor = _work(inner), most
             case Guard(body=inner, orelse=orelse):
                 part, factor = _work(inner + orelse), 1
             case _:
