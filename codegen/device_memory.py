@@ -9,8 +9,9 @@ one plan serves every call.
 from itertools import pairwise
 
 from texpr.codegen.graph import DTensor, KernelGraph, WorkspacePlan
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, Role
+from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp, Role
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.indexing import combine
 from texpr.grammar.interpret_index import index_value
 
 ALIGNMENT_BYTES = 256
@@ -23,7 +24,7 @@ def place_workspace(graph: KernelGraph) -> WorkspacePlan:
     for tensor in graph.tensors:
         if tensor.role is Role.LOCAL:
             offsets[tensor.name] = end
-            end = _binary(IndexOp.ADD, end, _rounded(_size_bytes(tensor)))
+            end = combine(IndexOp.ADD, end, _rounded(_size_bytes(tensor)))
     return WorkspacePlan(offsets=offsets, total_bytes=end)
 
 
@@ -32,34 +33,15 @@ def _size_bytes(tensor: DTensor) -> IndexExpr:
     elements: IndexExpr = IndexConst(value=1)
     one = IndexConst(value=1)
     for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
-        steps = _binary(IndexOp.ADD, _binary(IndexOp.MAX, extent, one), IndexConst(value=-1))
-        positive = _binary(IndexOp.MAX, stride, one)
-        elements = _binary(IndexOp.ADD, elements, _binary(IndexOp.MUL, steps, positive))
-    return _binary(IndexOp.MUL, elements, IndexConst(value=tensor.dtype.size_bytes))
+        steps = combine(IndexOp.ADD, combine(IndexOp.MAX, extent, one), IndexConst(value=-1))
+        positive = combine(IndexOp.MAX, stride, one)
+        elements = combine(IndexOp.ADD, elements, combine(IndexOp.MUL, steps, positive))
+    return combine(IndexOp.MUL, elements, IndexConst(value=tensor.dtype.size_bytes))
 
 
 def _rounded(size_bytes: IndexExpr) -> IndexExpr:
     unit = IndexConst(value=ALIGNMENT_BYTES)
-    return _binary(IndexOp.MUL, _binary(IndexOp.CEILDIV, size_bytes, unit), unit)
-
-
-def _binary(op: IndexOp, left: IndexExpr, right: IndexExpr) -> IndexExpr:
-    if isinstance(left, IndexConst) and isinstance(right, IndexConst):
-        a, b = left.value, right.value
-        match op:
-            case IndexOp.ADD:
-                return IndexConst(value=a + b)
-            case IndexOp.MUL:
-                return IndexConst(value=a * b)
-            case IndexOp.MAX:
-                return IndexConst(value=max(a, b))
-            case IndexOp.CEILDIV:
-                return IndexConst(value=-(-a // b))
-            case _:
-                pass
-    if op is IndexOp.ADD and left == IndexConst(value=0):
-        return right
-    return IndexBinary(op=op, left=left, right=right)
+    return combine(IndexOp.MUL, combine(IndexOp.CEILDIV, size_bytes, unit), unit)
 
 
 _SAMPLES = (0, 1, 2, 3, 17, 64, 1000, 4097)

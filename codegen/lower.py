@@ -27,7 +27,6 @@ from texpr.grammar.ast import (
     IndexBinary,
     IndexConst,
     IndexExpr,
-    IndexOp,
     IndexValue,
     IndexVar,
     Intrinsic,
@@ -44,6 +43,7 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.indexing import row_major
 from texpr.polyhedral import mapping as m
 
 _HARDWARE = frozenset(m.Place) - {m.Place.SERIAL, m.Place.VECTOR}
@@ -64,28 +64,6 @@ def lower(mapped: m.MappedProgram) -> g.KernelGraph:
         facts=kernel.facts,
         body=tuple(_host(node, mapped, attributes) for node in mapped.host),
     )
-
-
-def row_major(shape: tuple[IndexExpr, ...]) -> tuple[IndexExpr, ...]:
-    """Strides in elements of a dense tensor, last dimension fastest."""
-    strides: list[IndexExpr] = []
-    step: IndexExpr = IndexConst(value=1)
-    for extent in reversed(shape):
-        strides.append(step)
-        step = _product(extent, step)
-    return tuple(reversed(strides))
-
-
-def _product(left: IndexExpr, right: IndexExpr) -> IndexExpr:
-    match left, right:
-        case IndexConst(value=a), IndexConst(value=b):
-            return IndexConst(value=a * b)
-        case _, IndexConst(value=1):
-            return left
-        case IndexConst(value=1), _:
-            return right
-        case _:
-            return IndexBinary(op=IndexOp.MUL, left=left, right=right)
 
 
 def _device_tensor(buffer: m.MappedBuffer) -> g.DTensor:
@@ -298,7 +276,7 @@ def loads_of(expr: Expr) -> Iterator[g.Load]:
         case Cast(operand=operand):
             yield from loads_of(operand)
         case Select(condition=condition, then=then, other=other):
-            if isinstance(condition, Const | IndexValue | ConditionValue | Read | Op | Cast | Select):
+            if isinstance(condition, Expr):
                 yield from loads_of(condition)
             yield from loads_of(then)
             yield from loads_of(other)

@@ -7,7 +7,7 @@ sorted product of atoms (indices, sizes, and quotients that stay whole) to its c
 """
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, assert_never
 
 from texpr.grammar.ast import CompareOp, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
@@ -107,6 +107,16 @@ def subtract(left: IndexExpr, right: IndexExpr, span: Span = NO_SPAN) -> IndexEx
 
 def multiply(left: IndexExpr, right: IndexExpr, span: Span = NO_SPAN) -> IndexExpr:
     return combine(IndexOp.MUL, left, right, span)
+
+
+def row_major(shape: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:
+    """Strides in elements of a dense tensor, last dimension fastest."""
+    strides: list[IndexExpr] = []
+    step: IndexExpr = ONE
+    for extent in reversed(shape):
+        strides.append(step)
+        step = multiply(extent, step)
+    return tuple(reversed(strides))
 
 
 def leaves(expression: IndexExpr) -> Iterator[IndexConst | IndexVar | SizeVar]:

@@ -6,7 +6,8 @@ say) the whole extent stands instead: a box may be larger than the footprint, ne
 
 import islpy as isl
 
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
+from texpr.grammar.ast import IndexConst, IndexExpr, SizeVar
+from texpr.grammar.indexing import Polynomial, from_polynomial
 from texpr.polyhedral.program import Program
 
 Box = tuple[tuple[IndexExpr, IndexExpr], ...]
@@ -43,36 +44,19 @@ def _side(hull: isl.Set, dim: int, extent: IndexExpr) -> tuple[IndexExpr, IndexE
         return whole
     if low is None or high is None:
         return whole
-    return low, _plus(high, IndexConst(value=1))
+    return from_polynomial(low), from_polynomial({**high, (): high.get((), 0) + 1})
 
 
-def _plus(left: IndexExpr, right: IndexExpr) -> IndexExpr:
-    if isinstance(left, IndexConst) and isinstance(right, IndexConst):
-        return IndexConst(value=left.value + right.value)
-    if isinstance(left, IndexConst) and left.value == 0:
-        return right
-    if isinstance(left, IndexBinary) and isinstance(left.right, IndexConst) and isinstance(right, IndexConst):
-        shift = right.value + (left.right.value if left.op is IndexOp.ADD else -left.right.value)
-        if left.op in (IndexOp.ADD, IndexOp.SUB):
-            return left.left if shift == 0 else _plus(left.left, IndexConst(value=shift))
-    if isinstance(right, IndexConst) and right.value < 0:
-        return IndexBinary(op=IndexOp.SUB, left=left, right=IndexConst(value=-right.value))
-    return IndexBinary(op=IndexOp.ADD, left=left, right=right)
-
-
-def _affine(bound: isl.PwAff) -> IndexExpr | None:
-    """A bound of one affine piece without divisions as an index expression; None for any other."""
+def _affine(bound: isl.PwAff) -> Polynomial | None:
+    """A bound of one affine piece without divisions as a polynomial of sizes; None for any other."""
     pieces = bound.coalesce().get_pieces()
     if len(pieces) != 1:
         return None
     affine = pieces[0][1]
     if affine.dim(isl.dim_type.div) or not affine.get_denominator_val().is_one():
         return None
-    total: IndexExpr = IndexConst(value=0)
+    terms: Polynomial = {(): affine.get_constant_val().to_python()}
     for position in range(affine.dim(isl.dim_type.param)):
-        factor = affine.get_coefficient_val(isl.dim_type.param, position).to_python()
-        if factor:
-            name = SizeVar(name=str(affine.get_dim_name(isl.dim_type.param, position)))
-            scaled = IndexBinary(op=IndexOp.MUL, left=IndexConst(value=factor), right=name)
-            total = _plus(total, name if factor == 1 else scaled)
-    return _plus(total, IndexConst(value=affine.get_constant_val().to_python()))
+        name = SizeVar(name=str(affine.get_dim_name(isl.dim_type.param, position)))
+        terms[(name,)] = affine.get_coefficient_val(isl.dim_type.param, position).to_python()
+    return {key: value for key, value in terms.items() if value}

@@ -30,7 +30,7 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.core import condition_names
-from texpr.grammar.indexing import ONE, names
+from texpr.grammar.indexing import ONE, names, row_major
 from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.bands import Nest, bounded_nest, has_loop, nest_of
 from texpr.polyhedral.conflicts import shared_updates
@@ -38,7 +38,7 @@ from texpr.polyhedral.digits import core_digits, power_of_two
 from texpr.polyhedral.indices import add, const, minimum, sub
 from texpr.polyhedral.launches import padding_guard
 from texpr.polyhedral.mapping import Define, Digit, Guard, Loop, MappedLaunch, Node, Place
-from texpr.polyhedral.objective import WeightedAccess, dense_strides
+from texpr.polyhedral.objective import WeightedAccess
 from texpr.polyhedral.placement import place_locals
 from texpr.polyhedral.serial import Body
 from texpr.polyhedral.session import Session
@@ -147,7 +147,7 @@ class CoreBuilder:
     def _step(self, access: WeightedAccess, index: str) -> int | None:
         """Elements between neighbouring iterations of the index; None for a gather."""
         buffer = access.buffer
-        strides = buffer.strides if buffer.strides is not None else dense_strides(buffer.shape)
+        strides = buffer.strides if buffer.strides is not None else row_major(buffer.shape)
         step = 0
         for subscript, stride in zip(access.subscripts, strides, strict=True):
             if isinstance(subscript, Gather):

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from texpr.grammar.ast import Buffer, Gather, IndexExpr, Subscript
-from texpr.grammar.indexing import ONE, multiply
+from texpr.grammar.ast import Buffer, Gather, Subscript
+from texpr.grammar.indexing import row_major
 from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.digits import ThreadDigits
 from texpr.polyhedral.mapping import Place
@@ -17,14 +17,6 @@ from texpr.polyhedral.mapping import Place
 SECTOR_BYTES = 32
 EXACT = 2**31  # sizes and strides up to it keep addresses inside 64 bits
 UNKNOWN_SECTORS = 32  # what a gathered access is taken to cost: one sector for each lane
-
-
-def dense_strides(shape: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:
-    """Row-major strides in elements."""
-    strides: list[IndexExpr] = [ONE] * len(shape)
-    for dim in reversed(range(len(shape) - 1)):
-        strides[dim] = multiply(strides[dim + 1], shape[dim + 1])
-    return tuple(strides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +59,7 @@ def footprint(
     """The request that the lanes make, or None for a gathered access."""
     import numpy as np
 
-    strides = buffer.strides if buffer.strides is not None else dense_strides(buffer.shape)
+    strides = buffer.strides if buffer.strides is not None else row_major(buffer.shape)
     steps_of = [int(index_value(stride, _AtZero(sizes))) for stride in strides]
     if any(abs(number) > EXACT for number in (*steps_of, *sizes.values())):
         lanes = {name: value.astype(object) for name, value in lanes.items()}  # beyond 64 bits: slow and right

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from texpr.grammar.ast import Attr, Buffer, IndexConst, IndexExpr, Role
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.indexing import ONE, multiply
+from texpr.grammar.indexing import ONE, multiply, row_major
 from texpr.polyhedral.indices import Ranges, add, bounds, sub
 from texpr.polyhedral.mapping import Fixed, Free, Layout, MappedBuffer, Memory, Scope
-from texpr.polyhedral.objective import dense_strides
 from texpr.polyhedral.target import Target
 
 MAX_REGISTER_BYTES = 1024  # the largest local of one thread that is kept in registers
@@ -33,7 +32,7 @@ class LocalUse:
 
 def size_bytes(buffer: Buffer) -> int | None:
     """Bytes of a buffer of constant shape, padding included, else None."""
-    elements = _elements(buffer.shape, local_strides(buffer) or dense_strides(buffer.shape))
+    elements = _elements(buffer.shape, local_strides(buffer) or row_major(buffer.shape))
     return elements.value * buffer.dtype.size_bytes if isinstance(elements, IndexConst) else None
 
 
@@ -52,13 +51,13 @@ def local_strides(buffer: Buffer) -> tuple[IndexExpr, ...] | None:
     for attr in buffer.attrs:
         if attr.name == "pad" and len(buffer.shape) > 1:
             amount = attr.args[0] if attr.args and not isinstance(attr.args[0], str) else ONE
-            return dense_strides((*buffer.shape[:-1], add(buffer.shape[-1], amount)))
+            return row_major((*buffer.shape[:-1], add(buffer.shape[-1], amount)))
     return None
 
 
 def place_parameter(buffer: Buffer) -> MappedBuffer:
     """A parameter: where the caller has it, in the declared layout."""
-    strides = buffer.strides if buffer.strides is not None else dense_strides(buffer.shape)
+    strides = buffer.strides if buffer.strides is not None else row_major(buffer.shape)
     scalar = buffer.role is Role.SCALAR
     return MappedBuffer(
         name=buffer.name,

@@ -26,6 +26,7 @@ from texpr.grammar.ast import (
     Or,
     Read,
 )
+from texpr.grammar.indexing import combine
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 
@@ -134,11 +135,7 @@ def _range(loop: Loop) -> CpuNode:
 
 
 def _meet(op: IndexOp, left: IndexExpr, right: IndexExpr | None) -> IndexExpr:
-    if right is None or left == right:
-        return left
-    if isinstance(left, IndexConst) and isinstance(right, IndexConst):
-        return IndexConst(value=min(left.value, right.value) if op is IndexOp.MIN else max(left.value, right.value))
-    return IndexBinary(op=op, left=left, right=right)
+    return left if right is None else combine(op, left, right)
 
 
 def _parts(condition: Condition) -> tuple[Condition, ...]:

@@ -5,7 +5,7 @@ import pytest
 
 from texpr.codegen.cpu.build import build_cpu
 from texpr.codegen.cpu.emit import emit_cpu
-from texpr.codegen.lower import lower, row_major
+from texpr.codegen.lower import lower
 from texpr.codegen.plan import plan
 from texpr.grammar.ast import (
     AccOp,
@@ -31,6 +31,7 @@ from texpr.grammar.ast import (
     SizeVar,
 )
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.indexing import row_major
 from texpr.grammar.types import F16, F32, I32, I64
 from texpr.polyhedral.mapping import (
     Define,

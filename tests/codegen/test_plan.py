@@ -11,7 +11,6 @@ from texpr.codegen import graph as g
 from texpr.codegen.device_memory import check_workspace, place_workspace
 from texpr.codegen.fusion import check_chains, fuse
 from texpr.codegen.layout import check_layouts, choose_layouts
-from texpr.codegen.lower import row_major
 from texpr.codegen.shared_memory import check_shared, place_shared
 from texpr.codegen.show import show
 from texpr.codegen.swizzle import check_swizzles, choose_swizzles
@@ -31,6 +30,7 @@ from texpr.grammar.ast import (
     SizeVar,
 )
 from texpr.grammar.diagnostics import InternalError, TExprError
+from texpr.grammar.indexing import row_major
 from texpr.grammar.types import F16, F32, F64, I8, I64
 from texpr.polyhedral.mapping import Digit, Memory, Origin, Place
 from texpr.polyhedral.target import parse_target
