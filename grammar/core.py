@@ -1,10 +1,11 @@
-"""Walks over core values and statements: their size, the buffers that they reach."""
+"""Walks over core values and statements: their size, their names, the buffers that they reach."""
 
 from typing import assert_never
 
 from texpr.grammar import ast
 from texpr.grammar.ast import IndexConst, IndexVar, SizeVar
 from texpr.grammar.indexing import index_size, leaves
+from texpr.grammar.walk import walk
 
 
 def condition_size(c: ast.Condition) -> int:
@@ -72,46 +73,10 @@ def value_size(e: ast.Expr) -> int:
 
 def buffers_read(e: ast.Expr) -> set[str]:
     """Names of the buffers that a value reads, in its subscripts too."""
-    found: set[str] = set()
-    stack: list[ast.Expr] = [e]
-    while stack:
-        node = stack.pop()
-        match node:
-            case ast.Read():
-                found.add(node.buffer)
-                stack += [s.value for s in node.subscripts if isinstance(s, ast.Gather)]
-            case ast.Op():
-                stack += node.args
-            case ast.Cast():
-                stack.append(node.operand)
-            case ast.Select():
-                stack += (node.then, node.other)
-                if isinstance(node.condition, ast.Expr):
-                    stack.append(node.condition)
-            case _:
-                pass
-    return found
+    return {node.buffer for node in walk(e) if isinstance(node, ast.Read)}
 
 
 def buffers_of(statement: ast.Stmt) -> set[str]:
     """Names of the buffers that a statement reads or writes."""
-    match statement:
-        case ast.Par() | ast.Seq():
-            return {name for inner in statement.body for name in buffers_of(inner)}
-        case ast.If():
-            names = {name for inner in (*statement.then, *statement.orelse) for name in buffers_of(inner)}
-            return names | (buffers_read(statement.condition) if isinstance(statement.condition, ast.Read) else set())
-        case ast.Intrinsic():
-            return {name for inner in (*statement.reference, *statement.hardware) for name in buffers_of(inner)}
-        case ast.Bind() | ast.Accumulate() | ast.Atomic():
-            names = {statement.buffer} | buffers_read(statement.value)
-            for subscript in statement.subscripts:
-                if isinstance(subscript, ast.Gather):
-                    names |= buffers_read(subscript.value)
-            return names
-        case ast.Anchor():
-            return buffers_read(statement.value)
-        case ast.Asm():
-            return {operand.buffer for operand in statement.operands}
-        case ast.New():
-            return set()
+    touching = (ast.Read, ast.Bind, ast.Accumulate, ast.Atomic, ast.AsmOperand)
+    return {node.buffer for node in walk(statement) if isinstance(node, touching)}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from texpr.grammar import walk as tree
 from texpr.grammar.ast import (
     Accumulate,
     Anchor,
@@ -29,11 +30,10 @@ from texpr.grammar.ast import (
     Read,
     Select,
     Seq,
+    SizeVar,
     Stmt,
     Subscript,
 )
-from texpr.grammar.core import condition_names
-from texpr.grammar.indexing import names
 
 AccessRewrite = Callable[[str, tuple[Subscript, ...]], tuple[str, tuple[Subscript, ...]]]
 
@@ -110,34 +110,14 @@ def touched(leaf: Leaf) -> Iterator[tuple[str, tuple[Subscript, ...]]]:
         yield write
 
 
+def value_names(value: Expr | Subscript) -> frozenset[str]:
+    """Indices and sizes in a value or a subscript."""
+    return frozenset(node.name for node in tree.walk(value) if isinstance(node, IndexVar | SizeVar))
+
+
 def subscript_names(subscripts: tuple[Subscript, ...]) -> frozenset[str]:
     """Indices and sizes in the subscripts, those inside gathers included."""
-    found: frozenset[str] = frozenset()
-    for subscript in subscripts:
-        found |= value_names(subscript.value) if isinstance(subscript, Gather) else names(subscript)
-    return found
-
-
-def value_names(value: Expr) -> frozenset[str]:
-    """Indices and sizes in a value."""
-    match value:
-        case Const():
-            return frozenset()
-        case IndexValue(index=index):
-            return names(index)
-        case ConditionValue(condition=condition):
-            return condition_names(condition)
-        case Read(subscripts=subscripts):
-            return subscript_names(subscripts)
-        case Op(args=args):
-            return frozenset[str]().union(*(value_names(a) for a in args))
-        case Cast(operand=operand):
-            return value_names(operand)
-        case Select(condition=condition, then=then, other=other):
-            chosen = value_names(condition) if isinstance(condition, Expr) else condition_names(condition)
-            return chosen | value_names(then) | value_names(other)
-        case _:
-            assert_never(value)
+    return frozenset[str]().union(*map(value_names, subscripts))
 
 
 def leaf_names(leaf: Leaf) -> frozenset[str]:

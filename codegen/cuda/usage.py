@@ -4,28 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from texpr.codegen.graph import BlockGraph, BlockNode, Define, Fresh, Generic, Guard, Loop
-from texpr.grammar.ast import (
-    Always,
-    And,
-    Cast,
-    Compare,
-    Condition,
-    ConditionValue,
-    Const,
-    Expr,
-    Gather,
-    IndexBinary,
-    IndexConst,
-    IndexValue,
-    IndexVar,
-    Not,
-    Op,
-    Or,
-    Read,
-    Select,
-    SizeVar,
-    Subscript,
-)
+from texpr.grammar.ast import Node, Read
+from texpr.grammar.walk import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,34 +18,6 @@ class Usage:
     @property
     def tensors(self) -> frozenset[str]:
         return self.read | self.written
-
-
-Part = Expr | Subscript | Condition
-
-
-def parts_of(roots: Iterable[Part]) -> Iterator[Part]:
-    """Every node of value, index and condition trees. Walks without recursion."""
-    work = list(roots)
-    while work:
-        part = work.pop()
-        yield part
-        match part:
-            case IndexBinary(left=left, right=right) | Compare(left=left, right=right):
-                work += [left, right]
-            case And(parts=parts) | Or(parts=parts):
-                work += parts
-            case Not(part=inner) | IndexValue(index=inner) | ConditionValue(condition=inner):
-                work.append(inner)
-            case Op(args=args):
-                work += args
-            case Cast(operand=inner) | Gather(value=inner):
-                work.append(inner)
-            case Read(subscripts=subscripts):
-                work += subscripts
-            case Select(condition=condition, then=then, other=other):
-                work += [condition, then, other]
-            case IndexConst() | IndexVar() | SizeVar() | Const() | Always():
-                pass
 
 
 def nodes_of(body: Iterable[BlockNode]) -> Iterator[BlockNode]:
@@ -85,7 +37,7 @@ def nodes_of(body: Iterable[BlockNode]) -> Iterator[BlockNode]:
 
 def usage_of(graph: BlockGraph) -> Usage:
     """The usage of a graph: gathered subscripts and conditions read too."""
-    roots: list[Part] = []
+    roots: list[Node] = []
     written: set[str] = set()
     for node in nodes_of(graph.body):
         match node:
@@ -98,5 +50,5 @@ def usage_of(graph: BlockGraph) -> Usage:
                     written.add(store.tensor)
             case Loop() | Define() | Fresh():
                 pass
-    read = {part.buffer for part in parts_of(roots) if isinstance(part, Read)}
+    read = {part.buffer for root in roots for part in walk(root) if isinstance(part, Read)}
     return Usage(frozenset(read), frozenset(written))
