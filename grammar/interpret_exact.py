@@ -15,14 +15,12 @@ import numpy as np
 from texpr.grammar import numerics
 from texpr.grammar.ast import (
     Accumulate,
-    Always,
     Anchor,
-    And,
     Asm,
     Atomic,
     Bind,
     Cast,
-    Compare,
+    Condition,
     ConditionValue,
     Const,
     Expr,
@@ -33,9 +31,7 @@ from texpr.grammar.ast import (
     Intrinsic,
     Kernel,
     New,
-    Not,
     Op,
-    Or,
     Par,
     Read,
     Role,
@@ -224,9 +220,9 @@ class ExactInterpreter:
 
     def holds(self, condition: object, iteration: Iteration) -> bool:
         """The truth of an affine condition or of a bool value."""
-        if isinstance(condition, Compare | And | Or | Not | Always):
+        if isinstance(condition, Condition):
             return bool(condition_value(condition, {**self.sizes, **iteration}))
-        if isinstance(condition, Const | IndexValue | ConditionValue | Read | Op | Cast | Select):
+        if isinstance(condition, Expr):
             return bool(self.value(condition, iteration))
         raise TypeError(f"{condition!r} is no condition")
 

@@ -245,7 +245,7 @@ class FastInterpreter(Generic[V]):
     def select(self, expr: Select, lanes: Lanes) -> V:
         """Each arm is evaluated where the condition chooses it, so that the other arm's accesses need not be legal."""
         doubt: Mask = False
-        if isinstance(expr.condition, Const | IndexValue | ConditionValue | Read | Op | Cast | Select):
+        if isinstance(expr.condition, Expr):
             condition = self.value(expr.condition, lanes)
             holds, doubt = as_mask(self.arithmetic.plain(condition)), self.arithmetic.doubt(condition)
         else:

@@ -44,7 +44,7 @@ def child_expressions(expr: Expr) -> Iterator[Expr]:
         case Cast():
             yield expr.operand
         case Select():
-            if isinstance(expr.condition, Const | IndexValue | ConditionValue | Read | Op | Cast | Select):
+            if isinstance(expr.condition, Expr):
                 yield expr.condition
             yield expr.then
             yield expr.other

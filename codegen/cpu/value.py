@@ -15,10 +15,8 @@ from texpr.codegen.cpu.names import condition_text, index_text
 from texpr.grammar.ast import (
     COMPARISONS,
     AccOp,
-    Always,
-    And,
     Cast,
-    Compare,
+    Condition,
     ConditionValue,
     Const,
     Expr,
@@ -26,9 +24,7 @@ from texpr.grammar.ast import (
     Gather,
     IndexExpr,
     IndexValue,
-    Not,
     Op,
-    Or,
     Read,
     Select,
     Subscript,
@@ -201,7 +197,7 @@ class Values:
 
     def _select(self, select: Select) -> str:
         context = self.context
-        if isinstance(select.condition, Compare | And | Or | Not | Always):
+        if isinstance(select.condition, Condition):
             condition = condition_text(select.condition, context.names)
         else:
             condition = self.value(select.condition)

@@ -24,19 +24,15 @@ from texpr.codegen.cuda.index import (
 from texpr.codegen.cuda.literals import literal, value_type
 from texpr.grammar.ast import (
     COMPARISONS,
-    Always,
-    And,
     Cast,
-    Compare,
+    Condition,
     ConditionValue,
     Const,
     Expr,
     Fn,
     Gather,
     IndexValue,
-    Not,
     Op,
-    Or,
     Read,
     Select,
 )
@@ -216,7 +212,7 @@ def _children(node: Operand) -> list[tuple[Expr, bool]]:
             return [(s.value, False) for s in subscripts if isinstance(s, Gather)]
         case Select(condition=chosen, then=then, other=other):
             arms: list[tuple[Expr, bool]] = [(then, True), (other, True)]
-            if isinstance(chosen, Compare | And | Or | Not | Always):
+            if isinstance(chosen, Condition):
                 return arms
             return [(chosen, False), *arms]
 
@@ -230,7 +226,7 @@ def _combine(node: Operand, operands: tuple[Value, ...], around: Surroundings) -
         case Read(dtype=dtype):
             return Value(around.read(node, operands), ATOM, dtype, 1 + max((o.depth for o in operands), default=0))
         case Select(condition=chosen, dtype=dtype):
-            if isinstance(chosen, Compare | And | Or | Not | Always):
+            if isinstance(chosen, Condition):
                 text, level = condition(chosen, around.scope)
             else:
                 text, level = operands[0].text, operands[0].level
