@@ -9,11 +9,12 @@ The text compiles for every `sm_80` and later with nvcc, and unchanged with a ho
 
 from dataclasses import dataclass
 
-from texpr.codegen.cuda.header import c_header, index_text
+from texpr.codegen.cuda.header import c_header
 from texpr.codegen.cuda.kernel import Kernel, emit_kernel
 from texpr.codegen.cuda.names import comment, file_name, kernel_symbol, listed, virtual_path
 from texpr.codegen.graph import BlockGraph, PlannedGraph
 from texpr.codegen.writer import Writer
+from texpr.grammar.indexing import write_index
 from texpr.polyhedral.target import Target
 
 HEADERS = (
@@ -76,7 +77,7 @@ def _title(planned: PlannedGraph, target: Target, launches: tuple[BlockGraph, ..
     )
     for launch in launches:
         plan = planned.shared.get(launch.name)
-        shape = comment(listed(index_text(extent) for extent in launch.grid_dim))
+        shape = comment(listed(write_index(extent) for extent in launch.grid_dim))
         out.line(
             f"//   {kernel_symbol(launch.name)}: grid ({shape}), block {launch.block_dim} threads, "
             f"shared {plan.total_bytes if plan else 0} bytes"

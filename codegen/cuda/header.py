@@ -4,7 +4,8 @@ from texpr.codegen.cuda.names import comment, mangle
 from texpr.codegen.cuda.usage import nodes_of
 from texpr.codegen.graph import DTensor, Generic, PlannedGraph
 from texpr.codegen.writer import Writer
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Role, SizeVar
+from texpr.grammar.ast import Role
+from texpr.grammar.indexing import write_index
 
 _C_TYPES = {
     "f64": "double",
@@ -38,7 +39,7 @@ def c_header(planned: PlannedGraph, version: str) -> str:
     out.line(" * Arrays are device pointers, 16-byte aligned, and do not overlap; f16, bf16 and f8 are bit patterns.")
     for tensor in graph.tensors:
         if tensor.role is Role.PARAM:
-            shape = ", ".join(index_text(e) for e in tensor.shape)
+            shape = ", ".join(write_index(e) for e in tensor.shape)
             direction = "written" if tensor.name in written else "read"
             out.line(f" *   {comment(tensor.name)}: {tensor.dtype}[{shape}], {direction}")
     out.line(" * `stream` is a CUstream or null. Returns 0, or an error code. */")
@@ -63,22 +64,3 @@ def _argument(tensor: DTensor, written: bool) -> str:
     if tensor.role is Role.SCALAR:
         return f"{_C_TYPES[tensor.dtype.name]} {name}"
     return f"{'' if written else 'const '}{_C_TYPES[tensor.dtype.name]} *{name}"
-
-
-def index_text(expr: IndexExpr) -> str:
-    """An index expression as the language writes it, fully parenthesised. Walks without recursion."""
-    done: list[str] = []
-    work: list[IndexExpr | IndexOp] = [expr]
-    while work:
-        match work.pop():
-            case IndexConst(value=value):
-                done.append(str(value))
-            case IndexVar(name=name) | SizeVar(name=name):
-                done.append(name)
-            case IndexBinary(op=op, left=left, right=right):
-                work += [op, right, left]
-            case IndexOp() as op:
-                second, first = done.pop(), done.pop()
-                call = op in (IndexOp.CEILDIV, IndexOp.MIN, IndexOp.MAX)
-                done.append(f"{op.value}({first}, {second})" if call else f"({first} {op.value} {second})")
-    return done.pop()
