@@ -1,4 +1,4 @@
-"""Algebra on index expressions: folding constructors, signs, bounds and text.
+"""Algebra on index expressions of a mapping: sums that cancel, signs and bounds.
 
 The constructors simplify constants only, so that what is printed stays what the author wrote:
 `ceildiv(64, 32)` is 2, `ceildiv(N, 32)` stays.
