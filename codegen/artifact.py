@@ -15,6 +15,7 @@ from pathlib import Path
 from texpr.codegen.cuda.names import kernel_symbol
 from texpr.codegen.graph import HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.codegen.manifest import (
+    MAX_MANIFEST_BYTES,
     MAX_WORKSPACE_BYTES,
     IfStep,
     JsonCondition,
@@ -45,6 +46,7 @@ from texpr.grammar.ast import (
     SizeVar,
 )
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.paths import as_path, read_plain
 from texpr.polyhedral.boxes import Box, boxes
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
@@ -212,14 +214,15 @@ def _is_ours(folder: Path) -> bool:
     """Whether a folder is empty or holds exactly one artifact: only then may it be replaced."""
     if not folder.is_dir():
         return False
-    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-    if not present:
+    if not any(folder.iterdir()):
         return True
     try:
-        manifest = read_manifest((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = read_manifest(read_plain(folder / "manifest.json", MAX_MANIFEST_BYTES).decode("utf-8"))
     except (OSError, ValueError, TExprError):
         return False
-    return present <= {*manifest.files, "manifest.json"}
+    known = {*manifest.files, "manifest.json"}
+    present = (path for path in folder.rglob("*") if not path.is_dir())
+    return all(path.relative_to(folder).as_posix() in known for path in present)
 
 
 def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -234,7 +237,7 @@ def save_artifact(folder: str | Path, manifest: Manifest, files: Mapping[str, by
 
     Raises E0606 when the folder cannot be written, or holds something that is not an artifact.
     """
-    root = Path(folder)
+    root = as_path(folder)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     text = write_manifest(replace(manifest, files=digests, loadable=any(name.endswith(".cubin") for name in digests)))
     try:

@@ -3,9 +3,10 @@
 import hashlib
 from pathlib import Path
 
-from texpr.codegen.manifest import IfStep, LaunchStep, LoopStep, Manifest, Step
+from texpr.codegen.manifest import MAX_MANIFEST_BYTES, IfStep, LaunchStep, LoopStep, Manifest, Step
 from texpr.codegen.manifest_io import read_manifest
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.paths import as_path, read_plain
 from texpr.runtime.device import CudaBackend
 from texpr.runtime.launch import Launcher
 
@@ -29,9 +30,9 @@ def shared_bytes(steps: tuple[Step, ...]) -> dict[str, int]:
 
 def read_artifact(folder: str | Path) -> tuple[Manifest, dict[str, bytes]]:
     """The manifest and the files of an artifact, digests verified. Raises E0505 or E0606."""
-    root = Path(folder)
+    root = as_path(folder)
     try:
-        text = (root / "manifest.json").read_text(encoding="utf-8")
+        text = read_plain(root / "manifest.json", MAX_MANIFEST_BYTES).decode("utf-8")
     except (OSError, ValueError) as why:
         raise fail("E0606", f"{root / 'manifest.json'} cannot be read: {why}") from None
     manifest = read_manifest(text)
@@ -39,9 +40,9 @@ def read_artifact(folder: str | Path) -> tuple[Manifest, dict[str, bytes]]:
     for name, digest in manifest.files.items():
         path = root / name
         try:
-            if not path.resolve().is_relative_to(root.resolve()) or path.stat().st_size > MAX_FILE_BYTES:
-                raise fail("E0505", f"the artifact's file {name} leaves its folder or is too large")
-            files[name] = path.read_bytes()
+            if not path.resolve().is_relative_to(root.resolve()):
+                raise fail("E0505", f"the artifact's file {name} leaves its folder")
+            files[name] = read_plain(path, MAX_FILE_BYTES)
         except OSError as why:
             raise fail("E0505", f"the artifact's file {name} cannot be read: {why.strerror}") from None
         if hashlib.sha256(files[name]).hexdigest() != digest:

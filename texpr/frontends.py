@@ -1,11 +1,11 @@
 """Ways in: `load` a file, `parse` a text, decorate a function with `kernel` or `fn`."""
 
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.paths import as_path, read_plain
 from texpr.kernels import Checker, Kernel, Module
 
 MAX_FILE_BYTES = 4 << 20  # a text over the parser's own limit is refused there; this bounds what is read
@@ -40,25 +40,18 @@ def parse(text: str, name: str = "main") -> Module:
 
 def read_text(path: str | Path) -> str:
     """A program's text. Raises E0606 when it cannot be read, E0103 when it is too large, E0104 if it is not UTF-8."""
-    file = Path(path)
+    file = as_path(path)
     try:
-        status = file.stat()
-        if not stat.S_ISREG(status.st_mode):  # a pipe or a device would block, or never end
-            raise fail("E0606", f"{file} is not a file")
-        if status.st_size > MAX_FILE_BYTES:
-            raise fail("E0103", f"{file} is larger than {MAX_FILE_BYTES >> 20} MiB")
-        return file.read_bytes().decode("utf-8")
+        return read_plain(file, MAX_FILE_BYTES).decode("utf-8")
     except OSError as why:
         raise fail("E0606", f"{file} cannot be read: {why.strerror or why}") from None
     except UnicodeDecodeError as why:
         raise fail("E0104", f"{file} is not UTF-8: byte {why.start}") from None
-    except ValueError:
-        raise fail("E0606", "the path cannot be used: it holds a null character") from None
 
 
 def load(path: str | Path) -> Module:
     """The kernels of a `.tex` or `.texpr` file; its imports stay inside its folder. Raises E0606 and E01 errors."""
-    return _module(read_text(path), str(path), Path(path).parent)
+    return _module(read_text(path), str(path), as_path(path).parent)
 
 
 @overload

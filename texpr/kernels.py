@@ -113,6 +113,7 @@ class Kernel:
 
         if not isinstance(target, str):
             raise fail("E0501", f"a target is a text such as 'cpu', not a {type(target).__name__[:40]}")
+        dynamic = _check_options(types, sizes, hints, dynamic, stop_after)
         bound = _merge_sizes(sizes or {}, size_values)
         hints = _merge_sizes(hints or {}, {})
         both = [name for name in (*dynamic, *self.dynamic) if name in bound]
@@ -187,6 +188,21 @@ class Kernel:
         """The core tree under the sizes that a call's keywords give: they may override `size` constants."""
         given = {name: value for name, value in keywords.items() if name not in self._parameters}
         return self.core(types=types, sizes=_merge_sizes(given, {}))
+
+
+def _check_options(types: Any, sizes: Any, hints: Any, dynamic: Any, stop_after: Any) -> tuple[str, ...]:
+    """The names in `dynamic`; E0211 where an option of `compile` has a type of its own invention."""
+    for name, value in (("types", types), ("sizes", sizes), ("hints", hints)):
+        if value is not None and not (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
+            raise fail("E0211", f"`{name}` is a mapping by name, not a {type(value).__name__[:40]}")
+    if types is not None and not all(isinstance(value, str) for value in types.values()):
+        raise fail("E0211", "`types` maps names to the names of element types, such as 'f16'")
+    if stop_after is not None and not isinstance(stop_after, str):
+        raise fail("E0502", f"`stop_after` is the name of a stage, not a {type(stop_after).__name__[:40]}")
+    names = (dynamic,) if isinstance(dynamic, str) else dynamic
+    if not isinstance(names, Sequence | frozenset | set) or not all(isinstance(name, str) for name in names):
+        raise fail("E0211", "`dynamic` names sizes, such as ('M', 'N')")
+    return tuple(names)
 
 
 def _merge_sizes(sizes: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:

@@ -136,6 +136,12 @@ def test_modules_give_kernels_by_name_and_attribute() -> None:
         ({"N": 3, "dynamic": ("N",)}, "E0211"),
         ({"dynamic": ("Q",)}, "E0211"),
         ({"stop_after": "nowhere"}, "E0502"),
+        ({"stop_after": 3}, "E0502"),
+        ({"target": 3}, "E0501"),
+        ({"sizes": [3]}, "E0211"),
+        ({"types": {"A": 3}}, "E0211"),
+        ({"dynamic": 3}, "E0211"),
+        ({"hints": {"N": "x"}}, "E0211"),
         ({"types": {"A": "f32"}}, "E0211"),
     ],
 )
@@ -164,9 +170,10 @@ def test_a_stream_on_the_cpu_is_refused() -> None:
     assert code_of(lambda: texpr.parse(ADD).only.compile(N=4)(a, a, c, stream=1)) == "E0601"
 
 
-@pytest.mark.parametrize("path", ["nowhere.tex", ".", "a\0b"])
-def test_unreadable_files_are_diagnostics(path: str) -> None:
+@pytest.mark.parametrize("path", ["nowhere.tex", ".", "a\0b", None, 3])
+def test_unreadable_files_are_diagnostics(path: Any) -> None:
     assert code_of(lambda: texpr.load(path)) == "E0606"
+    assert code_of(lambda: texpr.load_artifact(path)) == "E0606"
 
 
 def test_words_of_the_language_have_no_meaning_outside_a_kernel() -> None:

@@ -19,6 +19,7 @@ RUNTIME_MAY = {
     "texpr.codegen.manifest",
     "texpr.codegen.manifest_io",
     "texpr.grammar.bits",
+    "texpr.grammar.paths",
     "texpr.grammar.types",
     "texpr.grammar.diagnostics",
     "texpr.grammar.source",
