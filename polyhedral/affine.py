@@ -34,7 +34,7 @@ CONTEXT = isl.DEFAULT_CONTEXT
 # 0.3 s; the proofs of usual kernels take some hundreds for each query.
 MAX_OPERATIONS = 20_000  # isl operations of one query
 MAX_BUILDING = 100_000  # isl operations to build the domain or the relation of one construct
-MAX_WORK = 30_000  # pairs of accesses of one kernel that may meet, weighted by their floors
+MAX_WORK = 20_000  # pairs of accesses of one kernel that may meet, weighted by their floors
 MAX_COALESCED = 8  # alternatives of one condition that are merged where they touch
 MAX_NUMBER = 2**62  # of coefficients and constants
 MAX_FLOOR_BITS = 72  # of the divisors and coefficients under the floors of one expression

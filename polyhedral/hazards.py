@@ -35,7 +35,7 @@ from texpr.polyhedral.program import Hazard, Program
 MAX_OPERATIONS = 2_000_000  # isl operations for one pair of accesses
 MAX_TOTAL = 6_000_000  # isl operations for all pairs of a launch, shared equally; an order not computed is required
 MIN_OPERATIONS = 5_000
-MAX_PAIRS = 6_000  # pairs of accesses of one launch, one for each loop that may carry an order
+MAX_PAIRS = 2_500  # pairs of accesses of one launch, one for each loop that may carry an order
 MAX_RELATION = 4000  # characters of an order's relation; the rest is cut
 
 
@@ -85,6 +85,7 @@ class _Finder:
         )
         names = [s.name for s in program.kernel.sizes] + [d.name for d in block] + list(launch.arguments)
         self.parameters = ", ".join(identifier(n) for n in dict.fromkeys(names))
+        self.sides: dict[tuple[int, str], _Side] = {}
 
     def pair(self, source: Touch, sink: Touch, entry: tuple[Node, ...]) -> "Iterator[Question]":
         """The orders to look for from one access to another: in one iteration of all common loops, and carried by each.
@@ -144,9 +145,16 @@ class _Finder:
             sink_span=sink.actor.span,
         )
 
+    def _side(self, touch: Touch, mark: str) -> "_Side":
+        """A touch as isl text, made once: it meets many others."""
+        key = (id(touch), mark)
+        if key not in self.sides:
+            self.sides[key] = _side(touch, mark)
+        return self.sides[key]
+
     def _conflict(self, source: Touch, sink: Touch, common: tuple[Node, ...], carrier: Loop | None) -> isl.Map:
         """The pairs of different threads whose accesses meet: a relation thread[lane, warp] -> thread[lane, warp]."""
-        first, second = _side(source, ""), _side(sink, "'")
+        first, second = self._side(source, ""), self._side(sink, "'")
         parts = [*self.block, *first.constraints, *second.constraints]
         for x, y in zip(first.element, second.element, strict=True):
             if x is not None and y is not None:

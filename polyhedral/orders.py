@@ -21,6 +21,7 @@ from texpr.polyhedral.mapping import (
     Guard,
     Loop,
     MappedLaunch,
+    MappedStatement,
     Node,
     Order,
     Place,
@@ -40,7 +41,8 @@ def barrier_positions(launch: MappedLaunch) -> tuple[BarrierPosition, ...]:
     """
     if not launch.orders:
         return ()
-    enforcing = {order: frozenset(_separating(launch.body, order)) for order in launch.orders}
+    between = _Separations(launch.body)
+    enforcing = {order: between(order) for order in launch.orders}
     kept = dict.fromkeys(_candidates(launch), Scope.BLOCK)
     unmet = [o for o, places in enforcing.items() if not places & kept.keys()]
     if unmet:
@@ -49,31 +51,47 @@ def barrier_positions(launch: MappedLaunch) -> tuple[BarrierPosition, ...]:
         rest = kept.keys() - {path}
         if all(places & rest for places in enforcing.values()):
             del kept[path]
+    left = {order: places & kept.keys() for order, places in enforcing.items()}
     for path in kept:
-        if all(o.scope is Scope.WARP for o in _only(path, kept, enforcing)):
+        if all(o.scope is Scope.WARP for o in _only(path, kept, left)):
             kept[path] = Scope.WARP
     return tuple(
-        BarrierPosition(path=path, scope=scope, orders=_reasons(path, scope, kept, enforcing))
+        BarrierPosition(path=path, scope=scope, orders=_reasons(path, scope, kept, left))
         for path, scope in sorted(kept.items())
     )
 
 
-def _only(path: Path, kept: dict[Path, Scope], enforcing: dict[Order, frozenset[Path]]) -> list[Order]:
-    """The orders that only this position enforces, counting scopes."""
+def _only(path: Path, kept: dict[Path, Scope], left: dict[Order, frozenset[Path]]) -> list[Order]:
+    """The orders that only this position enforces, counting scopes; `left` has the kept positions of each order."""
     return [
         order
-        for order, places in enforcing.items()
-        if path in places
-        and not any(p in places for p, s in kept.items() if p != path and _WIDTH[s] >= _WIDTH[order.scope])
+        for order, places in left.items()
+        if path in places and not any(p != path and _WIDTH[kept[p]] >= _WIDTH[order.scope] for p in places)
     ]
 
 
 def _reasons(
-    path: Path, scope: Scope, kept: dict[Path, Scope], enforcing: dict[Order, frozenset[Path]]
+    path: Path, scope: Scope, kept: dict[Path, Scope], left: dict[Order, frozenset[Path]]
 ) -> tuple[Order, ...]:
-    first = _only(path, kept, enforcing)
-    rest = [o for o, p in enforcing.items() if path in p and o not in first and _WIDTH[scope] >= _WIDTH[o.scope]]
+    first = dict.fromkeys(_only(path, kept, left))
+    rest = [o for o, p in left.items() if path in p and o not in first and _WIDTH[scope] >= _WIDTH[o.scope]]
     return (*first, *rest)
+
+
+class _Separations:
+    """`_separating` by order, each pair of statements and carrying loop worked out once."""
+
+    def __init__(self, body: Sequence[Node]) -> None:
+        self._body = body
+        self._paths = {p.node.id: p.path for p in located(body) if isinstance(p.node, MappedStatement)}
+        self._found: dict[tuple[str, str, str | None], frozenset[Path]] = {}
+
+    def __call__(self, order: Order) -> frozenset[Path]:
+        key = (order.source, order.sink, order.carried_by)
+        if key not in self._found:
+            source, sink = (self._paths.get(id) or statement_path(self._body, id) for id in key[:2])
+            self._found[key] = frozenset(_separating(self._body, source, sink, order.carried_by))
+        return self._found[key]
 
 
 def _candidates(launch: MappedLaunch) -> Iterator[Path]:
@@ -141,15 +159,14 @@ def _loops(body: Sequence[Node], path: Path) -> int:
     return count
 
 
-def _separating(body: Sequence[Node], order: Order) -> Iterator[Path]:
+def _separating(body: Sequence[Node], source: Path, sink: Path, carried_by: str | None) -> Iterator[Path]:
     """The slots that every thread surely passes between an instance of the source and one of the sink after it."""
-    source, sink = statement_path(body, order.source), statement_path(body, order.sink)
-    if order.carried_by is not None:
+    if carried_by is not None:
         nodes, path = body, _ROOT
         while True:
             node, path = nodes[source[len(path)]], source[: len(path) + 2]
             nodes = branches(node)[path[-1]]
-            if isinstance(node, Loop) and node.index == order.carried_by:
+            if isinstance(node, Loop) and node.index == carried_by:
                 break
         yield from _after(nodes, path, source)
         yield from _before(nodes, path, sink)

@@ -32,6 +32,7 @@ _COORDINATES: dict[Place, str] = {
 _GRID_AXIS = {Place.GRID_X: 0, Place.GRID_Y: 1, Place.GRID_Z: 2}
 _OPERATORS = {AccOp.ADD: "tx::Add", AccOp.MUL: "tx::Mul", AccOp.MAX: "tx::Max", AccOp.MIN: "tx::Min"}
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
+MAX_REASONS = 6  # orders that the comment of one barrier names; the first are those that no other barrier enforces
 _INDEX_DECLARATION = re.compile(r" *const (?:int|tx::i64) ([A-Za-z0-9_]+) = ")
 
 
@@ -282,7 +283,7 @@ class _Body:
     def _barriers(self, path: tuple[int, ...]) -> None:
         for number, position in self.barriers_at.get(path, ()):
             said: list[str] = []
-            for order in position.orders:
+            for order in position.orders[:MAX_REASONS]:
                 carried = f", carried by {order.carried_by}" if order.carried_by else ""
                 lines = f"{place(order.source_span) or order.source} to {place(order.sink_span) or order.sink}"
                 text = comment(f"{order.hazard.value} of {order.buffer}, {lines}{carried}")
@@ -290,6 +291,8 @@ class _Body:
                     said.append(text)
             for text in said:
                 self.out.line(f"// barrier {number}: {text}")
+            if len(position.orders) > MAX_REASONS:
+                self.out.line(f"// barrier {number}: and {len(position.orders) - MAX_REASONS} more")
             if position.orders:
                 self._line_directive(position.orders[0].sink_span)
             match position.scope:
