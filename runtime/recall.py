@@ -31,9 +31,9 @@ def look_of(value: Any) -> tuple[Any, int] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A checked call: its views, and the first and last byte of each array relative to its address (None: empty)."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """A checked call: its views, the first and last byte of each array relative to its address (None: empty), sizes."""
 
     views: tuple[ArrayView, ...]
     reaches: tuple[tuple[int, int] | None, ...]
@@ -47,29 +47,26 @@ class Binder:
         self._manifest, self._devices = manifest, devices
         self._arrays = [(k, p) for k, p in enumerate(manifest.parameters) if not p.scalar]
         self._scalars = [(k, p) for k, p in enumerate(manifest.parameters) if p.scalar]
-        self._seen: dict[Any, _Seen] = {}
+        self._aligns = [max(p.align, 1) for _, p in self._arrays]
+        self._positions = [k for k, _ in self._arrays]
+        self._count = len(manifest.parameters)
+        self._seen: dict[Any, Seen] = {}
+
+    def recall(self, args: Sequence[Any]) -> tuple[Seen, list[int]] | None:
+        """The checked call that this one looks like, and this one's addresses, aligned and apart; None for a new look
+        or where a closer look is needed."""
+        if len(args) != self._count:
+            return None
+        looks, addresses = self._looks(args)
+        seen = self._seen.get(looks)
+        return (seen, addresses) if seen is not None and self._apart(seen, addresses) else None
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
         """The checked arguments of a call. Raises what `bind_arguments` raises."""
-        if kwargs or len(args) != len(self._manifest.parameters):
-            return bind_arguments(self._manifest, args, kwargs, self._devices)
-        looks, addresses = [], []
-        for position, _ in self._arrays:
-            found = look_of(args[position])
-            if found is None:
-                return bind_arguments(self._manifest, args, kwargs, self._devices)
-            looks.append(found[0])
-            addresses.append(found[1])
-        key = tuple(looks)
-        seen = self._seen.get(key)
-        if seen is None:
-            bound = bind_arguments(self._manifest, args, kwargs, self._devices)
-            if len(self._seen) < MAX_SEEN:
-                views = tuple(bound.arrays[p.name] for _, p in self._arrays)
-                self._seen[key] = _Seen(views, tuple(map(_reach, views)), bound.sizes)
-            return bound
-        if not self._apart(seen, addresses):
-            return bind_arguments(self._manifest, args, kwargs, self._devices)
+        found = None if kwargs else self.recall(args)
+        if found is None:
+            return self._learn(args, kwargs)
+        seen, addresses = found
         arrays, objects = {}, {}
         for (position, p), view, address in zip(self._arrays, seen.views, addresses, strict=True):
             arrays[p.name] = ArrayView(
@@ -84,12 +81,33 @@ class Binder:
         scalars = {p.name: scalar_value(self._manifest, p, args[position]) for position, p in self._scalars}
         return Bound(arrays=arrays, objects=objects, scalars=scalars, sizes=seen.sizes)
 
-    def _apart(self, seen: _Seen, addresses: Sequence[int]) -> bool:
+    def _learn(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
+        """The long way; a plain call of arrays that have looks is remembered."""
+        bound = bind_arguments(self._manifest, args, kwargs, self._devices)
+        if not kwargs and len(self._seen) < MAX_SEEN:
+            looks, _ = self._looks(args)
+            if looks is not None:
+                views = tuple(bound.arrays[p.name] for _, p in self._arrays)
+                self._seen[looks] = Seen(views, tuple(map(_reach, views)), bound.sizes)
+        return bound
+
+    def _looks(self, args: Sequence[Any]) -> tuple[tuple[Any, ...] | None, list[int]]:
+        looks: list[Any] = []
+        addresses: list[int] = []
+        for position in self._positions:
+            found = look_of(args[position])
+            if found is None:
+                return None, addresses
+            looks.append(found[0])
+            addresses.append(found[1])
+        return tuple(looks), addresses
+
+    def _apart(self, seen: Seen, addresses: Sequence[int]) -> bool:
         """Whether all arrays are aligned and no two share a byte; otherwise a closer look is needed."""
         ranges = []
-        for (_, p), reach, address in zip(self._arrays, seen.reaches, addresses, strict=True):
+        for align, reach, address in zip(self._aligns, seen.reaches, addresses, strict=True):
             if reach is not None:
-                if p.align > 1 and address % p.align:
+                if address % align:
                     return False
                 ranges.append((address + reach[0], address + reach[1]))
         ranges.sort()

@@ -1,5 +1,6 @@
 """Calling a kernel of target `cpu`: arguments are checked as for every target, then the compiled module runs."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from texpr.codegen.cpu.build import build_cpu
@@ -7,7 +8,7 @@ from texpr.codegen.manifest import Manifest
 from texpr.grammar.diagnostics import fail
 from texpr.runtime.arrays import CPU
 from texpr.runtime.launch import workspace_size
-from texpr.runtime.recall import Binder
+from texpr.runtime.recall import Binder, Seen
 
 ALIGNMENT_BYTES = 256
 
@@ -21,20 +22,36 @@ class CpuLauncher:
         self.kernel = build_cpu(source)
         self._bind = Binder(manifest, (CPU,))
         self._sizes = tuple(name for name, kind, _ in self.kernel.arguments if kind == "size")
+        self._only_arrays = not any(p.scalar for p in manifest.parameters)
+        self._known: dict[Seen, tuple[int, tuple[int, ...]]] = {}
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         if stream is not None:
             raise fail("E0601", f"{self.manifest.name} runs on the CPU, which has no streams")
+        found = self._bind.recall(args) if self._only_arrays and not kwargs else None
+        if found is not None:  # nothing but addresses differs from an earlier call
+            seen, addresses = found
+            if seen not in self._known:
+                self._known[seen] = self._rest(seen.sizes)
+            self._run(addresses, *self._known[seen])
+            return
         bound = self._bind(args, kwargs)
-        values: list[Any] = [
-            bound.scalars[p.name] if p.scalar else bound.arrays[p.name].pointer for p in self.manifest.parameters
-        ]
-        total = workspace_size(self.manifest, bound.sizes, on_host=True)
+        values = [bound.scalars[p.name] if p.scalar else bound.arrays[p.name].pointer for p in self.manifest.parameters]
+        self._run(values, *self._rest(bound.sizes))
+
+    def _rest(self, sizes: Mapping[str, int]) -> tuple[int, tuple[int, ...]]:
+        """The workspace's bytes and the free sizes of a call."""
+        return workspace_size(self.manifest, sizes, on_host=True), tuple(sizes[name] for name in self._sizes)
+
+    def _run(self, values: list[Any], workspace_bytes: int, free: tuple[int, ...]) -> None:
         memory: Any = None  # keeps the workspace alive during the call
         base = 0
-        if total > 0:
+        if workspace_bytes > 0:
             import numpy
 
-            memory = numpy.empty(total + ALIGNMENT_BYTES, numpy.uint8)
+            memory = numpy.empty(workspace_bytes + ALIGNMENT_BYTES, numpy.uint8)
             base = -(-memory.ctypes.data // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-        self.kernel(*values, *(bound.sizes[name] for name in self._sizes), base)
+        if self._only_arrays:
+            self.kernel.run_converted([*values, *free, base])
+        else:
+            self.kernel(*values, *free, base)
