@@ -75,7 +75,8 @@ def _emit_range(loop: Range, context: Context) -> None:
     opened = [(carry, *_open_carry(carry, context)) for carry in carries]
     low, high = index_text(loop.low, names), index_text(loop.high, names)
     if _is_better_vectorised(loop):
-        high = f"opaque({high})"
+        # The compiler is to know what a constant extent divides by, and not how often the loop turns.
+        high = f"{high} * opaque(1)" if isinstance(loop.high, IndexConst) else f"opaque({high})"
     limits = high if loop.low == IndexConst(value=0) else f"{low}, {high}"
     with writer.block(f"for {names.of('value', loop.index)} in range({limits}):"):
         emit_body(loop.body, context)
