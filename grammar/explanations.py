@@ -33,8 +33,8 @@ EXPLANATIONS: dict[str, Explanation] = {
         "file, name parts with `let`, or use a `seq` or a reduction in place of a long sum.",
     ),
     "E0104": Explanation(
-        "Characters that change how a text looks, but not how it reads, hide programs from reviewers: control characters "
-        "and marks of writing direction. Comments may hold any letters.",
+        "Characters that change how a text looks, but not how it reads, hide programs from reviewers: control "
+        "characters and marks of writing direction. Comments may hold any letters.",
         "kernel k(A: f32[N]) { par N i { A[i] = 1.0 } } -- \u202e",
         "kernel k(A: f32[N]) { par N i { A[i] = 1.0e-6 } } -- \u00b5",
     ),
