@@ -12,6 +12,8 @@ from texpr.grammar.diagnostics import InternalError, fail
 from texpr.polyhedral.mapping import Memory
 from texpr.polyhedral.target import Target
 
+WORD_BYTES = 4  # the total is whole words: an indivisible update of a byte reads the word around it
+
 
 def place_shared(graph: BlockGraph, strides: dict[str, tuple[int, ...]], target: Target) -> SharedPlan:
     """Offsets in bytes of every shared tensor. Raises E0403 when the sum is beyond `target.shared_bytes`."""
@@ -31,7 +33,7 @@ def place_shared(graph: BlockGraph, strides: dict[str, tuple[int, ...]], target:
                     f"{tensor.name} does not fit",
                     help="use smaller tiles, or place a buffer with `new global`",
                 )
-    return SharedPlan(offsets=offsets, total_bytes=end)
+    return SharedPlan(offsets=offsets, total_bytes=-(-end // WORD_BYTES) * WORD_BYTES)
 
 
 def check_shared(graph: BlockGraph, strides: dict[str, tuple[int, ...]], plan: SharedPlan) -> None:

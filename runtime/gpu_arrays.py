@@ -26,7 +26,10 @@ def on_gpu(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     copies: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, numpy.ndarray):
-            copies[name] = cupy.asarray(_bytes_of(value))
+            raw = _bytes_of(value)
+            # Whole words: an indivisible update of an 8-bit element reads the 16 bits around it.
+            copies[name] = cupy.zeros(-(-raw.size // 4) * 4, numpy.uint8)
+            copies[name][: raw.size] = cupy.asarray(raw)
             moved[name] = ArrayView(
                 pointer=copies[name].data.ptr,
                 shape=value.shape,
@@ -40,7 +43,8 @@ def on_gpu(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield moved
     cupy.cuda.get_current_stream().synchronize()
     for name, copy in copies.items():
-        _bytes_of(values[name])[...] = cupy.asnumpy(copy)
+        raw = _bytes_of(values[name])
+        raw[...] = cupy.asnumpy(copy[: raw.size])
 
 
 def _bytes_of(array: Any) -> Any:
