@@ -40,6 +40,11 @@ class Parameter:
     flat: bool = False
     scalar: bool = False
 
+    @property
+    def writes(self) -> bool:
+        """Whether a launch may change the array."""
+        return self.mode != "read"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceTensor:

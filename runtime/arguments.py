@@ -12,8 +12,6 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arrays import ArrayView, view_of
 
-WRITING = ("write", "read-write", "accumulate")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
@@ -189,7 +187,7 @@ def _check_array(manifest: Manifest, parameter: Parameter, view: ArrayView, size
             raise _call_error(
                 manifest, f"{name} has strides {view.strides} and needs {strides} (elements)", "pass a contiguous copy"
             )
-    if view.readonly and parameter.mode in WRITING:
+    if view.readonly and parameter.writes:
         raise _call_error(manifest, f"{name} is written, and the array is read-only")
     if not view.is_empty and view.pointer % max(parameter.align, 1):
         raise _call_error(
@@ -201,7 +199,7 @@ def _check_array(manifest: Manifest, parameter: Parameter, view: ArrayView, size
 
 def _check_overlap(manifest: Manifest, arrays: Mapping[str, ArrayView]) -> None:
     """Distinct parameters do not overlap; two that are only read may."""
-    writes = {p.name for p in manifest.parameters if p.mode in WRITING}
+    writes = {p.name for p in manifest.parameters if p.writes}
     ranges = sorted((*view.byte_range, name) for name, view in arrays.items() if not view.is_empty)
     for index, (_, end, name) in enumerate(ranges):
         for start, _, other in ranges[index + 1 :]:

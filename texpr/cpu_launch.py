@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from texpr.codegen.cpu.build import build_cpu
+from texpr.codegen.cpu.entry import emit_entry
 from texpr.codegen.manifest import Manifest
 from texpr.grammar.diagnostics import fail
 from texpr.runtime.arrays import CPU
@@ -19,7 +20,7 @@ class CpuLauncher:
 
     def __init__(self, manifest: Manifest, source: str) -> None:
         self.manifest = manifest
-        self.kernel = build_cpu(source)
+        self.kernel = build_cpu(source, emit_entry(manifest))
         self._bind = Binder(manifest, (CPU,))
         self._sizes = tuple(name for name, kind, _ in self.kernel.arguments if kind == "size")
         self._only_arrays = not any(p.scalar for p in manifest.parameters)
@@ -28,6 +29,8 @@ class CpuLauncher:
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         if stream is not None:
             raise fail("E0601", f"{self.manifest.name} runs on the CPU, which has no streams")
+        if not kwargs and self.kernel.enter(args):
+            return
         found = self._bind.recall(args) if self._only_arrays and not kwargs else None
         if found is not None:  # nothing but addresses differs from an earlier call
             seen, addresses = found

@@ -142,7 +142,7 @@ class Kernel:
         """
         from texpr.codegen.artifact import signature
         from texpr.grammar.interpret import interpret
-        from texpr.runtime.arguments import WRITING, bind_arguments
+        from texpr.runtime.arguments import bind_arguments
         from texpr.runtime.arrays import CPU
         from texpr.runtime.host_arrays import as_numpy
 
@@ -152,7 +152,7 @@ class Kernel:
         arrays = {name: as_numpy(view, bound.objects[name]) for name, view in bound.arrays.items()}
         done = interpret(kernel, {**arrays, **bound.scalars}, mode=mode, float64=float64, seed=seed, sizes=bound.sizes)
         for parameter in manifest.parameters:
-            if parameter.mode in WRITING and not parameter.scalar:
+            if parameter.writes and not parameter.scalar:
                 arrays[parameter.name][...] = done.outputs[parameter.name].astype(arrays[parameter.name].dtype)
         return done
 

@@ -3,10 +3,11 @@
 Only text that `emit_cpu` made is executed. Numba is imported here, at the first build.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from texpr.codegen.cpu.emit import CpuText
+from texpr.codegen.cpu.entry import CLOSER_LOOK, EntryText
 from texpr.grammar.diagnostics import InternalError, TExprError, error, fail
 from texpr.grammar.types import ELEMENT_TYPES, F64
 
@@ -18,11 +19,13 @@ class CpuKernel:
 
     Raises E0604 when a gathered subscript left its dimension; what was written before stays written."""
 
-    def __init__(self, scope: dict[str, Any]) -> None:
+    def __init__(self, scope: dict[str, Any], kinds: tuple[type, ...] | None) -> None:
         self.arguments: tuple[tuple[str, str, str], ...] = scope["ARGUMENTS"]
         self._checks: tuple[tuple[str, str], ...] = scope["CHECKS"]
         self._run: Callable[..., int] = scope["run"]
         self._convert = tuple(_converter(kind, dtype) for _, kind, dtype in self.arguments)
+        self._enter: Callable[..., int] | None = scope.get("enter")
+        self._kinds = kinds
 
     def __call__(self, *values: Any) -> None:
         self.run_converted([convert(value) for convert, value in zip(self._convert, values, strict=True)])
@@ -31,10 +34,26 @@ class CpuKernel:
         """The same for addresses and numbers that need no conversion."""
         code = self._run(*values)
         if code:
-            message, where = self._checks[code - 1]
-            file, _, line = where.rpartition(":")
-            witness = {"kind": "gather", "file": file, "line": int(line)}
-            raise TExprError([error("E0604", message, notes=(f"at {where}",), witness=witness)])
+            raise self._failed(code)
+
+    def enter(self, args: Sequence[Any]) -> bool:
+        """The call with arrays and numbers themselves, shapes, alignment and overlap checked in compiled code. False:
+        nothing ran, and `bind_arguments` has to tell whether anything is wrong."""
+        if self._enter is None or tuple(map(type, args)) != self._kinds:
+            return False
+        try:
+            code = self._enter(*args)
+        except (TypeError, ValueError, OverflowError):  # an array of other strides or types, a number of 65 bits
+            return False
+        if code and code != CLOSER_LOOK:
+            raise self._failed(code)
+        return code == 0
+
+    def _failed(self, code: int) -> TExprError:
+        message, where = self._checks[code - 1]
+        file, _, line = where.rpartition(":")
+        witness = {"kind": "gather", "file": file, "line": int(line)}
+        return TExprError([error("E0604", message, notes=(f"at {where}",), witness=witness)])
 
 
 def _address(value: Any) -> int:
@@ -68,17 +87,19 @@ def _converter(kind: str, name: str) -> Callable[[Any], Any]:
     return bits
 
 
-def build_cpu(text: CpuText | str) -> CpuKernel:
-    """The callable of an emitted module, given as it came from `emit_cpu` or as its source alone. Raises E0503 when
-    Numba cannot be imported."""
+def build_cpu(text: CpuText | str, entry: EntryText | None = None) -> CpuKernel:
+    """The callable of an emitted module, given as it came from `emit_cpu` or as its source alone, with its entry.
+    Raises E0503 when Numba cannot be imported."""
     try:
         import numba  # noqa: F401 -- asked for here, so that its absence is a diagnostic
+        from numpy import ndarray
     except ImportError:
         raise fail("E0503", "the target cpu needs Numba", help="install it: pip install numba") from None
-    source = text if isinstance(text, str) else text.source
     scope: dict[str, Any] = {"__name__": "texpr_cpu_module"}
+    sources = [text if isinstance(text, str) else text.source, *([entry.source] if entry else [])]
     try:
-        exec(compile(source, "<texpr cpu module>", "exec"), scope)
+        for source in sources:
+            exec(compile(source, "<texpr cpu module>", "exec"), scope)
     except Exception as cause:
         raise InternalError(f"Numba refused the emitted text: {cause}") from cause
-    return CpuKernel(scope)
+    return CpuKernel(scope, tuple(kind or ndarray for kind in entry.kinds) if entry else None)

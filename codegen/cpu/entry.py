@@ -1,0 +1,131 @@
+"""The direct way into a compiled kernel: one Numba function that takes the arrays themselves.
+
+Checking a call in Python takes microseconds, in which the other cores fall asleep; waking them costs a short kernel a
+tenth of its time. The entry looks at its arguments in compiled code and calls `run`, or returns -1 where only
+`bind_arguments` can tell. It exists for kernels whose arguments NumPy and Numba both know: sizes all bound, arrays
+dense and of native types.
+
+    @njit(int64(types.Array(float32, 2, "C", readonly=True), float32[::1], float64))
+    def enter(array0, array1, scalar2):
+        address0 = array0.ctypes.data
+        address1 = array1.ctypes.data
+        if array0.shape[0] != 512 or array0.shape[1] != 64 or address0 % 16 != 0:
+            return -1
+        if array1.shape[0] != 512 or address1 % 16 != 0:
+            return -1
+        if address0 < address1 + 2048 and address1 < address0 + 131072:
+            return -1
+        return run(address0, address1, np.float32(scalar2), 0)
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+from texpr.codegen.cpu.context import Writer
+from texpr.codegen.manifest import Manifest, Parameter
+from texpr.grammar.types import ELEMENT_TYPES
+
+CLOSER_LOOK = -1
+MAX_PARAMETERS = 16  # the pairs that may overlap grow with the square
+
+_NATIVE = {
+    "f64": "float64",
+    "f32": "float32",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u32": "uint32",
+    "u8": "uint8",
+    "bool": "boolean",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryText:
+    """A module text that defines `enter` beside the `run` it calls, and the exact type of each argument: a Python type,
+    or None for a NumPy array."""
+
+    source: str
+    kinds: tuple[type | None, ...]
+
+
+def emit_entry(manifest: Manifest) -> EntryText | None:
+    """The entry of a kernel; None where it has sizes to solve for or a workspace to allocate, or arguments that Numba
+    does not take as they are (floats of 16 and 8 bits; flat, strided or empty buffers)."""
+    parameters = manifest.parameters
+    if len(parameters) > MAX_PARAMETERS or manifest.workspace_bytes != 0 or None in manifest.sizes.values():
+        return None
+    if any(p.dtype not in _NATIVE for p in parameters):
+        return None
+    shapes = [() if p.scalar else _dense_shape(p) for p in parameters]
+    if None in shapes:
+        return None
+
+    names = [f"{'scalar' if p.scalar else 'array'}{k}" for k, p in enumerate(parameters)]
+    out = Writer()
+    out.line("import numpy as np")
+    out.line(f"from texpr.codegen.cpu.library import {', '.join(sorted({*_NATIVE.values(), 'njit', 'types'}))}")
+    out.line()
+    out.line(f"@njit(int64({', '.join(map(_type_text, parameters))}))")
+    with out.block(f"def enter({', '.join(names)}):"):
+        for k, parameter in enumerate(parameters):
+            if not parameter.scalar:
+                out.line(f"address{k} = array{k}.ctypes.data")
+        for question in _questions(parameters, [shape or () for shape in shapes]):
+            with out.block(f"if {question}:"):
+                out.line(f"return {CLOSER_LOOK}")
+        values = [_converted(k, p) if p.scalar else f"address{k}" for k, p in enumerate(parameters)]
+        out.line(f"return run({', '.join([*values, '0'])})")
+    return EntryText(source=out.text(), kinds=tuple(map(_kind, parameters)))
+
+
+def _dense_shape(parameter: Parameter) -> tuple[int, ...] | None:
+    """The shape of an array parameter that must be row-major and has elements; None for any other."""
+    shape = tuple(extent for extent in parameter.shape if isinstance(extent, int))
+    if parameter.flat or not shape or len(shape) < len(parameter.shape) or min(shape) < 1:
+        return None
+    dense = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return shape if dense == parameter.strides else None
+
+
+def _kind(parameter: Parameter) -> type | None:
+    if not parameter.scalar:
+        return None
+    dtype = ELEMENT_TYPES[parameter.dtype]
+    return bool if dtype.is_bool else int if dtype.is_integer else float
+
+
+def _type_text(parameter: Parameter) -> str:
+    native, rank = _NATIVE[parameter.dtype], len(parameter.shape)
+    if not parameter.scalar and parameter.writes:
+        return f"{native}[{':, ' * (rank - 1)}::1]"
+    if not parameter.scalar:  # takes writeable arrays, too
+        return f'types.Array({native}, {rank}, "C", readonly=True)'
+    return {bool: "boolean", int: "int64", float: "float64"}[_kind(parameter) or float]
+
+
+def _converted(k: int, parameter: Parameter) -> str:
+    """A scalar in the type that `run` takes; integers are known to be in range."""
+    narrow = ELEMENT_TYPES[parameter.dtype]
+    return f"scalar{k}" if narrow.is_bool else f"np.{_NATIVE[parameter.dtype]}(scalar{k})"
+
+
+def _questions(parameters: tuple[Parameter, ...], shapes: list[tuple[int, ...]]) -> list[str]:
+    """What must be false of a call: a wrong shape, a misaligned array or a number out of range; a shared byte of two
+    arrays of which one is written."""
+    found: list[str] = []
+    for k, (parameter, shape) in enumerate(zip(parameters, shapes, strict=True)):
+        dtype = ELEMENT_TYPES[parameter.dtype]
+        if not parameter.scalar:
+            wrong = [f"array{k}.shape[{axis}] != {extent}" for axis, extent in enumerate(shape)]
+            found.append(" or ".join([*wrong, f"address{k} % {max(parameter.align, 1)} != 0"]))
+        elif dtype.is_integer and not dtype.is_bool and dtype.bits < 64:
+            low, high = dtype.integer_range
+            found.append(f"scalar{k} < {low} or scalar{k} > {high}")
+    arrays = [(k, p, prod(shapes[k]) * ELEMENT_TYPES[p.dtype].size_bytes) for k, p in enumerate(parameters)]
+    for (i, one, size), (j, other, room) in combinations([a for a in arrays if not a[1].scalar], 2):
+        if one.writes or other.writes:
+            found.append(f"address{i} < address{j} + {room} and address{j} < address{i} + {size}")
+    return found
