@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from texpr.grammar.ast import COMPARISONS, AccOp, Cast, Const, Expr, Fn, Op
-from texpr.grammar.scope import refuse
+from texpr.grammar.scope import BIT_FUNCTIONS, FLOAT_FUNCTIONS, ROUNDING, refuse
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL, F32, I8, I16, I32, U8, U32, DType, common_type, compute_type
 
 WRAPPING = (I8, U8, I16)
+INTEGERS_ONLY = frozenset({Fn.MOD, *map(Fn, BIT_FUNCTIONS)})
+FLOATS_ONLY = frozenset(map(Fn, FLOAT_FUNCTIONS + ROUNDING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +152,13 @@ def operation(fn: Fn, values: Sequence[Value], span: Span, what: str) -> Value:
     dtype = joined(values, span, what)
     if dtype is None and fn not in COMPARISONS:
         parts = [value for value in values if isinstance(value, Untyped)]
+
+        def make(t: DType) -> Op:
+            _demand_kind(fn, t, span, what)
+            return Op(fn=_division(fn, t), args=tuple(p.make(t) for p in parts), dtype=t, span=span)
+
         return Untyped(
-            make=lambda t: Op(fn=_division(fn, t), args=tuple(p.make(t) for p in parts), dtype=t, span=span),
+            make=make,
             is_float=any(p.is_float for p in parts),
             span=span,
             size=1 + sum(p.size for p in parts),
@@ -162,6 +169,13 @@ def operation(fn: Fn, values: Sequence[Value], span: Span, what: str) -> Value:
     if fn in COMPARISONS:
         return Typed(expr=Op(fn=fn, args=args, dtype=BOOL, span=span))
     return Typed(expr=Op(fn=_division(fn, dtype), args=args, dtype=dtype, span=span), narrow=provenance(values))
+
+
+def _demand_kind(fn: Fn, dtype: DType, span: Span, what: str) -> None:
+    """E0204 where an operation on literals stands in a place of a type that it does not have."""
+    if (fn in INTEGERS_ONLY and dtype.is_float) or (fn in FLOATS_ONLY and not dtype.is_float):
+        kind = "integers" if dtype.is_float else "floats"
+        raise refuse("E0204", f"{what} is for {kind}, and {dtype} is wanted here", span, help=f"write {dtype}(…)")
 
 
 def _division(fn: Fn, dtype: DType) -> Fn:

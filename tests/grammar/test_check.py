@@ -245,6 +245,27 @@ def test_what_does_not_mix_or_narrows_needs_a_cast(value: str, params: str) -> N
     assert [code for code, _ in found] == ["E0204"]
 
 
+@pytest.mark.parametrize(
+    ("value", "bound", "message", "cure"),
+    [
+        ("bitand(1, 3)", "f32", "`bitand` is for integers, and f32 is wanted here", "f32(bitand(1, 3))"),
+        ("A[i] + 7 % 4", "f32", "`%` is for integers, and f32 is wanted here", "A[i] + f32(7 % 4)"),
+        ("select(i < 2, shl(1, 2), 3)", "f16", "`shl` is for integers, and f32 is wanted here", "f16(shl(1, 2))"),
+        ("exp(1)", "i32", "`exp` is for floats, and i32 is wanted here", "i32(exp(1))"),
+        ("1 + floor(2)", "i8", "`floor` is for floats, and i32 is wanted here", "i8(1 + i32(floor(2)))"),
+        ("sqrt(bitand(1, 3))", "f32", "`bitand` is for integers, and f32 is wanted here", "sqrt(f32(bitand(1, 3)))"),
+    ],
+)
+def test_an_operation_on_literals_stands_where_its_kind_of_type_is_wanted(
+    value: str, bound: str, message: str, cure: str
+) -> None:
+    def text(right: str) -> str:
+        return f"kernel f(A: f32[N], B: {bound}[N]) {{ par N i {{ B[i] = {right} }} }}"
+
+    assert ("E0204", message) in refused(text(value))
+    assert core(text(cure))
+
+
 @pytest.mark.parametrize("value", ["A[i] * 3", "C[i]", "200", "maximum M k { A[i] + A[k] }"])
 def test_max_and_min_of_a_value_that_wraps_need_a_cast(value: str) -> None:
     found = refused(f"kernel f(A: i8[N], C: i32[N], B: i8[N]) {{ par N i {{ B[i] max= {value} }} }}")
