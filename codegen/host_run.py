@@ -6,17 +6,15 @@ an undefined element, threads that do not meet at a barrier, a subscript from da
 """
 
 import ctypes
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from texpr.codegen.toolchain import compile_host
+from texpr.codegen.toolchain import compile_host, scratch_folder
 from texpr.grammar.bits import scalar_bytes
-from texpr.grammar.diagnostics import TExprError, error
+from texpr.grammar.diagnostics import TExprError, error, fail
 
 if TYPE_CHECKING:
     from texpr.codegen.manifest import LaunchStep
@@ -94,11 +92,17 @@ class _CReport(ctypes.Structure):
 
 
 class HostModule:
-    """The kernels of one emitted text, compiled for the CPU. Raises E0503 without g++, E0504 when it refuses."""
+    """The kernels of one emitted text, compiled for the CPU. Raises E0503 without a g++ that works, E0504 when it
+    refuses the text."""
 
     def __init__(self, source: str) -> None:
-        with tempfile.TemporaryDirectory(prefix="texpr-host-") as folder:
-            self._library = ctypes.CDLL(str(compile_host(source, Path(folder))))
+        with scratch_folder() as folder:
+            library = compile_host(source, folder)
+            try:
+                self._library = ctypes.CDLL(str(library))
+            except OSError as why:  # such as a folder of files that may not be executed
+                message = f"what g++ built cannot be loaded: {str(why)[:200]}"
+                raise fail("E0503", message, help="set TMPDIR to a folder whose files may be executed") from None
         self._lock = threading.Lock()  # the library simulates one machine
 
     def launch(

@@ -1,7 +1,9 @@
 """The compilers: finding nvcc and g++, and running them on emitted text with fixed flags.
 
 A compiler gets a list of arguments (never a shell's text), one folder of includes (ours), a time limit and a limit on
-its memory. What it says of our text is shown in the lines that `#line` names: those of the `.tex` file.
+its memory. What it says of our text is shown in the lines that `#line` names: those of the `.tex` file. A compiler that
+fails is asked for a text of a few lines first: one that cannot do that either is missing something (E0503); only else
+is our text at fault (E0504).
 """
 
 import os
@@ -10,7 +12,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -21,6 +24,7 @@ from texpr.grammar.diagnostics import TExprError, error, fail
 
 INCLUDE = Path(__file__).resolve().parent / "include"
 TIMEOUT_S = 300
+PROBE_TIMEOUT_S = 60  # for a version, or a text of a few lines
 MEMORY_KIB = 12 << 20  # of address space, per process of the compiler
 MAX_MESSAGE_LINES = 20
 
@@ -52,12 +56,22 @@ GXX_FLAGS = (
 )
 
 
+# What a working compiler takes whatever our emission does: the standard headers that ours include, and a kernel.
+NVCC_PROBE = "#include <cstdint>\n#include <utility>\n__global__ void probe(int *out) { *out = 1; }\n"
+GXX_PROBE = '#include <cstdint>\n#include <utility>\n#include <ucontext.h>\nextern "C" int probe() { return 1; }\n'
+
+
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A compiler on this machine: its path and the first line in which it names its version."""
+    """A compiler on this machine: its path, the first line in which it names its version, and what is wrong with it
+    where it cannot even say that."""
 
     path: str
     version: str
+    fault: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path} does not work: {self.fault}" if self.fault else f"{self.version} ({self.path})"
 
 
 def header_files(paths: Sequence[str]) -> dict[str, str]:
@@ -83,21 +97,30 @@ def _nvcc_path() -> str | None:
 
 
 def _asked(path: str, pattern: str) -> Compiler:
-    done = _run([path, "--version"], Path(tempfile.gettempdir()))
-    line = next((text for text in done.stdout.splitlines() if pattern in text), "unknown version")
-    return Compiler(path, line.strip())
+    try:
+        done = _run([path, "--version"], Path("/"), PROBE_TIMEOUT_S)
+    except OSError as why:
+        return Compiler(path, "unknown version", why.strerror or str(why))
+    line = next((text for text in done.stdout.splitlines() if pattern in text and text.strip()), "")
+    if done.code is None:
+        fault = f"`--version` took longer than {PROBE_TIMEOUT_S} s"
+    elif done.code != 0:
+        fault = f"`--version` ends with exit code {done.code}"
+    else:
+        fault = "" if line else "`--version` names no version"
+    return Compiler(path, comment(line.strip()) if not fault else "unknown version", fault)
 
 
 @cache
 def find_nvcc() -> Compiler | None:
-    """nvcc by CUDA_HOME, PATH or the PyPI package, in this order; None where there is none."""
+    """nvcc by CUDA_HOME, PATH or the PyPI package, in this order; None where there is none. It may have a `fault`."""
     path = _nvcc_path()
     return _asked(path, "release") if path else None
 
 
 @cache
 def find_gxx() -> Compiler | None:
-    """g++ on PATH (or clang++); None where there is none."""
+    """g++ on PATH (or clang++); None where there is none. It may have a `fault`."""
     path = shutil.which("g++") or shutil.which("clang++")
     return _asked(path, "") if path else None
 
@@ -111,25 +134,28 @@ def nvcc_version() -> str:
 def describe_nvcc() -> str:
     """A sentence on nvcc for `texpr doctor`."""
     found = find_nvcc()
-    return f"{found.version} ({found.path})" if found else 'not found: pip install "texpr[cuda]", or a CUDA toolkit'
+    return str(found) if found else 'not found: pip install "texpr[cuda]", or a CUDA toolkit'
 
 
 def describe_gxx() -> str:
     """A sentence on the host compiler for `texpr doctor`."""
     found = find_gxx()
-    return f"{found.version} ({found.path})" if found else "not found: install g++ for targets cuda-host"
+    return str(found) if found else "not found: install g++ for targets cuda-host"
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    code: int
+    """How a compiler ended; `code` is None where the time limit ended it."""
+
+    code: int | None
     stdout: str
     stderr: str
 
 
-def _run(arguments: Sequence[str], folder: Path) -> _Done:
+def _run(arguments: Sequence[str], folder: Path, timeout_s: float) -> _Done:
     """Run a compiler in `folder`, in its own process group, which ends with it or at the time limit."""
-    limited = ["/bin/sh", "-c", 'ulimit -v "$0"; exec "$@"', str(MEMORY_KIB), *arguments]
+    # A lower limit that the user has set stays: raising it fails, and what then runs is limited all the same.
+    limited = ["/bin/sh", "-c", 'ulimit -v "$0" 2>/dev/null; exec "$@"', str(MEMORY_KIB), *arguments]
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
     with subprocess.Popen(
         limited,
@@ -143,27 +169,89 @@ def _run(arguments: Sequence[str], folder: Path) -> _Done:
         start_new_session=True,
     ) as process:
         try:
-            stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+            stdout, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            raise fail(
-                "E0504", f"{Path(arguments[0]).name} took longer than {TIMEOUT_S} s", help="split the kernel"
-            ) from None
+            stdout, stderr = process.communicate()
+            return _Done(None, stdout, stderr)
         return _Done(process.returncode, stdout, stderr)
 
 
-def _refused(compiler: str, said: str, folder: Path) -> TExprError:
-    """E0504 with the compiler's words; paths of the temporary folder are cut."""
-    lines = [comment(line) for line in said.replace(f"{folder}/", "").splitlines() if line.strip()]
-    notes = tuple(lines[:MAX_MESSAGE_LINES])
-    return TExprError(
-        [error("E0504", f"{compiler} refused the emitted text", notes=notes, help="please report this as a defect")]
-    )
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for the time of one compilation. Raises E0503 where this machine has no place for temporary files."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="texpr-", ignore_cleanup_errors=True)
+    except OSError as why:
+        message = f"there is no place for temporary files: {why.strerror or why}"
+        raise fail("E0503", message, help="set TMPDIR to a folder that can be written") from None
+    with made as name:
+        yield Path(name)
+
+
+def _words(done: _Done, folder: Path) -> tuple[str, ...]:
+    """What a compiler said, without the path of the temporary folder."""
+    said = f"{done.stderr}\n{done.stdout}".replace(f"{folder}/", "")
+    return tuple(comment(line) for line in said.splitlines() if line.strip())[:MAX_MESSAGE_LINES]
+
+
+def _ended(done: _Done) -> str:
+    """What happened to a probe that failed."""
+    if done.code is None:
+        return f"took longer than {PROBE_TIMEOUT_S} s"
+    return f"ended with exit code {done.code}" if done.code else "wrote nothing"
+
+
+def _not_working(compiler: Compiler, why: str, help: str, notes: tuple[str, ...] = ()) -> TExprError:
+    return TExprError([error("E0503", f"{compiler.path} does not work: {why}", notes=notes, help=help)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """A compilation of `kernel.cu` to the file `result`: `ours` are the flags that only our text needs; `probe` is the
+    text of a few lines that decides who is to blame for a failure, and `help` what to do if it is the compiler."""
+
+    flags: Sequence[str]
+    ours: Sequence[str]
+    result: str
+    probe: str
+    help: str
+
+
+def _compile(compiler: Compiler, text: str, job: _Job, folder: Path) -> None:
+    """Compile `text` in `folder`. Raises E0503, E0504."""
+    if compiler.fault:
+        raise _not_working(compiler, compiler.fault, job.help)
+
+    def attempt(source: str, flags: Sequence[str], limit_s: float) -> _Done | None:
+        """How the compiler failed; None where the result is there."""
+        result = folder / job.result
+        try:
+            (folder / "kernel.cu").write_text(source, encoding="utf-8")
+            result.unlink(missing_ok=True)
+            done = _run([compiler.path, *flags, *job.flags], folder, limit_s)
+        except OSError as why:
+            raise _not_working(compiler, why.strerror or str(why), job.help) from None
+        return None if done.code == 0 and result.is_file() else done
+
+    failed = attempt(text, job.ours, TIMEOUT_S)
+    if failed is None:
+        return
+    words = _words(failed, folder)
+    probed = attempt(job.probe, (), PROBE_TIMEOUT_S)
+    if probed is not None:
+        why = f"it {_ended(probed)} for a text of a few lines"
+        raise _not_working(compiler, why, job.help, _words(probed, folder) or words)
+    name = Path(compiler.path).name
+    if failed.code is None:
+        raise fail("E0504", f"{name} took longer than {TIMEOUT_S} s", help="split the kernel")
+    message = f"{name} refused the emitted text"
+    raise TExprError([error("E0504", message, notes=words, help="please report this as a defect")])
 
 
 def compile_cubin(source: str, arch: str, include: Sequence[Path] = (INCLUDE,), *, werror: bool = False) -> bytes:
-    """The cubin of a `.cu` text for `arch` (such as sm_90a). Raises E0503 without nvcc, E0504 when it refuses.
+    """The cubin of a `.cu` text for `arch` (such as sm_90a). Raises E0503 without an nvcc that works, E0504 when it
+    refuses the text.
 
     Equal text and compiler give equal bytes from any folder: the file has one name, and `#line` names the rest.
     """
@@ -183,30 +271,27 @@ def _device(source: str, arch: str, more: Sequence[str], include: Sequence[Path]
             "nvcc was not found by CUDA_HOME, on PATH or among Python's packages",
             help='pip install "texpr[cuda]", or use the target cuda-host or cpu',
         )
-    with tempfile.TemporaryDirectory(prefix="texpr-") as name:
-        folder = Path(name)
-        (folder / "kernel.cu").write_text(source, encoding="utf-8")
+    help = f"nvcc needs g++ on PATH and must know {arch}; see `texpr doctor`, or use the target cuda-host or cpu"
+    with scratch_folder() as folder:
         includes = [part for path in include for part in ("-I", str(path))]
-        arguments = [found.path, *NVCC_FLAGS, *more, f"-arch={arch}", kind, *includes, "-o", result, "kernel.cu"]
-        done = _run(arguments, folder)
-        if done.code != 0 or not (folder / result).exists():
-            raise _refused("nvcc", done.stderr + done.stdout, folder)
+        flags = [*NVCC_FLAGS, f"-arch={arch}", kind, "-o", result, "kernel.cu"]
+        job = _Job(flags=flags, ours=[*more, *includes], result=result, probe=NVCC_PROBE, help=help)
+        _compile(found, source, job, folder)
         return (folder / result).read_bytes()
 
 
 def compile_host(source: str, folder: Path, include: Sequence[Path] = (INCLUDE,), *, werror: bool = False) -> Path:
     """Compile a `.cu` text for the CPU with the checking host header; the shared library appears in `folder`. Raises
-    E0503 without g++, E0504 when it refuses."""
+    E0503 without a g++ that works, E0504 when it refuses the text."""
     found = find_gxx()
     if found is None:
         raise fail(
             "E0503", "g++ was not found on PATH", help="install g++ (on Debian: apt install g++), or use the target cpu"
         )
-    (folder / "kernel.cu").write_text(source, encoding="utf-8")
     includes = [part for path in include for part in ("-I", str(path))]
     forced = [*(("-Werror",) if werror else ()), "-include", "texpr/host/host.hpp"]
-    arguments = [found.path, *GXX_FLAGS, *includes, *forced, "-o", "kernel.so", "-x", "c++", "kernel.cu", "-lm"]
-    done = _run(arguments, folder)
-    if done.code != 0:
-        raise _refused("g++", done.stderr + done.stdout, folder)
+    flags = [*GXX_FLAGS, "-o", "kernel.so", "-x", "c++", "kernel.cu", "-lm"]
+    help = "g++ needs its own libraries and headers (on Debian: apt install g++); or use the target cpu"
+    job = _Job(flags=flags, ours=[*includes, *forced], result="kernel.so", probe=GXX_PROBE, help=help)
+    _compile(found, source, job, folder)
     return folder / "kernel.so"

@@ -17,6 +17,7 @@ from texpr.grammar.diagnostics import Diagnostic, TExprError
 
 RIGHT, WRONG, USAGE, ENVIRONMENT, DEFECT = 0, 1, 2, 3, 70
 _ENVIRONMENT_CODES = ("E0503", "E0505", "E0605")
+_DEFECT_CODES = ("E0504",)
 
 app = typer.Typer(
     add_completion=False,
@@ -302,6 +303,8 @@ def version() -> None:
 
 def _exit_code(wrong: TExprError) -> int:
     codes = [d.code for d in wrong.diagnostics]
+    if any(code in _DEFECT_CODES for code in codes):
+        return DEFECT
     return ENVIRONMENT if codes and all(code in _ENVIRONMENT_CODES for code in codes) else WRONG
 
 
