@@ -68,7 +68,7 @@ CODES: dict[str, Code] = {
     "E0403": Code("memory limit", "A buffer does not fit the memory that it was given."),
     "E0501": Code("unknown target", "The target is not one that TExpr emits for."),
     "E0502": Code("not emitted for this target", "The construct has a meaning but no emission on this target yet."),
-    "E0503": Code("toolchain missing", "A compiler that this step needs was not found."),
+    "E0503": Code("toolchain missing", "What this step needs of the machine was not found, or does not work."),
     "E0504": Code("toolchain failed", "The compiler refused the emitted text; this is a defect of TExpr."),
     "E0505": Code("artifact not loadable", "The artifact is damaged, of another version, or source-only."),
     "E0506": Code("emission limit exceeded", "The emitted text is larger than TExpr writes."),
@@ -78,4 +78,5 @@ CODES: dict[str, Code] = {
     "E0604": Code("checked execution failed", "A run-time check found a race or an access out of bounds."),
     "E0605": Code("device mismatch", "The arrays are on a device that this target does not run on."),
     "E0606": Code("file not usable", "A file could not be read or written, or holds something else."),
+    "E0607": Code("wrong option", "An option of a Python function has a type or a value that it does not take."),
 }

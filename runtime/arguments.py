@@ -60,8 +60,13 @@ def _size(manifest: Manifest, name: str, value: object) -> int:
     except (AttributeError, TypeError):
         raise fail("E0602", f"{manifest.name}: size {name} is not an integer") from None
     if not 0 <= number < 2**62:
-        raise fail("E0602", f"{manifest.name}: size {name} = {number} is out of range")
+        raise fail("E0602", f"{manifest.name}: size {name} = {_digits(number)} is out of range")
     return int(number)
+
+
+def _digits(number: int) -> str:
+    """A number as messages show it; Python refuses to write one of thousands of digits."""
+    return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
 
 
 def scalar_value(manifest: Manifest, parameter: Parameter, value: Any) -> int | float | bool:
@@ -78,7 +83,7 @@ def scalar_value(manifest: Manifest, parameter: Parameter, value: Any) -> int | 
         low, high = dtype.integer_range
         if low <= value <= high:
             return value
-        raise _call_error(manifest, f"{parameter.name} = {value} does not fit {dtype}")
+        raise _call_error(manifest, f"{parameter.name} = {_digits(value)} does not fit {dtype}")
     if dtype.is_float and isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(value)

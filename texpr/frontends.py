@@ -7,6 +7,8 @@ from typing import Any, overload
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.paths import as_path, read_plain
 from texpr.kernels import Checker, Kernel, Module
+from texpr.options import size_names
+from texpr.options import text as text_option
 
 MAX_FILE_BYTES = 4 << 20  # a text over the parser's own limit is refused there; this bounds what is read
 
@@ -32,10 +34,11 @@ def _is_bare(items: Sequence[Any]) -> bool:
 
 
 def parse(text: str, name: str = "main") -> Module:
-    """The kernels of a text. Raises E01 errors; names and types are checked when a kernel is used."""
+    """The kernels of a text, called `name` in messages. Raises E01 errors; names and types are checked when a kernel is
+    used."""
     if not isinstance(text, str):
         raise fail("E0606", f"a program is a text, not a {type(text).__name__[:40]}", help="texpr.load reads a file")
-    return _module(text, name, None)
+    return _module(text, text_option("name", name), None)
 
 
 def read_text(path: str | Path) -> str:
@@ -69,10 +72,13 @@ def kernel(*args: Any, where: str | None = None, dynamic: Sequence[str] = ()) ->
 
     if len(args) == 1 and callable(args[0]):
         return Kernel(Checker(parse_function(args[0])), args[0].__name__, function=args[0])
+    attrs = tuple(text_option("an attribute", attr) for attr in args)
+    condition = None if where is None else text_option("where", where)
+    free = size_names(dynamic)
 
     def decorate(function: Callable[..., Any]) -> Kernel:
-        tree = parse_function(function, attrs=tuple(args), where=where)
-        return Kernel(Checker(tree), function.__name__, dynamic=dynamic, function=function)
+        tree = parse_function(function, attrs=attrs, where=condition)
+        return Kernel(Checker(tree), function.__name__, dynamic=free, function=function)
 
     return decorate
 
@@ -82,6 +88,8 @@ class Fn:
     the meaning of a body that only hardware can run, if any."""
 
     def __init__(self, function: Callable[..., Any], reference: Callable[..., Any] | None = None) -> None:
+        if not callable(function) or not hasattr(function, "__name__"):
+            raise fail("E0106", f"a {type(function).__name__[:40]} has no Python source that TExpr could read")
         self.__texpr_fn__ = function
         if reference is not None:
             self.__texpr_reference__ = reference
@@ -105,4 +113,6 @@ def fn(function: Callable[..., Any] | None = None, /, *, reference: Callable[...
     """
     if function is not None:
         return Fn(function)
+    if reference is not None and not callable(reference):
+        raise fail("E0607", f"`reference` is a function, not a {type(reference).__name__[:40]}")
     return lambda body: Fn(body, reference)

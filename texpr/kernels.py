@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from texpr.grammar.diagnostics import Diagnostic, fail
+from texpr.options import element_types, flag, merge_sizes, natural, one_of, size_names, stage_name
 from texpr.version import VERSION
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Kernel:
         function: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name
-        self.dynamic = tuple(dynamic)
+        self.dynamic = size_names(dynamic)
         self._checker = checker
         self._compiled: dict[tuple[str, tuple[tuple[str, int], ...]], Compiled] = {}
         if function is not None:
@@ -76,7 +77,7 @@ class Kernel:
 
     def core(self, *, types: Mapping[str, str] | None = None, sizes: Mapping[str, int] | None = None) -> "ast.Kernel":
         """The checked core tree; `sizes` override `size` constants. Raises E01 and E02 errors."""
-        return self._check(types or {}, sizes or {})[0]
+        return self._check(element_types(types), merge_sizes("sizes", sizes))[0]
 
     def _check(self, types: Mapping[str, str], sizes: Mapping[str, int]) -> "tuple[ast.Kernel, tuple[Diagnostic, ...]]":
         kernels, warnings = self._checker.check(sizes, types)
@@ -113,17 +114,17 @@ class Kernel:
 
         if not isinstance(target, str):
             raise fail("E0501", f"a target is a text such as 'cpu', not a {type(target).__name__[:40]}")
-        dynamic = _check_options(types, sizes, hints, dynamic, stop_after)
-        bound = _merge_sizes(sizes or {}, size_values)
-        hints = _merge_sizes(hints or {}, {})
-        both = [name for name in (*dynamic, *self.dynamic) if name in bound]
+        stop_after, checks = stage_name(stop_after), flag("checks", checks)
+        bound, costs = merge_sizes("sizes", sizes, size_values), merge_sizes("hints", hints)
+        free = (*size_names(dynamic), *self.dynamic)
+        both = [name for name in free if name in bound]
         if both:
             raise fail("E0211", f"size {both[0]} is dynamic and has the value {bound[both[0]]}")
-        kernel, warnings = self._check(types or {}, bound)
-        unknown = [name for name in dynamic if all(size.name != name for size in kernel.sizes)]
+        kernel, warnings = self._check(element_types(types), bound)
+        unknown = [name for name in (*free, *costs) if all(size.name != name for size in kernel.sizes)]
         if unknown:
             raise fail("E0211", f"{self.name} has no size {unknown[0][:80]!r}")
-        made = build(kernel, parse_target(target), sizes=bound, hints=hints or {}, checks=checks, stop_after=stop_after)
+        made = build(kernel, parse_target(target), sizes=bound, hints=costs, checks=checks, stop_after=stop_after)
         return Compiled(made, warnings)
 
     def interpret(
@@ -146,7 +147,8 @@ class Kernel:
         from texpr.runtime.arrays import CPU
         from texpr.runtime.host_arrays import as_numpy
 
-        kernel = self._with_constants(types or {}, kwargs)
+        mode, float64, seed = one_of("mode", mode, ("fast", "exact")), flag("float64", float64), natural("seed", seed)
+        kernel = self._with_constants(element_types(types), kwargs)
         manifest = signature(kernel, "interpreter", VERSION)
         bound = bind_arguments(manifest, args, kwargs, (CPU,))
         arrays = {name: as_numpy(view, bound.objects[name]) for name, view in bound.arrays.items()}
@@ -187,34 +189,7 @@ class Kernel:
     def _with_constants(self, types: Mapping[str, str], keywords: Mapping[str, Any]) -> "ast.Kernel":
         """The core tree under the sizes that a call's keywords give: they may override `size` constants."""
         given = {name: value for name, value in keywords.items() if name not in self._parameters}
-        return self.core(types=types, sizes=_merge_sizes(given, {}))
-
-
-def _check_options(types: Any, sizes: Any, hints: Any, dynamic: Any, stop_after: Any) -> tuple[str, ...]:
-    """The names in `dynamic`; E0211 where an option of `compile` has a type of its own invention."""
-    for name, value in (("types", types), ("sizes", sizes), ("hints", hints)):
-        if value is not None and not (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
-            raise fail("E0211", f"`{name}` is a mapping by name, not a {type(value).__name__[:40]}")
-    if types is not None and not all(isinstance(value, str) for value in types.values()):
-        raise fail("E0211", "`types` maps names to the names of element types, such as 'f16'")
-    if stop_after is not None and not isinstance(stop_after, str):
-        raise fail("E0502", f"`stop_after` is the name of a stage, not a {type(stop_after).__name__[:40]}")
-    names = (dynamic,) if isinstance(dynamic, str) else dynamic
-    if not isinstance(names, Sequence | frozenset | set) or not all(isinstance(name, str) for name in names):
-        raise fail("E0211", "`dynamic` names sizes, such as ('M', 'N')")
-    return tuple(names)
-
-
-def _merge_sizes(sizes: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    merged: dict[str, int] = {}
-    for name, value in (*sizes.items(), *more.items()):
-        try:
-            number = value.__index__()
-        except (AttributeError, TypeError):
-            raise fail("E0211", f"size {str(name)[:80]} is {str(value)[:80]!r}, not an integer") from None
-        if merged.setdefault(name, number) != number:
-            raise fail("E0211", f"size {name} has two values, {merged[name]} and {number}")
-    return merged
+        return self.core(types=types, sizes=merge_sizes("sizes", given))
 
 
 def _device_target(views: Mapping[str, Any]) -> str:
@@ -295,6 +270,7 @@ class Compiled:
         there. Raises E0503 when nvcc is missing (`source_only=True` goes without), E0606."""
         from texpr.codegen.artifact import save_artifact
 
+        source_only = flag("source_only", source_only)
         emission = self.build.result("emit")
         files = dict(emission.files)
         if self.build.target.name.startswith("cuda:") and not source_only:
@@ -344,11 +320,10 @@ class Module:
         return len(self._kernels)
 
     def __getitem__(self, name: str) -> Kernel:
-        try:
+        if isinstance(name, str) and name in self._kernels:
             return self._kernels[name]
-        except KeyError:
-            have = ", ".join(self._kernels) or "none"
-            raise fail("E0201", f"{self._name} has no kernel {str(name)[:80]!r}; it has {have}") from None
+        have = ", ".join(self._kernels) or "none"
+        raise fail("E0201", f"{self._name} has no kernel {str(name)[:80]!r}; it has {have}")
 
     def __getattr__(self, name: str) -> Kernel:
         if name.startswith("__") or name not in self._kernels:

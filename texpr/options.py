@@ -1,0 +1,105 @@
+"""Options as users give them: what has another type, or a value that an option does not take, is an error with a code.
+
+E0211 for sizes, types and hints, E0502 for stages, E0607 for all else.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from texpr.grammar.diagnostics import fail
+
+T = TypeVar("T", bound=str)
+MAX_SIZE = 2**63 - 1  # sizes are i64
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__[:40]
+
+
+def _by_name(option: str, value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise fail("E0211", f"`{option}` is a mapping by name, not a {_kind(value)}")
+    if not all(isinstance(name, str) for name in value):
+        raise fail("E0211", f"`{option}` is a mapping by name: its keys are texts")
+    return value
+
+
+def element_types(types: Any) -> Mapping[str, str]:
+    """The option `types`: names of element types by the names of buffers. Raises E0211."""
+    if not all(isinstance(value, str) for value in _by_name("types", types).values()):
+        raise fail("E0211", "`types` maps names to the names of element types, such as 'f16'")
+    return _by_name("types", types)
+
+
+def merge_sizes(option: str, *mappings: Any) -> dict[str, int]:
+    """Sizes by name, from all mappings together; a name may be given twice with one value. Raises E0211."""
+    merged: dict[str, int] = {}
+    for mapping in mappings:
+        for name, value in _by_name(option, mapping).items():
+            try:
+                number = int(value.__index__())
+            except Exception:  # a foreign object's own errors, of any class
+                raise fail("E0211", f"size {name[:80]} is {_shown(value)}, not an integer") from None
+            if merged.setdefault(name, number) != number:
+                raise fail("E0211", f"size {name[:80]} has two values, {_shown(merged[name])} and {_shown(number)}")
+            if not 0 <= number <= MAX_SIZE:
+                raise fail("E0211", f"the size `{name[:80]}` is from 0 to 2^63 - 1, {_shown(number)} was given")
+    return merged
+
+
+def _shown(value: object) -> str:
+    """A value as messages show it: whatever its class does, and however long it is."""
+    try:
+        return repr(value)[:80]
+    except Exception:  # a foreign object's own errors; also an integer of more digits than Python writes
+        return f"a {_kind(value)}"
+
+
+def size_names(dynamic: Any) -> tuple[str, ...]:
+    """The option `dynamic`: names of sizes, or one name. Raises E0211."""
+    names = (dynamic,) if isinstance(dynamic, str) else dynamic
+    if not isinstance(names, Sequence | frozenset | set) or not all(isinstance(name, str) for name in names):
+        raise fail("E0211", "`dynamic` names sizes, such as ('M', 'N')")
+    return tuple(names)
+
+
+def stage_name(stop_after: Any) -> str | None:
+    """The option `stop_after`, whose value `pipeline.build` knows. Raises E0502."""
+    if stop_after is not None and not isinstance(stop_after, str):
+        raise fail("E0502", f"`stop_after` is the name of a stage, not a {_kind(stop_after)}")
+    return stop_after
+
+
+def flag(option: str, value: Any) -> bool:
+    """An option that is on or off. Raises E0607."""
+    if not isinstance(value, bool):
+        raise fail("E0607", f"`{option}` is True or False, not {_shown(value)}")
+    return value
+
+
+def natural(option: str, value: Any) -> int:
+    """An option that is an integer from 0 on. Raises E0607."""
+    try:
+        number = int(value.__index__())
+    except Exception:  # a foreign object's own errors, of any class
+        number = -1
+    if number < 0:
+        raise fail("E0607", f"`{option}` is an integer from 0 on, not {_shown(value)}")
+    return number
+
+
+def one_of(option: str, value: Any, choices: tuple[T, ...]) -> T:
+    """An option that has one of a few names. Raises E0607."""
+    for choice in choices:
+        if isinstance(value, str) and value == choice:
+            return choice
+    raise fail("E0607", f"`{option}` is {' or '.join(map(repr, choices))}, not {_shown(value)}")
+
+
+def text(option: str, value: Any) -> str:
+    """An option that is a text. Raises E0607."""
+    if not isinstance(value, str):
+        raise fail("E0607", f"`{option}` is a text, not a {_kind(value)}")
+    return value
