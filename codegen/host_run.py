@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from texpr.codegen.toolchain import compile_host, scratch_folder
 from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, error, fail
+from texpr.grammar.types import DType
 
 if TYPE_CHECKING:
     from texpr.codegen.manifest import LaunchStep
@@ -174,25 +175,32 @@ class HostBackend:
         self.module = HostModule(source)
         self.seed = seed
 
+    def kernel(self, step: "LaunchStep", grid: tuple[int, int, int]) -> Any:
+        return step, grid
+
+    def pointer(self, address: int, size_bytes: int) -> HostArgument:
+        return HostArray(address, size_bytes)
+
+    def scalar(self, value: int | float | bool, dtype: DType) -> HostArgument:
+        return scalar_bytes(value, dtype)
+
+    def queue(self, device: int, stream: Any) -> None:
+        """Nothing waits: every launch is over when it returns."""
+
+    def leave(self, queue: None) -> None:
+        """Nothing was changed."""
+
     @contextmanager
-    def scratch(self, size_bytes: int, bound: Any, stream: Any) -> Iterator[int]:
+    def scratch(self, size_bytes: int, queue: None) -> Iterator[int]:
         """Workspace memory, 256-byte aligned and filled with a pattern that is NaN in every float type."""
-        if size_bytes <= 0:
-            yield 0
-            return
         memory = ctypes.create_string_buffer(size_bytes + 256)
         base = (ctypes.addressof(memory) + 255) // 256 * 256
         ctypes.memset(base, 0xFF, size_bytes)
         yield base
 
-    def launch(
-        self, step: "LaunchStep", grid: tuple[int, int, int], arguments: Sequence[Any], bound: Any, stream: Any
-    ) -> None:
-        """Run one launch; arguments have `address` and `size_bytes`, or `value` and `dtype`. Raises E0604."""
-        packed: list[HostArgument] = [
-            HostArray(a.address, a.size_bytes) if hasattr(a, "address") else scalar_bytes(a.value, a.dtype)
-            for a in arguments
-        ]
-        report = self.module.launch(step.symbol, packed, grid, step.block[0], step.shared_bytes, self.seed)
+    def start(self, kernel: Any, arguments: Sequence[HostArgument], queue: None) -> None:
+        """Run one launch. Raises E0604."""
+        step, grid = kernel
+        report = self.module.launch(step.symbol, arguments, grid, step.block[0], step.shared_bytes, self.seed)
         if report is not None:
             raise report.to_error()

@@ -6,16 +6,18 @@ cuda-core is imported at the first use, so that this package loads without it.
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from texpr.codegen.manifest import LaunchStep
 from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.runtime.arguments import Bound
+from texpr.grammar.types import DType
 from texpr.runtime.arrays import CUDA, CUDA_HOST, CUDA_MANAGED
-from texpr.runtime.launch import Argument, Pointer, Scalar
 
 DEFAULT_SHARED_BYTES = 48 * 1024  # of one block, without asking
+MAX_STREAMS = 64  # of the caller, that a loaded cubin remembers
+MAX_LAUNCHES_KEPT = 256  # grids, likewise
 
 _CTYPES: dict[str, Any] = {
     "f64": ctypes.c_double, "f32": ctypes.c_float, "i64": ctypes.c_int64, "i32": ctypes.c_int32,
@@ -44,13 +46,13 @@ def _raise_shared_limit(kernel: Any, size_bytes: int, device: int) -> None:
         raise fail("E0505", f"this GPU does not give a block {size_bytes} bytes of shared memory ({status.name})")
 
 
-def kernel_argument(argument: Argument) -> Any:
-    """What cuda-core copies for a kernel argument: a plain int is a pointer, everything else is sized by ctypes."""
-    match argument:
-        case Pointer(address=address):
-            return address
-        case Scalar(value=value, dtype=dtype):
-            return _CTYPES[dtype.name].from_buffer_copy(scalar_bytes(value, dtype))
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A stream, and the device that was current before the call, where it is another one."""
+
+    stream: Any
+    device: Any
+    before: Any
 
 
 class CudaBackend:
@@ -77,63 +79,85 @@ class CudaBackend:
                 f"the kernels could not be loaded on this machine's GPU: {str(why)[:300]}",
                 help="check `texpr doctor`, and that the target names this GPU's architecture",
             ) from None
-        self._configs: dict[tuple[Any, ...], Any] = {}
+        self._streams: dict[tuple[int, int], Any] = {}
+        self._launches: dict[tuple[str, tuple[int, int, int]], Any] = {}
 
-    def _device(self, bound: Bound) -> Any:
-        number = next((view.device[1] for view in bound.arrays.values()), 0)
-        device = self._core.Device(number)
-        device.set_current()
-        return device
+    def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Any:
+        key = (step.symbol, grid)
+        if key not in self._launches:
+            if len(self._launches) >= MAX_LAUNCHES_KEPT:
+                self._launches.clear()
+            config = self._core.LaunchConfig(grid=grid, block=step.block, shmem_size=step.shared_bytes)
+            self._launches[key] = config, self._kernels[step.symbol], step.symbol
+        return self._launches[key]
+
+    def pointer(self, address: int, size_bytes: int) -> Any:
+        """cuda-core takes a plain int for a pointer."""
+        return address
+
+    def scalar(self, value: int | float | bool, dtype: DType) -> Any:
+        """Everything but a pointer is sized by ctypes."""
+        return _CTYPES[dtype.name].from_buffer_copy(scalar_bytes(value, dtype))
+
+    def queue(self, device: int, stream: Any) -> Queue:
+        """The caller's stream, with its device current. Raises E0601 for what is no stream."""
+        before = self._core.Device()
+        target = before if before.device_id == device else self._core.Device(device)
+        target.set_current()
+        try:
+            return Queue(self._stream(target, stream), target, None if before is target else before)
+        except BaseException:
+            before.set_current()
+            raise
+
+    def leave(self, queue: Queue) -> None:
+        """Make the device current again that the caller, and the caller's framework, had chosen."""
+        if queue.before is not None:
+            queue.before.set_current()
 
     def _stream(self, device: Any, stream: Any) -> Any:
         """cuda-core's stream for None (the legacy default), a handle, or an object with `__cuda_stream__`."""
         if stream is None:
             return device.default_stream
         if isinstance(stream, int):
-            return self._core.Stream.from_handle(stream)
+            return self._wrapped(device, stream)
         if isinstance(stream, self._core.Stream):
             return stream
         if hasattr(stream, "__cuda_stream__"):
             return device.create_stream(stream)
         for attribute in ("cuda_stream", "ptr"):  # torch, cupy
             if isinstance(getattr(stream, attribute, None), int):
-                return self._core.Stream.from_handle(getattr(stream, attribute))
+                return self._wrapped(device, getattr(stream, attribute))
         raise fail("E0601", f"a {type(stream).__name__[:40]} is not a CUDA stream")
 
+    def _wrapped(self, device: Any, handle: int) -> Any:
+        """cuda-core's view of a stream that the caller owns; making one costs more than a launch, so it is kept."""
+        key = (device.device_id, handle)
+        if key not in self._streams:
+            if len(self._streams) >= MAX_STREAMS:
+                self._streams.clear()
+            self._streams[key] = self._core.Stream.from_handle(handle)
+        return self._streams[key]
+
     @contextmanager
-    def scratch(self, size_bytes: int, bound: Bound, stream: Any) -> Iterator[int]:
+    def scratch(self, size_bytes: int, queue: Queue) -> Iterator[int]:
         """Stream-ordered device memory, released after the call's launches."""
-        if size_bytes == 0:
-            yield 0
-            return
-        device = self._device(bound)
-        on = self._stream(device, stream)
         try:
-            buffer = device.memory_resource.allocate(size_bytes, stream=on)
+            buffer = queue.device.memory_resource.allocate(size_bytes, stream=queue.stream)
         except Exception as why:  # the driver's own error classes
             raise fail("E0403", f"the GPU gives no {size_bytes} bytes for workspaces: {str(why)[:200]}") from None
         try:
             yield int(buffer.handle)
         finally:
-            buffer.close(on)
+            buffer.close(queue.stream)
 
-    def launch(
-        self, step: LaunchStep, grid: tuple[int, int, int], arguments: Sequence[Argument], bound: Bound, stream: Any
-    ) -> None:
+    def start(self, kernel: Any, arguments: Sequence[Any], queue: Queue) -> None:
         """Enqueue one kernel; E0601 when the driver refuses the launch."""
-        device = self._device(bound)
-        key = (grid, step.block, step.shared_bytes)
-        config = self._configs.get(key)
-        if config is None:
-            if len(self._configs) > 256:
-                self._configs.clear()
-            config = self._core.LaunchConfig(grid=grid, block=step.block, shmem_size=step.shared_bytes)
-            self._configs[key] = config
-        kernel = self._kernels[step.symbol]
+        config, function, symbol = kernel
         try:
-            self._core.launch(self._stream(device, stream), config, kernel, *map(kernel_argument, arguments))
+            self._core.launch(queue.stream, config, function, *arguments)
         except Exception as why:  # the driver's own error classes
-            raise fail("E0601", f"the launch of {step.symbol} failed: {str(why)[:300]}") from None
+            raise fail("E0601", f"the launch of {symbol} failed: {str(why)[:300]}") from None
 
 
 def compute_capability(number: int) -> tuple[int, int]:

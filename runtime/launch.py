@@ -1,12 +1,14 @@
 """Running the host program of a manifest: launches, loops and conditions, over any backend.
 
-A backend knows a kind of memory and how to start one kernel; this file knows grids, arguments and workspaces.
+A backend knows a kind of memory and how to start one kernel; this file knows grids, arguments and workspaces. What the
+sizes decide is worked out once for calls that look alike: a later one fills addresses and scalars into its starts.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from texpr.codegen.manifest import (
@@ -22,30 +24,32 @@ from texpr.codegen.manifest import (
 )
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import ELEMENT_TYPES, I64, DType
-from texpr.runtime.arguments import Bound
 from texpr.runtime.arrays import CPU
-from texpr.runtime.recall import Binder
+from texpr.runtime.recall import Binder, Number, Seen
 
+MAX_KEPT = 256  # starts of one host program that are kept for the next call
 MAX_LAUNCHES = 1 << 24  # and rounds of host loops, of one call: a host loop beyond it is a mistake in its sizes
 
 
 @dataclass(frozen=True, slots=True)
-class Pointer:
-    """A kernel argument that is memory: its address and length, for checked execution."""
+class Start:
+    """One start of a kernel, but for what differs from call to call: `arguments` are the backend's, with holes to fill
+    from the call's addresses (position, which array, bytes), its scalars (position, which, type) and its workspace
+    (position, offset, bytes)."""
 
-    address: int
-    size_bytes: int
+    kernel: Any
+    arguments: tuple[Any, ...]
+    arrays: tuple[tuple[int, int, int], ...]
+    scalars: tuple[tuple[int, int, DType], ...]
+    workspaces: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
-    """A kernel argument that is passed by value."""
+class Plan:
+    """The host program for given sizes: its starts in order, None where there are too many to keep."""
 
-    value: int | float | bool
-    dtype: DType
-
-
-Argument = Pointer | Scalar
+    workspace_bytes: int
+    starts: tuple[Start, ...] | None
 
 
 class Backend(Protocol):
@@ -55,13 +59,26 @@ class Backend(Protocol):
     def devices(self) -> Sequence[int]:
         """DLPack device types of the arrays that it takes."""
 
-    def scratch(self, size_bytes: int, bound: Bound, stream: Any) -> AbstractContextManager[int]:
-        """Memory for the workspaces of one call, 256-byte aligned; yields its address (0 for no bytes)."""
+    def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Any:
+        """A step with its grid, ready to start."""
 
-    def launch(
-        self, step: LaunchStep, grid: tuple[int, int, int], arguments: Sequence[Argument], bound: Bound, stream: Any
-    ) -> None:
-        """Start one kernel on the stream."""
+    def pointer(self, address: int, size_bytes: int) -> Any:
+        """A kernel's argument that is memory."""
+
+    def scalar(self, value: int | float | bool, dtype: DType) -> Any:
+        """A kernel's argument that is passed by value."""
+
+    def queue(self, device: int, stream: Any) -> Any:
+        """Where the starts of one call go."""
+
+    def leave(self, queue: Any) -> None:
+        """The call's starts are on their way: put back what `queue` changed in this thread."""
+
+    def scratch(self, size_bytes: int, queue: Any) -> AbstractContextManager[int]:
+        """Memory for the workspaces of one call, 256-byte aligned; yields its address."""
+
+    def start(self, kernel: Any, arguments: Sequence[Any], queue: Any) -> None:
+        """Start one kernel."""
 
 
 class Launcher:
@@ -72,10 +89,46 @@ class Launcher:
         self._bind = Binder(manifest, backend.devices)
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
-        bound = self._bind(args, kwargs)
-        total = workspace_size(self.manifest, bound.sizes, on_host=CPU in self.backend.devices)
-        with self.backend.scratch(total, bound, stream) as base:
-            _Run(self.manifest, self.backend, bound, base, stream).steps(self.manifest.host, dict(bound.sizes))
+        seen, addresses, scalars = self._bind(args, kwargs)
+        if seen.plan is None:
+            seen.plan = make_plan(self.manifest, self.backend, seen)
+        plan: Plan = seen.plan
+        queue = self.backend.queue(seen.device, stream)
+        try:
+            if plan.workspace_bytes == 0:
+                self._start(plan, seen, addresses, scalars, 0, queue)
+            else:
+                with self.backend.scratch(plan.workspace_bytes, queue) as base:
+                    self._start(plan, seen, addresses, scalars, base, queue)
+        finally:
+            self.backend.leave(queue)
+
+    def _start(
+        self, plan: Plan, seen: Seen, addresses: Sequence[int], scalars: Sequence[Number], base: int, queue: Any
+    ) -> None:
+        backend, pointer = self.backend, self.backend.pointer
+        starts = plan.starts if plan.starts is not None else starts_of(self.manifest, backend, seen)
+        for start in starts:
+            arguments = list(start.arguments)
+            for position, which, size in start.arrays:
+                arguments[position] = pointer(addresses[which], size)
+            for position, offset, size in start.workspaces:
+                arguments[position] = pointer(base + offset, size)
+            for position, which, dtype in start.scalars:
+                arguments[position] = backend.scalar(scalars[which], dtype)
+            backend.start(start.kernel, arguments, queue)
+
+
+def make_plan(manifest: Manifest, backend: Backend, seen: Seen) -> Plan:
+    """The plan for a call's sizes. Raises E0403 for a workspace that nobody has, E0601 for too many launches."""
+    total = workspace_size(manifest, seen.sizes, on_host=CPU in backend.devices)
+    first = tuple(islice(starts_of(manifest, backend, seen), MAX_KEPT + 1))
+    return Plan(total, first if len(first) <= MAX_KEPT else None)
+
+
+def starts_of(manifest: Manifest, backend: Backend, seen: Seen) -> Iterator[Start]:
+    """The starts of the host program for a call's sizes, loops unrolled."""
+    return _Walk(manifest, backend, seen).steps(manifest.host, dict(seen.sizes))
 
 
 def workspace_size(manifest: Manifest, sizes: Mapping[str, int], *, on_host: bool) -> int:
@@ -98,53 +151,59 @@ def host_memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-class _Run:
-    """One call: the state of the host program's walk."""
+class _Walk:
+    """The walk through a host program, and what it counts."""
 
-    def __init__(self, manifest: Manifest, backend: Backend, bound: Bound, base: int, stream: Any) -> None:
-        self.manifest, self.backend, self.bound, self.stream = manifest, backend, bound, stream
-        self.types = {p.name: ELEMENT_TYPES[p.dtype] for p in manifest.parameters}
+    def __init__(self, manifest: Manifest, backend: Backend, seen: Seen) -> None:
+        self.manifest, self.backend = manifest, backend
+        arrays = [p for p in manifest.parameters if not p.scalar]
+        scalars = [p for p in manifest.parameters if p.scalar]
+        lengths = [high - low for low, high in (reach or (0, 0) for reach in seen.reaches)]
+        self.arrays = {p.name: (k, length) for k, (p, length) in enumerate(zip(arrays, lengths, strict=True))}
+        self.scalars = {p.name: (k, ELEMENT_TYPES[p.dtype]) for k, p in enumerate(scalars)}
         self.workspace = {
-            t.name: Pointer(base + evaluate(t.offset_bytes, bound.sizes), evaluate(t.size_bytes, bound.sizes))
+            t.name: (evaluate(t.offset_bytes, seen.sizes), evaluate(t.size_bytes, seen.sizes))
             for t in manifest.workspace
         }
         self.launches = self.rounds = 0
 
-    def steps(self, steps: Sequence[Step], values: dict[str, int]) -> None:
+    def steps(self, steps: Sequence[Step], values: dict[str, int]) -> Iterator[Start]:
         for step in steps:
             match step:
                 case LaunchStep():
-                    self.launch(step, values)
+                    yield from self.launch(step, values)
                 case LoopStep():
                     extent = evaluate(step.extent, values)
                     self.rounds += max(extent, 0)
                     if self.rounds > MAX_LAUNCHES:
                         raise fail("E0601", f"{self.manifest.name}: more than {MAX_LAUNCHES} rounds of host loops")
                     for index in range(extent):
-                        self.steps(step.body, {**values, step.index: index})
+                        yield from self.steps(step.body, {**values, step.index: index})
                 case IfStep():
-                    self.steps(step.then if holds(step.condition, values) else step.orelse, values)
+                    yield from self.steps(step.then if holds(step.condition, values) else step.orelse, values)
 
-    def launch(self, step: LaunchStep, values: Mapping[str, int]) -> None:
-        grid = tuple(evaluate(extent, values) for extent in step.grid)
-        if any(extent <= 0 for extent in grid):
+    def launch(self, step: LaunchStep, values: Mapping[str, int]) -> Iterator[Start]:
+        """The start of one launch; none for an empty grid."""
+        x, y, z = (evaluate(extent, values) for extent in step.grid)
+        if min(x, y, z) <= 0:
             return
         self.launches += 1
         if self.launches > MAX_LAUNCHES:
             raise fail("E0601", f"{self.manifest.name}: more than {MAX_LAUNCHES} launches in one call")
-        arguments = [self.argument(kind, name, values) for kind, name in step.arguments]
-        self.backend.launch(step, (grid[0], grid[1], grid[2]), arguments, self.bound, self.stream)
-
-    def argument(self, kind: str, name: str, values: Mapping[str, int]) -> Argument:
-        try:
-            if kind == "param":
-                view = self.bound.arrays[name]
-                low, high = view.byte_range
-                return Pointer(view.pointer, 0 if view.is_empty else high - low)
-            if kind == "scalar":
-                return Scalar(self.bound.scalars[name], self.types[name])
-            if kind == "workspace":
-                return self.workspace[name]
-            return Scalar(values[name], I64)
-        except KeyError:
-            raise damaged(f"a launch uses the unknown {kind} {name}") from None
+        arguments: list[Any] = [None] * len(step.arguments)
+        arrays, scalars, workspaces = [], [], []
+        for position, (kind, name) in enumerate(step.arguments):
+            try:
+                match kind:
+                    case "param":
+                        arrays.append((position, *self.arrays[name]))
+                    case "scalar":
+                        scalars.append((position, *self.scalars[name]))
+                    case "workspace":
+                        workspaces.append((position, *self.workspace[name]))
+                    case _:
+                        arguments[position] = self.backend.scalar(values[name], I64)
+            except KeyError:
+                raise damaged(f"a launch uses the unknown {kind} {name}") from None
+        kernel = self.backend.kernel(step, (x, y, z))
+        yield Start(kernel, tuple(arguments), tuple(arrays), tuple(scalars), tuple(workspaces))

@@ -5,39 +5,68 @@ call with known looks need no second check; alignment and overlap do. Whatever i
 `bind_arguments`, which raises the errors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from texpr.codegen.manifest import Manifest
-from texpr.runtime.arguments import Bound, bind_arguments, scalar_value
+from texpr.runtime.arguments import bind_arguments, scalar_value
 from texpr.runtime.arrays import ArrayView
 
 MAX_SEEN = 64  # kinds of calls that one kernel remembers
 
 
-def look_of(value: Any) -> tuple[Any, int] | None:
+Look = tuple[tuple[Any, ...], int]
+
+
+def _numpy_look(value: Any) -> Look:
+    look = (value.shape, value.strides, value.dtype, value.flags.writeable)
+    return look, value.__array_interface__["data"][0]
+
+
+def _torch_look(value: Any) -> Look:
+    return (value.shape, value.stride(), value.dtype, value.device), value.data_ptr()
+
+
+def _cupy_look(value: Any) -> Look:
+    memory = value.data
+    return (value.shape, value.strides, value.dtype, memory.device_id), memory.ptr
+
+
+_LOOKS: dict[tuple[str, str], Callable[[Any], Look]] = {
+    ("numpy", "ndarray"): _numpy_look,
+    ("torch", "Tensor"): _torch_look,
+    ("cupy", "ndarray"): _cupy_look,
+}
+_look_by_type: dict[type, Callable[[Any], Look]] = {}  # those above, as far as their libraries have been seen
+
+
+def look_of(value: Any) -> Look | None:
     """The look of an array and its address; None for arrays of other libraries."""
     kind = type(value)
-    if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
-        look = (value.shape, value.strides, value.dtype, value.flags.writeable)
-        return look, value.__array_interface__["data"][0]
-    if kind.__module__ == "torch" and kind.__name__ == "Tensor":
-        return (value.shape, value.stride(), value.dtype, value.device), value.data_ptr()
-    if kind.__module__ == "cupy" and kind.__name__ == "ndarray":
-        memory = value.data
-        return (value.shape, value.strides, value.dtype, memory.device_id), memory.ptr
-    return None
+    look = _look_by_type.get(kind)
+    if look is None:
+        look = _LOOKS.get((kind.__module__, kind.__name__))
+        if look is None:
+            return None
+        _look_by_type[kind] = look
+    return look(value)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Seen:
-    """A checked call: its views, the first and last byte of each array relative to its address (None: empty), sizes."""
+    """What calls of one look have in common: the first and last byte of each array relative to its address (None:
+    empty), the sizes, the device's number. A launcher keeps in `plan` what it derived from the sizes."""
 
-    views: tuple[ArrayView, ...]
     reaches: tuple[tuple[int, int] | None, ...]
     sizes: Mapping[str, int]
+    device: int
+    plan: Any = None
+
+
+Number = int | float | bool
+Call = tuple[Seen, list[int], list[Number]]  # with the arrays' addresses and the scalars, in the order of parameters
 
 
 class Binder:
@@ -45,57 +74,46 @@ class Binder:
 
     def __init__(self, manifest: Manifest, devices: Sequence[int]) -> None:
         self._manifest, self._devices = manifest, devices
+        self._names = [p.name for p in manifest.parameters]
         self._arrays = [(k, p) for k, p in enumerate(manifest.parameters) if not p.scalar]
         self._scalars = [(k, p) for k, p in enumerate(manifest.parameters) if p.scalar]
         self._aligns = [max(p.align, 1) for _, p in self._arrays]
         self._positions = [k for k, _ in self._arrays]
-        self._count = len(manifest.parameters)
         self._seen: dict[Any, Seen] = {}
 
-    def recall(self, args: Sequence[Any]) -> tuple[Seen, list[int]] | None:
-        """The checked call that this one looks like, and this one's addresses, aligned and apart; None for a new look
-        or where a closer look is needed."""
-        if len(args) != self._count:
-            return None
-        looks, addresses = self._looks(args)
-        seen = self._seen.get(looks)
-        return (seen, addresses) if seen is not None and self._apart(seen, addresses) else None
-
-    def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
+    def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
         """The checked arguments of a call. Raises what `bind_arguments` raises."""
-        found = None if kwargs else self.recall(args)
-        if found is None:
-            return self._learn(args, kwargs)
-        seen, addresses = found
-        arrays, objects = {}, {}
-        for (position, p), view, address in zip(self._arrays, seen.views, addresses, strict=True):
-            arrays[p.name] = ArrayView(
-                pointer=address,
-                shape=view.shape,
-                strides=view.strides,
-                dtype=view.dtype,
-                device=view.device,
-                readonly=view.readonly,
-            )
-            objects[p.name] = args[position]
-        scalars = {p.name: scalar_value(self._manifest, p, args[position]) for position, p in self._scalars}
-        return Bound(arrays=arrays, objects=objects, scalars=scalars, sizes=seen.sizes)
+        values = self._in_order(args, kwargs) if kwargs else args
+        if values is None or len(values) != len(self._names):
+            return self._learn(args, kwargs, None)
+        looks, addresses = self._looks(values)
+        seen = self._seen.get(looks) if looks is not None else None
+        if seen is None or not self._apart(seen, addresses):
+            return self._learn(args, kwargs, looks)
+        scalars = [scalar_value(self._manifest, p, values[k]) for k, p in self._scalars] if self._scalars else []
+        return seen, addresses, scalars
 
-    def _learn(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
-        """The long way; a plain call of arrays that have looks is remembered."""
+    def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any] | None:
+        """All arguments by position; None where sizes are among them, or something is wrong."""
+        rest = self._names[len(args) :]
+        if len(rest) != len(kwargs) or any(name not in kwargs for name in rest):
+            return None
+        return [*args, *(kwargs[name] for name in rest)]
+
+    def _learn(self, args: Sequence[Any], kwargs: Mapping[str, Any], looks: tuple[Any, ...] | None) -> Call:
+        """The long way; a call that gives no sizes, of arrays that have looks, is remembered."""
         bound = bind_arguments(self._manifest, args, kwargs, self._devices)
-        if not kwargs and len(self._seen) < MAX_SEEN:
-            looks, _ = self._looks(args)
-            if looks is not None:
-                views = tuple(bound.arrays[p.name] for _, p in self._arrays)
-                self._seen[looks] = Seen(views, tuple(map(_reach, views)), bound.sizes)
-        return bound
+        views = [bound.arrays[p.name] for _, p in self._arrays]
+        seen = Seen(tuple(map(_reach, views)), bound.sizes, views[0].device[1] if views else 0)
+        if looks is not None and len(self._seen) < MAX_SEEN:
+            self._seen[looks] = seen
+        return seen, [view.pointer for view in views], [bound.scalars[p.name] for _, p in self._scalars]
 
-    def _looks(self, args: Sequence[Any]) -> tuple[tuple[Any, ...] | None, list[int]]:
+    def _looks(self, values: Sequence[Any]) -> tuple[tuple[Any, ...] | None, list[int]]:
         looks: list[Any] = []
         addresses: list[int] = []
         for position in self._positions:
-            found = look_of(args[position])
+            found = look_of(values[position])
             if found is None:
                 return None, addresses
             looks.append(found[0])

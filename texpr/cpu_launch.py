@@ -1,6 +1,5 @@
 """Calling a kernel of target `cpu`: arguments are checked as for every target, then the compiled module runs."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from texpr.codegen.cpu.build import build_cpu
@@ -9,7 +8,7 @@ from texpr.codegen.manifest import Manifest
 from texpr.grammar.diagnostics import fail
 from texpr.runtime.arrays import CPU
 from texpr.runtime.launch import workspace_size
-from texpr.runtime.recall import Binder, Seen
+from texpr.runtime.recall import Binder
 
 ALIGNMENT_BYTES = 256
 
@@ -23,28 +22,22 @@ class CpuLauncher:
         self.kernel = build_cpu(source, emit_entry(manifest))
         self._bind = Binder(manifest, (CPU,))
         self._sizes = tuple(name for name, kind, _ in self.kernel.arguments if kind == "size")
-        self._only_arrays = not any(p.scalar for p in manifest.parameters)
-        self._known: dict[Seen, tuple[int, tuple[int, ...]]] = {}
+        self._is_scalar = [p.scalar for p in manifest.parameters]
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         if stream is not None:
             raise fail("E0601", f"{self.manifest.name} runs on the CPU, which has no streams")
         if not kwargs and self.kernel.enter(args):
             return
-        found = self._bind.recall(args) if self._only_arrays and not kwargs else None
-        if found is not None:  # nothing but addresses differs from an earlier call
-            seen, addresses = found
-            if seen not in self._known:
-                self._known[seen] = self._rest(seen.sizes)
-            self._run(addresses, *self._known[seen])
-            return
-        bound = self._bind(args, kwargs)
-        values = [bound.scalars[p.name] if p.scalar else bound.arrays[p.name].pointer for p in self.manifest.parameters]
-        self._run(values, *self._rest(bound.sizes))
-
-    def _rest(self, sizes: Mapping[str, int]) -> tuple[int, tuple[int, ...]]:
-        """The workspace's bytes and the free sizes of a call."""
-        return workspace_size(self.manifest, sizes, on_host=True), tuple(sizes[name] for name in self._sizes)
+        seen, addresses, scalars = self._bind(args, kwargs)
+        if seen.plan is None:
+            free = tuple(seen.sizes[name] for name in self._sizes)
+            seen.plan = workspace_size(self.manifest, seen.sizes, on_host=True), free
+        values: list[Any] = addresses
+        if scalars:
+            arrays, numbers = iter(addresses), iter(scalars)
+            values = [next(numbers) if scalar else next(arrays) for scalar in self._is_scalar]
+        self._run(values, *seen.plan)
 
     def _run(self, values: list[Any], workspace_bytes: int, free: tuple[int, ...]) -> None:
         memory: Any = None  # keeps the workspace alive during the call
@@ -54,7 +47,7 @@ class CpuLauncher:
 
             memory = numpy.empty(workspace_bytes + ALIGNMENT_BYTES, numpy.uint8)
             base = -(-memory.ctypes.data // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-        if self._only_arrays:
+        if not any(self._is_scalar):
             self.kernel.run_converted([*values, *free, base])
         else:
             self.kernel(*values, *free, base)

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from texpr.codegen.manifest import LaunchStep, LoopStep, Manifest, Parameter, names_of, text_of
+from texpr.codegen.manifest import Manifest, Parameter, names_of, text_of
 from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.arguments import Bound, bind_arguments, solve_sizes
 from texpr.runtime.arrays import CPU, view_of
@@ -209,37 +209,6 @@ def test_negative_strides_give_the_right_byte_range() -> None:
     source = np.arange(5, dtype=np.int32)
     view = view_of("A", source[::-1])
     assert view.byte_range == (source.ctypes.data, source.ctypes.data + 20)
-
-
-def test_host_programs_run_their_loops_with_indices() -> None:
-    from contextlib import nullcontext
-    from dataclasses import replace
-
-    from texpr.runtime.launch import Launcher, Pointer, Scalar
-
-    seen: list[Any] = []
-
-    class Recorder:
-        devices = (CPU,)
-
-        def scratch(self, size_bytes: int, bound: Bound, stream: Any) -> Any:
-            return nullcontext(0)
-
-        def launch(self, step: LaunchStep, grid: Any, arguments: Any, bound: Bound, stream: Any) -> None:
-            seen.append((step.symbol, grid, [a.value if isinstance(a, Scalar) else type(a) for a in arguments]))
-
-    step = LaunchStep(
-        symbol="k_0",
-        grid=(["-", ["-", "N", "t"], 1], 1, 1),
-        cluster=(1, 1, 1),
-        block=(32, 1, 1),
-        shared_bytes=0,
-        arguments=(("param", "A"), ("size", "N"), ("index", "t")),
-    )
-    program = (LoopStep(index="t", extent="N", body=(step,)),)
-    m = replace(manifest(parameter("A", "f32", "N"), sizes={"N": None}), host=program)
-    Launcher(m, Recorder())(array(3))
-    assert seen == [("k_0", (2, 1, 1), [Pointer, 3, 0]), ("k_0", (1, 1, 1), [Pointer, 3, 1])]
 
 
 def test_solving_needs_no_order_among_parameters() -> None:

@@ -74,4 +74,6 @@ def test_what_is_no_size_is_refused(value: Any) -> None:
         with pytest.raises(texpr.TExprError):
             kernel.compile(**names)
     with pytest.raises(texpr.TExprError):
-        texpr.parse(value).only.core(sizes={"N": 0.5})  # type: ignore[dict-item]
+        kernel.core(sizes={"N": value})
+    with pytest.raises(texpr.TExprError):
+        texpr.parse(value)

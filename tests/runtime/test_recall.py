@@ -35,16 +35,36 @@ def manifest() -> Manifest:
 
 def test_a_remembered_call_is_bound_like_a_new_one() -> None:
     binder = Binder(manifest(), (CPU,))
-    for _ in range(3):
+    looks = []
+    for value in (3, -4, 5):
         a, b = np.zeros(5, np.float32), np.zeros(5, np.float32)
-        assert binder((a, b, 3), {}) == bind_arguments(manifest(), (a, b, 3), {}, (CPU,))
+        bound = bind_arguments(manifest(), (a, b, value), {}, (CPU,))
+        seen, addresses, scalars = binder((a, b, value), {})
+        assert addresses == [bound.arrays["A"].pointer, bound.arrays["B"].pointer]
+        assert (seen.sizes, scalars) == (bound.sizes, [value])
+        assert seen.reaches == ((0, 20), (0, 20))
+        looks.append(seen)
+    assert looks[0] is looks[1] is looks[2]
+
+
+def test_arguments_by_name_in_any_order_are_the_same_call() -> None:
+    binder = Binder(manifest(), (CPU,))
+    a, b = np.zeros(5, np.float32), np.zeros(5, np.float32)
+    positional = binder((a, b, 1), {})
+    assert binder((), {"s": 1, "B": b, "A": a}) == positional
+    assert binder((a,), {"s": 1, "B": b}) == positional
+    by_size = binder((a, b), {"s": 1, "N": 5})  # a size is checked, and such a call is not remembered
+    assert by_size[0].sizes == positional[0].sizes and by_size[0] is not positional[0]
+    for kwargs in ({"A": a, "s": 1}, {"B": b}, {"B": b, "s": 1, "N": 6}, {"B": b, "t": 1}):
+        with pytest.raises(TExprError):
+            binder((a,), kwargs)
 
 
 def test_other_shapes_are_bound_anew() -> None:
     binder = Binder(manifest(), (CPU,))
     for n in range(MAX_SEEN + 10):
         arrays = np.zeros(n, np.float32), np.zeros(n, np.float32)
-        assert binder((*arrays, 1), {}).sizes == {"N": n}
+        assert binder((*arrays, 1), {})[0].sizes == {"N": n}
 
 
 def test_what_differs_from_call_to_call_is_still_checked() -> None:
@@ -75,7 +95,7 @@ def test_arrays_that_share_memory_for_reading_are_taken() -> None:
     binder = Binder(Manifest(**{**_fields(both_read), "parameters": parameters}), (CPU,))
     a = np.zeros(4, np.float32)
     for _ in range(2):
-        assert binder((a, a, 1), {}).sizes == {"N": 4}
+        assert binder((a, a, 1), {})[0].sizes == {"N": 4}
 
 
 def _fields(value: Manifest) -> dict[str, object]:
