@@ -1,13 +1,14 @@
 """Size binding: names replaced by numbers, facts decided, constants folded."""
 
+from typing import Any
+
+import checked
 import pytest
 
 from texpr.grammar import ast
 from texpr.grammar.bind import bind_sizes, free_sizes
-from texpr.grammar.check import check, show
+from texpr.grammar.check import show
 from texpr.grammar.diagnostics import Diagnostic, TExprError
-from texpr.grammar.parser import parse
-from texpr.grammar.source import SourceText
 
 TILED = """
 size B = 4
@@ -19,13 +20,13 @@ kernel f(A: f32[N, M], s: i64[1]) where N % B == 0, M < N or M == 7 {
 
 
 def core(text: str) -> ast.Kernel:
-    (kernel,) = check(parse(SourceText("t.tex", text)))
+    (kernel,) = checked.core(text)
     return kernel
 
 
-def refused(text: str, **sizes: object) -> list[str]:
+def refused(text: str, **sizes: Any) -> list[str]:
     with pytest.raises(TExprError) as found:
-        bind_sizes(core(text), sizes)  # type: ignore[arg-type]
+        bind_sizes(core(text), sizes)
     assert all(d.code == "E0211" for d in found.value.diagnostics)
     return [d.message for d in found.value.diagnostics]
 

@@ -1,5 +1,6 @@
 """Programs that the checker refuses, each beside the text of its diagnostics in `tests/errors/`."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,8 @@ def refusal(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_a_wrong_program_is_refused_with_its_expected_text(path: Path, request: pytest.FixtureRequest) -> None:
-    text, expected = refusal(path), path.with_suffix(".txt")
-    if request.config.getoption("--update-golden"):
-        expected.write_text(text, encoding="utf-8")
-    assert expected.exists(), f"no {expected.name}: did you forget --update-golden?"
-    assert text == expected.read_text(encoding="utf-8")
+def test_a_wrong_program_is_refused_with_its_expected_text(path: Path, golden: Callable[[str, str], None]) -> None:
+    golden(f"../errors/{path.stem}.txt", refusal(path))
 
 
 def test_there_are_at_least_forty_wrong_programs() -> None:

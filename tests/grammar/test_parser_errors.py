@@ -1,6 +1,7 @@
 """Every wrong program of tests/errors/syntax_*.tex gives the text beside it, in the words of the language."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,9 @@ def test_there_are_programs() -> None:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_a_wrong_program_gives_the_text_beside_it(path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_wrong_program_gives_the_text_beside_it(path: Path, golden: Callable[[str, str], None]) -> None:
     text = path.read_bytes().decode("utf-8")
-    told = f"{errors_of(text, path.name)}\n"
-    expected = path.with_suffix(".txt")
-    if request.config.getoption("--update-golden"):
-        expected.write_text(told, encoding="utf-8")
-    assert told == expected.read_text(encoding="utf-8")
+    golden(f"../errors/{path.stem}.txt", f"{errors_of(text, path.name)}\n")
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)

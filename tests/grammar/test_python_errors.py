@@ -1,11 +1,10 @@
 """Programs of tests/errors that the Python front end refuses, each beside what it says of them."""
 
-import linecache
 from collections.abc import Callable
 from pathlib import Path
-from types import FunctionType
 
 import pytest
+from front_end import names_of
 
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.python import parse_function
@@ -14,23 +13,13 @@ ERRORS = Path(__file__).parents[1] / "errors"
 PROGRAMS = sorted(ERRORS.glob("python_*.py"))
 
 
-def load(text: str, name: str) -> FunctionType:
-    """`main` of a program, its text kept by linecache as a notebook keeps a cell's."""
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    names: dict[str, object] = {"__name__": name}
-    exec(compile(text, name, "exec"), names)
-    function = names["main"]
-    assert isinstance(function, FunctionType)
-    return function
-
-
 def test_there_are_programs_to_refuse() -> None:
     assert len(PROGRAMS) >= 20
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_an_unsupported_function_is_refused_with_its_text(program: Path, golden: Callable[[str, str], None]) -> None:
-    function = load(program.read_text(encoding="utf-8"), program.name)
+    function = names_of(program.read_text(encoding="utf-8"), program.name)["main"]
     with pytest.raises(TExprError) as failure:
         parse_function(function)
     assert all(diagnostic.primary is not None for diagnostic in failure.value.diagnostics)

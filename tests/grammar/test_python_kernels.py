@@ -1,14 +1,12 @@
 """The conformance kernels, written out as Python functions, give the trees of their texts."""
 
 import dataclasses
-import linecache
 from pathlib import Path
-from types import FunctionType
 from typing import Any, assert_never
 
 import pytest
+from front_end import from_text
 
-import texpr.language
 from texpr.grammar import syntax as s
 from texpr.grammar.parser import parse_text
 from texpr.grammar.python import parse_function
@@ -164,21 +162,12 @@ def plain(tree: Any) -> Any:
     if not isinstance(tree, s.Node):
         return tree
     if isinstance(tree, s.Assign) and tree.op in ("max=", "min="):
-        value = s.Call(name=tree.op[:-1], args=(tree.target, tree.value))  # type: ignore[arg-type]
+        value = s.Call(name=tree.op[:-1], args=(tree.target, tree.value))
         tree = dataclasses.replace(tree, op="=", value=value)
     changes = {f.name: plain(getattr(tree, f.name)) for f in dataclasses.fields(tree) if f.compare}
     changes |= {name: () for name in ("dangling",) if name in changes}
     changes |= {name: s.NO_TRIVIA for name in ("trivia",) if name in changes}
     return dataclasses.replace(tree, **changes)
-
-
-def load(text: str, name: str, function: str) -> FunctionType:
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    scope: dict[str, object] = dict(vars(texpr.language))
-    exec(compile(text, name, "exec"), scope)
-    found = scope[function]
-    assert isinstance(found, FunctionType)
-    return found
 
 
 def functions() -> list[tuple[str, s.KernelDef | s.FnDef]]:
@@ -204,14 +193,14 @@ def test_a_kernel_written_in_python_is_the_kernel(name: str, item: s.KernelDef |
     from texpr.grammar.printer import print_stmt
 
     postponed = "from __future__ import annotations\n\n"
-    function = load(postponed + python_of(item), f"{name}.py", item.name)
+    function = from_text(postponed + python_of(item), f"{name}.py", item.name)
     kind = "kernel" if isinstance(item, s.KernelDef) else "fn"
     attrs = tuple(eval(_attribute(a)) for a in item.attrs)
     where = ", ".join(_text(c) for c in item.where) if isinstance(item, s.KernelDef) and item.where else None
     reference = None
     if isinstance(item, s.FnDef) and item.reference is not None:
         text = postponed + python_of(dataclasses.replace(item, body=item.reference, reference=None))
-        reference = load(text, f"{name}.reference.py", item.name)
+        reference = from_text(text, f"{name}.reference.py", item.name)
     made = parse_function(function, kind=kind, attrs=attrs, where=where, reference=reference)
     expected = plain(item)
     assert print_stmt(made.items[-1]) == print_stmt(expected)

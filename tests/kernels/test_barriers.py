@@ -1,11 +1,11 @@
 """Every barrier is needed: without it the order checker finds a violated order, and `cuda-host` a race."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from differential import copied
+from test_kernels import CASES, compiled_variant, reference_of
 
 import texpr
 from texpr.codegen.graph import PlannedGraph
@@ -13,14 +13,6 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.polyhedral.mapping import HostIf, HostLoop, HostNode, MappedLaunch, Scope
 from texpr.polyhedral.orders import check_positions
 from texpr.polyhedral.target import parse_target
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from test_kernels import CASES, compiled_variant, reference_of
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "properties"))
-
-from differential import copied
 
 TARGET = "cuda-host:sm_90a"
 

@@ -1,6 +1,5 @@
 """Every program of this folder gives the interpreter's result on every backend; the refused ones are refused."""
 
-import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -8,17 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from differential import Reference, copied, reference
 
 import texpr
 from texpr.grammar.interpret import interpret
+from texpr.trial import make_arguments
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "properties"))
-
-from differential import Reference, copied, reference  # noqa: E402  (a folder of test tools, not a package)
-
-from texpr.trial import make_arguments  # noqa: E402
-
 CASES: dict[str, dict[str, Any]] = tomllib.loads((HERE / "cases.toml").read_text(encoding="utf-8"))
 REFUSED: dict[str, dict[str, Any]] = tomllib.loads((HERE / "refused" / "cases.toml").read_text(encoding="utf-8"))
 

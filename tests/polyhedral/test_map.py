@@ -5,26 +5,15 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stages import mapped
 
 from texpr.grammar.ast import IndexConst
-from texpr.grammar.bind import bind_sizes
-from texpr.grammar.check import check
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret_index import index_value
-from texpr.grammar.parser import parse_text
 from texpr.polyhedral.digits import Names, power_of_two, share, thread_digits
-from texpr.polyhedral.map import map_program
-from texpr.polyhedral.mapping import GRID_PLACES, HostIf, HostLoop, MappedLaunch, MappedProgram, Memory, Place, Unused
-from texpr.polyhedral.model import build_program
-from texpr.polyhedral.prove import prove
+from texpr.polyhedral.mapping import GRID_PLACES, HostIf, HostLoop, MappedLaunch, Memory, Place, Unused
 from texpr.polyhedral.report import launches
-from texpr.polyhedral.target import parse_target
 from texpr.polyhedral.tree import statements
-
-
-def mapped(text: str, target: str = "cuda:sm_90a", **sizes: int) -> MappedProgram:
-    kernel = bind_sizes(check(parse_text(text))[0], sizes)
-    return map_program(prove(build_program(kernel)), parse_target(target))
 
 
 def refusal(text: str, target: str = "cuda:sm_90a", **sizes: int) -> str:

@@ -2,20 +2,12 @@
 
 import islpy as isl
 import pytest
+from stages import program
 
-from texpr.grammar.bind import bind_sizes
-from texpr.grammar.check import check
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.parser import parse_text
-from texpr.polyhedral.model import build_program
-from texpr.polyhedral.program import AccessMode, Program
+from texpr.polyhedral.program import AccessMode
 
 SEED = "par M i { par N j { seq K k { C[i * N + j] += A[i * K + k] * B[k * N + j] } } }"
-
-
-def program(text: str, **sizes: int) -> Program:
-    (kernel,) = check(parse_text(text))
-    return build_program(bind_sizes(kernel, sizes))
 
 
 def is_map(relation: isl.Map, text: str) -> bool:

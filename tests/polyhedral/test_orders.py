@@ -5,23 +5,17 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stages import PIPE, mapped
 
-from texpr.grammar.check import check
 from texpr.grammar.diagnostics import InternalError
-from texpr.grammar.parser import parse_text
-from texpr.polyhedral.map import map_program
 from texpr.polyhedral.mapping import BarrierPosition, MappedLaunch, Scope
-from texpr.polyhedral.model import build_program
 from texpr.polyhedral.orders import barrier_positions, check_positions
 from texpr.polyhedral.program import Hazard
-from texpr.polyhedral.prove import prove
 from texpr.polyhedral.report import launches
-from texpr.polyhedral.target import parse_target
 
 
 def only_launch(text: str) -> MappedLaunch:
-    kernel = check(parse_text(text))[0]
-    (launch,) = launches(map_program(prove(build_program(kernel)), parse_target("cuda:sm_90a")).host)
+    (launch,) = launches(mapped(text).host)
     return launch
 
 
@@ -54,17 +48,6 @@ def test_threads_of_one_warp_need_a_barrier_of_the_warp() -> None:
     launch = reversed_rows(256, "b - b % 32 + 31 - b % 32")
     assert {o.scope for o in launch.orders} == {Scope.WARP}
     assert [p.scope for p in barrier_positions(launch)] == [Scope.WARP]
-
-
-PIPE = """kernel k(A: f32[M, K, 64], B: f32[M, 64]) {
-    par M i {
-        seq K k {
-            new t: f32[64]
-            par 64 a { t[a] = A[i, k, a] }
-            par 64 b { B[i, b] += t[63 - b] }
-        }
-    }
-}"""
 
 
 def test_the_next_iteration_may_not_overwrite_what_is_still_read() -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import islpy as isl
 import pytest
+from stages import proved
 
 from texpr.grammar.bind import bind_sizes
 from texpr.grammar.check import check
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.parser import parse, parse_text
+from texpr.grammar.parser import parse
 from texpr.grammar.source import SourceText
 from texpr.polyhedral.model import build_program
 from texpr.polyhedral.program import ProvedProgram
@@ -18,11 +19,6 @@ from texpr.polyhedral.prove import prove
 KERNELS = Path(__file__).parent.parent / "kernels"
 CASES = tomllib.loads((KERNELS / "cases.toml").read_text(encoding="utf-8"))
 REFUSED = tomllib.loads((KERNELS / "refused" / "cases.toml").read_text(encoding="utf-8"))
-
-
-def proved(text: str, **sizes: int) -> ProvedProgram:
-    (kernel,) = check(parse_text(text))
-    return prove(build_program(bind_sizes(kernel, sizes)))
 
 
 def codes(text: str, **sizes: int) -> list[str]:

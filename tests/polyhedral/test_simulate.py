@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from stages import PIPE, mapped
 
-from texpr.grammar.bind import bind_sizes
-from texpr.grammar.check import check
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.parser import parse_text
-from texpr.polyhedral.map import map_program
 from texpr.polyhedral.mapping import (
     BarrierPosition,
     Define,
@@ -25,17 +22,9 @@ from texpr.polyhedral.mapping import (
     Node,
     Scope,
 )
-from texpr.polyhedral.model import build_program
 from texpr.polyhedral.orders import barrier_positions
-from texpr.polyhedral.prove import prove
 from texpr.polyhedral.report import launches
 from texpr.polyhedral.simulate import simulate
-from texpr.polyhedral.target import parse_target
-
-
-def mapped(text: str, target: str = "cuda:sm_90a", **sizes: int) -> MappedProgram:
-    kernel = bind_sizes(check(parse_text(text))[0], sizes)
-    return map_program(prove(build_program(kernel)), parse_target(target))
 
 
 def with_body(program: MappedProgram, edit: Any) -> MappedProgram:
@@ -98,15 +87,6 @@ REVERSED = """kernel reversed(A: f32[M, 64]) {
         new t: f32[64]
         par 64 a { t[a] = A[i, a] }
         par 64 b { A[i, b] = t[63 - b] }
-    }
-}"""
-PIPE = """kernel pipe(A: f32[M, K, 64], B: f32[M, 64]) {
-    par M i {
-        seq K k {
-            new t: f32[64]
-            par 64 a { t[a] = A[i, k, a] }
-            par 64 b { B[i, b] += t[63 - b] }
-        }
     }
 }"""
 

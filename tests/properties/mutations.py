@@ -22,7 +22,7 @@ par seq new shared reg global let if else anchor atomic kernel fn in out inout s
 import return reference asm select and or not inf nan true false { } ( ) [ ] , ; : = += -= *= max= min= == != <= >= < >
 + - * / % # .. | -- i j k N M A B C f32 f16 bf16 f8e4m3 i8 u32 i64 bool 0 1 2 16 3.5 1e-3 0x1f 99999999999999999999 exp
 ceildiv fma #tile(8) #ordered #block #strides(1,N) #layout(col) "asm" \u00e9 \u202e \x00
-""".split()  # noqa: SIM905  (a list of ninety quoted words reads worse)
+""".split()  # noqa: SIM905 -- a list of ninety quoted words reads worse
 CORPUS = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests" / "kernels").rglob("*.tex"))]
 CORPUS += [path.read_text(encoding="utf-8") for path in sorted((ROOT / "grammar" / "std").glob("*.tex"))]
 

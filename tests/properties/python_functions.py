@@ -10,6 +10,7 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 HEADER = '''"""Functions made by python_functions.py."""
@@ -107,7 +108,7 @@ class PythonFunctions:
     def expression(self, depth: int = 0) -> str:
         if depth > 4 or self.often(0.3):
             return self.name() if self.often(0.6) else self.pick(NUMBERS[:10] if self.often(0.85) else NUMBERS)
-        sub = lambda: self.expression(depth + 1)  # noqa: E731
+        sub = partial(self.expression, depth + 1)
         common = [
             lambda: f"{sub()} {self.pick(BINARY[:4] if self.often(0.8) else BINARY)} {sub()}",
             lambda: f"({sub()} {self.pick(BINARY[:4] if self.often(0.8) else BINARY)} {sub()})",
@@ -189,7 +190,7 @@ class PythonFunctions:
 
     def statement(self, indent: str, depth: int) -> str:
         inner = indent + self.pick(["    ", "  ", "\t"] if self.often(0.1) else ["    "])
-        body = lambda: self.block(inner, depth + 1)  # noqa: E731
+        body = partial(self.block, inner, depth + 1)
         value = self.expression
         simple = [
             lambda: f"{self.view(2)} {self.pick(UPDATES[:5] if self.often(0.9) else UPDATES)} {value()}",
@@ -306,10 +307,11 @@ def read_all(texts: list[str], folder: Path) -> Counter[str]:
     from texpr.grammar.diagnostics import TExprError
     from texpr.grammar.parser import parse_text
     from texpr.grammar.printer import print_module
-    from texpr.grammar.python import parse_function
+    from texpr.grammar.python import Kind, parse_function
 
     found: Counter[str] = Counter()
-    for kind, postponed in (("kernel", ""), ("fn", "from __future__ import annotations\n")):
+    kinds: dict[Kind, str] = {"kernel": "", "fn": "from __future__ import annotations\n"}
+    for kind, postponed in kinds.items():
         path = folder / f"made_{len(list(folder.iterdir()))}.py"
         parts = [postponed, HEADER, "kept = []\n"]
         for text in texts:
@@ -323,7 +325,7 @@ def read_all(texts: list[str], folder: Path) -> Counter[str]:
             spec.loader.exec_module(module)
         for function in module.kept:
             try:
-                tree = parse_function(function, kind=kind)  # type: ignore[arg-type]
+                tree = parse_function(function, kind=kind)
             except TExprError as failure:
                 assert failure.diagnostics
                 str(failure)

@@ -1,12 +1,6 @@
 """A sample of `mutations.py` and of `differential.py`; the scripts run any number of seeds."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from differential import Tally, run_batch, run_case
 from mutations import mutated, outcome
 from programs import generate

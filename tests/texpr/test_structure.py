@@ -1,8 +1,10 @@
 """The house keeps its shape: import direction, packaging, what stays light, what the documents name."""
 
 import ast
+import re
 import subprocess
 import sys
+import tokenize
 import tomllib
 from pathlib import Path
 
@@ -31,6 +33,17 @@ def own_sources() -> list[Path]:
     """Every Python file of the product, once (the links in texpr/ are not followed)."""
     files = [f for floor in FLOORS for f in (ROOT / floor).rglob("*.py")]
     return sorted(files + list((ROOT / "texpr").glob("*.py")))
+
+
+def all_sources() -> list[Path]:
+    """Every Python file of the repository: the product, its tests, its benchmarks, its examples."""
+    others = [f for folder in ("tests", "benchmarks", "examples") for f in (ROOT / folder).rglob("*.py")]
+    return own_sources() + sorted(others)
+
+
+def comments(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        return [t.string for t in tokenize.tokenize(file.readline) if t.type == tokenize.COMMENT]
 
 
 def imported_modules(path: Path) -> set[str]:
@@ -97,6 +110,14 @@ def test_architecture_names_every_module() -> None:
 
 def test_files_over_400_lines_have_a_reason() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    long = [p for p in own_sources() if p.read_text(encoding="utf-8").count("\n") > 400]
     reasons = text.partition("## Long files")[2].partition("\n## ")[0]
-    assert not [str(p.relative_to(ROOT)) for p in long if p.name not in reasons]
+    long = [p for p in all_sources() if p.read_text(encoding="utf-8").count("\n") > 400]
+    assert not [str(p.relative_to(ROOT)) for p in long if f"| {p.relative_to(ROOT)} |" not in reasons]
+
+
+def test_every_silenced_finding_has_a_reason() -> None:
+    silenced = re.compile(r"# ?(ruff: ?|flake8: ?)?noqa\b|# ?(type|mypy): ?ignore\b")
+    reasoned = re.compile(r"# (ruff: )?noqa: [A-Z]+\d+(, [A-Z]+\d+)* -- \S|# type: ignore\[[\w, -]+\]  # \S")
+    found = [(path, text) for path in all_sources() for text in comments(path) if silenced.match(text)]
+    assert any(path.name == "build.py" for path, _ in found)
+    assert not [f"{path.relative_to(ROOT)}: {text}" for path, text in found if not reasoned.match(text)]
