@@ -27,7 +27,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import TExprError, error
 from texpr.grammar.source import Span
-from texpr.polyhedral.polynomial import ONE, NotAffineError, Polynomial, normalize, why_not_affine
+from texpr.polyhedral.polynomial import ONE, BeyondLimitError, NotAffineError, Polynomial, normalize, why_not_affine
 
 CONTEXT = isl.DEFAULT_CONTEXT
 # One isl operation grows slower as numbers grow: 200 000 of them took 46 s on sums of unaligned modulos, 20 000 took
@@ -103,12 +103,12 @@ class Scope:
         if reason is not None:
             raise NotAffineError(reason)
         if floor_bits(polynomial) > MAX_FLOOR_BITS:
-            raise NotAffineError("its divisions and moduli are too many, or of too large numbers, to be proved")
+            raise BeyondLimitError("its divisions and moduli are too many, or of too large numbers, to be proved")
         linear = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(self.space))
         atoms: list[tuple[IndexBinary, int]] = []
         for (sizes, atom), coefficient in polynomial.items():
             if abs(coefficient) > MAX_NUMBER:
-                raise NotAffineError("its numbers are beyond 62 bits")
+                raise BeyondLimitError("its numbers are beyond 62 bits")
             match atom:
                 case None if sizes:
                     position = self.sizes.index(sizes[0])

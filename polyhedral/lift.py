@@ -41,7 +41,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.source import Span
 from texpr.polyhedral.affine import MAX_BUILDING, Scope, extend, limited
-from texpr.polyhedral.polynomial import NotAffineError
+from texpr.polyhedral.polynomial import BeyondLimitError, NotAffineError
 from texpr.polyhedral.program import AccessMode, DataGuard, LoopDim
 
 MAX_LOOPS = 24  # around one statement
@@ -138,7 +138,7 @@ class _Walk:
                     raise _too_deep(statement.span)
                 self.statement(statement, around, counter, depth)
             except NotAffineError as reason:
-                self.diagnostics.append(not_affine(statement.span, str(reason), "this statement"))
+                self.diagnostics.append(not_affine(statement.span, reason, "this statement"))
             except TExprError as refused:
                 self.diagnostics += refused.diagnostics
 
@@ -174,7 +174,7 @@ class _Walk:
             try:
                 extent = scope.value(loop.extent)
             except NotAffineError as reason:
-                raise TExprError([not_affine(loop.extent.span, str(reason), "this extent")]) from None
+                raise TExprError([not_affine(loop.extent.span, reason, "this extent")]) from None
             inside = scope.below(scope.index(loop.index), extent)
             domain = extend(around.domain, scope).intersect(inside)
         dim = LoopDim(
@@ -316,9 +316,12 @@ def target_span(leaf: Bind | Accumulate | Atomic) -> Span:
     return span
 
 
-def not_affine(span: Span, reason: str, what: str) -> Diagnostic:
-    """E0308: `what` is outside the quasi-affine form, because of `reason`."""
-    return error("E0308", f"{what} is not quasi-affine", span, reason, help="bind the size")
+def not_affine(span: Span, reason: NotAffineError, what: str) -> Diagnostic:
+    """E0308: `what` is outside the quasi-affine form, because of `reason`; E0307 where it is beyond a limit."""
+    if isinstance(reason, BeyondLimitError):
+        help = "bind the sizes, or write simpler subscripts and conditions"
+        return error("E0307", f"{what} is beyond a limit of the proofs", span, str(reason), help=help)
+    return error("E0308", f"{what} is not quasi-affine", span, str(reason), help="bind the size")
 
 
 def _too_deep(span: Span) -> TExprError:

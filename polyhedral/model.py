@@ -101,11 +101,12 @@ class _Model:
         relations: dict[int, isl.Map],
     ) -> ProgramBuffer:
         """The elements of a buffer, and the relation of every access to it (entered in `relations` by identity)."""
-        shape = self.shape(buffer)
+        shape, reason = self.shape(buffer)
         refused = len(self.diagnostics)
         split = self.split(buffer, uses) if len(buffer.shape) == 1 else None
-        if len(self.diagnostics) == refused and shape is None and split is None and uses:
-            self.refuse(uses[0][1].span, f"the length of {_name(buffer)} follows from it", "this subscript")
+        if len(self.diagnostics) == refused and reason is not None and buffer.flat and split is None and uses:
+            why = type(reason)(f"the length of {_name(buffer)} follows from it")
+            self.refuse(uses[0][1].span, why, "this subscript")
         if len(self.diagnostics) > refused or (shape is None and (split is None or not buffer.flat)):
             return ProgramBuffer(buffer=buffer, outer=(), elements=home.domain)
         for number, (draft, access) in enumerate(uses):
@@ -113,8 +114,8 @@ class _Model:
             try:
                 with limited(access.span, "this subscript", MAX_BUILDING):
                     relations[id(access)] = _relation(draft, access, home.scope.indices, parts)
-            except NotAffineError as reason:
-                self.refuse(access.span, str(reason), "this subscript")
+            except NotAffineError as why:
+                self.refuse(access.span, why, "this subscript")
         ranges = [relations[id(access)].range() for _, access in uses if id(access) in relations]
         with limited(buffer.span, f"the elements of {_name(buffer)}", MAX_BUILDING):
             elements = self.elements(buffer, home, shape, split, ranges)
@@ -125,15 +126,15 @@ class _Model:
         strides = tuple(stride.expression() for stride in split.strides) if split is not None else ()
         return ProgramBuffer(buffer=buffer, outer=home.scope.indices, elements=elements, flat_strides=strides)
 
-    def shape(self, buffer: Buffer) -> tuple[Polynomial, ...] | None:
-        """The extents; None when one is not quasi-affine, which is an error but for the inferred length of a `flat`
-        buffer: where its subscripts are split, its rows follow from them."""
+    def shape(self, buffer: Buffer) -> tuple[tuple[Polynomial, ...] | None, NotAffineError | None]:
+        """The extents; None and the reason when one is not quasi-affine, which is an error but for the inferred length
+        of a `flat` buffer: where its subscripts are split, its rows follow from them."""
         try:
-            return tuple(normalize(extent) for extent in buffer.shape)
+            return tuple(normalize(extent) for extent in buffer.shape), None
         except NotAffineError as reason:
             if not buffer.flat:
-                self.refuse(buffer.span, str(reason), f"the shape of {_name(buffer)}")
-            return None
+                self.refuse(buffer.span, reason, f"the shape of {_name(buffer)}")
+            return None, reason
 
     def split(self, buffer: Buffer, uses: list[tuple[StatementDraft, AccessDraft]]) -> Split | None:
         """The split of a buffer of one dimension, where its subscripts have one; refusals are reported."""
@@ -185,7 +186,7 @@ class _Model:
                 for coordinate, extent in zip(coordinates, shape or (), strict=True):
                     box = box.intersect(scope.below(coordinate, scope.polynomial(extent)))
         except NotAffineError as reason:
-            self.refuse(buffer.span, str(reason), f"the shape of {_name(buffer)}")
+            self.refuse(buffer.span, reason, f"the shape of {_name(buffer)}")
         return box.set_tuple_name(buffer.name).coalesce()
 
     def split_box(
@@ -223,7 +224,7 @@ class _Model:
             flat = flat.add(coordinate.scale_val(isl.Val.int_from_si(CONTEXT, stride.factor)))
         return box.intersect(scope.below(flat, scope.polynomial(length)))
 
-    def refuse(self, span: Span, reason: str, what: str) -> None:
+    def refuse(self, span: Span, reason: NotAffineError, what: str) -> None:
         self.diagnostics.append(not_affine(span, reason, what))
 
 

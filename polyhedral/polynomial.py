@@ -22,6 +22,10 @@ class NotAffineError(Exception):
     """The expression is outside the quasi-affine form; the text says why, in the language's words."""
 
 
+class BeyondLimitError(NotAffineError):
+    """The expression is larger than the proofs take, whatever its form: E0307 where its base is E0308."""
+
+
 def constant(value: int) -> Polynomial:
     """The polynomial of one number."""
     return {ONE: value} if value else {}
@@ -62,7 +66,7 @@ def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
 def normalize(expr: IndexExpr, depth: int = 0) -> Polynomial:
     """The normal form of an index expression; NotAffineError says why there is none."""
     if depth > MAX_DEPTH:
-        raise NotAffineError(f"it is nested deeper than {MAX_DEPTH} operators")
+        raise BeyondLimitError(f"it is nested deeper than {MAX_DEPTH} operators")
     match expr:
         case IndexConst(value=value):
             return constant(value)
