@@ -10,7 +10,7 @@ quasi-affine, E0307 for the counted limits, all of a kernel at once.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import islpy as isl
 
@@ -122,7 +122,8 @@ class _Model:
         for _, access in uses:
             found = relations.get(id(access))
             if found is not None and access.gathered:
-                relations[id(access)] = _in_range(found, elements, access, len(home.scope.indices))
+                positions = [k for k, subscript in enumerate(access.subscripts) if isinstance(subscript, Gather)]
+                relations[id(access)] = found.intersect_range(self.box(buffer, home, shape or (), positions))
         strides = tuple(stride.expression() for stride in split.strides) if split is not None else ()
         return ProgramBuffer(buffer=buffer, outer=home.scope.indices, elements=elements, flat_strides=strides)
 
@@ -172,19 +173,32 @@ class _Model:
         split: Split | None,
         ranges: list[isl.Set],
     ) -> isl.Set:
-        rank = len(split.strides) if split is not None else len(buffer.shape)
-        names = tuple(_fresh([f"d{k}" for k in range(rank)], home.scope))
-        scope = Scope(self.sizes, (*home.scope.indices, *names))
-        coordinates = [scope.index(name) for name in names]
+        if split is None:
+            return self.box(buffer, home, shape or (), range(len(buffer.shape)))
+        scope, coordinates = self.coordinates(home, len(split.strides))
         box = extend(home.domain, scope)
         try:
-            if split is not None:
-                box = box.intersect(
-                    self.split_box(buffer, scope, coordinates, shape[0] if shape else None, split, ranges)
-                )
-            else:
-                for coordinate, extent in zip(coordinates, shape or (), strict=True):
-                    box = box.intersect(scope.below(coordinate, scope.polynomial(extent)))
+            box = box.intersect(self.split_box(buffer, scope, coordinates, shape[0] if shape else None, split, ranges))
+        except NotAffineError as reason:
+            self.refuse(buffer.span, reason, f"the shape of {_name(buffer)}")
+        return box.set_tuple_name(buffer.name).coalesce()
+
+    def coordinates(self, home: BufferDraft, rank: int) -> tuple[Scope, list[isl.PwAff]]:
+        """A scope of the indices around a buffer and of its coordinates."""
+        names = tuple(_fresh([f"d{k}" for k in range(rank)], home.scope))
+        scope = Scope(self.sizes, (*home.scope.indices, *names))
+        return scope, [scope.index(name) for name in names]
+
+    def box(
+        self, buffer: Buffer, home: BufferDraft, shape: tuple[Polynomial, ...], positions: Sequence[int]
+    ) -> isl.Set:
+        """The points of a buffer's space whose coordinates at `positions` are within its extents; the others are free,
+        also where a dimension has no elements."""
+        scope, coordinates = self.coordinates(home, len(buffer.shape))
+        box = extend(home.domain, scope)
+        try:
+            for position in positions if shape else ():
+                box = box.intersect(scope.below(coordinates[position], scope.polynomial(shape[position])))
         except NotAffineError as reason:
             self.refuse(buffer.span, reason, f"the shape of {_name(buffer)}")
         return box.set_tuple_name(buffer.name).coalesce()
@@ -290,15 +304,6 @@ def _rows(scope: Scope, place: int, ranges: list[isl.Set]) -> isl.Set:
         below = below.lower_bound_val(isl.dim_type.out, place, 0)
         result = result.union(top.apply(below))
     return result.coalesce()
-
-
-def _in_range(found: isl.Map, elements: isl.Set, access: AccessDraft, outer: int) -> isl.Map:
-    """A relation whose gathered dimensions are restricted to the buffer; the others keep what they are."""
-    box = elements
-    for position, subscript in enumerate(access.subscripts):
-        if not isinstance(subscript, Gather):
-            box = box.drop_constraints_involving_dims(isl.dim_type.set, outer + position, 1)
-    return found.intersect_range(box)
 
 
 def _fresh(names: list[str], scope: Scope) -> Iterator[str]:

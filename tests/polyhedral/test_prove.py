@@ -127,6 +127,12 @@ def test_wrong_programs_are_refused(body: str, code: str) -> None:
     assert codes(f"kernel f(A: f32[N], S: f32[N]) where N >= 3 {{ {body} }}") == [code]
 
 
+def test_a_subscript_beside_a_gathered_one_is_checked_where_its_dimension_is_empty() -> None:
+    text = "kernel f(idx: i32[4], E: f32[M, 4, N], B: f32[4]) { par 4 i { B[i] = E[0, idx[i], 0] } }"
+    assert codes(text, M=0, N=3) == codes(text, M=2, N=0) == codes(text) == ["E0302"]
+    assert codes(text, M=1, N=1) == []
+
+
 def test_a_promise_of_distinct_elements_holds_for_one_statement() -> None:
     head = "kernel f(idx: i32[N], A: f32[N], B: f32[N])"
     assert codes(head + " { par N i { A[idx[i]] = A[idx[i]] + B[i] #unique } }") == []
