@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from texpr.codegen.cuda.names import kernel_symbol
+from texpr.codegen.device_memory import span_bytes
 from texpr.codegen.graph import HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.codegen.manifest import (
     MAX_MANIFEST_BYTES,
@@ -46,6 +47,7 @@ from texpr.grammar.ast import (
     SizeVar,
 )
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.indexing import row_major
 from texpr.grammar.paths import as_path, read_plain
 from texpr.polyhedral.boxes import Box, boxes
 from texpr.polyhedral.program import ProvedProgram
@@ -171,7 +173,8 @@ def _steps(nodes: tuple[KernelNode, ...], planned: PlannedGraph, arguments: Argu
 
 
 def _workspace(planned: PlannedGraph) -> tuple[WorkspaceTensor, ...]:
-    """The workspace tensors with offsets; a tensor's bytes are its extents times its element size."""
+    """The workspace tensors with offsets; a tensor's bytes are its extents times its element size, or with an author's
+    strides those from its first element to its last."""
     found = []
     for tensor in planned.graph.tensors:
         if tensor.role is not Role.LOCAL:
@@ -180,6 +183,8 @@ def _workspace(planned: PlannedGraph) -> tuple[WorkspaceTensor, ...]:
         for extent in tensor.shape:
             factor = json_expr(extent)
             size = size * factor if isinstance(size, int) and isinstance(factor, int) else ["*", size, factor]
+        if tensor.strides != row_major(tensor.shape):
+            size = json_expr(span_bytes(tensor))
         offset = json_expr(planned.workspace.offsets[tensor.name])
         found.append(WorkspaceTensor(name=tensor.name, offset_bytes=offset, size_bytes=size))
     return tuple(found)

@@ -24,11 +24,11 @@ def place_workspace(graph: KernelGraph) -> WorkspacePlan:
     for tensor in graph.tensors:
         if tensor.role is Role.LOCAL:
             offsets[tensor.name] = end
-            end = combine(IndexOp.ADD, end, _rounded(_size_bytes(tensor)))
+            end = combine(IndexOp.ADD, end, _rounded(span_bytes(tensor)))
     return WorkspacePlan(offsets=offsets, total_bytes=end)
 
 
-def _size_bytes(tensor: DTensor) -> IndexExpr:
+def span_bytes(tensor: DTensor) -> IndexExpr:
     """Bytes from the first to the last element; the extents are taken as at least 1, so an empty tensor has room."""
     elements: IndexExpr = IndexConst(value=1)
     one = IndexConst(value=1)
