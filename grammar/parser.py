@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from texpr.grammar.builder import Builder
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
+from texpr.grammar.foreign_loops import mend_loops
 from texpr.grammar.lexer import BAD, NEWLINE, Token, tokenise
 from texpr.grammar.limits import MAX_BLOCK_DEPTH, MAX_DIAGNOSTICS, MAX_EXPRESSION_HEIGHT, MAX_TEXT_BYTES
 from texpr.grammar.newlines import STATEMENT_KINDS, end_statements, match_brackets
@@ -40,7 +41,7 @@ def parse(source: SourceText) -> Module:
     if len(source.text) > MAX_TEXT_BYTES or len(source.text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
         message = f"the text is longer than {MAX_TEXT_BYTES} bytes"
         raise TExprError([error("E0103", message, Span(source, 0, 0), help="split it and use `import`")])
-    lexed = tokenise(source)
+    lexed = mend_loops(tokenise(source), source)
     found = lexed.diagnostics
     try:
         brackets = match_brackets(lexed.tokens, source)

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from texpr.grammar.diagnostics import Diagnostic, error
+from texpr.grammar.foreign_loops import LOOP_WORDS, loop_help
 from texpr.grammar.lexer import NEWLINE, WORD_KINDS, Token
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.tables import END
 
-_LOOP_HELP: Final = "`par N i { … }` where iterations are independent, `seq N i { … }` where they run in order"
-_LOOP_WORDS: Final = frozenset(("for", "while", "loop", "foreach", "forall", "parallel", "repeat", "do"))
 _DECLARATION_WORDS: Final[dict[str, str]] = {
     **dict.fromkeys(("def", "func", "function", "fun", "proc", "void"), "functions are declared by `fn f(…) { … }`"),
     **dict.fromkeys(("var", "const", "auto", "val"), "`let x = e` names a value, `new x: f32` makes a buffer"),
@@ -76,7 +75,7 @@ class Mistake:
 
 def begins_foreign_block(first: Token) -> bool:
     """True for a word that opens a block in other languages; what its braces hold is read all the same."""
-    return first.text in _LOOP_WORDS or first.text in ("def", "func", "function", "elif", "elsif", "elseif")
+    return first.text in LOOP_WORDS or first.text in ("def", "func", "function", "elif", "elsif", "elseif")
 
 
 def describe(mistake: Mistake) -> Diagnostic:
@@ -87,13 +86,13 @@ def describe(mistake: Mistake) -> Diagnostic:
 def _foreign_word(m: Mistake) -> Diagnostic | None:
     """A statement that begins with a keyword of another language."""
     word = m.first.text
-    called = m.at > m.begin and m.tokens[m.begin + 1].kind == "LPAR" and word in _LOOP_WORDS
+    called = m.at > m.begin and m.tokens[m.begin + 1].kind == "LPAR" and word in LOOP_WORDS
     if m.first.kind != "NAME" or m.at == m.begin or (m.at > m.begin + 2 and not called):
         return None
     if m.token.kind in ("EQ", "ACC", "LSQB"):
         return None
-    if word in _LOOP_WORDS:
-        return error("E0101", f"there is no `{word}` in TExpr", m.span(m.first), help=_LOOP_HELP)
+    if word in LOOP_WORDS:
+        return error("E0101", f"there is no `{word}` in TExpr", m.span(m.first), help=loop_help(word))
     if word in _DECLARATION_WORDS:
         return error("E0101", f"there is no `{word}` in TExpr", m.span(m.first), help=_DECLARATION_WORDS[word])
     if word in _TYPED_WORDS and m.at == m.begin + 1:
@@ -124,7 +123,8 @@ def _usual(m: Mistake) -> Diagnostic | None:
     if kind == "CMP" and token.text == "==" and "EQ" in expected:
         return say("`==` compares; it does not assign", "write `=`")
     if kind == "HASH" and "HASH" not in expected and m.at == m.begin:
-        return say("an attribute stands behind its construct", "`par N i #block { … }`")
+        foreign = _foreign_hash(m)
+        return say(*foreign) if foreign else say("an attribute stands behind its construct", "`par N i #block { … }`")
     if kind == "STRING":
         return say("text stands only in `asm`")
     if kind == "ELSE":
@@ -144,6 +144,8 @@ def _usual(m: Mistake) -> Diagnostic | None:
         return say("a number does not end with a point", f"write `{previous.text}.0`")
     if "NAME" in expected and not expected & {"NUMBER", "PAR"} and token.text in WORD_KINDS:
         return say(f"`{token.text}` is a reserved word and cannot be a name", "choose another name")
+    if kind == "LSQB" and previous is not None and previous.kind == "RSQB" and "LSQB" not in expected:
+        return say("a view has one pair of brackets", "`A[i, j]` holds all subscripts")
     if kind == "RSQB" and previous is not None and previous.kind == "LSQB":
         return say("these brackets hold nothing", "a scalar has none: `alpha: f32`, `new s: f32`, `s = e`")
     if kind == "COLON" and "RSQB" in expected:
@@ -178,6 +180,21 @@ def _usual(m: Mistake) -> Diagnostic | None:
     if kind == "ATOMIC" or (m.first.kind == "ATOMIC" and kind in (NEWLINE, END, "RBRACE") and "ACC" in expected):
         return say("`atomic` stands before one update", "`atomic H[b] += 1`")
     return None
+
+
+_HASH_LINES: Final[dict[str, str]] = {
+    "pragma": "attributes stand behind the loop: `seq N i #unroll { … }`",
+    "include": "write `import std.mma`",
+    "define": "write `size BM = 128`",
+}
+
+
+def _foreign_hash(m: Mistake) -> tuple[str, str] | None:
+    """What to say of a line that begins with `#`, where that is a line of the C preprocessor or a comment of Python."""
+    following = m.tokens[m.at + 1]
+    if following.text in _HASH_LINES:
+        return f"there is no `#{following.text}` in TExpr", _HASH_LINES[following.text]
+    return ("`#` does not open a comment", "comments begin with `--`") if following.start > m.token.end else None
 
 
 def _opened(m: Mistake, opener: str) -> bool:
