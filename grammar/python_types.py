@@ -52,6 +52,11 @@ class _Parts:
     attributes: tuple[ast.expr, ...]
 
 
+def _parameter_help(name: str) -> str:
+    plain = f'write `{name}: f32` for a scalar, or `{name}: f32["N"]` for an array'
+    return f'{plain}; what a fn writes is `{name}: out(f32["N"])`'
+
+
 def _is_attribute(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.lstrip().startswith("#")
 
@@ -93,7 +98,7 @@ class TypeReader(ExpressionReader):
         for argument in (*arguments.posonlyargs, *arguments.args):
             span = self._name_span(argument)
             if argument.annotation is None:
-                self.refuse("E0105", f"the parameter `{argument.arg}` has no type", span, TYPE_HELP)
+                self.refuse("E0105", f"the parameter `{argument.arg}` has no type", span, _parameter_help(argument.arg))
                 self.declare(argument.arg, Binding("buffer", False, span))
                 continue
             found = self.annotation(argument.annotation, evaluated.get(argument.arg))
