@@ -73,7 +73,7 @@ class CoreBuilder:
         chunk = self._chunk_size(nest, extents[0]) if chunked else 1
         digits, total = core_digits(indices, extents, [chunk] * len(cores), session.names)
         uses, known = local_uses(session.kernel, nest.body, block_level=False, outer=indices, ranges=ranges)
-        session.buffers.update(place_locals(uses, known, session.target))
+        session.buffers.update(place_locals(uses, known, session.target, session.host_ranges))
         self.worker = Body(session, self.host, hardware=indices)
         outer = [p for d, p in enumerate(nest.pars) if d not in cores and d != vector]
         body: tuple[Node, ...]

@@ -111,7 +111,7 @@ class LaunchBuilder:
 
     def _place(self, stmts: tuple[Stmt, ...], *, block_level: bool, outer: tuple[str, ...], ranges: Ranges) -> None:
         uses, all_ranges = local_uses(self.session.kernel, stmts, block_level=block_level, outer=outer, ranges=ranges)
-        placed = place_locals(uses, all_ranges, self.session.target)
+        placed = place_locals(uses, all_ranges, self.session.target, self.session.host_ranges)
         self.session.buffers.update(placed)
         sizes = (size_bytes(u.buffer) or 0 for u in uses if placed[u.buffer.name].memory is Memory.SHARED)
         self.shared_left -= sum(sizes)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from texpr.grammar.ast import Attr, Buffer, IndexConst, IndexExpr, Role
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.indexing import ONE, multiply, row_major
+from texpr.grammar.indexing import ONE, index_names, multiply, row_major
 from texpr.polyhedral.indices import Ranges, add, bounds, sub
 from texpr.polyhedral.mapping import Fixed, Free, Layout, MappedBuffer, Memory, Scope
 from texpr.polyhedral.target import Target
@@ -123,8 +123,11 @@ def unsupported(attr: Attr) -> TExprError:
     )
 
 
-def place_locals(uses: Sequence[LocalUse], ranges: Ranges, target: Target) -> dict[str, MappedBuffer]:
-    """The placement of every local of one launch, in order of declaration; `ranges` bounds the expansion indices.
+def place_locals(
+    uses: Sequence[LocalUse], ranges: Ranges, target: Target, host: Ranges | None = None
+) -> dict[str, MappedBuffer]:
+    """The placement of every local of one launch, in order of declaration; `ranges` bounds the expansion indices, and
+    `host` the indices of host loops in turn: one allocation serves all their iterations.
 
     Raises E0401 for an author's placement that cannot be kept, E0402 for a layout not mapped, E0403 for size.
     """
@@ -144,7 +147,7 @@ def place_locals(uses: Sequence[LocalUse], ranges: Ranges, target: Target) -> di
         memory, reason = _memory(use, shared, target)
         if memory is Memory.SHARED and use.buffer.memory != "shared":
             shared += size_bytes(use.buffer) or 0
-        placed[use.buffer.name] = _placed(use, memory, reason, ranges)
+        placed[use.buffer.name] = _placed(use, memory, reason, ranges, host or {})
     return placed
 
 
@@ -177,14 +180,14 @@ def _memory(use: LocalUse, shared: int, target: Target) -> tuple[Memory, str]:
     return Memory.GLOBAL, f"{size} bytes are more than a thread keeps in registers ({MAX_REGISTER_BYTES})"
 
 
-def _placed(use: LocalUse, memory: Memory, reason: str, ranges: Ranges) -> MappedBuffer:
+def _placed(use: LocalUse, memory: Memory, reason: str, ranges: Ranges, host: Ranges) -> MappedBuffer:
     buffer = use.buffer
     strides = local_strides(buffer)
     shape = tuple(_greatest_extent(extent, ranges, buffer) for extent in buffer.shape)
     expanded: tuple[str, ...] = ()
     if memory is Memory.GLOBAL:
         expanded = use.indices
-        leading = tuple(add(ranges[i][1], ONE) for i in expanded)
+        leading = tuple(_copies(add(ranges[i][1], ONE), host, buffer) for i in expanded)
         if strides is not None:
             copies = (*leading[1:], _elements(shape, strides)) if leading else ()
             strides = (*_suffix_products(copies), *strides)
@@ -203,6 +206,20 @@ def _placed(use: LocalUse, memory: Memory, reason: str, ranges: Ranges) -> Mappe
         reason=reason,
         span=buffer.span,
     )
+
+
+def _copies(extent: IndexExpr, host: Ranges, buffer: Buffer) -> IndexExpr:
+    """The greatest value of an expansion index's extent in all iterations of the host loops around the launch."""
+    found = bounds(extent, host)
+    if found is None or index_names(found[1]):
+        raise fail(
+            "E0401",
+            f"no bound is known for how many copies of {buffer.source_name or buffer.name} a launch needs",
+            buffer.span,
+            "one copy for each iteration of the `par`s around it, whose extents depend on an outer `seq`",
+            help="give these `par`s their greatest extents and guard the body with `if`",
+        )
+    return found[1]
 
 
 def _suffix_products(parts: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:
