@@ -46,9 +46,10 @@ def test_every_access_stands_under_the_line_of_its_statement(build, name):
     planned = getattr(build, name)()
     (launch,) = planned.graph.launches()
     lines = source(planned).splitlines()
-    for number, line in enumerate(lines):
-        if ".store(" in line or ".add_product(" in line:
-            assert re.fullmatch(r'#line \d+ "/texpr/[a-z]+\.tex"', lines[number - 1])
+    accesses = [number for number, line in enumerate(lines) if ".store(" in line or ".add_product(" in line]
+    assert accesses
+    for number in accesses:
+        assert re.fullmatch(r'#line \d+ "/texpr/[a-z]+\.tex"', lines[number - 1])
     assert launch.name in lines[1]
 
 

@@ -44,8 +44,8 @@ IDS = [f"{name}-{index}{'-dynamic' if free else ''}" for name, index, free in VA
 
 
 def right(ref: Reference, got: Any) -> None:
-    wrong = [found for found in ref.compare(got) if found.wrong]
-    assert not wrong, wrong
+    found = ref.compare(got)
+    assert found and not any(c.wrong for c in found), found
 
 
 @cache

@@ -71,6 +71,7 @@ def test_a_mapped_program_computes_what_the_interpreter_computes(name: str, targ
     given = arguments(program.kernel, sizes)
     got = simulate(program, given, seed=1)
     expected = interpret(program.kernel, given).outputs
+    assert got.keys() == expected.keys()
     for buffer in got:
         np.testing.assert_allclose(got[buffer], expected[buffer], rtol=1e-5)
 
