@@ -166,8 +166,15 @@ class _Module:
     def check_given(self, kernels: list[ast.Kernel]) -> None:
         """E0211 for a size or a type that fits no kernel."""
         known = {size.name for kernel in kernels for size in kernel.sizes} | set(self.given.constants)
+        scalars = {b.name: kernel.name for kernel in kernels for b in kernel.params if b.role is ast.Role.SCALAR}
         for name in self.given.sizes:
-            if name not in known and name not in self.given.used:
+            if name in known or name in self.given.used:
+                continue
+            if name in scalars:
+                message = f"`{name}` is a scalar parameter of `{scalars[name]}`, not a size"
+                mend = f"a call gives its value, by `{name}=…`; on the command line, `texpr run -D {name}=…` does"
+                self.diagnostics.append(error("E0211", message, help=mend))
+            else:
                 help = did_you_mean(name, known, "the sizes are " + ", ".join(sorted(known)) if known else None)
                 self.diagnostics.append(error("E0211", f"there is no size `{name}`", help=help))
         buffers = {b.name for kernel in kernels for b in kernel.params if kernel.bare}

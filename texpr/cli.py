@@ -5,9 +5,11 @@ Libraries load inside the commands: `texpr version` needs none of them.
 """
 
 import json
+import math
+import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +20,9 @@ from texpr.grammar.diagnostics import Diagnostic, TExprError
 RIGHT, WRONG, USAGE, ENVIRONMENT, DEFECT = 0, 1, 2, 3, 70
 _ENVIRONMENT_CODES = ("E0503", "E0505", "E0605")
 _DEFECT_CODES = ("E0504",)
+MAX_NUMBER = 400  # characters of a scalar's value
+NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")
+Number = int | float | bool
 
 app = typer.Typer(
     add_completion=False,
@@ -30,6 +35,10 @@ app.add_typer(cache_app, name="cache")
 
 File = Annotated[Path, typer.Argument(help="a .tex or .texpr file")]
 Defines = Annotated[list[str] | None, typer.Option("-D", metavar="NAME=VALUE", help="a size, or a buffer's type")]
+RunDefines = Annotated[
+    list[str] | None,
+    typer.Option("-D", metavar="NAME=VALUE", help="a size, a scalar parameter's value, or a buffer's type"),
+]
 KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="the kernel, where a file has several")]
 TargetName = Annotated[str, typer.Option("--target", "-t", help="cpu, cuda:sm_XX or cuda-host:sm_XX")]
 AsJson = Annotated[bool, typer.Option("--json", help="print data as JSON")]
@@ -41,23 +50,43 @@ def _usage(why: str) -> typer.Exit:
     return typer.Exit(USAGE)
 
 
-def definitions(given: list[str] | None) -> tuple[dict[str, int], dict[str, str]]:
-    """Sizes and types from `-D NAME=VALUE`: an integer is a size, a type name a buffer's type; exit 2 otherwise."""
+def definitions(
+    given: list[str] | None, scalars: Collection[str] = ()
+) -> tuple[dict[str, int], dict[str, str], dict[str, Number]]:
+    """Sizes, types and scalars from `-D NAME=VALUE`: for a name of `scalars` any number; else an integer is a size, and
+    a type name a buffer's type. Exit 2 otherwise."""
     from texpr.grammar.types import ELEMENT_TYPES
 
     sizes: dict[str, int] = {}
     types: dict[str, str] = {}
+    values: dict[str, Number] = {}
     for text in given or ():
         name, equal, value = text.partition("=")
         if not equal or not name.isidentifier() or not name.isascii():
             raise _usage(f"-D wants NAME=VALUE, not {text[:80]!r}")
-        if value in ELEMENT_TYPES:
+        if name in scalars:
+            number = _number(value)
+            if number is None:
+                raise _usage(f"-D {name[:40]}: {value[:40]!r} is no number, and {name[:40]} is a scalar parameter")
+            values[name] = number
+        elif value in ELEMENT_TYPES:
             types[name] = value
         elif value.isascii() and value.removeprefix("-").isdigit() and len(value) < 20:
             sizes[name] = int(value)
         else:
-            raise _usage(f"-D {name[:40]}: {value[:40]!r} is neither an integer nor an element type")
-    return sizes, types
+            help = "; `texpr run` takes other numbers for scalar parameters" if _number(value) is not None else ""
+            raise _usage(f"-D {name[:40]}: {value[:40]!r} is neither an integer nor an element type{help}")
+    return sizes, types, values
+
+
+def _number(text: str) -> Number | None:
+    """The number, or the truth, that a short text writes."""
+    if text in ("true", "false"):
+        return text == "true"
+    if len(text) > MAX_NUMBER or not NUMBER.fullmatch(text):
+        return None
+    number = int(text) if text.removeprefix("-").isdigit() else float(text)
+    return None if abs(number) == math.inf and not text.endswith("inf") else number
 
 
 def _kernel(file: Path, name: str | None) -> Any:
@@ -88,7 +117,7 @@ def check(file: File, define: Defines = None, as_json: AsJson = False) -> None:
     """Prove every kernel of a file free of races, undefined reads and accesses out of bounds."""
     from texpr.frontends import load
 
-    sizes, types = definitions(define)
+    sizes, types, _ = definitions(define)
     found: list[Diagnostic] = []
     names: list[str] = []
     try:
@@ -148,8 +177,8 @@ def fmt(
 def _compile(
     file: Path, name: str | None, target: str, define: list[str] | None, hints: list[str] | None, stop_after: str | None
 ) -> Any:
-    sizes, types = definitions(define)
-    values, wrong = definitions(hints)
+    sizes, types, _ = definitions(define)
+    values, wrong, _ = definitions(hints)
     if wrong:
         raise _usage("--hint wants NAME=INTEGER")
     compiled = _kernel(file, name).compile(target, types=types, sizes=sizes, hints=values, stop_after=stop_after)
@@ -207,7 +236,7 @@ def build(
 @app.command()
 def run(
     file: File,
-    define: Defines = None,
+    define: RunDefines = None,
     kernel: KernelName = None,
     target: TargetName = "cpu",
     seed: Annotated[int, typer.Option(help="of the random inputs", min=0)] = 0,
@@ -216,17 +245,19 @@ def run(
     verify: Annotated[bool, typer.Option("--check", help="compare with the interpreter in float64")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a kernel on seeded random arrays, or on those of an .npz."""
+    """Run a kernel on seeded random arrays and scalars, or on those of an .npz and of -D."""
     from texpr.inspect import progress
     from texpr.trial import run_trial
 
-    sizes, types = definitions(define)
+    program = _kernel(file, kernel)
+    sizes, types, scalars = definitions(define, program.scalars)
     with progress(f"running {file}"):
         report = run_trial(
-            _kernel(file, kernel),
+            program,
             target,
             sizes=sizes,
             types=types,
+            scalars=scalars,
             seed=seed,
             inputs=inputs,
             output=output,

@@ -75,6 +75,15 @@ class Kernel:
 
         return print_module(self._checker.module)
 
+    @property
+    def scalars(self) -> frozenset[str]:
+        """The names of the parameters that are passed by value, as they are declared: nothing is checked for it."""
+        from texpr.grammar.syntax import KernelDef
+
+        items = self._checker.module.items
+        own = next((item for item in items if isinstance(item, KernelDef) and item.name == self.name), None)
+        return frozenset(p.name for p in own.params if p.type.shape is None) if own else frozenset()
+
     def core(self, *, types: Mapping[str, str] | None = None, sizes: Mapping[str, int] | None = None) -> "ast.Kernel":
         """The checked core tree; `sizes` override `size` constants. Raises E01 and E02 errors."""
         return self._check(element_types(types), merge_sizes("sizes", sizes))[0]

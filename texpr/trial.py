@@ -1,5 +1,6 @@
 """`texpr run`: a kernel on random or given arrays, compared with the float64 interpreter within its error bound."""
 
+import math
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -75,8 +76,8 @@ def gather_limits(kernel: "ast.Kernel", sizes: Mapping[str, int]) -> dict[str, i
 
     A subscript may have passed through locals: `let p = idx[i]; A[p]` limits idx.
     """
-    from texpr.codegen.artifact import json_expr
     from texpr.grammar import ast
+    from texpr.grammar.interpret_index import index_value
     from texpr.grammar.walk import walk
 
     limits: dict[str, int] = {}
@@ -90,7 +91,7 @@ def gather_limits(kernel: "ast.Kernel", sizes: Mapping[str, int]) -> dict[str, i
             if isinstance(subscript, ast.Gather):
                 if any(isinstance(part, ast.IndexVar) for part in walk(extent)):
                     continue  # a local's extent may depend on loop indices: no limit from it
-                limit = evaluate(json_expr(extent), sizes)
+                limit = int(index_value(extent, sizes))
                 for read in walk(subscript):
                     if isinstance(read, ast.Read):
                         limits[read.buffer] = min(limits.get(read.buffer, limit), limit)
@@ -165,16 +166,48 @@ def _retype(values: Any, parameter: Parameter) -> Any:
     raise fail("E0601", f"{parameter.name} has type {values.dtype} and needs {parameter.dtype}")
 
 
+def _scalar(value: Any, parameter: Parameter) -> Any:
+    """A number of Python from a number, or from an array that holds one. Raises E0601 for another array."""
+    if not hasattr(value, "dtype"):
+        return value
+    if value.shape != ():
+        raise fail("E0601", f"{parameter.name} is a scalar, and an array of shape {value.shape} was given")
+    if value.dtype.kind == "V":
+        value = _retype(value, parameter)
+    number = value.item()
+    return float(number) if ELEMENT_TYPES[parameter.dtype].is_float and value.dtype.kind == "V" else number
+
+
+def _check_range(manifest: Manifest, scalars: Mapping[str, int | float | bool]) -> None:
+    """E0601 for a finite number that the parameter's float type has no room for: a call would round it to infinity."""
+    import numpy
+
+    from texpr.runtime.host_arrays import numpy_dtype
+
+    for parameter in manifest.parameters:
+        value, dtype = scalars.get(parameter.name), ELEMENT_TYPES[parameter.dtype]
+        if value is None or not parameter.scalar or not dtype.is_float:
+            continue
+        try:
+            with numpy.errstate(over="ignore"):
+                stored = float(numpy.float64(value).astype(numpy_dtype(dtype)))
+            fits = math.isfinite(stored) or not math.isfinite(value)
+        except OverflowError:  # an integer beyond f64
+            fits = False
+        if not fits:
+            raise fail("E0601", f"{manifest.name}: {parameter.name} = {str(value)[:40]} does not fit {dtype}")
+
+
 def make_arguments(
     kernel: "ast.Kernel", sizes: Mapping[str, int], seed: int, given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Arrays and scalars for a call, given ones first, and the solved sizes. Raises E0601, E0602."""
-    from texpr.runtime.arguments import solve_sizes
+    from texpr.runtime.arguments import scalar_value, solve_sizes
 
     manifest = signature(kernel, "cpu", VERSION)
     shapes = {
         p.name: tuple(given[p.name].shape)
-        if p.name in given and len(given[p.name].shape) == len(p.shape)
+        if p.shape and p.name in given and len(given[p.name].shape) == len(p.shape)
         else (-1,) * len(p.shape)
         for p in manifest.parameters
     }
@@ -184,9 +217,7 @@ def make_arguments(
     for p in manifest.parameters:
         if p.scalar:
             scalar = given[p.name] if p.name in given else random_array(p, (), seed, limits.get(p.name))
-            values[p.name] = scalar.item() if hasattr(scalar, "item") else scalar
-            if ELEMENT_TYPES[p.dtype].is_float:
-                values[p.name] = float(values[p.name])
+            values[p.name] = scalar_value(manifest, p, _scalar(scalar, p))
             continue
         shape = tuple(evaluate(extent, solved) for extent in p.shape)
         found = _retype(given[p.name], p) if p.name in given else random_array(p, shape, seed, limits.get(p.name))
@@ -203,12 +234,14 @@ def run_trial(
     *,
     sizes: Mapping[str, int],
     types: Mapping[str, str] | None = None,
+    scalars: Mapping[str, int | float | bool] | None = None,
     seed: int = 0,
     inputs: Path | None = None,
     output: Path | None = None,
     check: bool = False,
 ) -> TrialReport:
-    """Compile, run and optionally check a kernel. Raises TExprError for anything that is wrong."""
+    """Compile, run and optionally check a kernel; parameters that neither `inputs` nor `scalars` has are random. Raises
+    TExprError for anything that is wrong."""
     import numpy
 
     from texpr.grammar.interpret import interpret
@@ -216,7 +249,11 @@ def run_trial(
     core = kernel.core(types=types, sizes=sizes)
     manifest = signature(core, target, VERSION)
     given = _load_inputs(inputs, manifest) if inputs is not None else {}
-    values, solved = make_arguments(core, sizes, seed, given)
+    _check_range(manifest, scalars or {})
+    twice = sorted(set(given) & set(scalars or {}))
+    if twice:
+        raise fail("E0601", f"{twice[0]} is given by -D and by {inputs}", help="give it once")
+    values, solved = make_arguments(core, sizes, seed, {**given, **(scalars or {})})
     compiled = kernel.compile(target, types=types, sizes=sizes)
     before = {name: value.copy() if hasattr(value, "copy") else value for name, value in values.items()}
     free = {name: solved[name] for name in compiled.dynamic}
