@@ -7,6 +7,7 @@ loads of its arms inside them.
     Op(add, Op(mul, A[i], B[i]), 1.0)   ->   tx::fma(A.load(i), B.load(i), 1.0f)
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ from texpr.grammar.ast import (
     Select,
 )
 from texpr.grammar.diagnostics import fail
-from texpr.grammar.types import F32, I64, DType, compute_type
+from texpr.grammar.types import F32, I64, U32, DType, compute_type
 
 CONDITIONAL = DISJUNCTION + 1  # the precedence of ?:
 MAX_DEPTH = 12  # of calls and parentheses in one expression, before a temporary is made
@@ -46,13 +47,15 @@ MAX_LAZY_DEPTH = 200  # inside the arms of a select, where no temporary can stan
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """C++ text of a value. `product` has the factors of a multiplication that may still be contracted."""
+    """C++ text of a value. `product` has the factors of a multiplication that may still be contracted; `constant` says
+    that a compiler may see a number in it, and warn of what it computes."""
 
     text: str
     level: int
     dtype: DType
     depth: int = 1
     product: tuple[str, str] | None = None
+    constant: bool = False
 
     def at(self, level: int) -> str:
         return self.text if self.level <= level else f"({self.text})"
@@ -92,6 +95,15 @@ _INTEGER_CALL: dict[Fn, str] = {
     Fn.FLOORDIV: "floor_div",
     Fn.MOD: "floor_mod",
 }
+# Behind a call a compiler does not warn of literals: of a divisor that is zero, of unsigned numbers below zero.
+_OPAQUE: dict[Fn, str] = {**_STRICT, Fn.DIV: "div"}
+_OPAQUE_COMPARE = {
+    Fn.LT: ("", "less", False),
+    Fn.GE: ("!", "less", False),
+    Fn.GT: ("", "less", True),
+    Fn.LE: ("!", "less", True),
+}
+_NONZERO = re.compile(r"\(?-?[0-9.]*[1-9][0-9.]*(e[-+][0-9]+)?[fu]?\)?$")  # a literal
 _INTEGER_IDENTITY = frozenset({Fn.FLOOR, Fn.CEIL, Fn.ROUND})
 
 
@@ -100,6 +112,10 @@ def apply(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool) -> Val
     depth = 1 + max(a.depth for a in args)
     if fn in COMPARISONS:
         args = tuple(_widened(a) for a in args)
+        if fn in _OPAQUE_COMPARE and args[0].dtype == U32 and any(_may_be_zero(a) for a in args):
+            sign, name, swapped = _OPAQUE_COMPARE[fn]
+            text = _listed(args[::-1] if swapped else args)
+            return Value(f"{sign}tx::{name}({text})", ATOM, dtype, depth)
         return Value(f"{args[0].at(SUM)} {_COMPARE_INFIX[fn]} {args[1].at(SUM)}", RELATION, dtype, depth)
     if fn is Fn.NOT:
         return Value(f"!{args[0].at(ATOM)}", ATOM, dtype, depth)
@@ -115,10 +131,15 @@ def apply(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool) -> Val
         return args[0]
     if fn in _BIT_INFIX:
         text = f"{args[0].at(ATOM)} {_BIT_INFIX[fn]} {args[1].at(ATOM)}"
-        return (
-            Value(text, CONJUNCTION, dtype, depth) if dtype.bits >= 32 else _call(value_type(dtype), text, dtype, depth)
-        )
+        if dtype.bits < 32:
+            return _call(value_type(dtype), text, dtype, depth)
+        return Value(text, CONJUNCTION, dtype, depth, constant=any(a.constant for a in args))
     return _call(f"tx::{_INTEGER_CALL.get(fn, fn.value)}", _listed(args), dtype, depth)
+
+
+def _may_be_zero(value: Value) -> bool:
+    """Whether a compiler may see a zero in the value."""
+    return value.constant and not _NONZERO.match(value.text)
 
 
 def _float(fn: Fn, args: tuple[Value, ...], dtype: DType, depth: int, *, strict: bool) -> Value:
@@ -134,10 +155,12 @@ def _float(fn: Fn, args: tuple[Value, ...], dtype: DType, depth: int, *, strict:
             return _call("tx::fma", f"{first if fn is Fn.ADD else f'-({first})'}, {second}, {left.text}", dtype, depth)
     if fn in _FLOAT_INFIX:
         sign, level = _FLOAT_INFIX[fn]
-        text = f"{args[0].at(level)} {sign} {args[1].at(level - 1)}"
-        return Value(text, level, dtype, depth, (args[0].text, args[1].text) if fn is Fn.MUL else None)
+        product = (args[0].text, args[1].text) if fn is Fn.MUL else None
+        if all(a.constant for a in args) or (fn is Fn.DIV and _may_be_zero(args[1])):
+            return Value(f"tx::{_OPAQUE[fn]}({_listed(args)})", ATOM, dtype, depth, product)
+        return Value(f"{args[0].at(level)} {sign} {args[1].at(level - 1)}", level, dtype, depth, product)
     if fn is Fn.NEG:
-        return Value(f"-{args[0].at(ATOM)}", PRODUCT, dtype, depth)
+        return Value(f"-{args[0].at(ATOM)}", PRODUCT, dtype, depth, constant=args[0].constant)
     return _call(f"tx::{fn.value}", _listed(args), dtype, depth)
 
 
@@ -183,7 +206,7 @@ def emit_value(root: Expr, around: Surroundings) -> Value:
         node, ready, lazy = work.pop()
         match node:
             case Const(value=value, dtype=dtype):
-                done.append(Value(literal(value, dtype), ATOM, dtype))
+                done.append(Value(literal(value, dtype), ATOM, dtype, constant=dtype.is_float or dtype == U32))
             case IndexValue(index=index, dtype=dtype):
                 found = term(index, around.scope).as_wide()
                 done.append(cast(Value(found.text, found.level, I64), dtype))
@@ -238,6 +261,7 @@ def _combine(node: Operand, operands: tuple[Value, ...], around: Surroundings) -
                 CONDITIONAL,
                 dtype,
                 1 + max(then.depth, other.depth),
+                constant=then.constant or other.constant,
             )
 
 

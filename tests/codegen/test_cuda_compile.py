@@ -7,10 +7,11 @@ import subprocess
 
 import pytest
 
+import texpr
 from texpr.codegen import graph as g
 from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.cuda.names import mangle
-from texpr.codegen.toolchain import INCLUDE, compile_cubin, compile_ptx, find_gxx, find_nvcc
+from texpr.codegen.toolchain import INCLUDE, compile_cubin, compile_host, compile_ptx, find_gxx, find_nvcc
 from texpr.grammar import ast
 from texpr.grammar.types import BF16, F8E4M3, F16, F32, F64, I8, I32, I64
 from texpr.polyhedral.mapping import BarrierPosition, Memory, Scope
@@ -33,6 +34,27 @@ def instructions(ptx):
 def test_a_kernel_compiles_without_a_warning(build, name, arch):
     text = emit_cuda(getattr(build, name)(), parse_target(f"cuda:{arch}"))
     assert compile_cubin(text.source, arch, werror=True).startswith(b"\x7fELF")
+
+
+LITERALS = """
+kernel literals(A: f32[8], B: f32[16], C: f64[8], H: u32[8], b: bool[8]) {
+    par 8 i {
+        B[i] = A[i] / 0.0 + inf / 0 + (1.0 / (2.0 - 2.0)) + 3.0e38 * 10.0 - A[i] / -0.0
+        B[i + 8] = A[i] / 2.0 + 1.0 / 3 - A[i] / select(1 < 2, 0.0, 1.0) + A[i] / 1e-45
+        C[i] = f64(A[i]) / 0.0 + 1e300 * 1e300 / 0 - f64(1.0) / (C[i] / -0.0)
+        H[i] = select(H[i] < 0, 1, shl(H[i], 40)) + select(0 <= H[i], 3, 5 / 0) + select(0 > H[i], 3, 5 % 0)
+        b[i] = H[i] < bitand(0, 1) or 2147483647 + 1 < -7 / 2 or true
+    }
+}
+"""
+
+
+@pytest.mark.nvcc
+@pytest.mark.gxx
+def test_operations_on_literals_and_comparisons_with_zero_compile_without_a_warning(tmp_path):
+    text = texpr.parse(LITERALS).only.compile("cuda:sm_90a").source
+    assert compile_cubin(text, "sm_90a", werror=True).startswith(b"\x7fELF")
+    assert compile_host(text, tmp_path, werror=True).exists()
 
 
 PLAIN = """

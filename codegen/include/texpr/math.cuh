@@ -90,8 +90,19 @@ TX_FN T fma(T a, T b, T c) {
   return wrap_add(wrap_mul(a, b), c);
 }
 
-// ---- floats ----
+// ---- literals ----
 
+// Behind a call, a compiler does not warn of a literal divisor that is zero, or of unsigned numbers below zero.
+template <class T>
+TX_FN bool less(T a, T b) {
+  return a < b;
+}
+template <class T>
+TX_FN T div(T a, T b) {
+  return a / b;
+}
+
+// ---- floats ----
 template <>
 TX_FN f64 min(f64 a, f64 b) {
   return a < b || a != a ? a : b;
