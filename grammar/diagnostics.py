@@ -120,9 +120,9 @@ MAX_LINE = 160  # characters of one source line that a message shows
 def _excerpt(label: Label, width: int, mark: str) -> list[str]:
     span = label.span
     line, column = span.source.line_column(span.start)
-    text = _printable(span.source.line_text(line))
+    text = span.source.line_text(line)
     shift = max(0, column - 1 - MAX_LINE // 2) if len(text) > MAX_LINE else 0
-    shown = text[shift : shift + MAX_LINE]
+    shown = _printable(text[shift : shift + MAX_LINE])
     length = max(1, min(span.end - span.start, len(shown) - (column - 1 - shift)))
     carets = " " * (column - 1 - shift) + mark * length
     said = f" {_printable(label.text)}" if label.text else ""

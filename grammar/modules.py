@@ -12,6 +12,7 @@ from pathlib import Path
 from texpr.grammar import syntax
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import Diagnostic, TExprError
+from texpr.grammar.paths import read_plain
 from texpr.grammar.scope import FnName, IndexName, Poison, RefusedError, Scope, refuse
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.surface import name_place
@@ -23,20 +24,31 @@ MAX_FILE_BYTES = 1 << 20
 ReadConstant = Callable[[syntax.SizeDef, Scope], IndexExpr]
 
 
-def parse_file(path: Path, name: str) -> syntax.Module:
-    """The surface tree of a file; OSError and UnicodeDecodeError where it cannot be read."""
+def _text(path: Path, item: syntax.Import) -> str:
+    """The text of an imported file; E0210 where it cannot be read."""
+    why = ""
+    try:
+        return read_plain(path, MAX_FILE_BYTES).decode("utf-8")
+    except OSError as failed:
+        why = failed.strerror or type(failed).__name__
+    except UnicodeDecodeError as failed:
+        why = f"byte {failed.start} is not UTF-8"
+    except TExprError:
+        why = f"it is no plain file of at most {MAX_FILE_BYTES} bytes"
+    raise refuse("E0210", f"the module `{'.'.join(item.path)}` cannot be read: {why}", item.span)
+
+
+def _parse(text: str, name: str) -> syntax.Module:
     from texpr.grammar.parser import parse
 
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise OSError("the file is longer than 1 MiB")
-    return parse(SourceText(name=name, text=path.read_text(encoding="utf-8")))
+    return parse(SourceText(name=name, text=text))
 
 
 @cache
 def prelude() -> Scope:
     """The library functions that are visible everywhere."""
     scope = Scope()
-    for item in parse_file(STD / "prelude.tex", "std/prelude.tex").items:
+    for item in _parse((STD / "prelude.tex").read_text(encoding="utf-8"), "std/prelude.tex").items:
         if isinstance(item, syntax.FnDef):
             scope.define(item.name, FnName(definition=item, module=scope, library=True), item.span)
     return scope
@@ -51,7 +63,7 @@ class Loader:
     def __init__(self, diagnostics: list[Diagnostic], constant: ReadConstant) -> None:
         self.diagnostics = diagnostics
         self.constant = constant
-        self.loaded: dict[Path, Scope] = {}
+        self.loaded: dict[Path, tuple[Scope, str]] = {}  # with the name of the file in messages
         self.active: list[Path] = []
 
     def module_scope(self, module: syntax.Module, folder: Path | None, constant: ReadConstant) -> Scope:
@@ -80,11 +92,14 @@ class Loader:
 
     def _import(self, item: syntax.Import, folder: Path | None, own: Scope) -> None:
         path = find(item.path, folder, item.span)
-        for name, binding in self._load(path, item).names.items():
-            if binding.span.source.name == shown(item.path):
+        scope, name_of_file = self._load(path, item)
+        for name, binding in scope.names.items():
+            known = own.names.get(name)
+            again = known is not None and known.entity is binding.entity  # a file may be imported twice, or by a link
+            if binding.span.source.name == name_of_file and not again:
                 own.define(name, binding.entity, binding.span)
 
-    def _load(self, path: Path, item: syntax.Import) -> Scope:
+    def _load(self, path: Path, item: syntax.Import) -> tuple[Scope, str]:
         if path in self.active:
             raise refuse(
                 "E0210", f"`{'.'.join(item.path)}` imports itself", item.span, help="remove one of the imports"
@@ -93,17 +108,14 @@ class Loader:
             return self.loaded[path]
         if len(self.loaded) + len(self.active) >= MAX_IMPORTS:
             raise refuse("E0103", f"a program imports at most {MAX_IMPORTS} files", item.span)
-        try:
-            module = parse_file(path, shown(item.path))
-        except (OSError, UnicodeDecodeError):
-            raise refuse("E0210", f"the module `{'.'.join(item.path)}` cannot be read", item.span) from None
+        module = _parse(_text(path, item), shown(item.path))
         self.active.append(path)
         try:
             scope = self.module_scope(module, path.parent, self.constant)
         finally:
             self.active.pop()
-        self.loaded[path] = scope
-        return scope
+        self.loaded[path] = scope, shown(item.path)
+        return self.loaded[path]
 
 
 def shown(path: tuple[str, ...]) -> str:
