@@ -111,6 +111,8 @@ class TestIndexArithmetic:
 
     def test_a_remainder_that_cuts_nothing_is_left_out(self, build):
         assert "C.store(i, " in self.text(build, build.binary("%", "i", 256), 256)
+        reached = build.binary("%", build.binary("+", "i", 1), 256)  # 256 is the greatest value, and its remainder 0
+        assert "C.store((i + 1) % 256, " in self.text(build, reached, 256)
 
 
 class TestNames:

@@ -18,6 +18,8 @@ from texpr.polyhedral.prove import prove
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 CASES = tomllib.loads((KERNELS / "cases.toml").read_text(encoding="utf-8"))
+# At some sizes these write every element of an array that others leave partly unwritten: `out`, and else `inout`.
+WRITTEN_AT_SOME_SIZES = {"range_bounds", "triangle_copy", "workspace_of_a_triangle"}
 REFUSED = tomllib.loads((KERNELS / "refused" / "cases.toml").read_text(encoding="utf-8"))
 
 
@@ -41,7 +43,7 @@ def test_every_kernel_is_proved_at_its_sizes_and_with_free_sizes(name: str) -> N
     for sizes in CASES[name]["sizes"]:
         bound = prove(build_program(bind_sizes(kernel, sizes)))
         assert set(bound.directions) == {b.name for b in kernel.params if b.role == "param"} == set(free)
-        assert bound.directions == free or 0 in sizes.values() or name in ("range_bounds", "triangle_copy")
+        assert bound.directions == free or 0 in sizes.values() or name in WRITTEN_AT_SOME_SIZES
 
 
 @pytest.mark.parametrize("name", sorted(n for n, c in REFUSED.items() if c["codes"][0].startswith("E03")))
