@@ -5,6 +5,7 @@ import dataclasses
 import enum
 import os
 import platform
+import stat
 import sys
 import tempfile
 import threading
@@ -21,20 +22,37 @@ MAPPING_SCHEMA = 1  # of `texpr map --json`; docs/schemas.md describes it
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file all at once, keeping its mode. Raises E0606."""
+    """Replace a file all at once, keeping its mode; where `path` is a link, the file that it leads to.
+
+    Raises E0606, also for a read-only file and for what is no plain file: a rename would put one in the place of a pipe
+    or a device.
+    """
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        target = path.resolve()
+        mode = target.stat().st_mode if target.exists() else None
+        if mode is not None and not stat.S_ISREG(mode):
+            raise fail("E0606", f"{path} is not a file")
+        if mode is not None and not (mode & 0o222 and os.access(target, os.W_OK)):
+            raise fail("E0606", f"{path} cannot be written: it is read-only")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}-")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-            if path.exists():
-                Path(name).chmod(path.stat().st_mode & 0o777)
-            Path(name).replace(path)
+            Path(name).chmod(mode & 0o777 if mode is not None else 0o666 & ~_umask())
+            Path(name).replace(target)
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
-    except OSError as why:
-        raise fail("E0606", f"{path} cannot be written: {why.strerror or why}") from None
+    except (OSError, RuntimeError) as why:  # a loop of links is a RuntimeError
+        said = why.strerror if isinstance(why, OSError) and why.strerror else str(why)
+        raise fail("E0606", f"{path} cannot be written: {said}") from None
+
+
+def _umask() -> int:
+    """The rights that new files of this process do not get; asking for it means setting it."""
+    before = os.umask(0o077)
+    os.umask(before)
+    return before
 
 
 def plain(value: Any) -> Any:

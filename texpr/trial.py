@@ -1,7 +1,6 @@
 """`texpr run`: a kernel on random or given arrays, compared with the float64 interpreter within its error bound."""
 
 import math
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,15 +11,12 @@ from texpr.codegen.manifest import Manifest, Parameter, evaluate
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.compare import Comparison, compare
-from texpr.runtime.launch import host_memory_bytes
+from texpr.trial_files import check_count, load_inputs, save_arrays
 from texpr.version import VERSION
 
 if TYPE_CHECKING:
     from texpr.grammar import ast
     from texpr.kernels import Kernel
-
-MAX_ELEMENTS = 1 << 31  # of one random array
-TRIAL_BYTES = 24  # that a trial takes for one element: random f64, aligned copy, copy before the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +110,7 @@ def random_array(parameter: Parameter, shape: tuple[int, ...], seed: int, limit:
     count = 1
     for extent in shape:
         count *= max(extent, 0)
-    if count > MAX_ELEMENTS or count * TRIAL_BYTES > host_memory_bytes():
-        raise fail("E0602", f"{parameter.name} would have {count} elements", help="choose smaller sizes by -D")
+    check_count(parameter.name, count)
     generator = numpy.random.default_rng([seed, *parameter.name.encode()])
     dtype = ELEMENT_TYPES[parameter.dtype]
     shape = tuple(max(extent, 0) for extent in shape)
@@ -140,18 +135,6 @@ def strided(values: Any, strides: tuple[int, ...], align: int) -> Any:
     array = numpy.ndarray(values.shape, values.dtype, memory.data, offset, [s * size for s in strides])
     array[...] = values
     return array
-
-
-def _load_inputs(path: Path, manifest: Manifest) -> dict[str, Any]:
-    import numpy
-
-    if path.exists() and not path.is_file():
-        raise fail("E0606", f"{path} is not a file")
-    try:
-        with numpy.load(path, allow_pickle=False) as file:
-            return {p.name: file[p.name] for p in manifest.parameters if p.name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as why:
-        raise fail("E0606", f"{path} is not a readable .npz: {str(why)[:200]}") from None
 
 
 def _retype(values: Any, parameter: Parameter) -> Any:
@@ -248,7 +231,7 @@ def run_trial(
 
     core = kernel.core(types=types, sizes=sizes)
     manifest = signature(core, target, VERSION)
-    given = _load_inputs(inputs, manifest) if inputs is not None else {}
+    given = load_inputs(inputs, manifest) if inputs is not None else {}
     _check_range(manifest, scalars or {})
     twice = sorted(set(given) & set(scalars or {}))
     if twice:
@@ -272,7 +255,7 @@ def run_trial(
                 undecided = reference.undecided.get(name, zero.astype(bool))
                 outputs.append(compare(name, values[name], reference.outputs[name], bound, undecided))
     if output is not None:
-        _save_arrays(output, values)
+        save_arrays(output, values)
     return TrialReport(
         kernel=kernel.name,
         target=target,
@@ -282,21 +265,6 @@ def run_trial(
         written=str(output) if output else None,
         arrays=values,
     )
-
-
-def _save_arrays(path: Path, values: Mapping[str, Any]) -> None:
-    """Write an .npz; bf16 and f8 arrays as raw bytes of their width, which `--input` takes back."""
-    import io
-
-    import numpy
-
-    from texpr.inspect import write_whole
-    from texpr.runtime.host_arrays import storable
-
-    memory = io.BytesIO()
-    arrays = {name: storable(numpy.asarray(value)) for name, value in values.items()}
-    numpy.savez(memory, allow_pickle=False, **arrays)
-    write_whole(path, memory.getvalue())
 
 
 def _run_on_gpu(compiled: Any, values: dict[str, Any], free: Mapping[str, int]) -> None:
