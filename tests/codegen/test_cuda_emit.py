@@ -7,10 +7,11 @@ import pytest
 
 from texpr.codegen import graph as g
 from texpr.codegen.cuda.emit import VERSION, emit_cuda
+from texpr.codegen.cuda.literals import literal
 from texpr.codegen.cuda.names import Scope, comment, file_name, kernel_symbol, mangle
 from texpr.grammar import ast
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.types import F16, F32, I32
+from texpr.grammar.types import F16, F32, I32, I64
 from texpr.polyhedral.mapping import Memory
 from texpr.polyhedral.target import parse_target
 from texpr.version import VERSION as PACKAGE_VERSION
@@ -113,6 +114,12 @@ class TestIndexArithmetic:
         assert "C.store(i, " in self.text(build, build.binary("%", "i", 256), 256)
         reached = build.binary("%", build.binary("+", "i", 1), 256)  # 256 is the greatest value, and its remainder 0
         assert "C.store((i + 1) % 256, " in self.text(build, reached, 256)
+
+
+def test_the_least_integers_have_no_literal_and_are_written_as_differences():
+    assert literal(-(2**31), I32) == "(-2147483647 - 1)" and literal(2**31, I32) == literal(-(2**31), I32)
+    assert literal(-(2**63), I64) == "(-9223372036854775807ll - 1)"
+    assert literal(-(2**31) + 1, I32) == "(-2147483647)"
 
 
 class TestNames:

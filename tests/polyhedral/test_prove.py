@@ -46,6 +46,13 @@ def test_every_kernel_is_proved_at_its_sizes_and_with_free_sizes(name: str) -> N
         assert bound.directions == free or 0 in sizes.values() or name in WRITTEN_AT_SOME_SIZES
 
 
+def test_a_data_condition_covers_what_it_guards_in_its_own_iteration_only() -> None:
+    head = "kernel f(A: f32[N, K], B: f32[N]) { par N i { new s: f32\n B[i] = 0.0\n"
+    inner = "if k == 0 { s = 1.0 } else { B[i] = s }"
+    assert codes(f"{head} if A[i, 0] > 0.0 {{ seq K k {{ {inner} }} }} }} }}", N=3, K=4) == []
+    assert codes(f"{head} seq K k {{ if A[i, k] > 0.0 {{ {inner} }} }} }} }}", N=3, K=4) == ["E0303"]
+
+
 @pytest.mark.parametrize("name", sorted(n for n, c in REFUSED.items() if c["codes"][0].startswith("E03")))
 def test_every_refused_kernel_is_refused_with_its_codes_and_witness(name: str) -> None:
     path, case = KERNELS / "refused" / f"{name}.tex", REFUSED[name]

@@ -9,7 +9,7 @@ import pytest
 from texpr.codegen.manifest import Manifest, Parameter, names_of, text_of
 from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.arguments import Bound, bind_arguments, solve_sizes
-from texpr.runtime.arrays import CPU, view_of
+from texpr.runtime.arrays import CPU, _DLTensor, _pointer_of, view_of
 
 
 def parameter(name: str, dtype: str, *shape: Any, mode: str = "read", **more: Any) -> Parameter:
@@ -74,6 +74,9 @@ def test_sizes_behind_sums_products_and_differences_are_solved() -> None:
         parameter("A", "f32", ["+", "N", 4], ["*", 2, "K"], ["-", 10, "L"]), sizes={"N": None, "K": None, "L": None}
     )
     assert bind(m, array(9, 6, 3)).sizes == {"N": 5, "K": 3, "L": 7}
+    other = (["+", 4, "N"], ["*", "K", 2], ["-", "L", 10])
+    m = manifest(parameter("A", "f32", *other), sizes={"N": None, "K": None, "L": None})
+    assert bind(m, array(9, 6, 3)).sizes == {"N": 5, "K": 3, "L": 13}
 
 
 def test_a_size_that_no_shape_gives_is_asked_for_by_keyword() -> None:
@@ -188,21 +191,28 @@ def test_narrow_types_are_recognised(dtype: Any, name: str) -> None:
     assert view_of("A", np.zeros(3, dtype)).dtype.name == name
 
 
+class Foreign:
+    """An array that is known by DLPack alone, its first element `offset_bytes` behind the address that it tells."""
+
+    def __init__(self, array: Any, offset_bytes: int = 0) -> None:
+        self.array, self.offset_bytes = array, offset_bytes
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self.array.__dlpack__(**options)
+        tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
+        tensor.data, tensor.byte_offset = tensor.data - self.offset_bytes, self.offset_bytes
+        return capsule
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
 def test_dlpack_arrays_are_seen_without_a_copy() -> None:
-    class Foreign:
-        def __init__(self, array: Any) -> None:
-            self.array = array
-
-        def __dlpack__(self, **options: Any) -> Any:
-            return self.array.__dlpack__(**options)
-
-        def __dlpack_device__(self) -> Any:
-            return self.array.__dlpack_device__()
-
     source = np.arange(12, dtype=np.int16).reshape(3, 4)[:, ::2]
     view = view_of("A", Foreign(source))
     assert view.pointer == source.ctypes.data
     assert (view.shape, view.strides, view.dtype.name) == ((3, 2), (4, 2), "i16")
+    assert view_of("A", Foreign(source, offset_bytes=256)) == view
 
 
 def test_negative_strides_give_the_right_byte_range() -> None:
