@@ -1,8 +1,8 @@
 """The cache of compiled binaries: content-addressed, verified on load, never trusted, never pickled.
 
-An entry is `<kind>/<sha256 of the key>.bin` with its digest in front, under a folder of this version in the user's
-cache directory (mode 0700). It is written beside and renamed; one lock per key makes concurrent processes compile
-once. A damaged or foreign entry is discarded and made again. Errors are not cached.
+An entry is `<kind>/<sha256 of the key>.bin` with a digest of its name and body in front, under a folder of this version
+in the user's cache directory (mode 0700). It is written beside and renamed; one lock per key makes concurrent processes
+compile once. A damaged or foreign entry is discarded and made again. Errors are not cached.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from texpr.settings import settings
 from texpr.version import VERSION
 
 _DIGEST_BYTES = 32
+MAX_ENTRY_BYTES = 1 << 28  # a file that is longer is none of ours
 
 
 def cache_folder() -> Path | None:
@@ -45,11 +46,18 @@ def _read(path: Path) -> bytes | None:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_uid not in (os.getuid(), 0):
                 return None
-            content = file.read()
+            if status.st_size > MAX_ENTRY_BYTES:
+                return None
+            content = file.read(MAX_ENTRY_BYTES)
     except OSError:
         return None
     digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    return body if hashlib.sha256(body).digest() == digest else None
+    return body if _digest(path, body) == digest else None
+
+
+def _digest(path: Path, body: bytes) -> bytes:
+    """Of an entry's body at its place: the right body in the place of another is damage, too."""
+    return hashlib.sha256(f"{path.parent.name}/{path.stem}\0".encode() + body).digest()
 
 
 def _write(path: Path, body: bytes) -> None:
@@ -58,7 +66,7 @@ def _write(path: Path, body: bytes) -> None:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(body).digest() + body)
+                file.write(_digest(path, body) + body)
             Path(name).replace(path)
         except OSError:
             Path(name).unlink(missing_ok=True)
@@ -100,14 +108,18 @@ def cached(kind: str, parts: Mapping[str, Any], make: Callable[[], bytes]) -> by
 
 
 def entries() -> list[tuple[str, int, bool]]:
-    """All entries as (kind/key, bytes, whether the digest is right)."""
+    """All entries as (kind/key, bytes, whether the digest is right); what cannot be looked at is none."""
     folder = cache_folder()
-    if folder is None or not folder.is_dir():
-        return []
-    return [
-        (path.relative_to(folder).with_suffix("").as_posix(), path.stat().st_size, _read(path) is not None)
-        for path in sorted(folder.glob("*/*.bin"))
-    ]
+    found: list[tuple[str, int, bool]] = []
+    try:
+        paths = sorted(folder.glob("*/*.bin")) if folder is not None and folder.is_dir() else []
+    except OSError:
+        return found
+    for path in paths:
+        with contextlib.suppress(OSError):  # another process may have removed it
+            name = f"{path.parent.name}/{path.stem}"
+            found.append((name, path.lstat().st_size, _read(path) is not None))
+    return found
 
 
 def clear(*, only_damaged: bool = False) -> int:
@@ -116,7 +128,8 @@ def clear(*, only_damaged: bool = False) -> int:
     removed = 0
     for name, _, right in entries():
         if folder is not None and not (only_damaged and right):
-            (folder / f"{name}.bin").unlink(missing_ok=True)
-            (folder / f"{name}.lock").unlink(missing_ok=True)
-            removed += 1
+            with contextlib.suppress(OSError):  # a folder, or one that may not be written: it stays
+                (folder / f"{name}.lock").unlink(missing_ok=True)
+                (folder / f"{name}.bin").unlink(missing_ok=True)
+                removed += 1
     return removed

@@ -1,6 +1,8 @@
 """The cache gives right bytes or makes them again; nothing in it is trusted."""
 
 import multiprocessing
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,82 @@ def test_concurrent_processes_compile_once(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         assert set(pool.map(_make, [log] * 8)) == {b"body" * 1000}
     assert Path(log).read_text() == "made\n"
+
+
+KEY = {"a": 1}
+
+
+def spoil_by_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def spoil_by_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def spoil_by_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def spoil_by_dangling_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def spoil_by_emptiness(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def spoil_by_length(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+SPOILS = [
+    spoil_by_folder, spoil_by_pipe, spoil_by_device, spoil_by_dangling_link, spoil_by_emptiness, spoil_by_length,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+@pytest.mark.parametrize("suffix", [".bin", ".lock"])
+def test_what_is_no_entry_is_not_read_and_not_waited_for(spoil: Callable[[Path], None], suffix: str) -> None:
+    cache.cached("t", KEY, lambda: b"body")
+    path = entry().with_suffix(suffix)
+    path.unlink()
+    spoil(path)
+    assert [right for _, _, right in cache.entries()] == [suffix == ".lock"]
+    assert cache.cached("t", KEY, lambda: b"body") == b"body"
+    path.with_suffix(".bin").is_file() and path.with_suffix(".bin").unlink()
+    assert cache.cached("t", KEY, lambda: b"again") == b"again"
+    assert cache.clear(only_damaged=True) == 0
+    assert cache.clear() == (0 if path.is_dir() else 1)
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_damaged_entries_are_cleared(spoil: Callable[[Path], None]) -> None:
+    cache.cached("t", KEY, lambda: b"body")
+    path = entry()
+    path.unlink()
+    spoil(path)
+    assert cache.clear(only_damaged=True) == (0 if path.is_dir() else 1)
+
+
+def test_a_right_entry_in_the_place_of_another_is_found() -> None:
+    cache.cached("t", KEY, lambda: b"body")
+    first = entry()
+    cache.cached("t", {"a": 2}, lambda: b"other")
+    (second,) = (path for path in first.parent.glob("*.bin") if path != first)
+    second.write_bytes(first.read_bytes())
+    assert cache.cached("t", {"a": 2}, lambda: b"other") == b"other"
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "x" * 300, "loop", "/dev/zero", "/proc/none", "a\nb"])
+def test_a_folder_that_cannot_be_one_only_costs_the_caching(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.setenv("TEXPR_CACHE_DIR", str(tmp_path / place))
+    settings.cache_clear()
+    for _ in range(2):
+        assert cache.cached("t", KEY, lambda: b"body") == b"body"
+        assert len(cache.entries()) == cache.clear()
