@@ -9,7 +9,7 @@ import pytest
 from texpr.codegen.manifest import Manifest, Parameter, names_of, text_of
 from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.arguments import Bound, bind_arguments, solve_sizes
-from texpr.runtime.arrays import CPU, _DLTensor, _pointer_of, view_of
+from texpr.runtime.arrays import CPU, _DLManagedTensorVersioned, _DLTensor, _pointer_of, view_of
 
 
 def parameter(name: str, dtype: str, *shape: Any, mode: str = "read", **more: Any) -> Parameter:
@@ -213,6 +213,29 @@ def test_dlpack_arrays_are_seen_without_a_copy() -> None:
     assert view.pointer == source.ctypes.data
     assert (view.shape, view.strides, view.dtype.name) == ((3, 2), (4, 2), "i16")
     assert view_of("A", Foreign(source, offset_bytes=256)) == view
+
+
+class Versioned(Foreign):
+    """The same behind a versioned capsule, as NumPy exports it since 2.1; `major` is its DLPack version."""
+
+    def __init__(self, array: Any, major: int = 1) -> None:
+        super().__init__(array)
+        self.major = major
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self.array.__dlpack__(**options, max_version=(1, 0))
+        _DLManagedTensorVersioned.from_address(_pointer_of(capsule, b"dltensor_versioned")).major = self.major
+        return capsule
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.1.0", reason="NumPy exports versioned DLPack since 2.1")
+def test_dlpack_of_version_1_says_whether_an_array_may_be_written() -> None:
+    source = array(3)
+    assert not view_of("A", Versioned(source)).readonly
+    source.flags.writeable = False
+    assert view_of("A", Versioned(source)).readonly
+    with pytest.raises(TExprError, match="DLPack version 2 is not 1"):
+        view_of("A", Versioned(source, major=2))
 
 
 def test_negative_strides_give_the_right_byte_range() -> None:
