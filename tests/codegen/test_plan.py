@@ -70,6 +70,13 @@ def test_a_definition_and_its_use_run_register_to_register():
     assert [len(chain) for chain in chains["scaled_0"]] == [2]
 
 
+def test_a_statement_that_does_not_read_the_register_before_it_begins_a_chain():
+    text = SCALED.replace("        C[i] = t + 1.0", "        A[i] = 0.0\n        C[i] = t + 1.0").replace(
+        "A: f32[N]", "inout A: f32[N]"
+    )
+    assert planned(text).planned.chains["scaled_0"] == (("S0",), ("S1",), ("S2",))
+
+
 def test_the_chain_checker_finds_lost_and_invented_chains():
     graph = planned(SCALED).planned.graph.launches()[0]
     right = fuse(graph)
