@@ -138,8 +138,9 @@ def _parameter(value: object) -> Parameter:
     keys = ("name", "dtype", "rank", "shape", "strides", "mode", "op", "box", "align", "flat", "scalar")
     reader = _Reader(value, "a parameter", keys)
     shape, strides = reader.exprs("shape"), reader.exprs("strides")
-    mode, op, dtype = reader.get("mode", str), reader.value.get("op"), reader.get("dtype", str)
-    if dtype not in ELEMENT_TYPES or mode not in MODES or op not in (None, "add", "mul", "max", "min"):
+    mode, op, dtype = reader.get("mode", str), reader.value.get("op", ""), reader.get("dtype", str)
+    operators = ("add", "mul", "max", "min") if mode == "accumulate" else (None,)
+    if dtype not in ELEMENT_TYPES or mode not in MODES or op not in operators:
         raise damaged("a parameter has an unknown type, mode or operator")
     if reader.natural("rank") != len(shape) or len(strides) != len(shape):
         raise damaged("a parameter's rank, shape and strides disagree")
@@ -148,6 +149,8 @@ def _parameter(value: object) -> Parameter:
         if not isinstance(side, list) or len(side) != 2:
             raise damaged("a parameter's box is malformed")
         box.append((check_expr(side[0]), check_expr(side[1])))
+    if box and len(box) != len(shape):
+        raise damaged("a parameter's box and shape disagree")
     return Parameter(
         name=_name(reader.get("name", str)),
         dtype=dtype,
@@ -206,12 +209,21 @@ def _step(value: object, depth: int) -> Step:
     )
 
 
+def _distinct(names: Iterable[str], what: str) -> None:
+    found = list(names)
+    if len(set(found)) != len(found):
+        raise damaged(f"two {what} have one name")
+
+
 def _sizes(values: list[object]) -> dict[str, int | None]:
     sizes: dict[str, int | None] = {}
     for item in values:
         if not isinstance(item, list) or len(item) != 2 or not (item[1] is None or type(item[1]) is int):
             raise damaged("a size is malformed")
-        sizes[_name(item[0])] = item[1]
+        name = _name(item[0])
+        if name in sizes:
+            raise damaged("two sizes have one name")
+        sizes[name] = item[1]
     return sizes
 
 
@@ -256,13 +268,16 @@ def read_manifest(text: str) -> Manifest:
                 size_bytes=tensor.expr("size_bytes"),
             )
         )
+    parameters = tuple(_parameter(item) for item in reader.get("parameters", list))
+    _distinct((p.name for p in parameters), "parameters")
+    _distinct((t.name for t in tensors), "workspace tensors")
     facts: tuple[JsonCondition, ...] = tuple(check_condition(fact) for fact in reader.get("facts", list))
     return Manifest(
         name=_name(reader.get("name", str)),
         target=reader.get("target", str),
         arch=reader.get("arch", str),
         loadable=reader.get("loadable", bool),
-        parameters=tuple(_parameter(item) for item in reader.get("parameters", list)),
+        parameters=parameters,
         sizes=_sizes(reader.get("sizes", list)),
         facts=facts,
         workspace_bytes=workspace.expr("bytes"),
