@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from stages import PIPE, mapped
 
 from texpr.grammar.diagnostics import InternalError
+from texpr.polyhedral import hazards
 from texpr.polyhedral.mapping import BarrierPosition, MappedLaunch, Scope
 from texpr.polyhedral.orders import barrier_positions, check_positions
 from texpr.polyhedral.program import Hazard
@@ -42,6 +43,16 @@ def test_threads_that_exchange_data_need_a_barrier_of_the_block() -> None:
 def test_threads_that_read_their_own_data_need_none() -> None:
     launch = reversed_rows(64, "b")
     assert launch.orders == () and barrier_positions(launch) == ()
+
+
+def test_an_order_that_takes_too_many_steps_to_decide_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hazards, "MIN_OPERATIONS", 1)
+    monkeypatch.setattr(hazards, "MAX_OPERATIONS", 1)
+    for extent, scope in ((32, Scope.WARP), (64, Scope.BLOCK)):
+        launch = reversed_rows(extent, "b")
+        assert ("S0", "S1", "t", Hazard.FLOW, scope, None) in summary(launch)
+        assert {o.scope for o in launch.orders} == {scope}
+        assert all(o.relation.startswith("not computed") for o in launch.orders)
 
 
 def test_threads_of_one_warp_need_a_barrier_of_the_warp() -> None:

@@ -53,6 +53,13 @@ def test_a_data_condition_covers_what_it_guards_in_its_own_iteration_only() -> N
     assert codes(f"{head} seq K k {{ if A[i, k] > 0.0 {{ {inner} }} }} }} }}", N=3, K=4) == ["E0303"]
 
 
+def test_unique_is_a_promise_of_one_statement_and_not_of_two() -> None:
+    once, again = "H[X[i]] += 1 #unique", "H[Y[i]] += 1 #unique"
+    head = "kernel f(X: i32[N], Y: i32[N], H: i32[M]) { par N i { "
+    assert codes(f"{head}{once} }} }}") == []
+    assert codes(f"{head}{once}; {again} }} }}") == ["E0301"]
+
+
 @pytest.mark.parametrize("name", sorted(n for n, c in REFUSED.items() if c["codes"][0].startswith("E03")))
 def test_every_refused_kernel_is_refused_with_its_codes_and_witness(name: str) -> None:
     path, case = KERNELS / "refused" / f"{name}.tex", REFUSED[name]
