@@ -162,17 +162,20 @@ class PlainCells:
         position = np.asarray(self.layout.locate(place))
         neutral = numerics.identity(op, value_dtype)
         full = np.broadcast_to(value if active is True else np.where(active, value, neutral), shape)
+        updated: Array = np.broadcast_to(active, shape)
         with np.errstate(all="ignore"):
             axes = self.layout.reduction_axes(position, shape)
             if axes:
                 full = np.asarray(ufunc.reduce(full, axis=axes, keepdims=True, dtype=full.dtype))
-            position = np.broadcast_to(position, full.shape).reshape(-1)
+                updated = np.asarray(updated.any(axis=axes, keepdims=True))
+            # An element that no active lane updates stays as it is: not even rounded again.
+            position, terms = np.broadcast_to(position, full.shape)[updated], full[updated]
             if self.dtype == value_dtype:
-                ufunc.at(self.flat, position, full.reshape(-1))
+                ufunc.at(self.flat, position, terms)
                 return
             touched, group = np.unique(position, return_inverse=True)
             carried = np.array(numerics.cast(self.flat[touched], self.dtype, value_dtype))
-            ufunc.at(carried, group.reshape(-1), full.reshape(-1))
+            ufunc.at(carried, group.reshape(-1), terms)
             self.flat[touched] = numerics.cast(carried, value_dtype, self.dtype)
 
     def _order_matters(self, op: AccOp, value_dtype: DType) -> bool:
