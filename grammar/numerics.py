@@ -352,7 +352,9 @@ def accumulate(op: AccOp, current: Array, buffer_dtype: DType, value: Array, val
 
 
 def from_index(values: Array | int, dtype: DType) -> Array:
-    """Index values (i64) as values of `dtype`."""
+    """Index values (i64) as values of `dtype`; a number beyond 64 bits wraps."""
+    if isinstance(values, int):
+        values = (values + (1 << 63)) % (1 << 64) - (1 << 63)
     return cast(np.asarray(values, dtype=np.int64), I64, dtype)
 
 

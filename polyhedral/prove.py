@@ -13,6 +13,7 @@ from texpr.polyhedral.directions import infer_directions
 from texpr.polyhedral.program import Program, ProvedProgram
 from texpr.polyhedral.races import check_races
 from texpr.polyhedral.strides import check_strides
+from texpr.polyhedral.width import check_width
 
 MAX_LIMITS = 3  # queries that were given up before the proofs of a kernel stop
 
@@ -39,7 +40,7 @@ def prove(program: Program) -> ProvedProgram:
 def _findings(program: Program) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     limits = 0
-    for check in (check_bounds, check_strides, check_races, check_definedness):
+    for check in (check_width, check_bounds, check_strides, check_races, check_definedness):
         for diagnostic in check(program):
             found.append(diagnostic)
             limits += diagnostic.code == "E0307"

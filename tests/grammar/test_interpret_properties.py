@@ -33,10 +33,12 @@ from texpr.grammar.ast import (
     Select,
     Seq,
 )
+from texpr.grammar.check import check
 from texpr.grammar.error_bound import FUNCTION_ERRORS, roundoff
 from texpr.grammar.interpret import Interpretation, interpret
 from texpr.grammar.interpret_cells import PlainArithmetic, PlainCells
 from texpr.grammar.interpret_fast import FastInterpreter
+from texpr.grammar.parser import parse_text
 from texpr.grammar.types import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, I64, U8
 
 FLOATS = (F64, F32, F32, F16, BF16, F8E4M3, F8E5M2)
@@ -321,3 +323,21 @@ def test_most_elements_are_decided():
             decided += within(result, reference, name)[1]
             total += reference.outputs[name].size
     assert decided > 0.8 * total
+
+
+def test_what_no_iteration_updates_is_not_rounded_again() -> None:
+    """An infinity in f8 saturates when it is stored again, and the negative zero ends when a zero is added."""
+    text = "kernel f(A: f8e5m2[4], B: f32[4]) { par 4 i, i j { A[j] max= 1.0\n B[j] += 1.0 } }"
+    (kernel,) = check(parse_text(text))
+    values = {"A": np.full(4, -np.inf).astype(numerics.storage(F8E5M2)), "B": np.full(4, -0.0, np.float32)}
+    for mode in ("fast", "exact"):
+        outputs = interpret(kernel, values, mode=mode).outputs
+        assert [float(x) for x in outputs["A"]] == [1.0, 1.0, 1.0, -np.inf], mode
+        assert list(outputs["B"][:3]) == [3.0, 2.0, 1.0] and np.signbit(outputs["B"][3]), mode
+
+
+def test_an_index_beyond_64_bits_wraps_where_nothing_proved_it_away() -> None:
+    (kernel,) = check(parse_text("kernel f(A: i64[4]) { par 4 i { A[i] = i * 9223372036854775807 } }"))
+    for mode in ("fast", "exact"):
+        outputs = interpret(kernel, {"A": np.zeros(4, np.int64)}, mode=mode).outputs
+        assert list(outputs["A"]) == [0, 2**63 - 1, -2, 2**63 - 3], mode
