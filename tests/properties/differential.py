@@ -12,13 +12,9 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from programs import Case, generate
 
 import texpr
@@ -32,9 +28,11 @@ from texpr.trial import make_arguments
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, 6e-8, 65504.0, 448.0, -3.4e38)
 
 
-def special_arguments(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
+def special_arguments(
+    kernel: Kernel, sizes: Mapping[str, int], seed: int, types: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Random arguments; one array in four has special floats or extreme integers sprinkled in."""
-    core = kernel.core(sizes=sizes)
+    core = kernel.core(sizes=sizes, types=types)
     values, _ = make_arguments(core, sizes, seed, {})
     generator = np.random.default_rng([seed, 77])
     gathered = {name for name in values if name.startswith("G") or name in ("idx", "flag")}
@@ -65,12 +63,26 @@ def copied(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class Reference:
-    """A program's arguments and what it computes."""
+    """A program's arguments and what it computes. The sizes in `dynamic` are not bound before the launch."""
 
     kernel: Kernel
     sizes: dict[str, int]
     values: dict[str, Any]
     wide: Interpretation
+    types: Mapping[str, str] = field(default_factory=dict)
+    dynamic: tuple[str, ...] = ()
+
+    @property
+    def core(self) -> ast.Kernel:
+        return self.kernel.core(sizes=self.sizes, types=self.types)
+
+    @property
+    def free(self) -> dict[str, int]:
+        return {name: value for name, value in self.sizes.items() if name in self.dynamic}
+
+    def compile(self, target: str, **options: Any) -> texpr.Compiled:
+        static = {name: value for name, value in self.sizes.items() if name not in self.dynamic}
+        return self.kernel.compile(target, types=self.types, sizes=static, **options)
 
     def compare(self, got: Mapping[str, Any]) -> list[Comparison]:
         found = []
@@ -83,28 +95,37 @@ class Reference:
         return found
 
 
-def reference(kernel: Kernel, sizes: Mapping[str, int], values: dict[str, Any]) -> Reference:
-    core = kernel.core(sizes=sizes)
-    return Reference(kernel, dict(sizes), values, interpret(core, values, float64=True, sizes=sizes))
+def reference(
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    values: dict[str, Any],
+    types: Mapping[str, str] | None = None,
+    dynamic: tuple[str, ...] = (),
+) -> Reference:
+    core = kernel.core(sizes=sizes, types=types)
+    wide = interpret(core, values, float64=True, sizes=sizes)
+    return Reference(kernel, dict(sizes), values, wide, types or {}, dynamic)
 
 
 def by_exact(ref: Reference, seed: int) -> Mapping[str, Any]:
-    return interpret(
-        ref.kernel.core(sizes=ref.sizes), copied(ref.values), mode="exact", seed=seed, sizes=ref.sizes
-    ).outputs
+    return interpret(ref.core, copied(ref.values), mode="exact", seed=seed, sizes=ref.sizes).outputs
+
+
+def by_fast(ref: Reference, seed: int) -> Mapping[str, Any]:
+    return interpret(ref.core, copied(ref.values), mode="fast", seed=seed, sizes=ref.sizes).outputs
 
 
 def by_simulate(ref: Reference, seed: int) -> Mapping[str, Any]:
     from texpr.polyhedral.simulate import simulate
 
-    made = ref.kernel.compile("cuda:sm_90a", sizes=ref.sizes, stop_after="map")
+    made = ref.kernel.compile("cuda:sm_90a", types=ref.types, sizes=ref.sizes, stop_after="map")
     return simulate(made.mapping.program, copied(ref.values), seed=seed)
 
 
 def by_target(target: str) -> Callable[[Reference, int], Mapping[str, Any]]:
     def run(ref: Reference, seed: int) -> Mapping[str, Any]:
         values = copied(ref.values)
-        ref.kernel.compile(target, sizes=ref.sizes)(**values)
+        ref.compile(target)(**values, **ref.free)
         return values
 
     return run
@@ -112,6 +133,7 @@ def by_target(target: str) -> Callable[[Reference, int], Mapping[str, Any]]:
 
 BACKENDS: dict[str, Callable[[Reference, int], Mapping[str, Any]]] = {
     "exact": by_exact,
+    "fast": by_fast,
     "simulate": by_simulate,
     "cpu": by_target("cpu"),
     "cuda-host": by_target("cuda-host:sm_90a"),
@@ -128,6 +150,9 @@ class Tally:
     def fail(self, case: Case, what: str) -> None:
         self.counts["failed"] += 1
         self.failures.append(f"seed {case.seed} {case.sizes}: {what}\n{case.text}")
+
+
+Emitted = tuple[Case, Reference, texpr.Compiled]
 
 
 def replay(case: Case, kernel: Kernel, wrong: texpr.TExprError, tally: Tally) -> None:
@@ -200,25 +225,30 @@ def run_case(case: Case, backends: Sequence[str], tally: Tally) -> None:
 
 def run_batch(cases: Sequence[Case], tally: Tally) -> None:
     """Programs on `cuda-host`, all in one translation unit."""
-    from texpr.codegen.host_run import HostBackend
-    from texpr.runtime.launch import Launcher
-
-    ready: list[tuple[Case, Reference, texpr.Compiled]] = []
+    ready: list[Emitted] = []
     for case in cases:
         ref = prepared(case, tally)
         if ref is None:
             continue
         try:
-            ready.append((case, ref, ref.kernel.compile("cuda-host:sm_90a", sizes=ref.sizes)))
+            ready.append((case, ref, ref.compile("cuda-host:sm_90a")))
         except Exception:  # a refusal after the proofs is a failure, too
             tally.fail(case, f"cuda-host: {traceback.format_exc()[-1500:]}")
+    judge_batch(ready, tally)
+
+
+def judge_batch(ready: Sequence[Emitted], tally: Tally) -> None:
+    """Run emitted programs on `cuda-host`, all in one translation unit."""
+    from texpr.codegen.host_run import HostBackend
+    from texpr.runtime.launch import Launcher
+
     backend = HostBackend("\n".join(made.source for _, _, made in ready))
     for case, ref, made in ready:
 
         def run(ref: Reference = ref, made: texpr.Compiled = made, seed: int = case.seed) -> Mapping[str, Any]:
             values = copied(ref.values)
             backend.seed = seed
-            Launcher(made.manifest, backend)(**values)
+            Launcher(made.manifest, backend)(**values, **ref.free)
             return values
 
         judge(case, "cuda-host", run, ref, tally)

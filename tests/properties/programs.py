@@ -15,12 +15,17 @@ UNARY = ("abs", "exp", "tanh", "sqrt", "floor", "ceil", "round", "sigmoid", "erf
 
 @dataclass(frozen=True)
 class Case:
-    """A program with the sizes to run it at; `bent` says that a subscript was made doubtful on purpose."""
+    """A program with the sizes to run it at; `bent` says that a subscript was made doubtful on purpose.
+
+    `types` are given to the buffers of a bare program; the sizes in `dynamic` are not bound before the launch.
+    """
 
     seed: int
     text: str
     sizes: dict[str, int]
     bent: bool
+    types: dict[str, str] = field(default_factory=dict)
+    dynamic: tuple[str, ...] = ()
 
 
 @dataclass
