@@ -8,7 +8,7 @@ renamed, so that a failure leaves nothing half-written.
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,15 +123,21 @@ def parameters(
     )
 
 
-def signature(kernel: Kernel, target: str, version: str) -> Manifest:
-    """A manifest without a host program: enough to check a call's arguments against an unproved kernel."""
-    written = {b.name: "in" if b.direction == "in" or b.role is Role.SCALAR else "inout" for b in kernel.params}
+def signature(kernel: Kernel, target: str, version: str, written: Collection[str] | None = None) -> Manifest:
+    """A manifest without a host program: enough to check a call's arguments against an unproved kernel. `written` are
+    the buffers that it writes; without it, all that are not declared `in`."""
+    modes = {
+        b.name: "in"
+        if b.direction == "in" or b.role is Role.SCALAR or (written is not None and b.name not in written)
+        else "inout"
+        for b in kernel.params
+    }
     return Manifest(
         name=kernel.name,
         target=target,
         arch="",
         loadable=False,
-        parameters=parameters(kernel, written, {}, {}),
+        parameters=parameters(kernel, modes, {}, {}),
         sizes={size.name: size.default for size in kernel.sizes},
         facts=tuple(map(json_condition, kernel.facts)),
         workspace_bytes=0,

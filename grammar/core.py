@@ -76,6 +76,12 @@ def buffers_read(e: ast.Expr) -> set[str]:
     return {node.buffer for node in walk(e) if isinstance(node, ast.Read)}
 
 
+def buffers_written(kernel: ast.Kernel) -> set[str]:
+    """Names of the buffers that a statement of the kernel writes."""
+    found = {n.buffer for n in walk(kernel) if isinstance(n, ast.Bind | ast.Accumulate | ast.Atomic)}
+    return found | {n.buffer for n in walk(kernel) if isinstance(n, ast.AsmOperand) and n.mode != "in"}
+
+
 def buffers_of(statement: ast.Stmt) -> set[str]:
     """Names of the buffers that a statement reads or writes."""
     touching = (ast.Read, ast.Bind, ast.Accumulate, ast.Atomic, ast.AsmOperand)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from texpr.grammar import numerics
 from texpr.grammar.ast import Buffer, IndexExpr, Kernel, Role
 from texpr.grammar.bind import bind_sizes, check_sizes
+from texpr.grammar.core import buffers_written
 from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.grammar.error_bound import Bounded
 from texpr.grammar.error_cells import BoundedArithmetic, BoundedCells
@@ -248,12 +249,13 @@ def fits(item: int | float | bool, dtype: DType) -> bool:
 
 
 def refuse_overlap(kernel: Kernel, given: Mapping[str, Array]) -> None:
-    """E0603 when two array arguments share memory."""
+    """E0603 when two array arguments share memory, unless both are only read."""
     params = [b for b in kernel.params if b.role is Role.PARAM]
+    written = buffers_written(kernel)
     for number, buffer in enumerate(params):
         for other in params[:number]:
             left, right = given[other.name], given[buffer.name]
-            if np.shares_memory(left, right):
+            if (buffer.name in written or other.name in written) and np.shares_memory(left, right):
                 raise fail(
                     "E0603",
                     f"arguments `{other.name}` and `{buffer.name}` share memory",

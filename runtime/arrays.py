@@ -11,6 +11,8 @@ from typing import Any
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import ELEMENT_TYPES, DType
 
+MAX_DIMENSIONS = 64  # as NumPy and torch have
+MAX_ADDRESS = 1 << 63  # half of the address space belongs to the system
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13  # DLDeviceType
 
 
@@ -108,6 +110,8 @@ def _element_type(name: str, type_name: str) -> DType:
 
 def _numpy_view(name: str, array: Any) -> ArrayView:
     dtype = _element_type(name, array.dtype.name)
+    if hasattr(array, "mask"):  # a kernel would read what the mask hides
+        raise fail("E0601", f"argument {name}: a masked array is not plain memory", help="pass its .data, or .filled()")
     if not array.dtype.isnative:
         raise _refuse(name, "its bytes are not in this machine's order")
     size = dtype.size_bytes
@@ -158,6 +162,11 @@ def _dlpack_view(name: str, array: Any) -> ArrayView:
         tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
     else:
         raise _refuse(name, "its DLPack capsule is not one")
+    where = (tensor.device.type, tensor.device.id)
+    if where != (device[0], device[1]):
+        raise _refuse(name, f"its DLPack device is {where} in one place and {tuple(device)[:2]} in another")
+    if not 0 <= tensor.ndim <= MAX_DIMENSIONS or (tensor.ndim > 0 and not tensor.shape):
+        raise _refuse(name, f"it cannot have {tensor.ndim} dimensions")
     dtype = _BY_DLPACK.get((tensor.dtype.code, tensor.dtype.bits))
     if dtype is None or tensor.dtype.lanes != 1:
         raise _refuse(name, "its element type is not one of TExpr's")
@@ -168,7 +177,7 @@ def _dlpack_view(name: str, array: Any) -> ArrayView:
         shape=shape,
         strides=strides,
         dtype=dtype,
-        device=(int(device[0]), int(device[1])),
+        device=where,
         readonly=readonly,
     )
 
@@ -182,6 +191,8 @@ def view_of(name: str, array: Any) -> ArrayView:
         numbers = (view.pointer, *view.shape, *view.strides, *view.device)
         whole = all(isinstance(number, int) for number in numbers) and view.pointer >= 0
         whole = whole and len(view.shape) == len(view.strides) and min(view.shape, default=0) >= 0
+        low, high = view.byte_range if whole and not view.is_empty else (1, 1)
+        whole = whole and 0 < low <= high <= MAX_ADDRESS
     except TExprError:
         raise
     except Exception as why:  # a foreign object's own errors, of any class

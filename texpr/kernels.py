@@ -151,6 +151,7 @@ class Kernel:
         of bounds; `float64` computes in double and gives error bounds.
         """
         from texpr.codegen.artifact import signature
+        from texpr.grammar.core import buffers_written
         from texpr.grammar.interpret import interpret
         from texpr.runtime.arguments import bind_arguments
         from texpr.runtime.arrays import CPU
@@ -158,7 +159,7 @@ class Kernel:
 
         mode, float64, seed = one_of("mode", mode, ("fast", "exact")), flag("float64", float64), natural("seed", seed)
         kernel = self._with_constants(element_types(types), kwargs)
-        manifest = signature(kernel, "interpreter", VERSION)
+        manifest = signature(kernel, "interpreter", VERSION, buffers_written(kernel))
         bound = bind_arguments(manifest, args, kwargs, (CPU,))
         arrays = {name: as_numpy(view, bound.objects[name]) for name, view in bound.arrays.items()}
         done = interpret(kernel, {**arrays, **bound.scalars}, mode=mode, float64=float64, seed=seed, sizes=bound.sizes)

@@ -156,7 +156,11 @@ class OnGpu:
         return (2, 0)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return np.ones(4, np.float32).__dlpack__()
+        from texpr.runtime.arrays import _DLTensor, _pointer_of
+
+        capsule = np.ones(4, np.float32).__dlpack__()
+        _DLTensor.from_address(_pointer_of(capsule, b"dltensor")).device.type = 2
+        return capsule
 
 
 def test_arrays_of_another_device_are_refused() -> None:
