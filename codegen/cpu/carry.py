@@ -78,7 +78,7 @@ def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | 
         )
         if not same or site.operator.leaf.value.dtype != dtype:
             return None
-    if not _may_round_once(stored, dtype, store.op, leaf.has("ordered")):
+    if not _may_round_once(stored, dtype, store.op):
         return None
     nonempty: list[tuple[IndexExpr, IndexExpr]] = []
     for low, high in dict.fromkeys((r.low, r.high) for r in sites[0].ranges):
@@ -104,11 +104,11 @@ def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | 
     )
 
 
-def _may_round_once(stored: DType, computed: DType, op: AccOp, ordered: bool) -> bool:
+def _may_round_once(stored: DType, computed: DType, op: AccOp) -> bool:
+    """Whether sums in the computed type, rounded to the stored one at the end, are among those that the language
+    allows; `#ordered` asks for an order, which a loop keeps."""
     if stored == computed:
         return True
-    if ordered:
-        return False
     if stored.is_float and computed.is_float:
         return True
     return stored.is_integer and computed.is_integer and op in (AccOp.ADD, AccOp.MUL)

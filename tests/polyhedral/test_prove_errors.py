@@ -49,8 +49,8 @@ def test_every_code_of_the_proofs_has_a_program() -> None:
     assert set(re.findall(r"error\[(E03\d\d)\]", refused)) == {f"E030{n}" for n in range(1, 9)}
 
 
-# Numbers beyond 64 bits have no meaning to execute; `#ordered` changes only rounding, so a run cannot show it; a stride is no part of an interpreted element; an update
-# of an undefined element defines it for the rest of a run.
+# Numbers beyond 64 bits have no meaning to execute; `#ordered` changes only rounding, so a run cannot show it; a stride
+# is no part of an interpreted element; an update of an undefined element defines it for the rest of a run.
 NOT_EXECUTED = {
     "prove_index_beyond_64_bits",
     "prove_ordered_around_a_reduction",
