@@ -316,6 +316,8 @@ class Soup(Values):
     def program(self, seed: int) -> Case:
         names = ("N", "M", "K")[: self.rng.randint(1, 3)]
         self.sizes = {name: self.rng.choice((0, 1, 2, 3, 4, 5, 7)) for name in names}
+        if self.chance(0.12):  # more than a warp, and than a block's share
+            names, self.sizes = ("N",), {"N": self.rng.choice((33, 40, 67, 130))}
         self.bare = self.chance(0.12)
         self.dynamic = tuple(n for n in names if self.chance(0.5)) if not self.bare and self.chance(0.15) else ()
         for _ in range(self.rng.choice((1, 1, 2))):
@@ -334,7 +336,7 @@ class Soup(Values):
                 self.direction(p) + p.name + f": {p.dtype}" + f"[{', '.join(p.shape)}]{p.attrs}" * bool(p.shape)
                 for p in self.params
             ]
-            facts = [f"{n} {self.pick('<= 64', f'>= {v}', f'== {v}', '< 1000')}" for n, v in self.sizes.items()]
+            facts = [f"{n} {self.pick(f'<= {v + 60}', f'>= {v}', f'== {v}', '< 1000')}" for n, v in self.sizes.items()]
             where = f" where {', '.join(self.rng.sample(facts, 1))}" if self.chance(0.3) else ""
             hint = self.pick(*[""] * 40, " #strict", " #fast", " #tf32", " #threads(64)", " #blocks_per_sm(2)")
             shown = [*shown, *(f"Z{n}: i8[{n}]" for n in names)]

@@ -71,7 +71,8 @@ class Values:
     # ---- extents, subscripts, reads
 
     def extent(self) -> str:
-        if self.sizes and self.chance(0.6):
+        large = any(size > 7 for size in self.sizes.values())
+        if self.sizes and self.chance(0.3 if large else 0.6):
             return self.rng.choice(sorted(self.sizes)) + self.rng.choice(("", "", "", " + 1"))
         return str(self.rng.choice((0, 1, 1, 2, 3, 4, 5, 8)))
 
