@@ -88,7 +88,7 @@ def _backed(count: int) -> Any:
         (lambda a, b: (a,), "missing"),
         (lambda a, b: (None, b), "argument A"),
         (lambda a, b: (1.0, b), "argument A"),
-        (lambda a, b: (np.ma.masked_array(a), b[:2]), "shape"),
+        (lambda a, b: (np.ma.masked_array(a), b), "masked array"),
         (lambda a, b: (np.zeros(4, "f4,i4"), b), "argument A"),
         (lambda a, b: (np.array([None] * 4), b), "argument A"),
     ],

@@ -18,6 +18,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from texpr.grammar.diagnostics import TExprError
+from texpr.runtime.arrays import view_of
 from texpr.runtime.load import load
 
 
@@ -108,10 +109,16 @@ def main() -> None:
     torch.cuda.synchronize()
     check("captured in a CUDA graph", torch.equal(c, a + b))
 
+    there = torch.arange(12.0).reshape(3, 4).t()
+    seen = view_of("A", there)
+    known = (seen.pointer, seen.shape, seen.strides, seen.dtype.name, seen.device[0])
+    check("torch tensors in host memory are seen", known == (there.data_ptr(), (4, 3), (1, 4), "f32", 1))
+
     half = torch.rand(1001, device="cuda", dtype=torch.float16)
     host = np.ones(1001, np.float32)
     wrong = {
         "a NumPy array": (lambda: add(a, b, host), "E0605"),
+        "a torch tensor in host memory": (lambda: add(a, b, torch.zeros(1001)), "E0605"),
         "another element type": (lambda: add(a, b, half), "E0601"),
         "another shape": (lambda: add(a, b, torch.empty(1000, device="cuda")), "E0601"),
         "strides": (lambda: add(a, b, torch.empty(2002, device="cuda")[::2]), "E0601"),
@@ -124,10 +131,10 @@ def main() -> None:
         check(f"refused before launch: {name} ({found})", found == code)
 
     if torch.cuda.device_count() > 1:
-        there = [torch.rand(1001, device="cuda:1") for _ in range(3)]
+        away = [torch.rand(1001, device="cuda:1") for _ in range(3)]
         torch.cuda.synchronize(1)
-        add(*there)
-        check("another GPU than the current one", torch.equal(there[2], there[0] + there[1]))
+        add(*away)
+        check("another GPU than the current one", torch.equal(away[2], away[0] + away[1]))
         check("the current GPU stays current", torch.cuda.current_device() == 0)
 
     source = """extern "C" __global__ void add(const float* a, const float* b, float* c, long long n) {

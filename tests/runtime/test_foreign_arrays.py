@@ -200,8 +200,3 @@ def test_an_error_inside_an_export_is_a_diagnostic() -> None:
             raise SystemError("no")
 
     refused(Raises(), out())
-
-
-def test_tensors_of_torch_run() -> None:
-    torch = pytest.importorskip("torch")
-    runs(torch.ones(8), torch.zeros(8))
