@@ -10,17 +10,18 @@ import argparse
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "properties"))
 
-from differential import special_arguments
-from programs import generate
+from differential import Reference, reference, special_arguments
+from programs import Case, generate
+from soup import brew
 
 import texpr
-from texpr.grammar.interpret import interpret
 from texpr.runtime.host_arrays import storable
 from texpr.trial import make_arguments
 
@@ -38,25 +39,22 @@ LARGE: dict[str, dict[str, int]] = {
 }
 
 
-def write_case(
-    out: Path, label: str, kernel: texpr.Kernel, arch: str, bound: dict[str, int], sizes: dict[str, int], values: dict
-) -> bool:
+def write_case(out: Path, label: str, ref: Reference, arch: str) -> bool:
     """An artifact, its inputs and its reference; False and a line of text where it is refused."""
     try:
-        compiled = kernel.compile(f"cuda:{arch}", sizes=bound)
+        compiled = ref.compile(f"cuda:{arch}")
         compiled.save(out / label)
     except texpr.TExprError as wrong:
         print(f"{label}: {wrong}")
         return False
-    reference = interpret(kernel.core(sizes=sizes), values, float64=True, sizes=sizes)
-    arrays = {f"in_{n}": np.asarray(v) for n, v in values.items()}
+    arrays = {f"in_{n}": np.asarray(v) for n, v in ref.values.items()}
     for parameter in compiled.manifest.parameters:
         if parameter.mode != "read":
             n = parameter.name
-            arrays[f"ref_{n}"] = reference.outputs[n]
-            arrays[f"bound_{n}"] = reference.bounds.get(n, np.zeros(reference.outputs[n].shape))
-            arrays[f"und_{n}"] = reference.undecided.get(n, np.zeros(reference.outputs[n].shape, bool))
-    free = np.array([[k, str(sizes[k])] for k in compiled.dynamic], dtype="U40").reshape(-1, 2)
+            arrays[f"ref_{n}"] = ref.wide.outputs[n]
+            arrays[f"bound_{n}"] = ref.wide.bounds.get(n, np.zeros(ref.wide.outputs[n].shape))
+            arrays[f"und_{n}"] = ref.wide.undecided.get(n, np.zeros(ref.wide.outputs[n].shape, bool))
+    free = np.array([[k, str(ref.sizes[k])] for k in compiled.dynamic], dtype="U40").reshape(-1, 2)
     raw = {n: storable(v) for n, v in arrays.items()}
     np.savez(out / f"{label}.npz", allow_pickle=False, sizes_=free, **raw)
     return True
@@ -68,28 +66,30 @@ def build_small(out: Path, arch: str, seed: int) -> int:
     count = 0
     for name, case in cases.items():
         kernel = texpr.load(KERNELS / f"{name}.tex").only
-        variants = [(f"{name}-{k}", sizes, sizes) for k, sizes in enumerate(case["sizes"])]
+        variants: list[tuple[str, dict[str, int], tuple[str, ...]]] = []
+        variants += [(f"{name}-{k}", sizes, ()) for k, sizes in enumerate(case["sizes"])]
         if "dynamic" in case:
-            sizes = case["sizes"][0]
-            variants.append((f"{name}-dynamic", {k: v for k, v in sizes.items() if k not in case["dynamic"]}, sizes))
-        for label, bound, sizes in variants:
+            variants.append((f"{name}-dynamic", case["sizes"][0], tuple(case["dynamic"])))
+        for label, sizes, dynamic in variants:
             values, solved = make_arguments(kernel.core(sizes=sizes), sizes, seed + count, {})
-            count += write_case(out, label, kernel, arch, bound, solved, values)
+            count += write_case(out, label, reference(kernel, solved, values, dynamic=dynamic), arch)
     return count
 
 
-def build_random(out: Path, arch: str, first: int, programs: int) -> int:
-    """Accepted programs of the generator, with special values among their inputs."""
+def build_random(out: Path, arch: str, name: str, make: Callable[[int], Case], first: int, programs: int) -> int:
+    """Accepted programs of a generator, with special values among their inputs."""
     count = 0
     for seed in range(first, first + programs):
-        case = generate(seed)
-        kernel = texpr.parse(case.text, f"random_{seed}").only
+        case = make(seed)
         try:
-            kernel.compile("cpu", sizes=case.sizes, stop_after="prove")
+            kernel = texpr.parse(case.text, f"{name}_{seed}").only
+            kernel.core(sizes=case.sizes, types=case.types)
+            kernel.compile("cpu", types=case.types, sizes=case.bound, stop_after="prove")
+            values = special_arguments(kernel, case.sizes, seed, case.types)
+            ref = reference(kernel, case.sizes, values, case.types, case.dynamic)
         except texpr.TExprError:
             continue
-        values = special_arguments(kernel, case.sizes, seed)
-        count += write_case(out, f"random-{seed}", kernel, arch, case.sizes, case.sizes, values)
+        count += write_case(out, f"{name}-{seed}", ref, arch)
     return count
 
 
@@ -98,11 +98,13 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**31)
-    parser.add_argument("--random", type=int, default=0, help="programs of the generator to add")
+    parser.add_argument("--random", type=int, default=0, help="programs of each generator to add")
     options = parser.parse_args()
     (options.out / "small").mkdir(parents=True, exist_ok=True)
     count = build_small(options.out / "small", options.arch, options.seed)
-    made = build_random(options.out / "small", options.arch, options.seed, options.random)
+    made = 0
+    for name, make in (("random", generate), ("soup", brew)):
+        made += build_random(options.out / "small", options.arch, name, make, options.seed, options.random)
     for name, sizes in LARGE.items():
         kernel = texpr.load(KERNELS / f"{name}.tex").only
         kernel.compile(f"cuda:{options.arch}", sizes=sizes).save(options.out / "large" / name)

@@ -27,6 +27,11 @@ class Case:
     types: dict[str, str] = field(default_factory=dict)
     dynamic: tuple[str, ...] = ()
 
+    @property
+    def bound(self) -> dict[str, int]:
+        """The sizes that are known when it is compiled."""
+        return {name: value for name, value in self.sizes.items() if name not in self.dynamic}
+
 
 @dataclass
 class Index:

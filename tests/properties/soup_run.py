@@ -89,8 +89,7 @@ def digested(case: Case, tally: Tally) -> Emitted | None:
     if kernel is None:
         return None
     tally.counts["checked"] += 1
-    static = {name: value for name, value in case.sizes.items() if name not in case.dynamic}
-    options = {"types": case.types, "sizes": static}
+    options = {"types": case.types, "sizes": case.bound}
 
     def proved() -> texpr.Compiled:
         return kernel.compile("cpu", **options, stop_after="prove")
