@@ -132,6 +132,8 @@ def _torch_view(name: str, tensor: Any) -> ArrayView:
     kind = {"cpu": CPU, "cuda": CUDA}.get(tensor.device.type)
     if kind is None or str(tensor.layout) != "torch.strided":
         raise _refuse(name, f"a {tensor.device.type} tensor of layout {tensor.layout} has no plain memory")
+    if tensor.is_neg():  # its memory holds the numbers with the other sign
+        raise fail("E0601", f"argument {name}: a tensor that torch negates lazily", help="pass its .resolve_neg()")
     return ArrayView(
         pointer=tensor.data_ptr(),
         shape=tuple(tensor.shape),

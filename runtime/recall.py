@@ -1,13 +1,12 @@
 """Calls that look like an earlier one are checked for what may differ, their addresses; all others go the long way.
 
-The look of a NumPy, torch or CuPy array is its shape, strides, type and device. Sizes, shapes, strides and types of a
-call with known looks need no second check; alignment and overlap do. Whatever is unusual goes through
-`bind_arguments`, which raises the errors.
+The look of a NumPy, torch or CuPy array is its library, shape, strides, type and device. Sizes, shapes, strides and
+types of a call with known looks need no second check; memory, alignment and overlap do. Whatever is unusual goes
+through `bind_arguments`, which raises the errors.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from texpr.codegen.manifest import Manifest
@@ -17,21 +16,23 @@ from texpr.runtime.arrays import ArrayView
 MAX_SEEN = 64  # kinds of calls that one kernel remembers
 
 
+# The library stands first: to CuPy's device 0, NumPy's `writeable` False is equal.
 Look = tuple[tuple[Any, ...], int]
 
 
 def _numpy_look(value: Any) -> Look:
-    look = (value.shape, value.strides, value.dtype, value.flags.writeable)
+    look = ("numpy", value.shape, value.strides, value.dtype, value.flags.writeable)
     return look, value.__array_interface__["data"][0]
 
 
 def _torch_look(value: Any) -> Look:
-    return (value.shape, value.stride(), value.dtype, value.device), value.data_ptr()
+    look = ("torch", value.shape, value.stride(), value.dtype, value.device, value.is_neg())
+    return look, value.data_ptr()
 
 
 def _cupy_look(value: Any) -> Look:
     memory = value.data
-    return (value.shape, value.strides, value.dtype, memory.device_id), memory.ptr
+    return ("cupy", value.shape, value.strides, value.dtype, memory.device_id), memory.ptr
 
 
 _LOOKS: dict[tuple[str, str], Callable[[Any], Look]] = {
@@ -43,7 +44,7 @@ _look_by_type: dict[type, Callable[[Any], Look]] = {}  # those above, as far as 
 
 
 def look_of(value: Any) -> Look | None:
-    """The look of an array and its address; None for arrays of other libraries."""
+    """The look of an array and its address; None for arrays of other libraries, and for those that have none."""
     kind = type(value)
     look = _look_by_type.get(kind)
     if look is None:
@@ -51,7 +52,10 @@ def look_of(value: Any) -> Look | None:
         if look is None:
             return None
         _look_by_type[kind] = look
-    return look(value)
+    try:
+        return look(value)
+    except Exception:  # torch's sparse and wrapped tensors have no strides or address; `view_of` says what they are
+        return None
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +81,7 @@ class Binder:
         self._names = [p.name for p in manifest.parameters]
         self._arrays = [(k, p) for k, p in enumerate(manifest.parameters) if not p.scalar]
         self._scalars = [(k, p) for k, p in enumerate(manifest.parameters) if p.scalar]
-        self._aligns = [max(p.align, 1) for _, p in self._arrays]
+        self._demands = [(max(p.align, 1), p.writes) for _, p in self._arrays]
         self._positions = [k for k, _ in self._arrays]
         self._seen: dict[Any, Seen] = {}
 
@@ -105,7 +109,9 @@ class Binder:
         bound = bind_arguments(self._manifest, args, kwargs, self._devices)
         views = [bound.arrays[p.name] for _, p in self._arrays]
         seen = Seen(tuple(map(_reach, views)), bound.sizes, views[0].device[1] if views else 0)
-        if looks is not None and len(self._seen) < MAX_SEEN:
+        if looks is not None:
+            if len(self._seen) >= MAX_SEEN:  # sizes that change for ever must not end the memory of those in use
+                self._seen.clear()
             self._seen[looks] = seen
         return seen, [view.pointer for view in views], [bound.scalars[p.name] for _, p in self._scalars]
 
@@ -121,15 +127,23 @@ class Binder:
         return tuple(looks), addresses
 
     def _apart(self, seen: Seen, addresses: Sequence[int]) -> bool:
-        """Whether all arrays are aligned and no two share a byte; otherwise a closer look is needed."""
+        """Whether all arrays are in memory and aligned, and none that is written shares a byte with another; otherwise
+        a closer look is needed."""
         ranges = []
-        for align, reach, address in zip(self._aligns, seen.reaches, addresses, strict=True):
+        for (align, writes), reach, address in zip(self._demands, seen.reaches, addresses, strict=True):
             if reach is not None:
-                if address % align:
+                if address % align or address <= 0:  # torch's tensors may lose their memory and keep their shape
                     return False
-                ranges.append((address + reach[0], address + reach[1]))
+                ranges.append((address + reach[0], address + reach[1], writes))
         ranges.sort()
-        return all(first[1] <= second[0] for first, second in pairwise(ranges))
+        end = written_end = 0
+        for low, high, writes in ranges:
+            if low < (end if writes else written_end):
+                return False
+            end = max(end, high)
+            if writes:
+                written_end = max(written_end, high)
+        return True
 
 
 def _reach(view: ArrayView) -> tuple[int, int] | None:

@@ -1,5 +1,9 @@
 """Remembered calls give what a full check gives, and still find what differs from call to call."""
 
+from collections import namedtuple
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,7 +11,7 @@ from texpr.codegen.manifest import Manifest, Parameter
 from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.arguments import bind_arguments
 from texpr.runtime.arrays import CPU
-from texpr.runtime.recall import MAX_SEEN, Binder
+from texpr.runtime.recall import MAX_SEEN, Binder, look_of
 
 
 def manifest() -> Manifest:
@@ -64,7 +68,9 @@ def test_other_shapes_are_bound_anew() -> None:
     binder = Binder(manifest(), (CPU,))
     for n in range(MAX_SEEN + 10):
         arrays = np.zeros(n, np.float32), np.zeros(n, np.float32)
-        assert binder((*arrays, 1), {})[0].sizes == {"N": n}
+        seen = binder((*arrays, 1), {})[0]
+        assert seen.sizes == {"N": n}
+        assert binder((*arrays, 1), {})[0] is seen  # also beyond the number that is kept
 
 
 def test_what_differs_from_call_to_call_is_still_checked() -> None:
@@ -94,8 +100,80 @@ def test_arrays_that_share_memory_for_reading_are_taken() -> None:
     )
     binder = Binder(Manifest(**{**_fields(both_read), "parameters": parameters}), (CPU,))
     a = np.zeros(4, np.float32)
-    for _ in range(2):
-        assert binder((a, a, 1), {})[0].sizes == {"N": 4}
+    first, second = binder((a, a, 1), {})[0], binder((a, a, 1), {})[0]
+    assert first is second and first.sizes == {"N": 4}
+
+
+def test_a_written_array_is_apart_from_every_other_whatever_lies_between() -> None:
+    parameters = tuple(
+        Parameter(name=name, dtype="f32", shape=shape, strides=(1,), mode="write" if name == "C" else "read")
+        for name, shape in (("A", (16,)), ("B", (4,)), ("C", (4,)))
+    )
+    three = Manifest(**{**_fields(manifest()), "parameters": parameters, "sizes": {}})
+    binder = Binder(three, (CPU,))
+    memory = np.zeros(64, np.float32)
+    memory = memory[-memory.ctypes.data // 4 % 4 :]
+    seen = binder((memory[:16], memory[4:8], memory[20:24]), {})[0]
+    assert binder((memory[:16], memory[4:8], memory[16:20]), {})[0] is seen
+    for place in (0, 4, 8, 12):  # within A, before, at and behind B
+        with pytest.raises(TExprError, match="share memory"):
+            binder((memory[:16], memory[4:8], memory[place : place + 4]), {})
+
+
+DEVICE = namedtuple("Device", "type index")("cpu", None)  # hashable, as torch's
+
+
+class Tensorlike:
+    """A tensor of torch's, as far as this package asks one."""
+
+    def __init__(self, address: int, layout: str = "torch.strided", negative: bool = False) -> None:
+        self.address, self.layout, self.negative = address, layout, negative
+        self.shape, self.dtype, self.device = (4,), "torch.float32", DEVICE
+
+    def stride(self) -> tuple[int, ...]:
+        if self.layout != "torch.strided":
+            raise RuntimeError("sparse tensors do not have strides")
+        return (1,)
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def is_neg(self) -> bool:
+        return self.negative
+
+
+def test_libraries_have_looks_of_their_own() -> None:
+    cupy = type("ndarray", (), {"__module__": "cupy"})()
+    cupy.shape, cupy.strides, cupy.dtype = (4,), (4,), np.dtype("f4")
+    cupy.data = SimpleNamespace(ptr=4096, device_id=0)
+    frozen = np.zeros(4, np.float32)
+    frozen.flags.writeable = False
+    found, other = look_of(cupy), look_of(frozen)
+    assert found is not None and other is not None
+    assert found[0] != other[0]  # though device 0 == False
+    assert found[1] == 4096
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"address": 0}, "no memory"),
+        ({"layout": "torch.sparse_coo"}, "no plain memory"),
+        ({"negative": True}, "resolve_neg"),
+    ],
+)
+def test_tensors_that_lost_their_plain_memory_are_refused_after_others_like_them(
+    change: dict[str, Any], message: str
+) -> None:
+    tensor = type("Tensor", (Tensorlike,), {"__module__": "torch"})
+    binder = Binder(manifest(), (CPU,))
+    store = np.zeros(16, np.float32)
+    address, out = store.ctypes.data // 16 * 16 + 16, np.zeros(4, np.float32)
+    seen = binder((tensor(address), out, 1), {})[0]
+    assert binder((tensor(address), out, 1), {})[0] is seen
+    with pytest.raises(TExprError, match=message) as caught:
+        binder((tensor(**{"address": address, **change}), out, 1), {})
+    assert caught.value.diagnostics[0].code == "E0601"
 
 
 def _fields(value: Manifest) -> dict[str, object]:
