@@ -15,6 +15,11 @@ LIMITS = {
     "an extent": f"kernel k(inout A: f32[N]) {{ par N i {{ seq {MODULI} j {{ A[i] += 1.0 }} }} }}",
     "a shape": f"kernel k(inout A: f32[{MODULI.replace('i', 'N')}]) {{ par N i {{ A[0] += 1.0 }} }}",
     "large numbers": f"kernel k(inout A: f32[N]) {{ par N i {{ A[i * {LARGE}] = 1.0 }} }}",
+    "a product of two": "kernel k(A: f32[3], B: f32[4]) { par 4 i { B[i] = A[i * 2000000000 * 2000000000 % 3] } }",
+    "a product of sizes": "size M = 2000000000\n"
+    "kernel k(A: f32[3], B: f32[4]) { par 4 i { B[i] = A[i * M * M * 3 % 3] } }",
+    "long loops": "kernel k(inout A: f32[3]) {\n"
+    "par 1048576 i { seq i * 1048576 j { seq 1 l { A[j * 67108864 % 3] += 1.0 } } } }",
     "many accesses": f"kernel k(inout A: f32[N]) {{ par N i {{ {'; '.join(['A[i] += 1.0'] * 3001)} }} }}",
     "many loops": "kernel k(inout A: f32[N]) {"
     + "".join(f"par 2 a{n} {{ " for n in range(25))
