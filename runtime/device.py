@@ -68,9 +68,9 @@ class CudaBackend:
             device.set_current()
             code = self._core.ObjectCode.from_cubin(cubin)
             self._kernels = {symbol: code.get_kernel(symbol) for symbol in shared_bytes}
-            for symbol, size in shared_bytes.items():
-                if size > DEFAULT_SHARED_BYTES:
-                    _raise_shared_limit(self._kernels[symbol], size, device.device_id)
+            self._large = {symbol: size for symbol, size in shared_bytes.items() if size > DEFAULT_SHARED_BYTES}
+            self._ready: set[int] = set()
+            self._make_ready(device.device_id)
         except TExprError:
             raise
         except Exception as why:  # the driver's errors, of several classes: no driver, no GPU, wrong architecture
@@ -82,14 +82,21 @@ class CudaBackend:
         self._streams: dict[tuple[int, int], Any] = {}
         self._launches: dict[tuple[str, tuple[int, int, int]], Any] = {}
 
+    def _make_ready(self, device: int) -> None:
+        """Ask a device for the shared memory of all kernels: the limit is one of each device. Raises E0505."""
+        for symbol, size in self._large.items():
+            _raise_shared_limit(self._kernels[symbol], size, device)
+        self._ready.add(device)
+
     def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Any:
         key = (step.symbol, grid)
-        if key not in self._launches:
+        launch = self._launches.get(key)  # once: another thread may empty what is kept
+        if launch is None:
             if len(self._launches) >= MAX_LAUNCHES_KEPT:
                 self._launches.clear()
             config = self._core.LaunchConfig(grid=grid, block=step.block, shmem_size=step.shared_bytes)
-            self._launches[key] = config, self._kernels[step.symbol], step.symbol
-        return self._launches[key]
+            launch = self._launches[key] = config, self._kernels[step.symbol], step.symbol
+        return launch
 
     def pointer(self, address: int, size_bytes: int) -> Any:
         """cuda-core takes a plain int for a pointer."""
@@ -100,11 +107,14 @@ class CudaBackend:
         return _CTYPES[dtype.name].from_buffer_copy(scalar_bytes(value, dtype))
 
     def queue(self, device: int, stream: Any) -> Queue:
-        """The caller's stream, with its device current. Raises E0601 for what is no stream."""
+        """The caller's stream, with its device current. Raises E0601 for what is no stream, E0505 for a device that has
+        not the shared memory."""
         before = self._core.Device()
         target = before if before.device_id == device else self._core.Device(device)
         target.set_current()
         try:
+            if device not in self._ready:
+                self._make_ready(device)
             return Queue(self._stream(target, stream), target, None if before is target else before)
         except BaseException:
             before.set_current()
@@ -119,25 +129,27 @@ class CudaBackend:
         """cuda-core's stream for None (the legacy default), a handle, or an object with `__cuda_stream__`."""
         if stream is None:
             return device.default_stream
-        if isinstance(stream, int):
-            return self._wrapped(device, stream)
         if isinstance(stream, self._core.Stream):
             return stream
-        if hasattr(stream, "__cuda_stream__"):
-            return device.create_stream(stream)
-        for attribute in ("cuda_stream", "ptr"):  # torch, cupy
-            if isinstance(getattr(stream, attribute, None), int):
-                return self._wrapped(device, getattr(stream, attribute))
+        try:
+            if hasattr(stream, "__cuda_stream__"):
+                return device.create_stream(stream)
+            for handle in (stream, getattr(stream, "cuda_stream", None), getattr(stream, "ptr", None)):  # torch, cupy
+                if isinstance(handle, int) and not isinstance(handle, bool) and 0 <= handle < 1 << 64:
+                    return self._wrapped(device, handle)
+        except Exception as why:  # a foreign object's own errors, and the driver's, of several classes
+            raise fail("E0601", f"the stream cannot be used: {str(why)[:200]}") from None
         raise fail("E0601", f"a {type(stream).__name__[:40]} is not a CUDA stream")
 
     def _wrapped(self, device: Any, handle: int) -> Any:
         """cuda-core's view of a stream that the caller owns; making one costs more than a launch, so it is kept."""
         key = (device.device_id, handle)
-        if key not in self._streams:
+        stream = self._streams.get(key)  # once: another thread may empty what is kept
+        if stream is None:
             if len(self._streams) >= MAX_STREAMS:
                 self._streams.clear()
-            self._streams[key] = self._core.Stream.from_handle(handle)
-        return self._streams[key]
+            stream = self._streams[key] = self._core.Stream.from_handle(handle)
+        return stream
 
     @contextmanager
     def scratch(self, size_bytes: int, queue: Queue) -> Iterator[int]:

@@ -14,7 +14,7 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.types import DType
 from texpr.runtime import device as device_module
 from texpr.runtime.arrays import CPU
-from texpr.runtime.device import CudaBackend
+from texpr.runtime.device import DEFAULT_SHARED_BYTES, CudaBackend
 from texpr.runtime.launch import MAX_KEPT, Launcher
 
 STEP = LaunchStep(
@@ -208,3 +208,26 @@ def test_streams_are_taken_as_handles_and_by_protocol(machine: Any) -> None:
     assert backend.queue(0, SimpleNamespace(cuda_stream=78)).stream.handle == 78
     assert machine.handles == 2  # one for each handle
     assert backend.queue(1, SimpleNamespace(__cuda_stream__=lambda: (0, 5))).stream == "wrapped (0, 5)"
+
+
+class Broken:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        raise RuntimeError("this stream is gone")
+
+
+@pytest.mark.parametrize("stream", [True, -1, 1 << 64, 1.0, Broken(), SimpleNamespace(ptr=-1)])
+def test_what_is_no_stream_is_refused_and_the_current_gpu_stays(machine: Any, stream: Any) -> None:
+    backend = CudaBackend(b"", {"k_0": 0})
+    with pytest.raises(TExprError) as caught:
+        backend.queue(1, stream)
+    assert caught.value.diagnostics[0].code == "E0601"
+    assert machine.current == 0
+
+
+def test_every_gpu_is_asked_once_for_more_shared_memory(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(device_module, "_raise_shared_limit", lambda *question: asked.append(question))
+    backend = CudaBackend(b"", {"k_0": DEFAULT_SHARED_BYTES + 1, "k_1": DEFAULT_SHARED_BYTES})
+    for number in (0, 1, 1, 0):
+        backend.leave(backend.queue(number, None))
+    assert asked == [("k_0", DEFAULT_SHARED_BYTES + 1, 0), ("k_0", DEFAULT_SHARED_BYTES + 1, 1)]
