@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from texpr.codegen.manifest import Manifest
 
 MAX_ELEMENTS = 1 << 31  # of one array
+MAX_ITEM_BYTES = 16  # of one element: more is none of our types, and could be any amount of memory
 TRIAL_BYTES = 24  # that a trial takes for one element: random f64, aligned copy, copy before the run
 
 
@@ -53,6 +54,8 @@ def _read(archive: zipfile.ZipFile, member: str, name: str) -> Any:
         shape, is_fortran, dtype = _header(file)
         if dtype.hasobject:
             raise ValueError(f"{name} holds Python objects, not numbers")
+        if dtype.itemsize > MAX_ITEM_BYTES:
+            raise ValueError(f"{name} has elements of {dtype.itemsize} bytes")
         if not all(type(extent) is int and extent >= 0 for extent in shape):
             raise ValueError(f"{name} has no possible shape")
         count = math.prod(shape)

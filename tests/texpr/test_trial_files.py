@@ -72,6 +72,7 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
 
 
 MEMBERS = {
+    "elements beyond every type": (header("(1,)", "'|V4096'") + bytes(4096), "E0606"),
     "a shape beyond the machine": (header("(1099511627776,)"), "E0602"),
     "a shape beyond 64 bits": (header(f"({2**63}, {2**63})"), "E0602"),
     "a shape beyond the file": (header("(100000000,)") + bytes(100), "E0606"),
