@@ -174,6 +174,9 @@ def _run(arguments: Sequence[str], folder: Path, timeout_s: float) -> _Done:
             os.killpg(process.pid, signal.SIGKILL)
             stdout, stderr = process.communicate()
             return _Done(None, stdout, stderr)
+        except BaseException:  # such as Ctrl-C, which does not reach another session
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
         return _Done(process.returncode, stdout, stderr)
 
 

@@ -1,7 +1,9 @@
 """Compilers that are there and do not work: an error of the environment that says what to do, never our defect."""
 
 import os
+import signal
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -122,3 +124,17 @@ def test_exit_codes_tell_the_environment_from_a_defect(code, exit_code, capsys):
 
     assert guarded(run) == exit_code
     assert code in capsys.readouterr().err
+
+
+def test_an_interrupted_compiler_ends(monkeypatch, tmp_path):
+    def interrupted(process, timeout):
+        found.append(process)
+        raise KeyboardInterrupt
+
+    found: list[subprocess.Popen[str]] = []
+    program(tmp_path / "nvcc", "sleep 60")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        toolchain.find_nvcc()
+    assert found[0].wait(50) == -signal.SIGKILL
