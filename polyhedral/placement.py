@@ -16,6 +16,7 @@ from texpr.polyhedral.mapping import Fixed, Free, Layout, MappedBuffer, Memory, 
 from texpr.polyhedral.target import Target
 
 MAX_REGISTER_BYTES = 1024  # the largest local of one thread that is kept in registers
+MAX_THREAD_BYTES = 128 << 10  # of all locals of one thread: CUDA gives it 512 KiB, and spills and calls need some
 UNSUPPORTED_LAYOUTS = ("swizzle",)
 
 
@@ -132,26 +133,35 @@ def place_locals(
     Raises E0401 for an author's placement that cannot be kept, E0402 for a layout not mapped, E0403 for size.
     """
     placed: dict[str, MappedBuffer] = {}
-    shared = sum(size_bytes(u.buffer) or 0 for u in uses if u.buffer.memory == "shared") if target.is_cuda else 0
-    if shared > target.shared_bytes and target.is_cuda:
-        pinned = next(u.buffer for u in uses if u.buffer.memory == "shared")
-        raise fail(
-            "E0403",
-            f"the shared buffers need {shared} bytes, and a block of {target.name} has {target.shared_bytes}",
-            pinned.span,
-            "placed in shared memory",
-            help="make the tiles smaller, or leave the word `shared` away from some of them",
-        )
+    shared = _pinned_bytes(uses, "shared", target.shared_bytes, f"a block of {target.name}", target)
+    kept = _pinned_bytes(uses, "reg", MAX_THREAD_BYTES, "a thread", target)
     for use in uses:
         check_layout(use.buffer)
-        memory, reason = _memory(use, shared, target)
+        memory, reason = _memory(use, shared, kept, target)
         if memory is Memory.SHARED and use.buffer.memory != "shared":
             shared += size_bytes(use.buffer) or 0
+        if memory is Memory.REG and use.buffer.memory != "reg":
+            kept += size_bytes(use.buffer) or 0
         placed[use.buffer.name] = _placed(use, memory, reason, ranges, host or {})
     return placed
 
 
-def _memory(use: LocalUse, shared: int, target: Target) -> tuple[Memory, str]:
+def _pinned_bytes(uses: Sequence[LocalUse], memory: str, available: int, owner: str, target: Target) -> int:
+    """The bytes that the author's word puts into a memory of a GPU. Raises E0403 for more than there are."""
+    pinned = [u.buffer for u in uses if u.buffer.memory == memory] if target.is_cuda else []
+    needed = sum(size_bytes(buffer) or 0 for buffer in pinned)
+    if needed > available:
+        raise fail(
+            "E0403",
+            f"the {memory} buffers need {needed} bytes, and {owner} has {available}",
+            max(pinned, key=lambda buffer: size_bytes(buffer) or 0).span,
+            f"placed in {memory} memory",
+            help=f"make the tiles smaller, or leave the word `{memory}` away from some of them",
+        )
+    return needed
+
+
+def _memory(use: LocalUse, shared: int, kept: int, target: Target) -> tuple[Memory, str]:
     buffer, size = use.buffer, size_bytes(use.buffer)
     pinned = buffer.memory if target.is_cuda else None
     if pinned == "global":
@@ -168,7 +178,7 @@ def _memory(use: LocalUse, shared: int, target: Target) -> tuple[Memory, str]:
         if size is None:
             raise contradiction(buffer, "its size is not a constant")
         return Memory.REG, "placed by the author"
-    small = size is not None and size <= MAX_REGISTER_BYTES
+    small = size is not None and size <= MAX_REGISTER_BYTES and kept + size <= MAX_THREAD_BYTES
     if not use.shared_by_threads and small:
         return Memory.REG, "every thread keeps an equal copy" if use.block_level else "one thread alone uses it"
     if use.block_level and size is not None and shared + size <= target.shared_bytes:
@@ -177,7 +187,9 @@ def _memory(use: LocalUse, shared: int, target: Target) -> tuple[Memory, str]:
         return Memory.GLOBAL, "its size is not a constant"
     if use.block_level:
         return Memory.GLOBAL, "it does not fit into shared memory beside the others"
-    return Memory.GLOBAL, f"{size} bytes are more than a thread keeps in registers ({MAX_REGISTER_BYTES})"
+    if size > MAX_REGISTER_BYTES:
+        return Memory.GLOBAL, f"{size} bytes are more than a thread keeps in registers ({MAX_REGISTER_BYTES})"
+    return Memory.GLOBAL, f"the locals before it take what a thread has ({MAX_THREAD_BYTES} bytes)"
 
 
 def _placed(use: LocalUse, memory: Memory, reason: str, ranges: Ranges, host: Ranges) -> MappedBuffer:

@@ -12,6 +12,7 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.digits import Names, power_of_two, share, thread_digits
 from texpr.polyhedral.mapping import GRID_PLACES, HostIf, HostLoop, MappedLaunch, Memory, Place, Unused
+from texpr.polyhedral.placement import MAX_THREAD_BYTES
 from texpr.polyhedral.report import launches
 from texpr.polyhedral.tree import statements
 
@@ -223,3 +224,11 @@ def test_an_ordered_reduction_stays_in_one_thread() -> None:
     text = "kernel k(A: f32[M, K], y: f32[M]) { par M i { seq K k #ordered { y[i] += A[i, k] } } }"
     (launch,) = launches(mapped(text).host)
     assert {d.index for d in launch.digits} == {"i"}
+
+
+def test_locals_beyond_what_a_thread_has_lie_in_global_memory() -> None:
+    count = MAX_THREAD_BYTES // 1024 + 2
+    lines = [f"new t{k}: f32[256]; seq 256 j {{ t{k}[j] = A[i] }}; A[i] += t{k}[1]" for k in range(count)]
+    found = mapped("kernel k(A: f32[N]) { par N i { " + "; ".join(lines) + " } }", N=8)
+    memories = [b.memory for b in found.buffers.values() if b.name.startswith("t")]
+    assert memories.count(Memory.REG) == count - 2 and memories.count(Memory.GLOBAL) == 2
