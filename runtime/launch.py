@@ -120,7 +120,8 @@ class Launcher:
 
 
 def make_plan(manifest: Manifest, backend: Backend, seen: Seen) -> Plan:
-    """The plan for a call's sizes. Raises E0403 for a workspace that nobody has, E0601 for too many launches."""
+    """The plan for a call's sizes. Raises E0403 for a workspace that nobody has. More launches or rounds than
+    MAX_LAUNCHES are E0601 here only where the first starts show them; else the call itself ends there, after those."""
     total = workspace_size(manifest, seen.sizes, on_host=CPU in backend.devices)
     first = tuple(islice(starts_of(manifest, backend, seen), MAX_KEPT + 1))
     return Plan(total, first if len(first) <= MAX_KEPT else None)
