@@ -1,7 +1,7 @@
 """Index expressions stay within 64 bits (E0307): the proofs count without limit, and machines do not.
 
-Where numbers are large, the least and greatest value of an expression over its loops is found by interval arithmetic;
-expressions of free sizes, which have no greatest value, are not judged.
+Where numbers are large, the least and greatest value of an expression over its loops is found by interval arithmetic; a
+loop over free sizes is taken to have 2^31 iterations, and what else holds a free size is not judged.
 
     par 4 i { A[i] = i * 4611686018427387904 }      i = 2 gives 2^63: refused
 """
@@ -26,7 +26,11 @@ def check_width(program: Program) -> Iterator[Diagnostic]:
         if isinstance(node, Par | Seq):
             found = index_range(node.extent, ranges)
             if found is not None:
-                ranges[node.index] = found
+                low, high = found
+                ranges[node.index] = (
+                    low,
+                    high if isinstance(high, IndexConst) else IndexConst(value=(1 << LARGE_BITS) - 1),
+                )
     long_loops = any(_bits(ends) > LARGE_BITS for ends in ranges.values())
     inside: set[int] = set()
     for node in nodes:

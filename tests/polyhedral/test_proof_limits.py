@@ -18,6 +18,7 @@ LIMITS = {
     "a product of two": "kernel k(A: f32[3], B: f32[4]) { par 4 i { B[i] = A[i * 2000000000 * 2000000000 % 3] } }",
     "a product of sizes": "size M = 2000000000\n"
     "kernel k(A: f32[3], B: f32[4]) { par 4 i { B[i] = A[i * M * M * 3 % 3] } }",
+    "a loop over a free size": "kernel k(A: f32[3], B: f32[N]) {\npar N i { B[i] = A[i * 4000000000000000000 % 3] } }",
     "long loops": "kernel k(inout A: f32[3]) {\n"
     "par 1048576 i { seq i * 1048576 j { seq 1 l { A[j * 67108864 % 3] += 1.0 } } } }",
     "many accesses": f"kernel k(inout A: f32[N]) {{ par N i {{ {'; '.join(['A[i] += 1.0'] * 3001)} }} }}",
