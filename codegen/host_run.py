@@ -186,6 +186,8 @@ class HostBackend:
 
     def queue(self, device: int, stream: Any) -> None:
         """Nothing waits: every launch is over when it returns."""
+        if stream is not None:
+            raise fail("E0601", "a cuda-host kernel runs on the CPU, which has no streams")
 
     def leave(self, queue: None) -> None:
         """Nothing was changed."""

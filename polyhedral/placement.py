@@ -187,6 +187,8 @@ def _memory(use: LocalUse, shared: int, kept: int, target: Target) -> tuple[Memo
         return Memory.GLOBAL, "its size is not a constant"
     if use.block_level:
         return Memory.GLOBAL, "it does not fit into shared memory beside the others"
+    if use.shared_by_threads:
+        return Memory.GLOBAL, "the statements that write it are shared out, and this target has no shared memory"
     if size > MAX_REGISTER_BYTES:
         return Memory.GLOBAL, f"{size} bytes are more than a thread keeps in registers ({MAX_REGISTER_BYTES})"
     return Memory.GLOBAL, f"the locals before it take what a thread has ({MAX_THREAD_BYTES} bytes)"

@@ -80,7 +80,7 @@ class CudaBackend:
                 help="check `texpr doctor`, and that the target names this GPU's architecture",
             ) from None
         self._streams: dict[tuple[int, int], Any] = {}
-        self._launches: dict[tuple[str, tuple[int, int, int]], Any] = {}
+        self._launches: dict[tuple[Any, ...], Any] = {}
 
     def _make_ready(self, device: int) -> None:
         """Ask a device for the shared memory of all kernels: the limit is one of each device. Raises E0505."""
@@ -89,7 +89,9 @@ class CudaBackend:
         self._ready.add(device)
 
     def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Any:
-        key = (step.symbol, grid)
+        if step.cluster != (1, 1, 1):
+            raise fail("E0505", f"{step.symbol} runs in clusters of blocks, which this version does not launch")
+        key = (step.symbol, grid, step.block, step.shared_bytes)
         launch = self._launches.get(key)  # once: another thread may empty what is kept
         if launch is None:
             if len(self._launches) >= MAX_LAUNCHES_KEPT:

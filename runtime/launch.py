@@ -28,7 +28,7 @@ from texpr.runtime.arrays import CPU
 from texpr.runtime.recall import Binder, Number, Seen
 
 MAX_KEPT = 256  # starts of one host program that are kept for the next call
-MAX_LAUNCHES = 1 << 24  # and rounds of host loops, of one call: a host loop beyond it is a mistake in its sizes
+MAX_LAUNCHES = 1 << 20  # and rounds of host loops, of one call; seconds of nothing but launching
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,13 @@ class Launcher:
 
 
 def make_plan(manifest: Manifest, backend: Backend, seen: Seen) -> Plan:
-    """The plan for a call's sizes. Raises E0403 for a workspace that nobody has. More launches or rounds than
-    MAX_LAUNCHES are E0601 here only where the first starts show them; else the call itself ends there, after those."""
+    """The plan for a call's sizes. Raises E0403 for a workspace that nobody has, E0601 for more launches or rounds than
+    MAX_LAUNCHES, before anything starts."""
     total = workspace_size(manifest, seen.sizes, on_host=CPU in backend.devices)
-    first = tuple(islice(starts_of(manifest, backend, seen), MAX_KEPT + 1))
+    starts = starts_of(manifest, backend, seen)
+    first = tuple(islice(starts, MAX_KEPT + 1))
+    for _ in starts:
+        pass  # the walk counts
     return Plan(total, first if len(first) <= MAX_KEPT else None)
 
 

@@ -20,7 +20,7 @@ def shared_bytes(steps: tuple[Step, ...]) -> dict[str, int]:
     while stack:
         match stack.pop():
             case LaunchStep() as step:
-                found[step.symbol] = step.shared_bytes
+                found[step.symbol] = max(step.shared_bytes, found.get(step.symbol, 0))
             case LoopStep(body=body):
                 stack.extend(reversed(body))
             case IfStep(then=then, orelse=orelse):

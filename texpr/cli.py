@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -34,6 +34,7 @@ cache_app = typer.Typer(no_args_is_help=True, help="The cache of compiled binari
 app.add_typer(cache_app, name="cache")
 
 File = Annotated[Path, typer.Argument(help="a .tex or .texpr file")]
+T = TypeVar("T")
 Defines = Annotated[list[str] | None, typer.Option("-D", metavar="NAME=VALUE", help="a size, or a buffer's type")]
 RunDefines = Annotated[
     list[str] | None,
@@ -68,15 +69,20 @@ def definitions(
             number = _number(value)
             if number is None:
                 raise _usage(f"-D {name[:40]}: {value[:40]!r} is no number, and {name[:40]} is a scalar parameter")
-            values[name] = number
+            _set_once(values, name, number)
         elif value in ELEMENT_TYPES:
-            types[name] = value
+            _set_once(types, name, value)
         elif value.isascii() and value.removeprefix("-").isdigit() and len(value) < 20:
-            sizes[name] = int(value)
+            _set_once(sizes, name, int(value))
         else:
             help = "; `texpr run` takes other numbers for scalar parameters" if _number(value) is not None else ""
             raise _usage(f"-D {name[:40]}: {value[:40]!r} is neither an integer nor an element type{help}")
     return sizes, types, values
+
+
+def _set_once(found: dict[str, T], name: str, value: T) -> None:
+    if found.setdefault(name, value) != value:
+        raise _usage(f"-D {name[:40]} has two values, {found[name]} and {value}")
 
 
 def _number(text: str) -> Number | None:

@@ -38,10 +38,9 @@ def merge_sizes(option: str, *mappings: Any) -> dict[str, int]:
     merged: dict[str, int] = {}
     for mapping in mappings:
         for name, value in _by_name(option, mapping).items():
-            try:
-                number = int(value.__index__())
-            except Exception:  # a foreign object's own errors, of any class
-                raise fail("E0211", f"size {name[:80]} is {_shown(value)}, not an integer") from None
+            number = None if isinstance(value, bool) else _integer(value)
+            if number is None:
+                raise fail("E0211", f"size {name[:80]} is {_shown(value)}, not an integer")
             if merged.setdefault(name, number) != number:
                 raise fail("E0211", f"size {name[:80]} has two values, {_shown(merged[name])} and {_shown(number)}")
             if not 0 <= number <= MAX_SIZE:
@@ -54,7 +53,15 @@ def _shown(value: object) -> str:
     try:
         return repr(value)[:80]
     except Exception:  # a foreign object's own errors; also an integer of more digits than Python writes
-        return f"a {_kind(value)}"
+        return "an integer of thousands of digits" if isinstance(value, int) else f"a {_kind(value)}"
+
+
+def _integer(value: Any) -> int | None:
+    """The integer that a value is, or stands for as a subscript."""
+    try:
+        return int(value.__index__())
+    except Exception:  # a foreign object's own errors, of any class
+        return None
 
 
 def size_names(dynamic: Any) -> tuple[str, ...]:
@@ -81,11 +88,8 @@ def flag(option: str, value: Any) -> bool:
 
 def natural(option: str, value: Any) -> int:
     """An option that is an integer from 0 on. Raises E0607."""
-    try:
-        number = int(value.__index__())
-    except Exception:  # a foreign object's own errors, of any class
-        number = -1
-    if number < 0:
+    number = _integer(value)
+    if number is None or number < 0:
         raise fail("E0607", f"`{option}` is an integer from 0 on, not {_shown(value)}")
     return number
 

@@ -23,23 +23,15 @@ from itertools import combinations
 from math import prod
 
 from texpr.codegen.cpu.context import Writer
+from texpr.codegen.cpu.launch import ELEMENT
 from texpr.codegen.manifest import Manifest, Parameter
 from texpr.grammar.types import ELEMENT_TYPES
 
 CLOSER_LOOK = -1
 MAX_PARAMETERS = 16  # the pairs that may overlap grow with the square
 
-_NATIVE = {
-    "f64": "float64",
-    "f32": "float32",
-    "i64": "int64",
-    "i32": "int32",
-    "i16": "int16",
-    "i8": "int8",
-    "u32": "uint32",
-    "u8": "uint8",
-    "bool": "boolean",
-}
+_CARRIED = ("f16", "bf16", "f8e4m3", "f8e5m2")  # as integers of their width
+_NATIVE = {name: text for name, text in ELEMENT.items() if name not in _CARRIED} | {"bool": "boolean"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,6 +119,16 @@ def test_long_host_programs_are_walked_again_instead_of_kept() -> None:
         assert [start[6] for start in backend.started[1:]] == [("i64", t) for t in range(count - 1)]
 
 
+def test_too_long_host_programs_are_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("texpr.runtime.launch.MAX_LAUNCHES", 1000)
+    twice = replace(PROGRAM, host=(LoopStep(index="t", extent="N", body=(STEP, STEP)),))
+    for program, count, message in ((PROGRAM, 1001, "rounds of host loops"), (twice, 600, "launches in one call")):
+        backend = Recorder()
+        with pytest.raises(TExprError, match=f"more than 1000 {message}"):
+            Launcher(program, backend)(1, array(count))
+        assert not backend.started
+
+
 def test_conditions_choose_for_the_calls_sizes() -> None:
     other = replace(STEP, symbol="k_1", grid=(1, 1, 1), arguments=())
     program = replace(PROGRAM, host=(IfStep(condition=["<", "N", 4], then=(other, other), orelse=(other,)),))
@@ -199,6 +209,15 @@ def test_a_call_on_another_gpu_puts_the_current_one_back(machine: Any) -> None:
     with pytest.raises(TExprError, match="is not a CUDA stream"):
         backend.queue(1, "no stream")
     assert machine.current == 0
+
+
+def test_a_step_in_clusters_is_refused(machine: Any) -> None:
+    backend = CudaBackend(b"", {"k_0": 0})
+    assert backend.kernel(STEP, (1, 1, 1)) is backend.kernel(STEP, (1, 1, 1))
+    assert backend.kernel(replace(STEP, shared_bytes=16), (1, 1, 1))[0]["shmem_size"] == 16
+    with pytest.raises(TExprError, match="runs in clusters") as caught:
+        backend.kernel(replace(STEP, cluster=(2, 1, 1)), (2, 1, 1))
+    assert caught.value.diagnostics[0].code == "E0505"
 
 
 def test_streams_are_taken_as_handles_and_by_protocol(machine: Any) -> None:

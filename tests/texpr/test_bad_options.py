@@ -55,6 +55,7 @@ def test_any_text_names_a_program(name: str) -> None:
         ({"sizes": {"N": HUGE}}, "E0211"),
         ({"sizes": {"N": 1}, "N": HUGE}, "E0211"),
         ({"sizes": 5}, "E0211"),
+        ({"sizes": {"N": True}}, "E0211"),
         ({"dynamic": 3}, "E0211"),
         ({"dynamic": [1]}, "E0211"),
         ({"dynamic": "Q"}, "E0211"),

@@ -112,6 +112,7 @@ def test_run_takes_inputs(add: Path, tmp_path: Path) -> None:
         (("run", "ADD"), 1),
         (("run", "ADD", "-D", "N"), 2),
         (("run", "ADD", "-D", "N=abc"), 2),
+        (("run", "ADD", "-D", "N=4", "-D", "N=5"), 2),
         (("run", "ADD", "-D", "Q=4"), 1),
         (("run", "ADD", "-D", "N=-4"), 1),
         (("run", "ADD", "-D", "N=8", "--target", "tpu"), 1),
