@@ -169,9 +169,10 @@ def test_arrays_of_another_device_are_refused() -> None:
     assert code_of(lambda: texpr.parse(ADD).only(OnGpu(), a, c)) == "E0605"
 
 
-def test_a_stream_on_the_cpu_is_refused() -> None:
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda-host:sm_90a", marks=pytest.mark.gxx)])
+def test_a_stream_on_the_cpu_is_refused(target: str) -> None:
     a, c = np.ones(4, np.float32), np.ones(4, np.float32)
-    assert code_of(lambda: texpr.parse(ADD).only.compile(N=4)(a, a, c, stream=1)) == "E0601"
+    assert code_of(lambda: texpr.parse(ADD).only.compile(target, N=4)(a, a, c, stream=1)) == "E0601"
 
 
 @pytest.mark.parametrize("path", ["nowhere.tex", ".", "a\0b", None, 3])
