@@ -81,7 +81,7 @@ def definitions(
 
 
 def _set_once(found: dict[str, T], name: str, value: T) -> None:
-    if found.setdefault(name, value) != value:
+    if repr(found.setdefault(name, value)) != repr(value):  # a NaN is not equal to itself
         raise _usage(f"-D {name[:40]} has two values, {found[name]} and {value}")
 
 
