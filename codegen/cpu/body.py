@@ -117,11 +117,11 @@ def _open_carry(carry: Carry, context: Context) -> tuple[str, str]:
     tensor = context.tensors[carry.store.tensor]
     variable = context.names.fresh("sum" if carry.op is AccOp.ADD else "acc")
     element = context.offset(tensor, carry.subscripts)
-    context.writer.line(f"{variable} = {identity_text(carry.op, carry.dtype)}")
-    if not is_shared_update(carry.store, context.parallel):
+    shared = is_shared_update(carry.store, context.parallel)
+    if shared or carry.nonempty or carry.conditions:
+        context.writer.line(f"{variable} = {identity_text(carry.op, carry.dtype)}")
+    if not shared:
         current = cast_text(_loaded(tensor, element), tensor.dtype, carry.dtype)
-        if not carry.nonempty and not carry.conditions:
-            context.writer.lines.pop()
         with _where_touched(carry, context):
             context.writer.line(f"{variable} = {unwrapped(current)}")
     context.carried[carry.store.tensor] = variable
