@@ -4,7 +4,8 @@
 
 They are memory-based: every earlier write is a source, not only the last. Pairs carried by a `par` are left out, since
 the race proof (`races`) has shown that those commute or are promised not to meet. Two accumulations, or two atomics,
-with one operator commute and give none.
+with one operator commute and give none. No stage computes them all: a program whose dependences are hard to tell, and
+that nobody reads, is as legal as any other.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The polyhedral model of one kernel: statements with domains, accesses as isl relations, exact dependences.
+"""The polyhedral model of one kernel: statements with domains, accesses as isl relations.
 
 A `Program` is a `Kernel` with its leaf statements lifted to isl. For statement S1 in `par M i { seq K k { … } }`:
 
@@ -167,14 +167,14 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvedProgram:
-    """A program that is free of races, out-of-bounds accesses and undefined reads.
+    """A program that is free of races, out-of-bounds accesses and undefined reads; its dependences are computed by
+    who asks for them (`dependence.find_dependences`).
 
     `directions` says of every array parameter what the kernel does with it: in, out, inout; `accumulated` names the
     operator of parameters that are only ever accumulated into.
     """
 
     program: Program
-    dependences: tuple[Dependence, ...]
     directions: Mapping[str, str]
     accumulated: Mapping[str, AccOp]
     warnings: tuple[Diagnostic, ...] = ()

@@ -1,14 +1,13 @@
 """The prove stage: a program is free of races, out-of-bounds accesses and undefined reads, or says where it is not.
 
-Input: a `Program`. Output: a `ProvedProgram` with exact dependences and the direction of every parameter. Invariant:
-the proofs hold for every value of the free sizes that satisfies `Program.context`. Errors: one TExprError with E0301
-to E0305 and E0307, in text order, each with the least counterexample.
+Input: a `Program`. Output: a `ProvedProgram` with the direction of every parameter. Invariant: the proofs hold
+for every value of the free sizes that satisfies `Program.context`. Errors: one TExprError with E0301 to E0305 and
+E0307, in text order, each with the least counterexample.
 """
 
 from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError
 from texpr.polyhedral.bounds import check_bounds
 from texpr.polyhedral.definedness import check_definedness
-from texpr.polyhedral.dependence import find_dependences
 from texpr.polyhedral.directions import infer_directions
 from texpr.polyhedral.program import Program, ProvedProgram
 from texpr.polyhedral.races import check_races
@@ -30,7 +29,6 @@ def prove(program: Program) -> ProvedProgram:
         raise TExprError(sorted(found, key=_text_order))
     return ProvedProgram(
         program=program,
-        dependences=find_dependences(program),
         directions=inferred.directions,
         accumulated=inferred.accumulated,
         warnings=tuple(sorted(found, key=_text_order)),

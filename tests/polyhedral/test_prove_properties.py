@@ -11,6 +11,7 @@ from random_kernels import random_kernel
 
 from texpr.grammar.ast import AccOp, IndexConst, Kernel, Role
 from texpr.grammar.diagnostics import Diagnostic, TExprError
+from texpr.polyhedral.dependence import find_dependences
 from texpr.polyhedral.model import build_program
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove import prove
@@ -120,7 +121,7 @@ def points(relation: isl.Map) -> list[tuple[int, ...]]:
 
 def check_dependences(proved: ProvedProgram, run: Execution) -> None:
     got = set()
-    for dependence in proved.dependences:
+    for dependence in find_dependences(proved.program):
         a, b = dependence.source, dependence.sink
         rank = len(proved.program.statement(a.statement).loops)
         for point in points(dependence.relation):
