@@ -77,6 +77,14 @@ class TExprError(Exception):
         super().__init__("\n\n".join(render(d) for d in self.diagnostics))
 
 
+class TExprWarning(UserWarning):
+    """What the compiler warns of when Python compiles a kernel; `diagnostic` has its code, place and mend."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        self.diagnostic = diagnostic
+        super().__init__(render(diagnostic))
+
+
 class InternalError(Exception):
     """A defect of TExpr itself: the only failure that shows a traceback and exits with 70."""
 

@@ -59,6 +59,10 @@ class Span:
     def text(self) -> str:
         return self.source.text[self.start : self.end]
 
+    def holds(self, other: "Span") -> bool:
+        """Whether all characters of `other` are among these."""
+        return other.source is self.source and self.start <= other.start and other.end <= self.end
+
     def to(self, other: "Span") -> "Span":
         """The least span that holds both; spans of two texts give the first."""
         if other.source is not self.source:

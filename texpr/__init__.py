@@ -24,7 +24,7 @@ __version__ = version.VERSION
 
 if TYPE_CHECKING:
     from texpr.frontends import Fn, fn, kernel, load, parse
-    from texpr.grammar.diagnostics import Diagnostic, TExprError
+    from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning
     from texpr.kernels import Compiled, Kernel, Module
     from texpr.runtime.load import load as load_artifact
 
@@ -35,6 +35,7 @@ _HOME = {
     "Kernel": "texpr.kernels",
     "Module": "texpr.kernels",
     "TExprError": "texpr.grammar.diagnostics",
+    "TExprWarning": "texpr.grammar.diagnostics",
     "fn": "texpr.frontends",
     "kernel": "texpr.frontends",
     "load": "texpr.frontends",
@@ -49,6 +50,7 @@ __all__ = [
     "Kernel",
     "Module",
     "TExprError",
+    "TExprWarning",
     "__version__",
     "fn",
     "kernel",

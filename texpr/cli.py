@@ -9,13 +9,14 @@ import math
 import re
 import sys
 import traceback
-from collections.abc import Callable, Collection
+import warnings
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from texpr.grammar.diagnostics import Diagnostic, TExprError
+from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning
 
 RIGHT, WRONG, USAGE, ENVIRONMENT, DEFECT = 0, 1, 2, 3, 70
 _ENVIRONMENT_CODES = ("E0503", "E0505", "E0605")
@@ -109,9 +110,18 @@ def _kernel(file: Path, name: str | None) -> Any:
     return module.only
 
 
-def _show_warnings(warnings: tuple[Diagnostic, ...]) -> None:
-    for warning in warnings:
-        typer.echo(str(warning), err=True)
+def _say(found: Iterable[Diagnostic], dynamic: tuple[str, ...] = ()) -> None:
+    """Print warnings, and which sizes a launch solves."""
+    for warning in found:
+        typer.echo(f"{warning}\n", err=True)
+    if dynamic:
+        which = f"sizes {', '.join(dynamic)} are" if len(dynamic) > 1 else f"size {dynamic[0]} is"
+        typer.echo(f"note: {which} dynamic: solved at launch; -D NAME=VALUE binds a size", err=True)
+
+
+def _findings(compiled: Any) -> dict[str, object]:
+    """The fields of a JSON answer that `_say` prints elsewhere."""
+    return {"dynamic": list(compiled.dynamic), "warnings": [warning.to_json() for warning in compiled.warnings]}
 
 
 def _print_json(value: object) -> None:
@@ -187,9 +197,7 @@ def _compile(
     values, wrong, _ = definitions(hints)
     if wrong:
         raise _usage("--hint wants NAME=INTEGER")
-    compiled = _kernel(file, name).compile(target, types=types, sizes=sizes, hints=values, stop_after=stop_after)
-    _show_warnings(compiled.warnings)
-    return compiled
+    return _kernel(file, name).compile(target, types=types, sizes=sizes, hints=values, stop_after=stop_after)
 
 
 @app.command(name="map")
@@ -206,8 +214,9 @@ def map_command(
     if as_json:
         from texpr.inspect import mapping_json
 
-        _print_json(mapping_json(compiled.mapping.program))
+        _print_json({**mapping_json(compiled.mapping.program), **_findings(compiled)})
     else:
+        _say(compiled.warnings, compiled.dynamic)
         typer.echo(str(compiled.mapping))
 
 
@@ -220,7 +229,9 @@ def graph(
     hint: Hints = None,
 ) -> None:
     """Show the planned kernel graph: operators, layouts, barriers, shared memory."""
-    typer.echo(str(_compile(file, kernel, target, define, hint, "plan").graph))
+    compiled = _compile(file, kernel, target, define, hint, "plan")
+    _say(compiled.warnings, compiled.dynamic)
+    typer.echo(str(compiled.graph))
 
 
 @app.command()
@@ -235,6 +246,7 @@ def build(
 ) -> None:
     """Compile a kernel and write its artifact: text, headers, C header, cubin, manifest."""
     compiled = _compile(file, kernel, target, define, hint, None)
+    _say(compiled.warnings, compiled.dynamic)
     folder = compiled.save(output, source_only=source_only)
     typer.echo(f"{compiled.name} for {compiled.target} in {folder}")
 
@@ -272,6 +284,7 @@ def run(
     if as_json:
         _print_json(report.to_json())
     else:
+        _say(report.warnings)
         typer.echo(str(report))
     raise typer.Exit(RIGHT if report.passed else WRONG)
 
@@ -352,7 +365,9 @@ def guarded(run: Callable[[], object]) -> int:
     for sentence in unknown_variables():
         typer.echo(f"warning: {sentence}", err=True)
     try:
-        run()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TExprWarning)  # the commands print them as diagnostics
+            run()
     except TExprError as wrong:
         typer.echo(str(wrong), err=True)
         return _exit_code(wrong)

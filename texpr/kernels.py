@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.options import element_types, flag, merge_sizes, natural, one_of, size_names, stage_name
 from texpr.version import VERSION
+from texpr.warned import warn_users
 
 if TYPE_CHECKING:
     from texpr.codegen.graph import PlannedGraph
@@ -89,8 +90,11 @@ class Kernel:
         return self._check(element_types(types), merge_sizes("sizes", sizes))[0]
 
     def _check(self, types: Mapping[str, str], sizes: Mapping[str, int]) -> "tuple[ast.Kernel, tuple[Diagnostic, ...]]":
+        """The core kernel and the warnings of its file, without those that stand in other kernels."""
         kernels, warnings = self._checker.check(sizes, types)
-        return next(kernel for kernel in kernels if kernel.name == self.name), warnings
+        others = [kernel.span for kernel in kernels if kernel.name != self.name]
+        own = tuple(w for w in warnings if w.primary is None or not any(o.holds(w.primary.span) for o in others))
+        return next(kernel for kernel in kernels if kernel.name == self.name), own
 
     def compile(
         self,
@@ -115,6 +119,9 @@ class Kernel:
             checks: check gathered subscripts at run time on CUDA, too.
             stop_after: the last stage to run (`texpr.pipeline.STAGES`).
 
+        Warns:
+            TExprWarning: for each of `.warnings`, at the caller's line.
+
         Raises:
             TExprError: with every diagnostic of the program.
         """
@@ -134,7 +141,9 @@ class Kernel:
         if unknown:
             raise fail("E0211", f"{self.name} has no size {unknown[0][:80]!r}")
         made = build(kernel, parse_target(target), sizes=bound, hints=costs, checks=checks, stop_after=stop_after)
-        return Compiled(made, warnings)
+        compiled = Compiled(made, warnings)
+        warn_users(compiled.warnings)
+        return compiled
 
     def interpret(
         self,
@@ -225,11 +234,12 @@ class Compiled:
 
     def __init__(self, made: "Build", warnings: tuple[Diagnostic, ...]) -> None:
         self.build = made
-        self.warnings = warnings + (made.result("prove").warnings if "prove" in made.results else ())
+        self.warnings = (*warnings, *made.warnings)
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{name}={value}" for name, value in self.build.sizes.items())
-        return f"<texpr.Compiled {self.name} for {self.target}{': ' + sizes if sizes else ''}>"
+        sizes = [f"{name}={value}" for name, value in self.build.sizes.items()]
+        sizes += [f"{name} dynamic" for name in self.dynamic]
+        return f"<texpr.Compiled {self.name} for {self.target}{': ' if sizes else ''}{', '.join(sizes)}>"
 
     @property
     def name(self) -> str:
@@ -242,7 +252,8 @@ class Compiled:
     @property
     def dynamic(self) -> tuple[str, ...]:
         """The sizes that are solved at launch."""
-        return tuple(name for name, value in self.manifest.sizes.items() if value is None)
+        given = self.build.sizes
+        return tuple(s.name for s in self.build.kernel.sizes if s.default is None and s.name not in given)
 
     @property
     def mapping(self) -> "MappingView":

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from texpr.grammar.diagnostics import fail
+from texpr.grammar.diagnostics import Diagnostic, fail
 
 if TYPE_CHECKING:
     from texpr.codegen.graph import KernelGraph, PlannedGraph
@@ -41,13 +41,14 @@ class Emission:
 
 @dataclass(slots=True)
 class Build:
-    """What the stages made of one kernel for one target, as far as they ran."""
+    """What the stages made of one kernel for one target, as far as they ran, and what they warn of."""
 
     kernel: "Kernel"
     target: "Target"
     sizes: Mapping[str, int]
     results: dict[str, Any] = field(default_factory=dict)
     times_ms: dict[str, float] = field(default_factory=dict)
+    warnings: list[Diagnostic] = field(default_factory=list)
 
     def stage(self, name: str, run: Callable[[], T]) -> T:
         """Run a stage, keep its value and time."""
@@ -105,6 +106,7 @@ def build(
     from texpr.polyhedral.prove import prove
 
     proved: ProvedProgram = made.stage("prove", lambda: prove(program))
+    made.warnings += proved.warnings
     if over("prove"):
         return made
     from texpr.polyhedral.map import map_program

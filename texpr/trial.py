@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from texpr.codegen.artifact import signature
 from texpr.codegen.manifest import Manifest, Parameter, evaluate
-from texpr.grammar.diagnostics import fail
+from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.compare import Comparison, compare
 from texpr.trial_files import check_count, load_inputs, save_arrays
@@ -27,6 +27,8 @@ class TrialReport:
     outputs: tuple[Comparison, ...] = ()
     checked: bool = False
     written: str | None = None
+    dynamic: tuple[str, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
     arrays: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -34,7 +36,8 @@ class TrialReport:
         return all(output.wrong == 0 for output in self.outputs)
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        free = dict.fromkeys(self.dynamic, " (dynamic)")
+        sizes = ", ".join(f"{name}={value}{free.get(name, '')}" for name, value in self.sizes.items())
         lines = [f"{self.kernel} on {self.target}" + (f" with {sizes}" if sizes else "")]
         for o in self.outputs:
             verdict = "right" if o.wrong == 0 else f"WRONG in {o.wrong} elements"
@@ -51,6 +54,8 @@ class TrialReport:
             "kernel": self.kernel,
             "target": self.target,
             "sizes": dict(self.sizes),
+            "dynamic": list(self.dynamic),
+            "warnings": [warning.to_json() for warning in self.warnings],
             "checked": self.checked,
             "passed": self.passed,
             "outputs": [
@@ -263,6 +268,8 @@ def run_trial(
         outputs=tuple(outputs),
         checked=check,
         written=str(output) if output else None,
+        dynamic=compiled.dynamic,
+        warnings=compiled.warnings,
         arrays=values,
     )
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import texpr
-from texpr.cli import app, guarded
+from texpr.cli import app
 
 AXPY = """kernel axpy(A: f32[N], B: f32[N], alpha: f32, n: i32, on: bool, h: f16) {
     par N i { if on { B[i] = A[i] * alpha + f32(n) } else { B[i] = f32(h) } }
@@ -20,18 +20,6 @@ def axpy(tmp_path: Path) -> Path:
     path = tmp_path / "axpy.tex"
     path.write_text(AXPY)
     return path
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]):
-    """Runs a command in this process: exit code, output, messages."""
-
-    def run(*args: object) -> tuple[int, str, str]:
-        code = guarded(lambda: app([str(a) for a in args], prog_name="texpr"))
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
 
 
 def test_run_passes_scalars_by_name(axpy: Path, command, tmp_path: Path) -> None:
