@@ -8,17 +8,19 @@ kernels.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import IndexConst, IndexExpr, SizeVar
-from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, error
+from texpr.grammar.context import too_many
+from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, error, first
 from texpr.grammar.indexing import index_names, size_names
 from texpr.grammar.kernels import Given, KernelReader
 from texpr.grammar.modules import Loader
-from texpr.grammar.scope import FnName, RefusedError, Scope, did_you_mean, refuse
+from texpr.grammar.scope import FnName, LimitError, RefusedError, Scope, did_you_mean, refuse
 from texpr.grammar.show import show
 from texpr.grammar.source import Span
 from texpr.grammar.surface import name_place
@@ -48,7 +50,7 @@ def check(
     ordered = in_text_order(diagnostics, module)
     errors = [d for d in ordered if d.severity is Severity.ERROR]
     if warnings is not None:
-        warnings += [d for d in ordered if d.severity is Severity.WARNING]
+        warnings += first(d for d in ordered if d.severity is Severity.WARNING)
     if errors:
         raise TExprError(errors)
     return kernels
@@ -88,6 +90,7 @@ class _Module:
         self.folder = folder
         self.diagnostics = diagnostics
         self.given = Given(sizes=sizes, types=types, constants={}, used=set(), called=[])
+        self.given_up = False  # a kernel passed a limit: what nothing uses cannot be known
 
     def kernels(self) -> tuple[ast.Kernel, ...]:
         for name, value in self.given.sizes.items():
@@ -112,17 +115,29 @@ class _Module:
             )
         elif bare:
             span = bare[0].span.to(bare[-1].span)
-            kernels.append(KernelReader(Scope(scope), self.diagnostics, self.given).bare(self.module.name, bare, span))
+            kernels += self.read(partial(KernelReader.bare, name=self.module.name, body=bare, span=span), scope)
         seen: dict[str, Span] = {}
         for definition in declared:
             place = name_place(definition, definition.name)
             if definition.name in seen or scope.lookup(definition.name) is not None:
                 self.diagnostics.append(error("E0202", f"`{definition.name}` is defined twice", place))
             seen[definition.name] = place
-            kernels.append(KernelReader(Scope(scope), self.diagnostics, self.given).kernel(definition))
-        self.check_functions(scope)
-        self.check_given(kernels)
+            kernels += self.read(partial(KernelReader.kernel, definition=definition), scope)
+            if too_many(self.diagnostics):
+                break
+        if not self.given_up:
+            self.check_functions(scope)
+            self.check_given(kernels)
         return tuple(kernels)
+
+    def read(self, read: Callable[[KernelReader], ast.Kernel], scope: Scope) -> tuple[ast.Kernel, ...]:
+        """The kernel that is read, or none where it passes a limit."""
+        try:
+            return (read(KernelReader(Scope(scope), self.diagnostics, self.given)),)
+        except LimitError as limit:
+            self.given_up = True
+            self.diagnostics += [limit.diagnostic] if limit.diagnostic is not None else []
+            return ()
 
     # ---- constants
 

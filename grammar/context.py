@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Attr, IndexExpr, Role
-from texpr.grammar.diagnostics import Diagnostic, Label, Severity, error
+from texpr.grammar.diagnostics import MAX_TOLD, Diagnostic, Label, Severity, error
 from texpr.grammar.scope import (
     Entity,
     IndexName,
@@ -30,7 +30,6 @@ from texpr.grammar.types import F32, DType
 
 MAX_CALLS = 64  # depth of nested calls
 MAX_NODES = 100_000  # statements and operators of one kernel after inlining
-MAX_FINDINGS = 100  # of one kernel
 MAX_HEIGHT = 256  # blocks, operators and calls over one another
 
 
@@ -193,7 +192,8 @@ class Context(ABC):
     # ---- findings
 
     def report(self, refused: RefusedError) -> None:
-        """Keep a finding, once for each place."""
+        """Keep a finding, once for each place. LimitError where an error was found beyond MAX_TOLD: the rest of the
+        file is not read; warnings stop nothing."""
         found = refused.diagnostic
         if found is None:
             return
@@ -211,10 +211,13 @@ class Context(ABC):
                     witness=found.witness,
                 )
         key = (found.code, found.message, _place(found))
-        if key not in self.told:
-            self.told.add(key)
+        if key in self.told:
+            return
+        self.told.add(key)
+        full = too_many(self.diagnostics, found.severity)
+        if not full:
             self.diagnostics.append(found)
-        if len(self.told) > MAX_FINDINGS and not isinstance(refused, LimitError):
+        if found.severity is Severity.ERROR and (full or too_many(self.diagnostics)):
             raise LimitError()
 
     def warn(self, code: str, message: str, span: Span, label: str = "", *, help: str | None = None) -> None:
@@ -265,6 +268,11 @@ class Context(ABC):
                 help="write its type: new acc: f32[16]",
             )
         return dtype
+
+
+def too_many(found: list[Diagnostic], severity: Severity = Severity.ERROR) -> bool:
+    """Whether there are more findings of a kind than are told."""
+    return sum(d.severity is severity for d in found) > MAX_TOLD
 
 
 def whole(draft: BufferDraft, frozen_as: str | None = None) -> ViewName:

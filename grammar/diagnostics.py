@@ -8,7 +8,7 @@ A stage collects diagnostics and raises one `TExprError` with all of them.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from texpr.grammar.codes import CODES
@@ -69,11 +69,24 @@ class Diagnostic:
         }
 
 
+MAX_TOLD = 100  # findings that one error carries
+
+
+def first(found: Iterable[Diagnostic], count: int = MAX_TOLD) -> tuple[Diagnostic, ...]:
+    """At most `count` findings, errors before warnings where some are left out; then the last one says so."""
+    every = tuple(found)
+    if len(every) <= count:
+        return every
+    *kept, last = sorted(every, key=lambda d: d.severity is Severity.WARNING)[:count]
+    return (*kept, replace(last, notes=(*last.notes, f"more was found than these {count}: mend them first")))
+
+
 class TExprError(Exception):
-    """The base of every error that TExpr raises to its users; `diagnostics` has all of them, in text order."""
+    """The base of every error that TExpr raises to its users; `diagnostics` has all of them, in text order, or the
+    first MAX_TOLD and a note that there are more."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
-        self.diagnostics = tuple(diagnostics)
+        self.diagnostics = first(diagnostics)
         super().__init__("\n\n".join(render(d) for d in self.diagnostics))
 
 

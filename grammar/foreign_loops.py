@@ -79,7 +79,7 @@ def _within(diagnostic: Diagnostic, places: Sequence[tuple[int, int]]) -> bool:
 
 
 def _headers(tokens: list[Token], source: SourceText) -> Iterator[_Header]:
-    """The foreign headers in text order, at most MAX_DIAGNOSTICS of them."""
+    """The foreign headers in text order, one more than MAX_DIAGNOSTICS at most."""
     count = after = 0
     for number, token in enumerate(tokens):
         if number < after or (token.text not in LOOP_WORDS and token.kind not in ("PAR", "SEQ")):
@@ -91,7 +91,7 @@ def _headers(tokens: list[Token], source: SourceText) -> Iterator[_Header]:
             yield header
             after = header.end
             count += 1
-            if count == MAX_DIAGNOSTICS:
+            if count > MAX_DIAGNOSTICS:
                 return
 
 

@@ -13,7 +13,7 @@ from texpr.grammar.flat import infer_lengths
 from texpr.grammar.indexing import index_names, size_names
 from texpr.grammar.indices import expressions
 from texpr.grammar.inline import returned
-from texpr.grammar.scope import Binding, FnName, IndexName, Poison, RefusedError, Scope, TypeName, refuse
+from texpr.grammar.scope import Binding, FnName, IndexName, LimitError, Poison, RefusedError, Scope, TypeName, refuse
 from texpr.grammar.sizes import FreeNames
 from texpr.grammar.source import Span
 from texpr.grammar.statements import StatementReader
@@ -73,9 +73,11 @@ class KernelReader(StatementReader):
         return self.finished(definition.name, tuple(body), definition.span)
 
     def guarded(self, read: Callable[[Item], None], node: Item) -> None:
-        """Read a part of the head; a refusal is reported and the rest goes on."""
+        """Read a part of the head; a refusal is reported and the rest goes on. LimitError ends the kernel."""
         try:
             read(node)
+        except LimitError:
+            raise
         except RefusedError as refused:
             self.report(refused)
             if isinstance(node, syntax.Param) and self.scope.lookup(node.name) is None:

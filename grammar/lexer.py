@@ -127,12 +127,12 @@ def _foreign(text: str, source: SourceText, start: int) -> tuple[Diagnostic, Tok
 
 
 def check_characters(source: SourceText) -> list[Diagnostic]:
-    """E0104 for each forbidden character; at most MAX_DIAGNOSTICS of them."""
+    """E0104 for each forbidden character; one more than MAX_DIAGNOSTICS at most."""
     found: list[Diagnostic] = []
     for match in FORBIDDEN.finditer(source.text):
         message = f"the character U+{ord(match.group()):04X} is not allowed in a program"
         found.append(error("E0104", message, Span(source, match.start(), match.end()), help="remove it"))
-        if len(found) == MAX_DIAGNOSTICS:
+        if len(found) > MAX_DIAGNOSTICS:
             break
     return found
 

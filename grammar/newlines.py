@@ -70,7 +70,7 @@ def match_brackets(tokens: list[Token], source: SourceText, *, declarations_clos
                     secondary, crooked = (label,), None
             else:
                 found.unclosed.add(bracket.index)
-            if len(found.diagnostics) < MAX_DIAGNOSTICS:
+            if len(found.diagnostics) <= MAX_DIAGNOSTICS:
                 until = "the end of the text" if before is None else f"`{before.text}`"
                 message, said = f"this `{token.text}` is not closed", f"open until {until}"
                 span = _span(source, token)

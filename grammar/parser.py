@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from texpr.grammar.builder import Builder
-from texpr.grammar.diagnostics import Diagnostic, TExprError, error
+from texpr.grammar.diagnostics import Diagnostic, TExprError, error, first
 from texpr.grammar.foreign_loops import mend_loops
 from texpr.grammar.lexer import BAD, NEWLINE, Token, tokenise
 from texpr.grammar.limits import MAX_BLOCK_DEPTH, MAX_DIAGNOSTICS, MAX_EXPRESSION_HEIGHT, MAX_TEXT_BYTES
@@ -75,7 +75,7 @@ def _module_name(name: str) -> str:
 def _all_of(found: list[Diagnostic]) -> TExprError:
     """The error with `found` in text order, cut at MAX_DIAGNOSTICS."""
     found.sort(key=lambda d: d.primary.span.start if d.primary else 0)
-    return TExprError(found[:MAX_DIAGNOSTICS])
+    return TExprError(first(found, MAX_DIAGNOSTICS))
 
 
 class _TooManyError(Exception):
@@ -211,7 +211,7 @@ class _Parser:
 
     def _report(self, diagnostic: Diagnostic) -> None:
         self._found.append(diagnostic)
-        if len(self._found) >= MAX_DIAGNOSTICS:
+        if len(self._found) > MAX_DIAGNOSTICS:
             raise _TooManyError
 
     def _expected(self) -> frozenset[str]:

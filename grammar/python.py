@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from texpr.grammar import syntax
-from texpr.grammar.diagnostics import Diagnostic, TExprError, fail
+from texpr.grammar.diagnostics import Diagnostic, TExprError, fail, first
 from texpr.grammar.limits import MAX_DIAGNOSTICS
 from texpr.grammar.python_comments import docstring_trivia
 from texpr.grammar.python_names import FnObject, is_identifier
@@ -100,7 +100,7 @@ def _parse(task: _Task) -> syntax.Module:
         stack.append((current, True))
         stack += [(_Task(c.function, reference=c.reference), False) for c in reversed(one.callees)]
     if diagnostics:
-        raise TExprError(diagnostics[:MAX_DIAGNOSTICS])
+        raise TExprError(first(diagnostics, MAX_DIAGNOSTICS))
     items = [read[key].item for key in order]
     _refuse_equal_names(items)
     imports = {path: span for key in order for path, span in read[key].imports}

@@ -12,9 +12,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from types import FunctionType
 
-from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
+from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail, first
 from texpr.grammar.lexer import check_characters
-from texpr.grammar.limits import MAX_BLOCK_DEPTH, MAX_EXPRESSION_HEIGHT, MAX_TEXT_BYTES
+from texpr.grammar.limits import MAX_BLOCK_DEPTH, MAX_DIAGNOSTICS, MAX_EXPRESSION_HEIGHT, MAX_TEXT_BYTES
 from texpr.grammar.source import SourceText, Span
 
 
@@ -86,7 +86,7 @@ def read_function_source(function: object) -> FunctionSource:
         raise fail("E0103", f"the source of `{code.co_name}` is longer than {MAX_TEXT_BYTES} characters")
     forbidden = check_characters(source)
     if forbidden:
-        raise TExprError(forbidden)
+        raise TExprError(first(forbidden, MAX_DIAGNOSTICS))
     # An indented function keeps its columns: it becomes the body of an `if` on a line of its own.
     line_shift = 1 if text[:1] in (" ", "\t") else 0
     try:

@@ -77,4 +77,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    """What `__getattr__` gives; the words of the language are named in the one file that defines them."""
+    from texpr.language import __all__ as words
+
+    return sorted({*__all__, *words, "bool"})

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning
+from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning, first
 
 RIGHT, WRONG, USAGE, ENVIRONMENT, DEFECT = 0, 1, 2, 3, 70
 _ENVIRONMENT_CODES = ("E0503", "E0505", "E0605")
@@ -29,7 +29,6 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="TExpr: tensor kernels, proved, mapped and compiled ahead of time.",
 )
 cache_app = typer.Typer(no_args_is_help=True, help="The cache of compiled binaries.")
 app.add_typer(cache_app, name="cache")
@@ -45,6 +44,23 @@ KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="the kern
 TargetName = Annotated[str, typer.Option("--target", "-t", help="cpu, cuda:sm_XX or cuda-host:sm_XX")]
 AsJson = Annotated[bool, typer.Option("--json", help="print data as JSON")]
 Hints = Annotated[list[str] | None, typer.Option("--hint", metavar="NAME=VALUE", help="cost of a dynamic size")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from texpr.version import VERSION
+
+        typer.echo(VERSION)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """TExpr: tensor kernels, proved, mapped and compiled ahead of time."""
 
 
 def _usage(why: str) -> typer.Exit:
@@ -139,8 +155,8 @@ def check(file: File, define: Defines = None, as_json: AsJson = False) -> None:
     try:
         for kernel in load(file):
             names.append(kernel.name)
+            known = {size.name for size in kernel.core(types=types, sizes=sizes).sizes}
             try:
-                known = {size.name for size in kernel.core(types=types, sizes=sizes).sizes}
                 own = {name: value for name, value in sizes.items() if name in known}
                 found += [
                     w for w in kernel.compile(types=types, sizes=own, stop_after="prove").warnings if w not in found
@@ -150,6 +166,7 @@ def check(file: File, define: Defines = None, as_json: AsJson = False) -> None:
     except TExprError as wrong:
         found += wrong.diagnostics
     errors = sum(d.severity.value == "error" for d in found)
+    found = list(first(found))
     if as_json:
         _print_json({"file": str(file), "kernels": names, "diagnostics": [d.to_json() for d in found]})
     else:
@@ -346,9 +363,7 @@ def doctor(as_json: AsJson = False) -> None:
 @app.command()
 def version() -> None:
     """Print the version."""
-    from texpr.version import VERSION
-
-    typer.echo(VERSION)
+    _print_version(True)
 
 
 def _exit_code(wrong: TExprError) -> int:

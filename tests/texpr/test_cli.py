@@ -57,6 +57,13 @@ def test_check_json_has_code_place_and_witness(halve: Path) -> None:
     assert found["witness"]["second"] == {"i": 1}
 
 
+def test_more_errors_than_are_told_are_errors_of_the_program(tmp_path: Path, command) -> None:
+    path = tmp_path / "many.tex"
+    path.write_text(ADD.replace(" {", f" where {', '.join(f'x{n} > 0' for n in range(101))} {{", 1))
+    code, _, said = command("check", path)
+    assert (code, said.count("error[E0201]"), said.count("mend them first")) == (1, 100, 1)
+
+
 def test_fmt_formats_in_place_and_keeps_comments(tmp_path: Path) -> None:
     path = tmp_path / "ugly.tex"
     path.write_text("kernel f(A:f32[N]) { -- why\npar N i{A[i]=1.0*(2.0)}}")
@@ -134,7 +141,7 @@ def test_wrong_use_is_an_exit_code_without_a_traceback(add: Path, args: tuple[st
 
 def test_explain_and_version_and_doctor() -> None:
     assert "race" in texpr("explain", "E0301").stdout
-    assert texpr("version").stdout.strip() == "0.1.0"
+    assert texpr("version").stdout.strip() == texpr("--version").stdout.strip() == "0.1.0"
     assert "nvcc" in texpr("doctor").stdout
 
 

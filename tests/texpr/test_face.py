@@ -79,6 +79,15 @@ def test_a_bare_program_takes_types_and_arrays_of_any_rank() -> None:
     assert np.allclose(c, a @ b)
 
 
+def test_every_name_that_texpr_gives_is_listed() -> None:
+    from texpr import language
+
+    listed = dir(texpr)
+    assert {"f32", "par", "bool", "load_artifact", "TExprError", *language.__all__} <= set(listed)
+    assert all(getattr(texpr, name) is not None for name in listed)
+    assert len(set(listed)) == len(listed)
+
+
 def test_interpreting_is_called_like_a_compiled_kernel() -> None:
     kernel = texpr.parse(ADD).only
     a, b, c = np.ones(4, np.float32), np.ones(4, np.float32), np.zeros(4, np.float32)
