@@ -5,25 +5,32 @@ Libraries load inside the commands: `texpr version` needs none of them.
 """
 
 import json
-import math
-import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
+from texpr.command_options import (
+    AsJson,
+    Defines,
+    File,
+    Hints,
+    KernelName,
+    RunDefines,
+    TargetName,
+    definitions,
+    kernel_of,
+    usage,
+)
 from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning, first
 
-RIGHT, WRONG, USAGE, ENVIRONMENT, DEFECT = 0, 1, 2, 3, 70
+RIGHT, WRONG, ENVIRONMENT, DEFECT = 0, 1, 3, 70
 _ENVIRONMENT_CODES = ("E0503", "E0505", "E0605")
 _DEFECT_CODES = ("E0504",)
-MAX_NUMBER = 400  # characters of a scalar's value
-NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")
-Number = int | float | bool
 
 app = typer.Typer(
     add_completion=False,
@@ -32,18 +39,6 @@ app = typer.Typer(
 )
 cache_app = typer.Typer(no_args_is_help=True, help="The cache of compiled binaries.")
 app.add_typer(cache_app, name="cache")
-
-File = Annotated[Path, typer.Argument(help="a .tex or .texpr file")]
-T = TypeVar("T")
-Defines = Annotated[list[str] | None, typer.Option("-D", metavar="NAME=VALUE", help="a size, or a buffer's type")]
-RunDefines = Annotated[
-    list[str] | None,
-    typer.Option("-D", metavar="NAME=VALUE", help="a size, a scalar parameter's value, or a buffer's type"),
-]
-KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="the kernel, where a file has several")]
-TargetName = Annotated[str, typer.Option("--target", "-t", help="cpu, cuda:sm_XX or cuda-host:sm_XX")]
-AsJson = Annotated[bool, typer.Option("--json", help="print data as JSON")]
-Hints = Annotated[list[str] | None, typer.Option("--hint", metavar="NAME=VALUE", help="cost of a dynamic size")]
 
 
 def _print_version(asked: bool) -> None:
@@ -61,69 +56,6 @@ def options(
     ] = False,
 ) -> None:
     """TExpr: tensor kernels, proved, mapped and compiled ahead of time."""
-
-
-def _usage(why: str) -> typer.Exit:
-    typer.echo(f"usage: {why}", err=True)
-    return typer.Exit(USAGE)
-
-
-def definitions(
-    given: list[str] | None, scalars: Collection[str] = ()
-) -> tuple[dict[str, int], dict[str, str], dict[str, Number]]:
-    """Sizes, types and scalars from `-D NAME=VALUE`: for a name of `scalars` any number; else an integer is a size, and
-    a type name a buffer's type. Exit 2 otherwise."""
-    from texpr.grammar.types import ELEMENT_TYPES
-
-    sizes: dict[str, int] = {}
-    types: dict[str, str] = {}
-    values: dict[str, Number] = {}
-    for text in given or ():
-        name, equal, value = text.partition("=")
-        if not equal or not name.isidentifier() or not name.isascii():
-            raise _usage(f"-D wants NAME=VALUE, not {text[:80]!r}")
-        if name in scalars:
-            number = _number(value)
-            if number is None:
-                raise _usage(f"-D {name[:40]}: {value[:40]!r} is no number, and {name[:40]} is a scalar parameter")
-            _set_once(values, name, number)
-        elif value in ELEMENT_TYPES:
-            _set_once(types, name, value)
-        elif value.isascii() and value.removeprefix("-").isdigit() and len(value) < 20:
-            _set_once(sizes, name, int(value))
-        else:
-            help = "; `texpr run` takes other numbers for scalar parameters" if _number(value) is not None else ""
-            raise _usage(f"-D {name[:40]}: {value[:40]!r} is neither an integer nor an element type{help}")
-    return sizes, types, values
-
-
-def _set_once(found: dict[str, T], name: str, value: T) -> None:
-    if repr(found.setdefault(name, value)) != repr(value):  # a NaN is not equal to itself
-        raise _usage(f"-D {name[:40]} has two values, {found[name]} and {value}")
-
-
-def _number(text: str) -> Number | None:
-    """The number, or the truth, that a short text writes."""
-    if text in ("true", "false"):
-        return text == "true"
-    if len(text) > MAX_NUMBER or not NUMBER.fullmatch(text):
-        return None
-    number = int(text) if text.removeprefix("-").isdigit() else float(text)
-    return None if abs(number) == math.inf and not text.endswith("inf") else number
-
-
-def _kernel(file: Path, name: str | None) -> Any:
-    from texpr.frontends import load
-
-    module = load(file)
-    if name is not None:
-        return module[name]
-    if not len(module):
-        raise _usage(f"{file} has no kernel")
-    if len(module) != 1:
-        names = ", ".join(kernel.name for kernel in module)
-        raise _usage(f"{file} has {names}; name one with --kernel")
-    return module.only
 
 
 def _say(found: Iterable[Diagnostic], dynamic: tuple[str, ...] = ()) -> None:
@@ -213,8 +145,8 @@ def _compile(
     sizes, types, _ = definitions(define)
     values, wrong, _ = definitions(hints)
     if wrong:
-        raise _usage("--hint wants NAME=INTEGER")
-    return _kernel(file, name).compile(target, types=types, sizes=sizes, hints=values, stop_after=stop_after)
+        raise usage("--hint wants NAME=INTEGER")
+    return kernel_of(file, name).compile(target, types=types, sizes=sizes, hints=values, stop_after=stop_after)
 
 
 @app.command(name="map")
@@ -284,7 +216,7 @@ def run(
     from texpr.inspect import progress
     from texpr.trial import run_trial
 
-    program = _kernel(file, kernel)
+    program = kernel_of(file, kernel)
     sizes, types, scalars = definitions(define, program.scalars)
     with progress(f"running {file}"):
         report = run_trial(
@@ -316,7 +248,7 @@ def explain(code: Annotated[str, typer.Argument(help="a code such as E0301")]) -
 
     entry = CODES.get(code.upper())
     if entry is None:
-        raise _usage(f"there is no code {code[:20]!r}; codes run from {min(CODES)} to {max(CODES)}")
+        raise usage(f"there is no code {code[:20]!r}; codes run from {min(CODES)} to {max(CODES)}")
     more = EXPLANATIONS.get(code.upper(), Explanation(entry.text))
     parts = [f"{code.upper()}: {entry.title}", more.text]
     parts += (

@@ -1,0 +1,89 @@
+"""What the commands of `texpr` are given: arguments and options, sizes and scalars by `-D`, a kernel of a file."""
+
+import math
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+USAGE = 2  # the exit code of wrong usage
+MAX_NUMBER = 400  # characters of a scalar's value
+NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")
+Number = int | float | bool
+
+File = Annotated[Path, typer.Argument(help="a .tex or .texpr file")]
+T = TypeVar("T")
+Defines = Annotated[list[str] | None, typer.Option("-D", metavar="NAME=VALUE", help="a size, or a buffer's type")]
+RunDefines = Annotated[
+    list[str] | None,
+    typer.Option("-D", metavar="NAME=VALUE", help="a size, a scalar parameter's value, or a buffer's type"),
+]
+KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="the kernel, where a file has several")]
+TargetName = Annotated[str, typer.Option("--target", "-t", help="cpu, cuda:sm_XX or cuda-host:sm_XX")]
+AsJson = Annotated[bool, typer.Option("--json", help="print data as JSON")]
+Hints = Annotated[list[str] | None, typer.Option("--hint", metavar="NAME=VALUE", help="cost of a dynamic size")]
+
+
+def usage(why: str) -> typer.Exit:
+    typer.echo(f"usage: {why}", err=True)
+    return typer.Exit(USAGE)
+
+
+def definitions(
+    given: list[str] | None, scalars: Collection[str] = ()
+) -> tuple[dict[str, int], dict[str, str], dict[str, Number]]:
+    """Sizes, types and scalars from `-D NAME=VALUE`: for a name of `scalars` any number; else an integer is a size, and
+    a type name a buffer's type. Exit 2 otherwise."""
+    from texpr.grammar.types import ELEMENT_TYPES
+
+    sizes: dict[str, int] = {}
+    types: dict[str, str] = {}
+    values: dict[str, Number] = {}
+    for text in given or ():
+        name, equal, value = text.partition("=")
+        if not equal or not name.isidentifier() or not name.isascii():
+            raise usage(f"-D wants NAME=VALUE, not {text[:80]!r}")
+        if name in scalars:
+            number = _number(value)
+            if number is None:
+                raise usage(f"-D {name[:40]}: {value[:40]!r} is no number, and {name[:40]} is a scalar parameter")
+            _set_once(values, name, number)
+        elif value in ELEMENT_TYPES:
+            _set_once(types, name, value)
+        elif value.isascii() and value.removeprefix("-").isdigit() and len(value) < 20:
+            _set_once(sizes, name, int(value))
+        else:
+            help = "; `texpr run` takes other numbers for scalar parameters" if _number(value) is not None else ""
+            raise usage(f"-D {name[:40]}: {value[:40]!r} is neither an integer nor an element type{help}")
+    return sizes, types, values
+
+
+def _set_once(found: dict[str, T], name: str, value: T) -> None:
+    if repr(found.setdefault(name, value)) != repr(value):  # a NaN is not equal to itself
+        raise usage(f"-D {name[:40]} has two values, {found[name]} and {value}")
+
+
+def _number(text: str) -> Number | None:
+    """The number, or the truth, that a short text writes."""
+    if text in ("true", "false"):
+        return text == "true"
+    if len(text) > MAX_NUMBER or not NUMBER.fullmatch(text):
+        return None
+    number = int(text) if text.removeprefix("-").isdigit() else float(text)
+    return None if abs(number) == math.inf and not text.endswith("inf") else number
+
+
+def kernel_of(file: Path, name: str | None) -> Any:
+    from texpr.frontends import load
+
+    module = load(file)
+    if name is not None:
+        return module[name]
+    if not len(module):
+        raise usage(f"{file} has no kernel")
+    if len(module) != 1:
+        names = ", ".join(kernel.name for kernel in module)
+        raise usage(f"{file} has {names}; name one with --kernel")
+    return module.only
