@@ -184,13 +184,13 @@ class HostBackend:
     def scalar(self, value: int | float | bool, dtype: DType) -> HostArgument:
         return scalar_bytes(value, dtype)
 
-    def queue(self, device: int, stream: Any) -> None:
+    def queue(self, device: int, stream: int | None) -> None:
         """Nothing waits: every launch is over when it returns."""
         if stream is not None:
             raise fail("E0601", "a cuda-host kernel runs on the CPU, which has no streams")
 
-    def leave(self, queue: None) -> None:
-        """Nothing was changed."""
+    def leave(self, queue: None, owners: Sequence[Any]) -> None:
+        """Nothing was changed, and nothing is on its way."""
 
     @contextmanager
     def scratch(self, size_bytes: int, queue: None) -> Iterator[int]:

@@ -11,6 +11,7 @@ from texpr.codegen.manifest import JsonExpr, Manifest, Parameter, evaluate, hold
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arrays import ArrayView, view_of
+from texpr.runtime.streams import Streams, libraries_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,12 +219,23 @@ def _check_overlap(manifest: Manifest, arrays: Mapping[str, ArrayView]) -> None:
                 )
 
 
-def bind_arguments(manifest: Manifest, args: Sequence[Any], kwargs: Mapping[str, Any], devices: Sequence[int]) -> Bound:
-    """The checked arguments of a call. `devices` are the DLPack device types that the target runs on.
+def bind_arguments(
+    manifest: Manifest,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    devices: Sequence[int],
+    stream: int | None = None,
+) -> Bound:
+    """The checked arguments of a call. `devices` are the DLPack device types that the target runs on; arrays of
+    libraries without current streams are made ready on `stream`, or on the current stream of the others.
 
     Raises E0601 (arguments, shapes, types, strides, alignment), E0602 (sizes), E0603 (overlap), E0605 (device).
     """
     given, keyword_sizes = assign(manifest, args, kwargs)
+
+    def ready_on(device: int) -> int:
+        return Streams(libraries_of(given.values())).current(device) if stream is None else stream
+
     arrays: dict[str, ArrayView] = {}
     scalars: dict[str, int | float | bool] = {}
     for parameter in manifest.parameters:
@@ -231,7 +243,7 @@ def bind_arguments(manifest: Manifest, args: Sequence[Any], kwargs: Mapping[str,
         if parameter.scalar:
             scalars[parameter.name] = scalar_value(manifest, parameter, value)
             continue
-        view = view_of(parameter.name, value)
+        view = view_of(parameter.name, value, ready_on)
         if view.dtype.name != parameter.dtype:
             raise _call_error(manifest, f"{parameter.name} has type {view.dtype} and needs {parameter.dtype}")
         if not parameter.flat and len(view.shape) != len(parameter.shape):

@@ -5,11 +5,13 @@ the caller's array keeps the memory alive for the call. Standard library only.
 """
 
 import ctypes
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import ELEMENT_TYPES, DType
+from texpr.runtime.streams import LEGACY, library_of
 
 MAX_DIMENSIONS = 64  # as NumPy and torch have
 MAX_ADDRESS = 1 << 63  # half of the address space belongs to the system
@@ -18,7 +20,8 @@ CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13  # DLDeviceType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayView:
-    """An array argument: `strides` in elements, `device` is (DLDeviceType, number)."""
+    """An array argument: `strides` in elements, `device` is (DLDeviceType, number). `owner` is what keeps the memory of
+    a GPU array whose library does not know our stream: it is let go when the stream has passed the call."""
 
     pointer: int
     shape: tuple[int, ...]
@@ -26,6 +29,7 @@ class ArrayView:
     dtype: DType
     device: tuple[int, int]
     readonly: bool
+    owner: Any = field(default=None, compare=False, repr=False)
 
     @property
     def is_empty(self) -> bool:
@@ -144,20 +148,20 @@ def _torch_view(name: str, tensor: Any) -> ArrayView:
     )
 
 
-def _dlpack_view(name: str, array: Any) -> ArrayView:
+def _dlpack_view(name: str, array: Any, stream: Callable[[int], int]) -> ArrayView:
     try:
         device = array.__dlpack_device__()
-        # -1 asks for no synchronisation: the caller's stream is used. JAX knows streams only, so it gets the default.
-        stream = 1 if type(array).__module__.startswith("jax") else -1
-        capsule = array.__dlpack__(stream=stream) if int(device[0]) == CUDA else array.__dlpack__()
+        on_gpu = int(device[0]) in (CUDA, CUDA_MANAGED)
+        own = library_of(array) is not None  # its current stream is the call's: -1 asks for no synchronisation
+        capsule = array.__dlpack__(stream=-1 if own else stream(int(device[1]))) if on_gpu else array.__dlpack__()
     except TExprError:
         raise
     except Exception as why:  # a foreign library's own errors, of any class
         raise _refuse(name, f"its DLPack export failed: {str(why)[:200]}") from None
-    readonly = False
+    readonly = type(array).__module__.startswith("jax")  # its arrays never change, which its capsules do not say
     if _is_valid(capsule, b"dltensor_versioned"):
         managed = _DLManagedTensorVersioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
-        tensor, readonly = managed.tensor, bool(managed.flags & 1)
+        tensor, readonly = managed.tensor, readonly or bool(managed.flags & 1)
         if managed.major != 1:
             raise _refuse(name, f"its DLPack version {managed.major} is not 1")
     elif _is_valid(capsule, b"dltensor"):
@@ -181,15 +185,23 @@ def _dlpack_view(name: str, array: Any) -> ArrayView:
         dtype=dtype,
         device=where,
         readonly=readonly,
+        owner=capsule if on_gpu and not own else None,
     )
 
 
-def view_of(name: str, array: Any) -> ArrayView:
-    """The view of an array argument called `name`. Raises E0601 for anything that is not an array of our types."""
+def _legacy(device: int) -> int:
+    return LEGACY
+
+
+def view_of(name: str, array: Any, stream: Callable[[int], int] = _legacy) -> ArrayView:
+    """The view of an array argument called `name`. Raises E0601 for anything that is not an array of our types.
+
+    `stream` gives, for a device, the stream on which a GPU array of a library without current streams must be ready.
+    """
     if isinstance(array, ArrayView):
         return array
     try:
-        view = _foreign_view(name, array)
+        view = _foreign_view(name, array, stream)
         numbers = (view.pointer, *view.shape, *view.strides, *view.device)
         whole = all(isinstance(number, int) for number in numbers) and view.pointer >= 0
         whole = whole and len(view.shape) == len(view.strides) and min(view.shape, default=0) >= 0
@@ -204,12 +216,12 @@ def view_of(name: str, array: Any) -> ArrayView:
     return view
 
 
-def _foreign_view(name: str, array: Any) -> ArrayView:
+def _foreign_view(name: str, array: Any, stream: Callable[[int], int]) -> ArrayView:
     module = type(array).__module__.partition(".")[0]
     if module == "torch" and hasattr(array, "data_ptr"):
         return _torch_view(name, array)
     if hasattr(array, "__array_interface__") and hasattr(array, "dtype") and hasattr(array, "flags"):
         return _numpy_view(name, array)
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
-        return _dlpack_view(name, array)
+        return _dlpack_view(name, array, stream)
     raise _refuse(name, f"a {type(array).__name__[:40]} is not an array")

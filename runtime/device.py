@@ -1,9 +1,10 @@
-"""The GPU backend: cubins loaded and launched through cuda-core, on the caller's stream.
+"""The GPU backend: cubins loaded and launched through cuda-core, on a stream that the call was given.
 
 cuda-core is imported at the first use, so that this package loads without it.
 """
 
 import ctypes
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CUDA, CUDA_HOST, CUDA_MANAGED
+from texpr.runtime.streams import LEGACY
 
 DEFAULT_SHARED_BYTES = 48 * 1024  # of one block, without asking
 MAX_STREAMS = 64  # of the caller, that a loaded cubin remembers
@@ -36,10 +38,16 @@ def _cuda() -> Any:
     return core
 
 
-def _raise_shared_limit(kernel: Any, size_bytes: int, device: int) -> None:
-    """More than 48 KiB of dynamic shared memory must be asked for; cuda-core has no call for it yet."""
+def _driver() -> Any:
+    """The driver itself, for what cuda-core has no call for."""
     from cuda.bindings import driver
 
+    return driver
+
+
+def _raise_shared_limit(kernel: Any, size_bytes: int, device: int) -> None:
+    """More than 48 KiB of dynamic shared memory must be asked for."""
+    driver = _driver()
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     (status,) = driver.cuKernelSetAttribute(attribute, size_bytes, driver.CUkernel(int(kernel.handle)), device)
     if status != driver.CUresult.CUDA_SUCCESS:
@@ -51,7 +59,6 @@ class Queue:
     """A stream, and the device that was current before the call, where it is another one."""
 
     stream: Any
-    device: Any
     before: Any
 
 
@@ -80,12 +87,15 @@ class CudaBackend:
                 help="check `texpr doctor`, and that the target names this GPU's architecture",
             ) from None
         self._streams: dict[tuple[int, int], Any] = {}
+        self._kept: list[tuple[Any, Sequence[Any]]] = []  # owners of memory, with the event after their last use
+        self._keeping = threading.Lock()
         self._launches: dict[tuple[Any, ...], Any] = {}
 
     def _make_ready(self, device: int) -> None:
         """Ask a device for the shared memory of all kernels: the limit is one of each device. Raises E0505."""
         for symbol, size in self._large.items():
             _raise_shared_limit(self._kernels[symbol], size, device)
+        _ = self._core.Device(device).memory_resource  # from here on, workspaces come from memory that the pool keeps
         self._ready.add(device)
 
     def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Any:
@@ -108,62 +118,58 @@ class CudaBackend:
         """Everything but a pointer is sized by ctypes."""
         return _CTYPES[dtype.name].from_buffer_copy(scalar_bytes(value, dtype))
 
-    def queue(self, device: int, stream: Any) -> Queue:
-        """The caller's stream, with its device current. Raises E0601 for what is no stream, E0505 for a device that has
-        not the shared memory."""
+    def queue(self, device: int, stream: int | None) -> Queue:
+        """The stream of this handle, with its device current. Raises E0505 for a device that has not the shared
+        memory."""
         before = self._core.Device()
         target = before if before.device_id == device else self._core.Device(device)
         target.set_current()
         try:
             if device not in self._ready:
                 self._make_ready(device)
-            return Queue(self._stream(target, stream), target, None if before is target else before)
+            return Queue(self._stream(device, stream or LEGACY), None if before is target else before)
         except BaseException:
             before.set_current()
             raise
 
-    def leave(self, queue: Queue) -> None:
-        """Make the device current again that the caller, and the caller's framework, had chosen."""
-        if queue.before is not None:
-            queue.before.set_current()
-
-    def _stream(self, device: Any, stream: Any) -> Any:
-        """cuda-core's stream for None (the legacy default), a handle, or an object with `__cuda_stream__`."""
-        if stream is None:
-            return device.default_stream
-        if isinstance(stream, self._core.Stream):
-            return stream
+    def leave(self, queue: Queue, owners: Sequence[Any]) -> None:
+        """Make the device current again that the caller, and the caller's framework, had chosen; let go the owners of
+        earlier calls that are over."""
         try:
-            if hasattr(stream, "__cuda_stream__"):
-                return device.create_stream(stream)
-            for handle in (stream, getattr(stream, "cuda_stream", None), getattr(stream, "ptr", None)):  # torch, cupy
-                if isinstance(handle, int) and not isinstance(handle, bool) and 0 <= handle < 1 << 64:
-                    return self._wrapped(device, handle)
-        except Exception as why:  # a foreign object's own errors, and the driver's, of several classes
-            raise fail("E0601", f"the stream cannot be used: {str(why)[:200]}") from None
-        raise fail("E0601", f"a {type(stream).__name__[:40]} is not a CUDA stream")
+            if owners:
+                event = queue.stream.record()
+                with self._keeping:
+                    self._kept = [kept for kept in self._kept if not _is_over(kept[0])]
+                    self._kept.append((event, owners))
+        finally:
+            if queue.before is not None:
+                queue.before.set_current()
 
-    def _wrapped(self, device: Any, handle: int) -> Any:
+    def _stream(self, device: int, handle: int) -> Any:
         """cuda-core's view of a stream that the caller owns; making one costs more than a launch, so it is kept."""
-        key = (device.device_id, handle)
+        key = (device, handle)
         stream = self._streams.get(key)  # once: another thread may empty what is kept
         if stream is None:
             if len(self._streams) >= MAX_STREAMS:
                 self._streams.clear()
-            stream = self._streams[key] = self._core.Stream.from_handle(handle)
+            try:
+                stream = self._streams[key] = self._core.Stream.from_handle(handle)
+            except Exception as why:  # the driver's own error classes
+                raise fail("E0601", f"the stream cannot be used: {str(why)[:200]}") from None
         return stream
 
     @contextmanager
     def scratch(self, size_bytes: int, queue: Queue) -> Iterator[int]:
-        """Stream-ordered device memory, released after the call's launches."""
+        """Stream-ordered device memory, released after the call's launches. While the stream is captured, the driver
+        makes both into nodes of the graph, which cuda-core's resources do not offer under one name."""
+        driver = _driver()
+        status, address = driver.cuMemAllocAsync(size_bytes, queue.stream.handle)
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise fail("E0403", f"the GPU gives no {size_bytes} bytes for workspaces ({status.name})")
         try:
-            buffer = queue.device.memory_resource.allocate(size_bytes, stream=queue.stream)
-        except Exception as why:  # the driver's own error classes
-            raise fail("E0403", f"the GPU gives no {size_bytes} bytes for workspaces: {str(why)[:200]}") from None
-        try:
-            yield int(buffer.handle)
+            yield int(address)
         finally:
-            buffer.close(queue.stream)
+            driver.cuMemFreeAsync(address, queue.stream.handle)
 
     def start(self, kernel: Any, arguments: Sequence[Any], queue: Queue) -> None:
         """Enqueue one kernel; E0601 when the driver refuses the launch."""
@@ -172,6 +178,14 @@ class CudaBackend:
             self._core.launch(queue.stream, config, function, *arguments)
         except Exception as why:  # the driver's own error classes
             raise fail("E0601", f"the launch of {symbol} failed: {str(why)[:300]}") from None
+
+
+def _is_over(event: Any) -> bool:
+    """Whether the GPU has passed an event; one that a graph captured never is."""
+    try:
+        return bool(event.is_done)
+    except Exception:  # the driver's own error classes
+        return False
 
 
 def compute_capability(number: int) -> tuple[int, int]:

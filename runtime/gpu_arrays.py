@@ -10,8 +10,9 @@ from texpr.runtime.arrays import CUDA, ArrayView, view_of
 
 
 @contextmanager
-def on_gpu(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Views of copies of `values` on the GPU; after the block their contents are copied back. E0503 without CuPy."""
+def on_gpu(values: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Views of copies of `values` on the GPU, and the stream that copies them: pass it to the call. After the block
+    their contents are copied back. E0503 without CuPy."""
     try:
         import cupy
     except ImportError:
@@ -22,14 +23,16 @@ def on_gpu(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         ) from None
     import numpy
 
+    stream = cupy.cuda.Stream(non_blocking=True)  # nobody else's work
     moved: dict[str, Any] = {}
     copies: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, numpy.ndarray):
             raw = _bytes_of(value)
-            # Whole words: an indivisible update of an 8-bit element reads the 16 bits around it.
-            copies[name] = cupy.zeros(-(-raw.size // 4) * 4, numpy.uint8)
-            copies[name][: raw.size] = cupy.asarray(raw)
+            with stream:
+                # Whole words: an indivisible update of an 8-bit element reads the 16 bits around it.
+                copies[name] = cupy.zeros(-(-raw.size // 4) * 4, numpy.uint8)
+                copies[name][: raw.size] = cupy.asarray(raw)
             moved[name] = ArrayView(
                 pointer=copies[name].data.ptr,
                 shape=value.shape,
@@ -40,11 +43,11 @@ def on_gpu(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             )
         else:
             moved[name] = value
-    yield moved
-    cupy.cuda.get_current_stream().synchronize()
-    for name, copy in copies.items():
-        raw = _bytes_of(values[name])
-        raw[...] = cupy.asnumpy(copy[: raw.size])
+    yield moved, stream
+    with stream:
+        for name, copy in copies.items():
+            raw = _bytes_of(values[name])
+            raw[...] = cupy.asnumpy(copy[: raw.size])
 
 
 def _bytes_of(array: Any) -> Any:

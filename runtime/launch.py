@@ -26,6 +26,7 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import ELEMENT_TYPES, I64, DType
 from texpr.runtime.arrays import CPU
 from texpr.runtime.recall import Binder, Number, Seen
+from texpr.runtime.streams import handle_of
 
 MAX_KEPT = 256  # starts of one host program that are kept for the next call
 MAX_LAUNCHES = 1 << 20  # and rounds of host loops, of one call; seconds of nothing but launching
@@ -68,11 +69,12 @@ class Backend(Protocol):
     def scalar(self, value: int | float | bool, dtype: DType) -> Any:
         """A kernel's argument that is passed by value."""
 
-    def queue(self, device: int, stream: Any) -> Any:
-        """Where the starts of one call go."""
+    def queue(self, device: int, stream: int | None) -> Any:
+        """Where the starts of one call go; `stream` is a handle, None where the arrays' device has no streams."""
 
-    def leave(self, queue: Any) -> None:
-        """The call's starts are on their way: put back what `queue` changed in this thread."""
+    def leave(self, queue: Any, owners: Sequence[Any]) -> None:
+        """The call's starts are on their way: put back what `queue` changed in this thread, and keep `owners`, which
+        hold memory that they use, until they are over."""
 
     def scratch(self, size_bytes: int, queue: Any) -> AbstractContextManager[int]:
         """Memory for the workspaces of one call, 256-byte aligned; yields its address."""
@@ -89,11 +91,14 @@ class Launcher:
         self._bind = Binder(manifest, backend.devices)
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
-        seen, addresses, scalars = self._bind(args, kwargs)
+        handle = None if stream is None else handle_of(stream)
+        seen, addresses, scalars = self._bind(args, kwargs, handle)
+        if handle is None and seen.streams is not None:
+            handle = seen.streams.current(seen.device)  # at each call: another may be current than at the last one
         if seen.plan is None:
             seen.plan = make_plan(self.manifest, self.backend, seen)
         plan: Plan = seen.plan
-        queue = self.backend.queue(seen.device, stream)
+        queue = self.backend.queue(seen.device, handle)
         try:
             if plan.workspace_bytes == 0:
                 self._start(plan, seen, addresses, scalars, 0, queue)
@@ -101,7 +106,7 @@ class Launcher:
                 with self.backend.scratch(plan.workspace_bytes, queue) as base:
                     self._start(plan, seen, addresses, scalars, base, queue)
         finally:
-            self.backend.leave(queue)
+            self.backend.leave(queue, seen.owners)
 
     def _start(
         self, plan: Plan, seen: Seen, addresses: Sequence[int], scalars: Sequence[Number], base: int, queue: Any

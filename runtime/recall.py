@@ -11,7 +11,8 @@ from typing import Any
 
 from texpr.codegen.manifest import Manifest
 from texpr.runtime.arguments import bind_arguments, scalar_value
-from texpr.runtime.arrays import ArrayView
+from texpr.runtime.arrays import CUDA, ArrayView
+from texpr.runtime.streams import Streams, libraries_of, library_of
 
 MAX_SEEN = 64  # kinds of calls that one kernel remembers
 
@@ -61,11 +62,14 @@ def look_of(value: Any) -> Look | None:
 @dataclass(slots=True, eq=False)
 class Seen:
     """What calls of one look have in common: the first and last byte of each array relative to its address (None:
-    empty), the sizes, the device's number. A launcher keeps in `plan` what it derived from the sizes."""
+    empty), the sizes, the device's number, and how the stream is found (None: there are none). `owners` keep the memory
+    of arrays that have no looks. A launcher keeps in `plan` what it derived from the sizes."""
 
     reaches: tuple[tuple[int, int] | None, ...]
     sizes: Mapping[str, int]
     device: int
+    streams: Streams | None = None
+    owners: tuple[Any, ...] = ()
     plan: Any = None
 
 
@@ -85,15 +89,15 @@ class Binder:
         self._positions = [k for k, _ in self._arrays]
         self._seen: dict[Any, Seen] = {}
 
-    def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-        """The checked arguments of a call. Raises what `bind_arguments` raises."""
+    def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any], stream: int | None = None) -> Call:
+        """The checked arguments of a call on a stream, if it names one. Raises what `bind_arguments` raises."""
         values = self._in_order(args, kwargs) if kwargs else args
         if values is None or len(values) != len(self._names):
-            return self._learn(args, kwargs, None)
+            return self._learn(args, kwargs, None, stream)
         looks, addresses = self._looks(values)
         seen = self._seen.get(looks) if looks is not None else None
         if seen is None or not self._apart(seen, addresses):
-            return self._learn(args, kwargs, looks)
+            return self._learn(args, kwargs, looks, stream)
         scalars = [scalar_value(self._manifest, p, values[k]) for k, p in self._scalars] if self._scalars else []
         return seen, addresses, scalars
 
@@ -104,16 +108,33 @@ class Binder:
             return None
         return [*args, *(kwargs[name] for name in rest)]
 
-    def _learn(self, args: Sequence[Any], kwargs: Mapping[str, Any], looks: tuple[Any, ...] | None) -> Call:
+    def _learn(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], looks: tuple[Any, ...] | None, stream: int | None
+    ) -> Call:
         """The long way; a call that gives no sizes, of arrays that have looks, is remembered."""
-        bound = bind_arguments(self._manifest, args, kwargs, self._devices)
+        bound = bind_arguments(self._manifest, args, kwargs, self._devices, stream)
         views = [bound.arrays[p.name] for _, p in self._arrays]
-        seen = Seen(tuple(map(_reach, views)), bound.sizes, views[0].device[1] if views else 0)
+        seen = Seen(
+            tuple(map(_reach, views)),
+            bound.sizes,
+            views[0].device[1] if views else 0,
+            self._streams(bound.objects) if CUDA in self._devices else None,
+            tuple(view.owner for view in views if view.owner is not None),
+        )
         if looks is not None:
             if len(self._seen) >= MAX_SEEN:  # sizes that change for ever must not end the memory of those in use
                 self._seen.clear()
             self._seen[looks] = seen
         return seen, [view.pointer for view in views], [bound.scalars[p.name] for _, p in self._scalars]
+
+    def _streams(self, objects: Mapping[str, Any]) -> Streams:
+        """How a call of these arrays finds its stream: DLPack makes what is read ready on it, but not what is written,
+        and a bare view says nothing of who works on it."""
+        for _, parameter in self._arrays:
+            value = objects[parameter.name]
+            if library_of(value) is None and (parameter.writes or isinstance(value, ArrayView)):
+                return Streams(foreign=parameter.name)
+        return Streams(libraries_of(objects.values()))
 
     def _looks(self, values: Sequence[Any]) -> tuple[tuple[Any, ...] | None, list[int]]:
         looks: list[Any] = []

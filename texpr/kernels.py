@@ -178,7 +178,8 @@ class Kernel:
         return done
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
-        """Compile for the arrays' device, once per shapes, and run."""
+        """Compile for the arrays' device, once per shapes, and run; on a GPU on `stream`, or on the stream that is
+        current in the arrays' library."""
         from texpr.codegen.artifact import signature
         from texpr.runtime.arguments import assign, solve_sizes
         from texpr.runtime.arrays import view_of
@@ -283,7 +284,8 @@ class Compiled:
         return launcher_for(self.build)
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
-        """Run on arrays of the target's device, outputs in place; free sizes that no shape gives go by keyword."""
+        """Run on arrays of the target's device, outputs in place; free sizes that no shape gives go by keyword. On a
+        GPU the call only enqueues: on `stream`, or on the stream that is current in the arrays' library."""
         self._launcher(*args, stream=stream, **kwargs)
 
     def save(self, folder: str | Path, *, source_only: bool = False) -> Path:

@@ -275,8 +275,8 @@ def run_trial(
 
 
 def _run_on_gpu(compiled: Any, values: dict[str, Any], free: Mapping[str, int]) -> None:
-    """Copy the arrays to the GPU, run, copy back, through cuda-core's memory. Raises E0503 without a GPU."""
+    """Copy the arrays to the GPU, run, copy back, on a stream of our own. Raises E0503 without a GPU."""
     from texpr.runtime.gpu_arrays import on_gpu
 
-    with on_gpu(values) as arrays:
-        compiled(**arrays, **free)
+    with on_gpu(values) as (arrays, stream):
+        compiled(*(arrays[p.name] for p in compiled.manifest.parameters), **free, stream=stream)

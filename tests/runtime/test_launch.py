@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,7 @@ import pytest
 from texpr.codegen.manifest import IfStep, LaunchStep, LoopStep, Manifest, Parameter, WorkspaceTensor
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.types import DType
-from texpr.runtime import device as device_module
 from texpr.runtime.arrays import CPU
-from texpr.runtime.device import DEFAULT_SHARED_BYTES, CudaBackend
 from texpr.runtime.launch import MAX_KEPT, Launcher
 
 STEP = LaunchStep(
@@ -63,10 +60,10 @@ class Recorder:
     def scalar(self, value: int | float | bool, dtype: DType) -> Any:
         return dtype.name, value
 
-    def queue(self, device: int, stream: Any) -> Any:
+    def queue(self, device: int, stream: int | None) -> Any:
         return device, stream
 
-    def leave(self, queue: Any) -> None:
+    def leave(self, queue: Any, owners: Sequence[Any]) -> None:
         self.left += 1
 
     @contextmanager
@@ -85,12 +82,12 @@ def array(count: int) -> Any:
 def test_host_programs_run_their_loops_with_indices() -> None:
     backend = Recorder()
     a = array(3)
-    Launcher(PROGRAM, backend)(7, a, stream="mine")
+    Launcher(PROGRAM, backend)(7, a, stream=77)
     common = (("pointer", a.ctypes.data, 12), ("i32", 7), ("pointer", 1256, 12), ("i64", 3))
     assert backend.started == [
         ("scratch", 268),
-        ("k_0", (2, 1, 1), *common, ("i64", 0), (0, "mine")),
-        ("k_0", (1, 1, 1), *common, ("i64", 1), (0, "mine")),
+        ("k_0", (2, 1, 1), *common, ("i64", 0), (0, 77)),
+        ("k_0", (1, 1, 1), *common, ("i64", 1), (0, 77)),
     ]  # at t = 2 the grid is empty
     assert backend.left == 1
 
@@ -158,95 +155,3 @@ def test_an_unknown_argument_is_a_damaged_manifest_and_starts_nothing() -> None:
         Launcher(replace(PROGRAM, host=(replace(STEP, grid=(1, 1, 1), arguments=()), step)), backend)(7, array(3))
     assert caught.value.diagnostics[0].code == "E0505"
     assert not backend.started
-
-
-# ---- the GPU backend's handling of devices and streams, on a stand-in for cuda-core
-
-
-class FakeDevice:
-    def __init__(self, number: int, machine: Any) -> None:
-        self.device_id, self.machine = number, machine
-        self.default_stream = f"default {number}"
-
-    def set_current(self) -> None:
-        self.machine.current = self.device_id
-
-    def create_stream(self, stream: Any) -> str:
-        return f"wrapped {stream.__cuda_stream__()}"
-
-
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = SimpleNamespace(current=0, handles=0)
-    devices = [FakeDevice(0, made), FakeDevice(1, made)]
-
-    class Stream:
-        def __init__(self, handle: int) -> None:
-            self.handle = handle
-
-        @classmethod
-        def from_handle(cls, handle: int) -> "Stream":
-            made.handles += 1
-            return cls(handle)
-
-    core = SimpleNamespace(
-        Device=lambda number=None: devices[made.current if number is None else number],
-        Stream=Stream,
-        ObjectCode=SimpleNamespace(from_cubin=lambda cubin: SimpleNamespace(get_kernel=lambda symbol: symbol)),
-        LaunchConfig=lambda **options: options,
-    )
-    monkeypatch.setattr(device_module, "_cuda", lambda: core)
-    return made
-
-
-def test_a_call_on_another_gpu_puts_the_current_one_back(machine: Any) -> None:
-    backend = CudaBackend(b"", {"k_0": 0})
-    for number in (0, 1):
-        queue = backend.queue(number, None)
-        assert (machine.current, queue.stream) == (number, f"default {number}")
-        backend.leave(queue)
-        assert machine.current == 0
-    with pytest.raises(TExprError, match="is not a CUDA stream"):
-        backend.queue(1, "no stream")
-    assert machine.current == 0
-
-
-def test_a_step_in_clusters_is_refused(machine: Any) -> None:
-    backend = CudaBackend(b"", {"k_0": 0})
-    assert backend.kernel(STEP, (1, 1, 1)) is backend.kernel(STEP, (1, 1, 1))
-    assert backend.kernel(replace(STEP, shared_bytes=16), (1, 1, 1))[0]["shmem_size"] == 16
-    with pytest.raises(TExprError, match="runs in clusters") as caught:
-        backend.kernel(replace(STEP, cluster=(2, 1, 1)), (2, 1, 1))
-    assert caught.value.diagnostics[0].code == "E0505"
-
-
-def test_streams_are_taken_as_handles_and_by_protocol(machine: Any) -> None:
-    backend = CudaBackend(b"", {"k_0": 0})
-    assert backend.queue(0, 77).stream.handle == 77
-    assert backend.queue(0, SimpleNamespace(ptr=77)).stream.handle == 77
-    assert backend.queue(0, SimpleNamespace(cuda_stream=78)).stream.handle == 78
-    assert machine.handles == 2  # one for each handle
-    assert backend.queue(1, SimpleNamespace(__cuda_stream__=lambda: (0, 5))).stream == "wrapped (0, 5)"
-
-
-class Broken:
-    def __cuda_stream__(self) -> tuple[int, int]:
-        raise RuntimeError("this stream is gone")
-
-
-@pytest.mark.parametrize("stream", [True, -1, 1 << 64, 1.0, Broken(), SimpleNamespace(ptr=-1)])
-def test_what_is_no_stream_is_refused_and_the_current_gpu_stays(machine: Any, stream: Any) -> None:
-    backend = CudaBackend(b"", {"k_0": 0})
-    with pytest.raises(TExprError) as caught:
-        backend.queue(1, stream)
-    assert caught.value.diagnostics[0].code == "E0601"
-    assert machine.current == 0
-
-
-def test_every_gpu_is_asked_once_for_more_shared_memory(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(device_module, "_raise_shared_limit", lambda *question: asked.append(question))
-    backend = CudaBackend(b"", {"k_0": DEFAULT_SHARED_BYTES + 1, "k_1": DEFAULT_SHARED_BYTES})
-    for number in (0, 1, 1, 0):
-        backend.leave(backend.queue(number, None))
-    assert asked == [("k_0", DEFAULT_SHARED_BYTES + 1, 0), ("k_0", DEFAULT_SHARED_BYTES + 1, 1)]

@@ -1,0 +1,89 @@
+"""Which stream a call runs on: the caller's `stream=`, else the one that is current in the library of its arrays.
+
+torch and cupy have a current stream for each thread and device. It is asked for anew at each call, so that `with
+torch.cuda.stream(s):`, a graph that is being captured, and threads mean for a kernel what they mean for the library's
+own operations. Libraries that order their work themselves (jax) hand arrays over by DLPack, which is told our stream.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from texpr.grammar.diagnostics import fail
+
+LEGACY = 1  # the handle of the default stream, in the driver as in DLPack; 0 is another name for it
+WAYS = "pass `stream=`: a stream of torch or cupy, an object with `__cuda_stream__`, or a handle"
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library of arrays: `current` gives the handle of this thread's current stream on a device."""
+
+    name: str
+    current: Callable[[int], int] = field(compare=False)
+
+
+def _torch() -> Library:
+    torch = import_module("torch")
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # 0.1 us; the public way makes a stream object
+    return Library("torch", raw or (lambda device: torch.cuda.current_stream(device).cuda_stream))
+
+
+def _cupy() -> Library:
+    current = import_module("cupy").cuda.get_current_stream
+    return Library("cupy", lambda device: current(device).ptr)
+
+
+_LIBRARIES: dict[tuple[str, str], Callable[[], Library]] = {("torch", "Tensor"): _torch, ("cupy", "ndarray"): _cupy}
+
+
+def library_of(array: object) -> Library | None:
+    """The library of a GPU array, subclasses included; None for a library that has no current stream, or that is not
+    known, and for a torch tensor in host memory."""
+    for kind in type(array).__mro__:
+        make = _LIBRARIES.get((kind.__module__.partition(".")[0], kind.__name__))
+        if make is not None and getattr(array, "is_cuda", True):
+            return make()
+    return None
+
+
+def libraries_of(arrays: Iterable[object]) -> tuple[Library, ...]:
+    """The libraries of GPU arrays, each once."""
+    found = (library_of(array) for array in arrays)
+    return tuple(dict.fromkeys(library for library in found if library is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Where calls of one kind run: on the current stream of `libraries`. `foreign` is a parameter whose array only an
+    explicit `stream=` can order: nobody would make its library wait for what the kernel writes."""
+
+    libraries: tuple[Library, ...] = ()
+    foreign: str = ""
+
+    def current(self, device: int) -> int:
+        """The handle of the stream. Raises E0601 where there is no one stream that all arrays are ordered on."""
+        if self.foreign:
+            raise fail("E0601", f"TExpr cannot ask the library of {self.foreign} for its current stream", help=WAYS)
+        if len(self.libraries) == 1:
+            return self.libraries[0].current(device) or LEGACY
+        handles = {library.current(device) or LEGACY for library in self.libraries}
+        if len(handles) > 1:
+            names = " and ".join(library.name for library in self.libraries)
+            raise fail("E0601", f"the arrays are of {names}, whose current streams are different", help=WAYS)
+        return handles.pop() if handles else LEGACY
+
+
+def handle_of(stream: Any) -> int:
+    """The handle of a stream that the caller gives: an int, or an object of cuda-core, torch or cupy. Raises E0601."""
+    try:
+        if hasattr(stream, "__cuda_stream__"):
+            handle = stream.__cuda_stream__()[1]
+        else:
+            handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))  # torch, cupy
+    except Exception as why:  # a foreign object's own errors, of any class
+        raise fail("E0601", f"the stream cannot be used: {str(why)[:200]}") from None
+    if isinstance(handle, int) and not isinstance(handle, bool) and 0 <= handle < 1 << 64:
+        return handle or LEGACY
+    raise fail("E0601", f"a {type(stream).__name__[:40]} is not a CUDA stream", help=WAYS)

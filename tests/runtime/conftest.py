@@ -1,0 +1,199 @@
+"""Stand-ins for a machine with two GPUs: cuda-core, the driver, and arrays of torch, cupy, jax and of a stranger."""
+
+import ctypes
+import sys
+import threading
+from collections import namedtuple
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from texpr.codegen.manifest import LaunchStep, Manifest, Parameter
+from texpr.grammar.types import ELEMENT_TYPES
+from texpr.runtime import device as device_module
+from texpr.runtime.arrays import CUDA, ArrayView, _DLDataType, _DLDevice, _DLTensor
+from texpr.runtime.device import CudaBackend
+from texpr.runtime.launch import Launcher
+
+STEP = LaunchStep(
+    symbol="k_0",
+    grid=(1, 1, 1),
+    cluster=(1, 1, 1),
+    block=(32, 1, 1),
+    shared_bytes=0,
+    arguments=(("param", "A"), ("param", "C")),
+)
+PROGRAM = Manifest(
+    name="k",
+    target="cuda:sm_90a",
+    arch="sm_90a",
+    loadable=True,
+    parameters=(
+        Parameter(name="A", dtype="f32", shape=("N",), strides=(1,), mode="read"),
+        Parameter(name="C", dtype="f32", shape=("N",), strides=(1,), mode="write"),
+    ),
+    sizes={"N": None},
+    facts=(),
+    workspace_bytes=0,
+    workspace=(),
+    host=(STEP,),
+    files={},
+    texpr="0",
+)
+
+
+SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
+FULL = SimpleNamespace(name="CUDA_ERROR_OUT_OF_MEMORY")
+
+
+class FakeDevice:
+    memory_resource = None
+
+    def __init__(self, number: int, machine: "Machine") -> None:
+        self.device_id, self.machine = number, machine
+
+    def set_current(self) -> None:
+        self.machine.current = self.device_id
+
+
+_memory = iter(range(1 << 24, 1 << 40, 1 << 12))  # addresses of device memory, which nobody reads here
+_Place = namedtuple("_Place", "type index")
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class TorchLike:
+    dtype, layout, shape = "torch.float32", "torch.strided", (4,)
+
+    def __init__(self, device: int = 0) -> None:
+        self.device, self.address, self.is_cuda = _Place("cuda", device), next(_memory), True
+
+    def stride(self) -> tuple[int, ...]:
+        return (1,)
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def is_neg(self) -> bool:
+        return False
+
+
+class PackLike:
+    """An array with DLPack; `asked` are the streams that its exports were to be ready on."""
+
+    shape, strides, dtype = (4,), (4,), "float32"
+
+    def __init__(self, device: int = 0) -> None:
+        self.asked: list[int] = []
+        self.data = SimpleNamespace(ptr=next(_memory), device_id=device)
+        self.extents = (ctypes.c_int64 * 1)(4)
+        inner = _DLDevice(2, device), 1, _DLDataType(2, 32, 1)
+        self.tensor = _DLTensor(self.data.ptr, *inner, self.extents, None, 0)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self.data.device_id
+
+    def __dlpack__(self, *, stream: int) -> Any:
+        self.asked.append(stream)
+        return _new_capsule(ctypes.addressof(self.tensor), b"dltensor", None)
+
+
+Tensor = type("Tensor", (TorchLike,), {"__module__": "torch"})
+Cupy = type("ndarray", (PackLike,), {"__module__": "cupy"})
+Jax = type("ArrayImpl", (PackLike,), {"__module__": "jaxlib._jax"})
+Stranger = type("Array", (PackLike,), {"__module__": "stranger"})
+
+
+def bare(device: int = 0) -> ArrayView:
+    pointer, dtype = next(_memory), ELEMENT_TYPES["f32"]
+    return ArrayView(pointer=pointer, shape=(4,), strides=(1,), dtype=dtype, device=(CUDA, device), readonly=False)
+
+
+ARRAYS: dict[str, Any] = {"torch": Tensor, "cupy": Cupy, "jax": Jax, "stranger": Stranger, "bare": bare}
+
+
+class Machine:
+    """What the stand-ins share. `torch` and `cupy` hold the current streams of each thread, by device; `log` has what
+    was put on a stream: (handle, what)."""
+
+    def __init__(self) -> None:
+        self.current = 0
+        self.handles = 0
+        self.memory_bytes = 1 << 30
+        self.step = STEP
+        self.core: Any = None
+        self.log: list[tuple[int, Any]] = []
+        self.events: list[Any] = []
+        self.torch, self.cupy = threading.local(), threading.local()
+
+    def set_streams(self, library: str, *handles: int) -> None:
+        getattr(self, library).handles = handles
+
+    def driver_alloc(self, size: int, stream: int) -> Any:
+        if size > self.memory_bytes:
+            return FULL, None
+        self.log.append((stream, f"allocate {size}"))
+        return SUCCESS, 1 << 20
+
+    def driver_free(self, address: int, stream: int) -> Any:
+        self.log.append((stream, f"free {address}"))
+        return (SUCCESS,)
+
+    def launcher(self, **changes: Any) -> Launcher:
+        """`PROGRAM`, with changes, ready to be called."""
+        return Launcher(replace(PROGRAM, **changes), self.backend())
+
+    def backend(self) -> CudaBackend:
+        return CudaBackend(b"", {"k_0": 0, "k_1": 0})
+
+    def array(self, library: str, device: int = 0) -> Any:
+        """An array of torch, cupy, jax, of a library that nobody knows, or a bare view."""
+        return ARRAYS[library](device)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    devices = [FakeDevice(0, made), FakeDevice(1, made)]
+
+    class Stream:
+        def __init__(self, handle: int) -> None:
+            self.handle = handle
+
+        @classmethod
+        def from_handle(cls, handle: int) -> "Stream":
+            made.handles += 1
+            return cls(handle)
+
+        def record(self) -> Any:
+            made.events.append(SimpleNamespace(is_done=False))
+            return made.events[-1]
+
+    core = SimpleNamespace(
+        Device=lambda number=None: devices[made.current if number is None else number],
+        ObjectCode=SimpleNamespace(from_cubin=lambda cubin: SimpleNamespace(get_kernel=lambda symbol: symbol)),
+        LaunchConfig=lambda **options: options,
+        Stream=Stream,
+        launch=lambda stream, config, kernel, *arguments: made.log.append((stream.handle, kernel)),
+    )
+    driver = SimpleNamespace(
+        CUresult=SimpleNamespace(CUDA_SUCCESS=SUCCESS),
+        cuMemAllocAsync=made.driver_alloc,
+        cuMemFreeAsync=made.driver_free,
+    )
+    torch = SimpleNamespace(
+        _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: made.torch.handles[device]),
+    )
+    cupy = SimpleNamespace(
+        cuda=SimpleNamespace(get_current_stream=lambda device: SimpleNamespace(ptr=made.cupy.handles[device])),
+    )
+    made.core = core
+    monkeypatch.setattr(device_module, "_cuda", lambda: core)
+    monkeypatch.setattr(device_module, "_driver", lambda: driver)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    made.set_streams("torch", 0, 0)
+    made.set_streams("cupy", 0, 0)
+    return made
