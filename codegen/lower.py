@@ -42,6 +42,7 @@ from texpr.grammar.ast import (
     Stmt,
     Subscript,
 )
+from texpr.grammar.core import promises_unique
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.indexing import row_major
 from texpr.polyhedral import mapping as m
@@ -160,7 +161,7 @@ def inherited_attributes(kernel: Kernel) -> dict[str, tuple[Attr, ...]]:
             case Intrinsic(reference=reference):
                 pending.extend((s, attrs, pars) for s in reference)
             case Bind() | Accumulate() | Atomic() | Anchor():
-                unique = (Attr(name=UNIQUE_OVER, args=pars),) if statement.has("unique") else ()
+                unique = (Attr(name=UNIQUE_OVER, args=pars),) if promises_unique(statement) else ()
                 found[statement.id] = attrs + unique
             case _:
                 pass

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from texpr.grammar import ast, syntax
 from texpr.grammar.assembly import check_asm
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr, IndexVar, Role
-from texpr.grammar.attributes import Place, check_attributes
+from texpr.grammar.attributes import Place, check_attributes, check_fn_attributes
 from texpr.grammar.context import BufferDraft, whole
 from texpr.grammar.fragments import FRAGMENTS, Fragment
 from texpr.grammar.indexing import ONE, difference, index_names, multiply
 from texpr.grammar.inline import Inliner
-from texpr.grammar.scope import FnName, Part, ViewName, did_you_mean, refuse
+from texpr.grammar.scope import FnName, Part, RefusedError, ViewName, did_you_mean, refuse
 from texpr.grammar.source import Span
 from texpr.grammar.surface import name_place
 from texpr.grammar.typing import Typed, Value, settle, stored
@@ -22,7 +22,11 @@ class ArrayReader(Inliner):
     """Reads locals and statements on whole arrays."""
 
     def fn_attributes(self, definition: syntax.FnDef) -> tuple[Attr, ...]:
-        return self.attributes(definition.attrs, Place.FN)
+        try:
+            return check_fn_attributes(definition, lambda e: self.index(e, "an argument"))
+        except RefusedError as refused:
+            self.report(refused)
+            return ()
 
     # ---- locals
 
@@ -72,7 +76,23 @@ class ArrayReader(Inliner):
                     (value,) = attr.args
                     if not isinstance(value, IndexConst):
                         raise refuse("E0205", "`#align` takes an integer", attr.span)
+                    least = draft.dtype.size_bytes if draft.dtype is not None else 1
+                    if value.value < least:
+                        raise refuse(
+                            "E0205", f"`#align({value.value})` is less than an element of {draft.dtype} needs",
+                            attr.span, help=f"write #align({least}) or more",
+                        )  # fmt: skip
                     draft.align = value.value
+                    rest.append(attr)
+                case "pad":
+                    if len(draft.shape) < 2:
+                        raise refuse(
+                            "E0205", "`#pad` stands between the rows of a buffer, and this one has no rows", attr.span,
+                            help="remove it, or declare the buffer with two dimensions",
+                        )  # fmt: skip
+                    if any(other.name in ("strides", "layout") for other in attrs):
+                        raise refuse("E0205", "`#pad` and another layout say two things", attr.span, help="remove one")
+                    rest.append(attr)
                 case _:
                     rest.append(attr)
         draft.attrs = tuple(rest)

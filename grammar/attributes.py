@@ -1,12 +1,13 @@
 """The attributes of the language in one table: where each may stand and with which arguments.
 
 `Place` names a construct. `check_attributes` turns surface attributes into core ones and refuses unknown, misplaced,
-repeated and malformed ones (E0205).
+repeated and malformed ones, and arguments that no machine could keep (E0205).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from math import prod
 
 from texpr.grammar import syntax
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr
@@ -32,17 +33,24 @@ PARS = (Place.PAR, Place.FULLY)
 LOOPS = (*PARS, Place.SEQ)
 BUFFERS = (Place.PARAMETER, Place.NEW)
 STATEMENTS = (Place.STATEMENT, Place.KERNEL)
+MAX_VECTOR = 64  # elements: 64 bytes, the widest register that a target has, of one byte each
+MAX_THREADS = 1024  # of a block, on every GPU
+MAX_BLOCKS = 32  # of a multiprocessor
+MAX_CLUSTER = 16  # blocks
+WARP = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """Arguments are positive integers or sizes unless `words` lists them; `power` asks for a power of two."""
+    """Arguments are positive integers or sizes unless `words` lists them; `power` asks for a power of two, `greatest`
+    is the greatest value."""
 
     places: tuple[Place, ...]
     least: int = 0
     most: int = 0
     words: tuple[str, ...] = ()
     power: bool = False
+    greatest: int | None = None
     levels: bool = False
     form: str = ""
 
@@ -59,7 +67,7 @@ ATTRIBUTES: dict[str, Spec] = {
         places=LOOPS, least=1, most=32, levels=True, form="#tile(128, 128) or #tile(block: 128, 128, warp: 64, 32)"
     ),
     "unroll": Spec(places=LOOPS, most=1, form="#unroll or #unroll(n)"),
-    "vector": Spec(places=LOOPS, least=1, most=1, form="#vector(n)"),
+    "vector": Spec(places=LOOPS, least=1, most=1, power=True, greatest=MAX_VECTOR, form="#vector(n), n a power of two"),
     "stages": Spec(places=(Place.SEQ,), least=1, most=1, form="#stages(n)"),
     "ordered": Spec(places=(Place.SEQ,), form="#ordered"),
     "align": Spec(places=(Place.FULLY, *BUFFERS), least=1, most=1, power=True, form="#align(n), n a power of two"),
@@ -67,12 +75,12 @@ ATTRIBUTES: dict[str, Spec] = {
     "fast": Spec(places=STATEMENTS, form="#fast"),
     "strict": Spec(places=STATEMENTS, form="#strict"),
     "unique": Spec(places=STATEMENTS, form="#unique"),
-    "threads": Spec(places=(Place.KERNEL,), least=1, most=1, form="#threads(n)"),
+    "threads": Spec(places=(Place.KERNEL,), least=1, most=1, greatest=MAX_THREADS, form="#threads(n)"),
     "cluster_shape": Spec(places=(Place.KERNEL,), least=1, most=3, form="#cluster_shape(x, y, z)"),
     "persistent": Spec(places=(Place.KERNEL,), form="#persistent"),
     "cooperative": Spec(places=(Place.KERNEL,), form="#cooperative"),
     "raster": Spec(places=(Place.KERNEL,), least=1, most=1, form="#raster(n)"),
-    "blocks_per_sm": Spec(places=(Place.KERNEL,), least=1, most=1, form="#blocks_per_sm(n)"),
+    "blocks_per_sm": Spec(places=(Place.KERNEL,), least=1, most=1, greatest=MAX_BLOCKS, form="#blocks_per_sm(n)"),
     "strides": Spec(places=BUFFERS, least=1, most=32, form="#strides(s0, s1, …), one for each dimension"),
     "layout": Spec(places=BUFFERS, least=1, most=1, words=("col", "row"), form="#layout(col)"),
     "pad": Spec(places=(Place.NEW,), most=1, form="#pad or #pad(n)"),
@@ -108,8 +116,7 @@ def check_attributes(attrs: tuple[syntax.Attr, ...], place: Place, read: ReadInd
         if any(before.name == attr.name for before in result):
             raise refuse("E0205", f"`#{attr.name}` stands twice", attr.span, help="remove one")
         result.append(_attribute(attr, spec, read))
-        if attr.name == "tile":
-            _check_tile(result[-1], dims, attr.span)
+        _check_values(result[-1], dims, spec)
     if place in PARS:
         _check_scopes(result)
     return tuple(result)
@@ -141,19 +148,54 @@ def _number(attr: syntax.Attr, spec: Spec, arg: syntax.AttrArg, read: ReadIndex)
         )
     if isinstance(value, IndexConst):
         least = 0 if attr.name in ZERO_ALLOWED else 1
+        demand = ""
         if value.value < least:
-            raise refuse(
-                "E0205", f"an argument of `#{attr.name}` is at least {least}", arg.span, f"this is {value.value}"
-            )
-        if spec.power and value.value & (value.value - 1):
-            raise refuse(
-                "E0205", f"an argument of `#{attr.name}` is a power of two", arg.span, f"this is {value.value}"
-            )
+            demand = f"at least {least}"
+        elif spec.greatest is not None and value.value > spec.greatest:
+            demand = f"at most {spec.greatest}"
+        elif spec.power and value.value & (value.value - 1):
+            demand = "a power of two"
+        if demand:
+            message, this = f"an argument of `#{attr.name}` is {demand}", f"this is {value.value}"
+            raise refuse("E0205", message, arg.span, this, help=f"write {spec.form}")
     return value
+
+
+def check_fn_attributes(definition: syntax.FnDef, read: ReadIndex) -> tuple[Attr, ...]:
+    """The attributes of a `fn`: they say what its hardware body needs, so a `fn` without a `reference` has none."""
+    attrs = check_attributes(definition.attrs, Place.FN, read)
+    if attrs and definition.reference is None:
+        raise refuse(
+            "E0205", f"`#{attrs[0].name}` says what the hardware body of a `fn` needs, and this one has none",
+            attrs[0].span, help="remove it, or give the meaning in a `reference` body before the hardware's",
+        )  # fmt: skip
+    return attrs
 
 
 def _count(number: int) -> str:
     return "no argument" if number == 0 else "1 argument" if number == 1 else f"{number} arguments"
+
+
+def _check_values(attr: Attr, dims: int, spec: Spec) -> None:
+    """What the arguments of an attribute must be together."""
+    values = [arg.value for arg in attr.args if isinstance(arg, IndexConst)]
+    match attr.name:
+        case "tile":
+            _check_tile(attr, dims, attr.span)
+        case "swizzle" if len(attr.args) not in (0, 3):
+            raise refuse("E0205", f"`#swizzle` has {_count(len(attr.args))}", attr.span, help=f"write {spec.form}")
+        case "threads" if any(value % WARP and (value > WARP or value & (value - 1)) for value in values):
+            raise refuse(
+                "E0205", f"a block of {values[0]} threads is no number of whole warps", attr.span,
+                help=f"write a multiple of {WARP} up to {MAX_THREADS}, or a power of two below {WARP}",
+            )  # fmt: skip
+        case "cluster_shape" if prod(values) > MAX_CLUSTER:
+            raise refuse(
+                "E0205", f"a cluster of {prod(values)} blocks is larger than any GPU has", attr.span,
+                help=f"the product of the arguments is at most {MAX_CLUSTER}",
+            )  # fmt: skip
+        case _:
+            pass
 
 
 def _check_tile(attr: Attr, dims: int, span: Span) -> None:

@@ -166,15 +166,18 @@ class _Module:
     # ---- what no kernel looked at
 
     def check_functions(self, scope: Scope) -> None:
-        """Names in functions: a function that nothing inlined is read too."""
+        """Names and attributes in functions: a function that nothing inlined is read too."""
         for item in self.module.items:
-            if not isinstance(item, syntax.FnDef) or any(item is known for known in self.given.called):
+            if not isinstance(item, syntax.FnDef):
                 continue
             found: list[Diagnostic] = []
-            try:
-                KernelReader(Scope(scope), found, self.given).checked_alone(FnName(definition=item, module=scope))
-            except RefusedError as refused:
-                found += [refused.diagnostic] if refused.diagnostic is not None else []
+            reader = KernelReader(Scope(scope), found, self.given)
+            reader.fn_attributes(item)
+            if not any(item is known for known in self.given.called):
+                try:
+                    reader.checked_alone(FnName(definition=item, module=scope))
+                except RefusedError as refused:
+                    found += [refused.diagnostic] if refused.diagnostic is not None else []
             known = {_key(d) for d in self.diagnostics}
             self.diagnostics += [d for d in found if d.code in NAMES_ONLY and _key(d) not in known]
 

@@ -248,13 +248,20 @@ class Context(ABC):
         self.emit(ast.New(buffer=draft.name, span=span, call_spans=self.call_spans))
         return draft
 
+    def written_attrs(self, subscripts: tuple[ast.Subscript, ...], attrs: tuple[Attr, ...]) -> tuple[Attr, ...]:
+        """The attributes of a statement that writes there: the kernel's `#unique` is that of its gathered writes."""
+        own = {attr.name for attr in attrs}
+        if "unique" in own or not any(isinstance(s, ast.Gather) for s in subscripts):
+            return attrs
+        return attrs + tuple(attr for attr in self.kernel_attrs if attr.name == "unique")
+
     def bind(
         self, buffer: str, subscripts: tuple[ast.Subscript, ...], value: ast.Expr, span: Span, attrs: tuple[Attr, ...]
     ) -> None:
         self.emit(
             ast.Bind(
-                id="", buffer=buffer, subscripts=subscripts, value=value, span=span, attrs=attrs,
-                call_spans=self.call_spans,
+                id="", buffer=buffer, subscripts=subscripts, value=value, span=span,
+                attrs=self.written_attrs(subscripts, attrs), call_spans=self.call_spans,
             )
         )  # fmt: skip
 

@@ -40,6 +40,7 @@ from texpr.grammar.ast import (
     Stmt,
     Subscript,
 )
+from texpr.grammar.core import promises_unique
 from texpr.grammar.diagnostics import Diagnostic, TExprError, fail
 from texpr.grammar.interpret_cells import Array, undefined
 from texpr.grammar.interpret_errors import Reports, Site, asm_error
@@ -274,7 +275,7 @@ class ExactInterpreter:
     def touch(self, instance: Instance, place: int, kind: Kind, iteration: Iteration, span: Span = NO_SPAN) -> None:
         if self.leaf is None or len(self.running) <= instance.depth:
             return
-        order, unique = self.order[id(self.leaf)], self.leaf.has("unique")
+        order, unique = self.order[id(self.leaf)], promises_unique(self.leaf)
         site = self.site(iteration, span)
         found = touch(self.running, self.reports, instance, place, kind, site, order, unique)
         if found is not None:

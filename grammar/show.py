@@ -37,8 +37,6 @@ def show_buffer(b: ast.Buffer) -> str:
         text += "[" + ", ".join(write_index(e) for e in b.shape) + "]"
     if b.strides is not None:
         text += " #strides(" + ", ".join(write_index(e) for e in b.strides) + ")"
-    if b.align != 16:
-        text += f" #align({b.align})"
     return text + show_attrs(b.attrs) + (" flat" if b.flat else "")
 
 

@@ -247,8 +247,8 @@ class StatementReader(ArrayReader):
     def emit_update(self, place: tuple[str, Subscripts], op: AccOp, value: ast.Expr, span: Span) -> None:
         self.emit(
             ast.Accumulate(
-                id="", op=op, buffer=place[0], subscripts=place[1], value=value, span=span, attrs=self.attrs,
-                call_spans=self.call_spans,
+                id="", op=op, buffer=place[0], subscripts=place[1], value=value, span=span,
+                attrs=self.written_attrs(place[1], self.attrs), call_spans=self.call_spans,
             )
         )  # fmt: skip
 
@@ -272,8 +272,8 @@ class StatementReader(ArrayReader):
         self.emit(
             ast.Atomic(
                 id="", op=UPDATES[s.op], buffer=place[0], subscripts=place[1],
-                value=self.amount(s, value, dtype, place[0]), span=s.span, attrs=self.attrs,
-                call_spans=self.call_spans,
+                value=self.amount(s, value, dtype, place[0]), span=s.span,
+                attrs=self.written_attrs(place[1], self.attrs), call_spans=self.call_spans,
             )
         )  # fmt: skip
 

@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 import islpy as isl
 
+from texpr.grammar.core import promises_unique
 from texpr.polyhedral.ordering import equal_outside
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
 
@@ -22,7 +23,7 @@ def shared_updates(program: Program, statement: str, hardware: Collection[str]) 
     """
     mine = program.statement(statement)
     update = mine.write
-    if update is None or update.mode not in _UPDATES or not hardware or mine.leaf.has("unique"):
+    if update is None or update.mode not in _UPDATES or not hardware or promises_unique(mine.leaf):
         return False
     for other in program.statements:
         theirs = other.write

@@ -1,7 +1,8 @@
 """The author's attributes: which ones this mapping keeps, and a refusal with a way round for all others.
 
-Permissions (`#fast`, `#tf32`, `#ordered`, …) bind nobody. `#grid`, `#block` and `#thread` are kept where they say what
-the structure gives: blocks for an outermost par, threads for one inside it, one thread for what is deeper.
+`KEPT` has the attributes that are kept on each construct; every other one is E0402, never ignored. `#grid`, `#block`
+and `#thread` are kept where they say what the structure gives: blocks for an outermost par, threads for one inside it,
+one thread for what is deeper. What a kept attribute did not change is told by `idle_attributes.py`.
 """
 
 from texpr.grammar.ast import Asm, Attr, IndexConst, Intrinsic, Kernel, Par, Seq, Stmt
@@ -11,8 +12,12 @@ from texpr.polyhedral.placement import unsupported
 from texpr.polyhedral.target import Target
 from texpr.polyhedral.walk import children, walk
 
-_PERMISSIONS = frozenset({"tf32", "fast", "strict", "unique", "ordered", "align", "blocks_per_sm"})
-_LOOP = frozenset({"unroll"})
+KEPT: dict[str, frozenset[str]] = {
+    "kernel": frozenset({"strict", "unique", "threads"}),
+    "par": frozenset({"grid", "block", "thread", "unroll"}),
+    "seq": frozenset({"ordered", "unroll"}),
+    "statement": frozenset({"strict", "unique"}),
+}
 _SCOPES = frozenset({"grid", "block", "thread"})
 _UNITS = frozenset({"warp", "warpgroup", "cta"})
 
@@ -21,24 +26,26 @@ def check_attributes(kernel: Kernel, target: Target) -> None:
     """Raises E0402 for every scheduling attribute that is not mapped, E0502 for hardware bodies and `fully par`."""
     found: list[Diagnostic] = []
     for attr in kernel.attrs:
-        if attr.name not in _PERMISSIONS | {"threads"}:
+        if attr.name not in KEPT["kernel"]:
             found += unsupported(attr).diagnostics
     for stmt in walk(kernel.body):
-        allowed = _PERMISSIONS
+        allowed = KEPT["statement"]
         match stmt:
             case Par(fully=True):
                 found.append(_not_emitted(stmt, "`fully par`", "write a `par`, which promises no simultaneity"))
                 continue
             case Par():
                 found += _check_scope(stmt)
-                allowed = _PERMISSIONS | _LOOP | _SCOPES | _UNITS
+                allowed = KEPT["par"] | _UNITS
             case Seq():
-                allowed = _PERMISSIONS | _LOOP
+                allowed = KEPT["seq"]
             case Intrinsic(hardware=hardware, name=name) if hardware:
+                allowed = frozenset(attr.name for attr in stmt.attrs)
                 found.append(
                     _not_emitted(stmt, f"the hardware body of {name}", "write out the statements of its reference body")
                 )
             case Asm():
+                allowed = frozenset({"clobber"})
                 found.append(_not_emitted(stmt, "`asm`", "write the statement in the language"))
             case _:
                 pass
@@ -67,6 +74,13 @@ def _misplaced(stmts: tuple[Stmt, ...]) -> list[Diagnostic]:
         found += (_disagrees(attr, "an outermost `par` runs over the blocks of the grid") for attr in wrong)
         found += (_disagrees(attr, "a `par` inside another runs within one block") for attr in inner)
     return found
+
+
+def check_host_loop(seq: Seq) -> None:
+    """Raises E0402 for `#unroll` on a loop of launches: no thread has its iterations."""
+    for attr in seq.attrs:
+        if attr.name == "unroll":
+            raise TExprError((_disagrees(attr, "the host runs this `seq`, as a loop of launches"),))
 
 
 def _disagrees(attr: Attr, why: str) -> Diagnostic:
@@ -106,8 +120,11 @@ def threads_asked(kernel: Kernel, target: Target) -> int | None:
 
 
 def _threads(attr: Attr, target: Target) -> int:
-    value = attr.args[0] if attr.args else None
-    threads = value.value if isinstance(value, IndexConst) else 0
+    value = attr.args[0]
+    if not isinstance(value, IndexConst):
+        help = "bind the size, or write a number"
+        raise fail("E0401", "the number of a block's threads is not known", attr.span, "a free size", help=help)
+    threads = value.value
     small = 0 < threads < target.warp_size and threads & (threads - 1) == 0
     if not (small or (threads % target.warp_size == 0 and 0 < threads <= target.max_threads)):
         raise fail(

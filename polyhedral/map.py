@@ -14,8 +14,9 @@ from dataclasses import replace
 from texpr.grammar.ast import Condition, If, Kernel, New, Par, Read, Role, Seq, Stmt
 from texpr.polyhedral.cores import CoreBuilder
 from texpr.polyhedral.digits import Names
-from texpr.polyhedral.hardware_attributes import check_attributes
+from texpr.polyhedral.hardware_attributes import check_attributes, check_host_loop
 from texpr.polyhedral.hazards import launch_orders
+from texpr.polyhedral.idle_attributes import idle_attributes
 from texpr.polyhedral.indices import index_range
 from texpr.polyhedral.launches import LaunchBuilder
 from texpr.polyhedral.mapping import (
@@ -61,15 +62,14 @@ def map_program(proved: ProvedProgram, target: Target, *, hints: Mapping[str, in
     host = _Host(session).nodes(kernel.body, (), ())
     touched = _touched_buffers(host)
     buffers = {n: b for n, b in session.buffers.items() if n in touched or b.role is not Role.LOCAL}
+    notes = (*session.notes, *idle_attributes(kernel, target, host, buffers))
     return MappedProgram(
         kernel=kernel,
         proved=proved,
         target=target,
         host=host,
         buffers=buffers,
-        report=Report(
-            accesses=access_reports(session, host), representative=dict(session.sizes), notes=tuple(session.notes)
-        ),
+        report=Report(accesses=access_reports(session, host), representative=dict(session.sizes), notes=notes),
     )
 
 
@@ -105,6 +105,7 @@ class _Host:
                 case Par():
                     found.append(self._finish(self._builder(indices).band(stmt, self._name()), indices, saved))
                 case Seq(index=index, extent=extent, body=body):
+                    check_host_loop(stmt)
                     known = index_range(extent, self.session.host_ranges)
                     if known is not None:
                         self.session.host_ranges[index] = known

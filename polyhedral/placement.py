@@ -18,6 +18,7 @@ from texpr.polyhedral.target import Target
 MAX_REGISTER_BYTES = 1024  # the largest local of one thread that is kept in registers
 MAX_THREAD_BYTES = 128 << 10  # of all locals of one thread: CUDA gives it 512 KiB, and spills and calls need some
 UNSUPPORTED_LAYOUTS = ("swizzle",)
+ALIGNMENT_BYTES = {Memory.GLOBAL: 256, Memory.SHARED: 1024}  # of the memory's own start; a workspace begins at one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,7 @@ def place_parameter(buffer: Buffer) -> MappedBuffer:
 def place_workspace(buffer: Buffer, target: Target) -> MappedBuffer:
     """A local at kernel level: all launches share it. Raises E0401 where the author wants it elsewhere."""
     check_layout(buffer)
+    _check_alignment(buffer, Memory.GLOBAL, copies=False)
     if target.is_cuda and buffer.memory in ("reg", "shared"):
         raise contradiction(buffer, "launches share a buffer of kernel level, so it lies in global memory")
     strides = local_strides(buffer)
@@ -111,6 +113,21 @@ def check_layout(buffer: Buffer) -> None:
     for attr in buffer.attrs:
         if attr.name in UNSUPPORTED_LAYOUTS:
             raise unsupported(attr)
+
+
+def _check_alignment(buffer: Buffer, memory: Memory, copies: bool) -> None:
+    """Raises E0402 for an `#align(n)` beyond what the start of the memory is a multiple of, or of many copies."""
+    for attr in buffer.attrs:
+        most = ALIGNMENT_BYTES.get(memory, buffer.align)
+        if attr.name != "align" or (buffer.align <= most and not copies):
+            continue
+        why = "the copies of one iteration each follow one another without a gap"
+        if not copies:
+            why = f"a buffer in {memory.value} memory begins at a multiple of {most} bytes"
+        raise fail(
+            "E0402", f"#align({buffer.align}) is not mapped here: {why}", attr.span, "this attribute",
+            help="remove #align" if copies else f"write #align({most}) or less",
+        )  # fmt: skip
 
 
 def unsupported(attr: Attr) -> TExprError:
@@ -206,6 +223,7 @@ def _placed(use: LocalUse, memory: Memory, reason: str, ranges: Ranges, host: Ra
             copies = (*leading[1:], _elements(shape, strides)) if leading else ()
             strides = (*_suffix_products(copies), *strides)
         shape = leading + shape
+    _check_alignment(buffer, memory, copies=bool(expanded))
     layout: Layout = Fixed(strides=strides) if strides is not None else Free()
     return MappedBuffer(
         name=buffer.name,

@@ -125,7 +125,7 @@ def reduced_dim(session: Session, nest: Nest, sizes: list[int], threads: int, ra
     rectangular = all(names(p.extent).isdisjoint(nest.indices) for p in nest.pars)
     if len(updates) != len(nest.body) or len({u.buffer for u in updates}) != len(updates) or not rectangular:
         return None
-    if any(isinstance(s, Gather) for u in updates for s in u.subscripts) or any(u.has("unique") for u in updates):
+    if any(isinstance(s, Gather) for u in updates for s in u.subscripts):
         return None
     used = frozenset[str]().union(*(subscript_names(u.subscripts) for u in updates))
     accesses = [a for a in session.accesses(nest.body, ranges) if not a.update]

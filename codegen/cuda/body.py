@@ -16,6 +16,7 @@ from texpr.codegen.cuda.names import comment, place, source_line, virtual_path
 from texpr.codegen.graph import BlockNode, Define, Fresh, Generic, Guard, Loop, StoreMode
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import AccOp, Condition, Gather, IndexBinary, IndexConst, IndexExpr, IndexOp, Read, Subscript
+from texpr.grammar.core import promises_unique
 from texpr.grammar.diagnostics import InternalError, fail
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
@@ -213,7 +214,7 @@ class _Body:
         value = emit_value(node.leaf.value, around)
         match store.mode:
             case StoreMode.BIND:
-                verb = "store_unique" if node.leaf.has("unique") else "store"
+                verb = "store_unique" if promises_unique(node.leaf) else "store"
                 call = f"{verb}({where}, {cast(value, layout.dtype).text})"
             case StoreMode.UPDATE:
                 factors = product_factors(value)

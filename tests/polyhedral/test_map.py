@@ -176,7 +176,7 @@ def test_a_local_that_threads_exchange_lies_where_the_author_says(word: str, mem
         ("E0401", LOCAL.replace("WORD", "reg")),
         ("E0401", "kernel k(A: f32[N]) { new shared t: f32[4]; t[0] = 1.0; par N i { A[i] = t[0] } }"),
         ("E0401", IN_A_THREAD),
-        ("E0401", "kernel k(A: f32[N]) #threads(100) { par N i { A[i] = 1.0 } }"),
+        ("E0401", "kernel k(A: f32[N]) #threads(N) { par N i { A[i] = 1.0 } }"),
         ("E0401", "kernel k(A: f32[N, K]) { par N i { seq K k #unroll { A[i, k] = 1.0 } } }"),
         ("E0402", "kernel k(A: f32[N]) { par N i #tile(64) { A[i] = 1.0 } }"),
         ("E0402", "kernel k(A: f32[N]) { par N i #vector(4) { A[i] = 1.0 } }"),

@@ -1,0 +1,249 @@
+"""Every attribute of the language, with a program in which it is obeyed, refused, or E0402.
+
+The forms are those of the table in `docs/language.md`, so the marks there and the table of attributes stay true.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import texpr
+from texpr.codegen.manifest_io import write_manifest
+from texpr.grammar.attributes import ATTRIBUTES, Place
+from texpr.grammar.diagnostics import TExprError
+
+LANGUAGE = Path(__file__).parent.parent.parent / "docs" / "language.md"
+SIGN = re.compile(r"#(\w+)(?:\([^)]*\))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The attribute stands at `place`; `because` is in the mapping, text or manifest with it, and not without it."""
+
+    place: Place
+    program: str
+    because: str
+
+
+ROWS = "kernel f(A: f32[8], C: f32[8, 64]) { par 8 b %s { par 64 j %s { C[b, j] = A[b] } } }"
+SUM = "kernel f(A: f32[1024], s: f32[1]) { s[0] = 0.0; seq 1024 k %s { s[0] += A[k] } }"
+ROW_SUM = "kernel f(A: f32[64, 1024], C: f32[64]) { par 64 i #grid { C[i] = sum 1024 k %s { A[i, k] } } }"
+COPY = "kernel f(A: f32[64], C: f32[64]) { par 64 i { C[i] = A[i] } }"
+MADD = "kernel f(A: f32[64], C: f32[64]) %s { par 64 i { C[i] = A[i] * 3.0 + 1.0 %s } }"
+SCATTER = "kernel f(A: f32[64], I: i32[64], C: f32[64]) %s { par 64 i { C[I[i]] = A[i] %s } }"
+SHARED = (
+    "kernel f(A: f32[8], C: f32[8, 64]) { par 8 b { new shared s: i32[3]; new shared t: f32[4, 16] %s\n"
+    "par 3 i { s[i] = 1 }; par 64 i { t[i / 16, i %% 16] = A[b] }\n"
+    "par 64 i { C[b, i] = t[(63 - i) / 16, (63 - i) %% 16] + f32(s[0]) } } }"
+)
+FULLY = "kernel f(A: f32[64]) { fully par 64 i %s { A[i] = 1.0 } }"
+
+KEPT: dict[str, tuple[Kept, ...]] = {
+    "#grid": (Kept(place=Place.PAR, program=COPY.replace("64 i", "64 i #grid"), because="grid (64, 1, 1)"),),
+    "#block": (Kept(place=Place.PAR, program=ROWS % ("", "#block"), because="j = 32*j_warp + j_lane"),),
+    "#thread": (Kept(place=Place.PAR, program=ROWS % ("", "#thread"), because="par, in one thread"),),
+    "#unroll": (
+        Kept(place=Place.PAR, program=ROWS % ("", "#thread #unroll"), because="unrolled"),
+        Kept(place=Place.SEQ, program=SUM % "#unroll", because="unrolled"),
+    ),
+    "#ordered": (Kept(place=Place.SEQ, program=ROW_SUM % "#ordered", because="for k < 1024"),),
+    "#align(n)": (
+        Kept(
+            place=Place.PARAMETER, program=COPY.replace("A: f32[64]", "A: f32[64] #align(64)"), because='"align": 64'
+        ),
+        Kept(place=Place.NEW, program=SHARED % "#align(512)", because="512"),
+    ),
+    "#strict": (
+        Kept(place=Place.STATEMENT, program=MADD % ("", "#strict"), because="strict_mul"),
+        Kept(place=Place.KERNEL, program=MADD % ("#strict", ""), because="strict_mul"),
+    ),
+    "#unique": (
+        Kept(place=Place.STATEMENT, program=SCATTER % ("", "#unique"), because="store_unique"),
+        Kept(place=Place.KERNEL, program=SCATTER % ("#unique", ""), because="store_unique"),
+    ),
+    "#threads(n)": (
+        Kept(place=Place.KERNEL, program=COPY.replace(") {", ") #threads(32) {"), because="32 threads"),
+    ),
+    "#strides(s0, s1, …)": (
+        Kept(place=Place.PARAMETER, program=COPY.replace("]) {", "] #strides(2)) {"), because="strides (2)"),
+        Kept(place=Place.NEW, program=SHARED % "#strides(20, 1)", because="strides (20, 1)"),
+    ),
+    "#layout(col)": (
+        Kept(
+            place=Place.PARAMETER,
+            program=(ROWS % ("", "")).replace("64]) {", "64] #layout(col)) {"),
+            because="strides (1, 8)",
+        ),
+        Kept(place=Place.NEW, program=SHARED % "#layout(col)", because="strides (1, 4)"),
+    ),
+    "#pad": (Kept(place=Place.NEW, program=SHARED % "#pad", because="strides (17, 1)"),),
+}  # fmt: skip
+
+UNMAPPED: dict[str, tuple[str, ...]] = {
+    "#cluster": (ROWS % ("#cluster", ""),),
+    "#warp": (ROWS % ("", "#warp"), ROWS % ("", "#block #warp")),
+    "#warpgroup": (ROWS % ("", "#block #warpgroup"),),
+    "#cta": (ROWS % ("#grid #cta", ""),),
+    "#tile(128, 128)": (ROWS % ("#tile(4)", ""), SUM % "#tile(32)"),
+    "#tile(block: 128, 128, warp: 64, 32, thread: 8, 4)": (ROWS % ("#tile(block: 4, warp: 2)", ""),),
+    "#unroll(n)": (ROWS % ("", "#thread #unroll(4)"), SUM % "#unroll(4)"),
+    "#vector(n)": (ROWS % ("", "#vector(4)"), SUM % "#vector(4)"),
+    "#stages(n)": (SUM % "#stages(3)",),
+    "#tf32": (MADD % ("#tf32", ""), MADD % ("", "#tf32")),
+    "#fast": (MADD % ("#fast", ""), MADD % ("", "#fast")),
+    "#cluster_shape(x, y, z)": (COPY.replace(") {", ") #cluster_shape(2, 1) {"),),
+    "#persistent": (COPY.replace(") {", ") #persistent {"),),
+    "#cooperative": (COPY.replace(") {", ") #cooperative {"),),
+    "#raster(n)": (COPY.replace(") {", ") #raster(8) {"),),
+    "#blocks_per_sm(n)": (COPY.replace(") {", ") #blocks_per_sm(2) {"),),
+    "#swizzle": (SHARED % "#swizzle", SHARED % "#swizzle(3, 3, 3)"),
+}  # fmt: skip
+
+OF_HARDWARE_BODIES = ("#ptx(major, minor)", "#sm(80)")
+NEVER = {
+    "#vector(3)": ROWS % ("", "#vector(3)"),
+    "#vector(128)": SUM % "#vector(128)",
+    "#threads(100)": COPY.replace(") {", ") #threads(100) {"),
+    "#threads(2048)": COPY.replace(") {", ") #threads(2048) {"),
+    "#cluster_shape(8, 4)": COPY.replace(") {", ") #cluster_shape(8, 4) {"),
+    "#blocks_per_sm(64)": COPY.replace(") {", ") #blocks_per_sm(64) {"),
+    "#swizzle(2)": SHARED % "#swizzle(2)",
+    "#pad with #strides": SHARED % "#strides(20, 1) #pad",
+    "#pad of one dimension": "kernel f(A: f32[8]) { par 8 i { new t: f32[4] #pad; t[0] = 1.0; A[i] = t[0] } }",
+    "#align below the element": COPY.replace("A: f32[64]", "A: f32[64] #align(2)"),
+    "#sm without a reference": "fn g(x: T) #sm(90) { return x }\n" + COPY,
+    "an unknown one of a called fn": "fn g(x: T) #fats { return x }\n" + COPY.replace("= A[i]", "= g(A[i])"),
+}
+IDLE = {
+    "#unique": (MADD % ("#unique", ""), MADD % ("", "#unique")),
+    "#strict": (COPY.replace(") {", ") #strict {"), COPY.replace("= A[i]", "= A[i] #strict")),
+    "#ordered": ("kernel f(A: f32[64], C: f32[64]) { seq 64 i #ordered { C[i] = A[i] } }",),
+    "#unroll": (COPY.replace("64 i", "64 i #unroll"),),
+    "#threads": ("kernel f(s: f32[1]) #threads(64) { s[0] = 1.0 }",),
+    "#pad": ("kernel f(A: f32[8]) { par 8 i { new t: f32[2, 2] #pad; t[0, 0] = 1.0; A[i] = t[0, 0] } }",),
+    "#align": ("kernel f(A: f32[8]) { par 8 i { new t: f32 #align(64); t = 1.0; A[i] = t } }",),
+}
+IDLE_ON_A_CPU = {
+    "#threads": COPY.replace(") {", ") #threads(64) {"),
+    "#grid": ROW_SUM % "",
+    "#block": ROWS % ("", "#block"),
+    "#thread": ROWS % ("", "#thread"),
+    "#unroll": SUM % "#unroll",
+}
+
+
+def built(program: str, target: str = "cuda-host:sm_90a") -> str:
+    """Everything that a build says: mapping, text, manifest."""
+    kernel = next(iter(texpr.parse(program)))
+    made = kernel.compile(target, stop_after="emit")
+    return f"{made.mapping}\n{made.source}\n{write_manifest(made.manifest)}"
+
+
+def refusal(program: str, target: str, stage: str) -> set[str]:
+    with pytest.raises(TExprError) as caught:
+        for kernel in texpr.parse(program):
+            kernel.compile(target, stop_after=stage)
+    assert all(d.help for d in caught.value.diagnostics)
+    return {d.code for d in caught.value.diagnostics}
+
+
+def name_of(form: str) -> str:
+    found = SIGN.fullmatch(form)
+    assert found, form
+    return found[1]
+
+
+@pytest.mark.parametrize("form", KEPT)
+def test_an_attribute_that_is_kept_changes_what_is_built(form: str) -> None:
+    for case in KEPT[form]:
+        assert case.because in built(case.program)
+        without = re.sub(rf"#{name_of(form)}(\([^)]*\))?", "", case.program)
+        assert without != case.program
+        if form == "#unique":
+            assert refusal(without, "cuda-host:sm_90a", "prove") <= {"E0209", "E0301"}
+        else:
+            assert case.because not in built(without)
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "cpu"])
+@pytest.mark.parametrize("form", UNMAPPED)
+def test_an_attribute_that_is_not_mapped_is_refused_on_every_target(form: str, target: str) -> None:
+    for program in UNMAPPED[form]:
+        assert refusal(program, target, "map") == {"E0402"}
+
+
+@pytest.mark.parametrize("what", NEVER)
+def test_an_attribute_that_can_never_hold_is_refused_by_check(what: str) -> None:
+    assert refusal(NEVER[what], "cuda:sm_90a", "prove") == {"E0205"}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_the_report_says_which_attribute_changed_nothing(name: str) -> None:
+    for program in IDLE[name]:
+        assert f"note: `{name}` (line 1) changes nothing: " in built(program)
+        without = re.sub(rf"{name}(\([^)]*\))?", "", program)
+        assert "changes nothing" not in built(without)
+
+
+@pytest.mark.parametrize("name", IDLE_ON_A_CPU)
+def test_the_report_of_a_cpu_says_which_attribute_is_a_gpus(name: str) -> None:
+    assert f"note: `{name}` (line 1) changes nothing: " in built(IDLE_ON_A_CPU[name], "cpu")
+
+
+def test_no_attribute_stands_on_a_fully_par_that_is_mapped() -> None:
+    for name, spec in ATTRIBUTES.items():
+        if Place.FULLY in spec.places and name not in ("warpgroup", "cta"):
+            sign = f"#{name}" + ("(4)" if spec.least else "")
+            assert refusal(FULLY % sign, "cpu", "map") == {"E0502"}
+
+
+def test_a_loop_of_launches_is_not_unrolled() -> None:
+    program = "kernel f(A: f32[8, N], C: f32[N]) { seq 8 k #unroll { par N i { C[i] = A[k, i] } } }"
+    assert refusal(program, "cuda:sm_90a", "map") == {"E0402"}
+    assert refusal(program, "cpu", "map") == {"E0402"}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "kernel f(A: f32[64]) { new w: f32[64] #align(512); par 64 i { w[i] = 1.0 }; par 64 i { A[i] = w[i] } }",
+        "kernel f(A: f32[64]) { par 64 i { new global w: f32[3] #align(64); w[0] = 1.0; A[i] = w[0] } }",
+    ],
+    ids=["beyond the start of a workspace", "of one copy for each iteration"],
+)
+def test_an_alignment_that_memory_does_not_have_is_refused(program: str) -> None:
+    assert refusal(program, "cuda:sm_90a", "map") == {"E0402"}
+
+
+def test_the_threads_of_a_size_are_judged_when_it_is_bound() -> None:
+    kernel = next(iter(texpr.parse("kernel f(A: f32[64]) #threads(T) { size T = 64; par 64 i { A[i] = 1.0 } }")))
+    assert "64 threads" in str(kernel.compile("cuda-host:sm_90a", stop_after="map").mapping)
+    with pytest.raises(TExprError) as caught:
+        kernel.compile("cuda-host:sm_90a", sizes={"T": 100}, stop_after="map")
+    assert [d.code for d in caught.value.diagnostics] == ["E0401"]
+
+
+def test_unique_on_an_affine_update_does_not_take_its_atomic_away() -> None:
+    program = "kernel f(A: f32[64], C: f32[8]) { par 64 i { C[i / 8] += A[i] #unique } }"
+    assert "(atomic)" in built(program)
+
+
+def test_the_cases_cover_every_attribute_at_every_place() -> None:
+    forms = {*KEPT, *UNMAPPED, *OF_HARDWARE_BODIES}
+    assert {name_of(form) for form in forms} == set(ATTRIBUTES)
+    for form, cases in KEPT.items():
+        places = set(ATTRIBUTES[name_of(form)].places) - {Place.FULLY}
+        assert {case.place for case in cases} == places, form
+
+
+def test_the_table_of_the_language_marks_what_is_not_mapped() -> None:
+    """A star in `docs/language.md` is E0402; forms without a star are kept, or belong to hardware bodies."""
+    table = LANGUAGE.read_text(encoding="utf-8").split("| attribute | on | meaning |")[1].split("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[2:]]
+    cells = [re.sub(r"\(and [^)]*\)", "", cell) for cell in cells]
+    shown = [(form, bool(star)) for cell in cells for form, star in re.findall(r"`(#[^`]+)`(\\?)", cell)]
+    assert {form for form, star in shown if star} == set(UNMAPPED)
+    assert {form for form, star in shown if not star} == {*KEPT, *OF_HARDWARE_BODIES}
+    assert len(shown) == len(set(shown))
