@@ -1,12 +1,12 @@
 """Where a Python function stands in its file: its text, its tree, and spans that point into the user's own lines.
 
 The text comes from `linecache`, so files, zip archives and notebook cells work, and neither the function nor its
-module is run. Nothing here recurses over the tree.
+module is run. It is the text that the function was compiled from, or none: compiled again, it gives the function's own
+code (`python_lines.py`). Nothing here recurses over the tree.
 """
 
 import ast
 import inspect
-import linecache
 import tokenize
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from types import FunctionType
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail, first
 from texpr.grammar.lexer import check_characters
 from texpr.grammar.limits import MAX_BLOCK_DEPTH, MAX_DIAGNOSTICS, MAX_EXPRESSION_HEIGHT, MAX_TEXT_BYTES
+from texpr.grammar.python_lines import lines_of
 from texpr.grammar.source import SourceText, Span
 
 
@@ -94,7 +95,7 @@ def read_function_source(function: object) -> FunctionSource:
     except (RecursionError, MemoryError):
         raise fail("E0103", f"`{code.co_name}` is nested more deeply than Python's parser reads") from None
     except (SyntaxError, ValueError):
-        raise _changed(code.co_name, code.co_filename) from None
+        raise changed(code.co_name, code.co_filename) from None
     body = module.body
     if line_shift and body and isinstance(body[0], ast.If):
         body = body[0].body
@@ -103,7 +104,7 @@ def read_function_source(function: object) -> FunctionSource:
         found = FunctionSource(function=function, source=source, definition=_plain(definition), line_shift=line_shift)
         raise fail("E0105", "an `async def` cannot be a kernel", found.name_span(), help="write a plain `def`")
     if not isinstance(definition, ast.FunctionDef) or not _describes(definition, function):
-        raise _changed(code.co_name, code.co_filename)
+        raise changed(code.co_name, code.co_filename)
     found = FunctionSource(function=function, source=source, definition=definition, line_shift=line_shift)
     too_deep = _deepest(found)
     if too_deep is not None:
@@ -112,10 +113,11 @@ def read_function_source(function: object) -> FunctionSource:
 
 
 def _lines(function: FunctionType) -> list[str]:
-    """The lines of a function from its first decorator on; E0106 where the file is not at hand."""
+    """The lines of a function from its first decorator on; E0106 where the file is not at hand, or is another."""
     code = function.__code__
-    linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename, function.__globals__)
+    lines = lines_of(function)
+    if lines is None:
+        raise changed(code.co_name, code.co_filename)
     if not 0 < code.co_firstlineno <= len(lines):
         raise fail(
             "E0106",
@@ -125,14 +127,15 @@ def _lines(function: FunctionType) -> list[str]:
     try:
         return list(inspect.getblock(lines[code.co_firstlineno - 1 :]))
     except (SyntaxError, tokenize.TokenError, RecursionError, MemoryError, ValueError):
-        raise _changed(code.co_name, code.co_filename) from None
+        raise changed(code.co_name, code.co_filename) from None
 
 
-def _changed(name: str, file: str) -> TExprError:
+def changed(name: str, file: str) -> TExprError:
+    """The error for a function whose text is not the one that Python compiled."""
     return fail(
         "E0106",
-        f"the source of `{name}` was not found where Python says that it stands in {file}",
-        help="the file may have changed since it was imported; import it again",
+        f"the text of `{name}` in {file} is not the one that was imported",
+        help="the file changed, or an import hook rewrote the function; import it again, without the hook",
     )
 
 

@@ -25,6 +25,7 @@ from texpr.grammar.python_names import (
     type_object,
 )
 from texpr.grammar.python_scope import Binding
+from texpr.grammar.python_source import changed
 from texpr.grammar.python_text import MAX_TEXT, read_index
 from texpr.grammar.source import Span
 from texpr.grammar.types import ELEMENT_TYPES
@@ -73,6 +74,17 @@ def _parts(node: ast.expr) -> _Parts:
         attributes = (*(part for part in inside if _is_attribute(part)), *attributes)
         node = node.value
     return _Parts(direction, node, dims, attributes)
+
+
+def _says(node: ast.expr, kept: str) -> bool:
+    """Whether an annotation is the text that Python kept of it: a string's value, or (`from __future__ import
+    annotations`) the expression."""
+    if isinstance(node, ast.Constant) and node.value == kept:
+        return True
+    try:
+        return ast.dump(ast.parse(kept, mode="eval").body) == ast.dump(node)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
 
 
 class TypeReader(ExpressionReader):
@@ -136,7 +148,11 @@ class TypeReader(ExpressionReader):
                     self._add_sizes(argument)
 
     def annotation(self, node: ast.expr, evaluated: object = None) -> Annotation:
-        """A parameter's annotation; `evaluated` is the object that Python kept for it, if any."""
+        """A parameter's annotation; `evaluated` is the object that Python kept for it, if any.
+
+        Only the annotation is not part of the function's code: where Python kept its text, that must be this one."""
+        if isinstance(evaluated, str) and not _says(node, evaluated):
+            raise changed(self.found.definition.name, self.found.source.name)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return self._quoted(node.value, node)
         kept = type_object(evaluated)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any, overload
 
 from texpr.grammar.diagnostics import fail
@@ -90,6 +91,11 @@ class Fn:
     def __init__(self, function: Callable[..., Any], reference: Callable[..., Any] | None = None) -> None:
         if not callable(function) or not hasattr(function, "__name__"):
             raise fail("E0106", f"a {type(function).__name__[:40]} has no Python source that TExpr could read")
+        from texpr.grammar.python_lines import hold_text
+
+        for part in (function, reference):
+            if isinstance(part, FunctionType):  # anything else has no text, which is said where it is read
+                hold_text(part)
         self.__texpr_fn__ = function
         if reference is not None:
             self.__texpr_reference__ = reference
