@@ -4,7 +4,8 @@ A `Bounded` holds, per iteration, the float64 value, a bound, and whether the va
 operands' bounds through its derivative and its own rounding: one unit roundoff of the type it is computed in for
 + - * / sqrt fma, the ulps of `FUNCTION_ERRORS` for functions (twice that in f64, where the reference errs as well). A
 conversion to a narrower float leaves the value and adds that type's roundoff. So contraction to fma and any order of
-accumulation stay inside.
+accumulation stay inside. What is exact is known to be: + - * / sqrt fma of arguments without bounds, and conversions,
+add nothing where the type holds their result (`_is_exact`), since each of them is rounded correctly.
 
 Undecided is a value that hangs on a decision which the bound leaves open (within `DECISION` bounds): a comparison,
 floor, ceil, round, a conversion to integer, the chosen arm of a select, an overflow. Its bound is infinite. max, min
@@ -212,6 +213,41 @@ def _own_error(fn: Fn, r: Array, v: tuple[Array, ...], dtype: DType, fast: bool,
     return error
 
 
+EXACT = frozenset({Fn.ADD, Fn.SUB, Fn.MUL, Fn.FMA, Fn.DIV, Fn.SQRT})  # rounded correctly, so exact where they can be
+
+
+def _certain(bounds: tuple[Array, ...]) -> Array:
+    found: Array = np.ones((), dtype=np.bool_)
+    for bound in bounds:
+        found = found & (bound == 0)
+    return found
+
+
+def holds(value: Array, dtype: DType) -> Array:
+    """Where a type has the value itself."""
+    return np.asarray(numerics.cast(numerics.cast(value, F64, dtype), dtype, F64) == value)
+
+
+def _is_exact(fn: Fn, r: Array, v: tuple[Array, ...], dtype: DType) -> Array:
+    """Where `r`, computed in f64 from `v`, is the true result and `dtype` has it. Products are judged where both
+    factors have the 24 bits of f32, for which f64 is exact."""
+    if fn in (Fn.ADD, Fn.SUB):
+        return holds(r, dtype) & _is_sum(v[0], v[1] if fn is Fn.ADD else -v[1], r)
+    if fn is Fn.SQRT:
+        return np.asarray(holds(r, dtype) & holds(r, F32) & (r * r == v[0]))
+    if fn is Fn.DIV:
+        return np.asarray(holds(r, dtype) & holds(r, F32) & holds(v[1], F32) & (r * v[1] == v[0]))
+    product = v[0] * v[1]
+    short = np.asarray(holds(v[0], F32) & holds(v[1], F32) & holds(product, dtype))
+    return short if fn is Fn.MUL else short & holds(r, dtype) & _is_sum(product, v[2], r)
+
+
+def _is_sum(a: Array, b: Array, r: Array) -> Array:
+    """Where r = a + b without rounding: the error term of Knuth's two-sum is 0."""
+    back = r - a
+    return np.asarray((a - (r - back)) + (b - back) == 0)
+
+
 def _special(fn: Fn, r: Array, v: tuple[Array, ...], b: tuple[Array, ...], bound: Array) -> Array:
     """Bounds where an argument or the result is infinite or NaN: 0, or infinite where that is not certain."""
     odd = np.zeros((), dtype=np.bool_)
@@ -245,7 +281,10 @@ def apply_float(fn: Fn, args: tuple[Bounded, ...], dtype: DType, *, fast: bool =
             return Bounded(result, np.where(undecided, np.inf, 0.0), undecided)
         bound = PROPAGATION[fn](result, values, bounds)
         bound = _special(fn, result, values, bounds, bound)
-        bound = bound + np.where(np.isfinite(result), _own_error(fn, result, values, computed, fast, tf32), 0.0)
+        rounds = np.isfinite(result)
+        if fn in EXACT and not (fast or tf32) and not any(np.all(b > 0) for b in bounds):
+            rounds = rounds & ~(_certain(bounds) & _is_exact(fn, result, values, computed))
+        bound = bound + np.where(rounds, _own_error(fn, result, values, computed, fast, tf32), 0.0)
         contracts = fn in (Fn.MUL, Fn.FMA)
         settled = settle(
             result,
@@ -260,7 +299,9 @@ def apply_float(fn: Fn, args: tuple[Bounded, ...], dtype: DType, *, fast: bool =
 def round_to(x: Bounded, dtype: DType, *, certain_overflow: bool = True) -> Bounded:
     """A conversion of a float to `dtype`: the value stays, the bound grows by that rounding."""
     with np.errstate(all="ignore"):
-        added = roundoff(dtype) * np.abs(x.value) + smallest(dtype)
+        added = np.asarray(roundoff(dtype) * np.abs(x.value) + smallest(dtype))
+        if not np.all(x.bound > 0):
+            added = np.where((x.bound == 0) & holds(x.value, dtype), 0.0, added)
         value = x.value
         if numerics.saturates(dtype):
             top = numerics.greatest(dtype)

@@ -6,9 +6,10 @@ order and any carrying type gives a sum within
     sum(b) + expm1(sum(roundoff of the update + roundoff of the buffer)) * sum(|t|)
 
 of the exact one (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2; the content before is a term
-too). So a cell holds `base` = sum(b), `weight` = sum(|t|) and `steps`, the sum of roundoffs; a bind resets them. max
-and min need no such care; products are multiplied in turn, and are undecided where another order could leave the
-type's range.
+too). So a cell holds `base` = sum(b), `weight` = sum(|t|) and `steps`, the sum of roundoffs; a bind resets them. Where
+every term is certain and a multiple of a power of two, `quantum`, and the weight has no more of those than the type
+has bits for, every partial sum in every order is in the type, and nothing is rounded. max and min need no such care;
+products are multiplied in turn, and are undecided where another order could leave the type's range.
 """
 
 import math
@@ -53,6 +54,8 @@ class BoundedCells:
         self.base = np.zeros(count)
         self.steps = np.zeros(count)
         self.weight = np.zeros(count)
+        self.quantum = np.zeros(count)  # 0 where a term is uncertain
+        self.digits = float(dtype.mantissa + 1)  # bits that the narrowest accumulation so far kept
         self.grown = np.zeros(count)  # sums of log2 of the factors above and below 1
         self.shrunk = np.zeros(count)
         if dtype.is_float:
@@ -71,7 +74,10 @@ class BoundedCells:
     def _bound_at(self, position: Array) -> Array:
         if not self.dtype.is_float:
             return np.where(self.undecided[position], np.inf, 0.0)
-        bound = self.base[position] + self.weight[position] * np.expm1(np.minimum(self.steps[position], 700.0))
+        weight, quantum = self.weight[position], self.quantum[position]
+        exact = (weight <= quantum * 2.0**self.digits) & (quantum > smallest(self.dtype))
+        rounded = np.where(exact, 0.0, weight)
+        bound = self.base[position] + rounded * np.expm1(np.minimum(self.steps[position], 700.0))
         bound = np.where(np.isfinite(self.value[position]), bound, 0.0)
         return np.where(self.undecided[position], np.inf, bound)
 
@@ -93,6 +99,7 @@ class BoundedCells:
         self.base[position] = np.where(np.isfinite(bound), bound, 0.0)
         self.weight[position] = np.where(np.isfinite(size), size, 0.0)
         self.steps[position] = 0.0
+        self.quantum[position] = _quantum(self.value[position], bound)
         exponent = _exponent(size)
         self.grown[position], self.shrunk[position] = np.maximum(exponent, 0.0), np.maximum(-exponent, 0.0)
 
@@ -130,6 +137,10 @@ class BoundedCells:
             full = np.broadcast_to(part if active is True else np.where(active, part, 0.0), shape)
             return np.asarray(np.add.reduce(full, axis=axes, keepdims=True)) if axes else full
 
+        def least(part: Array) -> Array:
+            full = np.broadcast_to(part if active is True else np.where(active, part, np.inf), shape)
+            return np.asarray(np.minimum.reduce(full, axis=axes, keepdims=True)) if axes else full
+
         terms = total(value.value)
         position = np.broadcast_to(position, terms.shape).reshape(-1)
         np.add.at(self.value, position, terms.reshape(-1))
@@ -137,6 +148,8 @@ class BoundedCells:
         np.add.at(self.base, position, total(np.where(usable, value.bound + tiny, 0.0)).reshape(-1))
         np.add.at(self.weight, position, total(np.where(finite, np.abs(value.value), 0.0)).reshape(-1))
         np.add.at(self.steps, position, total(np.asarray(unit)).reshape(-1))
+        np.minimum.at(self.quantum, position, least(_quantum(value.value, value.bound)).reshape(-1))
+        self.digits = min(self.digits, value_dtype.mantissa + 1)
         top = min(numerics.greatest(self.dtype), numerics.greatest(value_dtype))
         content, weight = self.value[position], self.weight[position]
         risky = (~np.isnan(content) & (weight + self._bound_at(position) > top)) | np.isinf(weight)
@@ -194,6 +207,16 @@ def _exponent(size: Array) -> Array:
     """log2 of finite magnitudes; 0 for 0, infinities and NaN, which no order changes."""
     usable = np.isfinite(size) & (size > 0)
     return np.log2(np.where(usable, size, 1.0))
+
+
+def _quantum(value: Array, bound: Array) -> Array:
+    """The greatest power of two that divides a certain value, infinity for 0; 0 for what is uncertain."""
+    if np.all(bound > 0):
+        return ZERO
+    fraction, exponent = np.frexp(np.where(np.isfinite(value), value, 0.0))
+    whole = np.ldexp(fraction, 53).astype(np.int64)
+    lowest = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+    return np.where(bound > 0, 0.0, np.where(whole == 0, np.inf, lowest))
 
 
 def _turns(position: Array) -> list[Array]:

@@ -1,7 +1,10 @@
 """Comparing a kernel's outputs with a float64 reference and its error bound. NumPy comes lazily."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+UNDECIDED_SHARE = 0.01  # of an output's elements, at most, in a run that is right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +18,27 @@ class Comparison:
     greatest_error: float
     ratio: float
     wrong: int
+
+    @property
+    def decided(self) -> int:
+        return self.elements - self.undecided
+
+    @property
+    def objection(self) -> str | None:
+        """Why this output is not right: wrong elements, or too many that were not compared."""
+        if self.wrong:
+            return f"{self.name} is wrong in {self.wrong} elements"
+        if self.undecided > UNDECIDED_SHARE * self.elements:
+            return f"{self.undecided} of {self.elements} elements of {self.name} are undecided, and were not compared"
+        return None
+
+
+def objections(outputs: Sequence[Comparison]) -> tuple[str, ...]:
+    """Why the run that these outputs are of is not right; none where it is. A run that compared nothing is not."""
+    found = tuple(said for said in (output.objection for output in outputs) if said is not None)
+    if not found and not sum(output.decided for output in outputs):
+        return ("nothing was compared: the kernel writes no element",)
+    return found
 
 
 def compare(name: str, got: Any, reference: Any, bound: Any, undecided: Any) -> Comparison:

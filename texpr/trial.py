@@ -10,8 +10,10 @@ from texpr.codegen.artifact import signature
 from texpr.codegen.manifest import Manifest, Parameter, evaluate
 from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.grammar.types import ELEMENT_TYPES
-from texpr.runtime.compare import Comparison, compare
-from texpr.trial_files import check_count, load_inputs, save_arrays
+from texpr.runtime.compare import Comparison, compare, objections
+from texpr.samples import gather_limits, random_array, sample_bits
+from texpr.trial_files import load_inputs, save_arrays
+from texpr.trial_memory import check_memory
 from texpr.version import VERSION
 
 if TYPE_CHECKING:
@@ -32,18 +34,25 @@ class TrialReport:
     arrays: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
+    def objections(self) -> tuple[str, ...]:
+        """Why a checked run is not right: wrong elements, and too few that were compared."""
+        return objections(self.outputs) if self.checked else ()
+
+    @property
     def passed(self) -> bool:
-        return all(output.wrong == 0 for output in self.outputs)
+        return not self.objections
 
     def __str__(self) -> str:
         free = dict.fromkeys(self.dynamic, " (dynamic)")
         sizes = ", ".join(f"{name}={value}{free.get(name, '')}" for name, value in self.sizes.items())
         lines = [f"{self.kernel} on {self.target}" + (f" with {sizes}" if sizes else "")]
         for o in self.outputs:
-            verdict = "right" if o.wrong == 0 else f"WRONG in {o.wrong} elements"
+            compared = "right" if o.objection is None else "NOT CHECKED"
+            verdict = f"WRONG in {o.wrong} elements" if o.wrong else compared
             said = f"greatest error {o.greatest_error:.3g}, {o.ratio:.3g} of its bound (4 allowed)"
             undecided = f", {o.undecided} undecided" if o.undecided else ""
             lines.append(f"  {o.name}: {o.elements} elements{undecided}, {said}: {verdict}")
+        lines += [f"  not right: {why}" for why in self.objections]
         if self.written:
             lines.append(f"  arrays in {self.written}")
         return "\n".join(lines)
@@ -58,6 +67,7 @@ class TrialReport:
             "warnings": [warning.to_json() for warning in self.warnings],
             "checked": self.checked,
             "passed": self.passed,
+            "objections": list(self.objections),
             "outputs": [
                 {
                     "name": o.name,
@@ -70,62 +80,6 @@ class TrialReport:
                 for o in self.outputs
             ],
         }
-
-
-def gather_limits(kernel: "ast.Kernel", sizes: Mapping[str, int]) -> dict[str, int]:
-    """For each integer buffer that subscripts are read from, the least extent that such a subscript indexes.
-
-    A subscript may have passed through locals: `let p = idx[i]; A[p]` limits idx.
-    """
-    from texpr.grammar import ast
-    from texpr.grammar.interpret_index import index_value
-    from texpr.grammar.walk import walk
-
-    limits: dict[str, int] = {}
-    for node in walk(kernel):
-        subscripts = getattr(node, "subscripts", None)
-        name = getattr(node, "buffer", None)
-        if not subscripts or not isinstance(name, str):
-            continue
-        shape = kernel.buffer(name).shape
-        for subscript, extent in zip(subscripts, shape, strict=False):
-            if isinstance(subscript, ast.Gather):
-                if any(isinstance(part, ast.IndexVar) for part in walk(extent)):
-                    continue  # a local's extent may depend on loop indices: no limit from it
-                limit = int(index_value(extent, sizes))
-                for read in walk(subscript):
-                    if isinstance(read, ast.Read):
-                        limits[read.buffer] = min(limits.get(read.buffer, limit), limit)
-    binds = [node for node in walk(kernel) if isinstance(node, ast.Bind)]
-    for bind in reversed(binds):  # a local is bound before it is read
-        if bind.buffer not in limits or kernel.buffer(bind.buffer).role is not ast.Role.LOCAL:
-            continue
-        for read in walk(bind.value):
-            if isinstance(read, ast.Read) and read.dtype.is_integer:
-                limits[read.buffer] = min(limits.get(read.buffer, limits[bind.buffer]), limits[bind.buffer])
-    return limits
-
-
-def random_array(parameter: Parameter, shape: tuple[int, ...], seed: int, limit: int | None) -> Any:
-    """A seeded random array: floats uniform in [-1, 1), integers small, gathered subscripts within `limit`."""
-    import numpy
-
-    from texpr.runtime.host_arrays import numpy_dtype
-
-    count = 1
-    for extent in shape:
-        count *= max(extent, 0)
-    check_count(parameter.name, count)
-    generator = numpy.random.default_rng([seed, *parameter.name.encode()])
-    dtype = ELEMENT_TYPES[parameter.dtype]
-    shape = tuple(max(extent, 0) for extent in shape)
-    if dtype.is_bool:
-        return generator.integers(0, 2, shape).astype(bool)
-    if dtype.is_integer:
-        low = 0 if limit is not None or not dtype.integer_range[0] else -8
-        high = max(min(limit if limit is not None else 8, dtype.integer_range[1]), low + 1)
-        return generator.integers(low, high, shape).astype(numpy_dtype(dtype))
-    return generator.uniform(-1.0, 1.0, shape).astype(numpy_dtype(dtype))
 
 
 def strided(values: Any, strides: tuple[int, ...], align: int) -> Any:
@@ -186,34 +140,40 @@ def _check_range(manifest: Manifest, scalars: Mapping[str, int | float | bool]) 
             raise fail("E0601", f"{manifest.name}: {parameter.name} = {str(value)[:40]} does not fit {dtype}")
 
 
-def make_arguments(
-    kernel: "ast.Kernel", sizes: Mapping[str, int], seed: int, given: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, int]]:
-    """Arrays and scalars for a call, given ones first, and the solved sizes. Raises E0601, E0602."""
-    from texpr.runtime.arguments import scalar_value, solve_sizes
+def trial_sizes(manifest: Manifest, sizes: Mapping[str, int], given: Mapping[str, Any]) -> dict[str, int]:
+    """Every size of a call: given, or solved from the arrays of a file. Raises E0602."""
+    from texpr.runtime.arguments import solve_sizes
 
-    manifest = signature(kernel, "cpu", VERSION)
     shapes = {
         p.name: tuple(given[p.name].shape)
         if p.shape and p.name in given and len(given[p.name].shape) == len(p.shape)
         else (-1,) * len(p.shape)
         for p in manifest.parameters
     }
-    solved = solve_sizes(manifest, shapes, sizes)
-    limits = gather_limits(kernel, solved)
+    return solve_sizes(manifest, shapes, sizes)
+
+
+def make_arguments(
+    kernel: "ast.Kernel", manifest: Manifest, solved: Mapping[str, int], seed: int, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arrays and scalars for a call, given ones first. Raises E0601."""
+    from texpr.runtime.arguments import scalar_value
+
+    limits, bits = gather_limits(kernel, solved), sample_bits(kernel, solved)
     values: dict[str, Any] = {}
     for p in manifest.parameters:
+        shape = () if p.scalar else tuple(evaluate(extent, solved) for extent in p.shape)
+        is_given = p.name in given
+        found = given[p.name] if is_given else random_array(p, shape, seed, limit=limits.get(p.name), bits=bits)
         if p.scalar:
-            scalar = given[p.name] if p.name in given else random_array(p, (), seed, limits.get(p.name))
-            values[p.name] = scalar_value(manifest, p, _scalar(scalar, p))
+            values[p.name] = scalar_value(manifest, p, _scalar(found, p))
             continue
-        shape = tuple(evaluate(extent, solved) for extent in p.shape)
-        found = _retype(given[p.name], p) if p.name in given else random_array(p, shape, seed, limits.get(p.name))
+        found = _retype(found, p)
         if p.flat:
             values[p.name] = strided(found.reshape(-1), (1,), p.align)
         else:
             values[p.name] = strided(found, tuple(evaluate(s, solved) for s in p.strides), p.align)
-    return values, solved
+    return values
 
 
 def run_trial(
@@ -241,14 +201,19 @@ def run_trial(
     twice = sorted(set(given) & set(scalars or {}))
     if twice:
         raise fail("E0601", f"{twice[0]} is given by -D and by {inputs}", help="give it once")
-    values, solved = make_arguments(core, sizes, seed, {**given, **(scalars or {})})
+    solved = trial_sizes(manifest, sizes, given)
+    check_memory(core, manifest, solved, check=check)
     compiled = kernel.compile(target, types=types, sizes=sizes)
+    on_host = not target.startswith("cuda:")
+    if on_host:
+        check_memory(core, manifest, solved, check=check, workspace=compiled.manifest.workspace_bytes)
+    values = make_arguments(core, manifest, solved, seed, {**given, **(scalars or {})})
     before = {name: value.copy() if hasattr(value, "copy") else value for name, value in values.items()}
     free = {name: solved[name] for name in compiled.dynamic}
-    if target.startswith("cuda:"):
-        _run_on_gpu(compiled, values, free)
-    else:
+    if on_host:
         compiled(**values, **free)
+    else:
+        _run_on_gpu(compiled, values, free)
     outputs: list[Comparison] = []
     if check:
         reference = interpret(core, before, float64=True, sizes=solved)

@@ -7,20 +7,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.runtime.launch import host_memory_bytes
+from texpr.trial_memory import check_count
 
 if TYPE_CHECKING:
     from texpr.codegen.manifest import Manifest
 
-MAX_ELEMENTS = 1 << 31  # of one array
 MAX_ITEM_BYTES = 16  # of one element: more is none of our types, and could be any amount of memory
-TRIAL_BYTES = 24  # that a trial takes for one element: random f64, aligned copy, copy before the run
-
-
-def check_count(name: str, count: int) -> None:
-    """E0602 for an array with which a trial would take more than the machine has."""
-    if count > MAX_ELEMENTS or count * TRIAL_BYTES > host_memory_bytes():
-        raise fail("E0602", f"{name} would have {count} elements", help="choose smaller sizes by -D")
 
 
 def load_inputs(path: Path, manifest: "Manifest") -> dict[str, Any]:

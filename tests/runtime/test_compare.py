@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from texpr.runtime.compare import Comparison, compare
+from texpr.runtime.compare import Comparison, compare, objections
 
 
 def compared(got: Any, reference: Any, bound: float = 0.5, undecided: Any = False) -> Comparison:
@@ -44,3 +44,14 @@ def test_integers_are_equal_and_bounds_are_nothing_to_them() -> None:
 def test_what_is_undecided_is_counted_and_not_compared(dtype: Any) -> None:
     found = compared(np.array([1, 50], dtype), [1, 3], undecided=[False, True])
     assert (found.wrong, found.undecided, found.greatest_error, found.ratio) == (0, 1, 0.0, 0.0)
+
+
+def test_a_run_with_more_than_one_undecided_element_in_a_hundred_is_not_right() -> None:
+    def half(undecided: int) -> Comparison:
+        return compared(np.ones(200), np.ones(200), undecided=np.arange(200) < undecided)
+
+    assert objections([half(2)]) == ()
+    assert objections([half(2), half(3)]) == ("3 of 200 elements of A are undecided, and were not compared",)
+    assert objections([]) == ("nothing was compared: the kernel writes no element",)
+    assert objections([compared(np.zeros(0), np.zeros(0)), half(0)]) == ()
+    assert objections([compared(1.0, 9.0)]) == ("A is wrong in 1 elements",)

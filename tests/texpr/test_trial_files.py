@@ -100,9 +100,9 @@ def test_a_member_that_is_no_array_of_its_header_is_refused(name: str, tmp_path:
 
 
 def test_a_bomb_is_refused_by_its_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from texpr import trial_files
+    from texpr import trial_memory
 
-    monkeypatch.setattr(trial_files, "host_memory_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(trial_memory, "host_memory_bytes", lambda: 1 << 20)
     np.savez_compressed(tmp_path / "i.npz", A=np.zeros(1 << 20, "f4"))
     assert (tmp_path / "i.npz").stat().st_size < 10_000
     assert code_of(tmp_path / "i.npz") == "E0602"

@@ -1,0 +1,70 @@
+"""What the float64 interpreter calls exact is exact: a bound of 0 holds bit by bit, in every order of a sum."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import texpr
+from texpr.grammar import numerics
+from texpr.grammar.ast import Fn
+from texpr.grammar.error_bound import apply_float, exact, round_to
+from texpr.grammar.interpret import interpret
+from texpr.grammar.types import ELEMENT_TYPES, F32, F64
+
+FEW_BITS = st.builds(lambda whole, scale: float(np.ldexp(whole, scale)), st.integers(-4096, 4096), st.integers(-12, 4))
+ANY = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-1e18, max_value=1e18)
+ARITY = {Fn.ADD: 2, Fn.SUB: 2, Fn.MUL: 2, Fn.DIV: 2, Fn.SQRT: 1, Fn.FMA: 3}
+
+
+@pytest.mark.parametrize("fn", ARITY)
+@given(args=st.lists(FEW_BITS | ANY, min_size=3, max_size=3))
+def test_an_operation_without_a_bound_rounds_nothing(fn: Fn, args: list[float]) -> None:
+    if fn is Fn.SQRT:
+        args = [abs(value) for value in args]
+    operands = tuple(np.float32([value]) for value in args[: ARITY[fn]])
+    wide = apply_float(fn, tuple(exact(value.astype(np.float64)) for value in operands), F32)
+    if wide.bound[0] == 0 and np.isfinite(wide.value[0]):
+        with np.errstate(all="ignore"):
+            assert numerics.apply(fn, operands, F32)[0] == wide.value[0]
+
+
+def test_short_operations_have_no_bound() -> None:
+    three, quarter = exact(np.array([3.0])), exact(np.array([0.25]))
+    for fn in (Fn.ADD, Fn.SUB, Fn.MUL, Fn.DIV):
+        assert apply_float(fn, (three, quarter), F32).bound[0] == 0
+    assert apply_float(Fn.DIV, (quarter, three), F32).bound[0] > 0
+    assert apply_float(Fn.EXP, (quarter,), F32).bound[0] > 0
+    assert round_to(three, ELEMENT_TYPES["f8e5m2"]).bound[0] == 0
+    assert round_to(exact(np.array([4.5])), ELEMENT_TYPES["f8e5m2"]).bound[0] > 0
+
+
+@pytest.mark.parametrize("stored", ["f64", "f32", "f16", "f8e4m3"])
+@given(terms=st.lists(FEW_BITS, min_size=1, max_size=40), seed=st.integers(0, 99))
+def test_a_sum_without_a_bound_is_the_same_in_every_order(stored: str, terms: Sequence[float], seed: int) -> None:
+    text = f"kernel s(A: f32[N], S: {stored}[1]) {{ S[0] = 0.0 ; seq N i {{ S[0] += A[i] }} }}"
+    values = np.array(terms, dtype=np.float32)
+    done = interpret(texpr.parse(text).only.core(), {"A": values, "S": _zero(stored)}, float64=True)
+    if done.bounds["S"][0] > 0:
+        return
+    dtype = ELEMENT_TYPES[stored]
+    total = _zero(stored)[0]
+    for value in np.random.default_rng(seed).permutation(values):
+        wide = numerics.cast(np.asarray(total), dtype, F64) + np.float64(value)
+        total = numerics.cast(np.float32(wide) if stored != "f64" else wide, F32 if stored != "f64" else F64, dtype)
+    assert float(total) == done.outputs["S"][0]
+
+
+def test_sums_of_short_numbers_have_no_bound_and_others_have_one() -> None:
+    kernel = texpr.parse("kernel s(A: f32[N], S: f32[1]) { S[0] = sum N i { A[i] } }").only.core()
+    for term, certain in ((0.125, True), (0.1, False), (2.0**23, False)):
+        values = np.full(4096, term, np.float32)
+        values[0] = 1.0
+        bound = interpret(kernel, {"A": values, "S": _zero("f32")}, float64=True).bounds["S"][0]
+        assert (bound == 0) is certain
+
+
+def _zero(dtype: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.generic]]":
+    return np.zeros(1, dtype=numerics.storage(ELEMENT_TYPES[dtype]))
