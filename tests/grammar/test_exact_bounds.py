@@ -15,7 +15,7 @@ from texpr.grammar.interpret import interpret
 from texpr.grammar.types import ELEMENT_TYPES, F32, F64
 
 FEW_BITS = st.builds(lambda whole, scale: float(np.ldexp(whole, scale)), st.integers(-4096, 4096), st.integers(-12, 4))
-ANY = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-1e18, max_value=1e18)
+ANY = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**60), max_value=2.0**60)
 ARITY = {Fn.ADD: 2, Fn.SUB: 2, Fn.MUL: 2, Fn.DIV: 2, Fn.SQRT: 1, Fn.FMA: 3}
 
 
