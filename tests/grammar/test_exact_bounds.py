@@ -63,7 +63,7 @@ def test_sums_of_short_numbers_have_no_bound_and_others_have_one() -> None:
         values = np.full(4096, term, np.float32)
         values[0] = 1.0
         bound = interpret(kernel, {"A": values, "S": _zero("f32")}, float64=True).bounds["S"][0]
-        assert (bound == 0) is certain
+        assert bool(bound == 0) is certain
 
 
 def _zero(dtype: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.generic]]":
