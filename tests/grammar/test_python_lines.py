@@ -1,4 +1,3 @@
-
 """A Python function is read from the text that it was compiled from, or not at all."""
 
 import importlib
