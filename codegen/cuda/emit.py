@@ -1,4 +1,4 @@
-"""Emission of CUDA C++: a planned graph becomes one `.cu` text, a C header that documents the artifact's interface, and
+"""Emission of CUDA C++: a planned graph becomes one `.cu` text, a C header for launchers in C and C++, and
 the table of what each kernel's launch passes.
 
     // vadd: CUDA C++ by TExpr 0.1.0 for cuda:sm_90a, from vadd.tex
@@ -61,12 +61,13 @@ def emit_cuda(planned: PlannedGraph, target: Target, *, checks: bool = False) ->
         out.line()
         out.directive(f'#line {out.line_number + 1} "{own_path}"')
         kernels[launch.name] = emit_kernel(planned, launch, out)
+    arguments = {kernel.symbol: kernel.arguments for kernel in kernels.values()}
     return CudaText(
         source=out.text(),
-        header=c_header(planned, VERSION),
+        header=c_header(planned, arguments, VERSION),
         headers=HEADERS,
         symbols={name: kernel.symbol for name, kernel in kernels.items()},
-        arguments={kernel.symbol: kernel.arguments for kernel in kernels.values()},
+        arguments=arguments,
     )
 
 

@@ -1,11 +1,31 @@
-"""The C header of an artifact: its plain C interface as a prototype, with shapes and directions in comments."""
+"""The C header of an artifact: what a launcher written in C or C++ needs, and nothing that it would have to link.
 
-from texpr.codegen.cuda.names import comment, mangle
+The kernels lie in the cubin, so the header declares no function of theirs. It has their symbols and shapes as macros,
+grids and workspaces as inline functions of the sizes, and the order of the launches with their arguments as a comment.
+
+    /* ...
+     * The launches, one after the other on one stream; one whose grid is empty is left out:
+     *   vadd_0(const float *A, float *C, int64_t N)
+     */
+    #define TEXPR_vadd_0_SYMBOL "vadd_0"
+    #define TEXPR_vadd_0_BLOCK 256
+    #define TEXPR_vadd_0_SHARED_BYTES 0
+    static inline void texpr_vadd_0_grid(int64_t N, int64_t grid[3]) {
+      grid[0] = texpr_ceildiv(N, 256);
+      ...
+    }
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import assert_never
+
+from texpr.codegen.cuda.names import comment, kernel_symbol, mangle
 from texpr.codegen.cuda.usage import nodes_of
-from texpr.codegen.graph import DTensor, Generic, PlannedGraph
+from texpr.codegen.graph import BlockGraph, Generic, HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.codegen.writer import Writer
-from texpr.grammar.ast import Role
-from texpr.grammar.indexing import write_index
+from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Role, SizeVar
+from texpr.grammar.indexing import apply, names, write_index
+from texpr.grammar.show import show_condition
 
 _C_TYPES = {
     "f64": "double",
@@ -22,10 +42,62 @@ _C_TYPES = {
     "u8": "uint8_t",
     "bool": "uint8_t",
 }
+_C_WORDS = frozenset(["restrict", "typeof", "typeof_unqual", "complex", "imaginary", "noreturn", "grid"])
+_HELPERS = """\
+#ifndef TEXPR_INDEX
+#define TEXPR_INDEX
+static inline int64_t texpr_floordiv(int64_t a, int64_t b) { return a / b - (a % b < 0); } /* b > 0 */
+static inline int64_t texpr_mod(int64_t a, int64_t b) { return a - texpr_floordiv(a, b) * b; }
+static inline int64_t texpr_ceildiv(int64_t a, int64_t b) { return -texpr_floordiv(-a, b); }
+static inline int64_t texpr_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t texpr_max(int64_t a, int64_t b) { return a < b ? b : a; }
+#endif"""
+_CALLED = {
+    IndexOp.DIV: "texpr_floordiv",
+    IndexOp.MOD: "texpr_mod",
+    IndexOp.CEILDIV: "texpr_ceildiv",
+    IndexOp.MIN: "texpr_min",
+    IndexOp.MAX: "texpr_max",
+}
+
+MAX_WIDTH = 96  # of a line in the comment
+
+Arguments = Mapping[str, tuple[tuple[str, str], ...]]
 
 
-def c_header(planned: PlannedGraph, version: str) -> str:
-    """The header's text: parameters in declared order, free sizes in order of appearance, the stream last."""
+def c_header(planned: PlannedGraph, arguments: Arguments, version: str) -> str:
+    """The header's text. `arguments` gives for each kernel's symbol what its launch passes, as (kind, name); functions
+    take the free sizes in order of appearance, then the indices of the host loops around the launch."""
+    graph = planned.graph
+    guard = f"TEXPR_{mangle(graph.name)}_H"
+    out = Writer()
+    _say(planned, arguments, version, out)
+    out.line(f"#ifndef {guard}")
+    out.line(f"#define {guard}")
+    out.line("#include <stdint.h>")
+    body = Writer()
+    for launch, indices in _launches(graph.body, ()):
+        _launch(launch, planned, (*graph.sizes, *indices), body)
+    if planned.workspace.offsets:
+        stem = f"texpr_{mangle(graph.name)}"
+        body.line()
+        _function(f"{stem}_workspace_bytes", graph.sizes, planned.workspace.total_bytes, body)
+        for name, offset in planned.workspace.offsets.items():
+            _function(f"{stem}_offset_{mangle(name)}", graph.sizes, offset, body)
+    text = body.text()
+    if any(f"{helper}(" in text for helper in _CALLED.values()):
+        out.line()
+        for line in _HELPERS.splitlines():
+            out.line(line)
+    for line in text.splitlines():
+        out.line(line)
+    out.line()
+    out.line("#endif")
+    return out.text()
+
+
+def _say(planned: PlannedGraph, arguments: Arguments, version: str, out: Writer) -> None:
+    """The comment: arrays, and the host program."""
     graph = planned.graph
     written = {
         node.store.tensor
@@ -33,34 +105,135 @@ def c_header(planned: PlannedGraph, version: str) -> str:
         for node in nodes_of(launch.body)
         if isinstance(node, Generic) and node.store is not None
     }
-    guard = f"TEXPR_{mangle(graph.name).upper()}_H"
-    out = Writer()
-    out.line(f"/* {comment(graph.name)}: the C interface of the kernel, by TExpr {version}.")
-    out.line(" * Arrays are device pointers, 16-byte aligned, and do not overlap; f16, bf16 and f8 are bit patterns.")
+    out.line(f"/* {comment(graph.name)}: what a launcher in C or C++ needs, by TExpr {version}.")
+    out.line(
+        " * There is nothing to link: load the cubin with the CUDA driver (cuModuleLoadData), take each kernel by its"
+    )
+    out.line(" * symbol and launch it (cuLaunchKernel) with its block, its bytes of shared memory and its grid.")
+    out.line(" *")
+    out.line(
+        " * Arrays are device pointers, aligned as given, and share no memory unless they are only read; f16, bf16 and"
+    )
+    out.line(" * f8 are bit patterns.")
     for tensor in graph.tensors:
         if tensor.role is Role.PARAM:
             shape = ", ".join(write_index(e) for e in tensor.shape)
-            direction = "written" if tensor.name in written else "read"
-            out.line(f" *   {comment(tensor.name)}: {tensor.dtype}[{shape}], {direction}")
-    out.line(" * `stream` is a CUstream or null. Returns 0, or an error code. */")
-    out.line(f"#ifndef {guard}")
-    out.line(f"#define {guard}")
-    out.line("#include <stdint.h>")
-    out.line("#ifdef __cplusplus")
-    out.line('extern "C" {')
-    out.line("#endif")
-    arguments = [_argument(t, t.name in written) for t in graph.tensors if t.role is not Role.LOCAL]
-    arguments += [f"int64_t {mangle(size)}" for size in graph.sizes]
-    out.line(f"int tx_{mangle(graph.name)}({', '.join([*arguments, 'void *stream'])});")
-    out.line("#ifdef __cplusplus")
-    out.line("}")
-    out.line("#endif")
-    out.line("#endif")
-    return out.text()
+            use = "written" if tensor.name in written else "read"
+            out.line(f" *   {comment(f'{tensor.name}: {tensor.dtype}[{shape}], {use}, {tensor.align} bytes')}")
+    out.line(" *")
+    out.line(" * The launches, one after the other on one stream; one whose grid is empty is left out:")
+    types = {
+        t.name: f"{_C_TYPES[t.dtype.name]} "
+        if t.role is Role.SCALAR
+        else f"{'' if t.name in written else 'const '}{_C_TYPES[t.dtype.name]} *"
+        for t in graph.tensors
+    }
+    for depth, line in _host_program(graph.body, arguments, types, 0):
+        out.line(f" *   {'  ' * depth}{comment(line)}")
+    out.line(" */")
 
 
-def _argument(tensor: DTensor, written: bool) -> str:
-    name = mangle(tensor.name)
-    if tensor.role is Role.SCALAR:
-        return f"{_C_TYPES[tensor.dtype.name]} {name}"
-    return f"{'' if written else 'const '}{_C_TYPES[tensor.dtype.name]} *{name}"
+def _host_program(
+    body: tuple[KernelNode, ...], arguments: Arguments, types: Mapping[str, str], depth: int
+) -> Iterator[tuple[int, str]]:
+    """The lines of the host program with their depths."""
+    for node in body:
+        match node:
+            case Launch(graph=graph):
+                symbol = kernel_symbol(graph.name)
+                passed = [
+                    f"int64_t {name}" if kind in ("size", "index") else f"{types[name]}{name}"
+                    for kind, name in arguments.get(symbol, ())
+                ]
+                if len(line := f"{symbol}({', '.join(passed)})") <= MAX_WIDTH:
+                    yield depth, line
+                else:
+                    yield depth, f"{symbol}("
+                    yield from ((depth + 2, f"{text},") for text in passed[:-1])
+                    yield depth + 2, f"{passed[-1]})"
+            case HostLoop(index=index, extent=extent, body=inner):
+                yield depth, f"for {index} from 0 to {write_index(extent)} - 1:"
+                yield from _host_program(inner, arguments, types, depth + 1)
+            case HostIf(condition=condition, then=then, orelse=orelse):
+                yield depth, f"if {show_condition(condition)}:"
+                yield from _host_program(then, arguments, types, depth + 1)
+                if orelse:
+                    yield depth, "else:"
+                    yield from _host_program(orelse, arguments, types, depth + 1)
+            case _:
+                assert_never(node)
+
+
+def _launches(body: tuple[KernelNode, ...], indices: tuple[str, ...]) -> Iterator[tuple[BlockGraph, tuple[str, ...]]]:
+    """Every launch with the indices of the host loops around it."""
+    for node in body:
+        match node:
+            case Launch(graph=graph):
+                yield graph, indices
+            case HostLoop(index=index, body=inner):
+                yield from _launches(inner, (*indices, index))
+            case HostIf(then=then, orelse=orelse):
+                yield from _launches((*then, *orelse), indices)
+            case _:
+                assert_never(node)
+
+
+def _launch(graph: BlockGraph, planned: PlannedGraph, values: tuple[str, ...], out: Writer) -> None:
+    """The macros and the grid of one launch."""
+    symbol = kernel_symbol(graph.name)
+    shared = planned.shared[graph.name].total_bytes if graph.name in planned.shared else 0
+    out.line()
+    out.line(f'#define TEXPR_{symbol}_SYMBOL "{symbol}"')
+    out.line(f"#define TEXPR_{symbol}_BLOCK {graph.block_dim}")
+    out.line(f"#define TEXPR_{symbol}_SHARED_BYTES {shared}")
+    parameters = [*(f"int64_t {_c_name(value)}" for value in values), "int64_t grid[3]"]
+    with out.block(f"static inline void texpr_{symbol}_grid({', '.join(parameters)})"):
+        _unused(values, graph.grid_dim, out)
+        for axis, extent in enumerate(graph.grid_dim):
+            out.line(f"grid[{axis}] = {_index(extent)};")
+
+
+def _function(name: str, sizes: tuple[str, ...], result: IndexExpr, out: Writer) -> None:
+    """A function of the sizes."""
+    parameters = ", ".join(f"int64_t {_c_name(size)}" for size in sizes) or "void"
+    with out.block(f"static inline int64_t {name}({parameters})"):
+        _unused(sizes, (result,), out)
+        out.line(f"return {_index(result)};")
+
+
+def _unused(values: tuple[str, ...], results: tuple[IndexExpr, ...], out: Writer) -> None:
+    """A line that names the parameters that no result uses: compilers warn of those."""
+    used = frozenset().union(*map(names, results))
+    idle = [f"(void){_c_name(value)};" for value in values if value not in used]
+    if idle:
+        out.line(" ".join(idle))
+
+
+def _c_name(name: str) -> str:
+    """The C name of a size or a host index, as `mangle` gives it, clear of C's own words and of types (`int64_t`)."""
+    mangled = mangle(name)
+    return f"{mangled}_v" if mangled in _C_WORDS or mangled.endswith("_t") else mangled
+
+
+def _index(expr: IndexExpr) -> str:
+    """An index expression in C on int64_t: brackets around every operand that has parts."""
+    match expr:
+        case IndexConst(value=value):
+            return str(value) if value >= 0 else f"({value})"
+        case IndexVar(name=name) | SizeVar(name=name):
+            return _c_name(name)
+        case IndexBinary(op=op, left=IndexConst(value=left), right=IndexConst(value=right)):
+            return _index(IndexConst(value=apply(op, left, right)))
+        case IndexBinary(op=op, left=left, right=right) if op in _CALLED:
+            return f"{_CALLED[op]}({_index(left)}, {_index(right)})"
+        case IndexBinary(op=IndexOp.ADD, left=left, right=IndexConst(value=value)) if value < 0:
+            return f"{_operand(left)} - {-value}"
+        case IndexBinary(op=op, left=left, right=right):
+            return f"{_operand(left)} {op.value} {_operand(right)}"
+        case _:
+            assert_never(expr)
+
+
+def _operand(expr: IndexExpr) -> str:
+    text = _index(expr)
+    return f"({text})" if isinstance(expr, IndexBinary) and expr.op not in _CALLED and " " in text else text

@@ -2,7 +2,6 @@
 instructions where they mean the same."""
 
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -220,14 +219,3 @@ def test_no_macro_of_the_compilers_passes_as_a_name(tmp_path):
     found = set(macros(host)) | set(macros(device))
     assert {"EOF", "TX_FN"} <= found and len(found) > 500
     assert sorted(name for name in found if mangle(name) == name) == []
-
-
-@pytest.mark.gxx
-@pytest.mark.parametrize("name", ["vadd", "matmul", "reverse"])
-def test_the_c_header_is_c_and_cpp(build, name, tmp_path):
-    (tmp_path / "k.h").write_text(emit_cuda(getattr(build, name)(), parse_target("cuda:sm_90a")).header)
-    (tmp_path / "k.c").write_text(f'#include "k.h"\n#include "k.h"\nvoid *p = (void *)tx_{name};\n')
-    for language, compiler in (("c", shutil.which("gcc")), ("c++", find_gxx().path)):
-        if compiler:
-            command = [compiler, "-x", language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", str(tmp_path / "k.c")]
-            assert subprocess.run(command, capture_output=True, check=False).returncode == 0
