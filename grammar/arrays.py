@@ -7,10 +7,11 @@ from texpr.grammar.assembly import check_asm
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr, IndexVar, Role
 from texpr.grammar.attributes import Place, check_attributes, check_fn_attributes
 from texpr.grammar.context import BufferDraft, whole
+from texpr.grammar.diagnostics import did_you_mean
 from texpr.grammar.fragments import FRAGMENTS, Fragment
 from texpr.grammar.indexing import ONE, difference, index_names, multiply
 from texpr.grammar.inline import Inliner
-from texpr.grammar.scope import FnName, Part, RefusedError, ViewName, did_you_mean, refuse
+from texpr.grammar.scope import FnName, Part, RefusedError, ViewName, refuse
 from texpr.grammar.source import Span
 from texpr.grammar.surface import name_place
 from texpr.grammar.typing import Typed, Value, settle, stored

@@ -11,8 +11,9 @@ from math import prod
 
 from texpr.grammar import syntax
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr
+from texpr.grammar.diagnostics import did_you_mean
 from texpr.grammar.indexing import index_names
-from texpr.grammar.scope import did_you_mean, refuse
+from texpr.grammar.scope import refuse
 from texpr.grammar.source import Span
 
 

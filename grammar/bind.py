@@ -8,10 +8,9 @@ from typing import assert_never
 from texpr.grammar import ast
 from texpr.grammar.ast import Condition, IndexConst, IndexExpr, IndexVar, SizeVar
 from texpr.grammar.core import condition_leaves
-from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, error
+from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, did_you_mean, error
 from texpr.grammar.indexing import COMPARE, I64_MAX, I64_MIN, leaves, substitute, write_index
 from texpr.grammar.loops import EXACT, missed_range
-from texpr.grammar.scope import did_you_mean
 from texpr.grammar.show import show_condition
 from texpr.grammar.source import Span
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import IndexConst, IndexExpr, SizeVar
 from texpr.grammar.context import too_many
-from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, error, first
+from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, did_you_mean, error, first
 from texpr.grammar.indexing import index_names, size_names
 from texpr.grammar.kernels import Given, KernelReader
 from texpr.grammar.modules import Loader
-from texpr.grammar.scope import FnName, LimitError, RefusedError, Scope, did_you_mean, refuse
+from texpr.grammar.scope import FnName, LimitError, RefusedError, Scope, refuse
 from texpr.grammar.show import show
 from texpr.grammar.source import Span
 from texpr.grammar.surface import name_place

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Attr, IndexExpr, Role
-from texpr.grammar.diagnostics import MAX_TOLD, Diagnostic, Label, Severity, error
+from texpr.grammar.diagnostics import MAX_TOLD, Diagnostic, Label, Severity, did_you_mean, error
 from texpr.grammar.scope import (
     Entity,
     IndexName,
@@ -21,7 +21,6 @@ from texpr.grammar.scope import (
     RefusedError,
     Scope,
     ViewName,
-    did_you_mean,
     refuse,
     reserved_as,
 )

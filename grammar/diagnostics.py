@@ -130,6 +130,19 @@ def fail(code: str, message: str, span: Span | None = None, label: str = "", *, 
     return TExprError([error(code, message, span, label, help=help)])
 
 
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that differs least from a misspelt name, for the help line."""
+    import difflib  # not needed by what only launches
+
+    close = difflib.get_close_matches(name, sorted(set(candidates)), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def did_you_mean(name: str, candidates: Iterable[str], otherwise: str | None = None) -> str | None:
+    close = nearest(name, candidates)
+    return f"did you mean `{close}`?" if close else otherwise
+
+
 def _printable(text: str) -> str:
     """Source text made safe for a terminal: tabs become blanks, control characters become U+FFFD."""
     return "".join(" " if c == "\t" else c if c.isprintable() else "\ufffd" for c in text)

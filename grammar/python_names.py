@@ -81,7 +81,12 @@ class Foreign:
     what: str
 
 
-Meaning = Word | TypeObject | LibraryPath | FnObject | Constant | Unknown | Foreign
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """What a name of a file stands for that was read and not run: a value that only running the file gives."""
+
+
+Meaning = Word | TypeObject | LibraryPath | FnObject | Constant | Unknown | Foreign | NotRun
 
 
 def type_object(value: object) -> TypeObject | None:
@@ -122,6 +127,8 @@ def _number(value: object) -> int | float | bool | None:
 
 def meaning_of(value: object, name: str) -> Meaning:
     """The meaning of a Python object that is bound to `name`."""
+    if isinstance(value, NotRun):
+        return value
     number = _number(value)
     if number is not None:
         return Constant(number)
@@ -178,6 +185,8 @@ class Names:
         if value is self._builtins.get(name) and name in WORDS and not attributes:
             return TypeObject(None, name, None, ()) if name in ELEMENT_TYPES else Word(name)
         for number, attribute in enumerate(attributes):
+            if isinstance(value, NotRun):
+                return value
             path = _attribute(value, "__texpr_module__")
             if isinstance(path, tuple):
                 return LibraryPath((*path, *attributes[number:]))

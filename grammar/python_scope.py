@@ -10,7 +10,7 @@ from typing import Literal
 
 from texpr.grammar import syntax
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
-from texpr.grammar.python_names import FnObject, Meaning, Names, Unknown, Word, is_identifier
+from texpr.grammar.python_names import FnObject, Meaning, Names, NotRun, Unknown, Word, is_identifier
 from texpr.grammar.python_source import FunctionSource
 from texpr.grammar.python_text import read_attributes, read_extent
 from texpr.grammar.source import Span
@@ -21,6 +21,8 @@ FOREIGN_HELP = (
     "allowed are words of texpr.language, indices, sizes, parameters, numbers of the enclosing scope, and functions "
     "under @texpr.fn"
 )
+
+NOT_RUN_HELP = "assign it a number that is written out, or import the file in Python, where its code runs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class ScopeReader:
         self.imports: dict[tuple[str, ...], Span] = {}
         self.sizes: set[str] = set()
         self.scopes: list[dict[str, Binding]] = [{}]
+        self.not_run: set[ast.AST] = set()  # names whose values are not known, told already
         self.literal_span: Span | None = None  # set while the text of a string annotation is read
 
     # ---- names and errors ----
@@ -51,6 +54,8 @@ class ScopeReader:
         return self.literal_span or self.found.span(node)
 
     def refuse(self, code: str, message: str, node: ast.AST | Span, help: str | None = None, label: str = "") -> None:
+        if node in self.not_run:
+            return
         span = node if isinstance(node, Span) else self.literal_span or self.found.first_line_span(node)
         self.diagnostics.append(error(code, message, span, label, help=help))
 
@@ -85,7 +90,9 @@ class ScopeReader:
         self.scopes[-1][name] = binding
 
     def meaning(self, node: ast.expr) -> tuple[str, Meaning] | None:
-        """The dotted name that a node spells and what it stands for; None for any other expression."""
+        """The dotted name that a node spells and what it stands for; None for any other expression. E0106 where only
+        running the file tells; what that name would be refused for is then not told as well."""
+        place = node
         attributes: list[str] = []
         while isinstance(node, ast.Attribute):
             attributes.append(node.attr)
@@ -95,7 +102,11 @@ class ScopeReader:
         dotted = ".".join((node.id, *reversed(attributes)))
         if self.lookup(node.id) is not None or node.id in self.sizes:
             return dotted, Unknown()
-        return dotted, self.names.meaning(node.id, tuple(reversed(attributes)))
+        meaning = self.names.meaning(node.id, tuple(reversed(attributes)))
+        if isinstance(meaning, NotRun) and place not in self.not_run:
+            self.refuse("E0106", f"what `{dotted}` is, only running the file tells", place, NOT_RUN_HELP)
+            self.not_run.add(place)
+        return dotted, meaning
 
     def is_word(self, node: ast.expr, name: str) -> bool:
         found = self.meaning(node)

@@ -3,8 +3,7 @@
 Shadowing is an error, so a scope chain is one table per block and a name has one meaning wherever it is visible.
 """
 
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -199,14 +198,3 @@ def reserved_as(name: str) -> str | None:
     if name in BUILTINS:
         return "a function"
     return None
-
-
-def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that differs least from a misspelt name, for the help line."""
-    close = difflib.get_close_matches(name, sorted(set(candidates)), n=1, cutoff=0.6)
-    return close[0] if close else None
-
-
-def did_you_mean(name: str, candidates: Iterable[str], otherwise: str | None = None) -> str | None:
-    close = nearest(name, candidates)
-    return f"did you mean `{close}`?" if close else otherwise

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from texpr.grammar.diagnostics import fail
+from texpr.grammar.diagnostics import fail, nearest
 
 
 class Family(StrEnum):
@@ -58,11 +58,18 @@ def parse_target(name: str) -> Target:
         return Target(name="cpu", family=Family.CPU, max_threads=1, max_grid=(2**62, 1, 1))
     match = _PATTERN.fullmatch(name)
     if match is None or int(match[2]) not in _CUDA_PARTS:
-        known = ", ".join(f"sm_{n}" for n in _CUDA_PARTS)
+        archs = [f"sm_{n}" for n in _CUDA_PARTS]
+        named = [
+            "cpu",
+            *(f"{family}:{arch}{a}" for family in ("cuda", "cuda-host") for arch in archs for a in ("", "a")),
+        ]
+        close = nearest(name[:80], named)
+        meant = f"did you mean `{close}`? " if close else ""
         raise fail(
             "E0501",
             f"unknown target {name[:80]!r}",
-            help=f"targets are cpu, cuda:sm_XX and cuda-host:sm_XX, with XX one of {known} (a or f may follow)",
+            help=f"{meant}targets are cpu, cuda (this machine's GPU), cuda:sm_XX and cuda-host:sm_XX, with XX one of "
+            f"{', '.join(archs)} (a or f may follow)",
         )
     shared_bytes, multiprocessors = _CUDA_PARTS[int(match[2])]
     return Target(

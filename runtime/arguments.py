@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from texpr.codegen.manifest import JsonExpr, Manifest, Parameter, evaluate, holds, names_of, text_of
-from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.diagnostics import TExprError, did_you_mean, fail
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arrays import ArrayView, view_of
 from texpr.runtime.streams import Streams, libraries_of
@@ -47,7 +47,8 @@ def assign(manifest: Manifest, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         elif name in manifest.sizes:
             sizes[name] = _size(manifest, name, value)
         else:
-            raise _call_error(manifest, f"there is no parameter or size {name[:80]!r}; they are {_names(names)}")
+            why = f"there is no parameter or size {name[:80]!r}; they are {_names([*names, *manifest.sizes])}"
+            raise _call_error(manifest, why, did_you_mean(name[:80], (*names, *manifest.sizes, "stream")))
     missing = [name for name in names if name not in given]
     if missing:
         stream = "`stream=` is the CUDA stream of a call: pass this parameter by position"

@@ -24,9 +24,10 @@ from texpr.command_options import (
     TargetName,
     definitions,
     kernel_of,
+    kernels_of,
     usage,
 )
-from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning, first
+from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning, did_you_mean, fail, first
 
 RIGHT, WRONG, ENVIRONMENT, DEFECT = 0, 1, 3, 70
 _ENVIRONMENT_CODES = ("E0503", "E0505", "E0605")
@@ -79,13 +80,11 @@ def _print_json(value: object) -> None:
 @app.command()
 def check(file: File, define: Defines = None, as_json: AsJson = False) -> None:
     """Prove every kernel of a file free of races, undefined reads and accesses out of bounds."""
-    from texpr.frontends import load
-
     sizes, types, _ = definitions(define)
     found: list[Diagnostic] = []
     names: list[str] = []
     try:
-        for kernel in load(file):
+        for kernel in kernels_of(file):
             names.append(kernel.name)
             known = {size.name for size in kernel.core(types=types, sizes=sizes).sizes}
             try:
@@ -124,6 +123,10 @@ def fmt(
 
     changed = 0
     for file in files:
+        if file.suffix == ".py":
+            raise fail(
+                "E0606", f"{file} is Python, and fmt formats .tex and .texpr files", help="use a formatter of Python"
+            )
         text = read_text(file)
         formatted = print_module(parse(SourceText(str(file), text)))
         if formatted == text:
@@ -248,7 +251,8 @@ def explain(code: Annotated[str, typer.Argument(help="a code such as E0301")]) -
 
     entry = CODES.get(code.upper())
     if entry is None:
-        raise usage(f"there is no code {code[:20]!r}; codes run from {min(CODES)} to {max(CODES)}")
+        close = did_you_mean(code[:20].upper(), CODES, f"codes run from {min(CODES)} to {max(CODES)}")
+        raise usage(f"there is no code {code[:20]!r}; {close}")
     more = EXPLANATIONS.get(code.upper(), Explanation(entry.text))
     parts = [f"{code.upper()}: {entry.title}", more.text]
     parts += (

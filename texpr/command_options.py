@@ -4,16 +4,21 @@ import math
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
+
+if TYPE_CHECKING:
+    from texpr.kernels import Kernel
 
 USAGE = 2  # the exit code of wrong usage
 MAX_NUMBER = 400  # characters of a scalar's value
 NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")
 Number = int | float | bool
 
-File = Annotated[Path, typer.Argument(help="a .tex or .texpr file")]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE[:KERNEL]", help="a .tex, .texpr or .py file; a .py is read, never run")
+]
 T = TypeVar("T")
 Defines = Annotated[list[str] | None, typer.Option("-D", metavar="NAME=VALUE", help="a size, or a buffer's type")]
 RunDefines = Annotated[
@@ -21,7 +26,9 @@ RunDefines = Annotated[
     typer.Option("-D", metavar="NAME=VALUE", help="a size, a scalar parameter's value, or a buffer's type"),
 ]
 KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="the kernel, where a file has several")]
-TargetName = Annotated[str, typer.Option("--target", "-t", help="cpu, cuda:sm_XX or cuda-host:sm_XX")]
+TargetName = Annotated[
+    str, typer.Option("--target", "-t", help="cpu, cuda (this machine's GPU), cuda:sm_XX or cuda-host:sm_XX")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="print data as JSON")]
 Hints = Annotated[list[str] | None, typer.Option("--hint", metavar="NAME=VALUE", help="cost of a dynamic size")]
 
@@ -75,15 +82,25 @@ def _number(text: str) -> Number | None:
     return None if abs(number) == math.inf and not text.endswith("inf") else number
 
 
-def kernel_of(file: Path, name: str | None) -> Any:
+def kernels_of(file: Path, name: str | None = None) -> "tuple[Kernel, ...]":
+    """The kernels of FILE, or the one that FILE:KERNEL or `name` names. Exit 2 where they name two."""
     from texpr.frontends import load
 
+    path, colon, own = str(file).rpartition(":")
+    if colon and own.isidentifier() and not file.exists():
+        if name not in (None, own):
+            raise usage(f"{file} names {own}, and --kernel {name}")
+        file, name = Path(path), own
     module = load(file)
-    if name is not None:
-        return module[name]
-    if not len(module):
+    return tuple(module) if name is None else (module[name],)
+
+
+def kernel_of(file: Path, name: str | None) -> "Kernel":
+    """The one kernel that a command works on. Exit 2 where the file has none, or several and none is named."""
+    kernels = kernels_of(file, name)
+    if not kernels:
         raise usage(f"{file} has no kernel")
-    if len(module) != 1:
-        names = ", ".join(kernel.name for kernel in module)
-        raise usage(f"{file} has {names}; name one with --kernel")
-    return module.only
+    if len(kernels) != 1:
+        names = ", ".join(kernel.name for kernel in kernels)
+        raise usage(f"{file} has {names}; name one: {file}:{kernels[0].name}")
+    return kernels[0]

@@ -54,7 +54,12 @@ def read_text(path: str | Path) -> str:
 
 
 def load(path: str | Path) -> Module:
-    """The kernels of a `.tex` or `.texpr` file; its imports stay inside its folder. Raises E0606 and E01 errors."""
+    """The kernels of a `.tex` or `.texpr` file, whose imports stay inside its folder, or those of a `.py` file,
+    which is read and never run. Raises E0606 and E01 errors."""
+    if as_path(path).suffix == ".py":
+        from texpr.python_files import load_python
+
+        return load_python(as_path(path))
     return _module(read_text(path), str(path), as_path(path).parent)
 
 

@@ -6,8 +6,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from texpr.grammar.diagnostics import Diagnostic, fail
-from texpr.options import element_types, flag, merge_sizes, natural, one_of, size_names, stage_name
+from texpr.grammar.diagnostics import Diagnostic, did_you_mean, fail
+from texpr.options import (
+    element_types,
+    flag,
+    gpu_target,
+    merge_sizes,
+    natural,
+    one_of,
+    refuse_misspelt,
+    size_names,
+    stage_name,
+    target_of,
+)
 from texpr.version import VERSION
 from texpr.warned import warn_users
 
@@ -19,6 +30,9 @@ if TYPE_CHECKING:
     from texpr.pipeline import Build
     from texpr.polyhedral.mapping import MappedProgram
 
+COMPILE_OPTIONS = ("target", "types", "sizes", "dynamic", "hints", "checks", "stop_after")
+INTERPRET_OPTIONS = ("mode", "float64", "seed", "types")
+CALL_OPTIONS = ("stream",)
 MAX_SPECIALISATIONS = 256  # compiled variants that one kernel object keeps for plain calls
 
 
@@ -109,7 +123,7 @@ class Kernel:
         stop_after: str | None = None,
         **size_values: int,
     ) -> "Compiled":
-        """Compile for a target: `cpu`, `cuda:sm_XX` or `cuda-host:sm_XX`.
+        """Compile for a target: `cpu`, `cuda` (the GPU of this machine), `cuda:sm_XX` or `cuda-host:sm_XX`.
 
         Args:
             types: element types of a bare program's buffers, e.g. {"A": "f16"}.
@@ -126,11 +140,9 @@ class Kernel:
             TExprError: with every diagnostic of the program.
         """
         from texpr.pipeline import build
-        from texpr.polyhedral.target import parse_target
 
-        if not isinstance(target, str):
-            raise fail("E0501", f"a target is a text such as 'cpu', not a {type(target).__name__[:40]}")
-        stop_after, checks = stage_name(stop_after), flag("checks", checks)
+        refuse_misspelt(size_values, COMPILE_OPTIONS, self._size_names)
+        machine, stop_after, checks = target_of(target), stage_name(stop_after), flag("checks", checks)
         bound, costs = merge_sizes("sizes", sizes, size_values), merge_sizes("hints", hints)
         free = (*size_names(dynamic), *self.dynamic)
         both = [name for name in free if name in bound]
@@ -139,8 +151,9 @@ class Kernel:
         kernel, warnings = self._check(element_types(types), bound)
         unknown = [name for name in (*free, *costs) if all(size.name != name for size in kernel.sizes)]
         if unknown:
-            raise fail("E0211", f"{self.name} has no size {unknown[0][:80]!r}")
-        made = build(kernel, parse_target(target), sizes=bound, hints=costs, checks=checks, stop_after=stop_after)
+            help = did_you_mean(unknown[0][:80], [size.name for size in kernel.sizes])
+            raise fail("E0211", f"{self.name} has no size {unknown[0][:80]!r}", help=help)
+        made = build(kernel, machine, sizes=bound, hints=costs, checks=checks, stop_after=stop_after)
         compiled = Compiled(made, warnings)
         warn_users(compiled.warnings)
         return compiled
@@ -167,7 +180,7 @@ class Kernel:
         from texpr.runtime.host_arrays import as_numpy
 
         mode, float64, seed = one_of("mode", mode, ("fast", "exact")), flag("float64", float64), natural("seed", seed)
-        kernel = self._with_constants(element_types(types), kwargs)
+        kernel = self._with_constants(element_types(types), kwargs, INTERPRET_OPTIONS)
         manifest = signature(kernel, "interpreter", VERSION, buffers_written(kernel))
         bound = bind_arguments(manifest, args, kwargs, (CPU,))
         arrays = {name: as_numpy(view, bound.objects[name]) for name, view in bound.arrays.items()}
@@ -184,7 +197,7 @@ class Kernel:
         from texpr.runtime.arguments import assign, solve_sizes
         from texpr.runtime.arrays import view_of
 
-        manifest = signature(self._with_constants({}, kwargs), "the arrays' device", VERSION)
+        manifest = signature(self._with_constants({}, kwargs, CALL_OPTIONS), "the arrays' device", VERSION)
         given, keyword_sizes = assign(manifest, args, kwargs)
         views = {p.name: view_of(p.name, given[p.name]) for p in manifest.parameters if not p.scalar}
         for parameter in manifest.parameters:
@@ -202,13 +215,19 @@ class Kernel:
             self._compiled[key] = self.compile(key[0], sizes=static)
         self._compiled[key](*args, stream=stream, **kwargs)
 
+    def _size_names(self) -> frozenset[str]:
+        return frozenset(size.name for size in self.core().sizes)
+
     @cached_property
     def _parameters(self) -> frozenset[str]:
         return frozenset(buffer.name for buffer in self.core().params)
 
-    def _with_constants(self, types: Mapping[str, str], keywords: Mapping[str, Any]) -> "ast.Kernel":
+    def _with_constants(
+        self, types: Mapping[str, str], keywords: Mapping[str, Any], options: tuple[str, ...]
+    ) -> "ast.Kernel":
         """The core tree under the sizes that a call's keywords give: they may override `size` constants."""
         given = {name: value for name, value in keywords.items() if name not in self._parameters}
+        refuse_misspelt(given, options, self._size_names)
         return self.core(types=types, sizes=merge_sizes("sizes", given))
 
 
@@ -222,11 +241,7 @@ def _device_target(views: Mapping[str, Any]) -> str:
     if not kinds or kinds == {CPU}:
         return "cpu"
     if kinds == {CUDA}:
-        from texpr.runtime.device import compute_capability
-
-        number = next(iter(views.values())).device[1]
-        major, minor = compute_capability(number)
-        return f"cuda:sm_{major}{minor}{'a' if major >= 9 else ''}"
+        return gpu_target(next(iter(views.values())).device[1])
     raise fail("E0605", f"no target runs on DLPack device {kinds.pop()}")
 
 
@@ -345,8 +360,10 @@ class Module:
     def __getitem__(self, name: str) -> Kernel:
         if isinstance(name, str) and name in self._kernels:
             return self._kernels[name]
-        have = ", ".join(self._kernels) or "none"
-        raise fail("E0201", f"{self._name} has no kernel {str(name)[:80]!r}; it has {have}")
+        have, asked = ", ".join(self._kernels) or "none", str(name)[:80]
+        raise fail(
+            "E0201", f"{self._name} has no kernel {asked!r}; it has {have}", help=did_you_mean(asked, self._kernels)
+        )
 
     def __getattr__(self, name: str) -> Kernel:
         if name.startswith("__") or name not in self._kernels:

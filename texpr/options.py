@@ -3,10 +3,13 @@
 E0211 for sizes, types and hints, E0502 for stages, E0607 for all else.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from texpr.grammar.diagnostics import fail
+from texpr.grammar.diagnostics import TExprError, fail, nearest
+
+if TYPE_CHECKING:
+    from texpr.polyhedral.target import Target
 
 T = TypeVar("T", bound=str)
 MAX_SIZE = 2**63 - 1  # sizes are i64
@@ -14,6 +17,36 @@ MAX_SIZE = 2**63 - 1  # sizes are i64
 
 def _kind(value: object) -> str:
     return type(value).__name__[:40]
+
+
+def target_of(target: Any) -> "Target":
+    """The option `target`; `cuda` is the first GPU of this machine. Raises E0501, and E0503 where there is no GPU."""
+    from texpr.polyhedral.target import parse_target
+
+    if not isinstance(target, str):
+        raise fail("E0501", f"a target is a text such as 'cpu', not a {_kind(target)}")
+    return parse_target(gpu_target(0) if target == "cuda" else target)
+
+
+def gpu_target(number: int) -> str:
+    """The target of a GPU of this machine. Raises E0503 where it cannot be asked."""
+    from texpr.runtime.device import compute_capability
+
+    try:
+        major, minor = compute_capability(number)
+    except TExprError as why:
+        said = why.diagnostics[0].message
+        help = "name the architecture: cuda:sm_90a; `texpr doctor` says what this machine offers"
+        raise fail("E0503", f"the target `cuda` is the GPU of this machine: {said}", help=help) from None
+    return f"cuda:sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+def refuse_misspelt(given: Collection[str], options: Sequence[str], known: Callable[[], Collection[str]]) -> None:
+    """E0607 for a keyword that is no name of `known` and resembles an option: a misspelt option is not a size."""
+    for name in given:
+        close = nearest(name, options)
+        if close is not None and name not in known():
+            raise fail("E0607", f"there is no option `{name[:80]}`", help=f"did you mean `{close}`?")
 
 
 def _by_name(option: str, value: Any) -> Mapping[str, Any]:

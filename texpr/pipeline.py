@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from texpr.grammar.diagnostics import Diagnostic, fail
+from texpr.grammar.diagnostics import Diagnostic, did_you_mean, fail
 
 if TYPE_CHECKING:
     from texpr.codegen.graph import KernelGraph, PlannedGraph
@@ -86,7 +86,8 @@ def build(
         TExprError: the program is wrong, or asks for what the target does not offer.
     """
     if stop_after is not None and stop_after not in STAGES:
-        raise fail("E0502", f"there is no stage {stop_after[:40]!r}", help=f"stages are {', '.join(STAGES)}")
+        help = did_you_mean(stop_after[:40], STAGES, f"stages are {', '.join(STAGES)}")
+        raise fail("E0502", f"there is no stage {stop_after[:40]!r}", help=help)
     made = Build(kernel, target, sizes)
     last = STAGES.index(stop_after) if stop_after else len(STAGES)
 

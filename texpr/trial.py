@@ -203,8 +203,9 @@ def run_trial(
         raise fail("E0601", f"{twice[0]} is given by -D and by {inputs}", help="give it once")
     solved = trial_sizes(manifest, sizes, given)
     check_memory(core, manifest, solved, check=check)
-    compiled = kernel.compile(target, types=types, sizes=sizes)
-    on_host = not target.startswith("cuda:")
+    static = {name: value for name, value in sizes.items() if name not in kernel.dynamic}
+    compiled = kernel.compile(target, types=types, sizes=static)
+    on_host = not compiled.target.startswith("cuda:")
     if on_host:
         check_memory(core, manifest, solved, check=check, workspace=compiled.manifest.workspace_bytes)
     values = make_arguments(core, manifest, solved, seed, {**given, **(scalars or {})})
@@ -228,7 +229,7 @@ def run_trial(
         save_arrays(output, values)
     return TrialReport(
         kernel=kernel.name,
-        target=target,
+        target=compiled.target,
         sizes=solved,
         outputs=tuple(outputs),
         checked=check,
