@@ -10,6 +10,11 @@ The register has the type that the updates are computed in, f32 for narrower flo
 (LANGUAGE.md, Numerics). Where the loop may have no iteration and no bind stands before it, all three are guarded, for
 then the element need not exist. An atomic update carries a partial result from the operator's identity, and adds it
 atomically once (init, combine). Not done where something else in the loop touches the buffer.
+
+    seq Q q { a = a_lane ; C[b] += … }        the band of `a` is defined in the loop, and fills the block's threads
+
+Digits that the loop defines mean nothing around it. The copies of an atomic update are then made by every thread of the
+block, each with its own partial result; other updates stay in such a loop.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,6 +38,7 @@ from texpr.polyhedral.mapping import (
     Node,
     Origin,
     Scope,
+    Unused,
 )
 from texpr.polyhedral.session import Session
 from texpr.polyhedral.tree import located, tree_buffers
@@ -63,6 +69,7 @@ def _carried(session: Session, loop: Loop) -> tuple[MappedStatement, ...]:
     if loop.digit is not None:
         return ()
     defined = {loop.index}
+    inner = _inner_digits(loop)
     updates: list[MappedStatement] = []
     for place in located(loop.body):
         match place.node:
@@ -76,16 +83,23 @@ def _carried(session: Session, loop: Loop) -> tuple[MappedStatement, ...]:
                 updates.append(place.node)
             case MappedStatement() | Fresh():
                 pass
-    return tuple(u for u in updates if _invariant(session, u, defined) and _alone(u, loop))
+    return tuple(u for u in updates if _invariant(session, u, defined, inner) and _alone(u, loop))
 
 
-def _invariant(session: Session, update: MappedStatement, defined: set[str]) -> bool:
+def _inner_digits(loop: Loop) -> frozenset[str]:
+    """The digits that mean something in the loop only."""
+    defines = (place.node for place in located(loop.body) if isinstance(place.node, Define))
+    return frozenset(digit.name for define in defines for digit in define.digits)
+
+
+def _invariant(session: Session, update: MappedStatement, defined: set[str], inner: frozenset[str]) -> bool:
     leaf = update.leaf
     assert isinstance(leaf, Accumulate), "only accumulations are candidates"
     buffer = session.buffers[leaf.buffer]
     return (
         buffer.memory is not Memory.REG
         and not (update.atomic and leaf.has("ordered"))
+        and (update.atomic or inner.isdisjoint(update.digits))
         and not any(isinstance(s, Gather) for s in leaf.subscripts)
         and not subscript_names(leaf.subscripts) & defined
     )
@@ -149,6 +163,9 @@ def _one(
     assert isinstance(leaf, Accumulate), "only accumulations are promoted"
     carried = leaf.value.dtype
     stored = session.buffers[leaf.buffer].dtype
+    around = update
+    if not _inner_digits(loop).isdisjoint(update.digits):
+        around = replace(update, digits=(), unused=Unused.REPLICATED)
     local = session.names.fresh(f"{leaf.buffer}_acc")
     session.buffers[local] = _register(session.kernel.buffer(leaf.buffer), local, carried)
     here = Read(buffer=local, subscripts=(), dtype=carried, span=leaf.span)
@@ -157,7 +174,7 @@ def _one(
     def moved(origin: Origin, suffix: str, target: Read, value: Expr) -> MappedStatement:
         id = f"{update.id}_{suffix}"
         bind = Bind(id=id, buffer=target.buffer, subscripts=target.subscripts, value=value, span=leaf.span)
-        return replace(update, id=id, leaf=bind, origin=origin)
+        return replace(around, id=id, leaf=bind, origin=origin)
 
     starts.append(Fresh(buffer=local))
     if isinstance(start, MappedStatement) and isinstance(start.leaf, Bind):
@@ -170,7 +187,7 @@ def _one(
         starts.append(moved(Origin.COPY_IN, "in", here, _as(there, carried)))
     if update.atomic:
         combine = replace(leaf, id=f"{update.id}_out", value=here)
-        ends.append(replace(update, id=combine.id, leaf=combine, origin=Origin.COMBINE))
+        ends.append(replace(around, id=combine.id, leaf=combine, origin=Origin.COMBINE))
     else:
         ends.append(moved(Origin.COPY_OUT, "out", there, _as(here, stored)))
     return _replace_leaf(loop, update, replace(leaf, buffer=local, subscripts=()))

@@ -21,6 +21,7 @@ from texpr.polyhedral.mapping import (
     MappedStatement,
     Node,
     Scope,
+    Unused,
 )
 from texpr.polyhedral.orders import barrier_positions
 from texpr.polyhedral.report import launches
@@ -80,6 +81,29 @@ def test_every_iteration_runs_exactly_once(text: str, m: int, n: int, target: st
 def test_every_iteration_of_a_triangle_runs_exactly_once(m: int, n: int, target: str) -> None:
     got = simulate(mapped(TRIANGLE, target), {"C": np.zeros((m, n), dtype=np.int32)})
     assert (got["C"] == (np.arange(n)[None, :] < n - np.arange(m)[:, None])).all()
+
+
+TILES = """kernel tiles(A: T[2, 3, E], C: T[2]) {
+    par 2 b { seq 3 q { par E e { C[b] += A[b, q, e] } } }
+}"""
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+@pytest.mark.parametrize("extent", [1, 31, 32, 33, 64, 128, 255, 256, 257, 512])
+def test_a_sum_over_tiles_is_right_whether_a_tile_fills_the_threads_or_not(extent: int, dtype: Any) -> None:
+    text = TILES.replace("T[", "f32[" if dtype is np.float32 else "i32[").replace("E", str(extent))
+    tiles = np.arange(6 * extent, dtype=dtype).reshape(2, 3, extent) % 7
+    got = simulate(mapped(text), {"A": tiles, "C": np.array([1, 2], dtype)})["C"]
+    np.testing.assert_array_equal(got, tiles.sum(axis=(1, 2)) + np.array([1, 2]))
+
+
+def test_digits_that_a_loop_defines_are_named_in_it_only() -> None:
+    (launch,) = launches(mapped(TILES.replace("T[", "i32[").replace("E", "64")).host)
+    around = [node for node in launch.body if isinstance(node, MappedStatement)]
+    assert [(s.id, s.digits, s.unused) for s in around] == [
+        ("S0_init", (), Unused.REPLICATED),
+        ("S0_out", (), Unused.REPLICATED),
+    ]
 
 
 REVERSED = """kernel reversed(A: f32[M, 64]) {

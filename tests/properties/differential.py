@@ -1,6 +1,6 @@
 """Running one program on every backend and comparing it with the float64 reference, as tests and the fuzzer do.
 
-    python tests/properties/differential.py FIRST COUNT [--backends exact,simulate,cpu,cuda-host]
+    python tests/properties/differential.py FIRST COUNT [--backends exact,simulate,cpu,cuda-host] [--large]
 
 prints one line of counts, and every program that a backend gets wrong. Programs for `cuda-host` are compiled many to a
 translation unit.
@@ -260,19 +260,24 @@ def main() -> None:
     parser.add_argument("count", type=int)
     parser.add_argument("--backends", default="exact,simulate")
     parser.add_argument("--bend", type=float, default=0.03)
+    parser.add_argument("--large", action="store_true", help="programs of many iterations, for the cores of a CPU")
     parser.add_argument("--show", type=int, default=5, help="failures to print")
     options = parser.parse_args()
     tally = Tally()
+
+    def made(seed: int) -> Case:
+        return generate(seed, bend=options.bend, large=options.large)
+
     backends = options.backends.split(",")
     seeds = range(options.first, options.first + options.count)
     one_by_one = [name for name in backends if name != "cuda-host"]
     for seed in seeds if one_by_one else ():
         try:
-            run_case(generate(seed, bend=options.bend), one_by_one, tally)
+            run_case(made(seed), one_by_one, tally)
         except Exception:  # a defect before any backend: keep counting
-            tally.fail(generate(seed, bend=options.bend), traceback.format_exc()[-1500:])
+            tally.fail(made(seed), traceback.format_exc()[-1500:])
     for start in range(0, len(seeds), 30) if "cuda-host" in backends else ():
-        run_batch([generate(seed, bend=options.bend) for seed in seeds[start : start + 30]], tally)
+        run_batch([made(seed) for seed in seeds[start : start + 30]], tally)
     for failure in tally.failures[: options.show]:
         print(failure, "\n")
     print(dict(sorted(tally.counts.items())))

@@ -1,15 +1,19 @@
 """Random programs: small kernels as text, mostly legal, with the shapes and values where compilers go wrong.
 
-`generate(seed)` is deterministic. Sizes are bound to 0, 1, primes and odd numbers; element types mix; pars nest, with
+`generate(seed)` is deterministic. Sizes are bound to 0, 1, primes and odd numbers, and some programs have one that
+fills the lanes of a warp or the threads of a block, or misses or passes them by one; element types mix; pars nest, with
 seqs, triangles, locals, reductions, conditions on indices and on data, gathers and atomics between them. With some
 probability a subscript is bent so that the program may race or leave its buffer: proofs must then say so.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 FLOATS = ("f64", "f32", "f32", "f16", "bf16", "f8e4m3", "f8e5m2")
 SIGNED = ("i64", "i32", "i32", "i16", "i8", "u8")
+FILLS = (31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)  # lanes, warps and blocks, one less, one more
+LARGE = (16_384, 20_011)  # iterations that the cores of a CPU share out
 UNARY = ("abs", "exp", "tanh", "sqrt", "floor", "ceil", "round", "sigmoid", "erf", "sin", "cos", "relu")
 
 
@@ -67,6 +71,7 @@ class Generator:
     sizes: dict[str, int] = field(default_factory=dict)
     counter: int = 0
     bent: bool = False
+    fill: bool = False  # whether there is a size F of `FILLS`; no triangle, and at most one loop of a nest, has it
 
     def fresh(self, stem: str) -> str:
         self.counter += 1
@@ -77,16 +82,22 @@ class Generator:
 
     # ---- extents and subscripts ---------------------------------------------------------------------------------
 
-    def extent(self, around: list[Index]) -> str:
+    def extent(self, around: list[Index], beside: Sequence[Index] = ()) -> str:
+        if self.filling([*around, *beside]) and self.chance(0.3):
+            return "F"
         roll = self.rng.random()
         if roll < 0.55:
             return self.rng.choice(sorted(self.sizes))
         if roll < 0.75:
             return str(self.rng.choice((1, 2, 3, 4, 5)))
-        if roll < 0.85 and around:
-            outer = self.rng.choice(around)
+        small = [index for index in around if not {"F", "L"} & set(index.extent.split())]
+        if roll < 0.85 and small:
+            outer = self.rng.choice(small)
             return self.rng.choice((f"{outer.name} + 1", f"{outer.extent} - {outer.name}"))
         return f"{self.rng.choice(sorted(self.sizes))} + 1"
+
+    def filling(self, around: list[Index]) -> bool:
+        return self.fill and not any("F" in index.extent.split() for index in around)
 
     def plain_extent(self, index: Index, around: list[Index]) -> str | None:
         """An extent of sizes only that covers the index, or None where it depends on outer indices otherwise."""
@@ -266,7 +277,7 @@ class Generator:
 
     def shared_block(self, level: int, around: list[Index], locals_: list[Local]) -> None:
         """A buffer of the iteration, written by one inner par and read crosswise by the next."""
-        extent = self.rng.choice((*sorted(self.sizes), "3", "5"))
+        extent = self.rng.choice((*sorted(self.sizes), "3", "5", *["F"] * 4 * self.filling(around)))
         name, i, j = self.fresh("b"), self.fresh("x"), self.fresh("y")
         self.line(level, f"new {name}: f32[{extent}]")
         self.line(level, f"par {extent} {i} {{")
@@ -285,6 +296,23 @@ class Generator:
             self.line(level + 1, f"{view} = {cast if param.dtype != 'bool' else read + ' > 0.0'}")
         self.line(level, "}")
 
+    def tiled_sum(self, level: int, around: list[Index], locals_: list[Local]) -> None:
+        """An accumulation over the tiles of a `seq` and over an inner par, into an element of the pars around."""
+        found = self.target(around, partial=False)
+        if found is None or found[0].dtype == "bool":
+            self.line(level, "anchor 1.0")
+            return
+        param, view = found
+        tile = Index(self.fresh("q"), self.rng.choice(("2", "3", *sorted(self.sizes))), parallel=False)
+        extent = "F" if self.filling(around) else self.extent(around)
+        inner = Index(self.fresh("x"), extent, parallel=True)
+        self.line(level, f"seq {tile.extent} {tile.name} {{")
+        self.line(level + 1, f"par {extent} {inner.name} {{")
+        value = self.value(param.dtype, 1, [*around, tile, inner], locals_)
+        self.line(level + 2, f"{view} {self.rng.choice(('+=', '+=', 'max=', 'min='))} {value}")
+        self.line(level + 1, "}")
+        self.line(level, "}")
+
     def body(self, level: int, depth: int, around: list[Index], locals_: list[Local]) -> None:
         for _ in range(self.rng.choice((1, 1, 2))):
             roll = self.rng.random()
@@ -297,6 +325,8 @@ class Generator:
                 self.leaf(level, around, locals_)
             elif depth > 0 and roll < 0.6:
                 self.shared_block(level, around, locals_)
+            elif depth > 0 and roll < 0.65:
+                self.tiled_sum(level, around, locals_)
             elif depth > 0 and roll < 0.72:
                 self.line(level, f"if {self.condition(1, around, locals_)} {{")
                 self.body(level + 1, depth - 1, around, locals_)
@@ -308,24 +338,35 @@ class Generator:
         count = self.rng.choice((1, 1, 2)) if parallel else 1
         made: list[Index] = []
         for _ in range(count):
-            made.append(Index(self.fresh("p" if parallel else "t"), self.extent([*around]), parallel))
+            made.append(Index(self.fresh("p" if parallel else "t"), self.extent(around, made), parallel))
         dims = ", ".join(f"{index.extent} {index.name}" for index in made)
         self.line(level, f"{'par' if parallel else 'seq'} {dims} {{")
         self.body(level + 1, depth, [*around, *made], locals_)
         self.line(level, "}")
 
-    def program(self, seed: int) -> Case:
+    def program(self, seed: int, *, large: bool) -> Case:
         names = ("N", "M", "K")[: self.rng.randint(1, 3)]
         self.sizes = {name: self.rng.choice((0, 1, 1, 2, 3, 3, 5, 5, 7)) for name in names}
-        for _ in range(self.rng.choice((1, 1, 2))):
-            parallel = self.chance(0.85)
-            self.loop(1, 2, [], [], parallel=parallel)
+        own: dict[str, int] = {}
+        if large:
+            own["L"] = self.rng.choice(LARGE)
+            self.line(1, "par L i {")
+            self.body(2, 1, [Index("i", "L", parallel=True)], [])
+            self.line(1, "}")
+        else:
+            self.fill = self.chance(0.15)
+            if self.fill:
+                own["F"] = self.rng.choice(FILLS)
+            for _ in range(self.rng.choice((1, 1, 2))):
+                parallel = self.chance(0.85)
+                self.loop(1, 2, [], [], parallel=parallel)
+        names, self.sizes = (*names, *own), {**self.sizes, **own}
         params = ", ".join(f"{p.name}: {p.dtype}[{', '.join(p.shape)}]" for p in self.params)
         anchors = ", ".join(f"Z{name}: i8[{name}]" for name in names)
         head = f"kernel random_{seed}({params + ', ' if params else ''}{anchors}) {{"
         return Case(seed, "\n".join([head, *self.lines, "}"]) + "\n", self.sizes, self.bent)
 
 
-def generate(seed: int, *, bend: float = 0.03) -> Case:
-    """The program of a seed; `bend` is the probability of a doubtful subscript."""
-    return Generator(random.Random(seed), bend).program(seed)
+def generate(seed: int, *, bend: float = 0.03, large: bool = False) -> Case:
+    """The program of a seed; `bend` is the probability of a doubtful subscript, a `large` one is for many cores."""
+    return Generator(random.Random(seed), bend).program(seed, large=large)

@@ -316,8 +316,8 @@ class Soup(Values):
     def program(self, seed: int) -> Case:
         names = ("N", "M", "K")[: self.rng.randint(1, 3)]
         self.sizes = {name: self.rng.choice((0, 1, 2, 3, 4, 5, 7)) for name in names}
-        if self.chance(0.12):  # more than a warp, and than a block's share
-            names, self.sizes = ("N",), {"N": self.rng.choice((33, 40, 67, 130))}
+        if self.chance(0.12):  # lanes, warps and blocks that are full, or more
+            names, self.sizes = ("N",), {"N": self.rng.choice((32, 33, 64, 67, 128, 130, 256))}
         self.bare = self.chance(0.12)
         self.dynamic = tuple(n for n in names if self.chance(0.5)) if not self.bare and self.chance(0.15) else ()
         for _ in range(self.rng.choice((1, 1, 2))):

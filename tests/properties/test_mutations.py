@@ -1,7 +1,7 @@
 """A sample of `mutations.py` and of `differential.py`; the scripts run any number of seeds."""
 
 import pytest
-from differential import Tally, run_batch, run_case
+from differential import BACKENDS, Tally, judge, prepared, run_batch, run_case
 from mutations import mutated, outcome
 from programs import generate
 
@@ -28,6 +28,18 @@ def test_random_programs_are_right_on_the_cpu() -> None:
         run_case(generate(seed), ("cpu",), tally)
     assert not tally.failures, tally.failures[0]
     assert tally.counts["accepted"] >= 5
+
+
+def test_random_programs_of_many_iterations_are_right_on_the_cores_of_a_cpu() -> None:
+    tally, parallel = Tally(), 0
+    for seed in (700, 701, 704, 705):
+        case = generate(seed, bend=0.0, large=True)
+        ref = prepared(case, tally)
+        assert ref is not None
+        parallel += "parallel=True" in ref.compile("cpu").source
+        judge(case, "cpu", lambda ref=ref, seed=seed: BACKENDS["cpu"](ref, seed), ref, tally)
+    assert not tally.failures, tally.failures[0]
+    assert parallel == 4
 
 
 @pytest.mark.gxx

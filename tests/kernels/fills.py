@@ -1,0 +1,79 @@
+"""The test kernels at sizes that fill lanes, warps and blocks, miss them by one or pass them by one, simulated.
+
+    python tests/kernels/fills.py [KERNEL…]
+
+sets every size of every kernel to each of `FILLS` in turn, the others as in `cases.toml`, maps it to CUDA and compares
+what its threads do with the interpreter. A power of two needs no guard for padding, so other code is generated for it.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "properties"))
+
+from differential import copied, reference
+from test_kernels import CASES, kernel_of, right
+
+import texpr
+from texpr.grammar.interpret_index import index_value
+from texpr.polyhedral.simulate import simulate
+from texpr.trial import make_arguments
+
+FILLS = (31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)
+MOST_ELEMENTS = 200_000  # of all parameters together: larger ones add time and no new mapping
+
+
+def fillings() -> Iterator[tuple[str, str, int]]:
+    """(kernel, the size that is filled, its value), every one of them."""
+    for name, case in CASES.items():
+        for size in case["sizes"][0]:
+            for value in FILLS:
+                yield name, size, value
+
+
+def filled(name: str, size: str, value: int) -> bool:
+    """Run it; False where the kernel's facts or shapes exclude the value, or its arrays are too large."""
+    sizes = {**CASES[name]["sizes"][0], size: value}
+    kernel = kernel_of(name)
+    try:
+        core = kernel.core(sizes=sizes)
+        made = kernel.compile("cuda:sm_90a", sizes=sizes, stop_after="map")
+        if sum(parameter_elements(made)) > MOST_ELEMENTS:
+            return False
+        values, _ = make_arguments(core, sizes, value, {})
+    except texpr.TExprError as refused:
+        if any(
+            d.code not in ("E0211", "E0301", "E0302", "E0303", "E0402", "E0403", "E0602") for d in refused.diagnostics
+        ):
+            raise
+        return False
+    ref = reference(kernel, sizes, values)
+    right(ref, simulate(made.mapping.program, copied(values), seed=value))
+    return True
+
+
+def parameter_elements(made: texpr.Compiled) -> Iterator[int]:
+    for buffer in made.mapping.program.kernel.params:
+        count = 1
+        for extent in buffer.shape:
+            count *= int(index_value(extent, {}))
+        yield count
+
+
+def main() -> None:
+    wanted = set(sys.argv[1:])
+    ran = 0
+    for name, size, value in fillings():
+        if wanted and name not in wanted:
+            continue
+        try:
+            ran += filled(name, size, value)
+        except Exception as wrong:
+            print(f"{name} {size}={value}: {type(wrong).__name__}: {str(wrong)[:400]}", flush=True)
+    print(f"{ran} programs ran")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""A sample of `fills.py`: the test kernels at sizes that fill lanes, warps and blocks."""
+
+import pytest
+from fills import filled, fillings
+
+SAMPLE = list(fillings())[::61]
+
+
+@pytest.mark.parametrize(("name", "size", "value"), SAMPLE, ids=[f"{n}-{s}{v}" for n, s, v in SAMPLE])
+def test_the_mapping_is_right_at_sizes_that_fill_lanes_warps_or_blocks(name: str, size: str, value: int) -> None:
+    if not filled(name, size, value):
+        pytest.skip("the kernel excludes this size")
