@@ -17,13 +17,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "properties"))
 
-from differential import Reference, reference, special_arguments
+from differential import Reference, random_arguments, reference, special_arguments
 from programs import Case, generate
 from soup import brew
 
 import texpr
 from texpr.runtime.host_arrays import storable
-from texpr.trial import make_arguments
 
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 LARGE: dict[str, dict[str, int]] = {
@@ -71,8 +70,8 @@ def build_small(out: Path, arch: str, seed: int) -> int:
         if "dynamic" in case:
             variants.append((f"{name}-dynamic", case["sizes"][0], tuple(case["dynamic"])))
         for label, sizes, dynamic in variants:
-            values, solved = make_arguments(kernel.core(sizes=sizes), sizes, seed + count, {})
-            count += write_case(out, label, reference(kernel, solved, values, dynamic=dynamic), arch)
+            values = random_arguments(kernel.core(sizes=sizes), sizes, seed + count)
+            count += write_case(out, label, reference(kernel, sizes, values, dynamic=dynamic), arch)
     return count
 
 

@@ -7,15 +7,19 @@ its guard (memcheck must). Run `verify.py OUT --small-only` under each tool.
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "properties"))
+
+from differential import random_arguments
 
 import texpr
 from texpr.codegen.artifact import save_artifact
 from texpr.codegen.toolchain import compile_cubin
 from texpr.runtime.host_arrays import storable
-from texpr.trial import make_arguments
 
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 FAULTS = {
@@ -35,7 +39,7 @@ def main() -> None:
         assert right in compiled.source, compiled.source
         broken = compiled.source.replace(right, wrong)
         save_artifact(out / name, compiled.manifest, {f"{name}.cubin": compile_cubin(broken, "sm_90a")})
-        values, _ = make_arguments(kernel.core(sizes=sizes), sizes, 1, {})
+        values = random_arguments(kernel.core(sizes=sizes), sizes, 1)
         arrays = {f"in_{n}": storable(np.asarray(v)) for n, v in values.items()}
         for parameter in compiled.manifest.parameters:
             if parameter.mode != "read":

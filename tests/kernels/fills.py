@@ -13,13 +13,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "properties"))
 
-from differential import copied, reference
+from differential import copied, random_arguments, reference
 from test_kernels import CASES, kernel_of, right
 
 import texpr
 from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.simulate import simulate
-from texpr.trial import make_arguments
 
 FILLS = (31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)
 MOST_ELEMENTS = 200_000  # of all parameters together: larger ones add time and no new mapping
@@ -42,7 +41,7 @@ def filled(name: str, size: str, value: int) -> bool:
         made = kernel.compile("cuda:sm_90a", sizes=sizes, stop_after="map")
         if sum(parameter_elements(made)) > MOST_ELEMENTS:
             return False
-        values, _ = make_arguments(core, sizes, value, {})
+        values = random_arguments(core, sizes, value)
     except texpr.TExprError as refused:
         if any(
             d.code not in ("E0211", "E0301", "E0302", "E0303", "E0402", "E0403", "E0602") for d in refused.diagnostics

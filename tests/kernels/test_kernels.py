@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from differential import Reference, copied, reference
+from differential import Reference, copied, random_arguments, reference
 
 import texpr
 from texpr.grammar.interpret import interpret
-from texpr.trial import make_arguments
 
 HERE = Path(__file__).resolve().parent
 CASES: dict[str, dict[str, Any]] = tomllib.loads((HERE / "cases.toml").read_text(encoding="utf-8"))
@@ -26,7 +25,7 @@ def kernel_of(name: str) -> texpr.Kernel:
 @cache
 def reference_of(name: str, index: int) -> Reference:
     sizes = CASES[name]["sizes"][index]
-    values, _ = make_arguments(kernel_of(name).core(sizes=sizes), sizes, 1000 + index, {})
+    values = random_arguments(kernel_of(name).core(sizes=sizes), sizes, 1000 + index)
     return reference(kernel_of(name), sizes, values)
 
 

@@ -18,14 +18,22 @@ import numpy as np
 from programs import Case, generate
 
 import texpr
+from texpr.codegen.artifact import signature
 from texpr.grammar import ast
 from texpr.grammar.interpret import Interpretation, interpret
 from texpr.grammar.walk import walk
 from texpr.kernels import Kernel
 from texpr.runtime.compare import Comparison, compare
-from texpr.trial import make_arguments
+from texpr.trial import make_arguments, trial_sizes
+from texpr.version import VERSION
 
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, 6e-8, 65504.0, 448.0, -3.4e38)
+
+
+def random_arguments(core: ast.Kernel, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
+    """Random arguments of a checked kernel, as `texpr run` makes them."""
+    manifest = signature(core, "cpu", VERSION)
+    return make_arguments(core, manifest, trial_sizes(manifest, sizes, {}), seed, {})
 
 
 def special_arguments(
@@ -33,7 +41,7 @@ def special_arguments(
 ) -> dict[str, Any]:
     """Random arguments; one array in four has special floats or extreme integers sprinkled in."""
     core = kernel.core(sizes=sizes, types=types)
-    values, _ = make_arguments(core, sizes, seed, {})
+    values = random_arguments(core, sizes, seed)
     generator = np.random.default_rng([seed, 77])
     gathered = {name for name in values if name.startswith("G") or name in ("idx", "flag")}
     for name, value in values.items():
