@@ -119,7 +119,9 @@ class _Module:
         seen: dict[str, Span] = {}
         for definition in declared:
             place = name_place(definition, definition.name)
-            if definition.name in seen or scope.lookup(definition.name) is not None:
+            before = scope.lookup(definition.name)
+            library = before is not None and isinstance(before.entity, FnName) and before.entity.library
+            if definition.name in seen or (before is not None and not library):
                 self.diagnostics.append(error("E0202", f"`{definition.name}` is defined twice", place))
             seen[definition.name] = place
             kernels += self.read(partial(KernelReader.kernel, definition=definition), scope)
@@ -127,6 +129,7 @@ class _Module:
                 break
         if not self.given_up:
             self.check_functions(scope)
+            self.check_library_names(seen, scope)
             self.check_given(kernels)
         return tuple(kernels)
 
@@ -180,6 +183,17 @@ class _Module:
                     found += [refused.diagnostic] if refused.diagnostic is not None else []
             known = {_key(d) for d in self.diagnostics}
             self.diagnostics += [d for d in found if d.code in NAMES_ONLY and _key(d) not in known]
+
+    def check_library_names(self, kernels: dict[str, Span], scope: Scope) -> None:
+        """E0202 for a kernel called as a library function that the file calls: a reader would ask which."""
+        for name, place in kernels.items():
+            found = scope.lookup(name)
+            if found is None or not isinstance(found.entity, FnName) or not found.entity.library:
+                continue
+            definition = found.entity.definition
+            if any(definition is known for known in self.given.called):
+                message = f"`{name}` is a function of the library, which this file calls"
+                self.diagnostics.append(error("E0202", message, place, "a kernel", help="choose another name"))
 
     def check_given(self, kernels: list[ast.Kernel]) -> None:
         """E0211 for a size or a type that fits no kernel."""

@@ -94,6 +94,23 @@ class KernelReader(StatementReader):
             free.attributes(parameter.attrs)
         free.block(definition.body)
         self.enter_sizes(free.sizes)
+        own = FreeNames(self.scope.known(), bare=False)
+        for parameter in definition.params:
+            for e in parameter.type.shape or ():
+                own.size(e)
+        for parameter in definition.params:
+            if parameter.name in own.sizes:
+                place = name_place(parameter, parameter.name)
+                what = "a scalar" if parameter.type.shape is None else "a buffer"
+                self.two_things(parameter.name, own.sizes[parameter.name], place, what)
+
+    def two_things(self, name: str, size: Span, other: Span, what: str) -> None:
+        """E0202 for one name as a size and something else; its uses are silent."""
+        clash = Label(span=other, text=f"{what} here")
+        message = f"`{name}` is a size and {what}"
+        found = error("E0202", message, size, "a size here", secondary=(clash,), help="use two names")
+        self.report(RefusedError(found))
+        self.scope.names[name] = Binding(entity=Poison(), span=size)
 
     def enter_sizes(self, names: Mapping[str, Span]) -> None:
         for name, span in names.items():
@@ -169,11 +186,7 @@ class KernelReader(StatementReader):
                 self.guarded(lambda item: self.flat_buffer(*item), (buffer, place))
             for size, place in free.sizes.items():
                 if size in free.views:
-                    clash = Label(span=free.views[size], text="a buffer here")
-                    message = f"`{size}` is a size and a buffer"
-                    found = error("E0202", message, place, "a size here", secondary=(clash,), help="use two names")
-                    self.report(RefusedError(found))
-                    self.scope.names[size] = Binding(entity=Poison(), span=place)
+                    self.two_things(size, place, free.views[size], "a buffer")
             self.enter_sizes({n: s for n, s in free.sizes.items() if n not in free.views})
             with self.scoped(), self.collecting() as core:
                 self.guarded(self.statements, block)

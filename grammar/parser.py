@@ -18,6 +18,7 @@ from texpr.grammar.foreign_loops import mend_loops
 from texpr.grammar.lexer import BAD, NEWLINE, Token, tokenise
 from texpr.grammar.limits import MAX_BLOCK_DEPTH, MAX_DIAGNOSTICS, MAX_EXPRESSION_HEIGHT, MAX_TEXT_BYTES
 from texpr.grammar.newlines import STATEMENT_KINDS, end_statements, match_brackets
+from texpr.grammar.reserved_names import mend_reserved_names
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.syntax import Module
 from texpr.grammar.syntax_errors import Mistake, begins_foreign_block, describe
@@ -41,7 +42,7 @@ def parse(source: SourceText) -> Module:
     if len(source.text) > MAX_TEXT_BYTES or len(source.text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
         message = f"the text is longer than {MAX_TEXT_BYTES} bytes"
         raise TExprError([error("E0103", message, Span(source, 0, 0), help="split it and use `import`")])
-    lexed = mend_loops(tokenise(source), source)
+    lexed = mend_reserved_names(mend_loops(tokenise(source), source), source)
     found = lexed.diagnostics
     try:
         brackets = match_brackets(lexed.tokens, source)

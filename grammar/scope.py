@@ -167,11 +167,14 @@ class Scope:
         return frozenset(n for n, b in names if not (isinstance(b.entity, FnName) and b.entity.library))
 
     def define(self, name: str, entity: Entity, span: Span) -> None:
-        """Enter a name; E0202 where it has a meaning already. The name is entered all the same (the last wins).
+        """Enter a name; E0202 where it has a meaning already. The name is entered all the same (the last wins), except
+        over one whose definition was refused here.
 
         Only the library's functions are ordinary names, which a program may take for itself.
         """
         before = self.lookup(name)
+        if before is not None and isinstance(before.entity, Poison) and name in self.names:
+            return
         if before is not None and isinstance(before.entity, FnName) and before.entity.library:
             before = None
         if not isinstance(entity, Poison) or before is None:

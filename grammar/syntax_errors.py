@@ -6,6 +6,7 @@ from typing import Final
 from texpr.grammar.diagnostics import Diagnostic, error
 from texpr.grammar.foreign_loops import LOOP_WORDS, loop_help
 from texpr.grammar.lexer import NEWLINE, WORD_KINDS, Token
+from texpr.grammar.reserved_names import reserved
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.tables import END
 
@@ -143,7 +144,11 @@ def _usual(m: Mistake) -> Diagnostic | None:
     if kind == "DOT" and previous is not None and previous.kind == "NUMBER":
         return say("a number does not end with a point", f"write `{previous.text}.0`")
     if "NAME" in expected and not expected & {"NUMBER", "PAR"} and token.text in WORD_KINDS:
-        return say(f"`{token.text}` is a reserved word and cannot be a name", "choose another name")
+        return reserved(token, m.source)
+    if m.at == m.begin and "NAME" in expected and token.text in WORD_KINDS and _is_written(m.tokens[m.at + 1]):
+        return reserved(token, m.source)
+    if m.at == m.begin + 1 and m.first.text in WORD_KINDS and kind in ("LSQB", "ACC"):
+        return reserved(m.first, m.source)
     if kind == "LSQB" and previous is not None and previous.kind == "RSQB" and "LSQB" not in expected:
         return say("a view has one pair of brackets", "`A[i, j]` holds all subscripts")
     if kind == "RSQB" and previous is not None and previous.kind == "LSQB":
@@ -180,6 +185,10 @@ def _usual(m: Mistake) -> Diagnostic | None:
     if kind == "ATOMIC" or (m.first.kind == "ATOMIC" and kind in (NEWLINE, END, "RBRACE") and "ACC" in expected):
         return say("`atomic` stands before one update", "`atomic H[b] += 1`")
     return None
+
+
+def _is_written(following: Token) -> bool:
+    return following.kind in ("LSQB", "EQ", "ACC")
 
 
 _HASH_LINES: Final[dict[str, str]] = {

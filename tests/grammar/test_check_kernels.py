@@ -147,3 +147,10 @@ def test_a_let_of_an_affine_condition_stays_affine() -> None:
         "if i > 0 and i < 9",
         "S1: A[i] = 1.0:f32",
     ]
+
+
+def test_a_kernel_may_have_the_name_of_a_library_function_that_the_file_does_not_call() -> None:
+    assert core("kernel relu(A: f32[N]) { par N i { A[i] = max(A[i], 0.0) } }")[0].name == "relu"
+    text = "kernel relu(A: f32[N]) { par N i { A[i] = %s(A[i]) } }"
+    assert core(text % "silu")[0].name == "relu"
+    assert refused(text % "relu") == [("E0202", "`relu` is a function of the library, which this file calls")]
