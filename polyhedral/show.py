@@ -156,24 +156,29 @@ def _node(node: Node, path: Path, barriers: dict[Path, BarrierPosition]) -> Iter
 
 def _condition(condition: Condition | Read) -> str:
     if isinstance(condition, Read):
-        return _element(condition.buffer, condition.subscripts)
+        return element_text(condition.buffer, condition.subscripts)
     return show_condition(condition)
 
 
-def _element(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
+def element_text(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
+    """An element as the mapping prints it; a subscript that is read from data is `data`."""
     shown = ", ".join("data" if isinstance(s, Gather) else write_index(s) for s in subscripts)
     return f"{buffer}[{shown}]" if subscripts else buffer
 
 
 def _statement(statement: MappedStatement) -> str:
-    leaf = statement.leaf
-    reads = ", ".join(dict.fromkeys(_element(r.buffer, r.subscripts) for r in read_accesses(leaf)))
-    target = written(leaf)
-    what = "anchor" if isinstance(leaf, Anchor) or target is None else f"{_element(*target)} {_sign(leaf)}"
     marks = [statement.origin.value if statement.origin.value != "source" else ""]
     marks += ["atomic" if statement.atomic else "", statement.unused.value if statement.unused else ""]
     shown = ", ".join(m for m in marks if m)
-    return f"{statement.id}: {what} {f'from {reads}' if reads else 'a constant'}{f'  ({shown})' if shown else ''}"
+    return f"{statement.id}: {leaf_text(statement.leaf)}{f'  ({shown})' if shown else ''}"
+
+
+def leaf_text(leaf: Leaf) -> str:
+    """What a statement writes and what it reads."""
+    reads = ", ".join(dict.fromkeys(element_text(r.buffer, r.subscripts) for r in read_accesses(leaf)))
+    target = written(leaf)
+    what = "anchor" if isinstance(leaf, Anchor) or target is None else f"{element_text(*target)} {_sign(leaf)}"
+    return f"{what} {f'from {reads}' if reads else 'a constant'}"
 
 
 _SIGN = {AccOp.ADD: "+=", AccOp.MUL: "*=", AccOp.MAX: "max=", AccOp.MIN: "min="}

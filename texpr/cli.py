@@ -164,7 +164,7 @@ def map_command(
     """Show where everything runs: grid, block, digits, buffers, access relations, required orders."""
     compiled = _compile(file, kernel, target, define, hint, "map")
     if as_json:
-        from texpr.inspect import mapping_json
+        from texpr.mapping_json import mapping_json
 
         _print_json({**mapping_json(compiled.mapping.program), **_findings(compiled)})
     else:

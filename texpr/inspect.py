@@ -1,24 +1,16 @@
-"""Looking at things from the command line: mappings as JSON, what the machine offers, progress, whole-file writes."""
+"""Looking at things from the command line: what the machine offers, progress, whole-file writes."""
 
 import contextlib
-import dataclasses
-import enum
 import os
 import platform
 import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.diagnostics import fail
-
-if TYPE_CHECKING:
-    from texpr.polyhedral.mapping import MappedProgram
-
-MAPPING_SCHEMA = 1  # of `texpr map --json`; docs/schemas.md describes it
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -53,39 +45,6 @@ def _umask() -> int:
     before = os.umask(0o077)
     os.umask(before)
     return before
-
-
-def plain(value: Any) -> Any:
-    """A frozen dataclass tree as JSON values: `kind` names the class, spans become line and column."""
-    from texpr.grammar.source import Span
-
-    if isinstance(value, Span):
-        return {"line": value.line, "column": value.column}
-    if isinstance(value, enum.Enum):
-        return value.value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.name not in _HIDDEN}
-        return {"kind": type(value).__name__, **fields}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-_HIDDEN = frozenset({"proved", "kernel", "span", "call_spans", "leaf", "source_span", "sink_span", "value"})
-
-
-def mapping_json(program: "MappedProgram") -> dict[str, Any]:
-    """The object that `texpr map --json` prints."""
-    return {
-        "schema": MAPPING_SCHEMA,
-        "kernel": program.kernel.name,
-        "target": program.target.name,
-        "buffers": {name: plain(buffer) for name, buffer in program.buffers.items()},
-        "host": [plain(node) for node in program.host],
-        "report": plain(program.report),
-    }
 
 
 def doctor_report() -> dict[str, str]:

@@ -78,7 +78,7 @@ def test_map_shows_the_mapping(add: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "lane" in done.stdout
     data = json.loads(texpr("map", add, "--json").stdout)
-    assert data["schema"] == 1
+    assert data["schema"] == 2
 
 
 def test_graph_shows_the_operators(add: Path) -> None:

@@ -1,0 +1,85 @@
+"""A mapping as the data that `texpr map --json` prints; docs/schemas.md describes it.
+
+Nodes are objects whose `kind` is the name of the type in `polyhedral/mapping.py`, with that type's fields. An index
+expression or condition is an object of its `text` and its `tree`, an expression of the manifest:
+
+    ceildiv(M, 8)   ->   {"text": "ceildiv(M, 8)", "tree": ["ceildiv", "M", 8]}
+"""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from texpr.codegen.artifact import json_condition, json_expr
+from texpr.grammar import ast
+from texpr.grammar.indexing import write_index
+from texpr.grammar.show import show_condition
+from texpr.grammar.source import Span
+from texpr.grammar.types import DType
+from texpr.polyhedral.mapping import MappedLaunch, MappedProgram
+from texpr.polyhedral.orders import barrier_positions
+from texpr.polyhedral.show import element_text, leaf_text
+from texpr.polyhedral.walk import read_accesses, written
+
+MAPPING_SCHEMA = 2
+
+
+def mapping_json(program: MappedProgram) -> dict[str, Any]:
+    """The mapping of a program, without the program itself."""
+    return {
+        "schema": MAPPING_SCHEMA,
+        "kernel": program.kernel.name,
+        "target": program.target.name,
+        "warp_size": program.target.warp_size,
+        "sizes": [size.name for size in program.kernel.sizes],
+        "facts": [_plain(fact) for fact in program.kernel.facts],
+        "buffers": {name: _plain(buffer) for name, buffer in program.buffers.items()},
+        "host": [_plain(node) for node in program.host],
+        "report": _plain(program.report),
+    }
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case ast.IndexConst() | ast.IndexVar() | ast.SizeVar() | ast.IndexBinary():
+            return {"text": write_index(value), "tree": json_expr(value)}
+        case ast.Compare() | ast.And() | ast.Or() | ast.Not() | ast.Always():
+            return {"text": show_condition(value), "tree": json_condition(value)}
+        case ast.Read(buffer=buffer, subscripts=subscripts):
+            return _access(buffer, subscripts)
+        case ast.Bind() | ast.Accumulate() | ast.Atomic() | ast.Anchor():
+            target = written(value)
+            reads = [_access(read.buffer, read.subscripts) for read in read_accesses(value)]
+            return {"text": leaf_text(value), "writes": _access(*target) if target else None, "reads": reads}
+        case DType(name=name):
+            return name
+        case Span():
+            return {"line": value.line, "column": value.column}
+        case MappedLaunch():
+            barriers = barrier_positions(value) if value.threads > 1 else ()
+            return {**_fields(value), "barriers": [_plain(position) for position in barriers]}
+        case enum.Enum():
+            return value.value
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case _ if dataclasses.is_dataclass(value):
+            return _fields(value)
+        case _:
+            return value
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of a node; `kind` is its type, and what a statement calls its kind is `computes`."""
+    fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if "kind" in fields:
+        fields["computes"] = fields.pop("kind")
+    return {"kind": type(value).__name__, **fields}
+
+
+def _access(buffer: str, subscripts: tuple[ast.Subscript, ...]) -> dict[str, Any]:
+    """A buffer's element; the tree of a subscript that is read from data is null."""
+    each = [{"text": "data", "tree": None} if isinstance(s, ast.Gather) else _plain(s) for s in subscripts]
+    return {"text": element_text(buffer, subscripts), "buffer": buffer, "subscripts": each}
