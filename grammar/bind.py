@@ -1,6 +1,5 @@
 """Size binding: the names of sizes in a core kernel replaced by numbers, and what can then be checked."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
@@ -8,6 +7,7 @@ from typing import assert_never
 from texpr.grammar import ast
 from texpr.grammar.ast import Condition, IndexConst, IndexExpr, IndexVar, SizeVar
 from texpr.grammar.core import condition_leaves
+from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, did_you_mean, error
 from texpr.grammar.indexing import COMPARE, I64_MAX, I64_MIN, leaves, substitute, write_index
 from texpr.grammar.loops import EXACT, missed_range
@@ -30,12 +30,8 @@ def bind_sizes(kernel: ast.Kernel, sizes: Mapping[str, int], *, warnings: list[D
     """
     check_sizes(kernel, sizes)
     values = {size.name: size.default for size in kernel.sizes if size.default is not None} | dict(sizes)
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, 20_000))
-    try:
+    with deep_recursion():
         return _Binder(kernel, values, warnings).bound()
-    finally:
-        sys.setrecursionlimit(before)
 
 
 def check_sizes(kernel: ast.Kernel, sizes: Mapping[str, int]) -> None:

@@ -7,15 +7,14 @@ order. The readers are one class in layers: context, indices, views, loops, valu
 kernels.
 """
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import IndexConst, IndexExpr, SizeVar
 from texpr.grammar.context import too_many
+from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, did_you_mean, error, first
 from texpr.grammar.indexing import index_names, size_names
 from texpr.grammar.kernels import Given, KernelReader
@@ -27,7 +26,6 @@ from texpr.grammar.surface import name_place
 
 __all__ = ["check", "check_kernel", "show"]
 
-FRAMES = 20_000  # Python frames for the deepest tree: MAX_HEIGHT levels of at most a dozen calls each
 NAMES_ONLY = frozenset({"E0201", "E0202", "E0203", "E0205", "E0208", "E0209", "E0212", "E0213"})
 
 
@@ -236,14 +234,3 @@ def in_text_order(diagnostics: list[Diagnostic], module: syntax.Module) -> list[
         return (0 if own else 1), ("" if own else d.primary.span.source.name), d.primary.span.start
 
     return sorted(diagnostics, key=key)
-
-
-@contextmanager
-def deep_recursion() -> Iterator[None]:
-    """Room for the recursion over the deepest tree that the limits let through."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, FRAMES))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)

@@ -13,7 +13,6 @@ implementation may deviate by: got is right iff `|got - outputs| <= 4 * bounds`,
 (`error_bound`).
 """
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -25,6 +24,7 @@ from texpr.grammar import numerics
 from texpr.grammar.ast import Buffer, IndexExpr, Kernel, Role
 from texpr.grammar.bind import bind_sizes, check_sizes
 from texpr.grammar.core import buffers_written
+from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.grammar.error_bound import Bounded
 from texpr.grammar.error_cells import BoundedArithmetic, BoundedCells
@@ -36,7 +36,6 @@ from texpr.grammar.interpret_index import index_value
 from texpr.grammar.types import DType, Kind
 
 Array = NDArray[Any]
-RECURSION = 20_000  # frames: the checker lets a few hundred levels through, each of a few calls
 Value = Any  # an array, or a Python or NumPy scalar
 
 
@@ -56,6 +55,7 @@ class Interpretation:
     sizes: dict[str, int] = field(default_factory=dict)
 
 
+@deep_recursion()
 def interpret(
     kernel: Kernel,
     arrays: Mapping[str, Value],
@@ -80,8 +80,6 @@ def interpret(
     known = solve_sizes(kernel, arrays, sizes or {})
     kernel = bind_sizes(kernel, known)
     given = check_arguments(kernel, arrays, known)
-    frames = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(frames, RECURSION))
     try:
         violations: tuple[Diagnostic, ...] = ()
         if mode == "exact":
@@ -102,8 +100,6 @@ def interpret(
         raise fail("E0103", "the kernel is nested too deeply to be interpreted", kernel.span) from None
     except MemoryError:
         raise fail("E0403", "the interpreter needs more memory than there is", kernel.span) from None
-    finally:
-        sys.setrecursionlimit(frames)
 
 
 def run_fast(kernel: Kernel, given: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:

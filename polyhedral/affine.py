@@ -1,15 +1,12 @@
 """The typed façade between index expressions and isl: the only place that builds isl objects from expressions.
 
 A `Scope` is the view from inside some loops: their indices are the dimensions, by name, and the free sizes are the
-parameters. `limited` counts isl's operations: a query that needs more than `MAX_OPERATIONS` is given up with E0307.
+parameters.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
-
-import islpy as isl
 
 from texpr.grammar.ast import (
     Always,
@@ -21,60 +18,15 @@ from texpr.grammar.ast import (
     IndexExpr,
     IndexOp,
     IndexVar,
-    Kernel,
     Not,
     Or,
 )
-from texpr.grammar.diagnostics import TExprError, error
-from texpr.grammar.source import Span
+from texpr.polyhedral import isl
 from texpr.polyhedral.polynomial import ONE, BeyondLimitError, NotAffineError, Polynomial, normalize, why_not_affine
 
-CONTEXT = isl.DEFAULT_CONTEXT
-# One isl operation grows slower as numbers grow: 200 000 of them took 46 s on sums of unaligned modulos, 20 000 took
-# 0.3 s; the proofs of usual kernels take some hundreds for each query.
-MAX_OPERATIONS = 20_000  # isl operations of one query
-MAX_BUILDING = 100_000  # isl operations to build the domain or the relation of one construct
-MAX_WORK = 20_000  # pairs of accesses of one kernel that may meet, weighted by their floors
 MAX_COALESCED = 8  # alternatives of one condition that are merged where they touch
 MAX_NUMBER = 2**62  # of coefficients and constants
 MAX_FLOOR_BITS = 72  # of the divisors and coefficients under the floors of one expression
-
-
-@contextmanager
-def limited(span: Span, what: str, operations: int = MAX_OPERATIONS) -> Iterator[None]:
-    """Runs one isl query under the operation limit; E0307 at `span` when it is exceeded. Queries do not nest."""
-    CONTEXT.reset_operations()
-    CONTEXT.set_max_operations(operations)
-    try:
-        yield
-    except isl.Error as failure:
-        exceeded = "maximal number of operations" in str(failure)
-        why = f"takes more than {operations} steps" if exceeded else "is beyond the integer set library"
-        help = "bind the sizes, or write simpler subscripts and conditions"
-        raise TExprError([error("E0307", f"{what} {why}", span, help=help)]) from failure
-    finally:
-        CONTEXT.set_max_operations(0)
-        CONTEXT.reset_operations()
-
-
-class Budget:
-    """Counts the pairs of accesses of one kernel that isl compares; E0307 beyond `MAX_WORK`."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.spent = 0
-
-    @property
-    def exhausted(self) -> bool:
-        return self.spent > MAX_WORK
-
-    def spend(self, floors: int, span: Span) -> None:
-        """One more pair, with so many floors in its relations, whose second access is at `span`."""
-        self.spent += (1 + floors) ** 2
-        if self.exhausted:
-            message = f"`{self.kernel.name}` has too many pairs of accesses to compare"
-            help = "split the kernel, or replace unrolled statements by loops"
-            raise TExprError([error("E0307", message, span, "the proofs stop here", help=help)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,11 +35,12 @@ class Scope:
 
     sizes: tuple[str, ...]
     indices: tuple[str, ...]
+    work: isl.Work = field(repr=False)
     space: isl.Space = field(init=False)
     _values: dict[IndexExpr, isl.PwAff] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        space = isl.Space.create_from_names(CONTEXT, set=list(self.indices), params=list(self.sizes))
+        space = isl.Space.create_from_names(self.work.context, set=list(self.indices), params=list(self.sizes))
         object.__setattr__(self, "space", space)
 
     def value(self, expr: IndexExpr) -> isl.PwAff:
@@ -123,7 +76,7 @@ class Scope:
                     assert_never(atom)
         result = isl.PwAff.from_aff(linear)
         for binary, coefficient in atoms:
-            result = result.add(self._atom(binary).scale_val(isl.Val.int_from_si(CONTEXT, coefficient)))
+            result = result.add(self._atom(binary).scale_val(isl.Val.int_from_si(self.work.context, coefficient)))
         return result
 
     def _atom(self, expr: IndexBinary) -> isl.PwAff:
@@ -177,9 +130,14 @@ class Scope:
         zero = isl.PwAff.zero_on_domain(isl.LocalSpace.from_space(self.space))
         return value.ge_set(zero).intersect(value.lt_set(limit))
 
+    @property
+    def width(self) -> int:
+        """The columns of a value over this scope."""
+        return len(self.sizes) + len(self.indices)
+
     def inner(self, index: str) -> "Scope":
         """The scope inside one more loop."""
-        return Scope(self.sizes, (*self.indices, index))
+        return Scope(self.sizes, (*self.indices, index), self.work)
 
 
 def floor_bits(polynomial: Polynomial) -> int:
@@ -236,22 +194,3 @@ def relation(domain: isl.Set, values: Sequence[isl.PwAff | None], statement: str
         else:
             result = result.flat_range_product(isl.Map.from_pw_aff(value))
     return result.set_tuple_name(isl.dim_type.in_, statement).set_tuple_name(isl.dim_type.out, buffer)
-
-
-def least_point(points: isl.Set) -> tuple[int, ...]:
-    """The lexicographically least point of a non-empty set that is bounded below, parameters first (in their order,
-    each as small as can be), then dimensions.
-
-    One coordinate at a time, on the pieces that are not empty: in islpy 2026.2.2 `lexmin` fails on some sets with
-    existential dimensions, and `dim_min_val` of a union counts its empty pieces.
-    """
-    flat = points.move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, points.dim(isl.dim_type.param))
-    pieces = [isl.Set.from_basic_set(piece) for piece in flat.get_basic_sets()]
-    point: list[int] = []
-    for position in range(flat.dim(isl.dim_type.set)):
-        pieces = [piece for piece in pieces if not piece.is_empty()]
-        least = min(piece.dim_min_val(position).to_python() for piece in pieces)
-        value = isl.Val.int_from_si(CONTEXT, least)
-        pieces = [piece.fix_val(isl.dim_type.set, position, value) for piece in pieces]
-        point.append(least)
-    return tuple(point)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.interpret_index import index_value
-from texpr.polyhedral.affine import least_point, limited
+from texpr.polyhedral.isl import columns, least_point
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer, ProgramStatement
 from texpr.polyhedral.witness import element_text, instance_mapping, instance_text, sizes_mapping, sizes_text, touched
 
@@ -29,7 +29,9 @@ def check_bounds(program: Program) -> Iterator[Diagnostic]:
     for statement in program.statements:
         for access in statement.accesses:
             try:
-                with limited(access.span, "the proof that this subscript is in bounds"):
+                with program.work.limited(
+                    access.span, "the proof that this subscript is in bounds", columns(access.relation)
+                ):
                     found = _check(program, statement, access)
             except TExprError as limit:
                 yield from limit.diagnostics

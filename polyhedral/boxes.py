@@ -1,13 +1,15 @@
 """The box that a kernel touches of each array parameter, as index expressions of sizes: what task permissions need.
 
 Per dimension [low, high) is the hull of all accesses. Where the exact bound has several pieces (a minimum of sizes,
-say) the whole extent stands instead: a box may be larger than the footprint, never smaller.
+say), or takes too many steps to find, the whole extent stands instead: a box may be larger than the footprint, never
+smaller.
 """
 
-import islpy as isl
-
 from texpr.grammar.ast import IndexConst, IndexExpr, SizeVar
+from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.indexing import Polynomial, from_polynomial
+from texpr.polyhedral import isl
+from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import Program
 
 Box = tuple[tuple[IndexExpr, IndexExpr], ...]
@@ -19,21 +21,31 @@ def boxes(program: Program) -> dict[str, Box]:
     for name, described in program.buffers.items():
         if described.outer or described.buffer.flat:
             continue
-        touched: isl.Set | None = None
-        for statement in program.statements:
-            for access in statement.accesses:
-                if access.buffer == name:
-                    part = access.relation.range()
-                    touched = part if touched is None else touched.union(part)
-        shape = described.buffer.shape
-        if touched is None or touched.is_empty():
-            found[name] = tuple((IndexConst(value=0), IndexConst(value=0)) for _ in shape)
-        elif touched.dim(isl.dim_type.set) == len(shape):
-            hull = touched.intersect_params(program.context).coalesce()
-            found[name] = tuple(_side(hull, k, extent) for k, extent in enumerate(shape))
-        else:
-            found[name] = tuple((IndexConst(value=0), extent) for extent in shape)
+        try:
+            width = columns(described.elements)
+            with program.work.limited(described.buffer.span, "what is touched of this array", width):
+                found[name] = _box(program, name)
+        except TExprError:
+            found[name] = tuple((IndexConst(value=0), extent) for extent in described.buffer.shape)
     return found
+
+
+def _box(program: Program, name: str) -> Box:
+    """The box of one parameter."""
+    described = program.buffers[name]
+    touched: isl.Set | None = None
+    for statement in program.statements:
+        for access in statement.accesses:
+            if access.buffer == name:
+                part = access.relation.range()
+                touched = part if touched is None else touched.union(part)
+    shape = described.buffer.shape
+    if touched is None or touched.is_empty():
+        return tuple((IndexConst(value=0), IndexConst(value=0)) for _ in shape)
+    if touched.dim(isl.dim_type.set) == len(shape):
+        hull = touched.intersect_params(program.context).coalesce()
+        return tuple(_side(hull, k, extent) for k, extent in enumerate(shape))
+    return tuple((IndexConst(value=0), extent) for extent in shape)
 
 
 def _side(hull: isl.Set, dim: int, extent: IndexExpr) -> tuple[IndexExpr, IndexExpr]:

@@ -7,9 +7,10 @@ seq T t { par M i { C[t + i] += … } }  no: the launches of two t run one after
 
 from collections.abc import Collection
 
-import islpy as isl
-
 from texpr.grammar.core import promises_unique
+from texpr.grammar.diagnostics import TExprError
+from texpr.polyhedral import isl
+from texpr.polyhedral.isl import columns
 from texpr.polyhedral.ordering import equal_outside
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
 
@@ -19,7 +20,7 @@ _UPDATES = (AccessMode.ACCUMULATE, AccessMode.ATOMIC)
 def shared_updates(program: Program, statement: str, hardware: Collection[str]) -> bool:
     """Whether iterations that differ in a parallel index of `hardware` update one element, one by `statement`.
 
-    A statement with `#unique` promises that they do not.
+    A statement with `#unique` promises that they do not; where it takes too many steps to tell, they do.
     """
     mine = program.statement(statement)
     update = mine.write
@@ -29,7 +30,14 @@ def shared_updates(program: Program, statement: str, hardware: Collection[str]) 
         theirs = other.write
         if theirs is None or theirs.buffer != update.buffer or theirs.mode not in _UPDATES:
             continue
-        if any(_collides(program, (mine, update), (other, theirs), index) for index in hardware):
+        width = columns(update.relation, theirs.relation)
+        try:
+            with program.work.limited(update.span, "whether these updates meet", width):
+                if any(_collides(program, (mine, update), (other, theirs), index) for index in hardware):
+                    return True
+        except TExprError:
+            if program.work.exhausted:
+                raise
             return True
     return False
 

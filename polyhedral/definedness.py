@@ -9,12 +9,11 @@ must have no undefined read (E0303).
 
 from collections.abc import Iterator, Sequence
 
-import islpy as isl
-
 from texpr.grammar.ast import Role
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
-from texpr.polyhedral.affine import least_point, limited
+from texpr.polyhedral import isl
 from texpr.polyhedral.bounds import VERBS
+from texpr.polyhedral.isl import columns, least_point
 from texpr.polyhedral.ordering import Use, all_pairs, apart, is_gathered, ordered, uses_by_buffer
 from texpr.polyhedral.program import AccessMode, Program, ProgramStatement
 from texpr.polyhedral.witness import (
@@ -26,6 +25,8 @@ from texpr.polyhedral.witness import (
     touched,
 )
 
+WRITTEN_BEFORE = "the proof that this element is written before"
+
 
 def check_definedness(program: Program) -> Iterator[Diagnostic]:
     """A diagnostic for each access of a local or declared `out` that can read an undefined element."""
@@ -36,8 +37,8 @@ def check_definedness(program: Program) -> Iterator[Diagnostic]:
         writes = sure_writes(uses)
         for reader in readers(uses):
             try:
-                missing = undefined(reader, writes)
-                with limited(reader.access.span, "the proof that this element is written before"):
+                missing = undefined(program.work, reader, writes)
+                with program.work.limited(reader.access.span, WRITTEN_BEFORE, columns(missing)):
                     found = None if missing.is_empty() else _report(program, reader, missing)
             except TExprError as limit:
                 yield from limit.diagnostics
@@ -56,7 +57,7 @@ def sure_writes(uses: Sequence[Use]) -> list[Use]:
     return [use for use in uses if use.access.mode is AccessMode.WRITE and not is_gathered(use.access)]
 
 
-def undefined(reader: Use, writes: Sequence[Use]) -> isl.Map:
+def undefined(work: isl.Work, reader: Use, writes: Sequence[Use]) -> isl.Map:
     """The part of an access relation whose elements no sure write reaches before. E0307 past the limit."""
     missing = reader.access.relation
     if missing.is_empty():
@@ -65,7 +66,7 @@ def undefined(reader: Use, writes: Sequence[Use]) -> isl.Map:
         if apart(writer, reader):
             continue
         first, second = writer.statement, reader.statement
-        with limited(reader.access.span, "the proof that this element is written before"):
+        with work.limited(reader.access.span, WRITTEN_BEFORE, reader.width + writer.width):
             for level, before in ordered(all_pairs(first, second), first, second):
                 if not _same_guards(first, second, level):
                     continue

@@ -12,12 +12,11 @@ the parametric delinearisation of Grosser et al. (ICS 2015) without the optimism
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import islpy as isl
-
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.source import Span
-from texpr.polyhedral.affine import Scope, limited
+from texpr.polyhedral import isl
+from texpr.polyhedral.affine import Scope
 from texpr.polyhedral.polynomial import ONE, NotAffineError, Polynomial, Term, add, constant_value, why_not_affine
 
 
@@ -134,7 +133,7 @@ def _split(accesses: Sequence[FlatAccess], chain: tuple[Stride, ...]) -> Split |
     for access in accesses:
         parts = _parts(access.subscript, chain)
         try:
-            with limited(access.span, "this split"):
+            with access.scope.work.limited(access.span, "this split", access.scope.width):
                 reason = _settle(access, parts, chain)
         except TExprError as limit:
             reason = limit.diagnostics[0].message

@@ -10,9 +10,7 @@ that nobody reads, is as legal as any other.
 
 from collections.abc import Iterator
 
-import islpy as isl
-
-from texpr.polyhedral.affine import Budget, limited
+from texpr.polyhedral import isl
 from texpr.polyhedral.ordering import (
     Use,
     candidates,
@@ -30,18 +28,17 @@ from texpr.polyhedral.program import Access, AccessMode, Dependence, Hazard, Pro
 def find_dependences(program: Program) -> tuple[Dependence, ...]:
     """The dependences of a program without races, by buffer, then in text order of the sources. E0307 past a limit."""
     found: list[Dependence] = []
-    budget = Budget(program.kernel)
     for uses in uses_by_buffer(program).values():
         for first, second in candidates(uses):
             if not commute(first.access, second.access):
-                found += _between(first, second, budget)
+                found += _between(program.work, first, second)
     order = {statement.id: number for number, statement in enumerate(program.statements)}
     buffers = {name: number for number, name in enumerate(program.buffers)}
     found.sort(key=lambda d: (buffers[d.source.buffer], order[d.source.statement], d.source.number))
     return tuple(found)
 
 
-def _between(first: Use, second: Use, budget: Budget) -> Iterator[Dependence]:
+def _between(work: isl.Work, first: Use, second: Use) -> Iterator[Dependence]:
     """The dependences in both directions between two accesses."""
     shared = shared_loops(first.statement, second.statement)
     loops = first.statement.loops[:shared]
@@ -52,8 +49,8 @@ def _between(first: Use, second: Use, budget: Budget) -> Iterator[Dependence]:
         directions.append((second, first))
     if not sequential and not any(stands_before(a.statement, b.statement, shared) for a, b in directions):
         return
-    budget.spend(first.floors + second.floors, second.access.span)
-    with limited(second.access.span, "the dependence between these accesses"):
+    width = first.width + second.width
+    with work.limited(second.access.span, "the dependence between these accesses", width):
         met = meetings(first.access, second.access)
         for source, sink in directions:
             relation = _ordered(met if source is first else met.reverse(), source, sink, shared)

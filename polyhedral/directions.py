@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from texpr.grammar.ast import AccOp, Role
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, error
 from texpr.grammar.interpret_index import index_value
-from texpr.polyhedral.affine import least_point, limited
 from texpr.polyhedral.definedness import readers, sure_writes, undefined, unwritten
+from texpr.polyhedral.isl import columns, least_point
 from texpr.polyhedral.ordering import Use, uses_by_buffer, writes
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer
 from texpr.polyhedral.witness import element_text, sizes_mapping, sizes_text
@@ -61,13 +61,13 @@ def _direction(program: Program, home: ProgramBuffer, uses: list[Use], diagnosti
             diagnostics.append(_one_way(home, "only read", "in"))
         return buffer.direction or "in"
     if buffer.direction == "out":
-        with limited(buffer.span, f"the proof that {name} is wholly written"):
+        with program.work.limited(buffer.span, f"the proof that {name} is wholly written", columns(home.elements)):
             whole = unwritten(home.elements, sure_writes(uses)).is_empty()
         if not whole:
             diagnostics.append(_not_written(program, home, uses))
         return "out"
     try:
-        out = _is_out(home, uses)
+        out = _is_out(program, home, uses)
     except TExprError:
         # Past the limit the wider direction is always right.
         out = False
@@ -78,7 +78,7 @@ def _direction(program: Program, home: ProgramBuffer, uses: list[Use], diagnosti
     return "out" if out else "inout"
 
 
-def _is_out(home: ProgramBuffer, uses: list[Use]) -> bool:
+def _is_out(program: Program, home: ProgramBuffer, uses: list[Use]) -> bool:
     known = sure_writes(uses)
     if not known:
         return False
@@ -86,9 +86,9 @@ def _is_out(home: ProgramBuffer, uses: list[Use]) -> bool:
         # Nothing is read early at size 0; the text decides, so that the direction does not hang on it.
         return not readers(uses)
     for reader in readers(uses):
-        if not undefined(reader, known).is_empty():
+        if not undefined(program.work, reader, known).is_empty():
             return False
-    with limited(home.buffer.span, "the direction of this parameter"):
+    with program.work.limited(home.buffer.span, "the direction of this parameter", columns(home.elements)):
         return bool(unwritten(home.elements, known).is_empty())
 
 
@@ -102,7 +102,7 @@ def _not_written(program: Program, home: ProgramBuffer, uses: list[Use]) -> Diag
     buffer = home.buffer
     name = buffer.source_name or buffer.name
     count = len(program.kernel.sizes)
-    with limited(buffer.span, f"the proof that {name} is wholly written"):
+    with program.work.limited(buffer.span, f"the proof that {name} is wholly written", columns(home.elements)):
         missing = unwritten(home.elements, sure_writes(uses))
         if missing.is_empty():
             return _one_way(home, "not used", "in")

@@ -13,12 +13,11 @@ occurs. Iterations of one par are proved independent, so inside one execution of
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import islpy as isl
-
 from texpr.grammar.ast import Gather
 from texpr.grammar.diagnostics import TExprError, error
+from texpr.polyhedral import isl
 from texpr.polyhedral.actors import THREAD, WARP_SIZE, Actor, Touch, collect
-from texpr.polyhedral.isl_text import expr_text, identifier, marked
+from texpr.polyhedral.isl_text import expr_text, identifier, renamed
 from texpr.polyhedral.mapping import (
     GRID_PLACES,
     Guard,
@@ -32,10 +31,10 @@ from texpr.polyhedral.mapping import (
 )
 from texpr.polyhedral.program import Hazard, Program
 
-MAX_OPERATIONS = 2_000_000  # isl operations for one pair of accesses
-MAX_TOTAL = 6_000_000  # isl operations for all pairs of a launch, shared equally; an order not computed is required
-MIN_OPERATIONS = 5_000
-MAX_PAIRS = 2_500  # pairs of accesses of one launch, one for each loop that may carry an order
+STEPS = 200_000  # of one question; an order not computed within them is required
+MAX_QUESTIONS = 2_500  # different questions of one launch
+MAX_PAIRS = 100_000  # pairs of accesses of one launch, one for each loop that may carry an order
+MAX_PIECES = 16  # of a relation that is written out
 MAX_RELATION = 4000  # characters of an order's relation; the rest is cut
 
 
@@ -50,26 +49,38 @@ def launch_orders(launch: MappedLaunch, buffers: Mapping[str, MappedBuffer], pro
         if placed.memory is not Memory.REG and placed.scope is not Scope.THREAD:
             by_buffer.setdefault(touch.buffer, []).append(touch)
     finder = _Finder(launch, program)
-    asked: list[Question] = []
+    found: dict[Order, None] = {}
+    pairs = 0
     for name, touches in by_buffer.items():
         entry = actors.entries.get(name, ())
         for source in touches:
             for sink in touches:
-                asked += finder.pair(source, sink, entry)
-                if len(asked) > MAX_PAIRS:
-                    message = f"`{program.kernel.name}` has too many pairs of accesses that threads of a block order"
-                    help = "split the kernel, or replace unrolled statements by loops"
-                    raise TExprError([error("E0307", message, sink.actor.span, help=help)])
-    operations = max(MIN_OPERATIONS, min(MAX_OPERATIONS, MAX_TOTAL // max(len(asked), 1)))
-    found: dict[Order, None] = {}
-    for question in asked:
-        for order in finder.order(*question, operations):
-            found.setdefault(order)
+                for question in finder.pair(source, sink, entry):
+                    pairs += 1
+                    if pairs > MAX_PAIRS or len(finder.answers) > MAX_QUESTIONS:
+                        raise _too_many(program, sink)
+                    order = finder.order(*question)
+                    if order is not None:
+                        found.setdefault(order)
     return tuple(found)
+
+
+def _too_many(program: Program, sink: Touch) -> TExprError:
+    message = f"`{program.kernel.name}` has too many pairs of accesses that threads of a block order"
+    help = "split the kernel, or replace unrolled statements by loops"
+    return TExprError([error("E0307", message, sink.actor.span, help=help)])
 
 
 Question = tuple[Touch, Touch, Hazard, tuple[Node, ...], Loop | None]
 """Source, sink, their hazard, their common nodes, and the loop that carries it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """The scope of the threads whose accesses meet, and their relation as text."""
+
+    scope: Scope
+    relation: str
 
 
 class _Finder:
@@ -84,8 +95,12 @@ class _Finder:
             for text in (f"0 <= {identifier(d.name)}", f"{identifier(d.name)} < {radix}")
         )
         names = [s.name for s in program.kernel.sizes] + [d.name for d in block] + list(launch.arguments)
-        self.parameters = ", ".join(identifier(n) for n in dict.fromkeys(names))
+        self.names = tuple(identifier(n) for n in dict.fromkeys(names))
         self.sides: dict[tuple[int, str], _Side] = {}
+        self.answers: dict[tuple[_Side, _Side, int, int], _Answer | None] = {}
+        self.other_warp = isl.Map(
+            "{ thread[lane, warp] -> thread[lane', warp'] : warp != warp' }", context=program.work.context
+        )
 
     def pair(self, source: Touch, sink: Touch, entry: tuple[Node, ...]) -> "Iterator[Question]":
         """The orders to look for from one access to another: in one iteration of all common loops, and carried by each.
@@ -109,41 +124,48 @@ class _Finder:
             yield source, sink, hazard, common, node
 
     def order(
-        self,
-        source: Touch,
-        sink: Touch,
-        hazard: Hazard,
-        common: tuple[Node, ...],
-        carrier: Loop | None,
-        operations: int,
-    ) -> Iterator[Order]:
-        """The order that a question finds, or none; one that takes more operations is required."""
-        context = self.program.context.get_ctx()
-        context.reset_operations()
-        context.set_max_operations(operations)
-        try:
-            conflict = self._conflict(source, sink, common, carrier)
-            if conflict.is_empty():
-                return
-            other_warp = isl.Map("{ thread[lane, warp] -> thread[lane', warp'] : warp != warp' }", context=context)
-            crossing = not conflict.intersect(other_warp).is_empty()
-            relation = str(conflict)[:MAX_RELATION]
-        except isl.Error:
-            crossing, relation = self.launch.threads > WARP_SIZE, "not computed: it took more steps than allowed"
-        finally:
-            context.set_max_operations(0)
-            context.reset_operations()
-        yield Order(
+        self, source: Touch, sink: Touch, hazard: Hazard, common: tuple[Node, ...], carrier: Loop | None
+    ) -> Order | None:
+        """The order that a question finds, or None. Questions that differ in names only are asked once."""
+        loops = [node for node in common if isinstance(node, Loop)]
+        carried = len(loops) if carrier is None else next(n for n, loop in enumerate(loops) if loop is carrier)
+        first, second = self._side(source, ""), self._side(sink, "'")
+        key = (first, second, len(loops), carried)
+        if key not in self.answers:
+            self.answers[key] = self._answer(first, second, len(loops), carried, sink)
+        answer = self.answers[key]
+        if answer is None:
+            return None
+        return Order(
             source=source.actor.id,
             sink=sink.actor.id,
             buffer=source.buffer,
             hazard=hazard,
-            scope=Scope.BLOCK if crossing else Scope.WARP,
+            scope=answer.scope,
             carried_by=None if carrier is None else carrier.index,
-            relation=relation,
+            relation=answer.relation,
             source_span=source.actor.span,
             sink_span=sink.actor.span,
         )
+
+    def _answer(self, first: "_Side", second: "_Side", loops: int, carried: int, sink: Touch) -> _Answer | None:
+        """Whether accesses of different threads meet; one that takes more than its steps is taken to."""
+        work = self.program.work
+        width = len(first.dims) + len(second.dims) + len(self.names)
+        try:
+            with work.limited(sink.actor.span, "the order of these accesses", width, STEPS):
+                conflict = self._conflict(first, second, loops, carried)
+                if conflict.is_empty():
+                    return None
+                crossing = not conflict.intersect(self.other_warp).is_empty()
+        except TExprError:
+            if work.exhausted:
+                raise
+            scope = Scope.BLOCK if self.launch.threads > WARP_SIZE else Scope.WARP
+            return _Answer(scope=scope, relation="not computed: it took more steps than allowed")
+        pieces = conflict.n_basic_map()
+        relation = str(conflict)[:MAX_RELATION] if pieces <= MAX_PIECES else f"a union of {pieces} relations"
+        return _Answer(scope=Scope.BLOCK if crossing else Scope.WARP, relation=relation)
 
     def _side(self, touch: Touch, mark: str) -> "_Side":
         """A touch as isl text, made once: it meets many others."""
@@ -152,33 +174,29 @@ class _Finder:
             self.sides[key] = _side(touch, mark)
         return self.sides[key]
 
-    def _conflict(self, source: Touch, sink: Touch, common: tuple[Node, ...], carrier: Loop | None) -> isl.Map:
+    def _conflict(self, first: "_Side", second: "_Side", loops: int, carried: int) -> isl.Map:
         """The pairs of different threads whose accesses meet: a relation thread[lane, warp] -> thread[lane, warp]."""
-        first, second = self._side(source, ""), self._side(sink, "'")
         parts = [*self.block, *first.constraints, *second.constraints]
         for x, y in zip(first.element, second.element, strict=True):
             if x is not None and y is not None:
                 parts.append(f"{x} = {y}")
-        for node in common:
-            if isinstance(node, Loop):
-                name = identifier(node.index)
-                parts.append(f"{name} < {name}'" if node is carrier else f"{name} = {name}'")
-                if node is carrier:
-                    break
+        for number in range(min(carried + 1, loops)):
+            parts.append(f"{first.dims[number]} {'<' if number == carried else '='} {second.dims[number]}")
         inner = ", ".join((*first.dims, *second.dims))
         where = " and ".join(parts)
         held = f"exists ({inner} : {where})" if inner else where
         text = (
-            f"[{self.parameters}] -> {{ thread[lane, warp] -> thread[lane', warp'] : "
+            f"[{', '.join(self.names)}] -> {{ thread[lane, warp] -> thread[lane', warp'] : "
             f"(lane != lane' or warp != warp') and {held} }}"
         )
-        relation = isl.Map(text, context=self.program.context.get_ctx())
+        relation = isl.Map(text, context=self.program.work.context)
         return relation.intersect_params(self.program.context).coalesce()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """One side of a pair as isl text; an element of None is data and may be any."""
+    """One side of a pair as isl text; an element of None is data and may be any. Dimensions are numbered, those of
+    loops first, so that sides which differ in names only are equal."""
 
     dims: tuple[str, ...]
     constraints: tuple[str, ...]
@@ -187,12 +205,14 @@ class _Side:
 
 def _side(touch: Touch, mark: str) -> _Side:
     actor = touch.actor
-    names = {*actor.around.dims, *THREAD}
-    env = {index: marked(text, names, mark) for index, text in actor.around.env.items()}
+    names = {name: f"dim{number}{mark}" for number, name in enumerate(actor.around.dims)}
+    dims = tuple(names.values())
+    names |= {name: name + mark for name in THREAD}
+    env = {index: renamed(text, names) for index, text in actor.around.env.items()}
     thread = (f"lane = {actor.lane}", f"warp = {actor.warp}")
     return _Side(
-        dims=tuple(dim + mark for dim in actor.around.dims),
-        constraints=tuple(marked(text, names, mark) for text in (*thread, *actor.around.constraints)),
+        dims=dims,
+        constraints=tuple(renamed(text, names) for text in (*thread, *actor.around.constraints)),
         element=tuple(None if isinstance(s, Gather) else expr_text(s, env) for s in touch.subscripts),
     )
 

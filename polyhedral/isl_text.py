@@ -6,7 +6,7 @@ None stands for what is not quasi-affine; who asks leaves that constraint out.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import assert_never
 
 from texpr.grammar.ast import (
@@ -26,19 +26,20 @@ from texpr.grammar.ast import (
 )
 
 _RESERVED = re.compile(
-    r"(and|or|not|exists|mod|floor|ceil|floord|ceild|min|max|infty|infinity|nan|true|false|implies|rat|thread|lane|warp)_*"
+    r"(and|or|not|exists|mod|floor|ceil|floord|ceild|min|max|infty|infinity|nan|true|false|implies|rat|thread|lane|warp|dim[0-9]+)_*"
 )
 _COMPARE = {CompareOp.EQ: "=", CompareOp.NE: "!="}
 
 
 def identifier(name: str) -> str:
-    """The name as isl reads it: words of isl's language, and ours for threads, get an underscore more."""
+    """The name as isl reads it: words of isl's language, and ours for threads and dimensions, get an
+    underscore more."""
     return f"{name}_" if _RESERVED.fullmatch(name) else name
 
 
-def marked(text: str, names: Collection[str], mark: str) -> str:
-    """The text with `mark` after each of the names."""
-    return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", lambda m: m[0] + mark if m[0] in names else m[0], text)
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """The text with other names for some of those in it."""
+    return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", lambda m: names.get(m[0], m[0]), text)
 
 
 def expr_text(expr: IndexExpr, env: Mapping[str, str]) -> str | None:

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-import islpy as isl
-
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, Cast, Expr, Fn, Gather, Leaf, Op, Read
 from texpr.grammar.indexing import index_names
+from texpr.polyhedral import isl
 from texpr.polyhedral.program import Access, LoopDim, StatementKind
 
 

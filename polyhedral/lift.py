@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import islpy as isl
-
 from texpr.grammar.ast import (
     AccOp,
     Accumulate,
@@ -40,7 +38,8 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.source import Span
-from texpr.polyhedral.affine import MAX_BUILDING, Scope, extend, limited
+from texpr.polyhedral import isl
+from texpr.polyhedral.affine import Scope, extend
 from texpr.polyhedral.polynomial import BeyondLimitError, NotAffineError
 from texpr.polyhedral.program import AccessMode, DataGuard, LoopDim
 
@@ -91,9 +90,11 @@ class Lifted:
     buffers: dict[str, BufferDraft]
 
 
-def lift(kernel: Kernel, sizes: tuple[str, ...], context: isl.Set, diagnostics: list[Diagnostic]) -> Lifted:
+def lift(
+    kernel: Kernel, work: isl.Work, sizes: tuple[str, ...], context: isl.Set, diagnostics: list[Diagnostic]
+) -> Lifted:
     """Statements in text order, and the home of every buffer. Refusals (E0307, E0308, E0502) go to `diagnostics`."""
-    scope = Scope(sizes, ())
+    scope = Scope(sizes, (), work)
     walk = _Walk(diagnostics)
     block = _Block(scope=scope, domain=scope.universe().intersect_params(context))
     for param in kernel.params:
@@ -170,7 +171,7 @@ class _Walk:
         if len(around.loops) >= MAX_LOOPS:
             raise _too_deep(loop.span)
         scope = around.scope.inner(loop.index)
-        with limited(loop.span, "the range of this loop", MAX_BUILDING):
+        with scope.work.limited(loop.span, "the range of this loop", scope.width, isl.BUILDING):
             try:
                 extent = scope.value(loop.extent)
             except NotAffineError as reason:
@@ -201,7 +202,7 @@ class _Walk:
                 guard = DataGuard(number=number, condition=condition, value=value, depth=len(around.loops))
                 self.block(body, _inside(around, around.domain, (*around.guards, guard)), counter, depth + 1)
             return
-        with limited(statement.span, "this condition", MAX_BUILDING):
+        with around.scope.work.limited(statement.span, "this condition", around.scope.width, isl.BUILDING):
             holds = around.scope.holds(condition)
             then, other = around.domain.intersect(holds), around.domain.subtract(holds)
         self.block(statement.then, _inside(around, then, around.guards), counter, depth + 1)
@@ -209,7 +210,7 @@ class _Walk:
 
     def leaf(self, leaf: Leaf, around: _Block, number: int) -> None:
         accesses: list[AccessDraft] = []
-        with limited(leaf.span, "this statement", MAX_BUILDING):
+        with around.scope.work.limited(leaf.span, "this statement", around.scope.width, isl.BUILDING):
             for guard in around.guards:
                 accesses += _reads(guard.condition, around.scope, around.domain, True, 0)
             accesses += _reads(leaf.value, around.scope, around.domain, True, 0)

@@ -9,15 +9,14 @@ gathered subscripts, which have the whole range of their dimension. Errors: E030
 quasi-affine, E0307 for the counted limits, all of a kernel at once.
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-import islpy as isl
-
-from texpr.grammar.ast import Anchor, Buffer, Condition, Gather, Kernel
+from texpr.grammar.ast import Anchor, Buffer, Gather, Kernel
+from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.source import Span
-from texpr.polyhedral.affine import CONTEXT, MAX_BUILDING, Scope, extend, limited, relation
+from texpr.polyhedral import isl
+from texpr.polyhedral.affine import Scope, extend, relation
 from texpr.polyhedral.delinearize import FlatAccess, Refusal, Split, delinearize, show
 from texpr.polyhedral.kinds import statement_kind
 from texpr.polyhedral.lift import AccessDraft, BufferDraft, StatementDraft, lift, not_affine
@@ -29,24 +28,20 @@ MAX_ACCESSES = 3_000  # of one kernel
 
 def build_program(kernel: Kernel) -> Program:
     """The polyhedral model of a kernel. E0306, E0307 and E0308 as the module says."""
-    before = sys.getrecursionlimit()
-    # The checker bounds the height of a tree; a level of it takes up to three Python frames here.
-    sys.setrecursionlimit(max(before, 10_000))
-    try:
+    with deep_recursion():
         return _Model(kernel).build()
-    finally:
-        sys.setrecursionlimit(before)
 
 
 class _Model:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
+        self.work = isl.Work()
         self.sizes = tuple(size.name for size in kernel.sizes)
         self.diagnostics: list[Diagnostic] = []
 
     def build(self) -> Program:
         context = self.context()
-        drafts = lift(self.kernel, self.sizes, context, self.diagnostics)
+        drafts = lift(self.kernel, self.work, self.sizes, context, self.diagnostics)
         self.stop_on_errors()
         uses: dict[str, list[tuple[StatementDraft, AccessDraft]]] = {b.name: [] for b in self.kernel.buffers}
         count = 0
@@ -68,7 +63,7 @@ class _Model:
                 self.diagnostics += limit.diagnostics
         self.stop_on_errors()
         statements = tuple(_statement(draft, relations, buffers) for draft in drafts.statements)
-        return Program(kernel=self.kernel, context=context, statements=statements, buffers=buffers)
+        return Program(kernel=self.kernel, work=self.work, context=context, statements=statements, buffers=buffers)
 
     def stop_on_errors(self) -> None:
         if self.diagnostics:
@@ -76,22 +71,17 @@ class _Model:
 
     def context(self) -> isl.Set:
         """What is known of the free sizes. A fact that is not affine only leaves the context weaker, which is sound."""
-        scope = Scope(self.sizes, ())
-        context = isl.Set.universe(isl.Space.params_alloc(CONTEXT, 0).align_params(scope.space))
+        scope = Scope(self.sizes, (), self.work)
+        context = isl.Set.universe(isl.Space.params_alloc(self.work.context, 0).align_params(scope.space))
         for position in range(len(self.sizes)):
             context = context.lower_bound_val(isl.dim_type.param, position, 0)
         for fact in self.kernel.facts:
-            known = self.known(scope, fact)
-            if known is not None:
-                context = context.intersect(known)
+            with self.work.limited(fact.span, "this fact", scope.width, isl.BUILDING):
+                try:
+                    context = context.intersect(scope.holds(fact).params())
+                except NotAffineError:
+                    continue
         return context
-
-    def known(self, scope: Scope, fact: Condition) -> isl.Set | None:
-        try:
-            with limited(fact.span, "this fact", MAX_BUILDING):
-                return scope.holds(fact).params()
-        except NotAffineError:
-            return None
 
     def place(
         self,
@@ -112,12 +102,12 @@ class _Model:
         for number, (draft, access) in enumerate(uses):
             parts = split.parts[number] if split is not None else None
             try:
-                with limited(access.span, "this subscript", MAX_BUILDING):
+                with self.work.limited(access.span, "this subscript", draft.scope.width, isl.BUILDING):
                     relations[id(access)] = _relation(draft, access, home.scope.indices, parts)
             except NotAffineError as why:
                 self.refuse(access.span, why, "this subscript")
         ranges = [relations[id(access)].range() for _, access in uses if id(access) in relations]
-        with limited(buffer.span, f"the elements of {_name(buffer)}", MAX_BUILDING):
+        with self.work.limited(buffer.span, f"the elements of {_name(buffer)}", home.scope.width, isl.BUILDING):
             elements = self.elements(buffer, home, shape, split, ranges)
         for _, access in uses:
             found = relations.get(id(access))
@@ -186,7 +176,7 @@ class _Model:
     def coordinates(self, home: BufferDraft, rank: int) -> tuple[Scope, list[isl.PwAff]]:
         """A scope of the indices around a buffer and of its coordinates."""
         names = tuple(_fresh([f"d{k}" for k in range(rank)], home.scope))
-        scope = Scope(self.sizes, (*home.scope.indices, *names))
+        scope = Scope(self.sizes, (*home.scope.indices, *names), self.work)
         return scope, [scope.index(name) for name in names]
 
     def box(
@@ -235,7 +225,7 @@ class _Model:
             return box
         flat = scope.polynomial(constant(0))
         for stride, coordinate in zip(split.strides, coordinates, strict=True):
-            flat = flat.add(coordinate.scale_val(isl.Val.int_from_si(CONTEXT, stride.factor)))
+            flat = flat.add(coordinate.scale_val(isl.Val.int_from_si(self.work.context, stride.factor)))
         return box.intersect(scope.below(flat, scope.polynomial(length)))
 
     def refuse(self, span: Span, reason: NotAffineError, what: str) -> None:
@@ -274,7 +264,7 @@ def _statement(
     )
     outer = () if isinstance(draft.leaf, Anchor) else buffers[draft.leaf.buffer].outer
     try:
-        with limited(draft.leaf.span, "the kind of this statement"):
+        with draft.scope.work.limited(draft.leaf.span, "the kind of this statement", draft.scope.width):
             kind = statement_kind(draft.leaf, accesses, draft.loops, outer)
     except TExprError:
         # Kinds only guide choices: what is not recognised in time is generic.

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
-import islpy as isl
-
 from texpr.grammar.ast import Gather
+from texpr.polyhedral import isl
+from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
@@ -89,13 +89,13 @@ def commute(first: Access, second: Access) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
-    """An access with its statement; `constants` are the coordinates of its element that never change, `floors` the
-    existential dimensions of its relation."""
+    """An access with its statement; `constants` are the coordinates of its element that never change, `width` the
+    columns of its relation, floors among them."""
 
     statement: ProgramStatement
     access: Access
     constants: tuple[int | None, ...]
-    floors: int
+    width: int
 
 
 def uses_by_buffer(program: Program) -> dict[str, list[Use]]:
@@ -103,7 +103,7 @@ def uses_by_buffer(program: Program) -> dict[str, list[Use]]:
     uses: dict[str, list[Use]] = {name: [] for name in program.buffers}
     for statement in program.statements:
         for access in statement.accesses:
-            uses[access.buffer].append(Use(statement, access, _constants(access.relation), _floors(access.relation)))
+            uses[access.buffer].append(Use(statement, access, _constants(access.relation), _width(access.relation)))
     return uses
 
 
@@ -112,8 +112,9 @@ def _constants(relation: isl.Map) -> tuple[int | None, ...]:
     return tuple(value.to_python() if value.is_int() else None for value in values)
 
 
-def _floors(relation: isl.Map) -> int:
-    return sum(piece.dim(isl.dim_type.div) for piece in relation.get_basic_maps())
+def _width(relation: isl.Map) -> int:
+    floors = max((piece.dim(isl.dim_type.div) for piece in relation.get_basic_maps()), default=0)
+    return columns(relation) + floors
 
 
 def apart(first: Use, second: Use) -> bool:

@@ -20,11 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import islpy as isl
-
 from texpr.grammar.ast import AccOp, Buffer, IndexExpr, Kernel, Leaf, Par, Read, Seq, Subscript
 from texpr.grammar.diagnostics import Diagnostic
 from texpr.grammar.source import Span
+from texpr.polyhedral import isl
 
 
 class StatementKind(StrEnum):
@@ -129,9 +128,11 @@ class ProgramBuffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """`kernel` has its bound sizes substituted; `context` has what is known of the free ones (at least size >= 0)."""
+    """`kernel` has its bound sizes substituted; `context` has what is known of the free ones (at least
+    size >= 0). The isl values live in the context of `work`, which counts what is asked of them."""
 
     kernel: Kernel
+    work: isl.Work = field(compare=False, repr=False)
     context: isl.Set
     statements: tuple[ProgramStatement, ...]
     buffers: Mapping[str, ProgramBuffer]

@@ -9,12 +9,11 @@ access conflicts if it may happen. A local is new in each iteration of the loops
 
 from collections.abc import Iterable, Iterator
 
-import islpy as isl
-
 from texpr.grammar.ast import Role, Seq
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
-from texpr.polyhedral.affine import Budget, least_point, limited
+from texpr.polyhedral import isl
 from texpr.polyhedral.bounds import VERBS
+from texpr.polyhedral.isl import least_point
 from texpr.polyhedral.ordering import (
     Use,
     candidates,
@@ -43,7 +42,6 @@ from texpr.polyhedral.witness import (
 def check_races(program: Program) -> Iterator[Diagnostic]:
     """A diagnostic for each pair of statements and buffer with a conflict, at the outermost `par` that has one. A
     statement that conflicts with itself is told once, and not again with others."""
-    budget = Budget(program.kernel)
     for name, uses in uses_by_buffer(program).items():
         outer = len(program.buffers[name].outer)
         reported: set[tuple[str, str]] = set()
@@ -54,11 +52,10 @@ def check_races(program: Program) -> Iterator[Diagnostic]:
                 if not levels or key in reported or (key[0], key[0]) in reported or (key[1], key[1]) in reported:
                     continue
                 try:
-                    budget.spend(first.floors + second.floors, second.access.span)
                     found = _conflict(program, first, second, levels)
                 except TExprError as limit:
                     yield from limit.diagnostics
-                    if budget.exhausted:
+                    if program.work.exhausted:
                         return
                     reported.add(key)
                     continue
@@ -98,7 +95,8 @@ def _is_reduction(a: Access, b: Access) -> bool:
 
 
 def _conflict(program: Program, first: Use, second: Use, levels: list[int]) -> Diagnostic | None:
-    with limited(second.access.span, "the proof that iterations are independent"):
+    width = first.width + second.width
+    with program.work.limited(second.access.span, "the proof that iterations are independent", width):
         met = meetings(first.access, second.access)
         for level in levels:
             found = _least(program, met, level, first, second)

@@ -10,11 +10,10 @@ is decided by isl on the address function, where strides are constants.
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
-import islpy as isl
-
 from texpr.grammar.ast import Buffer, IndexExpr
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
-from texpr.polyhedral.affine import CONTEXT, least_point, limited
+from texpr.polyhedral import isl
+from texpr.polyhedral.isl import columns, least_point
 from texpr.polyhedral.ordering import writes
 from texpr.polyhedral.polynomial import NotAffineError, Polynomial, add, constant_value, multiply, normalize
 from texpr.polyhedral.program import Program, ProgramBuffer
@@ -29,8 +28,9 @@ def check_strides(program: Program) -> Iterator[Diagnostic]:
     for name, home in program.buffers.items():
         if home.buffer.strides is None or name not in written:
             continue
+        width = 2 * columns(home.elements)
         try:
-            with limited(home.buffer.span, f"the proof that the strides of {name} are injective"):
+            with program.work.limited(home.buffer.span, f"the proof that the strides of {name} are injective", width):
                 found = _check(program, home, home.buffer.strides)
         except TExprError as limit:
             yield from limit.diagnostics
@@ -81,7 +81,8 @@ def _overlap(program: Program, home: ProgramBuffer, strides: list[int]) -> Diagn
     space = elements.get_space()
     address = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(space))
     for position, stride in enumerate(strides):
-        address = address.set_coefficient_val(isl.dim_type.in_, outer + position, isl.Val.int_from_si(CONTEXT, stride))
+        step = isl.Val.int_from_si(program.work.context, stride)
+        address = address.set_coefficient_val(isl.dim_type.in_, outer + position, step)
     places = isl.Map.from_aff(address).intersect_domain(elements)
     pairs = places.apply_range(places.reverse())
     for position in range(outer):

@@ -7,11 +7,10 @@ names indices as the core tree does, so that the interpreter can replay it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import islpy as isl
-
 from texpr.grammar.ast import Buffer, Gather, IndexExpr
 from texpr.grammar.interpret_index import index_value
-from texpr.polyhedral.affine import least_point
+from texpr.polyhedral import isl
+from texpr.polyhedral.isl import least_point
 from texpr.polyhedral.program import Access, Program, ProgramStatement
 
 

@@ -99,33 +99,41 @@ def build(
     bound = made.stage("check", lambda: bind_sizes(kernel, sizes))
     if over("check"):
         return made
+    from texpr.polyhedral.isl import translated
+
+    with translated(kernel.span):
+        _below(made, bound, hints or {}, checks, over)
+    return made
+
+
+def _below(made: Build, bound: "Kernel", hints: Mapping[str, int], checks: bool, over: Callable[[str], bool]) -> None:
+    """The stages below the check, as far as they shall run."""
     from texpr.polyhedral.model import build_program
 
     program: Program = made.stage("model", lambda: build_program(bound))
     if over("model"):
-        return made
+        return
     from texpr.polyhedral.prove import prove
 
     proved: ProvedProgram = made.stage("prove", lambda: prove(program))
     made.warnings += proved.warnings
     if over("prove"):
-        return made
+        return
     from texpr.polyhedral.map import map_program
 
-    mapped: MappedProgram = made.stage("map", lambda: map_program(proved, target, hints=hints or {}))
+    mapped: MappedProgram = made.stage("map", lambda: map_program(proved, made.target, hints=hints))
     if over("map"):
-        return made
+        return
     from texpr.codegen.lower import lower
     from texpr.codegen.plan import plan
 
     graph: KernelGraph = made.stage("lower", lambda: lower(mapped))
     if over("lower"):
-        return made
+        return
     planned: PlannedGraph = made.stage("plan", lambda: plan(graph, mapped))
     if over("plan"):
-        return made
+        return
     made.stage("emit", lambda: _emit(made, proved, planned, checks))
-    return made
 
 
 def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedGraph", checks: bool) -> Emission:

@@ -46,8 +46,7 @@ def test_threads_that_read_their_own_data_need_none() -> None:
 
 
 def test_an_order_that_takes_too_many_steps_to_decide_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hazards, "MIN_OPERATIONS", 1)
-    monkeypatch.setattr(hazards, "MAX_OPERATIONS", 1)
+    monkeypatch.setattr(hazards, "STEPS", 1)
     for extent, scope in ((32, Scope.WARP), (64, Scope.BLOCK)):
         launch = reversed_rows(extent, "b")
         assert ("S0", "S1", "t", Hazard.FLOW, scope, None) in summary(launch)

@@ -72,6 +72,11 @@ def test_imports_go_one_way(path: Path) -> None:
             assert module in RUNTIME_MAY, f"runtime may not import {module}"
 
 
+def test_one_module_imports_islpy() -> None:
+    doors = [path for path in own_sources() if any(m.split(".")[0] == "islpy" for m in imported_modules(path))]
+    assert doors == [ROOT / "polyhedral" / "isl.py"]
+
+
 def test_the_runtime_loads_without_compiler_libraries() -> None:
     code = (
         "import sys\n"

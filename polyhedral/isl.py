@@ -1,0 +1,158 @@
+"""The only door to isl: the names of islpy that the compiler uses, and the work of one compilation, counted.
+
+Every compilation has an isl context of its own, so that limits and failures of one thread are not another's. isl counts
+its operations (allocations and pivots), one of which takes time with the columns that it touches; a step is one
+operation on up to `WIDTH` columns. A query may take so many steps, and so may all queries of a compilation together:
+what takes more is E0307. No isl value is printed or handed out from inside a query that may end anywhere.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from islpy import (
+    Aff,
+    BasicSet,
+    Context,
+    Error,
+    LocalSpace,
+    Map,
+    Point,
+    PwAff,
+    Set,
+    Space,
+    Val,
+    dim_type,
+)
+
+from texpr.grammar.diagnostics import TExprError, error
+from texpr.grammar.source import Span
+
+__all__ = [
+    "Aff",
+    "BasicSet",
+    "Context",
+    "Error",
+    "LocalSpace",
+    "Map",
+    "Point",
+    "PwAff",
+    "Set",
+    "Space",
+    "Val",
+    "Work",
+    "columns",
+    "dim_type",
+    "least_point",
+    "translated",
+]
+
+WIDTH = 16  # columns of a usual query
+QUERY = 20_000  # steps of one query
+BUILDING = 100_000  # steps to build the domain or the relation of one construct
+TOTAL = 40_000_000  # steps of one compilation
+SMALLEST = 1024  # steps that a query is charged at least
+HELP = "bind the sizes, or write simpler subscripts and conditions"
+
+
+class Work:
+    """The isl work of one compilation: its context, and the steps that are left to it."""
+
+    def __init__(self, total: int = TOTAL) -> None:
+        self.context = Context()
+        self.left = total
+        self._total = total
+        self._running = False
+
+    @property
+    def exhausted(self) -> bool:
+        return self.left <= 0
+
+    @contextmanager
+    def limited(self, span: Span, what: str, width: int = 0, steps: int = QUERY) -> Iterator[None]:
+        """Runs one query on so many columns; E0307 at `span` where it takes more steps, or none are left to it."""
+        assert not self._running, "queries do not nest"
+        weight = weight_of(width)
+        operations = min(steps, self.left) // weight
+        if operations <= 0:
+            raise self._spent(span)
+        self._running = True
+        self.context.reset_operations()
+        self.context.set_max_operations(operations)
+        try:
+            yield
+        except Error as failure:
+            raise self._exceeded(span, what, steps, failure) from failure
+        finally:
+            self.left -= weight * self._operations(operations)
+            self.context.set_max_operations(0)
+            self.context.reset_operations()
+            self._running = False
+
+    def _exceeded(self, span: Span, what: str, steps: int, failure: Error) -> TExprError:
+        if "maximal number of operations" not in str(failure):
+            return TExprError([error("E0307", f"{what} is beyond the integer set library", span, help=HELP)])
+        if self.left < steps:
+            return self._spent(span)
+        return TExprError([error("E0307", f"{what} takes more than {steps} steps", span, help=HELP)])
+
+    def _spent(self, span: Span) -> TExprError:
+        message = f"the proofs of this kernel take more than {self._total} steps together"
+        help = "split the kernel, replace unrolled statements by loops, or bind the sizes"
+        return TExprError([error("E0307", message, span, "they stop here", help=help)])
+
+    def _operations(self, most: int) -> int:
+        """About how many operations the query took, no fewer: isl counts them and does not tell, so it is asked whether
+        one more would be too many."""
+        bound = SMALLEST
+        while bound < most:
+            self.context.set_max_operations(bound)
+            try:
+                Val.zero(self.context)
+            except Error:
+                bound *= 4
+            else:
+                return bound
+        return most
+
+
+def weight_of(width: int) -> int:
+    """The steps of one operation on so many columns: a pivot touches rows and columns, and both grow."""
+    return max(1, (width // WIDTH) ** 2)
+
+
+def columns(*values: Set | Map) -> int:
+    """The columns of a query that combines the values: parameters once, their dimensions and floors together."""
+    dims = 0
+    for value in values:
+        dims += value.dim(dim_type.set if isinstance(value, Set) else dim_type.in_)
+        dims += 0 if isinstance(value, Set) else value.dim(dim_type.out)
+    return dims + max(value.dim(dim_type.param) for value in values)
+
+
+@contextmanager
+def translated(span: Span) -> Iterator[None]:
+    """No error of islpy leaves a stage: what no query foresaw is beyond the library, E0307."""
+    try:
+        yield
+    except Error as failure:
+        message = "this kernel is beyond the integer set library"
+        raise TExprError([error("E0307", message, span, help=HELP)]) from failure
+
+
+def least_point(points: Set) -> tuple[int, ...]:
+    """The lexicographically least point of a non-empty set that is bounded below, parameters first (in their order,
+    each as small as can be), then dimensions.
+
+    One coordinate at a time, on the pieces that are not empty: in islpy 2026.2.2 `lexmin` fails on some sets with
+    existential dimensions, and `dim_min_val` of a union counts its empty pieces.
+    """
+    flat = points.move_dims(dim_type.set, 0, dim_type.param, 0, points.dim(dim_type.param))
+    pieces = [Set.from_basic_set(piece) for piece in flat.get_basic_sets()]
+    point: list[int] = []
+    for position in range(flat.dim(dim_type.set)):
+        pieces = [piece for piece in pieces if not piece.is_empty()]
+        least = min(piece.dim_min_val(position).to_python() for piece in pieces)
+        value = Val.int_from_si(flat.get_ctx(), least)
+        pieces = [piece.fix_val(dim_type.set, position, value) for piece in pieces]
+        point.append(least)
+    return tuple(point)
