@@ -1,8 +1,10 @@
 """The cache of compiled binaries: content-addressed, verified on load, never trusted, never pickled.
 
 An entry is `<kind>/<sha256 of the key>.bin` with a digest of its name and body in front, under a folder of this version
-in the user's cache directory (mode 0700). It is written beside and renamed; one lock per key makes concurrent processes
-compile once. A damaged or foreign entry is discarded and made again. Errors are not cached.
+in the user's cache directory. Every folder that is made has mode 0700, and one that is another user's, or that others
+may write, is not used: nothing is read from it, kept in it or removed. An entry is written beside and renamed; one lock
+per key makes concurrent processes compile once. A damaged or foreign entry is discarded and made again. Errors are not
+cached.
 """
 
 import contextlib
@@ -29,6 +31,48 @@ def cache_folder() -> Path | None:
     return base / f"v{VERSION}" if base is not None else None
 
 
+def folder_fault() -> str:
+    """Why one of the cache's folders is not used: it could hold what another user wrote. Empty where all are."""
+    folder = cache_folder()
+    return next(filter(None, map(_fault, (folder.parent, folder, *_kinds(folder)))), "") if folder is not None else ""
+
+
+def _kinds(folder: Path) -> list[Path]:
+    try:
+        return sorted(kind for kind in folder.glob("*") if kind.is_dir())
+    except (OSError, RuntimeError):  # a loop of links is a RuntimeError
+        return []
+
+
+def _fault(folder: Path) -> str:
+    try:
+        status = folder.stat()
+    except OSError:
+        return ""
+    if not stat.S_ISDIR(status.st_mode):
+        return f"{folder} is not a folder"
+    return f"{folder} {why}" if (why := _of_others(status)) else ""
+
+
+def _of_others(status: os.stat_result) -> str:
+    """How users other than this one and root may have a hand in a file or a folder; empty where they have none."""
+    if status.st_uid not in (os.geteuid(), 0):
+        return "belongs to another user"
+    return f"may be written by others (mode {status.st_mode & 0o777:04o})" if status.st_mode & 0o022 else ""
+
+
+def _made(folder: Path) -> bool:
+    """Whether the folder of a kind of entries is there and ours; it and those above it are made where they are missing,
+    with mode 0700."""
+    ours = (folder.parent.parent, folder.parent, folder)
+    for place in (*reversed(ours[0].parents), *ours):
+        if not place.exists():
+            place.mkdir(exist_ok=True, mode=0o700)
+        if place in ours and _fault(place):  # before anything is made in it
+            return False
+    return True
+
+
 def key_of(parts: Mapping[str, Any]) -> str:
     """The full SHA-256 of the key's parts, as canonical JSON."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -44,7 +88,7 @@ def _read(path: Path) -> bytes | None:
     try:
         with open(path, "rb", opener=_open_plain) as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_uid not in (os.getuid(), 0):
+            if not stat.S_ISREG(status.st_mode) or _of_others(status):
                 return None
             if status.st_size > MAX_ENTRY_BYTES:
                 return None
@@ -93,8 +137,10 @@ def cached(kind: str, parts: Mapping[str, Any], make: Callable[[], bytes]) -> by
         return make()
     path = folder / kind / f"{key_of(parts)}.bin"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        usable = _made(path.parent)
     except OSError:
+        usable = False
+    if not usable:
         return make()
     found = _read(path)
     if found is not None:
@@ -111,10 +157,9 @@ def entries() -> list[tuple[str, int, bool]]:
     """All entries as (kind/key, bytes, whether the digest is right); what cannot be looked at is none."""
     folder = cache_folder()
     found: list[tuple[str, int, bool]] = []
-    try:
-        paths = sorted(folder.glob("*/*.bin")) if folder is not None and folder.is_dir() else []
-    except OSError:
+    if folder is None or folder_fault():
         return found
+    paths = [path for kind in _kinds(folder) for path in sorted(kind.glob("*.bin"))]
     for path in paths:
         with contextlib.suppress(OSError):  # another process may have removed it
             name = f"{path.parent.name}/{path.stem}"

@@ -264,9 +264,11 @@ def explain(code: Annotated[str, typer.Argument(help="a code such as E0301")]) -
 @cache_app.command(name="list")
 def cache_list(as_json: AsJson = False) -> None:
     """List the entries with their sizes."""
-    from texpr.cache import cache_folder, entries
+    from texpr.cache import cache_folder, entries, folder_fault
 
     found = entries()
+    if fault := folder_fault():
+        typer.echo(f"warning: the cache is not used: {fault}", err=True)
     if as_json:
         _print_json([{"key": key, "bytes": size, "intact": right} for key, size, right in found])
         return
@@ -278,8 +280,10 @@ def cache_list(as_json: AsJson = False) -> None:
 @cache_app.command(name="clear")
 def cache_clear(damaged: Annotated[bool, typer.Option("--damaged", help="only damaged entries")] = False) -> None:
     """Remove entries."""
-    from texpr.cache import clear
+    from texpr.cache import clear, folder_fault
 
+    if fault := folder_fault():
+        typer.echo(f"warning: the cache is not used: {fault}", err=True)
     typer.echo(f"removed {clear(only_damaged=damaged)} entries")
 
 

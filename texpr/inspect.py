@@ -52,7 +52,7 @@ def doctor_report() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed
 
-    from texpr.cache import cache_folder, entries
+    from texpr.cache import cache_folder, entries, folder_fault
     from texpr.codegen.toolchain import describe_gxx, describe_nvcc
     from texpr.version import VERSION
 
@@ -65,7 +65,8 @@ def doctor_report() -> dict[str, str]:
     report["nvcc"], report["g++"] = describe_nvcc(), describe_gxx()
     report["gpu"] = _describe_gpu()
     folder = cache_folder()
-    report["cache"] = f"{folder}, {len(entries())} entries" if folder else "off"
+    fault = folder_fault()
+    report["cache"] = "off" if not folder else f"not used: {fault}" if fault else f"{folder}, {len(entries())} entries"
     return report
 
 

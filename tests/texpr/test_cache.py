@@ -173,3 +173,56 @@ def test_a_folder_that_cannot_be_one_only_costs_the_caching(
     for _ in range(2):
         assert cache.cached("t", KEY, lambda: b"body") == b"body"
         assert len(cache.entries()) == cache.clear()
+
+
+def test_every_folder_that_is_made_is_the_user_s_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEXPR_CACHE_DIR", str(tmp_path / "home" / "texpr"))
+    settings.cache_clear()
+    before = os.umask(0)
+    try:
+        cache.cached("t", KEY, lambda: b"body")
+    finally:
+        os.umask(before)
+    places = [tmp_path / "home", *(tmp_path / "home").rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in places if path.is_dir()} == {0o700}
+    assert entry().stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("level", [0, 1, 2], ids=["base", "version", "kind"])
+@pytest.mark.parametrize("rights", [0o770, 0o707, "foreign"])
+def test_a_folder_that_others_may_write_is_not_used(
+    level: int, rights: int | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.cached("t", KEY, lambda: b"planted")
+    folder = (tmp_path, entry().parent.parent, entry().parent)[level]
+    if isinstance(rights, int):
+        folder.chmod(rights)
+    elif os.geteuid() == 0:
+        os.chown(folder, 4321, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 4321)
+    before = sorted(tmp_path.rglob("*"))
+    for key in (KEY, {"a": 2}):
+        assert cache.cached("t", key, lambda: b"made") == b"made"
+    assert (cache.entries(), cache.clear()) == ([], 0)
+    assert str(folder) in cache.folder_fault()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_an_entry_that_others_may_write_is_made_again(mode: int) -> None:
+    cache.cached("t", KEY, lambda: b"planted")
+    entry().chmod(mode)
+    assert cache.cached("t", KEY, lambda: b"made") == b"made"
+
+
+def test_commands_say_that_the_cache_is_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from texpr.cli import cache_clear, cache_list
+    from texpr.inspect import doctor_report
+
+    tmp_path.chmod(0o777)
+    cache_list()
+    cache_clear()
+    why = f"not used: {tmp_path} may be written by others (mode 0777)"
+    assert capsys.readouterr().err.count(why) == 2
+    assert doctor_report()["cache"] == why
