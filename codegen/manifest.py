@@ -17,6 +17,7 @@ FORMAT = "texpr-manifest"
 VERSION = 1
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_DEPTH = 200
+MAX_VALUE_BITS = 4096  # of an expression's value; each of its numbers has 64
 MAX_WORKSPACE_BYTES = 1 << 47  # the address space of a process
 
 JsonExpr = int | str | list[Any]
@@ -131,7 +132,7 @@ def check_expr(expr: object, depth: int = 0) -> JsonExpr:
     """`expr`, if it is an expression; E0505 otherwise."""
     if depth > MAX_DEPTH or isinstance(expr, bool):
         raise damaged("an expression is malformed")
-    if isinstance(expr, int | str):
+    if isinstance(expr, str) or (isinstance(expr, int) and abs(expr) <= 2**64):
         return expr
     if isinstance(expr, list) and len(expr) == 3 and isinstance(expr[0], str) and expr[0] in _BINARY:
         return [expr[0], check_expr(expr[1], depth + 1), check_expr(expr[2], depth + 1)]
@@ -163,7 +164,10 @@ def evaluate(expr: JsonExpr, values: Mapping[str, int], depth: int = 0) -> int:
         left, right = evaluate(expr[1], values, depth + 1), evaluate(expr[2], values, depth + 1)
         if expr[0] in ("/", "%", "ceildiv") and right <= 0:
             raise damaged("an expression divides by zero or less")
-        return _BINARY[expr[0]](left, right)
+        value = _BINARY[expr[0]](left, right)
+        if value.bit_length() > MAX_VALUE_BITS:
+            raise damaged("an expression's value is out of range")
+        return value
     raise damaged("an expression is malformed")
 
 

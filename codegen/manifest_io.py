@@ -1,6 +1,7 @@
 """Manifest v1 to and from JSON. Reading checks every field: a manifest is data from outside. Standard library only."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any
@@ -33,6 +34,7 @@ MANIFEST_KEYS = (
 MODES = ("read", "write", "read-write", "accumulate")
 ARGUMENT_KINDS = ("param", "scalar", "workspace", "size", "index")
 MAX_STEPS_DEPTH = 64
+MAX_FILES = 1000
 
 
 def write_manifest(manifest: Manifest) -> str:
@@ -134,6 +136,13 @@ def _name(value: object) -> str:
     return value
 
 
+def _word(reader: _Reader, key: str) -> str:
+    found: str = reader.get(key, str)
+    if len(found) > 256 or not found.isascii() or not found.isprintable():
+        raise damaged(f"{key} is malformed")
+    return found
+
+
 def _parameter(value: object) -> Parameter:
     keys = ("name", "dtype", "rank", "shape", "strides", "mode", "op", "box", "align", "flat", "scalar")
     reader = _Reader(value, "a parameter", keys)
@@ -223,20 +232,26 @@ def _sizes(values: list[object]) -> dict[str, int | None]:
         name = _name(item[0])
         if name in sizes:
             raise damaged("two sizes have one name")
+        if item[1] is not None and not 0 <= item[1] < 2**63:
+            raise damaged("a size is out of range")
         sizes[name] = item[1]
     return sizes
 
 
 def _files(values: dict[object, object]) -> dict[str, str]:
-    """File names with digests; a name must stay inside the artifact's folder."""
+    """File names with digests. A name stays inside the artifact's folder, and is the one way to write that place."""
+    if len(values) > MAX_FILES:
+        raise damaged(f"it lists more than {MAX_FILES} files")
     files: dict[str, str] = {}
     for name, digest in values.items():
         path = PurePosixPath(str(name))
-        if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in str(name) or "\0" in str(name):
+        if path.is_absolute() or ".." in path.parts or not path.parts:
             raise damaged("a file name leaves the artifact's folder")
-        if not isinstance(digest, str) or len(digest) != 64:
+        if str(path) != name or not name.isascii() or not name.isprintable() or "\\" in name:
+            raise damaged(f"the file name {str(name)[:80]!r} is written in an unusual way")
+        if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
             raise damaged("a digest is malformed")
-        files[str(name)] = digest
+        files[name] = digest
     return files
 
 
@@ -254,7 +269,7 @@ def read_manifest(text: str) -> Manifest:
     if reader.get("version", int) != VERSION:
         raise fail(
             "E0505",
-            f"this manifest has version {reader.value['version']}; this TExpr reads {VERSION}",
+            f"this manifest has version {str(reader.value['version'])[:20]}; this TExpr reads {VERSION}",
             help="build the artifact again with this TExpr",
         )
     workspace = _Reader(reader.get("workspace", dict), "the workspace", ("bytes", "tensors"))
@@ -274,8 +289,8 @@ def read_manifest(text: str) -> Manifest:
     facts: tuple[JsonCondition, ...] = tuple(check_condition(fact) for fact in reader.get("facts", list))
     return Manifest(
         name=_name(reader.get("name", str)),
-        target=reader.get("target", str),
-        arch=reader.get("arch", str),
+        target=_word(reader, "target"),
+        arch=_word(reader, "arch"),
         loadable=reader.get("loadable", bool),
         parameters=parameters,
         sizes=_sizes(reader.get("sizes", list)),
@@ -284,5 +299,5 @@ def read_manifest(text: str) -> Manifest:
         workspace=tuple(tensors),
         host=_steps(reader.get("host", list)),
         files=_files(reader.get("files", dict)),
-        texpr=reader.get("texpr", str),
+        texpr=_word(reader, "texpr"),
     )

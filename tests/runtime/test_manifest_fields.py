@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import texpr
+from texpr.codegen.manifest import check_expr, evaluate
 from texpr.codegen.manifest_io import read_manifest, write_manifest
 from texpr.runtime.launch import Launcher
 
@@ -19,7 +20,12 @@ TEXT = """kernel k(A: f32[N, M], B: f32[N], s: f32) where N % 2 == 0, M >= 1 {
     seq 3 q { par N i { B[i] += t[N - 1 - i] * s } }
 }
 """
-VALUES = [None, True, 0, -1, 2**62, 2**70, 1.5, "", "x", "\0", "../x", [], {}, [None], {"x": 1}, ["%", 1, 0], "N" * 300]
+HUGE = 10**4000
+SQUARES = ["*", ["*", ["*", ["*", "N", "N"], ["*", "N", "N"]], 2**62], 2**62]
+VALUES = [
+    None, True, 0, -1, 2**62, 2**70, HUGE, -HUGE, 1.5, "", "x", "\0", "\ud800", "../x", [], {}, [None], {"x": 1},
+    ["%", 1, 0], ["*", HUGE, HUGE], SQUARES, "N" * 300,
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +101,25 @@ def test_a_box_has_the_dimensions_of_its_shape(document: Any) -> None:
     parameter = {**document["parameters"][0], "box": [[0, 1]]}
     with pytest.raises(texpr.TExprError, match="box"):
         read_manifest(changed(document, ("parameters", 0), parameter))
+
+
+@pytest.mark.parametrize("place", [("workspace", "bytes"), ("sizes", 0, 1), ("version",), ("host", 0, "grid", 0)])
+def test_a_number_of_any_length_is_refused_in_a_short_sentence(document: Any, place: tuple[Any, ...]) -> None:
+    with pytest.raises(texpr.TExprError, match="E0505") as caught:
+        read_manifest(changed(document, place, HUGE))
+    assert len(str(caught.value)) < 200
+
+
+def test_an_expression_s_value_has_a_limit() -> None:
+    expr: Any = 2**62
+    for _ in range(12):
+        expr = ["*", expr, expr]
+    with pytest.raises(texpr.TExprError, match="out of range"):
+        evaluate(check_expr(expr), {})
+
+
+@pytest.mark.parametrize("field", ["target", "arch", "texpr"])
+@pytest.mark.parametrize("value", ["\ud800", "\x1b[2J", "\u202e", "x" * 300])
+def test_a_word_that_is_shown_to_people_is_plain(document: Any, field: str, value: str) -> None:
+    with pytest.raises(texpr.TExprError, match=f"{field} is malformed"):
+        read_manifest(changed(document, (field,), value))
