@@ -1,16 +1,15 @@
 """Artifacts: what `compiled.save` writes, and the manifest of a planned kernel.
 
 A folder holds `NAME.cu` (or `NAME.py` for a CPU), the headers that it includes, `NAME.h`, a cubin when a compiler was
-there, and `manifest.json` with the digest of each. Files appear all at once: they are written to a folder beside and
-renamed, so that a failure leaves nothing half-written.
+there, and `manifest.json` with the digest of each. The folder is replaced as a whole (`replace.py`), and only if it is
+empty or holds nothing but what an older manifest names: a user's own file, folder or link in it is a refusal.
 """
 
 import hashlib
-import shutil
-import tempfile
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from texpr.codegen.cuda.names import kernel_symbol
 from texpr.codegen.device_memory import span_bytes
@@ -29,6 +28,7 @@ from texpr.codegen.manifest import (
     WorkspaceTensor,
 )
 from texpr.codegen.manifest_io import read_manifest, write_manifest
+from texpr.codegen.replace import replace_folder
 from texpr.grammar.ast import (
     AccOp,
     Always,
@@ -48,7 +48,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.indexing import row_major
-from texpr.grammar.paths import as_path, read_plain
+from texpr.grammar.paths import as_path, not_written, read_plain
 from texpr.polyhedral.boxes import Box, boxes
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
@@ -225,49 +225,40 @@ def _is_ours(folder: Path) -> bool:
     """Whether a folder is empty or holds exactly one artifact: only then may it be replaced."""
     if not folder.is_dir():
         return False
-    if not any(folder.iterdir()):
+    present = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
+    if not present:
         return True
     try:
         manifest = read_manifest(read_plain(folder / "manifest.json", MAX_MANIFEST_BYTES).decode("utf-8"))
     except (OSError, ValueError, TExprError):
         return False
-    known = {*manifest.files, "manifest.json"}
-    present = (path for path in folder.rglob("*") if not path.is_dir())
-    return all(path.relative_to(folder).as_posix() in known for path in present)
+    files = {*manifest.files, "manifest.json"}
+    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents}
+    return all(
+        name in (folders if path.is_dir() and not path.is_symlink() else files) for name, path in present.items()
+    )
 
 
-def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+def _place(folder: str | Path) -> Path:
+    """Where a folder is to stand: links are kept. E0606 for one that a rename would take from under others."""
+    place = Path(os.path.realpath(as_path(folder)))
+    if place.is_mount() or place == Path.cwd() or place in Path.cwd().parents:
+        why = "a file system is mounted there" if place.is_mount() else "it is the working folder, or above it"
+        raise fail("E0606", f"{folder} cannot be replaced as a whole: {why}", help="name a folder inside it")
+    return place
 
 
 def save_artifact(folder: str | Path, manifest: Manifest, files: Mapping[str, bytes]) -> Path:
     """Write `files` and the manifest with their digests to `folder`, all or nothing; an older artifact is replaced.
 
-    Raises E0606 when the folder cannot be written, or holds something that is not an artifact.
+    Raises E0606 when the folder cannot be written, or holds something that is not an artifact; E0608 where the disk is
+    full.
     """
     root = as_path(folder)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     text = write_manifest(replace(manifest, files=digests, loadable=any(name.endswith(".cubin") for name in digests)))
     try:
-        if root.exists() and not _is_ours(root):
-            raise fail(
-                "E0606",
-                f"{root} exists and is not an artifact's folder",
-                help="name a new folder, or one that TExpr wrote",
-            )
-        root.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
-        try:
-            _write_all(beside, {**files, "manifest.json": text.encode()})
-            beside.chmod(0o755)
-            if root.exists():
-                shutil.rmtree(root)
-            beside.replace(root)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
+        replace_folder(_place(root), {**files, "manifest.json": text.encode()}, _is_ours)
     except OSError as why:
-        raise fail("E0606", f"{root} cannot be written: {why.strerror or why}") from None
+        raise not_written(root, why) from None
     return root

@@ -8,12 +8,13 @@ is our text at fault (E0504).
 
 import os
 import platform
+import secrets
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from texpr.codegen.cuda.names import comment
 from texpr.grammar.diagnostics import TExprError, error, fail
+from texpr.grammar.endings import at_end, temporary
 
 INCLUDE = Path(__file__).resolve().parent / "include"
 TIMEOUT_S = 300
@@ -152,30 +154,53 @@ class _Done:
     stderr: str
 
 
+@contextmanager
+def _process_group() -> Iterator[int]:
+    """A process group for compilers, which ends with the block, and with this process however it ends.
+
+    Its first member reads from a pipe that only this process writes to: when the pipe ends, it kills the group. Unlike
+    Linux's PDEATHSIG this reaches the compiler's own children, and no code runs between fork and exec."""
+    command = ["/bin/sh", "-c", "read -r _; kill -s KILL 0"]
+    null = subprocess.DEVNULL
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=null, stderr=null, process_group=0) as first,
+        at_end(lambda: _kill(first.pid)),
+    ):
+        yield first.pid
+
+
+def _kill(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
 def _run(arguments: Sequence[str], folder: Path, timeout_s: float) -> _Done:
-    """Run a compiler in `folder`, in its own process group, which ends with it or at the time limit."""
+    """Run a compiler in `folder`, in a process group of its own, which ends with it or at the time limit."""
     # A lower limit that the user has set stays: raising it fails, and what then runs is limited all the same.
     limited = ["/bin/sh", "-c", 'ulimit -v "$0" 2>/dev/null; exec "$@"', str(MEMORY_KIB), *arguments]
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
-    with subprocess.Popen(
-        limited,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as process:
+    with (
+        _process_group() as group,
+        subprocess.Popen(
+            limited,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            process_group=group,
+        ) as process,
+    ):
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            _kill(group)
             stdout, stderr = process.communicate()
             return _Done(None, stdout, stderr)
-        except BaseException:  # such as Ctrl-C, which does not reach another session
-            os.killpg(process.pid, signal.SIGKILL)
+        except BaseException:  # such as Ctrl-C, which does not reach another group
+            _kill(group)
             raise
         return _Done(process.returncode, stdout, stderr)
 
@@ -183,13 +208,21 @@ def _run(arguments: Sequence[str], folder: Path, timeout_s: float) -> _Done:
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder for the time of one compilation. Raises E0503 where this machine has no place for temporary files."""
-    try:
-        made = tempfile.TemporaryDirectory(prefix="texpr-", ignore_cleanup_errors=True)
-    except OSError as why:
+
+    def refuse(why: OSError) -> TExprError:
         message = f"there is no place for temporary files: {why.strerror or why}"
-        raise fail("E0503", message, help="set TMPDIR to a folder that can be written") from None
-    with made as name:
-        yield Path(name)
+        return fail("E0503", message, help="set TMPDIR to a folder that can be written")
+
+    try:
+        place = Path(tempfile.gettempdir()) / f"texpr-{secrets.token_hex(8)}"
+    except OSError as why:
+        raise refuse(why) from None
+    with temporary(place):
+        try:
+            place.mkdir(mode=0o700)
+        except OSError as why:
+            raise refuse(why) from None
+        yield place
 
 
 def _words(done: _Done, folder: Path) -> tuple[str, ...]:

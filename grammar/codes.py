@@ -79,4 +79,5 @@ CODES: dict[str, Code] = {
     "E0605": Code("device mismatch", "The arrays are on a device that this target does not run on."),
     "E0606": Code("file not usable", "A file could not be read or written, or holds something else."),
     "E0607": Code("wrong option", "An option of a Python function has a type or a value that it does not take."),
+    "E0608": Code("no room for a file", "The disk is full, a limit on files is reached, or the device fails."),
 }

@@ -163,4 +163,5 @@ EXPLANATIONS: dict[str, Explanation] = {
         "A subscript from data was out of range, a promise (`#unique`) was broken, or `cuda-host` found a race, an "
         "access out of bounds or threads that do not meet at a barrier."
     ),
+    "E0608": Explanation("Nothing half-written is left: make room, or name a place on another disk."),
 }

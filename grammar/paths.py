@@ -1,19 +1,39 @@
 """Paths and files from users: what is not a plain file is refused before it can block or never end."""
 
+import errno
+import glob
 import os
 import stat
 from pathlib import Path
 
-from texpr.grammar.diagnostics import fail
+from texpr.grammar.diagnostics import TExprError, fail
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
 
 
 def as_path(value: object) -> Path:
-    """The path that a text or a path object names. Raises E0606 for anything else, and for a null character."""
+    """The path that a text or a path object names. Raises E0606 for anything else, and for characters that no file
+    name has."""
     if not isinstance(value, str | Path):
         raise fail("E0606", f"a path is a text or a pathlib.Path, not a {type(value).__name__[:40]}")
     if "\0" in str(value):
         raise fail("E0606", "the path cannot be used: it holds a null character")
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        raise fail("E0606", "the path cannot be used: it holds half a character") from None
     return Path(value)
+
+
+def not_written(path: Path, why: OSError) -> TExprError:
+    """The error for a file or a folder that could not be written: E0608 where the machine has no room for it or fails,
+    E0606 where it is the wrong place."""
+    return fail("E0608" if why.errno in NO_ROOM else "E0606", f"{path} cannot be written: {why.strerror or why}")
+
+
+def set_aside(folder: Path) -> list[Path]:
+    """Where `codegen/replace.py` keeps the old folder between two steps, on a system that cannot do both in one."""
+    return sorted(folder.parent.glob(f".{glob.escape(folder.name)}-*.old"))
 
 
 def read_plain(path: Path, limit_bytes: int) -> bytes:

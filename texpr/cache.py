@@ -12,12 +12,13 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from texpr.grammar.endings import temporary
 from texpr.settings import settings
 from texpr.version import VERSION
 
@@ -106,14 +107,10 @@ def _digest(path: Path, body: bytes) -> bytes:
 
 def _write(path: Path, body: bytes) -> None:
     """Write an entry whole or not at all; a full disk or a read-only folder only costs the caching."""
-    with contextlib.suppress(OSError):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_digest(path, body) + body)
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError), temporary(path.with_name(f".new-{secrets.token_hex(8)}")) as beside:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(_digest(path, body) + body)
+        beside.replace(path)
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ from texpr.command_options import (
 from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning, did_you_mean, fail, first
 
 RIGHT, WRONG, ENVIRONMENT, DEFECT = 0, 1, 3, 70
-_ENVIRONMENT_CODES = ("E0503", "E0505", "E0605")
+_ENVIRONMENT_CODES = ("E0503", "E0505", "E0605", "E0608")
 _DEFECT_CODES = ("E0504",)
 
 app = typer.Typer(

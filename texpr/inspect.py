@@ -3,21 +3,23 @@
 import contextlib
 import os
 import platform
+import secrets
 import stat
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.endings import temporary
+from texpr.grammar.paths import not_written
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file all at once, keeping its mode; where `path` is a link, the file that it leads to.
 
-    Raises E0606, also for a read-only file and for what is no plain file: a rename would put one in the place of a pipe
-    or a device.
+    Raises E0608 where the disk is full, and E0606, also for a read-only file and for what is no plain file: a rename
+    would put one in the place of a pipe or a device.
     """
     try:
         target = path.resolve()
@@ -26,25 +28,16 @@ def write_whole(path: Path, content: bytes) -> None:
             raise fail("E0606", f"{path} is not a file")
         if mode is not None and not (mode & 0o222 and os.access(target, os.W_OK)):
             raise fail("E0606", f"{path} cannot be written: it is read-only")
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            Path(name).chmod(mode & 0o777 if mode is not None else 0o666 & ~_umask())
-            Path(name).replace(target)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except (OSError, RuntimeError) as why:  # a loop of links is a RuntimeError
-        said = why.strerror if isinstance(why, OSError) and why.strerror else str(why)
-        raise fail("E0606", f"{path} cannot be written: {said}") from None
-
-
-def _umask() -> int:
-    """The rights that new files of this process do not get; asking for it means setting it."""
-    before = os.umask(0o077)
-    os.umask(before)
-    return before
+        with temporary(target.with_name(f".{target.name[:100]}-{secrets.token_hex(8)}")) as beside:
+            beside.touch(exist_ok=False)
+            if mode is not None:
+                beside.chmod(mode & 0o777)
+            beside.write_bytes(content)
+            beside.replace(target)
+    except OSError as why:
+        raise not_written(path, why) from None
+    except RuntimeError:
+        raise fail("E0606", f"{path} cannot be written: its links go in a circle") from None
 
 
 def doctor_report() -> dict[str, str]:
