@@ -4,6 +4,7 @@
 repeated and malformed ones, and arguments that no machine could keep (E0205).
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -39,6 +40,12 @@ MAX_THREADS = 1024  # of a block, on every GPU
 MAX_BLOCKS = 32  # of a multiprocessor
 MAX_CLUSTER = 16  # blocks
 WARP = 32
+
+
+def forgotten_hash(text: str) -> str | None:
+    """The attribute that a text begins with where its `#` is missing: `unroll` for `unroll(4)`."""
+    word = re.match(r"\s*([a-z_0-9]+)\s*(\(|#|$)", text)
+    return word[1] if word is not None and word[1] in ATTRIBUTES else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

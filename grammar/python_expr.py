@@ -15,7 +15,6 @@ from texpr.grammar.python_names import (
     LOOPS,
     REDUCTIONS,
     STATEMENT_WORDS,
-    WORDS,
     Constant,
     FnObject,
     Foreign,
@@ -26,7 +25,7 @@ from texpr.grammar.python_names import (
     is_identifier,
     literal,
 )
-from texpr.grammar.python_scope import FOREIGN_HELP, Binding, ScopeReader
+from texpr.grammar.python_scope import FOREIGN_HELP, NAMED_EXTENTS, Binding, ScopeReader, instead_of, is_attribute
 
 BINARY: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
 CALLED: dict[type[ast.operator], str] = {
@@ -64,15 +63,6 @@ class LoopHead:
     word: str
     dims: tuple[syntax.Dim, ...]
     attrs: tuple[syntax.Attr, ...]
-
-
-def _instead(name: str) -> str:
-    """What to call in the place of a Python function."""
-    word = name.rpartition(".")[2]
-    own = {"float": "write f32(x)", "int": "write i32(x)", "range": 'write for i in seq("N")'}
-    if word in WORDS:
-        return f"take `{word}` from texpr.language"
-    return own.get(name, "call a function under @texpr.fn, or one of texpr.language")
 
 
 class ExpressionReader(ScopeReader):
@@ -211,6 +201,9 @@ class ExpressionReader(ScopeReader):
     def view(self, node: ast.Subscript) -> syntax.Expr:
         """`A[i:16, k]`, where a slice is start : extent."""
         subscripts = self.subscripts(node.slice)
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+            self._shape_of(node, node.value.value)
+            return self.placeholder(node)
         if not isinstance(node.value, ast.Name):
             self.refuse("E0105", "only a buffer's name takes subscripts", node, "write all subscripts at once: A[i, j]")
             return self.placeholder(node)
@@ -222,6 +215,14 @@ class ExpressionReader(ScopeReader):
                         "pass it as a parameter")  # fmt: skip
             return self.placeholder(node)
         return syntax.View(name=name, subscripts=subscripts, span=self.span(node))
+
+    def _shape_of(self, node: ast.Subscript, owner: ast.expr) -> None:
+        """Refuse `A.shape[0]`, with the name of that extent where the annotation gives one."""
+        shape = self.shapes.get(owner.id, ()) if isinstance(owner, ast.Name) else ()
+        position = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        name = shape[position] if isinstance(position, int) and 0 <= position < len(shape) else None
+        help = f'that extent is `{name}`: write par("{name}")' if name is not None else NAMED_EXTENTS
+        self.refuse("E0105", "a buffer has no shape to ask for: its extents are names", node, help)
 
     def subscripts(self, node: ast.expr) -> tuple[syntax.Expr | syntax.Slice, ...]:
         if isinstance(node, ast.Tuple):
@@ -303,10 +304,15 @@ class ExpressionReader(ScopeReader):
                 return name
             case Foreign(what):
                 self.refuse(
-                    "E0105", f"`{name}` is {what} of Python, and a body is never run", node.func, _instead(name)
+                    "E0105", f"`{name}` is {what} of Python, and a body is never run", node.func, instead_of(name)
                 )
             case _:
-                self.refuse("E0105", f"`{name}` cannot be called", node.func, FOREIGN_HELP)
+                owner = self.lookup(name.partition(".")[0])
+                if "." in name and owner is not None and owner.kind == "buffer":
+                    help = 'write sum(A[i] for i in seq("N"))'
+                    self.refuse("E0105", "a buffer has no methods", node.func, help)
+                else:
+                    self.refuse("E0105", f"`{name}` cannot be called", node.func, FOREIGN_HELP)
         return None
 
     def _reduce(self, op: str, node: ast.GeneratorExp, call: ast.Call) -> syntax.Expr:
@@ -343,6 +349,8 @@ class ExpressionReader(ScopeReader):
         if word not in allowed:
             self.refuse("E0105", f"`{word}` does not stand here", iterable, f"write {' or '.join(allowed)}")
             return empty
+        targets = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+        spare = sum(not is_attribute(argument) for argument in iterable.args) > len(targets)
         extents: list[syntax.Expr | syntax.Range] = []
         attrs: list[syntax.Attr] = []
         for argument in iterable.args:
@@ -350,12 +358,13 @@ class ExpressionReader(ScopeReader):
                 if argument.value.lstrip().startswith("#"):
                     attrs += self.attributes(argument)
                     continue
+                if self.lacks_hash(argument.value, argument, called=not spare):
+                    continue
                 extents.append(self.extent_text(argument.value, self.span(argument)))
             else:
                 extents.append(self._extent(argument))
         if iterable.keywords:
             self._no_keywords(iterable)
-        targets = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
         indices = [(part.id, self.span(part)) for part in targets if isinstance(part, ast.Name)]
         if len(indices) != len(targets):
             self.refuse("E0105", "an index is a plain name", target, f'write for i, j in {word}("M", "N")')

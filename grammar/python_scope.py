@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from texpr.grammar import syntax
+from texpr.grammar.attributes import forgotten_hash
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
-from texpr.grammar.python_names import FnObject, Meaning, Names, NotRun, Unknown, Word, is_identifier
+from texpr.grammar.python_names import WORDS, FnObject, Meaning, Names, NotRun, Unknown, Word, is_identifier
 from texpr.grammar.python_source import FunctionSource
 from texpr.grammar.python_text import read_attributes, read_extent
 from texpr.grammar.source import Span
@@ -22,7 +23,13 @@ FOREIGN_HELP = (
     "under @texpr.fn"
 )
 
+NAMED_EXTENTS = 'an extent has the name that the annotation gives it: A: f32["N"], then par("N")'
 NOT_RUN_HELP = "assign it a number that is written out, or import the file in Python, where its code runs"
+
+
+def is_attribute(node: ast.expr) -> bool:
+    """Whether an argument is a string that begins with `#`."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.lstrip().startswith("#")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,15 @@ class Binding:
     kind: Literal["index", "let", "buffer"]
     integer: bool
     span: Span
+
+
+def instead_of(name: str) -> str:
+    """What to call in the place of a Python function."""
+    word = name.rpartition(".")[2]
+    own = {"float": "write f32(x)", "int": "write i32(x)", "range": 'write for i in seq("N")', "len": NAMED_EXTENTS}
+    if word in WORDS:
+        return f"take `{word}` from texpr.language"
+    return own.get(name, "call a function under @texpr.fn, or one of texpr.language")
 
 
 class ScopeReader:
@@ -44,6 +60,7 @@ class ScopeReader:
         self.callees: dict[int, FnObject] = {}
         self.imports: dict[tuple[str, ...], Span] = {}
         self.sizes: set[str] = set()
+        self.shapes: dict[str, tuple[str, ...]] = {}  # of the parameters, as TExpr writes them
         self.scopes: list[dict[str, Binding]] = [{}]
         self.not_run: set[ast.AST] = set()  # names whose values are not known, told already
         self.literal_span: Span | None = None  # set while the text of a string annotation is read
@@ -128,7 +145,18 @@ class ScopeReader:
         self.refuse("E0105", "an attribute is a string that begins with `#`", node, 'write "#unroll"')
         return ()
 
+    def lacks_hash(self, text: str, node: ast.AST | Span, *, called: bool = False) -> bool:
+        """Whether a string is an attribute but for its `#`; it is refused then. `called`: a bare word may be a size."""
+        word = forgotten_hash(text)
+        if word is None or (called and "(" not in text):
+            return False
+        help = f'write "#{text.strip()}"'
+        self.refuse("E0105", f"`{word}` is an attribute, and attributes begin with `#`", node, help)
+        return True
+
     def attribute_text(self, text: str, span: Span) -> tuple[syntax.Attr, ...]:
+        if self.lacks_hash(text, span):
+            return ()
         if not text.lstrip().startswith("#"):
             self.refuse("E0105", "an attribute is a string that begins with `#`", span, 'write "#unroll"')
             return ()

@@ -278,6 +278,8 @@ class StatementReader(TypeReader):
             if isinstance(argument, ast.Constant) and argument.value in MEMORIES:
                 level = str(argument.value)
             elif isinstance(argument, ast.Constant) and "#" not in str(argument.value):
+                if isinstance(argument.value, str) and self.lacks_hash(argument.value, argument):
+                    continue
                 self.refuse("E0105", "a memory is reg, shared or global", argument, 'write new(f32[16], "shared")')
             else:
                 attrs += self.attributes(argument)

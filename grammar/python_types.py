@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from texpr.grammar import syntax
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.printer import print_expr
 from texpr.grammar.python_expr import ExpressionReader
 from texpr.grammar.python_names import (
     DIRECTIONS,
@@ -24,7 +25,7 @@ from texpr.grammar.python_names import (
     meaning_of,
     type_object,
 )
-from texpr.grammar.python_scope import Binding
+from texpr.grammar.python_scope import Binding, is_attribute
 from texpr.grammar.python_source import changed
 from texpr.grammar.python_text import MAX_TEXT, read_index
 from texpr.grammar.source import Span
@@ -58,10 +59,6 @@ def _parameter_help(name: str) -> str:
     return f'{plain}; what a fn writes is `{name}: out(f32["N"])`'
 
 
-def _is_attribute(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.lstrip().startswith("#")
-
-
 def _parts(node: ast.expr) -> _Parts:
     direction: ast.expr | None = None
     attributes: tuple[ast.expr, ...] = ()
@@ -70,8 +67,8 @@ def _parts(node: ast.expr) -> _Parts:
     dims: tuple[ast.expr, ...] | None = None
     if isinstance(node, ast.Subscript):
         inside = tuple(node.slice.elts) if isinstance(node.slice, ast.Tuple) else (node.slice,)
-        dims = tuple(part for part in inside if not _is_attribute(part))
-        attributes = (*(part for part in inside if _is_attribute(part)), *attributes)
+        dims = tuple(part for part in inside if not is_attribute(part))
+        attributes = (*(part for part in inside if is_attribute(part)), *attributes)
         node = node.value
     return _Parts(direction, node, dims, attributes)
 
@@ -121,6 +118,7 @@ class TypeReader(ExpressionReader):
                     span=self.span(argument),
                 )
             )  # fmt: skip
+        self.shapes = {p.name: tuple(map(print_expr, p.type.shape or ())) for p in params}
         self.type_parameters = {p.type.element for p in params if p.type.element not in ELEMENT_TYPES}
         for param in params:
             for extent in param.type.shape or ():
@@ -213,6 +211,8 @@ class TypeReader(ExpressionReader):
         return self.placeholder(node)
 
     def index_text(self, text: str, span: Span) -> syntax.Expr:
+        if self.lacks_hash(text, span, called=True):
+            return syntax.IntLit(value=0, text="0", span=span)
         try:
             return read_index(text, span)
         except TExprError as failure:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from texpr.grammar.attributes import ATTRIBUTES
 from texpr.grammar.diagnostics import Diagnostic, error
 from texpr.grammar.foreign_loops import LOOP_WORDS, loop_help
 from texpr.grammar.lexer import NEWLINE, WORD_KINDS, Token
@@ -17,6 +18,7 @@ _DECLARATION_WORDS: Final[dict[str, str]] = {
     **dict.fromkeys(("elif", "elsif", "elseif"), "write `else if`"),
     **dict.fromkeys(("include", "from", "use", "using"), "write `import std.mma`"),
 }
+NAMED_EXTENTS: Final = "an extent has the name that the declaration gives it: `A: f32[N]`, then `par N i`"
 _TYPED_WORDS: Final = frozenset(("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u32", "u8", "bool"))
 _EXPRESSION_START: Final = frozenset(("NAME", "NUMBER", "LPAR", "MINUS", "CONST", "SELECT", "REDUCE"))
 _OPERATORS: Final = frozenset(("PLUS", "MINUS", "TIMES", "CMP", "AND", "OR"))
@@ -126,6 +128,11 @@ def _usual(m: Mistake) -> Diagnostic | None:
     if kind == "HASH" and "HASH" not in expected and m.at == m.begin:
         foreign = _foreign_hash(m)
         return say(*foreign) if foreign else say("an attribute stands behind its construct", "`par N i #block { … }`")
+    if kind == "NAME" and token.text in ATTRIBUTES and "HASH" in expected:
+        return say(f"`{token.text}` is an attribute, and attributes begin with `#`", f"write `#{token.text}`")
+    member = m.before(2)
+    if kind == "LSQB" and member is not None and member.kind == "DOT":
+        return say("a buffer has no attributes", NAMED_EXTENTS)
     if kind == "STRING":
         return say("text stands only in `asm`")
     if kind == "ELSE":

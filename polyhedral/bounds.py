@@ -6,11 +6,14 @@ A gathered dimension has the whole range as its relation and is checked at run t
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.interpret_index import index_value
+from texpr.polyhedral import isl
 from texpr.polyhedral.isl import columns, least_point
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer, ProgramStatement
+from texpr.polyhedral.remedy import missing_fact
 from texpr.polyhedral.witness import element_text, instance_mapping, instance_text, sizes_mapping, sizes_text, touched
 
 VERBS = {
@@ -21,7 +24,6 @@ VERBS = {
 }
 
 HELP = "shorten the loop, or guard the access with `if` or `select`"
-HELP_WITH_FREE_SIZES = "guard the access with `if` or `select`, or state a fact about the sizes, such as `where N >= 1`"
 
 
 def check_bounds(program: Program) -> Iterator[Diagnostic]:
@@ -37,15 +39,18 @@ def check_bounds(program: Program) -> Iterator[Diagnostic]:
                 yield from limit.diagnostics
                 continue
             if found is not None:
-                yield found
+                diagnostic, outside = found
+                fact = missing_fact(program, outside, access.span)
+                yield replace(diagnostic, help=f"{HELP}; or state `where {fact}`") if fact else diagnostic
 
 
-def _check(program: Program, statement: ProgramStatement, access: Access) -> Diagnostic | None:
+def _check(program: Program, statement: ProgramStatement, access: Access) -> tuple[Diagnostic, isl.Set] | None:
+    """The least violation of an access with the set of all of them, or None."""
     home = program.buffers[access.buffer]
     if not access.subscripts or access.relation.range().is_subset(home.elements):
         return None
-    outside = access.relation.intersect_range(home.elements.complement())
-    point = least_point(outside.wrap().flatten())
+    outside = access.relation.intersect_range(home.elements.complement()).wrap().flatten()
+    point = least_point(outside)
     count = len(program.kernel.sizes)
     sizes, values = point[:count], point[count : count + len(statement.loops)]
     environment = {**sizes_mapping(program, sizes), **instance_mapping(statement, values)}
@@ -54,12 +59,12 @@ def _check(program: Program, statement: ProgramStatement, access: Access) -> Dia
     verb = VERBS[access.mode]
     said = f"{sizes_text(program, sizes)}{where or 'this statement'} {verb} {element_text(home.buffer, element)}"
     name = home.buffer.source_name or home.buffer.name
-    return error(
+    found = error(
         "E0302",
         f"a subscript of {name} leaves the buffer",
         access.span,
         f"{said}, and {name} {_size_text(home, environment)}",
-        help=HELP_WITH_FREE_SIZES if sizes else HELP,
+        help=HELP,
         witness={
             "sizes": sizes_mapping(program, sizes),
             "statement": statement.id,
@@ -68,6 +73,7 @@ def _check(program: Program, statement: ProgramStatement, access: Access) -> Dia
             "element": list(element),
         },
     )
+    return found, outside
 
 
 def _size_text(home: ProgramBuffer, environment: dict[str, int]) -> str:

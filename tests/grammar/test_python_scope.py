@@ -48,6 +48,14 @@ def test_an_annotation_may_name_a_local_that_the_body_does_not_use() -> None:
     same(f, "kernel f(A: f32[48, N]) { A[0, 0] = 1.0 }")
 
 
+def test_a_size_may_have_the_name_of_an_attribute() -> None:
+    def f(A: f32["block", "tile"]):
+        for i, j in par("block", "threads", "#unroll"):
+            A[i, j] = 1.0
+
+    same(f, "kernel f(A: f32[block, tile]) { par block i, threads j #unroll { A[i, j] = 1.0 } }")
+
+
 def test_a_size_of_the_annotations_hides_a_number_of_the_file() -> None:
     def f(A: f32["N_ALSO_A_SIZE"]):
         for i in par(N_ALSO_A_SIZE):
