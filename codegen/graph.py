@@ -121,6 +121,7 @@ class Guard:
     body: tuple["BlockNode", ...]
     orelse: tuple["BlockNode", ...] = ()
     uniform: Scope = Scope.THREAD
+    once: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 

@@ -210,6 +210,7 @@ def _node(node: m.Node, attributes: dict[str, tuple[Attr, ...]]) -> g.BlockNode:
                 body=tuple(_node(n, attributes) for n in body),
                 orelse=tuple(_node(n, attributes) for n in orelse),
                 uniform=node.uniform,
+                once=node.once,
                 span=node.span,
             )
         case m.Fresh(buffer=buffer):

@@ -132,7 +132,8 @@ def _node(node: g.BlockNode, path: Path, barriers: dict[Path, list[BarrierPositi
             yield f"loop {index} < {write_index(extent)}" + "".join(f"  {mark}" for mark in marks)
             yield from ("  " + line for line in _nodes(body, (*path, 0), barriers))
         case g.Guard(condition=condition, body=body, orelse=orelse):
-            yield f"guard {show_value(condition) if isinstance(condition, Read) else show_condition(condition)}"
+            asked = show_value(condition) if isinstance(condition, Read) else show_condition(condition)
+            yield f"guard {asked}{'    once' if node.once else ''}"
             yield from ("  " + line for line in _nodes(body, (*path, 0), barriers))
             if orelse:
                 yield "else"

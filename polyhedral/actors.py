@@ -1,13 +1,15 @@
 """Who touches memory in a launch: every access with its thread, and the loops and conditions around it, as isl text.
 
 A thread is (lane, warp). Statements of a band give both as affine forms of the band's digits, `once` is thread 0, and
-a replicated statement runs on every thread.
+a replicated statement runs on every thread. Each thread digit is defined once in a launch, before all that uses it:
+two statements with equal digits therefore belong to one par, and a thread runs both at equal values of its digits.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Read, Subscript
+from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.source import Span
 from texpr.polyhedral.isl_text import condition_text, expr_text, identifier
 from texpr.polyhedral.mapping import (
@@ -19,6 +21,7 @@ from texpr.polyhedral.mapping import (
     MappedLaunch,
     MappedStatement,
     Node,
+    Origin,
     Place,
     Scope,
     Unused,
@@ -32,19 +35,22 @@ THREAD = ("lane", "warp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What encloses a node: nodes and path, each index as isl text over the dimensions `dims`, and constraints."""
+    """What encloses a node: nodes and path, each index as isl text over the dimensions `dims`, and constraints; and the
+    thread digits that are defined before it."""
 
     nodes: tuple[Node, ...] = ()
     path: Path = ()
     env: Mapping[str, str]
     dims: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
+    digits: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
     """A statement, or the condition of a guard, on its threads. `band_depth` counts the nodes around the definition
-    of its band's indices: loops further inside belong to one thread."""
+    of its band's indices: loops further inside belong to one thread. `proved`: its accesses are those of the program,
+    of which the proof of races speaks; the mapping's own exchange of partial results is not."""
 
     id: str
     span: Span
@@ -53,6 +59,7 @@ class Actor:
     lane: str
     warp: str
     band_depth: int
+    proved: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +98,13 @@ class _Collector:
         self.defined: dict[str, int] = {}  # thread digit -> number of nodes around its `Define`
 
     def visit(self, body: Sequence[Node], around: Around) -> None:
-        known = dict(around.env)
+        known, digits_here = dict(around.env), around.digits
         for number, node in enumerate(body):
-            here = replace(around, path=(*around.path, number), env=known)
+            here = replace(around, path=(*around.path, number), env=known, digits=digits_here)
             match node:
                 case Define(index=index, digits=digits):
                     known = {**known, index: self._define(digits, len(around.nodes))}
+                    digits_here |= {d.name for d in digits}
                 case Loop(index=index, extent=extent, body=inside):
                     name, bound = identifier(index), expr_text(extent, known)
                     limits = (f"0 <= {name}",) if bound is None else (f"0 <= {name}", f"{name} < {bound}")
@@ -108,6 +116,7 @@ class _Collector:
                             env={**known, index: name},
                             dims=(*around.dims, name),
                             constraints=around.constraints + limits,
+                            digits=digits_here,
                         ),
                     )
                 case Guard(condition=condition):
@@ -120,7 +129,9 @@ class _Collector:
     def _define(self, digits: Sequence[Digit], depth: int) -> str:
         for digit in digits:
             if digit.place in (Place.LANE, Place.WARP):
-                self.defined.setdefault(digit.name, depth)
+                if digit.name in self.defined:
+                    raise InternalError(f"{self.launch.name}: the thread digit {digit.name} is defined twice")
+                self.defined[digit.name] = depth
         return f"({' + '.join(f'{d.weight}*{identifier(d.name)}' for d in digits)})" if digits else "0"
 
     def _guard(self, node: Guard, condition: Condition | Read, here: Around) -> None:
@@ -130,6 +141,8 @@ class _Collector:
             every = node.uniform is not Scope.THREAD
             if first is not None:
                 digits, unused = ((), Unused.REPLICATED) if every else (first.digits, first.unused)
+                if node.once:
+                    digits, unused = (), Unused.ONCE
                 name = "if@" + ".".join(map(str, here.path))
                 actor = self._actor(name, node.span, here, digits, unused)
                 self._reads(actor, value_reads(condition))
@@ -150,6 +163,7 @@ class _Collector:
     def _statement(self, node: MappedStatement, here: Around) -> None:
         leaf = node.leaf
         actor = self._actor(node.id, node.span, here, node.digits, node.unused)
+        actor = replace(actor, proved=node.origin is not Origin.COMBINE)
         self._reads(actor, read_accesses(leaf))
         write = written(leaf)
         if write is not None and not isinstance(leaf, Anchor):
@@ -166,6 +180,8 @@ class _Collector:
     def _actor(self, id: str, span: Span, here: Around, digits: tuple[str, ...], unused: Unused | None) -> Actor:
         lane, warp = "0", "0"
         depth, dims, constraints = len(here.nodes), here.dims, here.constraints
+        if not here.digits.issuperset(digits):
+            raise InternalError(f"{self.launch.name}: {id} uses thread digits that mean nothing where it stands")
         if unused is Unused.REPLICATED:
             lane, warp = THREAD
             lanes, warps = min(WARP_SIZE, self.launch.threads), max(1, self.launch.threads // WARP_SIZE)

@@ -7,7 +7,9 @@ the next iteration conflicts with a read in this one, and the order is carried b
     S0 -> S1 flow in one iteration of k,  S1 -> S0 anti carried by k
 
 Sizes, host indices and the block's digits are parameters, equal on both sides; no floor of a flat thread number
-occurs. Iterations of one par are proved independent, so inside one execution of a band nothing is ordered.
+occurs. Iterations of one par are proved independent, so inside one execution of a band nothing is ordered: what two
+statements of the program with equal digits touch alike, one thread touches. (`tests/polyhedral/order_oracle.py` checks
+this and all else that is not asked here, by enumeration.)
 """
 
 from collections.abc import Iterator, Mapping
@@ -113,7 +115,7 @@ class _Finder:
         hazard = Hazard.ANTI if not source.writes else Hazard.OUTPUT if sink.writes else Hazard.FLOW
         a, b = source.actor, sink.actor
         common = _common(a, b)
-        one_band = bool(a.digits) and a.digits == b.digits
+        one_band = bool(a.digits) and a.digits == b.digits and a.proved and b.proved
         if not one_band and a.around.path < b.around.path and not _exclusive(a, b, len(common)):
             yield source, sink, hazard, common, None
         for node in common[: a.band_depth] if one_band else common:

@@ -124,6 +124,7 @@ class Guard:
     orelse: tuple["Node", ...] = ()
     padding: bool = False
     uniform: Scope = Scope.THREAD  # the widest scope over which the condition has one value
+    once: bool = False  # only thread 0 of the block asks the condition, and all statements inside run once
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 

@@ -61,6 +61,7 @@ class Body:
                         condition=self.condition(condition),
                         body=self.nodes(then),
                         orelse=self.nodes(orelse),
+                        once=self.unused is Unused.ONCE and isinstance(condition, Read),
                         span=stmt.span,
                     ),
                 )

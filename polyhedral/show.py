@@ -143,7 +143,7 @@ def _node(node: Node, path: Path, barriers: dict[Path, BarrierPosition]) -> Iter
             yield f"for {index} < {write_index(extent)}{f'  ({marks})' if marks else ''}"
             yield from (f"  {line}" for line in _nodes(body, (*path, 0), barriers))
         case Guard(condition=condition, body=body, orelse=orelse):
-            yield f"if {_condition(condition)}{'  (padding)' if node.padding else ''}"
+            yield f"if {_condition(condition)}{'  (padding)' if node.padding else '  (once)' if node.once else ''}"
             yield from (f"  {line}" for line in _nodes(body, (*path, 0), barriers))
             if orelse:
                 yield "else"

@@ -181,11 +181,8 @@ class _Runner:
                     lanes = lanes.having(index, total)
                 case Loop():
                     self._loop(node, here, lanes)
-                case Guard(condition=condition, body=then, orelse=orelse):
-                    chosen = self._holds(condition, lanes, node)
-                    for branch, inside, mask in ((0, then, chosen), (1, orelse, ~chosen)):
-                        if inside and mask.any():
-                            self.nodes(inside, (*here, branch), lanes.only(mask))
+                case Guard():
+                    self._guard(node, here, self._first(lanes) if node.once else lanes)
                 case MappedStatement():
                     self._statement(node, lanes)
                 case Fresh(buffer=buffer):
@@ -205,6 +202,18 @@ class _Runner:
         """Whether the loop writes a thread's own buffers: then its iterations run one after the other here."""
         kept = {n for n, b in self.machine.mapped.buffers.items() if b.scope is Scope.THREAD}
         return any(w is not None and w[0] in kept for w in (written(s.leaf) for s in statements(loop.body)))
+
+    def _guard(self, guard: Guard, path: Path, lanes: Lanes) -> None:
+        if not len(lanes.thread):
+            return
+        chosen = self._holds(guard.condition, lanes, guard)
+        for branch, inside, mask in ((0, guard.body, chosen), (1, guard.orelse, ~chosen)):
+            if inside and mask.any():
+                self.nodes(inside, (*path, branch), lanes.only(mask))
+
+    def _first(self, lanes: Lanes) -> Lanes:
+        """Thread 0 of every block."""
+        return lanes.only(lanes.thread % self.launch.threads == 0)
 
     def _holds(self, condition: Condition | Read, lanes: Lanes, node: Guard) -> Array:
         if isinstance(condition, Read):
@@ -235,7 +244,7 @@ class _Runner:
 
     def _statement(self, statement: MappedStatement, lanes: Lanes) -> None:
         if statement.unused is Unused.ONCE:
-            lanes = lanes.only(lanes.thread % self.launch.threads == 0)
+            lanes = self._first(lanes)
         if not len(lanes.thread):
             return
         leaf = statement.leaf

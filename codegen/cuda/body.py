@@ -147,6 +147,9 @@ class _Body:
                 self._declare(name, total)
             case Loop():
                 self._loop(node, path)
+            case Guard(once=True):
+                with self.out.block("if (tx::thread() == 0)"):
+                    self._guard(node, path)
             case Guard():
                 self._guard(node, path)
             case Fresh(tensor=name):
