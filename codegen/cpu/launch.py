@@ -1,7 +1,9 @@
 """One launch as Numba functions.
 
 A launch with core digits is a *part* function, which runs core iterations first to last - 1, and a `prange` over TASKS
-parts; one whose work is small, or that has no core digits, is one serial function. A part starts its atomics once.
+parts; one whose work is surely small, or that has no core digits, is one serial function. Where the sizes of a call say
+that its work is small, one thread runs the same parts in order: results do not depend on it. A part starts its atomics
+once.
 
     def vadd_0_part(first, last, A, C, N):
         restrict()
@@ -17,13 +19,13 @@ from texpr.codegen.cpu.body import declaration, emit_body
 from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial, Writer
 from texpr.codegen.cpu.names import Names, index_text, place
 from texpr.codegen.cpu.ranges import CpuNode, Range, Split, bound_ranges, flattened
-from texpr.codegen.graph import BlockGraph, BlockNode, Define, Guard, Loop, PlannedGraph
+from texpr.codegen.cpu.work import SERIAL_OPERATIONS, operations
+from texpr.codegen.graph import BlockGraph, Define, PlannedGraph
 from texpr.codegen.layout import span_elements
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
 from texpr.polyhedral.mapping import Place
 
 STACK_BYTES = 256 << 10  # locals of one function beyond this go to the heap
-SERIAL_WORK = 1 << 14  # statement instances below which waking the other cores costs more than it gains
 TASKS = 64  # parts of a parallel launch, several to a core so that uneven ones even out
 
 CORE, FIRST, LAST = "<core>", "<first>", "<last>"  # no source has such names
@@ -74,7 +76,8 @@ def emit_launch(
     checks are appended to `checks`."""
     local, declarations = _locals(block, planned, names)
     blocks = _count(block.grid_dim)
-    parallel = _is_parallel(block, blocks)
+    each = operations(block)
+    parallel = _is_parallel(block, blocks, each)
     before = len(checks)
     writer = Writer(depth=1)
     context = Context(names=names, tensors=tensors | local, writer=writer, checks=checks, parallel=parallel)
@@ -82,9 +85,9 @@ def emit_launch(
     checked = len(checks) > before
 
     count = index_text(blocks, names)
-    words = set(
-        re.findall(r"[A-Za-z_][A-Za-z0-9_]*", " ".join([writer.text(), count, *(p.combine for p in context.partials)]))
-    )
+    few = _is_small(blocks, each, names) if parallel else ""
+    texts = [writer.text(), count, few, *(p.combine for p in context.partials)]
+    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", " ".join(texts)))
     host = [Variable(identifier=names.of("value", a), type_text="int64") for a in block.arguments]
     used = [v for v in [*candidates, *host] if v.identifier in words]
     owners = [(owner, index_text(_reach(context.tensors[t]), names)) for t, owner in context.owners.items()]
@@ -120,18 +123,18 @@ def emit_launch(
         out.line(f'@njit(int64({types}), error_model="numpy"{", parallel=True" if parallel else ""})')
         with out.block(f"def {identifier}({', '.join(arguments)}):"):
             for owner, length in owners:
-                out.line(f"{owner}_array = np.zeros({length}, np.int64)")
+                out.line(f"{owner}_array = zeros({length})")
             if parallel:
-                _emit_parts(out, part, [*bounds, *arguments, *extra], count, checked, partials)
+                _emit_parts(out, part, [*bounds, *arguments, *extra], count, few, checked, partials)
             else:
                 out.line(f"return {part}({', '.join([*arguments, *extra])})")
     return LaunchText(identifier=identifier, arguments=tuple(arguments), text=out.text())
 
 
 def _emit_parts(
-    out: Writer, part: str, arguments: list[str], count: str, checked: bool, partials: list[Partial]
+    out: Writer, part: str, arguments: list[str], count: str, few: str, checked: bool, partials: list[Partial]
 ) -> None:
-    """The parallel calls of the part function, and what combines their results."""
+    """The calls of the part function, by one thread where the condition `few` holds, and what combines results."""
     call = f"{part}({', '.join('np.int64(task)' if a == 'task' else a for a in arguments)})"
     out.line(f"blocks = np.int64({count})")
     out.line(f"tasks = max(0, min(blocks, {TASKS}))")
@@ -141,13 +144,23 @@ def _emit_parts(
     for partial in partials:
         out.line(f"{partial.variable}_parts = np.empty(tasks, np.{ELEMENT[partial.dtype.name]})")
         out.line(f"{partial.variable}_done = np.empty(tasks, np.uint8)")
-    with out.block("for task in prange(tasks):"):
-        out.line("first = np.int64(task) * blocks // tasks")
-        out.line("last = (np.int64(task) + 1) * blocks // tasks")
-        out.line(f"code = {call}" if checked else call)
-        if checked:
-            with out.block("if code != 0:"):
-                out.line("failed[0] = code")
+
+    def loop(header: str) -> None:
+        with out.block(header):
+            out.line("first = np.int64(task) * blocks // tasks")
+            out.line("last = (np.int64(task) + 1) * blocks // tasks")
+            out.line(f"code = {call}" if checked else call)
+            if checked:
+                with out.block("if code != 0:"):
+                    out.line("failed[0] = code")
+
+    if few:
+        with out.block(f"if {few}:  # operations: waking the other cores would cost more"):
+            loop("for task in range(tasks):")
+        with out.block("else:"):
+            loop("for task in prange(tasks):")
+    else:
+        loop("for task in prange(tasks):")
     for partial in partials:
         with out.block("for each in range(tasks):"), out.block(f"if {partial.variable}_done[each] != 0:"):
             out.line(partial.combine)
@@ -218,42 +231,17 @@ def _count(grid: tuple[IndexExpr, IndexExpr, IndexExpr]) -> IndexExpr:
     return total
 
 
-def _is_parallel(block: BlockGraph, blocks: IndexExpr) -> bool:
+def _is_parallel(block: BlockGraph, blocks: IndexExpr, each: IndexExpr | None) -> bool:
+    """Whether other cores may help: not where there is one core iteration, or surely less work than waking costs."""
     if blocks == IndexConst(value=1) or not any(d.place is Place.CORE for d in block.digits):
         return False
-    work = _work(block.body)
-    if isinstance(blocks, IndexConst) and work is not None:
-        return blocks.value * work >= SERIAL_WORK
+    if isinstance(blocks, IndexConst) and isinstance(each, IndexConst):
+        return blocks.value * each.value >= SERIAL_OPERATIONS
     return True
 
 
-def _most(extent: IndexExpr) -> int | None:
-    """A constant that the extent does not exceed: itself, or a side of its minimum."""
-    match extent:
-        case IndexConst(value=value):
-            return max(value, 0)
-        case IndexBinary(op=IndexOp.MIN, left=left, right=right):
-            sides = [side for side in (_most(left), _most(right)) if side is not None]
-            return min(sides) if sides else None
-        case _:
-            return None
-
-
-def _work(body: tuple[BlockNode, ...]) -> int | None:
-    """Statement instances of a body at most, or None where sizes decide."""
-    total = 0
-    for node in body:
-        match node:
-            case Loop(extent=extent, body=inner):
-                most = _most(extent)
-                if most is None:
-                    return None
-                part, factor = _work(inner), most
-            case Guard(body=inner, orelse=orelse):
-                part, factor = _work(inner + orelse), 1
-            case _:
-                part, factor = 1, 1
-        if part is None:
-            return None
-        total += factor * part
-    return total
+def _is_small(blocks: IndexExpr, each: IndexExpr | None, names: Names) -> str:
+    """The condition under which a call stays on its thread; none where emission decided, or nothing is known."""
+    if each is None or (isinstance(blocks, IndexConst) and isinstance(each, IndexConst)):
+        return ""
+    return f"blocks * {index_text(each, names, 3)} < {SERIAL_OPERATIONS}"

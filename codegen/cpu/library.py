@@ -122,6 +122,12 @@ encode_f8e4m3, encode_f8e5m2 = half.encode["f8e4m3"], half.encode["f8e5m2"]
 odd_f32, odd_f32_of_i64 = half.odd_f32, half.odd_f32_of_i64
 
 
+@njit
+def zeros(count: Any) -> Any:
+    """Integers that are 0, made by one thread: in a parallel function `np.zeros` would be one more parallel loop."""
+    return np.zeros(count, np.int64)
+
+
 def pointer(element: Any) -> Any:
     """The type of a pointer to elements, for signatures."""
     return types.CPointer(element)

@@ -31,7 +31,7 @@ MODULE_NAMES = frozenset(
     fabs failed first float32 float64 floor floordiv fma half inf inline int16 int32 int64 int8 keep log log2
     maximum minimum mod mul_c mul_r nan new njit opaque np odd_f32 odd_f32_of_i64 old peek pointer power prange
     restrict rint run shl shr sigmoid_f32 sigmoid_f64 sin sqrt sub_c tanh to_i16 to_i32 to_i64 to_i8
-    to_u32 to_u8 task tasks last uint16 uint32 uint8 void workspace
+    to_u32 to_u8 task tasks last uint16 uint32 uint8 void workspace zeros
     """.split()  # noqa: SIM905 -- a list of 70 lines says no more
 )
 _PREFIXES = ("pointer_", "stack_", "decode_", "encode_")

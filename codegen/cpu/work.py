@@ -1,0 +1,126 @@
+"""How much a launch has to do, counted in operations: whether it is worth waking the other cores.
+
+Threads that have nothing to do sleep, and waking them takes a tenth of a millisecond, or several milliseconds where
+other programs use the cores. A launch of fewer than SERIAL_OPERATIONS stays on the caller's thread. The count is an
+expression of sizes and host indices, so that it is known at emission where they are bound, and at the call otherwise.
+
+    par N i { C[i] = A[i] + B[i] } in blocks of 4096   ->   4 operations * 4096 for each block
+"""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from texpr.codegen.graph import BlockGraph, BlockNode, Define, Fresh, Generic, Guard, Loop
+from texpr.grammar.ast import Cast, Fn, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Op, Read, SizeVar
+from texpr.grammar.indexing import add, combine, multiply, subtract
+from texpr.grammar.types import DType
+from texpr.grammar.walk import walk
+
+SERIAL_OPERATIONS = 1 << 19  # 40 to 400 us of one core, by what can be vectorised
+
+_COSTS = dict.fromkeys((Fn.DIV, Fn.FLOORDIV, Fn.MOD, Fn.SQRT, Fn.RSQRT), 4) | dict.fromkeys(
+    (Fn.EXP, Fn.EXP2, Fn.LOG, Fn.LOG2, Fn.POW, Fn.TANH, Fn.SIGMOID, Fn.ERF, Fn.SIN, Fn.COS), 16
+)
+_SMALL_FLOAT = 8  # an access to a float of 16 or 8 bits, which is converted by integer arithmetic
+
+_ZERO: IndexExpr = IndexConst(value=0)
+Bounds = Mapping[str, tuple[IndexExpr, IndexExpr]]  # the least and the greatest value of an index
+
+
+def operations(block: BlockGraph) -> IndexExpr | None:
+    """Operations of one core iteration of a launch, at most, in sizes and host indices; None where its loops do not
+    say. Guards count as if they held, and a loop in a triangle as if it were as long as the longest."""
+    digits = {d.name: (_ZERO, subtract(d.radix, IndexConst(value=1))) for d in block.digits}
+    return _body(block.body, digits)
+
+
+def _body(body: tuple[BlockNode, ...], bounds: Bounds) -> IndexExpr | None:
+    total: IndexExpr = _ZERO
+    known = dict(bounds)
+    for node in body:
+        match node:
+            case Define(index=index, terms=terms):
+                last: IndexExpr = _ZERO
+                for weight, digit in terms:
+                    last = add(last, multiply(IndexConst(value=weight), known[digit][1]))
+                known[index] = _ZERO, last
+                part: IndexExpr | None = _ZERO
+            case Loop(index=index, extent=extent, body=inner):
+                most_often = _most(extent, known)
+                if most_often is None:
+                    return None
+                last = subtract(most_often, IndexConst(value=1))
+                part = _body(inner, known | {index: (_ZERO, last)})
+                part = None if part is None else multiply(_at_least_0(most_often), part)
+            case Guard(body=inner, orelse=orelse):
+                part = _body(inner + orelse, known)
+            case Generic():
+                part = IndexConst(value=_statement(node))
+            case Fresh():
+                part = _ZERO
+            case _:
+                assert_never(node)
+        if part is None:
+            return None
+        total = add(total, part)
+    return total
+
+
+def _at_least_0(extent: IndexExpr) -> IndexExpr:
+    return extent if isinstance(extent, SizeVar) else combine(IndexOp.MAX, extent, _ZERO)
+
+
+def _statement(node: Generic) -> int:
+    """Operations of one instance of a statement."""
+    cost = 0
+    for part in walk(node.leaf.value):
+        match part:
+            case Op(fn=fn):
+                cost += _COSTS.get(fn, 1)
+            case Read(dtype=dtype) | Cast(dtype=dtype):
+                cost += _access(dtype)
+    if node.store is not None:
+        cost += 1 if node.store.op is None else 2
+    return max(cost, 1)
+
+
+def _access(dtype: DType) -> int:
+    return _SMALL_FLOAT if dtype.is_float and dtype.bits < 32 else 1
+
+
+def _most(expr: IndexExpr, bounds: Bounds) -> IndexExpr | None:
+    """An upper bound in sizes and host indices; None where none is seen."""
+    return _bound(expr, bounds, upper=True)
+
+
+def _bound(expr: IndexExpr, bounds: Bounds, *, upper: bool) -> IndexExpr | None:
+    match expr:
+        case IndexConst() | SizeVar():
+            return expr
+        case IndexVar(name=name):
+            return bounds[name][upper] if name in bounds else expr  # others are host indices
+        case IndexBinary(op=IndexOp.MOD, left=left, right=right):
+            if _bound(left, bounds, upper=upper) == left and _bound(right, bounds, upper=upper) == right:
+                return expr
+            return subtract(right, IndexConst(value=1)) if upper and isinstance(right, IndexConst) else None
+        case IndexBinary(op=IndexOp.SUB, left=left, right=right):
+            first, second = _bound(left, bounds, upper=upper), _bound(right, bounds, upper=not upper)
+        case IndexBinary(op=IndexOp.MUL, left=left, right=IndexConst(value=value) as right):
+            first, second = _bound(left, bounds, upper=upper == (value >= 0)), right
+        case IndexBinary(op=IndexOp.MUL, left=IndexConst(value=value) as left, right=right):
+            first, second = left, _bound(right, bounds, upper=upper == (value >= 0))
+        case IndexBinary(op=IndexOp.MIN | IndexOp.MAX as op, left=left, right=right):
+            first, second = _bound(left, bounds, upper=upper), _bound(right, bounds, upper=upper)
+            if upper == (op is IndexOp.MIN) and (first is None or second is None):
+                return second if first is None else first  # one side alone bounds a minimum from above
+        case IndexBinary(op=IndexOp.ADD | IndexOp.MUL, left=left, right=right):
+            first, second = _bound(left, bounds, upper=upper), _bound(right, bounds, upper=upper)
+        case IndexBinary(left=left, right=right):  # divisors are positive, and do not depend on what runs inside
+            first, second = _bound(left, bounds, upper=upper), right if _is_outer(right, bounds) else None
+        case _:
+            assert_never(expr)
+    return None if first is None or second is None else combine(expr.op, first, second)
+
+
+def _is_outer(expr: IndexExpr, bounds: Bounds) -> bool:
+    return _bound(expr, bounds, upper=True) == expr == _bound(expr, bounds, upper=False)
