@@ -1,7 +1,7 @@
 """What `texpr explain CODE` tells beyond the code's line in `codes.py`: cause, mend, a wrong program and a right one.
 
-Every `wrong` gives its code, and every `right` is accepted (a test runs them); codes without programs are about files,
-machines and calls.
+Every `wrong` gives its code, and every `right` is accepted by all stages (a test compiles them); codes without programs
+are about files, machines and calls.
 """
 
 from dataclasses import dataclass
@@ -9,12 +9,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A paragraph, and programs: bodies of a kernel `k`, or whole texts where they begin with a keyword of a file."""
+    """A paragraph, a wrong program and the right one, and further pairs, one for each other mend that the paragraph
+    names. Programs are texts, or Python files where they begin with `import`."""
 
     text: str
     wrong: str = ""
     right: str = ""
+    more: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        return ((self.wrong, self.right), *self.more) if self.wrong else ()
+
+
+PYTHON = 'import texpr\nfrom texpr import f32, par\n\n@texpr.kernel\ndef k(A: f32["N"]):'
 
 EXPLANATIONS: dict[str, Explanation] = {
     "E0101": Explanation(
@@ -42,8 +50,15 @@ EXPLANATIONS: dict[str, Explanation] = {
         "A decorated function is parsed, never run. Its body may hold `for … in par(…)` and `seq(…)`, assignments, "
         "`if`, `with atomic` and `with attr(…)`, calls of the language's functions and of `texpr.fn` objects, and "
         "numbers of the enclosing scope.",
+        f"{PYTHON}\n    for i in range(N):\n        A[i] = 1.0\n",
+        f'{PYTHON}\n    for i in par("N"):\n        A[i] = 1.0\n',
     ),
-    "E0106": Explanation("The function's text must be in a file or a notebook cell: a REPL or `exec` keeps none."),
+    "E0106": Explanation(
+        "The function's text must be in a file or a notebook cell: a REPL or `exec` keeps none. On the command line a "
+        "Python file is read and never run, so numbers that a kernel uses are written out.",
+        f'import os\nROWS = int(os.environ["N"])\n{PYTHON}\n    for i in par(ROWS):\n        A[i] = 1.0\n',
+        f'{PYTHON}\n    for i in par("N"):\n        A[i] = 1.0\n',
+    ),
     "E0201": Explanation(
         "Sizes are the names in shapes and extents; indices live inside their loop; buffers are parameters and `new`s.",
         "kernel k(A: f32[N]) { par N i { A[j] = 1.0 } }",
@@ -105,17 +120,38 @@ EXPLANATIONS: dict[str, Explanation] = {
         "fn one(): f32 { return 1.0 }\nkernel k(A: f32[N]) { par N i { A[i] = one() } }",
     ),
     "E0301": Explanation(
-        "Iterations of a `par` may run at once and in any order, so one must not write what another touches. Make the "
-        "loop a `seq`, write to elements of the iteration's own, read from another buffer, or accumulate with one "
-        "operator (`+=`, `max=`), which is a reduction. The witness is the least pair of iterations.",
+        "Iterations of a `par` may run at once and in any order, so one must not write what another touches. Where the "
+        "order matters, make the loop a `seq`; what adds up is an accumulation with one operator (`+=`, `max=`), which "
+        "is a reduction; what reads its neighbours reads from another buffer. The witness is the least pair of "
+        "iterations.",
         "kernel k(A: f32[N], inout C: f32[N]) { par N i { C[i / 2] = A[i] } }",
-        "kernel k(A: f32[N], inout C: f32[N]) { par N i { C[i / 2] += A[i] } }",
+        "kernel k(A: f32[N], inout C: f32[N]) { seq N i { C[i / 2] = A[i] } }",
+        (
+            (
+                "kernel k(A: f32[N], inout s: f32[1]) { par N i { s[0] = s[0] + A[i] } }",
+                "kernel k(A: f32[N], inout s: f32[1]) { par N i { s[0] += A[i] } }",
+            ),
+            (
+                "kernel k(inout C: f32[N]) { par N - 1 i { C[i] = C[i + 1] } }",
+                "kernel k(C: f32[N], inout B: f32[N]) { par N - 1 i { B[i] = C[i + 1] } }",
+            ),
+        ),
     ),
     "E0302": Explanation(
         "Every affine subscript is proved inside its buffer for all iterations and all sizes that `where` admits. "
         "Shorten the loop, guard the access with an `if` or a `select` on indices, or state a fact of the sizes.",
         "kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = A[i + 1] } }",
         "kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = select(i + 1 < N, A[i + 1], 0.0) } }",
+        (
+            (
+                "kernel k(A: f32[N], inout B: f32[N]) { par N i { B[i] = A[i + 1] } }",
+                "kernel k(A: f32[N], inout B: f32[N]) { par N - 1 i { B[i] = A[i + 1] } }",
+            ),
+            (
+                "kernel k(A: f32[M], B: f32[N]) { par N i { B[i] = A[i] } }",
+                "kernel k(A: f32[M], B: f32[N]) where N <= M { par N i { B[i] = A[i] } }",
+            ),
+        ),
     ),
     "E0303": Explanation(
         "A `new` is undefined at each entry of its block, also in every iteration of a `seq` around it.",
@@ -148,12 +184,36 @@ EXPLANATIONS: dict[str, Explanation] = {
         "kernel k(A: f32[N, M]) { par N i, M j { A[i, j] = 1.0; if i * M + j > 5 { A[i, j] = 2.0 } } }",
         "kernel k(A: f32[N, 8]) { par N i, 8 j { A[i, j] = 1.0; if i * 8 + j > 5 { A[i, j] = 2.0 } } }",
     ),
-    "E0401": Explanation("The message says which attribute, size or limit stands in the way of a mapping."),
-    "E0402": Explanation(
-        "The attribute belongs to the language, and this version has no mapping for it. It is refused rather than "
-        "ignored: remove it, or choose a target that honours it."
+    "E0401": Explanation(
+        "The message says which attribute, size or limit stands in the way of a mapping: bind the size, give the "
+        "attribute another value, or leave it away.",
+        "kernel k(A: f32[N, M]) { par N i { seq M j #unroll { A[i, j] = 1.0 } } }",
+        "kernel k(A: f32[N, M]) { par N i { seq M j { A[i, j] = 1.0 } } }",
     ),
-    "E0403": Explanation("Make the buffer smaller, or kernel-level: a workspace in global memory."),
+    "E0402": Explanation(
+        "The attribute belongs to the language, and this version maps it to no target, or not on this loop. It is "
+        "refused rather than ignored. Without it the compiler chooses; what `#tile` asks for can be written as loops.",
+        "kernel k(A: f32[N]) { par N i #tile(64) { A[i] = 1.0 } }",
+        "kernel k(A: f32[N]) { par ceildiv(N, 64) b { par min(64, N - 64 * b) i { A[64 * b + i] = 1.0 } } }",
+        (
+            (
+                "kernel k(A: f32[N]) #persistent { par N i { A[i] = 1.0 } }",
+                "kernel k(A: f32[N]) { par N i { A[i] = 1.0 } }",
+            ),
+        ),
+    ),
+    "E0403": Explanation(
+        "Make the buffer smaller, or leave the place to the compiler, which has all of global memory for it.",
+        "kernel k(A: f32[M, 64]) { par M i { new shared t: f32[64000]; par 64 j { t[j] = A[i, j] }; "
+        "par 64 j { A[i, j] = t[63 - j] } } }",
+        "kernel k(A: f32[M, 64]) { par M i { new shared t: f32[64]; par 64 j { t[j] = A[i, j] }; "
+        "par 64 j { A[i, j] = t[63 - j] } } }",
+    ),
+    "E0502": Explanation(
+        "The construct has a meaning, which the interpreter runs, and this version emits it for no target yet.",
+        "kernel k(A: f32[32]) { fully par 32 |l| #align(32) #block { A[l] = 1.0 } }",
+        "kernel k(A: f32[32]) { par 32 l { A[l] = 1.0 } }",
+    ),
     "E0503": Explanation('`pip install "texpr[cuda]"` brings nvcc; `cpu` needs no compiler at all.'),
     "E0505": Explanation("Build the artifact again with this version; `cpu` and `cuda-host` artifacts hold text only."),
     "E0601": Explanation("The arrays' number, type, shape, strides and alignment are checked before anything runs."),
@@ -162,6 +222,18 @@ EXPLANATIONS: dict[str, Explanation] = {
     "E0604": Explanation(
         "A subscript from data was out of range, a promise (`#unique`) was broken, or `cuda-host` found a race, an "
         "access out of bounds or threads that do not meet at a barrier."
+    ),
+    "W0301": Explanation(
+        "`inout` says that a kernel reads what the caller gives and writes over it. Declare what it does, or leave the "
+        "direction out: it is inferred.",
+        "kernel k(inout A: f32[N], B: f32[N]) { par N i { B[i] = A[i] } }",
+        "kernel k(in A: f32[N], out B: f32[N]) { par N i { B[i] = A[i] } }",
+    ),
+    "W0302": Explanation(
+        "`/` floors, so the last part of a range that does not divide is not run. Round up and guard the last part, or "
+        "say that it divides.",
+        "kernel k(inout A: f32[100]) { par 100 / 16 b, 16 i { A[16 * b + i] = 1.0 } }",
+        "kernel k(A: f32[100]) { par ceildiv(100, 16) b, 16 i { if 16 * b + i < 100 { A[16 * b + i] = 1.0 } } }",
     ),
     "E0608": Explanation("Nothing half-written is left: make room, or name a place on another disk."),
 }

@@ -255,9 +255,8 @@ def explain(code: Annotated[str, typer.Argument(help="a code such as E0301")]) -
         raise usage(f"there is no code {code[:20]!r}; {close}")
     more = EXPLANATIONS.get(code.upper(), Explanation(entry.text))
     parts = [f"{code.upper()}: {entry.title}", more.text]
-    parts += (
-        [f"wrong:\n\n{indent(more.wrong, '    ')}", f"right:\n\n{indent(more.right, '    ')}"] if more.wrong else []
-    )
+    for wrong, right in more.pairs:
+        parts += [f"wrong:\n\n{indent(wrong, '    ')}", f"right:\n\n{indent(right, '    ')}"]
     typer.echo("\n\n".join(part for part in parts if part))
 
 
