@@ -76,6 +76,9 @@ class Builder:
         element, shape = parts
         return s.TypeExpr(element=element.text, shape=shape, span=span)
 
+    def on_rank0(self, parts: list[Any], span: Span) -> s.TypeExpr:
+        return s.TypeExpr(element=parts[0].text, shape=(), span=span)
+
     def on_where(self, parts: list[Any], span: Span) -> tuple[s.Expr, ...]:
         return tuple(parts)
 
@@ -217,8 +220,8 @@ class Builder:
         return s.Slice(start=parts[0], extent=parts[1], span=span)
 
     def on_reduce(self, parts: list[Any], span: Span) -> s.Reduce:
-        op, dims, attrs, body = parts
-        return s.Reduce(op=op.text, dims=dims, attrs=attrs, body=body, span=span)
+        op, dims, attrs, *lets, body = parts
+        return s.Reduce(op=op.text, dims=dims, attrs=attrs, lets=tuple(lets), body=body, span=span)
 
     def on_const(self, parts: list[Any], span: Span) -> s.FloatLit | s.BoolLit:
         text = parts[0].text

@@ -144,10 +144,13 @@ class _Module:
 
     def own_constant(self, item: syntax.SizeDef, scope: Scope) -> IndexExpr:
         """A `size` of the checked file: a name with a default, or an expression of such names."""
-        value = self.read_constant(item, scope)
         given = self.given.sizes.get(item.name)
         if given is not None:
             self.given.used.add(item.name)
+        if item.value is None:
+            self.given.constants[item.name] = given
+            return SizeVar(name=item.name, span=item.span)
+        value = self.read_constant(item, scope)
         if given is None and not isinstance(value, IndexConst):
             return value
         self.given.constants[item.name] = given if given is not None else _number(value)
@@ -157,6 +160,8 @@ class _Module:
         return self.read_constant(item, scope)
 
     def read_constant(self, item: syntax.SizeDef, scope: Scope) -> IndexExpr:
+        if item.value is None:
+            raise refuse("E0212", "a `size` of an imported file has a value", item.span, help="write `size N = 128`")
         reader = KernelReader(scope, self.diagnostics, self.given)
         value = reader.index(item.value, "a `size`")
         assert not index_names(value), "no index is in scope at file level"

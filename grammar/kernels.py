@@ -32,7 +32,7 @@ class Given:
 
     sizes: Mapping[str, int]
     types: Mapping[str, str]
-    constants: dict[str, int]
+    constants: dict[str, int | None]
     used: set[str]
     called: list[syntax.FnDef]
 
@@ -122,11 +122,14 @@ class KernelReader(StatementReader):
             self.define(name, IndexName(index=ast.SizeVar(name=name, span=span), what="a size"), span)
 
     def constant(self, s: syntax.SizeDef) -> None:
-        """`size NAME = …` at kernel level."""
+        """`size NAME = …` at kernel level, or `size NAME`: a size that is given from outside."""
+        self.taken.add(s.name)
+        if s.value is None:
+            self.enter_sizes({s.name: name_place(s, s.name)})
+            return
         value = self.index(s.value, "a `size`")
         if index_names(value):
             raise refuse("E0206", "a `size` is built from integers and sizes", s.value.span)
-        self.taken.add(s.name)
         given = self.given.sizes.get(s.name)
         if given is not None:
             self.given.used.add(s.name)

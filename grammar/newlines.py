@@ -121,6 +121,8 @@ def match_brackets(tokens: list[Token], source: SourceText, *, declarations_clos
                 close_down_to(at + 1, token)
                 found.depth_change[stack.pop().index] = 1
                 found.depth_change[index] = -1
+        elif kind == "LET" and floor_of_round(False) > 1 and not stack[floor_of_round(False) - 1].is_block:
+            close_down_to(floor_of_round(False), token)
         elif kind in STATEMENT_KINDS and not _is_misused_as_name(tokens, index):
             close_down_to(floor_of_round(True), token)
             if declarations_close and kind in _DECLARATIONS and len(stack) > 1:
@@ -169,6 +171,7 @@ def end_statements(tokens: list[Token], brackets: Brackets, length: int) -> list
     out: list[Token] = []
     pending: Token | None = None
     depth = 0
+    outside: list[int] = []  # depths outside the open braces: a reduction's may stand in brackets
     unclosed, closers = brackets.unclosed, brackets.closers
     previous = "LBRACE"  # nothing ends at the start of the text either
     for index, token in enumerate(tokens):
@@ -181,6 +184,7 @@ def end_statements(tokens: list[Token], brackets: Brackets, length: int) -> list
             end = out[-1].end
             out += [Token("RBRACE", "", end, end)] * closers[index]
             previous = "RBRACE"
+            depth = 0
         if pending is not None:
             joined = depth > 0 or previous in JOINS_BEFORE or kind in JOINS_AFTER
             blank = previous == "LBRACE" or kind == "RBRACE" or (joined and pending.text != ";")
@@ -190,6 +194,11 @@ def end_statements(tokens: list[Token], brackets: Brackets, length: int) -> list
         if index in unclosed:
             token = Token(BAD, token.text, token.start, token.end)
         depth += brackets.depth_change.get(index, 0)
+        if kind == "LBRACE":
+            outside.append(depth)
+            depth = 0
+        elif kind == "RBRACE":
+            depth = outside.pop() if outside else 0
         out.append(token)
         previous = kind
     end = out[-1].end if out else 0

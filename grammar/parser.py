@@ -32,7 +32,18 @@ _NESTS: Final = frozenset(("block", "else_if"))
 """Actions that add one to the depth of blocks."""
 _BLOCK_OF: Final = frozenset(("par", "seq", "if_", "kernel", "fn", "start"))
 """Actions that keep the depth of blocks; every other statement has none."""
-_EXPRESSION: Final = _GROWS | {"args", "exprs", "dim", "dims", "range", "attr", "attrs", "attr_arg", "attr_level"}
+_EXPRESSION: Final = _GROWS | {
+    "let",
+    "args",
+    "exprs",
+    "dim",
+    "dims",
+    "range",
+    "attr",
+    "attrs",
+    "attr_arg",
+    "attr_level",
+}
 _HEADERS: Final = frozenset(("PAR", "SEQ", "FULLY", "IF", "KERNEL", "FN", "ELSE"))
 _SYNCHRONISE: Final = STATEMENT_KINDS - {"REG", "ASM"}
 

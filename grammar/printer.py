@@ -68,7 +68,8 @@ def print_expr(expr: s.Expr | s.Slice | s.Range) -> str:
         case s.Call():
             return f"{expr.name}({_list(expr.args)})"
         case s.Reduce():
-            return f"{expr.op} {_dims(expr.dims)}{_attrs(expr.attrs)} {{ {print_expr(expr.body)} }}"
+            body = "; ".join((*map(_simple, expr.lets), print_expr(expr.body)))
+            return f"{expr.op} {_dims(expr.dims)}{_attrs(expr.attrs)} {{ {body} }}"
         case _:
             assert_never(expr)
 
@@ -219,7 +220,7 @@ def _simple(
         case s.Import():
             return f"import {'.'.join(item.path)}"
         case s.SizeDef():
-            return f"size {item.name} = {print_expr(item.value)}"
+            return f"size {item.name}" + (f" = {print_expr(item.value)}" if item.value is not None else "")
         case s.Assign():
             return f"{print_expr(item.target)} {item.op} {print_expr(item.value)}{_attrs(item.attrs)}"
         case s.Atomic():

@@ -17,7 +17,7 @@ A function that `texpr.fn` decorated is known by the attribute `__texpr_fn__`, w
 """
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from texpr.grammar import syntax
@@ -132,6 +132,9 @@ def _read(task: _Task, diagnostics: list[Diagnostic]) -> _Read | None:
     for decorator in definition.decorator_list[1:]:
         reader.refuse("E0105", "only one decorator stands on a kernel or a fn", decorator, "remove the others")
     params = reader.parameters()
+    sizes = reader.size_parameters()
+    if sizes and task.kind == "fn":
+        reader.refuse("E0105", "a fn has no sizes of its own", sizes[0].span, "its sizes are those of the shapes")
     strings = _decorator_strings(found)
     attrs = tuple(a for text in task.attrs for a in reader.attribute_text(text, strings.get(text, name_span)))
     where: tuple[syntax.Expr, ...] = ()
@@ -144,6 +147,7 @@ def _read(task: _Task, diagnostics: list[Diagnostic]) -> _Read | None:
         reader.refuse("E0105", "a fn has no `where`", name_span, "state it on the kernel")
     result = _result(reader, task.kind)
     body = reader.body()
+    body = replace(body, body=(*sizes, *body.body))
     diagnostics += sorted(reader.diagnostics, key=_position)
     callees, imports = dict(reader.callees), dict(reader.imports)
     name, span, trivia = definition.name, found.span(definition), docstring_trivia(found)

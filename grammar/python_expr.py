@@ -25,6 +25,7 @@ from texpr.grammar.python_names import (
     is_identifier,
     literal,
 )
+from texpr.grammar.python_refused import REFUSED
 from texpr.grammar.python_scope import FOREIGN_HELP, NAMED_EXTENTS, Binding, ScopeReader, instead_of, is_attribute
 
 BINARY: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
@@ -34,25 +35,6 @@ CALLED: dict[type[ast.operator], str] = {
 }  # fmt: skip
 COMPARE: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
-}  # fmt: skip
-
-REFUSED: dict[type[ast.expr], tuple[str, str]] = {
-    ast.Lambda: ("a lambda", "write a function with `def` under @texpr.fn and call it"),
-    ast.NamedExpr: ("an assignment inside an expression", "write it as a statement of its own: x = …"),
-    ast.ListComp: ("a list comprehension", 'a reduction takes a bare generator: sum(e for k in seq("K"))'),
-    ast.SetComp: ("a set comprehension", 'a reduction takes a bare generator: sum(e for k in seq("K"))'),
-    ast.DictComp: ("a dict comprehension", 'a reduction takes a bare generator: sum(e for k in seq("K"))'),
-    ast.GeneratorExp: ("a generator", "a generator stands only in sum, prod, max or min"),
-    ast.List: ("a list", 'name a buffer: t = new(f32[4]), then bind its elements'),
-    ast.Tuple: ("a tuple", "write one value for each statement"),
-    ast.Set: ("a set", "write one value for each statement"),
-    ast.Dict: ("a dict", "write one value for each statement"),
-    ast.JoinedStr: ("an f-string", "strings stand only for extents, attributes and asm, and are written in full"),
-    ast.Starred: ("a starred expression", "write each argument in full"),
-    ast.Await: ("`await`", "a kernel has no coroutines"),
-    ast.Yield: ("`yield`", "write the value into a buffer"),
-    ast.YieldFrom: ("`yield from`", "write the values into a buffer"),
-    ast.Slice: ("a slice", "a slice start:extent stands only in a subscript"),
 }  # fmt: skip
 
 
@@ -92,23 +74,36 @@ class ExpressionReader(ScopeReader):
                 return self._binary(node)
             case ast.BoolOp():
                 op = "and" if isinstance(node.op, ast.And) else "or"
-                first, *rest = [self.expression(value) for value in node.values]
-                for part in rest:
+                first = self.expression(node.values[0])
+                for part in map(self._unsure, node.values[1:]):
                     first = syntax.Binary(op=op, left=first, right=part, span=first.span.to(part.span))
                 return first
             case ast.Compare():
                 return self._compare(node)
             case ast.IfExp():
-                parts = (self.expression(node.test), self.expression(node.body), self.expression(node.orelse))
+                parts = (self.expression(node.test), self._unsure(node.body), self._unsure(node.orelse))
                 return syntax.Call(name="select", args=parts, span=span)
             case ast.Subscript():
                 return self.view(node)
             case ast.Call():
                 return self._call(node)
+            case ast.NamedExpr() if self.lets is not None:
+                value = self.expression(node.value)
+                name, place = node.target.id, self.span(node.target)
+                self.declare(name, Binding("let", self.is_integer(value), place))
+                self.lets.append(syntax.Let(name=name, value=value, span=span))
+                return syntax.Name(name=name, span=place)
             case _:
                 what, help = REFUSED.get(type(node), ("this expression", FOREIGN_HELP))
                 self.refuse("E0105", f"{what} has no meaning in TExpr", node, help)
                 return self.placeholder(node)
+
+    def _unsure(self, node: ast.expr) -> syntax.Expr:
+        """An expression that is not always evaluated: no `:=` stands in it."""
+        before, self.lets = self.lets, None
+        found = self.expression(node)
+        self.lets = before
+        return found
 
     def _constant(self, node: ast.Constant) -> syntax.Expr:
         span = self.span(node)
@@ -327,9 +322,11 @@ class ExpressionReader(ScopeReader):
             self.refuse("E0105", "`async for` has no meaning in TExpr", node, 'write for k in seq("K")')
         self.scopes.append({})
         self.declare_indices(head)
-        body = self.expression(node.elt)
+        before, self.lets = self.lets, []
+        body, lets = self.expression(node.elt), tuple(self.lets)
+        self.lets = before
         self.scopes.pop()
-        return syntax.Reduce(op=op, dims=head.dims, attrs=head.attrs, body=body, span=self.span(call))
+        return syntax.Reduce(op=op, dims=head.dims, attrs=head.attrs, lets=lets, body=body, span=self.span(call))
 
     # ---- loop heads ----
 

@@ -26,7 +26,7 @@ REDUCTIONS = {"sum": "sum", "prod": "prod", "max": "maximum", "min": "minimum", 
               "minimum": "minimum"}  # fmt: skip
 DIRECTIONS = {"inp": "in", "out": "out", "inout": "inout"}
 WORDS = frozenset(
-    (*LOOPS, *STATEMENT_WORDS, *REDUCTIONS, *DIRECTIONS, *FUNCTION_NAMES, *ELEMENT_TYPES, "select", "fragment")
+    (*LOOPS, *STATEMENT_WORDS, *REDUCTIONS, *DIRECTIONS, *FUNCTION_NAMES, *ELEMENT_TYPES, "select", "fragment", "size")
 )  # fmt: skip
 """Names that mean themselves in a body where Python gives them no other object."""
 

@@ -62,6 +62,7 @@ class ScopeReader:
         self.sizes: set[str] = set()
         self.shapes: dict[str, tuple[str, ...]] = {}  # of the parameters, as TExpr writes them
         self.scopes: list[dict[str, Binding]] = [{}]
+        self.lets: list[syntax.Let] | None = None  # of the reduction whose element is read, where `:=` may stand
         self.not_run: set[ast.AST] = set()  # names whose values are not known, told already
         self.literal_span: Span | None = None  # set while the text of a string annotation is read
 

@@ -92,13 +92,16 @@ class TypeReader(ExpressionReader):
     def parameters(self) -> tuple[syntax.Param, ...]:
         """The parameters of the function, declared as buffers; their extents' names become its sizes."""
         arguments = self.found.definition.args
+        given = list(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
+        others = [(argument, default) for argument, default in given if not self._is_size(argument)]
         refused = [
-            *((argument, "a keyword-only parameter") for argument in arguments.kwonlyargs),
+            *((argument, "a keyword-only parameter") for argument, _ in others),
             *((argument, "a starred parameter") for argument in (arguments.vararg, arguments.kwarg) if argument),
-            *((default, "a default value") for default in (*arguments.defaults, *arguments.kw_defaults) if default),
+            *((default, "a default value") for default in (*arguments.defaults, *(d for _, d in others)) if default),
         ]
         for node, what in refused:
-            self.refuse("E0105", f"{what} has no meaning in TExpr", node, "write plain positional parameters")
+            help = "write plain positional parameters; after `*` stand sizes, `stride: size`"
+            self.refuse("E0105", f"{what} has no meaning in TExpr", node, help)
         try:
             evaluated = dict(self.found.function.__annotations__)
         except Exception:  # Python 3.14 evaluates annotations here, and theirs may raise anything; their text remains
@@ -127,6 +130,27 @@ class TypeReader(ExpressionReader):
             if param.name in self.sizes:
                 self.refuse("E0202", f"`{param.name}` is a size and a parameter", param.span, "use two names")
         return tuple(params)
+
+    def _is_size(self, argument: ast.arg) -> bool:
+        """Whether the annotation is the word `size`, in quotes or not."""
+        node = argument.annotation
+        if isinstance(node, ast.Constant) and node.value == "size":
+            return True
+        return node is not None and self.is_word(node, "size")
+
+    def size_parameters(self) -> tuple[syntax.SizeDef, ...]:
+        """The sizes of a kernel after `*`, of which a call gives the value: `stride: size`, `stride: size = 2`."""
+        arguments = self.found.definition.args
+        found: list[syntax.SizeDef] = []
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            if not self._is_size(argument):
+                continue
+            if not is_identifier(argument.arg) or self.lookup(argument.arg) is not None:
+                self.declare(argument.arg, Binding("let", True, self._name_span(argument)))
+            value = None if default is None else self.expression(default)
+            self.sizes.add(argument.arg)
+            found.append(syntax.SizeDef(name=argument.arg, value=value, span=self.span(argument)))
+        return tuple(found)
 
     def _name_span(self, argument: ast.arg) -> Span:
         span = self.found.span(argument)
@@ -194,8 +218,6 @@ class TypeReader(ExpressionReader):
         shape = tuple(self._dimension(value, place) for value, place in zip(dims, nodes, strict=True))
         texts = {a.value: a for a in parts.attributes if isinstance(a, ast.Constant) and isinstance(a.value, str)}
         attrs = [a for text in kept.attributes for a in self.attribute_text(text, self.span(texts.get(text, node)))]
-        if kept.shape == ():
-            self.refuse("E0105", "a shape has at least one extent", node, "a scalar has no brackets: f32")
         of_type = syntax.TypeExpr(
             element=kept.element, shape=shape if kept.shape is not None else None, span=self.span(node)
         )
@@ -243,8 +265,6 @@ class TypeReader(ExpressionReader):
             shape = tuple(self._dimension(value, parts.element) for value in named.shape)
         elif parts.dims is not None:
             shape = tuple(self._extent_of(dim) for dim in parts.dims)
-            if not shape:
-                self.refuse("E0105", "a shape has at least one extent", node, "a scalar has no brackets: f32")
         of_type = syntax.TypeExpr(element=named.element, shape=shape, span=self.span(node))
         return Annotation(named.direction or direction, of_type, tuple(attrs))
 

@@ -1,6 +1,7 @@
 """Reading reductions: a bind of the identity and a `seq` of accumulations, before the statement that holds them.
 
 v[i] = sum K k { A[i, k] }    ->    v[i] = 0; seq K k { v[i] += A[i, k] }
+v[i] = sum K k { let t = A[i, k]; t * t }    ->    v[i] = 0; seq K k { new t; t = A[i, k]; v[i] += t * t }
 x = f(sum K k { A[i, k] })    ->    new sum; sum = 0; seq K k { sum += A[i, k] }; x = f(sum)
 """
 
@@ -30,6 +31,9 @@ class ReductionReader(ValueReader):
             loops = self.open_loops(e.dims)
             attrs = self.loop_attributes(e.attrs, len(e.dims))
             with self.collecting() as body:
+                for let in e.lets:
+                    with self.deeper(let.span):
+                        self.read_statement(let)
                 value = self.value(e.body)
         if isinstance(value, Typed) and value.dtype.is_bool:
             raise refuse("E0204", f"`{e.op}` is for numbers, this is bool", e.body.span, help="write select(c, 1, 0)")

@@ -42,7 +42,8 @@ def mend_reserved_names(lexed: Lexed, source: SourceText) -> Lexed:
             continue
         after = tokens[at + 1].kind if at + 1 < len(tokens) else NEWLINE
         index = after == "LBRACE" and token.kind in ("DIR", "LEVEL")
-        declared = index or before in _NAMED_NEXT or after in _NAMED_BEFORE.get(before, ())
+        typed = token.kind != "CONST" and after in _NAMED_BEFORE.get(before, ())  # `f(inf: n)` has a slice
+        declared = index or typed or before in _NAMED_NEXT
         used = after in _AFTER_A_NAME or (after == "LPAR" and token.kind in _UNCALLED)
         if declared and not assembly:
             taken.add(token.text)

@@ -96,6 +96,8 @@ class FreeNames:
             case syntax.Reduce():
                 with self.scoped():
                     self.dims(e.dims)
+                    for let in e.lets:
+                        self.statement(let)
                     self.expression(e.body)
             case _:
                 pass

@@ -111,11 +111,12 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduce(Node):
-    """`sum K k { e }`; op is sum, prod, maximum or minimum."""
+    """`sum K k { let t = e; t * t }`; op is sum, prod, maximum or minimum."""
 
     op: str
     dims: tuple["Dim", ...]
     attrs: tuple["Attr", ...] = ()
+    lets: tuple["Let", ...] = ()
     body: "Expr"
 
 
@@ -322,10 +323,11 @@ class Return(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeDef(Statement):
-    """`size BM = 128`: a compile-time constant, at file or kernel level."""
+    """`size BM = 128`: a compile-time constant, at file or kernel level; without a value, a size that is given from
+    outside though it stands in no shape."""
 
     name: str
-    value: Expr
+    value: Expr | None = None
 
 
 Stmt = Par | Seq | Assign | Atomic | New | Let | Reg | If | Anchor | Asm | CallStmt | Return | SizeDef

@@ -6,7 +6,7 @@ with the fewest open brackets and the loosest operator that still fits, as far r
     C[i, j] = first_factor * second_factor +
         third_factor
 
-The body of a long reduction stands on lines of its own, as a newline beside its braces is blank too.
+The statements of a long reduction stand on lines of their own, as a newline beside its braces is blank too.
 """
 
 import re
@@ -44,10 +44,9 @@ def wrapped(line: str, columns: int = MAX_COLUMNS) -> list[str]:
     braces = _braces(line)
     if braces is not None:
         opened, closed = braces
-        body = pad + line[opened:closed].strip(" ")
         return [
             *wrapped(line[:opened], columns),
-            *wrapped(body, columns),
+            *(piece for statement in _statements(line[opened:closed]) for piece in wrapped(pad + statement, columns)),
             *wrapped(base + line[closed:], columns),
         ]
     places = _places(line)
@@ -81,6 +80,19 @@ def _braces(line: str) -> tuple[int, int] | None:
             if depth == 0:
                 opened = None
     return None
+
+
+def _statements(body: str) -> list[str]:
+    """What stands between the braces of a reduction, cut at each `;` outside all brackets."""
+    depth, start = 0, 0
+    found: list[str] = []
+    for match in re.finditer(r"[(\[{]|[)\]}]|;", body):
+        if match.group() == ";" and depth == 0:
+            found.append(body[start : match.start()].strip(" "))
+            start = match.end()
+        elif match.group() != ";":
+            depth += 1 if match.group() in "([{" else -1
+    return [*found, body[start:].strip(" ")]
 
 
 def _places(line: str) -> list[tuple[int, int]]:

@@ -65,7 +65,8 @@ class BlockWord(Word):
 
 
 class Type:
-    """A type in an annotation: `f32` a scalar, `f16["M", 8]` a buffer, `inp(f16["M"], "#align(4)")` with a direction.
+    """A type in an annotation: `f32` a scalar, `f32[()]` a buffer of rank 0, `f16["M", 8]` one of rank 2,
+    `inp(f16["M"], "#align(4)")` one with a direction.
 
     `shape` is None for a scalar. A string of a shape is an index expression in TExpr's own syntax, or an attribute
     where it begins with `#`; both are read when the function is decorated.
@@ -163,6 +164,7 @@ attr = Word("attr", 'with attr("#tf32"): the attributes of the assignments in th
 anchor = Word("anchor", "anchor(e): e is evaluated here for its effect.")
 asm = Word("asm", 'asm("…", inout=(rc,), in_=(ra, rb)): instructions of the hardware.')
 fragment = AssignableWord("fragment", "fragment(a, mma16816.a, lane); fragment[c, mma16816.c, lane] = r stores.")
+size = Word("size", "def f(A: f32['N'], *, stride: size): a size that a call gives, though it stands in no shape.")
 select = Word("select", "select(c, a, b), also a if c else b: only the chosen arm is evaluated.")
 prod = Word("prod", 'prod(e for k in seq("K")): the product.')
 maximum = Word("maximum", 'maximum(e for k in seq("K")), also max(…): the greatest; NaN propagates.')
@@ -204,6 +206,6 @@ __all__ = [
     "erf", "exp", "exp2", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "floor", "fma", "fragment", "fully_par", "gelu",
     "gelu_tanh", "i8", "i16", "i32", "i64", "inout", "inp", "leaky_relu", "log", "log2", "maximum", "minimum", "new",
     "out", "par", "prod", "reg", "relu", "rsqrt", "select", "seq", "shl", "shr", "sigmoid", "sign", "silu", "sin",
-    "softplus", "sqrt", "square", "std", "tanh", "type_parameter", "u8", "u32",
+    "size", "softplus", "sqrt", "square", "std", "tanh", "type_parameter", "u8", "u32",
 ]  # fmt: skip
 """What `from texpr.language import *` gives: all but `bool`, which would hide Python's own."""

@@ -59,6 +59,7 @@ def _grown(inner: st.SearchStrategy[s.Expr]) -> st.SearchStrategy[s.Expr]:
             op=st.sampled_from(["sum", "prod", "maximum", "minimum"]),
             dims=_dims(inner),
             attrs=_attrs(inner),
+            lets=st.lists(st.builds(s.Let, name=declared, value=inner), max_size=2).map(tuple),
             body=inner,
         ),
     )
@@ -81,7 +82,7 @@ attrs = _attrs(leaves)
 types = st.builds(
     s.TypeExpr,
     element=used,
-    shape=st.one_of(st.none(), st.lists(simple_exprs, min_size=1, max_size=2).map(tuple)),
+    shape=st.one_of(st.none(), st.lists(simple_exprs, max_size=2).map(tuple)),
 )
 comments = st.builds(
     s.Comment,
@@ -117,7 +118,7 @@ simple = st.one_of(
     st.builds(s.Anchor, trivia=trivia, value=exprs),
     st.builds(s.CallStmt, trivia=trivia, call=calls),
     st.builds(s.Return, trivia=trivia, value=st.one_of(st.none(), exprs)),
-    st.builds(s.SizeDef, trivia=trivia, name=declared, value=exprs),
+    st.builds(s.SizeDef, trivia=trivia, name=declared, value=st.one_of(st.none(), exprs)),
     st.builds(
         s.Asm,
         trivia=trivia,

@@ -1,0 +1,110 @@
+"""Buffers of rank 0 and sizes without a shape: what calls, artifacts and both front ends make of them."""
+
+import re
+
+import numpy as np
+import pytest
+
+import texpr
+from texpr import f32, i32, inout, par, seq, size
+from texpr.codegen.manifest_io import read_manifest, write_manifest
+from texpr.grammar.diagnostics import TExprError
+
+LOSS = """
+kernel loss(A: f32[N], L: f32[], inout steps: i32[]) {
+    L = sum N i { A[i] * A[i] }
+    steps += 1
+}
+"""
+EVERY = "kernel every(A: f32[N], C: f32[M]) where (M - 1) * step < N { size step; par M i { C[i] = A[i * step] } }"
+
+
+@texpr.kernel(where="(M - 1) * step < N")
+def every(A: f32["N"], C: f32["M"], *, step: size):
+    for i in par("M"):
+        C[i] = A[i * step]
+
+
+@texpr.kernel
+def norm(A: f32["N"], L: f32[()], steps: inout(i32[()]), *, power: size = 2):
+    L = sum((t := A[i]) * t for i in seq("N")) * f32(power)
+    steps = steps + 1
+
+
+def refusal(run: object) -> list[str]:
+    with pytest.raises(TExprError) as caught:
+        assert callable(run)
+        run()
+    return [f"{d.code}: {d.message}" for d in caught.value.diagnostics]
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda-host:sm_90a", marks=pytest.mark.gxx)])
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_an_array_of_rank_zero_is_written_by_a_call(target: str, dynamic: bool) -> None:
+    kernel = texpr.parse(LOSS).only
+    compiled = kernel.compile(target) if dynamic else kernel.compile(target, N=4)
+    total, steps = np.zeros((), np.float32), np.array(7, np.int32)
+    for _ in range(2):
+        compiled(np.arange(4, dtype=np.float32), total, steps)
+    assert (float(total), int(steps)) == (14.0, 9)
+
+
+def test_a_number_or_an_array_of_another_rank_is_no_array_of_rank_zero() -> None:
+    kernel = texpr.parse(LOSS).only
+    a, steps = np.zeros(4, np.float32), np.zeros((), np.int32)
+    assert refusal(lambda: kernel(a, np.zeros(1, np.float32), steps)) == ["E0601: loss: L has 1 dimensions and needs 0"]
+    assert refusal(lambda: kernel(a, 0.0, steps))[0].startswith("E0601")
+    assert refusal(lambda: kernel(a, np.float32(0), steps)) == ["E0601: loss: L is written, and the array is read-only"]
+
+
+def test_an_artifact_describes_a_buffer_of_rank_zero() -> None:
+    made = texpr.parse(LOSS).only.compile("cuda:sm_90a", stop_after="emit")
+    manifest = read_manifest(write_manifest(made.manifest))
+    assert [(p.name, p.shape, p.scalar) for p in manifest.parameters][1:] == [("L", (), False), ("steps", (), False)]
+    header = next(text.decode() for name, text in made.build.results["emit"].files.items() if name.endswith(".h"))
+    assert re.search(r"L: f32\[\]", header)
+    assert re.search(r"float \*L", header)
+
+
+def test_a_size_without_a_value_is_given_by_the_call_or_by_compile() -> None:
+    for kernel in (texpr.parse(EVERY).only, every):
+        a, c = np.arange(10, dtype=np.float32), np.zeros(4, np.float32)
+        kernel(a, c, step=3)
+        assert c.tolist() == [0.0, 3.0, 6.0, 9.0]
+        kernel.compile(step=2)(a, c)
+        assert c.tolist() == [0.0, 2.0, 4.0, 6.0]
+        message = "E0602: every: step cannot be found from the arrays' shapes"
+        assert refusal(lambda kernel=kernel, a=a, c=c: kernel(a, c)) == [message]
+
+
+def test_a_size_of_the_file_without_a_value_is_one_of_every_kernel_that_uses_it() -> None:
+    one, other = texpr.parse(
+        "size step\nkernel a(C: i64[4]) { par 4 i { C[i] = i * step } }\nkernel b(C: i64[4]) { par 4 i { C[i] = i } }"
+    )
+    c = np.zeros(4, np.int64)
+    one(c, step=5)
+    assert c.tolist() == [0, 5, 10, 15]
+    assert [s.name for s in one.core().sizes] == ["step"]
+    assert other.core().sizes == ()
+
+
+def test_python_writes_rank_zero_sizes_and_lets_of_a_reduction() -> None:
+    assert str(every) == str(texpr.parse(str(every)).only)
+    assert "size step\n" in str(every)
+    assert "size power = 2" in str(norm)
+    assert "L: f32[], inout steps: i32[]" in str(norm)
+    assert "sum N i { let t = A[i]; t * t }" in str(norm)
+    total, steps = np.zeros((), np.float32), np.zeros((), np.int32)
+    norm(np.arange(4, dtype=np.float32), total, steps)
+    assert (float(total), int(steps)) == (28.0, 1)
+    norm(np.arange(4, dtype=np.float32), total, steps, power=3)
+    assert (float(total), int(steps)) == (42.0, 2)
+
+
+def test_lets_of_a_reduction_end_with_it_and_shadow_nothing() -> None:
+    text = "kernel f(A: f32[N], L: f32[]) { L = %s }"
+    assert refusal(lambda: texpr.parse(text % "(sum N i { let t = A[i]; t }) + t").only.core()) == [
+        "E0201: `t` is not known here"
+    ]
+    assert refusal(lambda: texpr.parse(text % "sum N i { let i = A[i]; i }").only.core())[0].startswith("E0202")
+    assert refusal(lambda: texpr.parse(text % "sum N i { u * A[i] }").only.core()) == ["E0201: `u` is not known here"]
