@@ -16,13 +16,14 @@
 Names load when they are first used: importing texpr is quick, and a machine that only launches needs no compiler.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from texpr import version
 
 __version__ = version.VERSION
 
+TYPE_CHECKING = False  # as `typing` has it, which takes longer to import than everything here
 if TYPE_CHECKING:
+    from typing import Any
+
     from texpr.frontends import Fn, fn, kernel, load, parse
     from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning
     from texpr.kernels import Compiled, Kernel, Module
@@ -60,7 +61,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     import importlib
 
     if name == "load_artifact":

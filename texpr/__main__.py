@@ -1,6 +1,9 @@
 """`python -m texpr` is `texpr`."""
 
-from texpr.cli import main
+try:
+    from texpr.entry import main
+except KeyboardInterrupt:
+    raise SystemExit(130) from None
 
 if __name__ == "__main__":
     main()

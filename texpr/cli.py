@@ -1,11 +1,10 @@
 """The command line: check, fmt, map, graph, build, run, explain, cache, doctor, version.
 
-Exit codes: 0 right, 1 the program is wrong, 2 wrong usage, 3 the environment lacks something, 70 our defect.
-Libraries load inside the commands: `texpr version` needs none of them.
+Exit codes: 0 right, 1 the program is wrong, 2 wrong usage, 3 the environment lacks something, 70 our defect;
+`texpr/entry.py` adds 128 + n for signal n. Libraries load inside the commands: `texpr version` needs none of them.
 """
 
 import json
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
@@ -327,14 +326,12 @@ def guarded(run: Callable[[], object]) -> int:
         return _exit_code(wrong)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else RIGHT if stop.code is None else WRONG
-    except KeyboardInterrupt:
-        return 130
     except MemoryError:
         typer.echo("error: this machine has not enough memory for it", err=True)
         return ENVIRONMENT
-    except BrokenPipeError:
-        sys.stderr.close()
-        return RIGHT
+    except OSError as why:  # of our files all are diagnostics: what is left is the output, or the machine
+        typer.echo(f"error: {why.strerror or why}", err=True)
+        return ENVIRONMENT
     except Exception as defect:  # whatever is left is a defect of TExpr, and is said to be one
         if settings().debug:
             traceback.print_exc()
@@ -345,8 +342,3 @@ def guarded(run: Callable[[], object]) -> int:
         typer.echo("TEXPR_DEBUG=1 prints where it happened.", err=True)
         return DEFECT
     return RIGHT
-
-
-def main() -> None:
-    """The entry point `texpr`."""
-    sys.exit(guarded(lambda: app(prog_name="texpr")))

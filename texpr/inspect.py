@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from texpr.grammar.diagnostics import fail
-from texpr.grammar.endings import temporary
+from texpr.grammar.endings import at_end, temporary
 from texpr.grammar.paths import not_written
 
 
@@ -88,8 +88,15 @@ def progress(what: str) -> Iterator[None]:
     bar.add_task(what, total=None)
     timer = threading.Timer(1.0, bar.start)
     timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        bar.stop()
+    with at_end(_show_cursor):
+        try:
+            yield
+        finally:
+            timer.cancel()
+            bar.stop()
+
+
+def _show_cursor() -> None:
+    """The bar hides it, and a signal ends the process before the bar does."""
+    with contextlib.suppress(OSError):
+        os.write(2, b"\x1b[?25h")

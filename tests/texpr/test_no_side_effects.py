@@ -24,7 +24,7 @@ def watch(event, args):
             print("EVENT open", path, args[1], flush=True)
 sys.addaudithook(watch)
 sys.argv = ["texpr", *sys.argv[2:]]
-from texpr.cli import main
+from texpr.entry import main
 main()
 """
 HOSTILE = """
