@@ -216,7 +216,10 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "E0503": Explanation('`pip install "texpr[cuda]"` brings nvcc; `cpu` needs no compiler at all.'),
     "E0505": Explanation("Build the artifact again with this version; `cpu` and `cuda-host` artifacts hold text only."),
-    "E0601": Explanation("The arrays' number, type, shape, strides and alignment are checked before anything runs."),
+    "E0601": Explanation(
+        "The arrays' number, type, shape, strides and alignment are checked before anything runs. On a GPU a call runs "
+        "on the current stream of torch or cupy; where the two differ, or a library has none, `stream=` says which."
+    ),
     "E0602": Explanation("A free size is solved from the shapes; one that stands in no shape is given by keyword."),
     "E0603": Explanation("Distinct parameters do not share memory, unless all of them are only read."),
     "E0604": Explanation(

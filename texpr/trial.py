@@ -212,7 +212,7 @@ def run_trial(
     before = {name: value.copy() if hasattr(value, "copy") else value for name, value in values.items()}
     free = {name: solved[name] for name in compiled.dynamic}
     if on_host:
-        compiled(**values, **free)
+        compiled(*_in_order(compiled, values), **free)
     else:
         _run_on_gpu(compiled, values, free)
     outputs: list[Comparison] = []
@@ -245,4 +245,9 @@ def _run_on_gpu(compiled: Any, values: dict[str, Any], free: Mapping[str, int]) 
     from texpr.runtime.gpu_arrays import on_gpu
 
     with on_gpu(values) as (arrays, stream):
-        compiled(*(arrays[p.name] for p in compiled.manifest.parameters), **free, stream=stream)
+        compiled(*_in_order(compiled, arrays), **free, stream=stream)
+
+
+def _in_order(compiled: Any, values: Mapping[str, Any]) -> list[Any]:
+    """The arguments by position: by name, a parameter called `stream` would be the call's stream."""
+    return [values[p.name] for p in compiled.manifest.parameters]
