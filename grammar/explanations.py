@@ -154,7 +154,8 @@ EXPLANATIONS: dict[str, Explanation] = {
         ),
     ),
     "E0303": Explanation(
-        "A `new` is undefined at each entry of its block, also in every iteration of a `seq` around it.",
+        "A `new` is undefined at each entry of its block, also in every iteration of a `seq` around it. After an `if` "
+        "on data it is defined where both arms bind it.",
         "kernel k(A: f32[N]) { par N i { new t: f32[2]; t[0] = 1.0; A[i] = t[1] } }",
         "kernel k(A: f32[N]) { par N i { new t: f32[2]; t[1] = 1.0; A[i] = t[1] } }",
     ),

@@ -3,7 +3,8 @@
     undefined = access relation  minus  { instance -> element written by a sure write before that instance }
 
 An accumulation and an atomic read the old value. A bind is sure when its subscripts are affine and every data-dependent
-`if` around it is also around the read, in the same evaluation of its condition. Locals and declared `out` parameters
+`if` around it is also around the read, in the same evaluation of its condition; what both arms of an `if` bind is sure
+after it. Locals and declared `out` parameters
 must have no undefined read (E0303).
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from texpr.grammar.ast import Role
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.polyhedral import isl
+from texpr.polyhedral.arms import SureWrite, with_united_arms
 from texpr.polyhedral.bounds import VERBS
 from texpr.polyhedral.isl import columns, least_point
 from texpr.polyhedral.ordering import Use, all_pairs, apart, is_gathered, ordered, uses_by_buffer
@@ -34,7 +36,11 @@ def check_definedness(program: Program) -> Iterator[Diagnostic]:
         home = program.buffers[name]
         if home.buffer.role is not Role.LOCAL and home.buffer.direction != "out":
             continue
-        writes = sure_writes(uses)
+        try:
+            writes = sure_writes(program.work, uses)
+        except TExprError as limit:
+            yield from limit.diagnostics
+            continue
         for reader in readers(uses):
             try:
                 missing = undefined(program.work, reader, writes)
@@ -52,23 +58,25 @@ def readers(uses: Sequence[Use]) -> list[Use]:
     return [use for use in uses if use.access.mode is not AccessMode.WRITE]
 
 
-def sure_writes(uses: Sequence[Use]) -> list[Use]:
-    """The binds at affine subscripts."""
-    return [use for use in uses if use.access.mode is AccessMode.WRITE and not is_gathered(use.access)]
+def sure_writes(work: isl.Work, uses: Sequence[Use]) -> list[SureWrite]:
+    """The binds at affine subscripts, arms of conditions united. E0307 past the limit."""
+    binds = [use for use in uses if use.access.mode is AccessMode.WRITE and not is_gathered(use.access)]
+    return with_united_arms(work, binds)
 
 
-def undefined(work: isl.Work, reader: Use, writes: Sequence[Use]) -> isl.Map:
+def undefined(work: isl.Work, reader: Use, writes: Sequence[SureWrite]) -> isl.Map:
     """The part of an access relation whose elements no sure write reaches before. E0307 past the limit."""
     missing = reader.access.relation
     if missing.is_empty():
         return missing
-    for writer in reversed(writes):
+    for write in reversed(writes):
+        writer = write.use
         if apart(writer, reader):
             continue
         first, second = writer.statement, reader.statement
         with work.limited(reader.access.span, WRITTEN_BEFORE, reader.width + writer.width):
             for level, before in ordered(all_pairs(first, second), first, second):
-                if not _same_guards(first, second, level):
+                if not _same_guards(first, second, level) or _inside(write, second, level):
                     continue
                 missing = missing.subtract(before.reverse().apply_range(writer.access.relation))
                 if missing.is_empty():
@@ -82,11 +90,16 @@ def _same_guards(writer: ProgramStatement, reader: ProgramStatement, level: int)
     return all((guard.number, guard.value) in known and guard.depth <= level for guard in writer.guards)
 
 
-def unwritten(elements: isl.Set, writes: Sequence[Use]) -> isl.Set:
+def _inside(write: SureWrite, reader: ProgramStatement, level: int) -> bool:
+    """Whether the reader stands in an arm of the evaluation that the write unites."""
+    return any(guard.number in write.arms and guard.depth <= level for guard in reader.guards)
+
+
+def unwritten(elements: isl.Set, writes: Sequence[SureWrite]) -> isl.Set:
     """The elements that none of the writes surely reaches."""
-    for writer in writes:
-        if not writer.statement.guards:
-            elements = elements.subtract(writer.access.relation.range())
+    for write in writes:
+        if not write.use.statement.guards:
+            elements = elements.subtract(write.use.access.relation.range())
             if elements.is_empty():
                 break
     return elements

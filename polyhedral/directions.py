@@ -61,8 +61,9 @@ def _direction(program: Program, home: ProgramBuffer, uses: list[Use], diagnosti
             diagnostics.append(_one_way(home, "only read", "in"))
         return buffer.direction or "in"
     if buffer.direction == "out":
+        known = sure_writes(program.work, uses)
         with program.work.limited(buffer.span, f"the proof that {name} is wholly written", columns(home.elements)):
-            whole = unwritten(home.elements, sure_writes(uses)).is_empty()
+            whole = unwritten(home.elements, known).is_empty()
         if not whole:
             diagnostics.append(_not_written(program, home, uses))
         return "out"
@@ -79,7 +80,7 @@ def _direction(program: Program, home: ProgramBuffer, uses: list[Use], diagnosti
 
 
 def _is_out(program: Program, home: ProgramBuffer, uses: list[Use]) -> bool:
-    known = sure_writes(uses)
+    known = sure_writes(program.work, uses)
     if not known:
         return False
     if home.elements.is_empty():
@@ -102,8 +103,9 @@ def _not_written(program: Program, home: ProgramBuffer, uses: list[Use]) -> Diag
     buffer = home.buffer
     name = buffer.source_name or buffer.name
     count = len(program.kernel.sizes)
+    known = sure_writes(program.work, uses)
     with program.work.limited(buffer.span, f"the proof that {name} is wholly written", columns(home.elements)):
-        missing = unwritten(home.elements, sure_writes(uses))
+        missing = unwritten(home.elements, known)
         if missing.is_empty():
             return _one_way(home, "not used", "in")
         point = least_point(missing)

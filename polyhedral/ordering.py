@@ -103,8 +103,13 @@ def uses_by_buffer(program: Program) -> dict[str, list[Use]]:
     uses: dict[str, list[Use]] = {name: [] for name in program.buffers}
     for statement in program.statements:
         for access in statement.accesses:
-            uses[access.buffer].append(Use(statement, access, _constants(access.relation), _width(access.relation)))
+            uses[access.buffer].append(use_of(statement, access))
     return uses
+
+
+def use_of(statement: ProgramStatement, access: Access) -> Use:
+    """The use that an access makes of its buffer."""
+    return Use(statement, access, _constants(access.relation), _width(access.relation))
 
 
 def _constants(relation: isl.Map) -> tuple[int | None, ...]:
