@@ -3,7 +3,6 @@
 from typing import Any
 
 from texpr.codegen.cpu.build import build_cpu
-from texpr.codegen.cpu.entry import emit_entry
 from texpr.codegen.manifest import Manifest
 from texpr.grammar.diagnostics import fail
 from texpr.runtime.arrays import CPU
@@ -19,7 +18,7 @@ class CpuLauncher:
 
     def __init__(self, manifest: Manifest, source: str) -> None:
         self.manifest = manifest
-        self.kernel = build_cpu(source, emit_entry(manifest))
+        self.kernel = build_cpu(source, manifest)
         self._bind = Binder(manifest, (CPU,))
         self._sizes = tuple(name for name, kind, _ in self.kernel.arguments if kind == "size")
         self._is_scalar = [p.scalar for p in manifest.parameters]

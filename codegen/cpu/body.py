@@ -240,7 +240,7 @@ def _emit_unique(leaf: Leaf, tensor: CpuTensor, element: str, context: Context) 
         with writer.block(f"if {seen} == {mine} or ({seen} == 0 and exchange({owner}, {at}, np.int64(0), {mine})):"):
             writer.line("break")
         with writer.block(f"if {seen} != 0:"):
-            writer.line(f"return {len(context.checks)}")
+            writer.line(f"return finding({len(context.checks)}, 0, 0)")
 
 
 def _updated(store: Store, leaf: Leaf, current: str, value: str, dtype: DType, product: bool) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from texpr.codegen.cpu.emit import CpuText
-from texpr.codegen.cpu.entry import CLOSER_LOOK, EntryText
+from texpr.codegen.cpu.entry import CLOSER_LOOK, EntryText, emit_entry
+from texpr.codegen.manifest import Manifest
 from texpr.grammar.diagnostics import InternalError, TExprError, error, fail
 from texpr.grammar.types import ELEMENT_TYPES, F64
 
@@ -22,9 +23,9 @@ class CpuKernel:
     def __init__(self, scope: dict[str, Any], kinds: tuple[type, ...] | None) -> None:
         self.arguments: tuple[tuple[str, str, str], ...] = scope["ARGUMENTS"]
         self._checks: tuple[tuple[str, str], ...] = scope["CHECKS"]
-        self._run: Callable[..., int] = scope["run"]
+        self._run: Callable[..., Any] = scope["run"]  # a finding where there are checks, else 0
         self._convert = tuple(_converter(kind, dtype) for _, kind, dtype in self.arguments)
-        self._enter: Callable[..., int] | None = scope.get("enter")
+        self._enter: Callable[..., Any] | None = scope.get("enter")
         self._kinds = kinds
 
     def __call__(self, *values: Any) -> None:
@@ -32,9 +33,9 @@ class CpuKernel:
 
     def run_converted(self, values: list[Any]) -> None:
         """The same for addresses and numbers that need no conversion."""
-        code = self._run(*values)
-        if code:
-            raise self._failed(code)
+        found = self._run(*values)
+        if self._checks and found[0]:
+            raise self._failed(*found)
 
     def enter(self, args: Sequence[Any]) -> bool:
         """The call with arrays and numbers themselves, shapes, alignment and overlap checked in compiled code. False:
@@ -42,17 +43,19 @@ class CpuKernel:
         if self._enter is None or tuple(map(type, args)) != self._kinds:
             return False
         try:
-            code = self._enter(*args)
+            found = self._enter(*args)
         except (TypeError, ValueError, OverflowError):  # an array of other strides or types, a number of 65 bits
             return False
+        code = found[0] if self._checks else found
         if code and code != CLOSER_LOOK:
-            raise self._failed(code)
-        return code == 0
+            raise self._failed(*found)
+        return bool(code == 0)
 
-    def _failed(self, code: int) -> TExprError:
-        message, where = self._checks[code - 1]
+    def _failed(self, number: int, value: int, extent: int) -> TExprError:
+        message, where = self._checks[number - 1]
+        message = message.replace(" is VALUE, ", f" is {value}, ").replace(" has EXTENT ", f" has {extent} ")
         file, _, line = where.rpartition(":")
-        witness = {"kind": "gather", "file": file, "line": int(line)}
+        witness = {"kind": "gather", "file": file, "line": int(line), "value": value, "extent": extent}
         return TExprError([error("E0604", message, notes=(f"at {where}",), witness=witness)])
 
 
@@ -87,19 +90,26 @@ def _converter(kind: str, name: str) -> Callable[[Any], Any]:
     return bits
 
 
-def build_cpu(text: CpuText | str, entry: EntryText | None = None) -> CpuKernel:
-    """The callable of an emitted module, given as it came from `emit_cpu` or as its source alone, with its entry.
-    Raises E0503 when Numba cannot be imported."""
+def build_cpu(text: CpuText | str, manifest: Manifest | None = None) -> CpuKernel:
+    """The callable of an emitted module, given as it came from `emit_cpu` or as its source alone; with an entry where
+    the manifest is given and allows one. Raises E0503 when Numba cannot be imported."""
     try:
         import numba  # noqa: F401 -- asked for here, so that its absence is a diagnostic
         from numpy import ndarray
     except ImportError:
         raise fail("E0503", "the target cpu needs Numba", help="install it: pip install numba") from None
     scope: dict[str, Any] = {"__name__": "texpr_cpu_module"}
-    sources = [text if isinstance(text, str) else text.source, *([entry.source] if entry else [])]
+    entry: EntryText | None = None
     try:
-        for source in sources:
-            exec(compile(source, "<texpr cpu module>", "exec"), scope)
+        _execute(text if isinstance(text, str) else text.source, scope)
+        if manifest is not None:
+            entry = emit_entry(manifest, checked=bool(scope["CHECKS"]))
+        if entry is not None:
+            _execute(entry.source, scope)
     except Exception as cause:
         raise InternalError(f"Numba refused the emitted text: {cause}") from cause
     return CpuKernel(scope, tuple(kind or ndarray for kind in entry.kinds) if entry else None)
+
+
+def _execute(source: str, scope: dict[str, Any]) -> None:
+    exec(compile(source, "<texpr cpu module>", "exec"), scope)

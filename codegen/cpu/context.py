@@ -67,7 +67,8 @@ class CpuTensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A run-time check of a gathered subscript; the kernel returns its number, counted from 1."""
+    """A run-time check of gathered subscripts; the kernel returns its number, counted from 1, and the figures that
+    stand for VALUE and EXTENT in the message."""
 
     message: str
     span: Span

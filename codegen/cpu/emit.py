@@ -1,7 +1,7 @@
 """Emission for the CPU: a planned graph becomes a Python module of Numba functions.
 
 Each launch is one or two functions (`launch.py`). The module's `run` takes addresses of arrays, scalars, sizes and the
-workspace, walks the host program and returns 0, or the number of the run-time check that failed. The text is a
+workspace, walks the host program and returns 0, or where there are run-time checks a finding. The text is a
 function of the graph alone.
 
     @njit(int64(int64, int64, int64, int64), error_model="numpy")
@@ -168,12 +168,13 @@ def _emit_run(
     arguments.append("workspace")
     types.append("int64")
     out.line(f"# {file_name(graph.source_name)}: the host program")
-    out.line(f'@njit(int64({", ".join(types)}), error_model="numpy")')
+    checked = any(function.checked for function in functions.values())
+    out.line(f'@njit({"finding_type" if checked else "int64"}({", ".join(types)}), error_model="numpy")')
     with out.block(f"def run({', '.join(arguments)}):"):
         for line in opening:
             out.line(line)
         _emit_host(graph.body, functions, names, out)
-        out.line("return 0")
+        out.line("return finding(0, 0, 0)" if checked else "return 0")
     return tuple(parameters)
 
 
@@ -182,8 +183,12 @@ def _emit_host(body: tuple[KernelNode, ...], functions: dict[str, LaunchText], n
         match node:
             case Launch(graph=graph):
                 function = functions[graph.name]
-                out.line(f"code = {function.identifier}({', '.join(function.arguments)})")
-                with out.block("if code != 0:"):
+                call = f"{function.identifier}({', '.join(function.arguments)})"
+                if not function.checked and any(f.checked for f in functions.values()):
+                    out.line(call)
+                    continue
+                out.line(f"code = {call}")
+                with out.block("if code[0] != 0:" if function.checked else "if code != 0:"):
                     out.line("return code")
             case HostLoop(index=index, extent=extent, body=inner):
                 with out.block(f"for {names.of('value', index)} in range({index_text(extent, names)}):"):

@@ -43,9 +43,10 @@ class EntryText:
     kinds: tuple[type | None, ...]
 
 
-def emit_entry(manifest: Manifest) -> EntryText | None:
-    """The entry of a kernel; None where it has sizes to solve for or a workspace to allocate, or arguments that Numba
-    does not take as they are (floats of 16 and 8 bits; flat, strided or empty buffers)."""
+def emit_entry(manifest: Manifest, *, checked: bool) -> EntryText | None:
+    """The entry of a kernel, whose `run` returns a finding where it is `checked`; None where it has sizes to solve for
+    or a workspace to allocate, or arguments that Numba does not take as they are (floats of 16 and 8 bits; flat,
+    strided or empty buffers)."""
     parameters = manifest.parameters
     if len(parameters) > MAX_PARAMETERS or manifest.workspace_bytes != 0 or None in manifest.sizes.values():
         return None
@@ -58,16 +59,17 @@ def emit_entry(manifest: Manifest) -> EntryText | None:
     names = [f"{'scalar' if p.scalar else 'array'}{k}" for k, p in enumerate(parameters)]
     out = Writer()
     out.line("import numpy as np")
-    out.line(f"from texpr.codegen.cpu.library import {', '.join(sorted({*_NATIVE.values(), 'njit', 'types'}))}")
+    imported = {*_NATIVE.values(), "njit", "types", *(("finding", "finding_type") if checked else ())}
+    out.line(f"from texpr.codegen.cpu.library import {', '.join(sorted(imported))}")
     out.line()
-    out.line(f"@njit(int64({', '.join(map(_type_text, parameters))}))")
+    out.line(f"@njit({'finding_type' if checked else 'int64'}({', '.join(map(_type_text, parameters))}))")
     with out.block(f"def enter({', '.join(names)}):"):
         for k, parameter in enumerate(parameters):
             if not parameter.scalar:
                 out.line(f"address{k} = array{k}.ctypes.data")
         for question in _questions(parameters, [shape or () for shape in shapes]):
             with out.block(f"if {question}:"):
-                out.line(f"return {CLOSER_LOOK}")
+                out.line(f"return finding({CLOSER_LOOK}, 0, 0)" if checked else f"return {CLOSER_LOOK}")
         values = [_converted(k, p) if p.scalar else f"address{k}" for k, p in enumerate(parameters)]
         out.line(f"return run({', '.join([*values, '0'])})")
     return EntryText(source=out.text(), kinds=tuple(map(_kind, parameters)))

@@ -57,11 +57,12 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchText:
-    """The functions of a launch; `identifier(*arguments)` runs it and returns 0 or the number of a failed check."""
+    """The functions of a launch; `identifier(*arguments)` runs it and returns 0, or a finding if `checked`."""
 
     identifier: str
     arguments: tuple[str, ...]
     text: str
+    checked: bool
 
 
 def emit_launch(
@@ -104,7 +105,8 @@ def emit_launch(
     bounds = (["first", "last", "task"] if partials else ["first", "last"]) if parallel else []
     extra = [f"{owner}_array" for owner, _ in owners]
     extra += [f"{p.variable}_{what}" for p in partials for what in ("parts", "done")]
-    result = "int64" if checked or not parallel else "void"
+    returned = "finding_type" if checked else "int64"
+    result = returned if checked or not parallel else "void"
     kinds = ["int64"] * len(bounds) + [v.type_text for v in used] + ["int64[::1]"] * len(owners)
     kinds += [f"{kind}[::1]" for p in partials for kind in (ELEMENT[p.dtype.name], "uint8")]
     out.line(f'@njit({result}({", ".join(kinds)}), error_model="numpy")')
@@ -116,11 +118,11 @@ def emit_launch(
             out.line(line)
         out.lines += writer.lines
         if checked or not parallel:
-            out.line("return 0")
+            out.line("return finding(0, 0, 0)" if checked else "return 0")
     if two:
         out.line()
         out.line()
-        out.line(f'@njit(int64({types}), error_model="numpy"{", parallel=True" if parallel else ""})')
+        out.line(f'@njit({returned}({types}), error_model="numpy"{", parallel=True" if parallel else ""})')
         with out.block(f"def {identifier}({', '.join(arguments)}):"):
             for owner, length in owners:
                 out.line(f"{owner}_array = zeros({length})")
@@ -128,7 +130,7 @@ def emit_launch(
                 _emit_parts(out, part, [*bounds, *arguments, *extra], count, few, checked, partials)
             else:
                 out.line(f"return {part}({', '.join([*arguments, *extra])})")
-    return LaunchText(identifier=identifier, arguments=tuple(arguments), text=out.text())
+    return LaunchText(identifier=identifier, arguments=tuple(arguments), text=out.text(), checked=checked)
 
 
 def _emit_parts(
@@ -139,8 +141,7 @@ def _emit_parts(
     out.line(f"blocks = np.int64({count})")
     out.line(f"tasks = max(0, min(blocks, {TASKS}))")
     if checked:
-        out.line("failed = np.empty(1, np.int64)")  # `np.zeros` would be one more parallel loop
-        out.line("failed[0] = 0")
+        out.line("failed = np.empty((tasks, 3), np.int64)")
     for partial in partials:
         out.line(f"{partial.variable}_parts = np.empty(tasks, np.{ELEMENT[partial.dtype.name]})")
         out.line(f"{partial.variable}_done = np.empty(tasks, np.uint8)")
@@ -149,10 +150,7 @@ def _emit_parts(
         with out.block(header):
             out.line("first = np.int64(task) * blocks // tasks")
             out.line("last = (np.int64(task) + 1) * blocks // tasks")
-            out.line(f"code = {call}" if checked else call)
-            if checked:
-                with out.block("if code != 0:"):
-                    out.line("failed[0] = code")
+            out.line(f"failed[task, 0], failed[task, 1], failed[task, 2] = {call}" if checked else call)
 
     if few:
         with out.block(f"if {few}:  # operations: waking the other cores would cost more"):
@@ -164,7 +162,10 @@ def _emit_parts(
     for partial in partials:
         with out.block("for each in range(tasks):"), out.block(f"if {partial.variable}_done[each] != 0:"):
             out.line(partial.combine)
-    out.line("return failed[0]" if checked else "return 0")
+    if checked:
+        with out.block("for each in range(tasks):"), out.block("if failed[each, 0] != 0:"):
+            out.line("return finding(failed[each, 0], failed[each, 1], failed[each, 2])")
+    out.line("return finding(0, 0, 0)" if checked else "return 0")
 
 
 def _reach(tensor: CpuTensor) -> IndexExpr:

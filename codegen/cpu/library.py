@@ -128,6 +128,15 @@ def zeros(count: Any) -> Any:
     return np.zeros(count, np.int64)
 
 
+finding_type: Any = types.UniTuple(int64, 3)
+
+
+@inline
+def finding(number: Any, value: Any, extent: Any) -> Any:
+    """What checked functions return: the number of the check that failed, or 0, and the two figures that it tells."""
+    return np.int64(number), np.int64(value), np.int64(extent)
+
+
 def pointer(element: Any) -> Any:
     """The type of a pointer to elements, for signatures."""
     return types.CPointer(element)

@@ -188,10 +188,10 @@ class Values:
             writer = self.context.writer
             writer.line(f"{name} = np.int64({unwrapped(self.value(subscript.value))})")
             extent = index_text(tensor.shape[dim], self.context.names, 1)
-            message = f"subscript {dim + 1} of {tensor.name} is outside its dimension"
+            message = f"subscript {dim + 1} of {tensor.name} is VALUE, and the dimension has EXTENT elements"
             self.context.checks.append(Check(message=message, span=span))
             with writer.block(f"if {name} < 0 or {name} >= {extent}:"):
-                writer.line(f"return {len(self.context.checks)}")
+                writer.line(f"return finding({len(self.context.checks)}, {name}, {extent})")
             settled.append(name)
         return self.context.offset(tensor, tuple(settled))
 

@@ -22,7 +22,7 @@ def took_entry(kernel: Any, *args: Any) -> bool:
 
 
 def entry_of(kernel: Any) -> Any:
-    return emit_entry(kernel._launcher.manifest)
+    return emit_entry(kernel._launcher.manifest, checked=bool(kernel._launcher.kernel._checks))
 
 
 def test_text() -> None:

@@ -206,6 +206,38 @@ def test_a_gathered_subscript_out_of_range_is_found_at_run_time() -> None:
     assert caught.value.diagnostics[0].witness["line"] == 3
 
 
+GATHERS = """kernel g(EXTENT: f32[M], B: f32[N], A: f32[4, M], idx: i32[N]) where M >= 1 {
+    par M i { EXTENT[i] = 1.0 }
+    par N i { B[i] = A[idx[i] + 1, 0] }
+    par N i { B[i] = B[i] + EXTENT[idx[i]] }
+}
+"""
+
+
+@pytest.mark.parametrize("sizes", [{}, {"N": 70_000, "M": 9}], ids=["dynamic", "bound"])
+def test_a_gather_out_of_range_tells_its_value_and_the_extent(sizes: dict[str, int]) -> None:
+    compiled = texpr.parse(GATHERS, "gathers.tex").only.compile(**sizes)
+    extent, b, a, idx = np.zeros(9, "f4"), np.zeros(70_000, "f4"), np.ones((4, 9), "f4"), np.zeros(70_000, "i4")
+    compiled(extent, b, a, idx)
+    assert (b == 2).all()
+    for wrong, value in ((3, 4), (-2, -1), (2**31 - 2, 2**31 - 1)):
+        idx[40_000:] = wrong  # in many parts of the launch: the first one of them is told
+        idx[60_000:] = 5
+        with pytest.raises(texpr.TExprError, match="subscript 1 of A is") as caught:
+            compiled(extent, b, a, idx)
+        assert f"subscript 1 of A is {value}, and the dimension has 4 elements" in str(caught.value)
+        assert caught.value.diagnostics[0].witness["line"] == 3
+    idx[:] = 0
+    compiled(extent, b, a, idx)
+
+
+@pytest.mark.gxx
+def test_the_checked_target_tells_value_and_extent_too() -> None:
+    compiled = texpr.parse(GATHERS).only.compile("cuda-host:sm_90a", N=8, M=9)
+    with pytest.raises(texpr.TExprError, match="is 6, the dimension has 4 elements"):
+        compiled(np.zeros(9, "f4"), np.zeros(8, "f4"), np.ones((4, 9), "f4"), np.full(8, 5, "i4"))
+
+
 def test_types_of_the_language_print_as_they_are_written() -> None:
     assert "f32" in repr(f32["N"])
     assert "i32" in repr(i32)
