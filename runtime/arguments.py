@@ -11,7 +11,7 @@ from texpr.codegen.manifest import JsonExpr, Manifest, Parameter, evaluate, hold
 from texpr.grammar.diagnostics import TExprError, did_you_mean, fail
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arrays import ArrayView, view_of
-from texpr.runtime.streams import Streams, libraries_of
+from texpr.runtime.streams import LEGACY, current_stream, libraries_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +235,8 @@ def bind_arguments(
     given, keyword_sizes = assign(manifest, args, kwargs)
 
     def ready_on(device: int) -> int:
-        return Streams(libraries_of(given.values())).current(device) if stream is None else stream
+        found = current_stream(libraries_of(given.values()))(device) if stream is None else stream
+        return found or LEGACY  # DLPack does not know 0
 
     arrays: dict[str, ArrayView] = {}
     scalars: dict[str, int | float | bool] = {}

@@ -93,8 +93,8 @@ class Launcher:
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         handle = None if stream is None else handle_of(stream)
         seen, addresses, scalars = self._bind(args, kwargs, handle)
-        if handle is None and seen.streams is not None:
-            handle = seen.streams.current(seen.device)  # at each call: another may be current than at the last one
+        if handle is None and seen.stream is not None:
+            handle = seen.stream(seen.device)  # at each call: another may be current than at the last one
         if seen.plan is None:
             seen.plan = make_plan(self.manifest, self.backend, seen)
         plan: Plan = seen.plan

@@ -12,7 +12,7 @@ from typing import Any
 from texpr.codegen.manifest import Manifest
 from texpr.runtime.arguments import bind_arguments, scalar_value
 from texpr.runtime.arrays import CUDA, ArrayView
-from texpr.runtime.streams import Streams, libraries_of, library_of
+from texpr.runtime.streams import Lookup, current_stream, libraries_of, library_of
 
 MAX_SEEN = 64  # kinds of calls that one kernel remembers
 
@@ -62,13 +62,13 @@ def look_of(value: Any) -> Look | None:
 @dataclass(slots=True, eq=False)
 class Seen:
     """What calls of one look have in common: the first and last byte of each array relative to its address (None:
-    empty), the sizes, the device's number, and how the stream is found (None: there are none). `owners` keep the memory
-    of arrays that have no looks. A launcher keeps in `plan` what it derived from the sizes."""
+    empty), the sizes, the device's number, and how its current stream is found (None: there are no streams). `owners`
+    keep the memory of arrays that have no looks. A launcher keeps in `plan` what it derived from the sizes."""
 
     reaches: tuple[tuple[int, int] | None, ...]
     sizes: Mapping[str, int]
     device: int
-    streams: Streams | None = None
+    stream: Lookup | None = None
     owners: tuple[Any, ...] = ()
     plan: Any = None
 
@@ -118,7 +118,7 @@ class Binder:
             tuple(map(_reach, views)),
             bound.sizes,
             views[0].device[1] if views else 0,
-            self._streams(bound.objects) if CUDA in self._devices else None,
+            self._stream(bound.objects) if CUDA in self._devices else None,
             tuple(view.owner for view in views if view.owner is not None),
         )
         if looks is not None:
@@ -127,14 +127,14 @@ class Binder:
             self._seen[looks] = seen
         return seen, [view.pointer for view in views], [bound.scalars[p.name] for _, p in self._scalars]
 
-    def _streams(self, objects: Mapping[str, Any]) -> Streams:
+    def _stream(self, objects: Mapping[str, Any]) -> Lookup:
         """How a call of these arrays finds its stream: DLPack makes what is read ready on it, but not what is written,
         and a bare view says nothing of who works on it."""
         for _, parameter in self._arrays:
             value = objects[parameter.name]
             if library_of(value) is None and (parameter.writes or isinstance(value, ArrayView)):
-                return Streams(foreign=parameter.name)
-        return Streams(libraries_of(objects.values()))
+                return current_stream((), foreign=parameter.name)
+        return current_stream(libraries_of(objects.values()))
 
     def _looks(self, values: Sequence[Any]) -> tuple[tuple[Any, ...] | None, list[int]]:
         looks: list[Any] = []

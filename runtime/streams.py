@@ -13,15 +13,16 @@ from typing import Any
 from texpr.grammar.diagnostics import fail
 
 LEGACY = 1  # the handle of the default stream, in the driver as in DLPack; 0 is another name for it
+Lookup = Callable[[int], int]  # from a device to the handle of this thread's current stream
 WAYS = "pass `stream=`: a stream of torch or cupy, an object with `__cuda_stream__`, or a handle"
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library of arrays: `current` gives the handle of this thread's current stream on a device."""
+    """A library of arrays that has current streams."""
 
     name: str
-    current: Callable[[int], int] = field(compare=False)
+    current: Lookup = field(compare=False)
 
 
 def _torch() -> Library:
@@ -54,25 +55,25 @@ def libraries_of(arrays: Iterable[object]) -> tuple[Library, ...]:
     return tuple(dict.fromkeys(library for library in found if library is not None))
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """Where calls of one kind run: on the current stream of `libraries`. `foreign` is a parameter whose array only an
-    explicit `stream=` can order: nobody would make its library wait for what the kernel writes."""
+def current_stream(libraries: tuple[Library, ...], foreign: str = "") -> Lookup:
+    """Where calls of one kind run: what gives, for a device, the handle of the stream on which all arrays are ordered.
 
-    libraries: tuple[Library, ...] = ()
-    foreign: str = ""
+    `foreign` is a parameter whose array only an explicit `stream=` can order: nobody would make its library wait for
+    what the kernel writes. Then, or where current streams are different, the lookup raises E0601.
+    """
+    if len(libraries) == 1 and not foreign:
+        return libraries[0].current  # no word of ours stands between a call and the library: it is made every time
 
-    def current(self, device: int) -> int:
-        """The handle of the stream. Raises E0601 where there is no one stream that all arrays are ordered on."""
-        if self.foreign:
-            raise fail("E0601", f"TExpr cannot ask the library of {self.foreign} for its current stream", help=WAYS)
-        if len(self.libraries) == 1:
-            return self.libraries[0].current(device) or LEGACY
-        handles = {library.current(device) or LEGACY for library in self.libraries}
+    def agreed(device: int) -> int:
+        if foreign:
+            raise fail("E0601", f"TExpr cannot ask the library of {foreign} for its current stream", help=WAYS)
+        handles = {library.current(device) or LEGACY for library in libraries}
         if len(handles) > 1:
-            names = " and ".join(library.name for library in self.libraries)
+            names = " and ".join(library.name for library in libraries)
             raise fail("E0601", f"the arrays are of {names}, whose current streams are different", help=WAYS)
         return handles.pop() if handles else LEGACY
+
+    return agreed
 
 
 def handle_of(stream: Any) -> int:
