@@ -7,6 +7,7 @@ own operations. Libraries that order their work themselves (jax) hand arrays ove
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -61,19 +62,27 @@ def current_stream(libraries: tuple[Library, ...], foreign: str = "") -> Lookup:
     `foreign` is a parameter whose array only an explicit `stream=` can order: nobody would make its library wait for
     what the kernel writes. Then, or where current streams are different, the lookup raises E0601.
     """
-    if len(libraries) == 1 and not foreign:
-        return libraries[0].current  # no word of ours stands between a call and the library: it is made every time
+    if foreign:
+        return partial(_refuse, f"TExpr cannot ask the library of {foreign} for its current stream")
+    if len(libraries) == 1:
+        return libraries[0].current  # nothing of ours stands between a call and the library
+    return partial(_agreed, libraries)
 
-    def agreed(device: int) -> int:
-        if foreign:
-            raise fail("E0601", f"TExpr cannot ask the library of {foreign} for its current stream", help=WAYS)
-        handles = {library.current(device) or LEGACY for library in libraries}
-        if len(handles) > 1:
-            names = " and ".join(library.name for library in libraries)
-            raise fail("E0601", f"the arrays are of {names}, whose current streams are different", help=WAYS)
-        return handles.pop() if handles else LEGACY
 
-    return agreed
+def _refuse(why: str, device: int) -> int:
+    raise fail("E0601", why, help=WAYS)
+
+
+def _agreed(libraries: tuple[Library, ...], device: int) -> int:
+    """The current stream of all libraries; the default stream where there are none, and nothing is written."""
+    handle = 0
+    for number, library in enumerate(libraries):
+        other = library.current(device) or LEGACY
+        if number and other != handle:
+            names = " and ".join(each.name for each in libraries)
+            _refuse(f"the arrays are of {names}, whose current streams are different", device)
+        handle = other
+    return handle
 
 
 def handle_of(stream: Any) -> int:
