@@ -10,7 +10,7 @@ from texpr.grammar.ast import AccOp
 from texpr.grammar.core import buffers_of, buffers_read
 from texpr.grammar.scope import refuse
 from texpr.grammar.types import DType, compute_type
-from texpr.grammar.typing import Typed, Value, identity, settle, update
+from texpr.grammar.typing import Typed, Value, identity, settle, update, wraps_first
 from texpr.grammar.values import ValueReader
 from texpr.grammar.views import Place
 
@@ -37,7 +37,7 @@ class ReductionReader(ValueReader):
                 value = self.value(e.body)
         if isinstance(value, Typed) and value.dtype.is_bool:
             raise refuse("E0204", f"`{e.op}` is for numbers, this is bool", e.body.span, help="write select(c, 1, 0)")
-        direct = target is not None and not self.touches(target, value, body)
+        direct = target is not None and not self.touches(target, value, body) and not self.wraps(op, target, value)
         if target is not None and direct:
             buffer, subscripts = target
             dtype = self.settle_draft(buffer, value, computed=True)
@@ -69,6 +69,11 @@ class ReductionReader(ValueReader):
             read = ast.Read(buffer=buffer, subscripts=subscripts, dtype=dtype, span=e.span)
             return Typed(expr=read, narrow=narrow)
         return Typed(expr=ast.Read(buffer=buffer, subscripts=subscripts, dtype=dtype, span=e.span))
+
+    def wraps(self, op: AccOp, target: Place, value: Value) -> bool:
+        """Whether the elements would be wrapped to the target's type, and not what is reduced from them."""
+        dtype = self.buffers[target[0]].dtype
+        return dtype is not None and wraps_first(op, value, dtype)
 
     def touches(self, target: Place, value: Value, body: list[ast.Stmt]) -> bool:
         """Whether the body of a reduction reads the buffer that it is bound to, or the target is gathered."""

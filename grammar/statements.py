@@ -15,7 +15,7 @@ from texpr.grammar.scope import FnName, IndexName, LimitError, Poison, RefusedEr
 from texpr.grammar.source import Span
 from texpr.grammar.surface import name_place
 from texpr.grammar.types import BOOL, DType
-from texpr.grammar.typing import Typed, Untyped, Value, settle, stored, update
+from texpr.grammar.typing import Typed, Untyped, Value, operation, settle, stored, update, wraps_first
 from texpr.grammar.values import as_index
 
 UPDATES = {"+=": AccOp.ADD, "-=": AccOp.ADD, "*=": AccOp.MUL, "max=": AccOp.MAX, "min=": AccOp.MIN}
@@ -180,18 +180,22 @@ class StatementReader(ArrayReader):
         if s.op != "=":
             self.accumulate(s, place)
             return
+        value: Value
         other = self.same_element(s)
         if other is not None:
             op, e = other
             found = self.value(e)
             dtype = self.settle_draft(place[0], found)
-            self.emit_update(place, op, update(op, found, dtype, e.span, self.called_buffer(place[0])), s.span)
-            return
-        if isinstance(s.value, syntax.Reduce):
+            if not wraps_first(op, found, dtype):
+                self.emit_update(place, op, update(op, found, dtype, e.span, self.called_buffer(place[0])), s.span)
+                return
+            fn = Fn.MAX if op is AccOp.MAX else Fn.MIN
+            value = operation(fn, (self.value(s.target), found), s.value.span, f"`{fn.value}`")
+        elif isinstance(s.value, syntax.Reduce):
             result = self.reduction(s.value, place)
             if isinstance(result.expr, ast.Read) and (result.expr.buffer, result.expr.subscripts) == place:
                 return
-            value: Value = result
+            value = result
         else:
             value = self.value(s.value)
         dtype = self.settle_draft(place[0], value)

@@ -215,7 +215,8 @@ def _mismatch(source: DType, dtype: DType, span: Span, what: str) -> Exception:
 def update(op: AccOp, value: Value, dtype: DType, span: Span, what: str) -> Expr:
     """The value of an accumulation into a buffer of `dtype`, in the type that the update is computed in.
 
-    A value that wraps needs a cast for `max=` and `min=`: what they give would depend on where it is wrapped.
+    A value computed only from a narrow integer type wraps to it: for `max=` and `min=` before the update, which would
+    give something else after it.
     """
     if dtype.is_bool:
         raise refuse("E0204", f"{what} is bool, which has no {op.value} update", span, help="use `and`, `or` or select")
@@ -227,10 +228,17 @@ def update(op: AccOp, value: Value, dtype: DType, span: Span, what: str) -> Expr
     if common is None:
         raise _mismatch(value.dtype, dtype, span, what)
     if dtype.is_integer:
-        safe = fits(value.dtype, dtype) if selects else fits(common, dtype) or value.narrow == dtype
-        if not safe:
+        if value.narrow != dtype and not fits(value.dtype if selects else common, dtype):
             raise _mismatch(value.dtype, dtype, span, what)
+        if wraps_first(op, value, dtype):
+            return convert(convert(value.expr, dtype), computed)
     return convert(value.expr, common)
+
+
+def wraps_first(op: AccOp, value: Value, dtype: DType) -> bool:
+    """Whether an update by `op` wraps the value to `dtype` first: wrapping what it gives would be something else."""
+    selects = op in (AccOp.MAX, AccOp.MIN)
+    return selects and isinstance(value, Typed) and value.narrow == dtype and not fits(value.dtype, dtype)
 
 
 def identity(op: AccOp, dtype: DType, span: Span) -> Const:

@@ -61,6 +61,7 @@ def test_conversions_are_explicit_and_literals_take_their_neighbours_type(
         ("max=", "A[i]", "A: i32[N], B: i64[N]", "S0: B[i] max= i64(A[i])"),
         ("min=", "A[i]", "A: i8[N], B: i8[N]", "S0: B[i] min= i32(A[i])"),
         ("max=", "i8(A[i])", "A: i32[N], B: i8[N]", "S0: B[i] max= i32(i8(A[i]))"),
+        ("max=", "A[i] * 3", "A: i8[N], B: i8[N]", "S0: B[i] max= i32(i8(mul.i32(i32(A[i]), 3:i32)))"),
         ("max=", "-7", "B: i8[N]", "S0: B[i] max= i32(-7:i8)"),
         ("=", "max(B[i], A[i])", "A: f32[N], B: f32[N]", "S0: B[i] max= A[i]"),
         ("=", "min(A[i], B[i])", "A: f32[N], B: f32[N]", "S0: B[i] min= A[i]"),
@@ -121,7 +122,12 @@ def test_an_operation_on_literals_stands_where_its_kind_of_type_is_wanted(
     assert core(text(cure))
 
 
-@pytest.mark.parametrize("value", ["A[i] * 3", "C[i]", "200", "maximum M k { A[i] + A[k] }"])
-def test_max_and_min_of_a_value_that_wraps_need_a_cast(value: str) -> None:
+def test_a_maximum_that_wraps_is_no_update() -> None:
+    got = elementwise("max(B[i], A[i] * 3)", "A: i8[N], B: i8[N]", op="=")
+    assert got == "S0: B[i] = i8(max.i32(i32(B[i]), mul.i32(i32(A[i]), 3:i32)))"
+
+
+@pytest.mark.parametrize("value", ["C[i]", "200", "A[i] + C[i]", "maximum N k { A[i] + C[k] }"])
+def test_max_and_min_of_a_value_of_other_types_need_a_cast(value: str) -> None:
     found = refused(f"kernel f(A: i8[N], C: i32[N], B: i8[N]) {{ par N i {{ B[i] max= {value} }} }}")
     assert [code for code, _ in found] == ["E0204"]

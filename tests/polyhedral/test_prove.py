@@ -19,8 +19,8 @@ from texpr.polyhedral.prove import prove
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 CASES = tomllib.loads((KERNELS / "cases.toml").read_text(encoding="utf-8"))
-# At some sizes these write every element of an array that others leave partly unwritten: `out`, and else `inout`.
 FACTORS = {"strided_convolution": ("stride", "dilation")}  # sizes that multiply indices are never free
+# At some sizes these write every element of an array that others leave partly unwritten: `out`, and else `inout`.
 WRITTEN_AT_SOME_SIZES = {"range_bounds", "triangle_copy", "workspace_of_a_triangle"}
 REFUSED = tomllib.loads((KERNELS / "refused" / "cases.toml").read_text(encoding="utf-8"))
 
