@@ -1,11 +1,12 @@
 """TExpr: an embedded tensor DSL with polyhedral scheduling, compiled ahead of time to readable CUDA C++.
 
     import texpr
-    from texpr.language import f32, par, seq
+    from texpr import f32, par, seq
 
     @texpr.kernel
     def matmul(A: f32["M", "K"], B: f32["K", "N"], C: f32["M", "N"]):
         for i, j in par("M", "N"):
+            C[i, j] = 0.0
             for k in seq("K"):
                 C[i, j] += A[i, k] * B[k, j]
 

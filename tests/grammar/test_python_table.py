@@ -32,13 +32,14 @@ BM = 64
 def test_the_page_s_first_kernel_is_the_same_in_both_languages() -> None:
     def matmul(A: f16["M", "K"], B: f16["K", "N"], C: f32["M", "N"]):
         for i, j in par("M", "N"):
+            C[i, j] = 0.0
             for k in seq("K"):
                 C[i, j] += A[i, k] * B[k, j]
 
     same(
         matmul,
         "kernel matmul(A: f16[M, K], B: f16[K, N], C: f32[M, N]) "
-        "{ par M i, N j { seq K k { C[i, j] += A[i, k] * B[k, j] } } }",
+        "{ par M i, N j { C[i, j] = 0.0; seq K k { C[i, j] += A[i, k] * B[k, j] } } }",
     )
 
 
