@@ -143,6 +143,9 @@ class Fn(StrEnum):
     EXP2 = "exp2"
     LOG = "log"
     LOG2 = "log2"
+    LOG1P = "log1p"  # log(1 + x)
+    EXPM1 = "expm1"  # exp(x) - 1
+    XLOGY = "xlogy"  # x * log(y), and 0 where x is 0 and y is a number
     SQRT = "sqrt"
     RSQRT = "rsqrt"
     POW = "pow"

@@ -50,6 +50,9 @@ FUNCTION_ERRORS: dict[Fn, FunctionError] = {
     Fn.EXP2: FunctionError(2, 1, 3),
     Fn.LOG: FunctionError(1, 1, 3, 2.0**-21),
     Fn.LOG2: FunctionError(1, 1, 3, 2.0**-21),
+    Fn.EXPM1: FunctionError(2, 2, 3),
+    Fn.LOG1P: FunctionError(2, 2, 3),
+    Fn.XLOGY: FunctionError(2, 2, 4),
     Fn.POW: FunctionError(8, 2, 16, 0.0, 4),
     Fn.TANH: FunctionError(3, 2, 2.0**13),
     Fn.SIGMOID: FunctionError(5, 3, 8, 0.0, 1.2),
@@ -157,6 +160,23 @@ def _power(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
     return np.asarray(np.where(b[0] + b[1] == 0, 0.0, moved))
 
 
+def _exponential_less_one(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+    grown = np.where(b[0] > 1, np.expm1(v[0] + b[0]) - r, (np.abs(r + 1.0)) * np.expm1(np.minimum(b[0], 1.0)))
+    return np.asarray(np.where(b[0] == 0, 0.0, grown))
+
+
+def _logarithm_of_one_more(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+    room = (1.0 + v[0]) - b[0]
+    return np.asarray(np.where(b[0] == 0, 0.0, np.where(room > 0, b[0] / room, np.inf)))
+
+
+def _product_with_logarithm(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+    of_x = np.where(b[0] == 0, 0.0, np.abs(np.log(v[1])) * b[0])
+    moved = np.where(v[1] > b[1], b[1] / (v[1] - b[1]), np.inf)
+    of_y = np.where((b[1] == 0) | (np.abs(v[0]) + b[0] == 0), 0.0, (np.abs(v[0]) + b[0]) * moved)
+    return np.asarray(of_x + of_y)
+
+
 def _product(v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
     return np.asarray(np.abs(v[0]) * b[1] + np.abs(v[1]) * b[0] + b[0] * b[1])
 
@@ -175,6 +195,9 @@ PROPAGATION: dict[Fn, Rule] = {
     Fn.EXP2: _exponential(np.exp2, math.log(2)),
     Fn.LOG: _logarithm(1.0),
     Fn.LOG2: _logarithm(1 / math.log(2)),
+    Fn.LOG1P: _logarithm_of_one_more,
+    Fn.EXPM1: _exponential_less_one,
+    Fn.XLOGY: _product_with_logarithm,
     Fn.SQRT: _root,
     Fn.RSQRT: _inverse_root,
     Fn.POW: _power,
@@ -256,7 +279,7 @@ def _special(fn: Fn, r: Array, v: tuple[Array, ...], b: tuple[Array, ...], bound
     if fn in (Fn.MIN, Fn.MAX):
         return np.where(np.isfinite(r), bound, 0.0)
     bound = np.where(odd, 0.0, bound)
-    if fn is Fn.POW:  # nan ** 0 is 1, (-inf) ** 3 is not (-inf) ** 2.99
+    if fn is Fn.POW or fn is Fn.XLOGY:  # nan ** 0 is 1, (-inf) ** 3 is not (-inf) ** 2.99; 0 * log(inf) is 0
         return np.where(odd & (b[0] + b[1] > 0), np.inf, bound)
     if fn in (Fn.MUL, Fn.FMA, Fn.DIV):
         for value, other in ((v[0], 1), (v[1], 0)):

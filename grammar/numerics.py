@@ -172,6 +172,11 @@ def _power64(x: Array, y: Array) -> Array:
     return np.where((y == 0.5) & ((x == 0) | np.isneginf(x)), np.abs(x), result)
 
 
+def _xlogy64(x: Array, y: Array) -> Array:
+    """x * log(y), and 0 where x is 0 and y is a number."""
+    return np.where((x == 0) & ~np.isnan(y), 0.0, x * np.log(y))
+
+
 def _exact_fma(a: float, b: float, c: float) -> float:
     """a * b + c rounded once, in rational arithmetic; specials and exact zeros as IEEE gives them."""
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
@@ -202,6 +207,8 @@ _UNARY: dict[Fn, Callable[[Array], Array]] = {
     Fn.EXP2: np.exp2,
     Fn.LOG: np.log,
     Fn.LOG2: np.log2,
+    Fn.LOG1P: np.log1p,
+    Fn.EXPM1: np.expm1,
     Fn.SQRT: np.sqrt,
     Fn.RSQRT: lambda x: 1.0 / np.sqrt(x),
     Fn.TANH: np.tanh,
@@ -210,6 +217,8 @@ _UNARY: dict[Fn, Callable[[Array], Array]] = {
     Fn.SIN: np.sin,
     Fn.COS: np.cos,
 }
+
+_BINARY: dict[Fn, Callable[[Array, Array], Array]] = {Fn.POW: _power64, Fn.XLOGY: _xlogy64}
 
 _FLOAT: dict[Fn, Callable[..., Array]] = {
     Fn.ADD: np.add,
@@ -235,7 +244,7 @@ def _apply_float(fn: Fn, args: tuple[Array, ...], dtype: DType) -> Array:
     if fn is Fn.FMA:
         return _fma32(*args) if dtype == F32 else np.asarray(_fma64(*args), dtype=np.float64)
     wide = tuple(a.astype(np.float64) for a in args)
-    result = _power64(*wide) if fn is Fn.POW else _UNARY[fn](*wide)
+    result = _BINARY[fn](*wide) if fn in _BINARY else _UNARY[fn](*wide)
     return np.asarray(result).astype(storage(dtype))
 
 

@@ -36,7 +36,8 @@ class ReductionReader(ValueReader):
                         self.read_statement(let)
                 value = self.value(e.body)
         if isinstance(value, Typed) and value.dtype.is_bool:
-            raise refuse("E0204", f"`{e.op}` is for numbers, this is bool", e.body.span, help="write select(c, 1, 0)")
+            help = "write i32(…) or f32(…) around it: 0 or 1"
+            raise refuse("E0204", f"`{e.op}` is for numbers, this is bool", e.body.span, help=help)
         direct = target is not None and not self.touches(target, value, body) and not self.wraps(op, target, value)
         if target is not None and direct:
             buffer, subscripts = target

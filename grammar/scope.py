@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from texpr.grammar.typing import Value
 
 ARITHMETIC = ("abs", "min", "max", "fma")
-FLOAT_FUNCTIONS = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "pow", "tanh", "sigmoid", "erf", "sin", "cos")
+FLOAT_FUNCTIONS = (
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "xlogy", "sqrt", "rsqrt", "pow", "tanh", "sigmoid", "erf", "sin",
+    "cos",
+)  # fmt: skip
 ROUNDING = ("floor", "ceil", "round")
 BIT_FUNCTIONS = ("bitand", "bitor", "bitxor", "shl", "shr")
 INTRINSICS = ("ceildiv", "fragment", "select")

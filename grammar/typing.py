@@ -134,7 +134,8 @@ def joined(values: Sequence[Value], span: Span, what: str) -> DType | None:
 
 def _cast_help(left: DType, right: DType) -> str:
     if left.is_bool or right.is_bool:
-        return "a bool mixes only with bool; `select(c, 1, 0)` makes a number of it"
+        number = left if right.is_bool else right
+        return f"a bool mixes only with bool; {number}(…) around it is 0 or 1"
     if left.is_integer and right.is_integer:
         return f"write a cast, for example {left if left.kind is not right.kind and left.bits > 32 else 'i64'}(…)"
     wide = left if left.is_float else right

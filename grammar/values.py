@@ -45,7 +45,9 @@ from texpr.grammar.typing import (
 from texpr.grammar.views import Place
 
 ARITHMETIC_OPERATORS = {"+": Fn.ADD, "-": Fn.SUB, "*": Fn.MUL, "/": Fn.DIV, "%": Fn.MOD}
-ARITY = {"min": 2, "max": 2, "fma": 3, "pow": 2, "ceildiv": 2, "select": 3} | dict.fromkeys(BIT_FUNCTIONS, 2)
+ARITY = {"min": 2, "max": 2, "fma": 3, "pow": 2, "xlogy": 2, "ceildiv": 2, "select": 3} | dict.fromkeys(
+    BIT_FUNCTIONS, 2
+)
 
 
 def index_value(index: IndexExpr, span: Span, dtype: DType = I64) -> Typed:
@@ -187,7 +189,10 @@ class ValueReader(LoopReader):
         for value in values:
             if isinstance(value, Typed) and value.dtype.is_bool:
                 raise refuse(
-                    "E0204", f"`{what}` is for numbers, this is bool", value.span, help="write select(c, 1, 0)"
+                    "E0204",
+                    f"`{what}` is for numbers, this is bool",
+                    value.span,
+                    help="write i32(…) or f32(…) around it: 0 or 1",
                 )
 
     def condition_value(self, e: syntax.Expr) -> Value | None:

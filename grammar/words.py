@@ -21,8 +21,9 @@ TYPE_NAMES: Final[tuple[str, ...]] = (
 """Element types; in an expression the name of a type is its cast."""
 
 FUNCTION_NAMES: Final[tuple[str, ...]] = (
-    "abs", "min", "max", "fma", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "pow", "tanh", "sigmoid", "erf",
-    "sin", "cos", "floor", "ceil", "round", "bitand", "bitor", "bitxor", "shl", "shr", "ceildiv",
+    "abs", "min", "max", "fma", "exp", "exp2", "expm1", "log", "log2", "log1p", "xlogy", "sqrt", "rsqrt", "pow",
+    "tanh", "sigmoid", "erf", "sin", "cos", "floor", "ceil", "round", "bitand", "bitor", "bitxor", "shl", "shr",
+    "ceildiv",
 )  # fmt: skip
 """Functions that the language itself gives a meaning."""
 

@@ -174,6 +174,9 @@ fma = Word("fma", "a * b + c, rounded once.")
 exp = Word("exp", "e to the power x.")
 exp2 = Word("exp2", "2 to the power x.")
 log = Word("log", "The natural logarithm.")
+expm1 = Word("expm1", "e to the power x, less 1; accurate near 0.")
+log1p = Word("log1p", "The natural logarithm of 1 + x; accurate near 0.")
+xlogy = Word("xlogy", "xlogy(x, y): x * log(y), and 0 where x is 0 and y is a number.")
 log2 = Word("log2", "The logarithm to base 2.")
 sqrt = Word("sqrt", "The square root.")
 rsqrt = Word("rsqrt", "1 / sqrt(x).")
@@ -195,17 +198,26 @@ gelu_tanh = Word("gelu_tanh", "gelu by its approximation with tanh.")
 silu = Word("silu", "x * sigmoid(x).")
 relu = Word("relu", "max(x, 0).")
 softplus = Word("softplus", "log(1 + exp(x)).")
-elu = Word("elu", "x where it is positive, else exp(x) - 1.")
+elu = Word("elu", "elu(x, alpha): x where it is positive, else alpha * (exp(x) - 1).")
+celu = Word("celu", "celu(x, alpha): x where it is positive, else alpha * (exp(x / alpha) - 1).")
+selu = Word("selu", "elu with its own alpha, scaled so that means and variances stay.")
+hardsigmoid = Word("hardsigmoid", "x / 6 + 1/2, between 0 and 1.")
+hardswish = Word("hardswish", "x * hardsigmoid(x).")
+mish = Word("mish", "x * tanh(softplus(x)).")
+log_sigmoid = Word("log_sigmoid", "log(sigmoid(x)) without underflow.")
+huber = Word("huber", "huber(x, delta): x * x / 2 up to delta, and linear beyond.")
+smooth_l1 = Word("smooth_l1", "smooth_l1(x, beta): huber(x, beta) / beta; abs(x) where beta is 0.")
 leaky_relu = Word("leaky_relu", "leaky_relu(x, slope): x where it is positive, else slope * x.")
 clamp = Word("clamp", "clamp(x, low, high): x between two bounds.")
 square = Word("square", "x * x.")
 sign = Word("sign", "1, 0 or -1.")
 
 __all__ = [
-    "anchor", "asm", "atomic", "attr", "bf16", "bitand", "bitor", "bitxor", "ceil", "ceildiv", "clamp", "cos", "elu",
-    "erf", "exp", "exp2", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "floor", "fma", "fragment", "fully_par", "gelu",
-    "gelu_tanh", "i8", "i16", "i32", "i64", "inout", "inp", "leaky_relu", "log", "log2", "maximum", "minimum", "new",
-    "out", "par", "prod", "reg", "relu", "rsqrt", "select", "seq", "shl", "shr", "sigmoid", "sign", "silu", "sin",
-    "size", "softplus", "sqrt", "square", "std", "tanh", "type_parameter", "u8", "u32",
+    "anchor", "asm", "atomic", "attr", "bf16", "bitand", "bitor", "bitxor", "ceil", "ceildiv", "celu", "clamp", "cos",
+    "elu", "erf", "exp", "exp2", "expm1", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "floor", "fma", "fragment",
+    "fully_par", "gelu", "gelu_tanh", "hardsigmoid", "hardswish", "huber", "i8", "i16", "i32", "i64", "inout", "inp",
+    "leaky_relu", "log", "log1p", "log2", "log_sigmoid", "maximum", "minimum", "mish", "new", "out", "par", "prod",
+    "reg", "relu", "rsqrt", "select", "selu", "seq", "shl", "shr", "sigmoid", "sign", "silu", "sin", "size",
+    "smooth_l1", "softplus", "sqrt", "square", "std", "tanh", "type_parameter", "u8", "u32", "xlogy",
 ]  # fmt: skip
 """What `from texpr.language import *` gives: all but `bool`, which would hide Python's own."""

@@ -52,7 +52,7 @@ from texpr.codegen.cpu.intrinsics import (
 )
 
 types: Any = _types
-erf, tanh = math.erf, math.tanh
+erf, tanh, log1p, expm1 = math.erf, math.tanh, math.log1p, math.expm1
 inf, nan = math.inf, math.nan
 
 
@@ -67,6 +67,18 @@ def _make_sigmoid(kind: Any) -> Any:
 
 
 sigmoid_f32, sigmoid_f64 = _make_sigmoid(np.float32), _make_sigmoid(np.float64)
+
+
+def _make_xlogy(kind: Any) -> Any:
+    zero = kind(0.0)
+
+    def xlogy(x: Any, y: Any) -> Any:
+        return zero if x == zero and not math.isnan(y) else x * log(y)
+
+    return inline(xlogy)
+
+
+xlogy_f32, xlogy_f64 = _make_xlogy(np.float32), _make_xlogy(np.float64)
 
 
 def _ceildiv(a: Any, b: Any) -> Any:

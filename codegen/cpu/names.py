@@ -27,12 +27,12 @@ from texpr.grammar.source import Span
 
 MODULE_NAMES = frozenset(
     """
-    STORAGE absolute add_c add_r add_rc blocks boolean ceil ceildiv code core cos erf exchange each exp exp2
+    STORAGE absolute add_c add_r add_rc blocks boolean ceil ceildiv code core cos erf exchange each exp exp2 expm1
     fabs failed finding finding_type first float32 float64 floor floordiv fma half inf inline int16 int32 int64
-    int8 keep log log2
+    int8 keep log log1p log2
     maximum minimum mod mul_c mul_r nan new njit opaque np odd_f32 odd_f32_of_i64 old peek pointer power prange
     restrict rint run shl shr sigmoid_f32 sigmoid_f64 sin sqrt sub_c tanh to_i16 to_i32 to_i64 to_i8
-    to_u32 to_u8 task tasks last uint16 uint32 uint8 void workspace zeros
+    to_u32 to_u8 task tasks last uint16 uint32 uint8 void workspace xlogy_f32 xlogy_f64 zeros
     """.split()  # noqa: SIM905 -- a list of 70 lines says no more
 )
 _PREFIXES = ("pointer_", "stack_", "decode_", "encode_")

@@ -49,6 +49,8 @@ _FLOAT_CALL = {
     Fn.EXP2: "exp2",
     Fn.LOG: "log",
     Fn.LOG2: "log2",
+    Fn.LOG1P: "log1p",
+    Fn.EXPM1: "expm1",
     Fn.SQRT: "sqrt",
     Fn.POW: "power",
     Fn.TANH: "tanh",
@@ -281,6 +283,8 @@ def _float_text(fn: Fn, args: list[str], bare: str, dtype: DType) -> str:
             return f"(np.{_NUMPY[dtype.name]}(1.0) / sqrt({bare}))"
         case Fn.SIGMOID:
             return f"sigmoid_{dtype.name}({bare})"
+        case Fn.XLOGY:
+            return f"xlogy_{dtype.name}({bare})"
         case _ if fn in _FLOAT_CALL:
             return f"{_FLOAT_CALL[fn]}({bare})"
         case _:

@@ -19,7 +19,22 @@ from texpr.grammar.walk import walk
 SERIAL_OPERATIONS = 1 << 19  # 40 to 400 us of one core, by what can be vectorised
 
 _COSTS = dict.fromkeys((Fn.DIV, Fn.FLOORDIV, Fn.MOD, Fn.SQRT, Fn.RSQRT), 4) | dict.fromkeys(
-    (Fn.EXP, Fn.EXP2, Fn.LOG, Fn.LOG2, Fn.POW, Fn.TANH, Fn.SIGMOID, Fn.ERF, Fn.SIN, Fn.COS), 16
+    (
+        Fn.EXP,
+        Fn.EXP2,
+        Fn.LOG,
+        Fn.LOG2,
+        Fn.LOG1P,
+        Fn.EXPM1,
+        Fn.XLOGY,
+        Fn.POW,
+        Fn.TANH,
+        Fn.SIGMOID,
+        Fn.ERF,
+        Fn.SIN,
+        Fn.COS,
+    ),
+    16,
 )
 _SMALL_FLOAT = 8  # an access to a float of 16 or 8 bits, which is converted by integer arithmetic
 

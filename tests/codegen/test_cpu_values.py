@@ -11,7 +11,22 @@ from texpr.grammar.types import BOOL, ELEMENT_TYPES, F32, F64, I32, I64, U32
 FLOAT_INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.DIV: "/"}
 INTEGER_INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.FLOORDIV: "/", Fn.MOD: "%"}
 COMPARE = {Fn.EQ: "==", Fn.NE: "!=", Fn.LT: "<", Fn.LE: "<=", Fn.GT: ">", Fn.GE: ">="}
-UNARY = (Fn.ABS, Fn.EXP, Fn.EXP2, Fn.LOG, Fn.LOG2, Fn.SQRT, Fn.RSQRT, Fn.TANH, Fn.SIGMOID, Fn.ERF, Fn.SIN, Fn.COS)
+UNARY = (
+    Fn.ABS,
+    Fn.EXP,
+    Fn.EXP2,
+    Fn.LOG,
+    Fn.LOG2,
+    Fn.LOG1P,
+    Fn.EXPM1,
+    Fn.SQRT,
+    Fn.RSQRT,
+    Fn.TANH,
+    Fn.SIGMOID,
+    Fn.ERF,
+    Fn.SIN,
+    Fn.COS,
+)
 ROUNDING = (Fn.FLOOR, Fn.CEIL, Fn.ROUND)
 EXACT = {*FLOAT_INFIX, *ROUNDING, Fn.ABS, Fn.NEG, Fn.MIN, Fn.MAX, Fn.SQRT}
 
@@ -76,7 +91,13 @@ def same(got, want, what):
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 def test_float_operators_are_exact_or_within_a_few_ulp(dtype):
     texts = {fn: f"A[i] {sign} B[i]" for fn, sign in FLOAT_INFIX.items()}
-    texts |= {Fn.NEG: "-A[i]", Fn.MIN: "min(A[i], B[i])", Fn.MAX: "max(A[i], B[i])", Fn.POW: "pow(A[i], B[i])"}
+    texts |= {
+        Fn.NEG: "-A[i]",
+        Fn.MIN: "min(A[i], B[i])",
+        Fn.MAX: "max(A[i], B[i])",
+        Fn.POW: "pow(A[i], B[i])",
+        Fn.XLOGY: "xlogy(A[i], B[i])",
+    }
     texts |= {fn: f"{fn.value}(A[i])" for fn in (*UNARY, *ROUNDING)}
     a, b, out = run(dtype, dtype, list(texts.values()))
     for fn, got in zip(texts, out, strict=True):

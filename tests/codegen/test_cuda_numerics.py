@@ -13,9 +13,25 @@ from texpr.grammar.types import BOOL, ELEMENT_TYPES, F32, F64, I32, I64, U8, U32
 from texpr.polyhedral.target import parse_target
 
 TARGET = parse_target("cuda-host:sm_90a")
-UNARY_FLOAT = ("neg", "abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos")
+UNARY_FLOAT = (
+    "neg",
+    "abs",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "sin",
+    "cos",
+)
 ROUNDING = ("floor", "ceil", "round")
-BINARY_FLOAT = ("add", "sub", "mul", "div", "min", "max", "pow")
+BINARY_FLOAT = ("add", "sub", "mul", "div", "min", "max", "pow", "xlogy")
 BITS = ("bitand", "bitor", "bitxor", "shl", "shr")
 INTEGER = ("add", "sub", "mul", "min", "max", "floordiv", "mod", *BITS)
 COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")

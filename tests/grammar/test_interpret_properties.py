@@ -43,9 +43,24 @@ from texpr.grammar.types import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I
 
 FLOATS = (F64, F32, F32, F16, BF16, F8E4M3, F8E5M2)
 N, M = 3, 4
-UNARY = (Fn.NEG, Fn.ABS, Fn.EXP, Fn.EXP2, Fn.LOG, Fn.LOG2, Fn.SQRT, Fn.RSQRT, Fn.TANH, Fn.SIGMOID, Fn.ERF, Fn.SIN)
+UNARY = (
+    Fn.NEG,
+    Fn.ABS,
+    Fn.EXP,
+    Fn.EXP2,
+    Fn.LOG,
+    Fn.LOG2,
+    Fn.SQRT,
+    Fn.RSQRT,
+    Fn.TANH,
+    Fn.SIGMOID,
+    Fn.ERF,
+    Fn.SIN,
+    Fn.LOG1P,
+    Fn.EXPM1,
+)
 STEPS = (Fn.FLOOR, Fn.CEIL, Fn.ROUND)
-BINARY = (Fn.ADD, Fn.SUB, Fn.MUL, Fn.MUL, Fn.ADD, Fn.DIV, Fn.MIN, Fn.MAX, Fn.POW)
+BINARY = (Fn.ADD, Fn.SUB, Fn.MUL, Fn.MUL, Fn.ADD, Fn.DIV, Fn.MIN, Fn.MAX, Fn.POW, Fn.XLOGY)
 INTEGERS = (Fn.ADD, Fn.SUB, Fn.MUL, Fn.FLOORDIV, Fn.MOD, Fn.MIN, Fn.MAX, Fn.BITAND, Fn.BITXOR, Fn.SHL, Fn.SHR)
 CONDITIONS = (Fn.LT, Fn.LE, Fn.GT, Fn.EQ, Fn.NE)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from texpr.grammar import numerics
+from texpr.grammar import error_bound, numerics
 from texpr.grammar.ast import AccOp, Fn
 from texpr.grammar.types import BF16, BOOL, ELEMENT_TYPES, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, U32
 
@@ -231,3 +231,19 @@ def test_constants_wrap_and_round():
     assert numerics.constant(2**31, I32).item() == -(2**31)
     assert numerics.constant(10**400, F32).item() == math.inf
     assert numerics.constant(0.1, F32).item() == struct.unpack("f", struct.pack("f", 0.1))[0]
+
+
+def test_functions_near_zero_have_a_bound_relative_to_their_small_result() -> None:
+    tiny = error_bound.exact(np.asarray(1e-6))
+    for fn in (Fn.LOG1P, Fn.EXPM1):
+        found = error_bound.apply_float(fn, (tiny,), F32)
+        assert abs(found.value - 1e-6) < 1e-12
+        assert 0 < found.bound < 1e-12
+    product = error_bound.apply_float(
+        Fn.XLOGY, (error_bound.exact(np.asarray(0.0)), error_bound.exact(np.asarray(0.0))), F32
+    )
+    assert (product.value, product.bound < 1e-40, product.undecided) == (0.0, True, False)
+    nearly = error_bound.Bounded(np.asarray(0.0), np.asarray(1e-8), np.asarray(False))
+    product = error_bound.apply_float(Fn.XLOGY, (nearly, error_bound.exact(np.asarray(0.5))), F32)
+    assert 1e-9 < product.bound < 1e-7
+    assert np.isnan(numerics.apply(Fn.XLOGY, (np.asarray(0.0), np.asarray(np.nan)), F64))

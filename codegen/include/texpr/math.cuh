@@ -175,6 +175,8 @@ TX_UNARY(exp, exp)
 TX_UNARY(exp2, exp2)
 TX_UNARY(log, log)
 TX_UNARY(log2, log2)
+TX_UNARY(log1p, log1p)
+TX_UNARY(expm1, expm1)
 TX_UNARY(sqrt, sqrt)
 TX_UNARY(tanh, tanh)
 TX_UNARY(erf, erf)
@@ -193,6 +195,12 @@ TX_FN f32 abs(f32 x) {
 template <>
 TX_FN f64 abs(f64 x) {
   return abs_float(x);
+}
+
+// x * log(y), and 0 where x is 0 and y is a number.
+template <class T>
+TX_FN T xlogy(T x, T y) {
+  return x == T(0) && y == y ? T(0) : x * log(y);
 }
 
 // 1 / (1 + exp(-x)) without overflow of the exponential on either side.
