@@ -23,8 +23,8 @@ from texpr.command_options import (
     TargetName,
     definitions,
     kernel_of,
-    kernels_of,
     usage,
+    with_own_sizes,
 )
 from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning, did_you_mean, fail, first
 
@@ -83,14 +83,11 @@ def check(file: File, define: Defines = None, as_json: AsJson = False) -> None:
     found: list[Diagnostic] = []
     names: list[str] = []
     try:
-        for kernel in kernels_of(file):
+        for kernel, own in with_own_sizes(file, types, sizes):
             names.append(kernel.name)
-            known = {size.name for size in kernel.core(types=types, sizes=sizes).sizes}
             try:
-                own = {name: value for name, value in sizes.items() if name in known}
-                found += [
-                    w for w in kernel.compile(types=types, sizes=own, stop_after="prove").warnings if w not in found
-                ]
+                made = kernel.compile(types=types, sizes=own, stop_after="prove")
+                found += [warning for warning in made.warnings if warning not in found]
             except TExprError as wrong:
                 found += [d for d in wrong.diagnostics if d not in found]
     except TExprError as wrong:

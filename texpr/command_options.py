@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -93,6 +93,21 @@ def kernels_of(file: Path, name: str | None = None) -> "tuple[Kernel, ...]":
         file, name = Path(path), own
     module = load(file)
     return tuple(module) if name is None else (module[name],)
+
+
+def with_own_sizes(
+    file: Path, types: Mapping[str, str], sizes: Mapping[str, int]
+) -> "Iterator[tuple[Kernel, dict[str, int]]]":
+    """The kernels of FILE, each with those of the given sizes that it has and does not leave dynamic. Raises E0211 for
+    a size that no kernel has."""
+    kernels = kernels_of(file)
+    apart = file.suffix == ".py"  # its kernels know nothing of one another
+    known = {kernel.name: {size.name for size in kernel.core().sizes} for kernel in kernels} if apart else {}
+    for kernel in kernels:
+        foreign = set().union(*known.values()) - known.get(kernel.name, set())
+        given = {name: value for name, value in sizes.items() if name not in foreign}
+        own = {size.name for size in kernel.core(types=types, sizes=given).sizes} - set(kernel.dynamic)
+        yield kernel, {name: value for name, value in given.items() if name in own}
 
 
 def kernel_of(file: Path, name: str | None) -> "Kernel":

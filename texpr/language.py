@@ -210,7 +210,7 @@ smooth_l1 = Word("smooth_l1", "smooth_l1(x, beta): huber(x, beta) / beta; abs(x)
 leaky_relu = Word("leaky_relu", "leaky_relu(x, slope): x where it is positive, else slope * x.")
 clamp = Word("clamp", "clamp(x, low, high): x between two bounds.")
 square = Word("square", "x * x.")
-sign = Word("sign", "1, 0 or -1.")
+sign = Word("sign", "1 or -1; x itself where it is 0 or NaN.")
 
 __all__ = [
     "anchor", "asm", "atomic", "attr", "bf16", "bitand", "bitor", "bitxor", "ceil", "ceildiv", "celu", "clamp", "cos",

@@ -128,6 +128,16 @@ def test_every_module_of_std_that_is_named_exists(name: str) -> None:
     assert all(getattr(std, module) is not None for module in named)
 
 
+def test_every_word_of_the_language_has_a_meaning() -> None:
+    from texpr import language
+    from texpr.grammar.modules import prelude
+    from texpr.grammar.python_names import WORDS
+
+    words = {name for name in language.__all__ if hasattr(getattr(language, name), "__texpr_word__")}
+    assert words - {"size"} <= WORDS | set(prelude().names)
+    assert set(prelude().names) <= words
+
+
 def keys(value: Any) -> set[str]:
     """The names of all fields at any depth; what a witness holds is data."""
     if isinstance(value, list):

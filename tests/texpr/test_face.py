@@ -206,6 +206,17 @@ def test_a_gathered_subscript_out_of_range_is_found_at_run_time() -> None:
     assert caught.value.diagnostics[0].witness["line"] == 3
 
 
+def test_the_sign_of_zero_and_nan_is_itself() -> None:
+    text = "kernel k(A: f32[N], B: f32[N], C: f32[N]) { par N i { B[i] = sign(A[i]); C[i] = square(A[i]) } }"
+    a = np.array([-2.5, -0.0, 0.0, 3.0, np.inf, np.nan], np.float32)
+    for run in (texpr.parse(text).only, texpr.parse(text).only.interpret):
+        b, c = np.zeros(6, "f4"), np.zeros(6, "f4")
+        run(a, b, c)
+        assert np.array_equal(b, [-1, -0.0, 0, 1, 1, np.nan], equal_nan=True)
+        assert np.signbit(b[1])
+        assert np.array_equal(c, a * a, equal_nan=True)
+
+
 GATHERS = """kernel g(EXTENT: f32[M], B: f32[N], A: f32[4, M], idx: i32[N]) where M >= 1 {
     par M i { EXTENT[i] = 1.0 }
     par N i { B[i] = A[idx[i] + 1, 0] }

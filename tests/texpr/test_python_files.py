@@ -111,6 +111,8 @@ def test_a_size_that_the_decorator_leaves_dynamic_has_a_value_in_a_run(command, 
 
 def test_a_file_is_checked_whole_and_kernels_of_texts_have_names_too(command, file: Path, tmp_path: Path) -> None:
     assert command("check", file)[1] == f"{file}: matmul, scaled: no races, all accesses in bounds\n"
+    assert command("check", file, "-D", "M=4", "-D", "N=16")[0] == 0  # one has no M, and leaves N dynamic
+    assert "there is no size `Q`" in command("check", file, "-D", "Q=4")[2]
     text = tmp_path / "two.tex"
     text.write_text("kernel a(A: f32[N]) { par N i { A[i] = 1.0 } }\nkernel b(A: f32[N]) { par N i { A[0] = 1.0 } }\n")
     assert json.loads(command("check", f"{text}:a", "--json")[1])["kernels"] == ["a"]
