@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texpr.grammar import numerics
-from texpr.grammar.ast import Buffer, IndexExpr, Kernel, Role
+from texpr.grammar.ast import Buffer, IndexExpr, Kernel, Role, SizeVar
 from texpr.grammar.bind import bind_sizes, check_sizes
 from texpr.grammar.core import buffers_written
 from texpr.grammar.depth import deep_recursion
@@ -142,7 +142,8 @@ def shaped(kernel: Kernel, given: Mapping[str, Array], flat: Mapping[str, Array]
 
 
 def solve_sizes(kernel: Kernel, arrays: Mapping[str, Value], sizes: Mapping[str, int]) -> dict[str, int]:
-    """Every size of the kernel: given by keyword, an extent of an array, or a default. E0211, E0602 otherwise."""
+    """Every size of the kernel: given by keyword, an extent of an array, a stride of one, or a default. E0211, E0602
+    otherwise."""
     sizes = {name: int(value) if isinstance(value, np.integer) else value for name, value in sizes.items()}
     check_sizes(kernel, sizes)
     known = {size.name: size.default for size in kernel.sizes if size.default is not None} | dict(sizes)
@@ -162,6 +163,8 @@ def solve_sizes(kernel: Kernel, arrays: Mapping[str, Value], sizes: Mapping[str,
                 value = solve_linear(extent, name, known, length)
                 if value is not None:
                     known[name] = value
+        if solved == len(known):
+            _solve_stride(kernel, arrays, known)
     for size in kernel.sizes:
         if size.name not in known:
             raise fail(
@@ -171,6 +174,23 @@ def solve_sizes(kernel: Kernel, arrays: Mapping[str, Value], sizes: Mapping[str,
                 help=f"pass it: sizes={{'{size.name}': …}}",
             )
     return known
+
+
+def _solve_stride(kernel: Kernel, arrays: Mapping[str, Value], known: dict[str, int]) -> None:
+    """One size that is a stride by itself, `#strides(lda, 1)`, from an array's strides, as a call solves it."""
+    found: dict[str, int] = {}
+    for buffer in kernel.params:
+        array = arrays.get(buffer.name)
+        if buffer.strides is None or not isinstance(array, np.ndarray) or array.ndim != len(buffer.strides):
+            continue
+        for axis, expr in enumerate(buffer.strides):
+            if isinstance(expr, SizeVar) and expr.name not in known and array.strides[axis] >= 0:
+                stride = array.strides[axis] // array.itemsize
+                if array.shape[axis] > 1 and array.size:
+                    known[expr.name] = stride
+                    return
+                found.setdefault(expr.name, max(stride, int(np.prod(array.shape[axis + 1 :]))))
+    known.update(found)
 
 
 def solve_linear(extent: IndexExpr, name: str, known: Mapping[str, int], length: int) -> int | None:

@@ -3,8 +3,9 @@
     strides (72, 1), shape (128, 64): 72 >= 64 * 1        proved by the chain of strides
     strides (2, 3), shape (4, 4): C[0, 2] and C[3, 0]      refused with the least pair
 
-The chain is tried first, with free sizes too: a stride covers the extent of the next smaller one. What it does not show
-is decided by isl on the address function, where strides are constants.
+The chain is tried first, with free sizes and facts too: a stride covers the extent of the next smaller one, as `lda` of
+`#strides(lda, 1)` does under `where lda >= N`. What it does not show is decided by isl on the address function, where
+strides are constants.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,9 +14,18 @@ from itertools import permutations
 from texpr.grammar.ast import Buffer, IndexExpr
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.polyhedral import isl
+from texpr.polyhedral.affine import Scope
 from texpr.polyhedral.isl import columns, least_point
 from texpr.polyhedral.ordering import writes
-from texpr.polyhedral.polynomial import NotAffineError, Polynomial, add, constant_value, multiply, normalize
+from texpr.polyhedral.polynomial import (
+    NotAffineError,
+    Polynomial,
+    add,
+    constant_value,
+    multiply,
+    normalize,
+    why_not_affine,
+)
 from texpr.polyhedral.program import Program, ProgramBuffer
 from texpr.polyhedral.witness import element_text, sizes_mapping, sizes_text
 
@@ -44,7 +54,7 @@ def _check(program: Program, home: ProgramBuffer, strides: tuple[IndexExpr, ...]
     try:
         steps = [normalize(stride) for stride in strides]
         shape = [normalize(extent) for extent in buffer.shape]
-        if _chained(list(zip(steps, shape, strict=True))):
+        if _chained(program, list(zip(steps, shape, strict=True))):
             return None
     except NotAffineError as reason:
         return _unknown(buffer, str(reason))
@@ -54,25 +64,33 @@ def _check(program: Program, home: ProgramBuffer, strides: tuple[IndexExpr, ...]
     return _overlap(program, home, [c for c in constants if c is not None])
 
 
-def _chained(dims: list[tuple[Polynomial, Polynomial]]) -> bool:
+def _chained(program: Program, dims: list[tuple[Polynomial, Polynomial]]) -> bool:
     """Whether the dimensions can be ordered so that the least stride is at least 1 and each further one at least the
     extent of the last times its stride. Dimensions of extent 1 have no say."""
     real = [dim for dim in dims if (constant_value(dim[1]) or 2) > 1]
-    return any(_covers(order) for order in permutations(real)) if len(real) <= MAX_RANK else _covers(real)
+    orders = permutations(real) if len(real) <= MAX_RANK else iter((real,))
+    return any(_covers(program, order) for order in orders)
 
 
-def _covers(dims: Sequence[tuple[Polynomial, Polynomial]]) -> bool:
+def _covers(program: Program, dims: Sequence[tuple[Polynomial, Polynomial]]) -> bool:
     covered: Polynomial = {((), None): 1}
     for step, extent in dims:
-        if not _nonnegative(add(step, covered, -1)):
+        if not _nonnegative(program, add(step, covered, -1)):
             return False
         covered = multiply(step, extent)
     return True
 
 
-def _nonnegative(polynomial: Polynomial) -> bool:
-    """Whether no coefficient is negative: enough, since sizes are not negative. Atoms are not judged."""
-    return all(coefficient >= 0 and atom is None for (_, atom), coefficient in polynomial.items())
+def _nonnegative(program: Program, polynomial: Polynomial) -> bool:
+    """Whether no coefficient is negative, which is enough, since sizes are not negative; or the facts say so."""
+    if all(coefficient >= 0 and atom is None for (_, atom), coefficient in polynomial.items()):
+        return True
+    if why_not_affine(polynomial) is not None:
+        return False
+    scope = Scope(tuple(size.name for size in program.kernel.sizes), (), program.work)
+    zero = scope.polynomial({})
+    held = scope.polynomial(polynomial).ge_set(zero).params()
+    return bool(program.context.is_subset(held))
 
 
 def _overlap(program: Program, home: ProgramBuffer, strides: list[int]) -> Diagnostic | None:
@@ -118,5 +136,5 @@ def _unknown(buffer: Buffer, reason: str) -> Diagnostic:
         f"strides may put two elements of {name} in one place",
         buffer.span,
         reason,
-        help="bind the sizes in the strides, or leave the dimension dense",
+        help="state what the strides cover (`where lda >= N`), bind their sizes, or leave the dimension dense",
     )

@@ -5,6 +5,7 @@ Bound(arrays={"A": view, …}, scalars={"alpha": 2.0}, sizes={"M": 512, …}) fo
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from texpr.codegen.manifest import JsonExpr, Manifest, Parameter, evaluate, holds, names_of, text_of
@@ -127,6 +128,29 @@ def _solve(expr: JsonExpr, extent: int, sizes: dict[str, int]) -> bool:
     return False
 
 
+def _solve_stride(
+    manifest: Manifest,
+    shapes: Mapping[str, tuple[int, ...]],
+    strides: Mapping[str, tuple[int, ...]],
+    sizes: dict[str, int],
+) -> bool:
+    """Whether a size that is a stride by itself was found: in a dimension that steps; where none does, the stride that
+    a dense array would have, or the greater one that the array has."""
+    found: dict[str, int] = {}
+    for parameter in manifest.parameters:
+        if parameter.flat or parameter.name not in strides:
+            continue
+        shape = shapes[parameter.name]
+        for axis, (expr, stride) in enumerate(zip(parameter.strides, strides[parameter.name], strict=True)):
+            if isinstance(expr, str) and expr not in sizes and stride >= 0:
+                if shape[axis] > 1 and 0 not in shape:
+                    sizes[expr] = stride
+                    return True
+                found.setdefault(expr, max(stride, prod(shape[axis + 1 :])))
+    sizes.update(found)
+    return bool(found)
+
+
 def _known(expr: JsonExpr, sizes: Mapping[str, int]) -> int | None:
     stack, names = [expr], []
     while stack:
@@ -138,8 +162,14 @@ def _known(expr: JsonExpr, sizes: Mapping[str, int]) -> int | None:
     return evaluate(expr, sizes) if all(name in sizes for name in names) else None
 
 
-def solve_sizes(manifest: Manifest, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int]) -> dict[str, int]:
-    """All sizes: bound ones, those given by keyword, and the rest from the arrays' shapes. Raises E0602."""
+def solve_sizes(
+    manifest: Manifest,
+    shapes: Mapping[str, tuple[int, ...]],
+    given: Mapping[str, int],
+    strides: Mapping[str, tuple[int, ...]] | None = None,
+) -> dict[str, int]:
+    """All sizes: bound ones, those given by keyword, and the rest from the arrays' shapes; one that is a stride by
+    itself, as in `#strides(lda, 1)`, from the arrays' strides (in elements). Raises E0602."""
     sizes = {name: value for name, value in manifest.sizes.items() if value is not None}
     for name, value in given.items():
         if sizes.setdefault(name, value) != value:
@@ -152,6 +182,7 @@ def solve_sizes(manifest: Manifest, shapes: Mapping[str, tuple[int, ...]], given
                 continue
             for expr, extent in zip(parameter.shape, shapes[parameter.name], strict=True):
                 progress |= _known(expr, sizes) is None and _solve(expr, extent, sizes)
+        progress = progress or _solve_stride(manifest, shapes, strides or {}, sizes)
     missing = [name for name in manifest.sizes if name not in sizes]
     if missing:
         raise fail(
@@ -169,6 +200,11 @@ def solve_sizes(manifest: Manifest, shapes: Mapping[str, tuple[int, ...]], given
             shown = ", ".join(f"{name} = {value}" for name, value in sizes.items() if name in named)
             raise fail("E0602", f"{manifest.name}: `where {text_of(fact)}` does not hold for {shown}")
     return sizes
+
+
+def strides_of(views: Mapping[str, ArrayView]) -> dict[str, tuple[int, ...]]:
+    """The strides of arrays, in elements."""
+    return {name: view.strides for name, view in views.items()}
 
 
 def _check_array(manifest: Manifest, parameter: Parameter, view: ArrayView, sizes: Mapping[str, int]) -> None:
@@ -263,7 +299,9 @@ def bind_arguments(
     numbers = {view.device for view in arrays.values()}
     if len(numbers) > 1:
         raise fail("E0605", f"{manifest.name}: the arrays are on {len(numbers)} devices")
-    sizes = solve_sizes(manifest, {name: view.shape for name, view in arrays.items()}, keyword_sizes)
+    sizes = solve_sizes(
+        manifest, {name: view.shape for name, view in arrays.items()}, keyword_sizes, strides_of(arrays)
+    )
     for parameter in manifest.parameters:
         if not parameter.scalar:
             _check_array(manifest, parameter, arrays[parameter.name], sizes)

@@ -194,7 +194,7 @@ class Kernel:
         """Compile for the arrays' device, once per shapes, and run; on a GPU on `stream`, or on the stream that is
         current in the arrays' library."""
         from texpr.codegen.artifact import signature
-        from texpr.runtime.arguments import assign, solve_sizes
+        from texpr.runtime.arguments import assign, solve_sizes, strides_of
         from texpr.runtime.arrays import view_of
 
         manifest = signature(self._with_constants({}, kwargs, CALL_OPTIONS), "the arrays' device", VERSION)
@@ -206,7 +206,9 @@ class Kernel:
                 raise fail(
                     "E0601", f"{self.name}: {parameter.name} has {rank} dimensions and needs {len(parameter.shape)}"
                 )
-        sizes = solve_sizes(manifest, {name: view.shape for name, view in views.items()}, keyword_sizes)
+        sizes = solve_sizes(
+            manifest, {name: view.shape for name, view in views.items()}, keyword_sizes, strides_of(views)
+        )
         static = {name: value for name, value in sizes.items() if name not in self.dynamic}
         key = (_device_target(views), tuple(sorted(static.items())))
         if key not in self._compiled:
