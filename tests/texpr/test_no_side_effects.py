@@ -74,3 +74,57 @@ def test_a_hostile_text_has_no_side_effects(tmp_path: Path, command: tuple[str, 
     assert "EVENT" not in done.stdout + done.stderr, done.stdout
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 1)
+
+
+HOSTILE_PYTHON = """
+import os, stolen, texpr
+from stolen import *
+from texpr import f32, par
+open("written", "w").write("x"); os.system("true")
+N = os.getpid()
+
+def trap(*arguments, **keywords):
+    open("trapped", "w"); os.system("true")
+
+class Trap:
+    def __init_subclass__(cls): trap()
+    __class_getitem__ = __getattr__ = trap
+
+class Below(Trap): trap()
+
+@trap
+@texpr.kernel
+def decorated(A: f32["N"], *, b: Trap["N"] = trap()):
+    for i in par("N"):
+        A[i] = 1.0
+
+@texpr.kernel(where=trap())
+def stated(A: f32["N"]):
+    A[0] = Trap.x + trap()
+
+@texpr.kernel
+def plain(A: f32["N"]) -> None:
+    for i in par("N"):
+        A[i] = 1.0
+"""
+STOLEN = "open('imported', 'w')"
+
+
+HARMLESS = HOSTILE_PYTHON[: HOSTILE_PYTHON.index("@trap")] + HOSTILE_PYTHON[HOSTILE_PYTHON.rindex("@texpr") :]
+
+
+@pytest.mark.parametrize(("text", "code"), [(HOSTILE_PYTHON, 1), (HARMLESS, 0)], ids=["refused", "accepted"])
+@pytest.mark.parametrize("command", ["check", "map"])
+def test_a_hostile_python_file_is_read_and_never_run(tmp_path: Path, command: str, text: str, code: int) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "stolen.py").write_text(STOLEN)
+    (folder / "hostile.py").write_text(text)
+    allowed = os.pathsep.join([str(folder / "hostile.py"), sys.prefix, sys.base_prefix, str(ROOT)])
+    arguments = [sys.executable, "-c", WATCH, allowed, command, "hostile.py:plain"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TEXPR_CACHE_DIR": str(folder / "cache")}
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment, cwd=folder, check=False)
+    assert "EVENT" not in done.stdout + done.stderr, done.stdout
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code, done.stderr
+    assert {path.name for path in folder.iterdir()} == {"hostile.py", "stolen.py"}
