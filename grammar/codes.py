@@ -63,6 +63,7 @@ CODES: dict[str, Code] = {
     "E0308": Code("not quasi-affine", "With a free size this expression is not quasi-affine; bind the size."),
     "W0301": Code("inout used one way", "A parameter declared `inout` is only read or only written."),
     "W0302": Code("inexact division in an extent", "The division floors, so the last part of the range is missed."),
+    "W0303": Code("long serial sum", "`#ordered` adds more than 4096 terms to one f32, which loses what it adds."),
     "E0401": Code("mapping not possible", "The attributes or sizes leave no legal mapping to this target."),
     "E0402": Code("attribute not supported by this target", "The attribute is understood but not yet mapped."),
     "E0403": Code("memory limit", "A buffer does not fit the memory that it was given."),

@@ -6,13 +6,15 @@ order and any carrying type gives a sum within
     sum(b) + expm1(sum(roundoff of the update + roundoff of the buffer)) * sum(|t|)
 
 of the exact one (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2; the content before is a term
-too). So a cell holds `base` = sum(b), `weight` = sum(|t|) and `steps`, the sum of roundoffs; a bind resets them. Where
-every term is certain and a multiple of a power of two, `quantum`, and the weight has no more of those than the type
-has bits for, every partial sum in every order is in the type, and nothing is rounded. max and min need no such care;
-products are multiplied in turn, and are undecided where another order could leave the type's range.
+too). Where the tree of additions is known, its longest chain takes the place of their number (`polyhedral/chains.py`).
+So a cell holds `base` = sum(b), `weight` = sum(|t|) and `steps`, the sum of roundoffs; a bind resets them. Where every
+term is certain and a multiple of a power of two, `quantum`, and the weight has no more of those than the type has bits
+for, every partial sum in every order is in the type, and nothing is rounded. max and min need no such care; products
+are multiplied in turn, and are undecided where another order could leave the type's range.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +46,7 @@ Array = NDArray[Any]
 class BoundedCells:
     """The memory of one buffer in a float64 run."""
 
-    def __init__(self, dtype: DType, value: Array, undecided: Array, lanes: Shape) -> None:
+    def __init__(self, dtype: DType, value: Array, undecided: Array, lanes: Shape, chain: int | None = None) -> None:
         self.dtype = dtype
         self.value = value
         self.undecided = undecided
@@ -54,6 +56,10 @@ class BoundedCells:
         self.base = np.zeros(count)
         self.steps = np.zeros(count)
         self.weight = np.zeros(count)
+        self.chain = (
+            math.inf if chain is None else chain + 1.0
+        )  # roundings in a row, one to the buffer's type among them
+        self.unit = 0.0  # the greatest of one rounding so far
         self.quantum = np.zeros(count)  # 0 where a term is uncertain
         self.digits = float(dtype.mantissa + 1)  # bits that the narrowest accumulation so far kept
         self.grown = np.zeros(count)  # sums of log2 of the factors above and below 1
@@ -62,10 +68,10 @@ class BoundedCells:
             self._reset(np.arange(count), np.zeros(count))
 
     @staticmethod
-    def of(dtype: DType, flat: Array, lanes: Shape = ()) -> "BoundedCells":
+    def of(dtype: DType, flat: Array, lanes: Shape = (), chain: int | None = None) -> "BoundedCells":
         """Cells with exact content, given in the storage type."""
         value = np.array(numerics.cast(flat, dtype, F64)) if dtype.is_float else flat
-        return BoundedCells(dtype, value, np.zeros(flat.size, dtype=np.bool_), lanes)
+        return BoundedCells(dtype, value, np.zeros(flat.size, dtype=np.bool_), lanes, chain)
 
     def bounds(self) -> Array:
         """The bound of every element; integers have 0, undecided elements infinity."""
@@ -77,7 +83,10 @@ class BoundedCells:
         weight, quantum = self.weight[position], self.quantum[position]
         exact = (weight <= quantum * 2.0**self.digits) & (quantum > smallest(self.dtype))
         rounded = np.where(exact, 0.0, weight)
-        bound = self.base[position] + rounded * np.expm1(np.minimum(self.steps[position], 700.0))
+        steps = self.steps[position]
+        if self.unit and self.chain < math.inf:  # additions beyond the chain are made in f64
+            steps = np.minimum(steps, self.chain * self.unit + steps / self.unit * (2 * roundoff(F64)))
+        bound = self.base[position] + rounded * np.expm1(np.minimum(steps, 700.0))
         bound = np.where(np.isfinite(self.value[position]), bound, 0.0)
         return np.where(self.undecided[position], np.inf, bound)
 
@@ -130,6 +139,7 @@ class BoundedCells:
         position = np.asarray(self.layout.locate(place))
         axes = self.layout.reduction_axes(position, shape)
         unit, tiny = self._rounding(value_dtype)
+        self.unit = max(self.unit, unit)
         finite = np.isfinite(value.value)
 
         def total(part: Array) -> Array:
@@ -234,7 +244,8 @@ def _turns(position: Array) -> list[Array]:
 class BoundedArithmetic:
     """The `Arithmetic` of float64 runs. `begin` reads #fast and #tf32, which widen bounds."""
 
-    def __init__(self) -> None:
+    def __init__(self, chains: Mapping[str, int] | None = None) -> None:
+        self.chains = chains or {}
         self.fast = False
         self.tf32 = False
 
@@ -294,6 +305,6 @@ class BoundedArithmetic:
         is_float = value.value.dtype == np.float64
         return Bounded(value.value, np.where(undecided, np.inf, value.bound) if is_float else ZERO, undecided)
 
-    def allocate(self, dtype: DType, elements: int, lanes: Shape) -> BoundedCells:
+    def allocate(self, name: str, dtype: DType, elements: int, lanes: Shape) -> BoundedCells:
         count = elements * math.prod(lanes)
-        return BoundedCells.of(dtype, np.zeros(count, dtype=numerics.storage(dtype)), lanes)
+        return BoundedCells.of(dtype, np.zeros(count, dtype=numerics.storage(dtype)), lanes, self.chains.get(name))

@@ -83,7 +83,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     "E0205": Explanation(
         "`docs/language.md` has the table of attributes with the constructs that they stand on.",
         "kernel k(A: f32[N]) { par N i #ordered { A[i] = 1.0 } }",
-        "kernel k(A: f32[N], s: f32[1]) { seq N i #ordered { s[0] += A[i] } }",
+        "kernel k(A: f64[N], s: f64[1]) { seq N i #ordered { s[0] += A[i] } }",
     ),
     "E0206": Explanation(
         "Extents and affine subscripts are built from integers, sizes and indices by + - * / % (by a constant or bound "
@@ -238,6 +238,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         "say that it divides.",
         "kernel k(inout A: f32[100]) { par 100 / 16 b, 16 i { A[16 * b + i] = 1.0 } }",
         "kernel k(A: f32[100]) { par ceildiv(100, 16) b, 16 i { if 16 * b + i < 100 { A[16 * b + i] = 1.0 } } }",
+    ),
+    "W0303": Explanation(
+        "An f32 has 24 bits: a long serial sum loses what each term adds. Without `#ordered` it is cut in partials "
+        "of 4096 terms that are added in f64; in f64 it may stay serial.",
+        "kernel k(A: f32[N], s: f32[1]) { seq N i #ordered { s[0] += A[i] } }",
+        "kernel k(A: f32[N], s: f32[1]) { seq N i { s[0] += A[i] } }",
     ),
     "E0608": Explanation("Nothing half-written is left: make room, or name a place on another disk."),
 }

@@ -65,13 +65,16 @@ def interpret(
     seed: int = 0,
     sizes: Mapping[str, int] | None = None,
     collect: bool = False,
+    chains: Mapping[str, int] | None = None,
 ) -> Interpretation:
     """Runs `kernel` on copies of `arrays`: one array per array parameter in its storage type, scalars as Python or
     NumPy scalars, by name.
 
     Sizes come from `sizes`, the arrays' shapes and the kernel's defaults. `seed` orders the iterations of `par`s in
     exact mode. Exact mode with `float64` checks the program on the rounded types, then gives the float64 values of
-    fast mode. `collect` (exact mode) goes on after a violation and returns one diagnostic per kind and place.
+    fast mode. `collect` (exact mode) goes on after a violation and returns one diagnostic per kind and place. `chains`
+    has the longest chain of additions into each buffer of the implementation that bounds are for; a buffer without one
+    is taken to be summed serially.
 
     Raises TExprError: E0601 for arguments that do not fit, E0602 for an unknown size, E0211 for sizes that a `where`
     or a divisor forbids, E0603 for arrays that overlap, E0302 and E0604 for subscripts out of bounds, E0403 for a
@@ -88,7 +91,7 @@ def interpret(
             flat = run_fast(kernel, given, known)
         if not float64:
             return Interpretation(outputs=shaped(kernel, given, flat), violations=violations, sizes=known)
-        bounded = run_bounded(kernel, given, known)
+        bounded = run_bounded(kernel, given, known, chains or {})
         return Interpretation(
             outputs=shaped(kernel, given, {n: c.value for n, c in bounded.items()}),
             bounds=shaped(kernel, given, {n: c.bounds() for n, c in bounded.items()}),
@@ -120,11 +123,13 @@ def run_exact(
     return flat, tuple(exact.violations)
 
 
-def run_bounded(kernel: Kernel, given: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, BoundedCells]:
+def run_bounded(
+    kernel: Kernel, given: Mapping[str, Array], sizes: Mapping[str, int], chains: Mapping[str, int]
+) -> dict[str, BoundedCells]:
     """The parameters' cells after a float64 run."""
-    cells = {b.name: BoundedCells.of(b.dtype, stored(given[b.name])) for b in kernel.params}
+    cells = {b.name: BoundedCells.of(b.dtype, stored(given[b.name]), (), chains.get(b.name)) for b in kernel.params}
     memory: dict[str, Cells[Bounded]] = dict(cells)
-    FastInterpreter(kernel, sizes, BoundedArithmetic(), memory, grid_limit=GRID_LIMIT // 4).run()
+    FastInterpreter(kernel, sizes, BoundedArithmetic(chains), memory, grid_limit=GRID_LIMIT // 4).run()
     return cells
 
 

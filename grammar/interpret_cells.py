@@ -71,8 +71,8 @@ class Arithmetic(Protocol[V]):
     def tainted(self, value: V, lanes: Mask) -> V:
         """The value, undecided where `lanes` says."""
 
-    def allocate(self, dtype: DType, elements: int, lanes: Shape) -> Cells[V]:
-        """Fresh memory with undefined content."""
+    def allocate(self, name: str, dtype: DType, elements: int, lanes: Shape) -> Cells[V]:
+        """Fresh memory of a buffer, with undefined content."""
 
 
 class LaneLayout:
@@ -229,5 +229,5 @@ class PlainArithmetic:
     def tainted(self, value: Array, lanes: Mask) -> Array:
         return value
 
-    def allocate(self, dtype: DType, elements: int, lanes: Shape) -> PlainCells:
+    def allocate(self, name: str, dtype: DType, elements: int, lanes: Shape) -> PlainCells:
         return PlainCells(dtype, undefined(dtype, elements * math.prod(lanes)), lanes)

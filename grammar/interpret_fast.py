@@ -126,7 +126,9 @@ class FastInterpreter(Generic[V]):
                 if elements * math.prod(lanes.shape) > ELEMENT_LIMIT:
                     name = self.buffers[stmt.buffer].source_name or stmt.buffer
                     raise fail("E0403", f"{name} has {elements} elements, more than the interpreter holds", stmt.span)
-                self.memory[stmt.buffer] = self.arithmetic.allocate(self.dtypes[stmt.buffer], elements, lanes.shape)
+                self.memory[stmt.buffer] = self.arithmetic.allocate(
+                    stmt.buffer, self.dtypes[stmt.buffer], elements, lanes.shape
+                )
             case Bind() | Accumulate() | Atomic():
                 self.update(stmt, lanes)
             case Anchor():

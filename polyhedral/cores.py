@@ -11,7 +11,8 @@ iterations update one element is no core dimension: its loop runs in order on on
 that leaves no core dimension, and all iterations update the same element, is the outermost one on cores after all.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -37,9 +38,10 @@ from texpr.polyhedral.conflicts import shared_updates
 from texpr.polyhedral.digits import core_digits, power_of_two
 from texpr.polyhedral.indices import add, const, minimum, sub
 from texpr.polyhedral.launches import padding_guard
-from texpr.polyhedral.mapping import Define, Digit, Guard, Loop, MappedLaunch, Node, Place
+from texpr.polyhedral.mapping import Define, Digit, Guard, Loop, MappedLaunch, MappedStatement, Node, Place
 from texpr.polyhedral.objective import WeightedAccess
 from texpr.polyhedral.placement import place_locals
+from texpr.polyhedral.rows import Piece, carried_rows, long_rows, tiles
 from texpr.polyhedral.serial import Body
 from texpr.polyhedral.session import Session
 from texpr.polyhedral.uses import local_uses
@@ -49,6 +51,7 @@ LIGHT_CHUNK = 1024  # the most iterations of the only core dimension that a core
 HEAVY_CHUNK = 256  # the same where each iteration has loops
 MIN_CHUNK = 16
 MIN_CHUNKS = 64  # chunks that keep many cores busy
+CPU_TASKS = 64  # parts of a parallel launch, each on one thread
 
 
 class CoreBuilder:
@@ -102,6 +105,8 @@ class CoreBuilder:
     def _chunk_size(self, nest: Nest, extent: IndexExpr) -> int:
         """Iterations of the only core dimension that one core runs at a time: enough chunks for many cores."""
         most = HEAVY_CHUNK if has_loop(nest.body) else LIGHT_CHUNK
+        if any(isinstance(s, Accumulate) and s.id in self.session.long for s in nest.body):
+            return most  # one partial for each chunk
         return max(MIN_CHUNK, min(most, power_of_two(self.session.representative(extent, {}) // MIN_CHUNKS)))
 
     def _core_dims(self, nest: Nest) -> tuple[int, ...]:
@@ -126,7 +131,8 @@ class CoreBuilder:
         indices = {par.index for par in nest.pars}
         fixed = all(not isinstance(s, Gather) and not names(s) & indices for s in update.subscripts)
         stored = self.session.kernel.buffer(update.buffer).dtype
-        return fixed and update.value.dtype == stored and stored.bits >= 32
+        own = update.value.dtype == stored or update.id in self.session.long
+        return fixed and own and stored.bits >= 32
 
     def _vector_dim(self, nest: Nest) -> int | None:
         """The dimension whose steps are contiguous in most accesses, None where none is, or a later extent needs it.
@@ -157,18 +163,18 @@ class CoreBuilder:
             step += (after - here) * int(index_value(stride, at))
         return step
 
-    def _piece(self, par: Par, cores: tuple[Digit, ...], chunk: int) -> "_Piece":
+    def _piece(self, par: Par, cores: tuple[Digit, ...], chunk: int) -> Piece:
         """The chunk of consecutive iterations that one core runs."""
         fresh = self.session.names.fresh
         name, first = fresh(f"{par.index}_vector"), fresh(f"{par.index}_first")
-        return _Piece(
+        return Piece(
             digit=Digit(name=name, index=par.index, weight=1, radix=const(chunk), stride=ONE, place=Place.VECTOR),
             start=Define(index=first, digits=cores),
             define=Define(index=par.index, digits=cores),
             extent=minimum(const(chunk), sub(par.extent, IndexVar(name=first))),
         )
 
-    def _pushed(self, par: Par, stmts: tuple[Stmt, ...], piece: "_Piece | None") -> tuple[Node, ...]:
+    def _pushed(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece | None) -> tuple[Node, ...]:
         """The par's loop moved inward over statements, as deep as no extent, condition or local hinders it."""
         if any(isinstance(s, New | Intrinsic) for s in walk(stmts)):
             return (self._vector_loop(par, stmts, piece),)
@@ -182,6 +188,10 @@ class CoreBuilder:
                 found.append(self._vector_loop(par, tuple(leaves), piece))
                 leaves = []
             match stmt:
+                case Seq(extent=extent) if par.index not in names(extent) and (
+                    rows := long_rows(self.session, par, stmt)
+                ):
+                    found += self._rows(par, stmt, rows, piece)
                 case Seq(extent=extent) | Par(extent=extent) if par.index not in names(extent):
                     found.append(self.worker.loop(stmt, self._pushed(par, stmt.body, piece)))
                 case If(condition=condition) if not isinstance(condition, Read) and (
@@ -195,7 +205,24 @@ class CoreBuilder:
             found.append(self._vector_loop(par, tuple(leaves), piece))
         return tuple(found)
 
-    def _vector_loop(self, par: Par, stmts: tuple[Stmt, ...], piece: "_Piece | None") -> Loop:
+    def _rows(self, par: Par, seq: Seq, updates: tuple[Accumulate, ...], piece: Piece | None) -> tuple[Node, ...]:
+        """A `seq` with long sums of rows, over the core's chunk of the par or over tiles of it."""
+        if piece is None:
+            tile, piece = tiles(self.session, par)
+            body = (piece.start, *self._rows(par, seq, updates, piece))
+            return (Loop(index=tile.name, extent=tile.radix, body=body, digit=tile, span=par.span),)
+        loop = self.worker.loop(seq, self._pushed(par, seq.body, piece))
+        return carried_rows(self.session, seq, updates, loop, piece, partial(self._over, par, piece))
+
+    def _over(self, par: Par, piece: Piece, statement: MappedStatement) -> Loop:
+        """A statement at each index of a piece."""
+        define = replace(piece.define, digits=(*piece.define.digits, piece.digit))
+        body = (define, statement)
+        return Loop(
+            index=piece.digit.name, extent=piece.extent, body=body, digit=piece.digit, vector=True, span=par.span
+        )
+
+    def _vector_loop(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece | None) -> Loop:
         """The par's loop around statements, over all of it or over a core's chunk."""
         loop = self.worker.loop(par, self.worker.nodes(stmts))
         independent = not any(
@@ -215,13 +242,3 @@ class CoreBuilder:
             vector=vector,
             span=par.span,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
-    """A chunk of a dimension: its digit, `start` defining its first index, the index's definition, its extent."""
-
-    digit: Digit
-    start: Define
-    define: Define
-    extent: IndexExpr

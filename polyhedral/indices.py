@@ -135,3 +135,17 @@ def index_range(extent: IndexExpr, ranges: Ranges) -> tuple[IndexExpr, IndexExpr
     """0 to the greatest extent minus 1, with outer indices in their ranges; None where no bound is found."""
     found = bounds(extent, ranges)
     return None if found is None else (ZERO, sub(found[1], ONE))
+
+
+def most(extent: IndexExpr, ranges: Ranges) -> int | None:
+    """A number that an extent does not exceed, at least 0; None where sizes leave it open."""
+    found = bounds(extent, ranges)
+    return None if found is None else _at_most(found[1])
+
+
+def _at_most(expr: IndexExpr) -> int | None:
+    if isinstance(expr, IndexBinary) and expr.op is IndexOp.MIN:
+        sides = [side for side in (_at_most(expr.left), _at_most(expr.right)) if side is not None]
+        return min(sides, default=None)
+    value = constant_value(expr)
+    return None if value is None else max(0, value)

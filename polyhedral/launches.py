@@ -38,8 +38,19 @@ from texpr.polyhedral.bands import (
 )
 from texpr.polyhedral.digits import grid_digits, grid_size, power_of_two, share, thread_digits
 from texpr.polyhedral.hardware_attributes import threads_asked
-from texpr.polyhedral.indices import Ranges, add, at_least_zero, ceildiv, const, constant_value, index_range
+from texpr.polyhedral.indices import (
+    Ranges,
+    add,
+    at_least_zero,
+    ceildiv,
+    const,
+    constant_value,
+    index_range,
+    minimum,
+    most,
+)
 from texpr.polyhedral.lanes import choose_lanes
+from texpr.polyhedral.long_sums import CHAIN, size_ranges
 from texpr.polyhedral.mapping import (
     Define,
     Digit,
@@ -158,12 +169,15 @@ class LaunchBuilder:
         extents = [add(ranges[p.index][1], ONE) for p in nest.pars]
         order = (dim, *(d for d in reversed(range(len(nest.pars))) if d != dim))
         span = nest.pars[0].span
+        updates = [s for s in nest.body if isinstance(s, Accumulate)]
+        stride = self._stride(nest.indices[dim], extents[dim], covered[dim] * CHAIN, updates)
+        if stride is not None:
+            extents[dim] = minimum(extents[dim], const(stride.weight))
         grid = grid_digits(nest.indices, extents, covered, order, session.names, session.target, span)
         splitter = Splitter(session, self.host, nest.indices, self.threads)
         inside = padding_guard(nest, dict(zip(nest.indices, covered, strict=True)), ranges)
-        updates = [s for s in nest.body if isinstance(s, Accumulate)]
         blocks = tuple(d for d in (grid[dim],) if d is not None)
-        body = splitter.whole(nest.pars[dim], updates, blocks, const(rounds), inside)
+        body = splitter.whole(nest.pars[dim], updates, blocks, const(rounds), inside, stride)
         self.digits += splitter.digits
         defines = tuple(
             Define(index=index, digits=(block,) if block else ())
@@ -171,6 +185,14 @@ class LaunchBuilder:
             if number != dim
         )
         return self._launch(nest, tuple(d for d in grid if d), (*defines, *body), name)
+
+    def _stride(self, index: str, extent: IndexExpr, reach: int, updates: list[Accumulate]) -> Digit | None:
+        """The serial digit of a sum that is too long for one addition of each block: `CHAIN` blocks reach so far."""
+        greatest = most(extent, size_ranges(self.session.kernel))
+        if not any(u.id in self.session.long for u in updates) or (greatest is not None and greatest <= reach):
+            return None
+        name, radix = self.session.names.fresh(f"{index}_stride"), ceildiv(at_least_zero(extent), reach)
+        return Digit(name=name, index=index, weight=reach, radix=radix, stride=ONE, place=Place.SERIAL)
 
     def _two_level(self, nest: Nest, ranges: Ranges, name: str) -> MappedLaunch:
         session = self.session

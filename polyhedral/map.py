@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from texpr.grammar.ast import Condition, If, Kernel, New, Par, Read, Role, Seq, Stmt
+from texpr.grammar.diagnostics import TExprError
 from texpr.polyhedral.cores import CoreBuilder
 from texpr.polyhedral.digits import Names
 from texpr.polyhedral.hardware_attributes import check_attributes, check_host_loop
@@ -19,23 +20,27 @@ from texpr.polyhedral.hazards import launch_orders
 from texpr.polyhedral.idle_attributes import idle_attributes
 from texpr.polyhedral.indices import index_range
 from texpr.polyhedral.launches import LaunchBuilder
+from texpr.polyhedral.long_sums import carried_wide, long_updates
 from texpr.polyhedral.mapping import (
     Guard,
     HostIf,
     HostLoop,
     HostNode,
+    Loop,
     MappedLaunch,
     MappedProgram,
+    Place,
     Report,
     Scope,
 )
+from texpr.polyhedral.partials import add_partials
 from texpr.polyhedral.placement import place_parameter, place_workspace
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.promote import promote
 from texpr.polyhedral.report import access_reports
 from texpr.polyhedral.session import DEFAULT_SIZE, Session
 from texpr.polyhedral.target import Target
-from texpr.polyhedral.tree import launch_names, tree_buffers
+from texpr.polyhedral.tree import launch_names, located, tree_buffers
 from texpr.polyhedral.walk import children, contains_par, walk
 
 Saved = tuple[tuple[Read, bool], ...]  # data-dependent conditions around a launch, and whether each must hold
@@ -47,15 +52,25 @@ def map_program(proved: ProvedProgram, target: Target, *, hints: Mapping[str, in
     Raises E0401 where attributes or sizes leave no mapping, E0402 for attributes that are not mapped, E0403 for
     buffers that do not fit, E0502 for constructs that have no emission.
     """
-    kernel = proved.program.kernel
-    check_attributes(kernel, target)
-    known = hints or {}
+    check_attributes(proved.program.kernel, target)
+    try:
+        return _map(proved, target, carried_wide(proved.program), hints or {})
+    except TExprError as wrong:
+        narrower = carried_wide(proved.program, arrays=False)
+        if narrower == carried_wide(proved.program) or not {d.code for d in wrong.diagnostics} <= {"E0401", "E0403"}:
+            raise
+    return _map(proved, target, narrower, hints or {})
+
+
+def _map(proved: ProvedProgram, target: Target, kernel: Kernel, known: Mapping[str, int]) -> MappedProgram:
+    """The mapping of `kernel`, the proved one with its long sums carried as they are to be."""
     session = Session(
         kernel=kernel,
         proved=proved,
         target=target,
         sizes={s.name: known.get(s.name, s.default or DEFAULT_SIZE) for s in kernel.sizes},
         names=Names(_taken(kernel)),
+        long=long_updates(proved.program),
     )
     for buffer in kernel.params:
         session.buffers[buffer.name] = place_parameter(buffer)
@@ -149,12 +164,16 @@ class _Host:
 
     def _finish(self, launch: MappedLaunch, indices: tuple[str, ...], saved: Saved) -> MappedLaunch:
         """The launch with the saved conditions around its body, its accumulators in registers and its orders."""
-        body = promote(self.session, launch.body)
+        body = add_partials(self.session, promote(self.session, launch.body))
         for condition, holds in reversed(saved):
             inside, orelse = (body, ()) if holds else ((), body)
             body = (Guard(condition=condition, body=inside, orelse=orelse, uniform=Scope.GRID, span=condition.span),)
         used = launch_names(launch.grid, launch.digits, body)
-        launch = replace(launch, body=body, arguments=tuple(i for i in indices if i in used))
+        looped = {place.node.index for place in located(body) if isinstance(place.node, Loop) and place.node.digit}
+        made = (*launch.digits, *self.session.digits)
+        digits = tuple(d for d in made if d.name in looped or d.place not in (Place.SERIAL, Place.VECTOR))
+        self.session.digits = ()
+        launch = replace(launch, body=body, digits=digits, arguments=tuple(i for i in indices if i in used))
         return replace(launch, orders=launch_orders(launch, self.session.buffers, self.session.proved.program))
 
 

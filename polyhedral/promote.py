@@ -6,10 +6,10 @@
     seq K k { C_acc += A[i, k] * B[k, j] }
     C[i, j] = C_acc                      copy_out
 
-The register has the type that the updates are computed in, f32 for narrower floats, and is rounded once at the end
-(LANGUAGE.md, Numerics). Where the loop may have no iteration and no bind stands before it, all three are guarded, for
-then the element need not exist. An atomic update carries a partial result from the operator's identity, and adds it
-atomically once (init, combine). Not done where something else in the loop touches the buffer.
+The register has the type that the updates are computed in, f32 for narrower floats and f64 for long sums, and is
+rounded once at the end (LANGUAGE.md, Numerics). Where the loop may have no iteration and no bind stands before it, all
+three are guarded, for then the element need not exist. An atomic update carries a partial result from the operator's
+identity, and adds it atomically once (init, combine). Not done where something else in the loop touches the buffer.
 
     seq Q q { a = a_lane ; C[b] += … }        the band of `a` is defined in the loop, and fills the block's threads
 
@@ -21,11 +21,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from texpr.grammar.ast import Accumulate, Bind, Buffer, Cast, Compare, CompareOp, Const, Expr, Gather, Leaf, Read, Role
+from texpr.grammar.ast import Accumulate, Bind, Buffer, Compare, CompareOp, Const, Expr, Gather, Leaf, Read, Role
 from texpr.grammar.indexing import ZERO
 from texpr.grammar.numerics import identity
-from texpr.grammar.types import DType
+from texpr.grammar.types import F32, F64, DType
+from texpr.polyhedral.apart import inner_digits, sums_apart
 from texpr.polyhedral.indices import constant_value
+from texpr.polyhedral.long_sums import as_type
 from texpr.polyhedral.mapping import (
     Define,
     Free,
@@ -55,8 +57,9 @@ def promote(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
                 while found and (same := _bound_by(found[-1], updates)) is not None and same.id not in before:
                     before[same.id] = found.pop()
                 found += _promoted(session, node, updates, before)
-            case Loop(body=inside):
-                found.append(replace(node, body=promote(session, inside)))
+            case Loop():
+                starts, loop, ends = sums_apart(session, node)
+                found += (*starts, replace(loop, body=promote(session, loop.body)), *ends)
             case Guard(body=inside, orelse=orelse):
                 found.append(replace(node, body=promote(session, inside), orelse=promote(session, orelse)))
             case _:
@@ -65,11 +68,11 @@ def promote(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _carried(session: Session, loop: Loop) -> tuple[MappedStatement, ...]:
-    """The accumulations that the loop may carry in registers."""
-    if loop.digit is not None:
+    """The accumulations that the loop may carry in registers; over a digit, the indivisible ones of a CPU's core."""
+    if loop.digit is not None and session.target.is_cuda:
         return ()
     defined = {loop.index}
-    inner = _inner_digits(loop)
+    inner = inner_digits((loop,))
     updates: list[MappedStatement] = []
     for place in located(loop.body):
         match place.node:
@@ -83,21 +86,17 @@ def _carried(session: Session, loop: Loop) -> tuple[MappedStatement, ...]:
                 updates.append(place.node)
             case MappedStatement() | Fresh():
                 pass
+    if loop.digit is not None:
+        updates = [u for u in updates if u.atomic and u.id in session.long]
     return tuple(u for u in updates if _invariant(session, u, defined, inner) and _alone(u, loop))
 
 
-def _inner_digits(loop: Loop) -> frozenset[str]:
-    """The digits that mean something in the loop only."""
-    defines = (place.node for place in located(loop.body) if isinstance(place.node, Define))
-    return frozenset(digit.name for define in defines for digit in define.digits)
-
-
-def _invariant(session: Session, update: MappedStatement, defined: set[str], inner: frozenset[str]) -> bool:
+def _invariant(session: Session, update: MappedStatement, defined: set[str], inner: set[str]) -> bool:
     leaf = update.leaf
     assert isinstance(leaf, Accumulate), "only accumulations are candidates"
     buffer = session.buffers[leaf.buffer]
     return (
-        buffer.memory is not Memory.REG
+        (buffer.memory is not Memory.REG or (buffer.shape != () and update.id in session.long))
         and not (update.atomic and leaf.has("ordered"))
         and (update.atomic or inner.isdisjoint(update.digits))
         and not any(isinstance(s, Gather) for s in leaf.subscripts)
@@ -164,7 +163,7 @@ def _one(
     carried = leaf.value.dtype
     stored = session.buffers[leaf.buffer].dtype
     around = update
-    if not _inner_digits(loop).isdisjoint(update.digits):
+    if inner_digits((loop,)) & set(update.digits):
         around = replace(update, digits=(), unused=Unused.REPLICATED)
     local = session.names.fresh(f"{leaf.buffer}_acc")
     session.buffers[local] = _register(session.kernel.buffer(leaf.buffer), local, carried)
@@ -178,23 +177,21 @@ def _one(
 
     starts.append(Fresh(buffer=local))
     if isinstance(start, MappedStatement) and isinstance(start.leaf, Bind):
-        init = replace(start.leaf, buffer=local, subscripts=(), value=_as(start.leaf.value, carried))
+        init = replace(start.leaf, buffer=local, subscripts=(), value=as_type(start.leaf.value, carried))
         starts.append(replace(start, leaf=init, origin=Origin.INIT))
     elif update.atomic:
         first = Const(value=identity(leaf.op, carried).item(), dtype=carried, span=leaf.span)
         starts.append(replace(moved(Origin.INIT, "init", here, first), atomic=False))
     else:
-        starts.append(moved(Origin.COPY_IN, "in", here, _as(there, carried)))
+        starts.append(moved(Origin.COPY_IN, "in", here, as_type(there, carried)))
     if update.atomic:
-        combine = replace(leaf, id=f"{update.id}_out", value=here)
+        narrowed = update.id in session.long and session.target.is_cuda and stored != F64
+        added = as_type(here, F32) if narrowed else here
+        combine = replace(leaf, id=f"{update.id}_out", value=added)
         ends.append(replace(around, id=combine.id, leaf=combine, origin=Origin.COMBINE))
     else:
-        ends.append(moved(Origin.COPY_OUT, "out", there, _as(here, stored)))
+        ends.append(moved(Origin.COPY_OUT, "out", there, as_type(here, stored)))
     return _replace_leaf(loop, update, replace(leaf, buffer=local, subscripts=()))
-
-
-def _as(value: Expr, dtype: DType) -> Expr:
-    return value if value.dtype == dtype else Cast(operand=value, dtype=dtype, span=value.span)
 
 
 def _register(buffer: Buffer, name: str, dtype: DType) -> MappedBuffer:

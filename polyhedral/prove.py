@@ -9,6 +9,7 @@ from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError
 from texpr.polyhedral.bounds import check_bounds
 from texpr.polyhedral.definedness import check_definedness
 from texpr.polyhedral.directions import infer_directions
+from texpr.polyhedral.long_sums import warn_ordered
 from texpr.polyhedral.program import Program, ProvedProgram
 from texpr.polyhedral.races import check_races
 from texpr.polyhedral.strides import check_strides
@@ -27,6 +28,7 @@ def prove(program: Program) -> ProvedProgram:
     errors = [d for d in found if d.severity is Severity.ERROR]
     if errors:
         raise TExprError(sorted(found, key=_text_order))
+    found += warn_ordered(program)
     return ProvedProgram(
         program=program,
         directions=inferred.directions,

@@ -37,11 +37,12 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.indexing import ONE, ZERO, multiply, names
 from texpr.grammar.numerics import identity
-from texpr.grammar.types import DType
+from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.bands import Nest, block_statements
 from texpr.polyhedral.digits import Names, ThreadDigits, share, thread_digits
-from texpr.polyhedral.indices import Ranges, add, at_least_zero, ceildiv, const, constant_value
+from texpr.polyhedral.indices import Ranges, add, at_least_zero, ceildiv, const, constant_value, most
 from texpr.polyhedral.lanes import choose_lanes
+from texpr.polyhedral.long_sums import CHAIN, as_type, narrow, size_ranges
 from texpr.polyhedral.mapping import (
     Define,
     Digit,
@@ -187,9 +188,13 @@ class Splitter:
         blocks: tuple[Digit, ...],
         rounds: IndexExpr,
         inside: Condition | None,
+        stride: Digit | None = None,
     ) -> tuple[Node, ...]:
-        """The updates over the loop's index, a sum of `blocks`, `rounds` of a serial digit and all threads; `inside`
-        cuts what is no iteration."""
+        """The updates over the loop's index, a sum of a serial digit `stride`, `blocks`, `rounds` of a serial digit and
+        all threads; `inside` cuts what is no iteration."""
+        turns = most(rounds, size_ranges(self.session.kernel))
+        if stride is None and turns is not None and turns <= CHAIN:  # no thread's part is long
+            updates = [replace(u, value=narrow(u.value)) if u.id in self.session.long else u for u in updates]
         partials = {u.id: self._local(f"{u.buffer}_part", u.value.dtype, ()) for u in updates}
         nodes: list[Node] = []
         for update in updates:
@@ -198,7 +203,7 @@ class Splitter:
             nodes.append(Fresh(buffer=name))
             first = Const(value=start, dtype=update.value.dtype, span=update.span)
             nodes.append(self._made(update, "init", Origin.INIT, name, (), first, unused=Unused.REPLICATED))
-        nodes += self._partial(loop, updates, partials, blocks, rounds, inside)
+        nodes += self._partial(loop, updates, partials, blocks, rounds, inside, stride)
         for update in updates:
             nodes += self._combine(update, partials[update.id])
         return tuple(nodes)
@@ -211,6 +216,7 @@ class Splitter:
         blocks: tuple[Digit, ...],
         rounds: IndexExpr,
         inside: Condition | None,
+        stride: Digit | None,
     ) -> tuple[Node, ...]:
         """Every thread accumulates its iterations, T apart."""
         session, index = self.session, loop.index
@@ -222,14 +228,14 @@ class Splitter:
         )
         if inside is not None:
             nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
-        own: tuple[Digit, ...] = ()
+        own: tuple[Digit, ...] = () if stride is None else (stride,)
         if rounds != ONE:
             name = session.names.fresh(f"{index}_serial")
-            own = (Digit(name=name, index=index, weight=self.threads, radix=rounds, stride=ONE, place=Place.SERIAL),)
-            self.digits += own
+            own += (Digit(name=name, index=index, weight=self.threads, radix=rounds, stride=ONE, place=Place.SERIAL),)
+        self.digits += own
         nodes = (Define(index=index, digits=(*blocks, *own, *reversed(band.all))), *nodes)
-        for digit in own:
-            nodes = (Loop(index=digit.name, extent=rounds, body=nodes, digit=digit, span=loop.span),)
+        for digit in reversed(own):
+            nodes = (Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, span=loop.span),)
         return nodes
 
     def _combine(self, update: Accumulate, partial: str) -> tuple[Node, ...]:
@@ -258,9 +264,10 @@ class Splitter:
         other = self._read(array, (add(IndexVar(name=step), ONE),), update)
         inner = self._made(update, "fold", Origin.COMBINE, total, (), other, unused=unused, accumulate=True)
         nodes.append(Loop(index=step, extent=const(warp - 1), body=(inner,), span=update.span))
-        final = Body(self.session, self.host, hardware=self.outer, unused=unused).leaf(
-            replace(update, value=self._read(total, (), update))
-        )
+        result: Expr = self._read(total, (), update)
+        if update.id in self.session.long:
+            result = as_type(result, F64 if target.dtype == F64 else F32)
+        final = Body(self.session, self.host, hardware=self.outer, unused=unused).leaf(replace(update, value=result))
         nodes.append(replace(final, id=f"{update.id}_out", origin=Origin.COMBINE))
         return tuple(nodes)
 

@@ -8,7 +8,7 @@ from texpr.grammar.indexing import names
 from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.digits import Names, ThreadDigits
 from texpr.polyhedral.indices import Ranges, bounds
-from texpr.polyhedral.mapping import MappedBuffer
+from texpr.polyhedral.mapping import Digit, MappedBuffer
 from texpr.polyhedral.objective import WeightedAccess
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
@@ -22,7 +22,8 @@ MAX_WEIGHT = 1 << 40  # weights of accesses in loops stop growing here
 class Session:
     """The state of one mapping. `buffers` and `notes` grow; `bands` tells of every statement whose iterations are
     spread over threads which indices and digits its band has, for the access report; `host_ranges` has the inclusive
-    ranges of the host loops that are known."""
+    ranges of the host loops that are known. `long` has the updates that are carried in f64, by id; `digits` those that
+    the launch at work got from the chunks of its long sums."""
 
     kernel: Kernel
     proved: ProvedProgram
@@ -31,6 +32,8 @@ class Session:
     names: Names
     buffers: dict[str, MappedBuffer] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    long: frozenset[str] = frozenset()
+    digits: tuple[Digit, ...] = ()
     bands: dict[str, tuple[tuple[str, ...], ThreadDigits]] = field(default_factory=dict)
     host_ranges: dict[str, tuple[IndexExpr, IndexExpr]] = field(default_factory=dict)
 

@@ -4,8 +4,8 @@ A path alternates child numbers and branches, as `BarrierPosition.path` does: (2
 child 2; branch 1 is a guard's `orelse`.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from texpr.grammar.ast import IndexExpr, Read
@@ -53,6 +53,26 @@ def statements(body: Sequence[Node]) -> Iterator[MappedStatement]:
     for found in located(body):
         if isinstance(found.node, MappedStatement):
             yield found.node
+
+
+def map_nodes(body: Sequence[Node], change: Callable[[Node], Node]) -> tuple[Node, ...]:
+    """The tree with every node, those inside it first, put through `change`."""
+    found: list[Node] = []
+    for node in body:
+        match node:
+            case Loop():
+                node = replace(node, body=map_nodes(node.body, change))
+            case Guard():
+                node = replace(node, body=map_nodes(node.body, change), orelse=map_nodes(node.orelse, change))
+            case _:
+                pass
+        found.append(change(node))
+    return tuple(found)
+
+
+def map_statements(body: Sequence[Node], change: Callable[[MappedStatement], MappedStatement]) -> tuple[Node, ...]:
+    """The tree with every statement put through `change`."""
+    return map_nodes(body, lambda node: change(node) if isinstance(node, MappedStatement) else node)
 
 
 def node_reads(node: Node) -> tuple[Read, ...]:

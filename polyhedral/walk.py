@@ -120,39 +120,51 @@ def subscript_names(subscripts: tuple[Subscript, ...]) -> frozenset[str]:
     return frozenset[str]().union(*map(value_names, subscripts))
 
 
+def map_reads(value: Expr, change: Callable[[Read], Expr]) -> Expr:
+    """The value with every read, those in subscripts first, put through `change`."""
+    match value:
+        case Const() | IndexValue() | ConditionValue():
+            return value
+        case Read():
+            return change(replace(value, subscripts=map_subscripts(value.subscripts, change)))
+        case Op(args=args):
+            return replace(value, args=tuple(map_reads(arg, change) for arg in args))
+        case Cast(operand=operand):
+            return replace(value, operand=map_reads(operand, change))
+        case Select(condition=condition, then=then, other=other):
+            chosen = map_reads(condition, change) if isinstance(condition, Expr) else condition
+            return replace(value, condition=chosen, then=map_reads(then, change), other=map_reads(other, change))
+        case _:
+            assert_never(value)
+
+
+def map_subscripts(subscripts: tuple[Subscript, ...], change: Callable[[Read], Expr]) -> tuple[Subscript, ...]:
+    """The subscripts with every read in a gather put through `change`."""
+    return tuple(replace(s, value=map_reads(s.value, change)) if isinstance(s, Gather) else s for s in subscripts)
+
+
 def leaf_names(leaf: Leaf) -> frozenset[str]:
     """Indices and sizes in a leaf."""
     write = written(leaf)
     return value_names(leaf.value) | (subscript_names(write[1]) if write else frozenset())
 
 
-def _rewrite_subscripts(subscripts: tuple[Subscript, ...], rewrite: AccessRewrite) -> tuple[Subscript, ...]:
-    return tuple(replace(s, value=rewrite_value(s.value, rewrite)) if isinstance(s, Gather) else s for s in subscripts)
-
-
 def rewrite_read(read: Read, rewrite: AccessRewrite) -> Read:
-    buffer, subscripts = rewrite(read.buffer, _rewrite_subscripts(read.subscripts, rewrite))
-    return replace(read, buffer=buffer, subscripts=subscripts)
+    """The read, and those in its subscripts, passed through `rewrite`."""
+    return _rewritten(rewrite)(replace(read, subscripts=map_subscripts(read.subscripts, _rewritten(rewrite))))
 
 
 def rewrite_value(value: Expr, rewrite: AccessRewrite) -> Expr:
     """The value with every access passed through `rewrite`."""
-    match value:
-        case Const() | IndexValue() | ConditionValue():
-            return value
-        case Read():
-            return rewrite_read(value, rewrite)
-        case Op(args=args):
-            return replace(value, args=tuple(rewrite_value(a, rewrite) for a in args))
-        case Cast(operand=operand):
-            return replace(value, operand=rewrite_value(operand, rewrite))
-        case Select(condition=condition, then=then, other=other):
-            chosen = rewrite_value(condition, rewrite) if isinstance(condition, Expr) else condition
-            return replace(
-                value, condition=chosen, then=rewrite_value(then, rewrite), other=rewrite_value(other, rewrite)
-            )
-        case _:
-            assert_never(value)
+    return map_reads(value, _rewritten(rewrite))
+
+
+def _rewritten(rewrite: AccessRewrite) -> Callable[[Read], Read]:
+    def change(read: Read) -> Read:
+        buffer, subscripts = rewrite(read.buffer, read.subscripts)
+        return replace(read, buffer=buffer, subscripts=subscripts)
+
+    return change
 
 
 def rewrite_leaf(leaf: Leaf, rewrite: AccessRewrite) -> Leaf:
@@ -160,7 +172,7 @@ def rewrite_leaf(leaf: Leaf, rewrite: AccessRewrite) -> Leaf:
     value = rewrite_value(leaf.value, rewrite)
     if isinstance(leaf, Anchor):
         return replace(leaf, value=value)
-    buffer, subscripts = rewrite(leaf.buffer, _rewrite_subscripts(leaf.subscripts, rewrite))
+    buffer, subscripts = rewrite(leaf.buffer, map_subscripts(leaf.subscripts, _rewritten(rewrite)))
     return replace(leaf, value=value, buffer=buffer, subscripts=subscripts)
 
 

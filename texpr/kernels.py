@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from texpr.grammar import ast, syntax
     from texpr.grammar.interpret import Interpretation
     from texpr.pipeline import Build
+    from texpr.polyhedral.chains import Sum
     from texpr.polyhedral.mapping import MappedProgram
 
 COMPILE_OPTIONS = ("target", "types", "sizes", "dynamic", "hints", "checks", "stop_after")
@@ -277,6 +278,16 @@ class Compiled:
     def mapping(self) -> "MappingView":
         """The mapping: print it, or take `.program`, the `MappedProgram`."""
         return MappingView(self.build.result("map"))
+
+    def sums(self, /, **sizes: int) -> "dict[str, Sum]":
+        """For every buffer that something is added to, by name: the longest `chain` of rounded additions to an element,
+        and of how many `partials` it is the sum. `sizes` are the dynamic ones."""
+        from texpr.polyhedral.chains import sums
+
+        mapped = self.build.result("map")
+        own = {buffer.name for buffer in mapped.kernel.buffers}
+        found = sums(mapped, merge_sizes("sizes", sizes))
+        return {name: sum_ for name, sum_ in found.items() if name in own}
 
     @property
     def graph(self) -> "GraphView":

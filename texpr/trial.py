@@ -217,7 +217,8 @@ def run_trial(
         _run_on_gpu(compiled, values, free)
     outputs: list[Comparison] = []
     if check:
-        reference = interpret(core, before, float64=True, sizes=solved)
+        chains = {name: found.chain for name, found in compiled.sums(**free).items()}
+        reference = interpret(core, before, float64=True, sizes=solved, chains=chains)
         for parameter in compiled.manifest.parameters:
             name = parameter.name
             if parameter.mode != "read" and not parameter.scalar:

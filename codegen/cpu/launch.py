@@ -1,9 +1,9 @@
 """One launch as Numba functions.
 
-A launch with core digits is a *part* function, which runs core iterations first to last - 1, and a `prange` over TASKS
-parts; one whose work is surely small, or that has no core digits, is one serial function. Where the sizes of a call say
-that its work is small, one thread runs the same parts in order: results do not depend on it. A part starts its atomics
-once.
+A launch with core digits is a *part* function, which runs core iterations first to last - 1, and a `prange` over
+CPU_TASKS parts; one whose work is surely small, or that has no core digits, is one serial function. Where the sizes of
+a call say that its work is small, one thread runs the same parts in order: results do not depend on it. A part starts
+its atomics once.
 
     def vadd_0_part(first, last, A, C, N):
         restrict()
@@ -23,10 +23,10 @@ from texpr.codegen.cpu.work import SERIAL_OPERATIONS, operations
 from texpr.codegen.graph import BlockGraph, Define, PlannedGraph
 from texpr.codegen.layout import span_elements
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
+from texpr.polyhedral.cores import CPU_TASKS
 from texpr.polyhedral.mapping import Place
 
 STACK_BYTES = 256 << 10  # locals of one function beyond this go to the heap
-TASKS = 64  # parts of a parallel launch, several to a core so that uneven ones even out
 
 CORE, FIRST, LAST = "<core>", "<first>", "<last>"  # no source has such names
 
@@ -139,7 +139,7 @@ def _emit_parts(
     """The calls of the part function, by one thread where the condition `few` holds, and what combines results."""
     call = f"{part}({', '.join('np.int64(task)' if a == 'task' else a for a in arguments)})"
     out.line(f"blocks = np.int64({count})")
-    out.line(f"tasks = max(0, min(blocks, {TASKS}))")
+    out.line(f"tasks = max(0, min(blocks, {CPU_TASKS}))")
     if checked:
         out.line("failed = np.empty((tasks, 3), np.int64)")
     for partial in partials:
