@@ -3,7 +3,7 @@
     par N i { B[i] = A[i + 1] } on A: f32[M]     violations: N >= M >= 0, N >= 1     fact: N < M
 
 Only facts that do help are found, so a hint never repeats what `where` says already: the violations are those that are
-left under it.
+left under it. A bare program has no place for a fact.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def missing_fact(program: Program, violations: isl.Set, span: Span) -> str | Non
     """The first fact, in the language's words, that excludes all violations (a set over the sizes as parameters); None
     where there is none of a simple form, or where it is too much work to find."""
     names = tuple(size.name for size in program.kernel.sizes)
-    if not names:
+    if not names or program.kernel.bare:
         return None
     try:
         with program.work.limited(span, "the search for a fact", isl.columns(violations), STEPS):
