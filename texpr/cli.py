@@ -4,6 +4,7 @@ Exit codes: 0 right, 1 the program is wrong, 2 wrong usage, 3 the environment la
 `texpr/entry.py` adds 128 + n for signal n. Libraries load inside the commands: `texpr version` needs none of them.
 """
 
+import errno
 import json
 import traceback
 import warnings
@@ -27,6 +28,7 @@ from texpr.command_options import (
     with_own_sizes,
 )
 from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning, did_you_mean, fail, first
+from texpr.grammar.paths import NO_ROOM
 
 RIGHT, WRONG, ENVIRONMENT, DEFECT = 0, 1, 3, 70
 _ENVIRONMENT_CODES = ("E0503", "E0505", "E0605", "E0608")
@@ -185,7 +187,7 @@ def graph(
 @app.command()
 def build(
     file: File,
-    output: Annotated[Path, typer.Option("-o", "--output", help="the artifact's folder")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="the artifact's folder; an older one is replaced")],
     define: Defines = None,
     kernel: KernelName = None,
     target: TargetName = "cuda:sm_90a",
@@ -326,10 +328,10 @@ def guarded(run: Callable[[], object]) -> int:
     except MemoryError:
         typer.echo("error: this machine has not enough memory for it", err=True)
         return ENVIRONMENT
-    except OSError as why:  # of our files all are diagnostics: what is left is the output, or the machine
-        typer.echo(f"error: {why.strerror or why}", err=True)
-        return ENVIRONMENT
     except Exception as defect:  # whatever is left is a defect of TExpr, and is said to be one
+        if isinstance(defect, OSError) and defect.errno in NO_ROOM | {errno.EBADF, errno.EAGAIN}:  # printing failed
+            typer.echo(f"error: the output cannot be written: {defect.strerror}", err=True)
+            return ENVIRONMENT
         if settings().debug:
             traceback.print_exc()
         kind = type(defect).__name__

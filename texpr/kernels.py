@@ -318,7 +318,8 @@ class Compiled:
 
     def save(self, folder: str | Path, *, source_only: bool = False) -> Path:
         """Write the artifact: text, headers, C header, manifest, and a cubin where the target has one and nvcc is
-        there. Raises E0503 when nvcc is missing (`source_only=True` goes without), E0606."""
+        there. An older artifact is replaced as a whole. Raises E0503 when nvcc is missing (`source_only=True` goes
+        without), E0606 for a folder that holds anything else, E0608 where there is no room."""
         from texpr.codegen.artifact import save_artifact
 
         source_only = flag("source_only", source_only)

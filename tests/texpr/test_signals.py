@@ -1,6 +1,7 @@
 """A signal ends `texpr` at once and in silence, with its compilers and its temporary files, whatever it is doing."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,21 @@ def test_an_interrupt_in_any_import_is_silent(number: int, add: Path) -> None:
     command = [sys.executable, "-c", AT_IMPORT, str(number), "run", str(add), "-D", "N=8"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "delay_s"), [("check", 0.02), ("map", 0.3), ("build", 0.6), ("run", 1.0)], ids=lambda value: str(value)
+)
+def test_an_interrupt_after_any_delay_is_silent(command: str, delay_s: float, add: Path) -> None:
+    arguments = {"build": ["-o", str(add.parent / "out")], "run": ["-D", "N=8", "--check"]}.get(command, [])
+    script = f"import sys, threading, os\nthreading.Timer({delay_s}, os.kill, (os.getpid(), 2)).start()\n"
+    run = "sys.argv[0] = 'texpr'\nfrom texpr.entry import main\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", script + run, command, str(add), *arguments],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 130
+    assert not {"Traceback", "Interrupt", "internal", "Abort"} & set(re.findall("[A-Za-z]+", done.stderr))
 
 
 def is_alive(process: int) -> bool:
@@ -114,7 +130,7 @@ def test_output_that_cannot_be_written_is_an_error_of_the_environment(output: st
     done = shell(f"texpr version {output}")
     assert done.returncode == 3
     assert done.stdout == "" and done.stderr.count("\n") == (0 if "2>" in output else 1)
-    assert "2>" in output or done.stderr.startswith("error: ")
+    assert "2>" in output or done.stderr.startswith("error: the output cannot be written: ")
 
 
 def test_messages_that_cannot_be_written_are_no_traceback(add: Path) -> None:
