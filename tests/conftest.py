@@ -42,6 +42,12 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     return compare
 
 
+@pytest.fixture
+def every_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches on the CPU are run by all cores, however little there is to do."""
+    monkeypatch.setattr("texpr.codegen.cpu.launch.SERIAL_OPERATIONS", 0)
+
+
 def _need(tool: str, found: object) -> None:
     """Skip without the tool; with CI_STRICT=1 its absence is a failure."""
     if found is not None:

@@ -164,7 +164,7 @@ UNIQUE = """kernel scatter(idx: i32[N], X: f32[N], inout Y: f32[M]) {
 
 
 @pytest.mark.parametrize("n", [50, 30_000])
-def test_a_broken_promise_of_unique_is_found_and_a_kept_one_is_not(n):
+def test_a_broken_promise_of_unique_is_found_and_a_kept_one_is_not(every_core, n):
     kernel = texpr.parse(UNIQUE).only.compile("cpu")
     idx = np.random.default_rng(0).permutation(n).astype(np.int32)
     x, y = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)

@@ -71,7 +71,11 @@ def run(name: str, index: int, free: tuple[str, ...], target: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "index", "free"), VARIANTS, ids=IDS)
-def test_cpu_computes_what_the_interpreter_says(name: str, index: int, free: tuple[str, ...]) -> None:
+def test_cpu_computes_what_the_interpreter_says(
+    name: str, index: int, free: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    if free:
+        request.getfixturevalue("every_core")
     run(name, index, free, "cpu")
 
 

@@ -1,7 +1,7 @@
 """A sample of `mutations.py` and of `differential.py`; the scripts run any number of seeds."""
 
 import pytest
-from differential import BACKENDS, Tally, judge, prepared, run_batch, run_case
+from differential import Tally, by_target, judge, prepared, run_batch, run_case
 from mutations import mutated, outcome
 from programs import generate
 
@@ -30,14 +30,14 @@ def test_random_programs_are_right_on_the_cpu() -> None:
     assert tally.counts["accepted"] >= 5
 
 
-def test_random_programs_of_many_iterations_are_right_on_the_cores_of_a_cpu() -> None:
+def test_random_programs_of_many_iterations_are_right_on_the_cores_of_a_cpu(every_core: None) -> None:
     tally, parallel = Tally(), 0
     for seed in (700, 701, 704, 705):
         case = generate(seed, bend=0.0, large=True)
         ref = prepared(case, tally)
         assert ref is not None
         parallel += "parallel=True" in ref.compile("cpu").source
-        judge(case, "cpu", lambda ref=ref, seed=seed: BACKENDS["cpu"](ref, seed), ref, tally)
+        judge(case, "cpu", lambda ref=ref: by_target("cpu")(ref, 0), ref, tally)
     assert not tally.failures, tally.failures[0]
     assert parallel == 4
 
