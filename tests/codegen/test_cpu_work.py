@@ -46,12 +46,17 @@ def wakes(source: str, **values: int) -> list[str]:
         woken.append(running.name)
         return range(count)
 
-    scope: dict[str, Any] = {"np": np, "prange": prange, "range": range, "ceildiv": lambda a, b: -(-a // b)}
+    scope: dict[str, Any] = {
+        "np": np,
+        "prange": prange,
+        "finding": lambda *found: found,
+        "ceildiv": lambda a, b: -(-a // b),
+    }
     functions = re.findall(r"@njit.*\n(def (\w+)\((.*)\):\n(?:(?: {4}.*)?\n)+)", source)
     for text, name, _ in functions:
         exec(text, scope)
         if name.endswith("_part"):
-            scope[name] = lambda *arguments: 0
+            scope[name] = lambda *arguments: (0, 0, 0)  # nothing was found
     for text, name, parameters in functions:
         if "prange" in text:
             running.name = name
