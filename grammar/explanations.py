@@ -181,7 +181,8 @@ EXPLANATIONS: dict[str, Explanation] = {
         "(large unaligned moduli are the usual cause), or split the kernel."
     ),
     "E0308": Explanation(
-        "Products and quotients of free sizes with indices are beyond integer sets. Bind the size with `-D` or `size`.",
+        "Products and quotients of free sizes with indices are beyond integer sets, but for an index of at most 32 "
+        "values: `par 8 p { … A[p * (K / 8) + k] … }`. Bind the size with `-D` or `size`.",
         "kernel k(A: f32[N, M]) { par N i, M j { A[i, j] = 1.0; if i * M + j > 5 { A[i, j] = 2.0 } } }",
         "kernel k(A: f32[N, 8]) { par N i, 8 j { A[i, j] = 1.0; if i * 8 + j > 5 { A[i, j] = 2.0 } } }",
     ),

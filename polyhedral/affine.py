@@ -4,7 +4,7 @@ A `Scope` is the view from inside some loops: their indices are the dimensions, 
 parameters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -15,16 +15,20 @@ from texpr.grammar.ast import (
     CompareOp,
     Condition,
     IndexBinary,
+    IndexConst,
     IndexExpr,
     IndexOp,
     IndexVar,
     Not,
     Or,
+    SizeVar,
 )
+from texpr.grammar.indexing import index_names, substitute
 from texpr.polyhedral import isl
 from texpr.polyhedral.polynomial import ONE, BeyondLimitError, NotAffineError, Polynomial, normalize, why_not_affine
 
 MAX_COALESCED = 8  # alternatives of one condition that are merged where they touch
+MAX_CASES = 32  # values of indices that are multiplied, all combinations together
 MAX_NUMBER = 2**62  # of coefficients and constants
 MAX_FLOOR_BITS = 72  # of the divisors and coefficients under the floors of one expression
 
@@ -36,6 +40,7 @@ class Scope:
     sizes: tuple[str, ...]
     indices: tuple[str, ...]
     work: isl.Work = field(repr=False)
+    few: Mapping[str, int] = field(default_factory=dict)  # the extents of indices that have few values
     space: isl.Space = field(init=False)
     _values: dict[IndexExpr, isl.PwAff] = field(init=False, default_factory=dict)
 
@@ -47,8 +52,30 @@ class Scope:
         """The expression as a function of indices and sizes; NotAffineError says why there is none."""
         found = self._values.get(expr)
         if found is None:
-            found = self._values[expr] = self.polynomial(normalize(expr))
+            found = self._values[expr] = self._value(expr)
         return found
+
+    def _value(self, expr: IndexExpr, most: int = MAX_CASES) -> isl.PwAff:
+        try:
+            return self.polynomial(normalize(expr))
+        except BeyondLimitError:
+            raise
+        except NotAffineError:
+            factors = [(self.few[name], name) for name in multiplied(expr) if self.few.get(name, most + 1) <= most]
+            if not factors:
+                raise
+        return self._by_cases(expr, min(factors)[1], most)
+
+    def _by_cases(self, expr: IndexExpr, index: str, most: int) -> isl.PwAff:
+        """`p * (K / 8)` for each value of `p`, which are few: a product with a number is affine."""
+        result: isl.PwAff | None = None
+        for number in range(self.few[index]):
+            value = IndexConst(value=number)
+            piece = self._value(substitute(expr, _at(index, value)), most // self.few[index])
+            piece = piece.intersect_domain(compare(CompareOp.EQ, self.index(index), self.value(value)))
+            result = piece if result is None else result.union_add(piece)
+        assert result is not None, "an index of few values has some"
+        return result
 
     def polynomial(self, polynomial: Polynomial) -> isl.PwAff:
         """The same for an expression in normal form."""
@@ -135,9 +162,26 @@ class Scope:
         """The columns of a value over this scope."""
         return len(self.sizes) + len(self.indices)
 
-    def inner(self, index: str) -> "Scope":
+    def inner(self, index: str, extent: IndexExpr | None = None) -> "Scope":
         """The scope inside one more loop."""
-        return Scope(self.sizes, (*self.indices, index), self.work)
+        few = self.few
+        if isinstance(extent, IndexConst) and 0 < extent.value <= MAX_CASES:
+            few = {**few, index: extent.value}
+        return Scope(self.sizes, (*self.indices, index), self.work, few)
+
+
+def _at(index: str, value: IndexExpr) -> Callable[[IndexVar | SizeVar], IndexExpr | None]:
+    return lambda leaf: value if isinstance(leaf, IndexVar) and leaf.name == index else None
+
+
+def multiplied(expr: IndexExpr) -> frozenset[str]:
+    """The indices in products of two expressions that are not constant."""
+    if not isinstance(expr, IndexBinary):
+        return frozenset()
+    found = multiplied(expr.left) | multiplied(expr.right)
+    if expr.op is IndexOp.MUL and not isinstance(expr.left, IndexConst) and not isinstance(expr.right, IndexConst):
+        found |= index_names(expr)
+    return found
 
 
 def floor_bits(polynomial: Polynomial) -> int:

@@ -170,7 +170,7 @@ class _Walk:
     def loop(self, loop: Par | Seq, around: _Block, number: int, depth: int) -> None:
         if len(around.loops) >= MAX_LOOPS:
             raise _too_deep(loop.span)
-        scope = around.scope.inner(loop.index)
+        scope = around.scope.inner(loop.index, loop.extent)
         with scope.work.limited(loop.span, "the range of this loop", scope.width, isl.BUILDING):
             try:
                 extent = scope.value(loop.extent)
