@@ -254,6 +254,9 @@ class Generator:
             op = self.rng.choice(("sum", "maximum", "minimum", "sum"))
             index = Index(self.fresh("k"), self.extent(around), parallel=False)
             body = self.value(param.dtype, 1, [*around, index], locals_)
+            if param.dtype in ("f32", "f64", "i32", "i64") and self.chance(0.3):
+                name = self.fresh("t")
+                body = f"let {name} = {body}; max({name}, {name} * {name})"
             self.line(level, f"{view} = {op} {index.extent} {index.name} {{ {body} }}")
         else:
             counts = Param(self.fresh("H"), "i32", ["4"], written=True)

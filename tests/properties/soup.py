@@ -165,7 +165,9 @@ class Soup(Values):
         shape = tuple(self.some() for _ in range(self.rng.randint(0, 3)))
         fixed = not self.dynamic and self.pars
         places = ("",) * 5 + (("reg ", "shared ") if fixed else ()) + (() if self.pars else ("global ",))
-        attrs = self.pick("", "", "", " #align(16)", " #layout(col)", " #pad") if shape else ""
+        attrs = (
+            self.pick("", "", "", " #align(16)", " #layout(col)", " #pad" if len(shape) > 1 else "") if shape else ""
+        )
         self.line(f"new {self.pick(*places)}{name}: {dtype}{'[' + ', '.join(shape) + ']' if shape else ''}{attrs}")
         view = View(name, dtype, shape, depth=len(self.pars))
         if not shape:
@@ -333,7 +335,10 @@ class Soup(Values):
             text = FUNCTIONS + inner
         else:
             shown = [
-                self.direction(p) + p.name + f": {p.dtype}" + f"[{', '.join(p.shape)}]{p.attrs}" * bool(p.shape)
+                self.direction(p)
+                + p.name
+                + f": {p.dtype}"
+                + (f"[{', '.join(p.shape)}]{p.attrs}" if p.shape else p.attrs)
                 for p in self.params
             ]
             facts = [f"{n} {self.pick(f'<= {v + 60}', f'>= {v}', f'== {v}', '< 1000')}" for n, v in self.sizes.items()]

@@ -8,7 +8,20 @@ FLOATS = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2")
 INTS = ("i64", "i32", "i16", "i8", "u8")
 NUMBERS = (*FLOATS, *INTS, "u32")
 UNARY = tuple("exp exp2 expm1 log log2 log1p sqrt rsqrt tanh sigmoid erf sin cos floor ceil round".split())  # noqa: SIM905 -- a list
-LIBRARY = ("relu", "silu", "gelu", "gelu_tanh", "softplus", "elu", "abs", "twice", "squared", "nested")
+LIBRARY = (
+    "relu",
+    "silu",
+    "gelu",
+    "gelu_tanh",
+    "softplus",
+    "selu",
+    "mish",
+    "log_sigmoid",
+    "abs",
+    "twice",
+    "squared",
+    "nested",
+)
 BITS = ("bitand", "bitor", "bitxor", "shl", "shr")
 FOLDS = ("sum", "prod", "maximum", "minimum")
 COMPARES = ("<", "<=", ">", ">=", "==", "!=")
@@ -130,7 +143,7 @@ class Values:
         if known and (self.chance(0.7) or len(self.params) > 12):
             view = self.rng.choice(known)
         elif self.chance(0.15) and not self.bare:
-            view = View(self.fresh("a"), self.rng.choice(types), ())
+            view = View(self.fresh("a"), self.rng.choice(types), (), self.pick("", "[]"))  # a scalar, or rank 0
             self.params.append(view)
             self.scalars.insert(0, (view.name, view.dtype))
         else:
@@ -252,6 +265,9 @@ class Values:
         made = [Index(self.fresh("k"), self.extent(), parallel=False) for _ in range(self.rng.choice((1, 1, 1, 2)))]
         before, self.indices = self.indices, self.indices + made
         body = self.value(kind, min(depth - 1, 1))
+        if kind == "float" and self.chance(0.2):
+            name = self.fresh("t")
+            body = f"let {name} = f32({body}); {name} * {name}"
         self.indices = before
         dims = ", ".join(f"{self.pick('', '', '', '', '1..')}{index.cover} {index.name}" for index in made)
         return f"({self.pick(*FOLDS)} {dims} {{ {body} }})"
@@ -271,7 +287,7 @@ class Values:
         if roll == 2:
             return f"mixed({first}, {self.value(kind, depth - 1)})"
         if kind == "float":
-            return f"{self.pick('pow', 'leaky_relu')}({first}, {self.value(kind, depth - 1)})"
+            return f"{self.pick('pow', 'leaky_relu', 'elu', 'xlogy')}({first}, {self.value(kind, depth - 1)})"
         return f"{self.pick('abs', 'twice', 'relu', 'nested', 'squared')}({first})"
 
     def condition(self, depth: int) -> str:
