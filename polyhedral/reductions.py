@@ -29,6 +29,7 @@ from texpr.grammar.ast import (
     IndexOp,
     IndexVar,
     Leaf,
+    New,
     Par,
     Read,
     Role,
@@ -75,7 +76,7 @@ def splits(session: Session, seq: Seq, ranges: Ranges) -> bool:
         return False
     updates = [s for s in seq.body if isinstance(s, Accumulate)]
     targets = {u.buffer for u in updates}
-    if len(updates) != len(seq.body) or len(targets) != len(updates):
+    if not updates or len(targets) != len(updates) or not _computes_only(session, seq, targets):
         return False
     return all(
         not any(isinstance(s, Gather) for s in update.subscripts)
@@ -84,6 +85,29 @@ def splits(session: Session, seq: Seq, ranges: Ranges) -> bool:
         and not update.has("ordered")
         for update in updates
     )
+
+
+def _computes_only(session: Session, seq: Seq, targets: set[str]) -> bool:
+    """Whether what the body holds beside its updates are scalars that a thread computes for itself, in registers."""
+    own = {s.buffer for s in seq.body if isinstance(s, New)}
+    for stmt in seq.body:
+        match stmt:
+            case New(buffer=name):
+                placed, buffer = session.buffers.get(name), session.kernel.buffer(name)
+                elsewhere = buffer.memory not in (None, "reg") or (
+                    placed is not None and placed.memory is not Memory.REG
+                )
+                if buffer.shape or elsewhere:
+                    return False
+            case Bind(buffer=name):
+                if name not in own or any(read.buffer in targets for read in read_accesses(stmt)):
+                    return False
+            case Accumulate(buffer=name):
+                if name in own:
+                    return False
+            case _:
+                return False
+    return True
 
 
 def reductions(session: Session, stmts: tuple[Stmt, ...], ranges: Ranges) -> tuple[Seq, ...]:
@@ -161,12 +185,11 @@ def shared_bytes(seq: Seq, threads: int) -> int:
 def split(session: Session, host: tuple[str, ...], seq: Seq, outer: tuple[str, ...], threads: int) -> Split:
     """The reduction over the block's threads; `outer` are the parallel indices of the block."""
     splitter = Splitter(session, host, outer, threads)
-    updates = [s for s in seq.body if isinstance(s, Accumulate)]
     extent = constant_value(seq.extent)
     inside = None
     if extent is None or extent % threads:
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
-    nodes = splitter.whole(seq, updates, (), ceildiv(at_least_zero(seq.extent), threads), inside)
+    nodes = splitter.whole(seq, seq.body, (), ceildiv(at_least_zero(seq.extent), threads), inside)
     if extent is None or extent <= 0:
         some = Compare(op=CompareOp.GT, left=seq.extent, right=ZERO)
         nodes = (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
@@ -184,17 +207,18 @@ class Splitter:
     def whole(
         self,
         loop: Seq | Par,
-        updates: Sequence[Accumulate],
+        body: Sequence[Stmt],
         blocks: tuple[Digit, ...],
         rounds: IndexExpr,
         inside: Condition | None,
         stride: Digit | None = None,
     ) -> tuple[Node, ...]:
-        """The updates over the loop's index, a sum of a serial digit `stride`, `blocks`, `rounds` of a serial digit and
-        all threads; `inside` cuts what is no iteration."""
+        """The body's updates over the loop's index, a sum of a serial digit `stride`, `blocks`, `rounds` of a serial
+        digit and all threads; `inside` cuts what is no iteration."""
         turns = most(rounds, size_ranges(self.session.kernel))
         if stride is None and turns is not None and turns <= CHAIN:  # no thread's part is long
-            updates = [replace(u, value=narrow(u.value)) if u.id in self.session.long else u for u in updates]
+            body = [self._narrow(s) if isinstance(s, Accumulate) else s for s in body]
+        updates = [s for s in body if isinstance(s, Accumulate)]
         partials = {u.id: self._local(f"{u.buffer}_part", u.value.dtype, ()) for u in updates}
         nodes: list[Node] = []
         for update in updates:
@@ -203,7 +227,7 @@ class Splitter:
             nodes.append(Fresh(buffer=name))
             first = Const(value=start, dtype=update.value.dtype, span=update.span)
             nodes.append(self._made(update, "init", Origin.INIT, name, (), first, unused=Unused.REPLICATED))
-        nodes += self._partial(loop, updates, partials, blocks, rounds, inside, stride)
+        nodes += self._partial(loop, body, partials, blocks, rounds, inside, stride)
         for update in updates:
             nodes += self._combine(update, partials[update.id])
         return tuple(nodes)
@@ -211,7 +235,7 @@ class Splitter:
     def _partial(
         self,
         loop: Seq | Par,
-        updates: Sequence[Accumulate],
+        body: Sequence[Stmt],
         partials: Mapping[str, str],
         blocks: tuple[Digit, ...],
         rounds: IndexExpr,
@@ -223,8 +247,8 @@ class Splitter:
         band, digits = self._band(index)
         worker = Body(session, self.host, hardware=(*self.outer, index), digits=digits)
         worker.band = ((index,), band)
-        nodes: tuple[Node, ...] = tuple(
-            worker.leaf(replace(update, buffer=partials[update.id], subscripts=())) for update in updates
+        nodes: tuple[Node, ...] = worker.nodes(
+            tuple(replace(s, buffer=partials[s.id], subscripts=()) if isinstance(s, Accumulate) else s for s in body)
         )
         if inside is not None:
             nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
@@ -237,6 +261,9 @@ class Splitter:
         for digit in reversed(own):
             nodes = (Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, span=loop.span),)
         return nodes
+
+    def _narrow(self, update: Accumulate) -> Accumulate:
+        return replace(update, value=narrow(update.value)) if update.id in self.session.long else update
 
     def _combine(self, update: Accumulate, partial: str) -> tuple[Node, ...]:
         """The partial results through shared memory to the element."""

@@ -14,6 +14,7 @@ from texpr.polyhedral.digits import Names, power_of_two, share, thread_digits
 from texpr.polyhedral.mapping import GRID_PLACES, HostIf, HostLoop, MappedLaunch, Memory, Place, Unused
 from texpr.polyhedral.placement import MAX_THREAD_BYTES
 from texpr.polyhedral.report import launches
+from texpr.polyhedral.show import show
 from texpr.polyhedral.tree import statements
 
 
@@ -232,3 +233,10 @@ def test_locals_beyond_what_a_thread_has_lie_in_global_memory() -> None:
     found = mapped("kernel k(A: f32[N]) { par N i { " + "; ".join(lines) + " } }", N=8)
     memories = [b.memory for b in found.buffers.values() if b.name.startswith("t")]
     assert memories.count(Memory.REG) == count - 2 and memories.count(Memory.GLOBAL) == 2
+
+
+@pytest.mark.parametrize(("local", "shared_out"), [("new d: f32", True), ("new shared d: f32", False)])
+def test_a_reduction_with_scalars_of_its_own_is_shared_out(local: str, shared_out: bool) -> None:
+    loop = f"seq 512 k {{ {local}; d = A[i, k]; C[i] += d * d }}"
+    text = f"kernel k(A: f32[M, 512], C: f32[M]) {{ par M i {{ C[i] = 0.0; {loop} }} }}"
+    assert ("C_parts" in show(mapped(text))) == shared_out
