@@ -13,7 +13,7 @@ implementation may deviate by: got is right iff `|got - outputs| <= 4 * bounds`,
 (`error_bound`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -51,6 +51,7 @@ class Interpretation:
     outputs: dict[str, Array]
     bounds: dict[str, Array] = field(default_factory=dict)
     undecided: dict[str, Array] = field(default_factory=dict)
+    compared: dict[str, Array] = field(default_factory=dict)
     violations: tuple[Diagnostic, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
 
@@ -66,6 +67,9 @@ def interpret(
     sizes: Mapping[str, int] | None = None,
     collect: bool = False,
     chains: Mapping[str, int] | None = None,
+    chosen: Mapping[str, Array] | None = None,
+    sampled: Collection[str] = (),
+    advance: Callable[[int], None] | None = None,
 ) -> Interpretation:
     """Runs `kernel` on copies of `arrays`: one array per array parameter in its storage type, scalars as Python or
     NumPy scalars, by name.
@@ -74,7 +78,9 @@ def interpret(
     exact mode. Exact mode with `float64` checks the program on the rounded types, then gives the float64 values of
     fast mode. `collect` (exact mode) goes on after a violation and returns one diagnostic per kind and place. `chains`
     has the longest chain of additions into each buffer of the implementation that bounds are for; a buffer without one
-    is taken to be summed serially.
+    is taken to be summed serially. Of the loops that `chosen` names by index only those iterations run, and `compared`
+    says which elements of the `sampled` buffers they wrote. `advance` is told how many statement instances each step
+    ran. (These four are for float64 only.)
 
     Raises TExprError: E0601 for arguments that do not fit, E0602 for an unknown size, E0211 for sizes that a `where`
     or a divisor forbids, E0603 for arrays that overlap, E0302 and E0604 for subscripts out of bounds, E0403 for a
@@ -91,11 +97,13 @@ def interpret(
             flat = run_fast(kernel, given, known)
         if not float64:
             return Interpretation(outputs=shaped(kernel, given, flat), violations=violations, sizes=known)
-        bounded = run_bounded(kernel, given, known, chains or {})
+        marks = {name: np.zeros(given[name].size, dtype=np.bool_) for name in sampled}
+        bounded = run_bounded(kernel, given, known, chains or {}, chosen=chosen, marks=marks, advance=advance)
         return Interpretation(
             outputs=shaped(kernel, given, {n: c.value for n, c in bounded.items()}),
             bounds=shaped(kernel, given, {n: c.bounds() for n, c in bounded.items()}),
             undecided=shaped(kernel, given, {n: c.undecided for n, c in bounded.items()}),
+            compared={name: found.reshape(given[name].shape) for name, found in marks.items()},
             violations=violations,
             sizes=known,
         )
@@ -124,12 +132,12 @@ def run_exact(
 
 
 def run_bounded(
-    kernel: Kernel, given: Mapping[str, Array], sizes: Mapping[str, int], chains: Mapping[str, int]
+    kernel: Kernel, given: Mapping[str, Array], sizes: Mapping[str, int], chains: Mapping[str, int], **sample: Any
 ) -> dict[str, BoundedCells]:
     """The parameters' cells after a float64 run."""
     cells = {b.name: BoundedCells.of(b.dtype, stored(given[b.name]), (), chains.get(b.name)) for b in kernel.params}
     memory: dict[str, Cells[Bounded]] = dict(cells)
-    FastInterpreter(kernel, sizes, BoundedArithmetic(chains), memory, grid_limit=GRID_LIMIT // 4).run()
+    FastInterpreter(kernel, sizes, BoundedArithmetic(chains), memory, grid_limit=GRID_LIMIT // 4, **sample).run()
     return cells
 
 

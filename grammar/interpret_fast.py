@@ -13,7 +13,7 @@ rounded once, otherwise rounded at every step; both are allowed, and the result 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, NoReturn, TypeVar, assert_never
 
@@ -76,7 +76,11 @@ class Lanes:
 
 
 class FastInterpreter(Generic[V]):
-    """Runs a kernel's body over `memory`, which has the cells of every parameter and gets those of the locals."""
+    """Runs a kernel's body over `memory`, which has the cells of every parameter and gets those of the locals.
+
+    Of the loops that `chosen` names by index only those iterations run; what they write is true in `marks`, by buffer.
+    `advance` is told how many instances each step ran.
+    """
 
     def __init__(
         self,
@@ -85,6 +89,9 @@ class FastInterpreter(Generic[V]):
         arithmetic: Arithmetic[V],
         memory: dict[str, Cells[V]],
         grid_limit: int = GRID_LIMIT,
+        chosen: Mapping[str, Array] | None = None,
+        marks: Mapping[str, Array] | None = None,
+        advance: Callable[[int], None] | None = None,
     ) -> None:
         self.kernel = kernel
         self.sizes = dict(sizes)
@@ -94,6 +101,10 @@ class FastInterpreter(Generic[V]):
         self.dtypes = {b.name: b.dtype for b in kernel.buffers}
         self.shapes = {b.name: tuple(int(index_value(n, sizes)) for n in b.shape) for b in kernel.buffers}
         self.buffers = {b.name: b for b in kernel.buffers}
+        self.chosen = chosen or {}
+        self.marks = marks or {}
+        self.advance = advance
+        self.sampled = 0  # loops around that run chosen iterations only
         self.axes: dict[int, bool] = {}
         self.weights: dict[int, int] = {}
         self.leaf: Bind | Accumulate | Atomic | Anchor | If | None = None
@@ -145,17 +156,21 @@ class FastInterpreter(Generic[V]):
     def axis(self, loop: Par | Seq, lanes: Lanes) -> None:
         """Runs all iterations of a loop at once, in pieces of at most `grid_limit` lanes."""
         extent = index_value(loop.extent, lanes.environment)
-        last = greatest_of(extent)
+        chosen = self.chosen.get(loop.index)
+        self.sampled += chosen is not None
+        last = greatest_of(extent) if chosen is None else len(chosen)
         piece = max(1, self.grid_limit // (math.prod(lanes.shape) * self.weight(loop)))
         for start in range(0, last, piece):
             count = min(piece, last - start)
             if count == 1:
-                index: Index = start
+                index: Index = start if chosen is None else int(chosen[start])
                 shape = lanes.shape
             else:
                 shape = (count, *lanes.shape)
-                index = np.arange(start, start + count).reshape((count,) + (1,) * len(lanes.shape))
+                index = np.arange(start, start + count) if chosen is None else chosen[start : start + count]
+                index = index.reshape((count,) + (1,) * len(lanes.shape))
             self.iterations(loop, index, extent, replace(lanes, shape=shape))
+        self.sampled -= chosen is not None
 
     def elements(self, buffer: str) -> int:
         return math.prod(max(0, extent) for extent in self.shapes[buffer])
@@ -203,6 +218,10 @@ class FastInterpreter(Generic[V]):
         value = self.value(stmt.value, lanes)
         place, unknown = self.place(stmt.buffer, stmt.subscripts, lanes, stmt.span)
         cells = self.memory[stmt.buffer]
+        if self.advance is not None:
+            self.advance(math.prod(lanes.shape))
+        if self.sampled and stmt.buffer in self.marks:
+            self.mark(self.marks[stmt.buffer], place, lanes)
         if np.any(both(unknown, lanes.active)):
             cells.taint_all()
         doubt = either(lanes.doubt, unknown)
@@ -216,6 +235,13 @@ class FastInterpreter(Generic[V]):
         doubtful = both(lanes.active, doubt)
         if np.any(doubtful) and not (isinstance(place, int) and place < 0):
             cells.taint(place, doubtful, lanes.shape)
+
+    def mark(self, marks: Array, place: Index, lanes: Lanes) -> None:
+        """The elements that the active lanes write are marked."""
+        if lanes.active is True:
+            marks[np.asarray(place)] = True
+        else:
+            marks[np.broadcast_to(np.asarray(place), lanes.shape)[np.broadcast_to(lanes.active, lanes.shape)]] = True
 
     # ---- values -------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,10 @@ UNDECIDED_SHARE = 0.01  # of an output's elements, at most, in a run that is rig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One output beside the reference. `ratio` is the greatest |got - reference| / bound over decided elements; at
-    most 4 passes. `undecided` elements hang on a comparison within their own error and are not compared."""
+    """One output beside the reference, or a sample of its elements, of which there are `of`.
+
+    `ratio` is the greatest |got - reference| / bound over decided elements; at most 4 passes. `undecided` elements hang
+    on a comparison within their own error and are not compared."""
 
     name: str
     elements: int
@@ -18,6 +20,7 @@ class Comparison:
     greatest_error: float
     ratio: float
     wrong: int
+    of: int
 
     @property
     def decided(self) -> int:
@@ -41,10 +44,14 @@ def objections(outputs: Sequence[Comparison]) -> tuple[str, ...]:
     return found
 
 
-def compare(name: str, got: Any, reference: Any, bound: Any, undecided: Any) -> Comparison:
-    """One output against the float64 reference: |got - ref| <= 4 bound on decided floats, equality on integers."""
+def compare(name: str, got: Any, reference: Any, bound: Any, undecided: Any, compared: Any | None = None) -> Comparison:
+    """One output against the float64 reference: |got - ref| <= 4 bound on decided floats, equality on integers; only
+    the elements that `compared` marks, if given."""
     import numpy
 
+    whole = got.size
+    if compared is not None:
+        got, reference, bound, undecided = (a[compared] for a in (got, reference, bound, undecided))
     if got.dtype.kind in "iub":
         differ = (got != reference) & ~undecided
         worst = float(numpy.abs(got.astype(numpy.float64) - reference)[~undecided].max(initial=0.0))
@@ -56,6 +63,7 @@ def compare(name: str, got: Any, reference: Any, bound: Any, undecided: Any) -> 
             greatest_error=worst,
             ratio=ratio,
             wrong=int(differ.sum()),
+            of=whole,
         )
     wide = got.astype(numpy.float64)
     with numpy.errstate(all="ignore"):
@@ -71,4 +79,5 @@ def compare(name: str, got: Any, reference: Any, bound: Any, undecided: Any) -> 
         greatest_error=float(decided[numpy.isfinite(decided)].max(initial=0.0)),
         ratio=float(numpy.nanmax(ratios, initial=0.0)),
         wrong=int((~right).sum()),
+        of=whole,
     )

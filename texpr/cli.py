@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from texpr.command_options import (
     AsJson,
@@ -201,7 +202,14 @@ def build(
     typer.echo(f"{compiled.name} for {compiled.target} in {folder}")
 
 
-@app.command()
+class RunCommand(TyperCommand):
+    """`run`, where the flag `--check` may have the value `full`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, ["--check-full" if given == "--check=full" else given for given in args])
+
+
+@app.command(cls=RunCommand)
 def run(
     file: File,
     define: RunDefines = None,
@@ -210,7 +218,10 @@ def run(
     seed: Annotated[int, typer.Option(help="of the random inputs", min=0)] = 0,
     inputs: Annotated[Path | None, typer.Option("--input", help="an .npz with arrays by parameter name")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="write all arrays to this .npz")] = None,
-    verify: Annotated[bool, typer.Option("--check", help="compare with the interpreter in float64")] = False,
+    verify: Annotated[
+        bool, typer.Option("--check", help="compare with the interpreter in float64; --check=full: all of a large run")
+    ] = False,
+    full: Annotated[bool, typer.Option("--check-full", hidden=True)] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a kernel on seeded random arrays and scalars, or on those of an .npz and of -D."""
@@ -219,7 +230,7 @@ def run(
 
     program = kernel_of(file, kernel)
     sizes, types, scalars = definitions(define, program.scalars)
-    with progress(f"running {file}"):
+    with progress(f"running {file}") as bar:
         report = run_trial(
             program,
             target,
@@ -229,7 +240,9 @@ def run(
             seed=seed,
             inputs=inputs,
             output=output,
-            check=verify,
+            check=verify or full,
+            full=full,
+            bar=bar,
         )
     if as_json:
         _print_json(report.to_json())

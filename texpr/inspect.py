@@ -7,7 +7,7 @@ import secrets
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from texpr.grammar.diagnostics import fail
@@ -74,23 +74,50 @@ def _describe_gpu() -> str:
         return f"none ({type(why).__name__})"
 
 
+class Progress:
+    """How far a long piece of work is: off a terminal, and until its cost is known, nothing is shown of it."""
+
+    def __init__(self, show: Callable[[int, int], None] | None = None) -> None:
+        self.show = show
+        self.total = 0
+        self.done = 0
+
+    def expect(self, total: int) -> None:
+        """The work that is now to come."""
+        self.total, self.done = max(1, total), 0
+
+    def advance(self, steps: int) -> None:
+        """So much more of it is done."""
+        self.done += steps
+        if self.show is not None:
+            self.show(min(self.done, self.total), self.total)
+
+
 @contextlib.contextmanager
-def progress(what: str) -> Iterator[None]:
-    """A spinner with the time elapsed, on a terminal, for work that takes over a second; nothing elsewhere."""
+def progress(what: str) -> Iterator[Progress]:
+    """A spinner with the time elapsed and, once the work is counted, a bar, on a terminal, for work that takes over a
+    second; nothing elsewhere."""
     if not sys.stderr.isatty():
-        yield
+        yield Progress()
         return
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    bar.add_task(what, total=None)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+    )
+    bar = Bars(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=None)
     timer = threading.Timer(1.0, bar.start)
     timer.start()
     with at_end(_show_cursor):
         try:
-            yield
+            yield Progress(lambda done, total: bar.update(task, completed=done, total=total))
         finally:
             timer.cancel()
             bar.stop()

@@ -12,12 +12,14 @@ from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.compare import Comparison, compare, objections
 from texpr.samples import gather_limits, random_array, sample_bits
+from texpr.sampling import SAMPLE_ABOVE, choose_sample
 from texpr.trial_files import load_inputs, save_arrays
 from texpr.trial_memory import check_memory
 from texpr.version import VERSION
 
 if TYPE_CHECKING:
     from texpr.grammar import ast
+    from texpr.inspect import Progress
     from texpr.kernels import Kernel
 
 
@@ -28,6 +30,7 @@ class TrialReport:
     sizes: Mapping[str, int]
     outputs: tuple[Comparison, ...] = ()
     checked: bool = False
+    coverage: str = ""
     written: str | None = None
     dynamic: tuple[str, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
@@ -51,7 +54,10 @@ class TrialReport:
             verdict = f"WRONG in {o.wrong} elements" if o.wrong else compared
             said = f"greatest error {o.greatest_error:.3g}, {o.ratio:.3g} of its bound (4 allowed)"
             undecided = f", {o.undecided} undecided" if o.undecided else ""
-            lines.append(f"  {o.name}: {o.elements} elements{undecided}, {said}: {verdict}")
+            of = f" of {o.of}" if o.elements < o.of else ""
+            lines.append(f"  {o.name}: {o.elements}{of} elements{undecided}, {said}: {verdict}")
+        if self.coverage:
+            lines.append(f"  {self.coverage}")
         lines += [f"  not right: {why}" for why in self.objections]
         if self.written:
             lines.append(f"  arrays in {self.written}")
@@ -67,11 +73,13 @@ class TrialReport:
             "warnings": [warning.to_json() for warning in self.warnings],
             "checked": self.checked,
             "passed": self.passed,
+            "coverage": self.coverage,
             "objections": list(self.objections),
             "outputs": [
                 {
                     "name": o.name,
-                    "elements": o.elements,
+                    "elements": o.of,
+                    "compared": o.elements - o.undecided,
                     "undecided": o.undecided,
                     "greatest_error": o.greatest_error,
                     "ratio_to_bound": o.ratio,
@@ -187,9 +195,13 @@ def run_trial(
     inputs: Path | None = None,
     output: Path | None = None,
     check: bool = False,
+    full: bool = False,
+    bar: "Progress | None" = None,
 ) -> TrialReport:
-    """Compile, run and optionally check a kernel; parameters that neither `inputs` nor `scalars` has are random. Raises
-    TExprError for anything that is wrong."""
+    """Compile, run and optionally check a kernel; parameters that neither `inputs` nor `scalars` has are random.
+
+    A check of a large run compares a sample unless it is to be `full`; `bar` shows how far it is. Raises TExprError for
+    anything that is wrong."""
     import numpy
 
     from texpr.grammar.interpret import interpret
@@ -216,16 +228,32 @@ def run_trial(
     else:
         _run_on_gpu(compiled, values, free)
     outputs: list[Comparison] = []
+    coverage = ""
     if check:
+        above = math.inf if full else SAMPLE_ABOVE
+        sample = choose_sample(compiled.build.result("prove").program, solved, seed, above)
+        coverage = sample.sentence(above)
+        if bar is not None:
+            bar.expect(sample.cost)
         chains = {name: found.chain for name, found in compiled.sums(**free).items()}
-        reference = interpret(core, before, float64=True, sizes=solved, chains=chains)
+        reference = interpret(
+            core,
+            before,
+            float64=True,
+            sizes=solved,
+            chains=chains,
+            chosen=sample.indices,
+            sampled=sample.buffers & {p.name for p in manifest.parameters if not p.scalar},
+            advance=None if bar is None else bar.advance,
+        )
         for parameter in compiled.manifest.parameters:
             name = parameter.name
             if parameter.mode != "read" and not parameter.scalar:
                 zero = numpy.zeros(reference.outputs[name].shape)
                 bound = reference.bounds.get(name, zero)
                 undecided = reference.undecided.get(name, zero.astype(bool))
-                outputs.append(compare(name, values[name], reference.outputs[name], bound, undecided))
+                some = reference.compared.get(name)
+                outputs.append(compare(name, values[name], reference.outputs[name], bound, undecided, some))
     if output is not None:
         save_arrays(output, values)
     return TrialReport(
@@ -234,6 +262,7 @@ def run_trial(
         sizes=solved,
         outputs=tuple(outputs),
         checked=check,
+        coverage=coverage,
         written=str(output) if output else None,
         dynamic=compiled.dynamic,
         warnings=compiled.warnings,
