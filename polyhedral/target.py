@@ -49,6 +49,11 @@ _CUDA_PARTS: dict[int, tuple[int, int]] = {
     120: (99 * 1024, 170),
     121: (99 * 1024, 48),
 }
+TARGETS = (
+    "targets are cpu, cuda (this machine's GPU), cuda:sm_XX and cuda-host:sm_XX, with sm_XX one of "
+    f"{', '.join(f'sm_{n}' for n in _CUDA_PARTS)} (a or f may follow)"
+)
+"""The names of all targets, in a sentence."""
 _PATTERN = re.compile(r"(cuda|cuda-host):sm_([0-9]{2,3})([af]?)")
 
 
@@ -58,19 +63,11 @@ def parse_target(name: str) -> Target:
         return Target(name="cpu", family=Family.CPU, max_threads=1, max_grid=(2**62, 1, 1))
     match = _PATTERN.fullmatch(name)
     if match is None or int(match[2]) not in _CUDA_PARTS:
-        archs = [f"sm_{n}" for n in _CUDA_PARTS]
-        named = [
-            "cpu",
-            *(f"{family}:{arch}{a}" for family in ("cuda", "cuda-host") for arch in archs for a in ("", "a")),
-        ]
-        close = nearest(name[:80], named)
+        families = [family for family in Family if family is not Family.CPU]
+        named = [f"{family}:sm_{n}{a}" for family in families for n in _CUDA_PARTS for a in ("", "a")]
+        close = nearest(name[:80], ["cpu", *named])
         meant = f"did you mean `{close}`? " if close else ""
-        raise fail(
-            "E0501",
-            f"unknown target {name[:80]!r}",
-            help=f"{meant}targets are cpu, cuda (this machine's GPU), cuda:sm_XX and cuda-host:sm_XX, with XX one of "
-            f"{', '.join(archs)} (a or f may follow)",
-        )
+        raise fail("E0501", f"unknown target {name[:80]!r}", help=f"{meant}{TARGETS}")
     shared_bytes, multiprocessors = _CUDA_PARTS[int(match[2])]
     return Target(
         name=name,

@@ -30,14 +30,15 @@ def target_of(target: Any) -> "Target":
 
 def gpu_target(number: int) -> str:
     """The target of a GPU of this machine. Raises E0503 where it cannot be asked."""
+    from texpr.polyhedral.target import TARGETS
     from texpr.runtime.device import compute_capability
 
     try:
         major, minor = compute_capability(number)
     except TExprError as why:
         said = why.diagnostics[0].message
-        help = "name the architecture: cuda:sm_90a; `texpr doctor` says what this machine offers"
-        raise fail("E0503", f"the target `cuda` is the GPU of this machine: {said}", help=help) from None
+        message = f"the target `cuda` is the GPU of this machine: {said}"
+        raise fail("E0503", message, help=f"name one, such as cuda:sm_90a: {TARGETS}") from None
     return f"cuda:sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 

@@ -88,4 +88,4 @@ def test_the_target_cuda_without_a_gpu_says_how_to_name_one(
     code, _, said = command("map", tmp_path / "fill.tex", "--target", "cuda")
     assert code == 3
     assert "the target `cuda` is the GPU of this machine: GPU 0 cannot be asked: no driver" in said
-    assert "name the architecture: cuda:sm_90a" in said
+    assert "name one, such as cuda:sm_90a: targets are cpu," in said
