@@ -7,17 +7,20 @@ the parametric delinearisation of Grosser et al. (ICS 2015) without the optimism
 
     strides of A[i * N + j], A[j]          N, 1
     parts                                  (i, j), (0, j)        given 0 <= j < N
+
+A stride may be a sum of sizes, as in `A[y * (Q + 2) + x]` (`stride_sums`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
+from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import Scope
 from texpr.polyhedral.polynomial import ONE, NotAffineError, Polynomial, Term, add, constant_value, why_not_affine
+from texpr.polyhedral.stride_sums import PLAIN, Basis, basis_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +44,11 @@ class Stride:
     def polynomial(self) -> Polynomial:
         return {(self.sizes, None): self.factor}
 
-    def expression(self) -> IndexExpr:
+    def expression(self, basis: Basis) -> IndexExpr:
         """The stride as an index expression."""
         result: IndexExpr | None = IndexConst(value=self.factor) if self.factor != 1 or not self.sizes else None
         for name in self.sizes:
-            size = SizeVar(name=name)
+            size = basis.expression(name)
             result = size if result is None else IndexBinary(op=IndexOp.MUL, left=result, right=size)
         assert result is not None
         return result
@@ -81,10 +84,23 @@ UNIT = Stride((), 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """`strides` outermost first, ending in 1; `parts[a]` are the subscripts of access a, one for each stride."""
+    """`strides` outermost first, ending in 1, in the names of `basis`; `parts[a]` are the subscripts of access a, one
+    for each stride, in sizes."""
 
     strides: tuple[Stride, ...]
     parts: tuple[tuple[Polynomial, ...], ...]
+    basis: Basis = PLAIN
+
+    def ratio(self, level: int) -> Polynomial:
+        """How often the stride at `level` goes into the one before it."""
+        ratio = self.strides[level - 1].over(self.strides[level])
+        assert ratio is not None, "strides divide one another"
+        return self.basis.back(ratio.polynomial)
+
+    def rows(self, length: Polynomial) -> Polynomial | None:
+        """How often the outermost stride goes into a length; None where it does not divide it."""
+        rows, rest = self.strides[0].divide(self.basis.into(length))
+        return None if rest else self.basis.back(rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +116,15 @@ def delinearize(accesses: Sequence[FlatAccess]) -> Split | Refusal | None:
 
     None when no split is needed (every subscript is affine) and none is found; a `Refusal` when one is needed.
     """
+    result = _delinearize(accesses, PLAIN)
+    if isinstance(result, Refusal):
+        basis = basis_of([access.subscript for access in accesses])
+        if basis is not PLAIN:
+            return _delinearize([replace(a, subscript=basis.into(a.subscript)) for a in accesses], basis)
+    return result
+
+
+def _delinearize(accesses: Sequence[FlatAccess], basis: Basis) -> Split | Refusal | None:
     terms = [term for access in accesses for term in access.subscript.items()]
     strides = sorted({Stride(sizes, abs(c)) for (sizes, atom), c in terms if atom is not None} - {UNIT})
     needed = [stride for stride in strides if stride.sizes]
@@ -108,7 +133,7 @@ def delinearize(accesses: Sequence[FlatAccess]) -> Split | Refusal | None:
     for chain in chains:
         if len(chain) < 2:
             continue
-        result = _split(accesses, chain)
+        result = _split(accesses, chain, basis)
         if isinstance(result, Split):
             return result
         refusal = refusal or result
@@ -128,19 +153,19 @@ def _chain(strides: Sequence[Stride]) -> tuple[Stride, ...]:
     return tuple(reversed(chain))
 
 
-def _split(accesses: Sequence[FlatAccess], chain: tuple[Stride, ...]) -> Split | Refusal:
+def _split(accesses: Sequence[FlatAccess], chain: tuple[Stride, ...], basis: Basis) -> Split | Refusal:
     split = []
     for access in accesses:
         parts = _parts(access.subscript, chain)
         try:
             with access.scope.work.limited(access.span, "this split", access.scope.width):
-                reason = _settle(access, parts, chain)
+                reason = _settle(access, parts, chain, basis)
         except TExprError as limit:
             reason = limit.diagnostics[0].message
         if reason is not None:
             return Refusal(access=access, reason=reason)
-        split.append(tuple(parts))
-    return Split(strides=chain, parts=tuple(split))
+        split.append(tuple(basis.back(part) for part in parts))
+    return Split(strides=chain, parts=tuple(split), basis=basis)
 
 
 def _parts(subscript: Polynomial, chain: tuple[Stride, ...]) -> list[Polynomial]:
@@ -153,20 +178,20 @@ def _parts(subscript: Polynomial, chain: tuple[Stride, ...]) -> list[Polynomial]
     return [*parts, rest]
 
 
-def _settle(access: FlatAccess, parts: list[Polynomial], chain: tuple[Stride, ...]) -> str | None:
+def _settle(access: FlatAccess, parts: list[Polynomial], chain: tuple[Stride, ...], basis: Basis) -> str | None:
     """Proves every inner part in range, innermost first, carrying one into the next where that is needed."""
     for level in range(len(chain) - 1, 0, -1):
         ratio = chain[level - 1].over(chain[level])
         assert ratio is not None
         for carry in (0, 1, -1):
             inner = add(parts[level], ratio.polynomial, carry)
-            if _in_range(access, inner, ratio.polynomial):
+            if _in_range(access, basis.back(inner), basis.back(ratio.polynomial)):
                 parts[level] = inner
                 parts[level - 1] = add(parts[level - 1], {ONE: 1}, -carry)
                 break
         else:
             return f"{show(parts[level])} is not known to lie in 0 .. {show(ratio.polynomial)} - 1"
-    reason = why_not_affine(parts[0])
+    reason = why_not_affine(basis.back(parts[0]))
     return None if reason is None else f"{show(parts[0])} is not affine"
 
 

@@ -114,7 +114,7 @@ class _Model:
             if found is not None and access.gathered:
                 positions = [k for k, subscript in enumerate(access.subscripts) if isinstance(subscript, Gather)]
                 relations[id(access)] = found.intersect_range(self.box(buffer, home, shape or (), positions))
-        strides = tuple(stride.expression() for stride in split.strides) if split is not None else ()
+        strides = tuple(stride.expression(split.basis) for stride in split.strides) if split is not None else ()
         return ProgramBuffer(buffer=buffer, outer=home.scope.indices, elements=elements, flat_strides=strides)
 
     def shape(self, buffer: Buffer) -> tuple[tuple[Polynomial, ...] | None, NotAffineError | None]:
@@ -203,14 +203,12 @@ class _Model:
         ranges: list[isl.Set],
     ) -> isl.Set:
         box = isl.Set.universe(scope.space)
-        for outer, inner, coordinate in zip(split.strides, split.strides[1:], coordinates[1:], strict=False):
-            ratio = outer.over(inner)
-            assert ratio is not None
-            box = box.intersect(scope.below(coordinate, scope.polynomial(ratio.polynomial)))
+        for level, coordinate in enumerate(coordinates[1:], 1):
+            box = box.intersect(scope.below(coordinate, scope.polynomial(split.ratio(level))))
         if length is None:
             return box.intersect(_rows(scope, len(scope.indices) - len(coordinates), ranges))
-        rows, rest = split.strides[0].divide(length)
-        if not rest:
+        rows = split.rows(length)
+        if rows is not None:
             return box.intersect(scope.below(coordinates[0], scope.polynomial(rows)))
         if any(stride.sizes for stride in split.strides):
             self.diagnostics.append(
