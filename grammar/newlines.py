@@ -84,8 +84,11 @@ def match_brackets(tokens: list[Token], source: SourceText, *, declarations_clos
             floor -= 1
         return floor
 
+    last = now = -1  # the last token but newlines, and the one being read
     for index, token in enumerate(tokens):
         kind = token.kind
+        if kind != NEWLINE:
+            last, now = now, index
         if kind == "LPAR" or kind == "LSQB":
             stack.append(_Open(kind, index))
             if len(stack) > MAX_BRACKET_DEPTH and sum(b.kind in ("LPAR", "LSQB") for b in stack) > MAX_BRACKET_DEPTH:
@@ -123,6 +126,8 @@ def match_brackets(tokens: list[Token], source: SourceText, *, declarations_clos
                 found.depth_change[index] = -1
         elif kind == "LET" and floor_of_round(False) > 1 and not stack[floor_of_round(False) - 1].is_block:
             close_down_to(floor_of_round(False), token)
+        elif kind in STATEMENT_KINDS and last == stack[-1].index and not stack[-1].is_block:
+            pass  # it opens the braces of a reduction, which the parser knows to refuse
         elif kind in STATEMENT_KINDS and not _is_misused_as_name(tokens, index):
             close_down_to(floor_of_round(True), token)
             if declarations_close and kind in _DECLARATIONS and len(stack) > 1:

@@ -194,8 +194,9 @@ class ExpressionReader(ScopeReader):
     # ---- subscripts ----
 
     def view(self, node: ast.Subscript) -> syntax.Expr:
-        """`A[i:16, k]`, where a slice is start : extent."""
-        subscripts = self.subscripts(node.slice)
+        """`A[i:16, k]`, where a slice is start : extent; `L[()]` is the name of a buffer of rank 0, as in NumPy."""
+        whole = isinstance(node.slice, ast.Tuple) and not node.slice.elts and isinstance(node.value, ast.Name)
+        subscripts = () if whole else self.subscripts(node.slice)
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             self._shape_of(node, node.value.value)
             return self.placeholder(node)
@@ -209,6 +210,8 @@ class ExpressionReader(ScopeReader):
             self.refuse("E0105", f"`{name}` is {what} of Python, which has no meaning here", node.value,
                         "pass it as a parameter")  # fmt: skip
             return self.placeholder(node)
+        if whole:
+            return syntax.Name(name=name, span=self.span(node))
         return syntax.View(name=name, subscripts=subscripts, span=self.span(node))
 
     def _shape_of(self, node: ast.Subscript, owner: ast.expr) -> None:

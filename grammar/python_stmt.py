@@ -196,7 +196,7 @@ class StatementReader(TypeReader):
                 place = syntax.Call(name="fragment", args=arguments, span=self.span(target))
             else:
                 viewed = self.view(target)
-                place = viewed if isinstance(viewed, syntax.View) else None
+                place = viewed if isinstance(viewed, syntax.View | syntax.Name) else None
             value = self.expression(node.value)
             return self._bind(node, place, value) if place is not None else ()
         if not isinstance(target, ast.Name):

@@ -135,6 +135,13 @@ def _usual(m: Mistake) -> Diagnostic | None:
         return say("a buffer has no attributes", NAMED_EXTENTS)
     if kind == "STRING":
         return say("text stands only in `asm`")
+    if kind in _STATEMENTS - {"LET"} and "LET" in expected and "PAR" not in expected:
+        help = "write the loop out: v = 0.0, then seq N i { … v += e }"
+        return say("the braces of a reduction hold `let`s and one expression", help)
+    if kind == "EQ" and previous is not None and previous.kind == "NAME" and _ends_a_reduction(expected):
+        return say("a value in the braces of a reduction is named by `let`", f"write `let {previous.text} = …`")
+    if kind == "RBRACE" and NEWLINE in expected and "RBRACE" not in expected and not m.outer:
+        return say("this reduction has no expression", "after its `let`s stands what it adds up")
     if kind == "ELSE":
         return say("this `else` has no `if` before it", "`else` follows the `}` of an `if`")
     if kind == "RBRACE" and m.outer and not _opened(m, "LBRACE"):
@@ -192,6 +199,11 @@ def _usual(m: Mistake) -> Diagnostic | None:
     if kind == "ATOMIC" or (m.first.kind == "ATOMIC" and kind in (NEWLINE, END, "RBRACE") and "ACC" in expected):
         return say("`atomic` stands before one update", "`atomic H[b] += 1`")
     return None
+
+
+def _ends_a_reduction(expected: frozenset[str]) -> bool:
+    """Whether the expression that was read is a reduction's: only its brace may close it."""
+    return "RBRACE" in expected and NEWLINE not in expected
 
 
 def _is_written(following: Token) -> bool:

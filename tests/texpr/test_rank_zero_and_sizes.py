@@ -31,6 +31,14 @@ def norm(A: f32["N"], L: f32[()], steps: inout(i32[()]), *, power: size = 2):
     steps = steps + 1
 
 
+@texpr.kernel
+def total(A: f32["N"], L: f32[()]):
+    L[()] = 0.0
+    for i in par("N"):
+        L[()] += A[i]
+    L[()] = L[()] * 2.0
+
+
 def refusal(run: object) -> list[str]:
     with pytest.raises(TExprError) as caught:
         assert callable(run)
@@ -94,11 +102,14 @@ def test_python_writes_rank_zero_sizes_and_lets_of_a_reduction() -> None:
     assert "size power = 2" in str(norm)
     assert "L: f32[], inout steps: i32[]" in str(norm)
     assert "sum N i { let t = A[i]; t * t }" in str(norm)
-    total, steps = np.zeros((), np.float32), np.zeros((), np.int32)
-    norm(np.arange(4, dtype=np.float32), total, steps)
-    assert (float(total), int(steps)) == (28.0, 1)
-    norm(np.arange(4, dtype=np.float32), total, steps, power=3)
-    assert (float(total), int(steps)) == (42.0, 2)
+    squares, steps = np.zeros((), np.float32), np.zeros((), np.int32)
+    norm(np.arange(4, dtype=np.float32), squares, steps)
+    assert (float(squares), int(steps)) == (28.0, 1)
+    norm(np.arange(4, dtype=np.float32), squares, steps, power=3)
+    assert (float(squares), int(steps)) == (42.0, 2)
+    total(np.arange(4, dtype=np.float32), squares)
+    assert float(squares) == 12.0
+    assert "L = L * 2.0" in str(total)
 
 
 def test_lets_of_a_reduction_end_with_it_and_shadow_nothing() -> None:
