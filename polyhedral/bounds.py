@@ -11,10 +11,18 @@ from dataclasses import replace
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral import isl
-from texpr.polyhedral.isl import columns, least_point
+from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer, ProgramStatement
 from texpr.polyhedral.remedy import missing_fact
-from texpr.polyhedral.witness import element_text, instance_mapping, instance_text, sizes_mapping, sizes_text, touched
+from texpr.polyhedral.witness import (
+    element_text,
+    instance_mapping,
+    instance_text,
+    least,
+    sizes_mapping,
+    sizes_text,
+    touched,
+)
 
 VERBS = {
     AccessMode.READ: "reads",
@@ -31,9 +39,8 @@ def check_bounds(program: Program) -> Iterator[Diagnostic]:
     for statement in program.statements:
         for access in statement.accesses:
             try:
-                with program.work.limited(
-                    access.span, "the proof that this subscript is in bounds", columns(access.relation)
-                ):
+                width = columns(access.relation)
+                with program.work.limited(access.span, "the proof that this subscript is in bounds", width):
                     found = _check(program, statement, access)
             except TExprError as limit:
                 yield from limit.diagnostics
@@ -50,11 +57,10 @@ def _check(program: Program, statement: ProgramStatement, access: Access) -> tup
     if not access.subscripts or access.relation.range().is_subset(home.elements):
         return None
     outside = access.relation.intersect_range(home.elements.complement()).wrap().flatten()
-    point = least_point(outside)
-    count = len(program.kernel.sizes)
-    sizes, values = point[:count], point[count : count + len(statement.loops)]
+    sizes, point = least(program, outside)
+    values = point[: len(statement.loops)]
     environment = {**sizes_mapping(program, sizes), **instance_mapping(statement, values)}
-    element = touched(access, environment, point[count + len(statement.loops) :], len(home.outer), home.flat_strides)
+    element = touched(access, environment, point[len(statement.loops) :], len(home.outer), home.flat_strides)
     where = instance_text(program, statement, sizes, values)
     verb = VERBS[access.mode]
     said = f"{sizes_text(program, sizes)}{where or 'this statement'} {verb} {element_text(home.buffer, element)}"

@@ -43,7 +43,7 @@ def _box(program: Program, name: str) -> Box:
     if touched is None or touched.is_empty():
         return tuple((IndexConst(value=0), IndexConst(value=0)) for _ in shape)
     if touched.dim(isl.dim_type.set) == len(shape):
-        hull = touched.intersect_params(program.context).coalesce()
+        hull = program.facts.around(touched).coalesce()
         return tuple(_side(hull, k, extent) for k, extent in enumerate(shape))
     return tuple((IndexConst(value=0), extent) for extent in shape)
 

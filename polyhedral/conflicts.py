@@ -52,7 +52,7 @@ def _collides(
         if index not in loops:
             return False
         places.append(loops.index(index))
-    same = first[1].relation.apply_range(second[1].relation.reverse()).intersect_params(program.context)
+    same = program.facts.around(first[1].relation.apply_range(second[1].relation.reverse()))
     same = equal_outside(same, _loops_around_launches(first[0]))
     ins, outs = isl.dim_type.in_, isl.dim_type.out
     return not (

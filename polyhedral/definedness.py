@@ -9,19 +9,21 @@ must have no undefined read (E0303).
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from texpr.grammar.ast import Role
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.polyhedral import isl
 from texpr.polyhedral.arms import SureWrite, with_united_arms
 from texpr.polyhedral.bounds import VERBS
-from texpr.polyhedral.isl import columns, least_point
+from texpr.polyhedral.isl import columns
 from texpr.polyhedral.ordering import Use, all_pairs, apart, is_gathered, ordered, uses_by_buffer
 from texpr.polyhedral.program import AccessMode, Program, ProgramStatement
 from texpr.polyhedral.witness import (
     element_text,
     instance_mapping,
     instance_text,
+    least,
     sizes_mapping,
     sizes_text,
     touched,
@@ -43,7 +45,7 @@ def check_definedness(program: Program) -> Iterator[Diagnostic]:
             continue
         for reader in readers(uses):
             try:
-                missing = undefined(program.work, reader, writes)
+                missing = undefined(program, reader, writes)
                 with program.work.limited(reader.access.span, WRITTEN_BEFORE, columns(missing)):
                     found = None if missing.is_empty() else _report(program, reader, missing)
             except TExprError as limit:
@@ -61,20 +63,30 @@ def readers(uses: Sequence[Use]) -> list[Use]:
 def sure_writes(work: isl.Work, uses: Sequence[Use]) -> list[SureWrite]:
     """The binds at affine subscripts, arms of conditions united. E0307 past the limit."""
     binds = [use for use in uses if use.access.mode is AccessMode.WRITE and not is_gathered(use.access)]
-    return with_united_arms(work, binds)
+    return [_weighed(work, write) for write in with_united_arms(work, binds)]
 
 
-def undefined(work: isl.Work, reader: Use, writes: Sequence[SureWrite]) -> isl.Map:
+def _weighed(work: isl.Work, write: SureWrite) -> SureWrite:
+    """The write with the columns that subtracting what it reaches is worth."""
+    relation = write.use.access.relation
+    with work.limited(write.use.access.span, WRITTEN_BEFORE, write.use.width):
+        hidden = isl.unsolved(relation.range())
+    return replace(write, use=replace(write.use, width=write.use.width + hidden)) if hidden else write
+
+
+def undefined(program: Program, reader: Use, writes: Sequence[SureWrite]) -> isl.Map:
     """The part of an access relation whose elements no sure write reaches before. E0307 past the limit."""
     missing = reader.access.relation
-    if missing.is_empty():
-        return missing
+    with program.work.limited(reader.access.span, WRITTEN_BEFORE, reader.width):
+        if missing.is_empty():
+            return missing
     for write in reversed(writes):
         writer = write.use
         if apart(writer, reader):
             continue
         first, second = writer.statement, reader.statement
-        with work.limited(reader.access.span, WRITTEN_BEFORE, reader.width + writer.width):
+        with program.work.limited(reader.access.span, WRITTEN_BEFORE, reader.width + writer.width):
+            missing = program.facts.joined(missing, writer.access.relation)
             for level, before in ordered(all_pairs(first, second), first, second):
                 if not _same_guards(first, second, level) or _inside(write, second, level):
                     continue
@@ -95,25 +107,30 @@ def _inside(write: SureWrite, reader: ProgramStatement, level: int) -> bool:
     return any(guard.number in write.arms and guard.depth <= level for guard in reader.guards)
 
 
-def unwritten(elements: isl.Set, writes: Sequence[SureWrite]) -> isl.Set:
+def unwritten(program: Program, elements: isl.Set, writes: Sequence[SureWrite]) -> isl.Set:
     """The elements that none of the writes surely reaches."""
     for write in writes:
         if not write.use.statement.guards:
-            elements = elements.subtract(write.use.access.relation.range())
+            relation = write.use.access.relation
+            elements = program.facts.joined(elements, relation).subtract(relation.range())
             if elements.is_empty():
                 break
     return elements
+
+
+def width_of(elements: isl.Set, writes: Sequence[SureWrite]) -> int:
+    """The columns of `unwritten`."""
+    return columns(elements) + max((write.use.width for write in writes), default=0)
 
 
 def _report(program: Program, reader: Use, missing: isl.Map) -> Diagnostic:
     statement, access = reader.statement, reader.access
     home = program.buffers[access.buffer]
     name = home.buffer.source_name or home.buffer.name
-    count = len(program.kernel.sizes)
-    point = least_point(missing.wrap().flatten())
-    sizes, values = point[:count], point[count : count + len(statement.loops)]
+    sizes, point = least(program, missing.wrap().flatten())
+    values = point[: len(statement.loops)]
     environment = {**sizes_mapping(program, sizes), **instance_mapping(statement, values)}
-    element = touched(access, environment, point[count + len(statement.loops) :], len(home.outer), home.flat_strides)
+    element = touched(access, environment, point[len(statement.loops) :], len(home.outer), home.flat_strides)
     where = instance_text(program, statement, sizes, values) or "this statement"
     return error(
         "E0303",

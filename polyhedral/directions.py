@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from texpr.grammar.ast import AccOp, Role
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, error
 from texpr.grammar.interpret_index import index_value
-from texpr.polyhedral.definedness import readers, sure_writes, undefined, unwritten
-from texpr.polyhedral.isl import columns, least_point
+from texpr.polyhedral.definedness import readers, sure_writes, undefined, unwritten, width_of
+from texpr.polyhedral.isl import columns
 from texpr.polyhedral.ordering import Use, uses_by_buffer, writes
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer
-from texpr.polyhedral.witness import element_text, sizes_mapping, sizes_text
+from texpr.polyhedral.witness import element_text, least, sizes_mapping, sizes_text
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,8 +62,9 @@ def _direction(program: Program, home: ProgramBuffer, uses: list[Use], diagnosti
         return buffer.direction or "in"
     if buffer.direction == "out":
         known = sure_writes(program.work, uses)
-        with program.work.limited(buffer.span, f"the proof that {name} is wholly written", columns(home.elements)):
-            whole = unwritten(home.elements, known).is_empty()
+        width = width_of(home.elements, known)
+        with program.work.limited(buffer.span, f"the proof that {name} is wholly written", width):
+            whole = unwritten(program, home.elements, known).is_empty()
         if not whole:
             diagnostics.append(_not_written(program, home, uses))
         return "out"
@@ -73,7 +74,7 @@ def _direction(program: Program, home: ProgramBuffer, uses: list[Use], diagnosti
         # Past the limit the wider direction is always right.
         out = False
     if buffer.direction == "inout":
-        if out and not home.elements.is_empty():
+        if out and not _no_elements(program, home):
             diagnostics.append(_one_way(home, "wholly written before it is read", "out"))
         return "inout"
     return "out" if out else "inout"
@@ -83,14 +84,21 @@ def _is_out(program: Program, home: ProgramBuffer, uses: list[Use]) -> bool:
     known = sure_writes(program.work, uses)
     if not known:
         return False
-    if home.elements.is_empty():
+    if _no_elements(program, home):
         # Nothing is read early at size 0; the text decides, so that the direction does not hang on it.
         return not readers(uses)
     for reader in readers(uses):
-        if not undefined(program.work, reader, known).is_empty():
+        if not undefined(program, reader, known).is_empty():
             return False
+    width = width_of(home.elements, known)
+    with program.work.limited(home.buffer.span, "the direction of this parameter", width):
+        return bool(unwritten(program, home.elements, known).is_empty())
+
+
+def _no_elements(program: Program, home: ProgramBuffer) -> bool:
+    """Whether the buffer is empty at all sizes."""
     with program.work.limited(home.buffer.span, "the direction of this parameter", columns(home.elements)):
-        return bool(unwritten(home.elements, known).is_empty())
+        return bool(home.elements.is_empty())
 
 
 def _accumulated(accesses: list[Access]) -> AccOp | None:
@@ -102,14 +110,13 @@ def _accumulated(accesses: list[Access]) -> AccOp | None:
 def _not_written(program: Program, home: ProgramBuffer, uses: list[Use]) -> Diagnostic:
     buffer = home.buffer
     name = buffer.source_name or buffer.name
-    count = len(program.kernel.sizes)
     known = sure_writes(program.work, uses)
-    with program.work.limited(buffer.span, f"the proof that {name} is wholly written", columns(home.elements)):
-        missing = unwritten(home.elements, known)
+    width = width_of(home.elements, known)
+    with program.work.limited(buffer.span, f"the proof that {name} is wholly written", width):
+        missing = unwritten(program, home.elements, known)
         if missing.is_empty():
             return _one_way(home, "not used", "in")
-        point = least_point(missing)
-    sizes, element = point[:count], point[count:]
+        sizes, element = least(program, missing)
     if home.flat_strides:
         environment = sizes_mapping(program, sizes)
         element = (sum(int(index_value(s, environment)) * c for s, c in zip(home.flat_strides, element, strict=True)),)

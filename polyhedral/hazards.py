@@ -192,7 +192,7 @@ class _Finder:
             f"(lane != lane' or warp != warp') and {held} }}"
         )
         relation = isl.Map(text, context=self.program.work.context)
-        return relation.intersect_params(self.program.context).coalesce()
+        return self.program.facts.within(relation).coalesce()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,13 +44,14 @@ __all__ = [
     "dim_type",
     "least_point",
     "translated",
+    "unsolved",
 ]
 
 WIDTH = 16  # columns of a usual query
 QUERY = 20_000  # steps of one query
 BUILDING = 100_000  # steps to build the domain or the relation of one construct
-TOTAL = 40_000_000  # steps of one compilation
-SMALLEST = 1024  # steps that a query is charged at least
+TOTAL = 20_000_000  # steps of one compilation
+SMALLEST = 256  # steps that a query is charged at least, but where an operation is many
 HELP = "bind the sizes, or write simpler subscripts and conditions"
 
 
@@ -83,7 +84,7 @@ class Work:
         except Error as failure:
             raise self._exceeded(span, what, steps, failure) from failure
         finally:
-            self.left -= weight * self._operations(operations)
+            self.left -= weight * self._operations(operations, max(SMALLEST // weight, 16))
             self.context.set_max_operations(0)
             self.context.reset_operations()
             self._running = False
@@ -100,10 +101,10 @@ class Work:
         help = "split the kernel, replace unrolled statements by loops, or bind the sizes"
         return TExprError([error("E0307", message, span, "they stop here", help=help)])
 
-    def _operations(self, most: int) -> int:
+    def _operations(self, most: int, least: int) -> int:
         """About how many operations the query took, no fewer: isl counts them and does not tell, so it is asked whether
         one more would be too many."""
-        bound = SMALLEST
+        bound = least
         while bound < most:
             self.context.set_max_operations(bound)
             try:
@@ -127,6 +128,26 @@ def columns(*values: Set | Map) -> int:
         dims += value.dim(dim_type.set if isinstance(value, Set) else dim_type.in_)
         dims += 0 if isinstance(value, Set) else value.dim(dim_type.out)
     return dims + max(value.dim(dim_type.param) for value in values)
+
+
+def unsolved(points: Set) -> int:
+    """The columns that a complement of the set is worth beyond its own: those of floors that no expression gives.
+
+    isl solves for them by parametric integer programming, whose tables grow with each: the range of 5i + 7j + 11k has
+    two, and one operation takes a hundred times as long as on that of 4i + 2j.
+    """
+    floors = max((_unknown(piece) for piece in points.get_basic_sets()), default=0)
+    return WIDTH * 4**floors if floors > 1 else 0
+
+
+def _unknown(piece: BasicSet) -> int:
+    count = 0
+    for position in range(piece.dim(dim_type.div)):
+        try:
+            piece.get_div(position)
+        except Error:
+            count += 1
+    return count
 
 
 @contextmanager

@@ -6,7 +6,7 @@ for an intrinsic.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from texpr.grammar.ast import (
@@ -38,8 +38,10 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.source import Span
+from texpr.grammar.walk import walk
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import Scope, extend
+from texpr.polyhedral.facts import Facts, sizes_in
 from texpr.polyhedral.polynomial import BeyondLimitError, NotAffineError
 from texpr.polyhedral.program import AccessMode, DataGuard, LoopDim
 
@@ -90,17 +92,42 @@ class Lifted:
     buffers: dict[str, BufferDraft]
 
 
-def lift(
-    kernel: Kernel, work: isl.Work, sizes: tuple[str, ...], context: isl.Set, diagnostics: list[Diagnostic]
-) -> Lifted:
+def lift(kernel: Kernel, work: isl.Work, facts: Facts, diagnostics: list[Diagnostic]) -> Lifted:
     """Statements in text order, and the home of every buffer. Refusals (E0307, E0308, E0502) go to `diagnostics`."""
-    scope = Scope(sizes, (), work)
-    walk = _Walk(diagnostics)
-    block = _Block(scope=scope, domain=scope.universe().intersect_params(context))
+    lifting = _Walk(diagnostics)
+    counter = _Counter()
+    if facts.together:
+        whole = _outermost(work, facts, facts.sizes)
+        lifting.buffers |= {param.name: BufferDraft(scope=whole.scope, domain=whole.domain) for param in kernel.params}
+        lifting.block(kernel.body, whole, counter, 0)
+        return Lifted(statements=tuple(lifting.statements), buffers=lifting.buffers)
+    named = _sizes_of_buffers(kernel)
     for param in kernel.params:
-        walk.buffers[param.name] = BufferDraft(scope=scope, domain=block.domain)
-    walk.block(kernel.body, block, _Counter(), 0)
-    return Lifted(statements=tuple(walk.statements), buffers=walk.buffers)
+        home = _outermost(work, facts, named[param.name])
+        lifting.buffers[param.name] = BufferDraft(scope=home.scope, domain=home.domain)
+    for statement in kernel.body:
+        used = sizes_in([statement]).union(*(named[buffer] for buffer in _buffers_in(statement)))
+        lifting.block((statement,), _outermost(work, facts, used), counter, 0)
+    return Lifted(statements=tuple(lifting.statements), buffers=lifting.buffers)
+
+
+def _outermost(work: isl.Work, facts: Facts, names: Iterable[str]) -> "_Block":
+    """Outside all loops, with the sizes of some names."""
+    scope = Scope(facts.connected(names), (), work)
+    return _Block(scope=scope, domain=facts.around(scope.universe()))
+
+
+def _sizes_of_buffers(kernel: Kernel) -> dict[str, set[str]]:
+    """The sizes that the shape and the subscripts of every buffer name."""
+    found = {buffer.name: sizes_in(buffer.shape) for buffer in kernel.buffers}
+    for node in walk(kernel):
+        if isinstance(node, Read | Bind | Accumulate | Atomic):
+            found[node.buffer] |= sizes_in(node.subscripts)
+    return found
+
+
+def _buffers_in(statement: Stmt) -> set[str]:
+    return {n.buffer for n in walk(statement) if isinstance(n, Read | Bind | Accumulate | Atomic | New)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,6 +18,7 @@ from texpr.grammar.source import Span
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import Scope, extend, relation
 from texpr.polyhedral.delinearize import FlatAccess, Refusal, Split, delinearize, show
+from texpr.polyhedral.facts import Facts, build_facts, sizes_in
 from texpr.polyhedral.kinds import statement_kind
 from texpr.polyhedral.lift import AccessDraft, BufferDraft, StatementDraft, lift, not_affine
 from texpr.polyhedral.polynomial import NotAffineError, Polynomial, constant, normalize
@@ -36,12 +37,11 @@ class _Model:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.work = isl.Work()
-        self.sizes = tuple(size.name for size in kernel.sizes)
+        self.facts = build_facts(kernel, self.work)
         self.diagnostics: list[Diagnostic] = []
 
     def build(self) -> Program:
-        context = self.context()
-        drafts = lift(self.kernel, self.work, self.sizes, context, self.diagnostics)
+        drafts = lift(self.kernel, self.work, self.facts, self.diagnostics)
         self.stop_on_errors()
         uses: dict[str, list[tuple[StatementDraft, AccessDraft]]] = {b.name: [] for b in self.kernel.buffers}
         count = 0
@@ -62,26 +62,12 @@ class _Model:
             except TExprError as limit:
                 self.diagnostics += limit.diagnostics
         self.stop_on_errors()
-        statements = tuple(_statement(draft, relations, buffers) for draft in drafts.statements)
-        return Program(kernel=self.kernel, work=self.work, context=context, statements=statements, buffers=buffers)
+        statements = tuple(_statement(draft, self.facts, relations, buffers) for draft in drafts.statements)
+        return Program(kernel=self.kernel, work=self.work, facts=self.facts, statements=statements, buffers=buffers)
 
     def stop_on_errors(self) -> None:
         if self.diagnostics:
             raise TExprError(sorted(self.diagnostics, key=_text_order))
-
-    def context(self) -> isl.Set:
-        """What is known of the free sizes. A fact that is not affine only leaves the context weaker, which is sound."""
-        scope = Scope(self.sizes, (), self.work)
-        context = isl.Set.universe(isl.Space.params_alloc(self.work.context, 0).align_params(scope.space))
-        for position in range(len(self.sizes)):
-            context = context.lower_bound_val(isl.dim_type.param, position, 0)
-        for fact in self.kernel.facts:
-            with self.work.limited(fact.span, "this fact", scope.width, isl.BUILDING):
-                try:
-                    context = context.intersect(scope.holds(fact).params())
-                except NotAffineError:
-                    continue
-        return context
 
     def place(
         self,
@@ -98,24 +84,35 @@ class _Model:
             why = type(reason)(f"the length of {_name(buffer)} follows from it")
             self.refuse(uses[0][1].span, why, "this subscript")
         if len(self.diagnostics) > refused or (shape is None and (split is None or not buffer.flat)):
-            return ProgramBuffer(buffer=buffer, outer=(), elements=home.domain)
+            return ProgramBuffer(buffer=buffer, outer=(), elements=self.facts.known(home.domain))
+        named = self.named(buffer, uses)
         for number, (draft, access) in enumerate(uses):
             parts = split.parts[number] if split is not None else None
             try:
                 with self.work.limited(access.span, "this subscript", draft.scope.width, isl.BUILDING):
-                    relations[id(access)] = _relation(draft, access, home.scope.indices, parts)
+                    reached = _relation(draft, access, home.scope.indices, parts)
+                    relations[id(access)] = self.facts.known(reached, named)
             except NotAffineError as why:
                 self.refuse(access.span, why, "this subscript")
         ranges = [relations[id(access)].range() for _, access in uses if id(access) in relations]
         with self.work.limited(buffer.span, f"the elements of {_name(buffer)}", home.scope.width, isl.BUILDING):
-            elements = self.elements(buffer, home, shape, split, ranges)
+            elements = self.facts.known(self.elements(buffer, home, shape, split, ranges), named)
         for _, access in uses:
             found = relations.get(id(access))
             if found is not None and access.gathered:
                 positions = [k for k, subscript in enumerate(access.subscripts) if isinstance(subscript, Gather)]
-                relations[id(access)] = found.intersect_range(self.box(buffer, home, shape or (), positions))
+                with self.work.limited(access.span, "this subscript", home.scope.width, isl.BUILDING):
+                    box = self.facts.known(self.box(buffer, home, shape or (), positions), named)
+                    relations[id(access)] = found.intersect_range(box)
         strides = tuple(stride.expression(split.basis) for stride in split.strides) if split is not None else ()
         return ProgramBuffer(buffer=buffer, outer=home.scope.indices, elements=elements, flat_strides=strides)
+
+    def named(self, buffer: Buffer, uses: list[tuple[StatementDraft, AccessDraft]]) -> set[str]:
+        """The sizes that a buffer's shape and subscripts name, where not all sizes are together anyway."""
+        if self.facts.together:
+            return set()
+        subscripts = [s for _, access in uses for s in access.subscripts if not isinstance(s, Gather)]
+        return sizes_in([*buffer.shape, *subscripts])
 
     def shape(self, buffer: Buffer) -> tuple[tuple[Polynomial, ...] | None, NotAffineError | None]:
         """The extents; None and the reason when one is not quasi-affine, which is an error but for the inferred length
@@ -130,15 +127,18 @@ class _Model:
     def split(self, buffer: Buffer, uses: list[tuple[StatementDraft, AccessDraft]]) -> Split | None:
         """The split of a buffer of one dimension, where its subscripts have one; refusals are reported."""
         flat = []
+        named = self.named(buffer, uses)
         for draft, access in uses:
             (subscript,) = access.subscripts
+            with self.work.limited(access.span, "this subscript", draft.scope.width, isl.BUILDING):
+                domain = self.facts.known(access.domain, named)
             if isinstance(subscript, Gather):
                 return None
             try:
                 polynomial = normalize(subscript)
             except NotAffineError:
                 return None
-            flat.append(FlatAccess(scope=draft.scope, domain=access.domain, subscript=polynomial, span=access.span))
+            flat.append(FlatAccess(scope=draft.scope, domain=domain, subscript=polynomial, span=access.span))
         result = delinearize(flat)
         match result:
             case Refusal(access=refused, reason=reason):
@@ -176,7 +176,7 @@ class _Model:
     def coordinates(self, home: BufferDraft, rank: int) -> tuple[Scope, list[isl.PwAff]]:
         """A scope of the indices around a buffer and of its coordinates."""
         names = tuple(_fresh([f"d{k}" for k in range(rank)], home.scope))
-        scope = Scope(self.sizes, (*home.scope.indices, *names), self.work)
+        scope = Scope(home.scope.sizes, (*home.scope.indices, *names), self.work)
         return scope, [scope.index(name) for name in names]
 
     def box(
@@ -243,9 +243,10 @@ def _relation(
 
 
 def _statement(
-    draft: StatementDraft, relations: Mapping[int, isl.Map], buffers: Mapping[str, ProgramBuffer]
+    draft: StatementDraft, facts: Facts, relations: Mapping[int, isl.Map], buffers: Mapping[str, ProgramBuffer]
 ) -> ProgramStatement:
-    domain = draft.domain.set_tuple_name(draft.id)
+    with draft.scope.work.limited(draft.leaf.span, "this statement", draft.scope.width, isl.BUILDING):
+        domain = facts.known(draft.domain).set_tuple_name(draft.id)
     accesses = tuple(
         Access(
             statement=draft.id,

@@ -67,7 +67,8 @@ def ordered(relation: isl.Map, first: ProgramStatement, second: ProgramStatement
 
 def all_pairs(first: ProgramStatement, second: ProgramStatement) -> isl.Map:
     """Every instance of one statement with every instance of another, domains aside."""
-    return isl.Map.universe(first.domain.get_space().map_from_domain_and_range(second.domain.get_space()))
+    left = first.domain.get_space().align_params(second.domain.get_space())
+    return isl.Map.universe(left.map_from_domain_and_range(second.domain.get_space().align_params(left)))
 
 
 def is_gathered(access: Access) -> bool:

@@ -24,6 +24,7 @@ from texpr.grammar.ast import AccOp, Buffer, IndexExpr, Kernel, Leaf, Par, Read,
 from texpr.grammar.diagnostics import Diagnostic
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
+from texpr.polyhedral.facts import Facts
 
 
 class StatementKind(StrEnum):
@@ -128,14 +129,20 @@ class ProgramBuffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """`kernel` has its bound sizes substituted; `context` has what is known of the free ones (at least
-    size >= 0). The isl values live in the context of `work`, which counts what is asked of them."""
+    """`kernel` has its bound sizes substituted; `facts` has what is known of the free ones. Domains, relations and
+    elements lie within what is known of the sizes that they name. The isl values live in the context of `work`, which
+    counts what is asked of them."""
 
     kernel: Kernel
     work: isl.Work = field(compare=False, repr=False)
-    context: isl.Set
+    facts: Facts
     statements: tuple[ProgramStatement, ...]
     buffers: Mapping[str, ProgramBuffer]
+
+    @property
+    def context(self) -> isl.Set:
+        """The values that the free sizes may have."""
+        return self.facts.context
 
     def statement(self, id: str) -> ProgramStatement:
         """The statement of that id; KeyError when there is none."""

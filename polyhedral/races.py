@@ -7,12 +7,13 @@ operator; and what `#unique` promises: the accesses of one statement at the same
 access conflicts if it may happen. A local is new in each iteration of the loops around its `new`: no conflict there.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from texpr.grammar.ast import Role, Seq
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
 from texpr.polyhedral import isl
 from texpr.polyhedral.bounds import VERBS
+from texpr.polyhedral.facts import size_names
 from texpr.polyhedral.isl import least_point
 from texpr.polyhedral.ordering import (
     Use,
@@ -190,15 +191,16 @@ def _element(program: Program, pair: Pair, one: Use, two: Use) -> tuple[int, ...
     """The least element that both instances touch, in the author's subscripts."""
     s, a, b = one.statement, one.access, two.access
     home = program.buffers[a.buffer]
-    elements = _at(a.relation, pair.sizes, pair.first).intersect(_at(b.relation, pair.sizes, pair.second))
-    point = least_point(elements)[len(pair.sizes) :]
-    environment = {**sizes_mapping(program, pair.sizes), **instance_mapping(s, pair.first)}
+    sizes = sizes_mapping(program, pair.sizes)
+    elements = _at(a.relation, sizes, pair.first).intersect(_at(b.relation, sizes, pair.second))
+    point = least_point(elements)[elements.dim(isl.dim_type.param) :]
+    environment = {**sizes, **instance_mapping(s, pair.first)}
     return touched(a, environment, point, len(home.outer), home.flat_strides)
 
 
-def _at(relation: isl.Map, sizes: tuple[int, ...], values: tuple[int, ...]) -> isl.Set:
-    for position, value in enumerate(sizes):
-        relation = relation.fix_val(isl.dim_type.param, position, value)
+def _at(relation: isl.Map, sizes: Mapping[str, int], values: tuple[int, ...]) -> isl.Set:
+    for position, name in enumerate(size_names(relation)):
+        relation = relation.fix_val(isl.dim_type.param, position, sizes[name])
     for position, value in enumerate(values):
         relation = relation.fix_val(isl.dim_type.in_, position, value)
     return relation.range()

@@ -6,7 +6,7 @@ Only facts that do help are found, so a hint never repeats what `where` says alr
 left under it. A bare program has no place for a fact.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, permutations
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
@@ -27,14 +27,15 @@ ROUNDS_DOWN = (IndexOp.DIV, IndexOp.CEILDIV, IndexOp.MOD, IndexOp.MUL)
 def missing_fact(program: Program, violations: isl.Set, span: Span) -> str | None:
     """The first fact, in the language's words, that excludes all violations (a set over the sizes as parameters); None
     where there is none of a simple form, or where it is too much work to find."""
-    names = tuple(size.name for size in program.kernel.sizes)
+    names = program.facts.names(violations)
     if not names or program.kernel.bare:
         return None
     try:
         with program.work.limited(span, "the search for a fact", isl.columns(violations), STEPS):
+            violations = program.facts.ordered(violations)
             bad = violations.project_out(isl.dim_type.set, 0, violations.dim(isl.dim_type.set))
             scope = Scope(sizes=names, indices=(), work=program.work)
-            for fact in _candidates(program, bad):
+            for fact in _candidates(program, names, bad):
                 if bad.intersect(scope.holds(fact)).is_empty():
                     return show_condition(fact)
     except TExprError:
@@ -42,9 +43,8 @@ def missing_fact(program: Program, violations: isl.Set, span: Span) -> str | Non
     return None
 
 
-def _candidates(program: Program, bad: isl.Set) -> Iterator[Condition]:
+def _candidates(program: Program, names: Sequence[str], bad: isl.Set) -> Iterator[Condition]:
     """Bounds of one size, orders of two, divisibility: the simplest first."""
-    names = [size.name for size in program.kernel.sizes]
     flat = bad.move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, len(names))
     pieces = [isl.Set.from_basic_set(piece) for piece in flat.get_basic_sets()]
     pieces = [piece for piece in pieces if not piece.is_empty()]

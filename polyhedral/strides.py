@@ -15,7 +15,7 @@ from texpr.grammar.ast import Buffer, IndexExpr
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import Scope
-from texpr.polyhedral.isl import columns, least_point
+from texpr.polyhedral.isl import columns
 from texpr.polyhedral.ordering import writes
 from texpr.polyhedral.polynomial import (
     NotAffineError,
@@ -27,7 +27,7 @@ from texpr.polyhedral.polynomial import (
     why_not_affine,
 )
 from texpr.polyhedral.program import Program, ProgramBuffer
-from texpr.polyhedral.witness import element_text, sizes_mapping, sizes_text
+from texpr.polyhedral.witness import element_text, least, sizes_mapping, sizes_text
 
 MAX_RANK = 5  # of buffers whose dimensions are tried in every order
 
@@ -89,8 +89,8 @@ def _nonnegative(program: Program, polynomial: Polynomial) -> bool:
         return False
     scope = Scope(tuple(size.name for size in program.kernel.sizes), (), program.work)
     zero = scope.polynomial({})
-    held = scope.polynomial(polynomial).ge_set(zero).params()
-    return bool(program.context.is_subset(held))
+    negative = scope.polynomial(polynomial).lt_set(zero).params()
+    return bool(program.facts.within(negative).is_empty())
 
 
 def _overlap(program: Program, home: ProgramBuffer, strides: list[int]) -> Diagnostic | None:
@@ -108,20 +108,19 @@ def _overlap(program: Program, home: ProgramBuffer, strides: list[int]) -> Diagn
     pairs = pairs.intersect(isl.Map.lex_lt(space))
     if pairs.is_empty():
         return None
-    count = len(program.kernel.sizes)
-    point = least_point(pairs.wrap().flatten())
+    sizes, point = least(program, pairs.wrap().flatten())
     rank = outer + len(strides)
-    first, second = point[count + outer : count + rank], point[count + rank + outer :]
+    first, second = point[outer:rank], point[rank + outer :]
     buffer, name = home.buffer, home.buffer.source_name or home.buffer.name
     return error(
         "E0301",
         f"strides put two elements of {name} in one place",
         buffer.span,
-        f"{sizes_text(program, point[:count])}{element_text(buffer, first)} and {element_text(buffer, second)} "
+        f"{sizes_text(program, sizes)}{element_text(buffer, first)} and {element_text(buffer, second)} "
         "have one address",
         help="widen the strides",
         witness={
-            "sizes": sizes_mapping(program, point[:count]),
+            "sizes": sizes_mapping(program, sizes),
             "buffer": buffer.name,
             "first_element": list(first),
             "element": list(second),

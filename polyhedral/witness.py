@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from texpr.grammar.ast import Buffer, Gather, IndexExpr
 from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral import isl
+from texpr.polyhedral.facts import size_names
 from texpr.polyhedral.isl import least_point
 from texpr.polyhedral.program import Access, Program, ProgramStatement
 
@@ -23,11 +24,23 @@ class Pair:
     second: tuple[int, ...]
 
 
+def least(program: Program, points: isl.Set) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The least values of all free sizes at which a non-empty set has a point, and its least point there. Sizes that
+    the set does not name have the least values that are known to be possible."""
+    facts = program.facts
+    names = facts.names(points)
+    point = least_point(facts.ordered(points))
+    values = dict(zip(names, point, strict=False))
+    for group in facts.groups if len(names) < len(facts.sizes) else ():
+        if values.keys().isdisjoint(size_names(group)):
+            values |= zip(size_names(group), least_point(group), strict=True)
+    return tuple(values[name] for name in facts.sizes), point[len(names) :]
+
+
 def least_pair(program: Program, pairs: isl.Map, first: ProgramStatement) -> Pair:
     """The lexicographically least pair of a non-empty relation between instances."""
-    point = least_point(pairs.wrap().flatten())
-    count, split = len(program.kernel.sizes), len(program.kernel.sizes) + len(first.loops)
-    return Pair(point[:count], point[count:split], point[split:])
+    sizes, point = least(program, pairs.wrap().flatten())
+    return Pair(sizes, point[: len(first.loops)], point[len(first.loops) :])
 
 
 def sizes_mapping(program: Program, values: Sequence[int]) -> dict[str, int]:

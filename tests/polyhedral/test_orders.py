@@ -176,3 +176,25 @@ def test_no_barrier_of_a_random_exchange_can_go(text: str) -> None:
     assert check_positions(launch, positions) == ()
     for number in range(len(positions)):
         assert check_positions(launch, positions[:number] + positions[number + 1 :])
+
+
+BAND = "par 64 p{0} {{ t[p{0}] = t[63 - p{0}] + 1.0 }} par 64 q{0} {{ u[q{0}] = t[(q{0} * 5 + s) % 64] }}"
+
+
+def unrolled(bands: int) -> MappedLaunch:
+    body = " ".join(BAND.replace("= t[63 - p{0}]", "= u[63 - p{0}]").format(k) for k in range(bands))
+    return only_launch(
+        f"kernel k(A: f32[8]) {{ par 8 b {{ new shared t: f32[64]; new shared u: f32[64]; "
+        f"par 64 z {{ t[z] = 0.0; u[z] = 0.0 }} seq 9 s {{ {body} }} A[b] = t[0] }} }}"
+    )
+
+
+def test_unrolled_bands_are_some_questions_and_not_thousands() -> None:
+    assert len(unrolled(40).orders) > 2_500
+
+
+def test_one_more_band_changes_no_order_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hazards, "STEPS", 4_000)
+    few, more = summary(unrolled(6)), summary(unrolled(7))
+    last = {"S14", "S15", "S16"}
+    assert {o for o in more if not last.intersection(o[:2])} == {o for o in few if not last.intersection(o[:2])}
