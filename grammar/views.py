@@ -95,14 +95,25 @@ class ViewReader(IndexReader):
                 continue
             subscript = next(rest)
             if isinstance(subscript, syntax.Slice):
-                start = self.subscript(subscript.start)
+                start = self.frozen(self.subscript(subscript.start), subscript.start.span)
                 shape.append(self.index(subscript.extent, "the extent"))
                 parts.append(Part(start=shifted(part.start, start, subscript.span), sliced=True))
             else:
-                start = self.subscript(subscript)
+                start = self.frozen(self.subscript(subscript), subscript.span)
                 parts.append(Part(start=shifted(part.start, start, subscript.span), sliced=False))
         return ViewName(
             buffer=view.buffer, parts=tuple(parts), shape=tuple(shape), frozen_as=view.frozen_as, alias=True
+        )
+
+    def frozen(self, start: Subscript, span: Span) -> Subscript:
+        """Where a view begins, as it is here: a start that data gives is kept in a local of its own. Where evaluation
+        is conditional, nothing is written before the view is read, so it needs none."""
+        if not isinstance(start, ast.Gather) or self.conditional is not None:
+            return start
+        kept = self.local("start", start.value.dtype, (), span)
+        self.bind(kept.name, (), start.value, span, ())
+        return ast.Gather(
+            value=ast.Read(buffer=kept.name, subscripts=(), dtype=start.value.dtype, span=span), span=span
         )
 
     def writable(self, name: str, view: ViewName, span: Span) -> None:

@@ -26,7 +26,19 @@ def test_views_compose_into_subscripts() -> None:
 
 def test_a_gathered_slice_adds_the_subscript_to_the_gather() -> None:
     text = "kernel f(A: f32[N, K], t: i32[M], B: f32[M]) { par M i { let r = A[t[i], 0:K]; B[i] = r[i] } }"
-    assert lines(text)[-1] == "S0: B[i] = A[{i64(t[i])}, i]"
+    assert lines(text)[-2:] == ["S0: start = i64(t[i])", "S1: B[i] = A[{start}, i]"]
+
+
+def test_a_view_begins_where_its_data_said_when_it_was_named() -> None:
+    head = "kernel f(A: f32[N], t: i32[M], B: f32[M]) { par M i { let r = A[t[i]:4]; t[i] = 0; "
+    assert [line.strip() for line in lines(head + "B[i] = r[2] } }")[-3:]] == [
+        "S0: start = i64(t[i])",
+        "S1: t[i] = 0:i32",
+        "S2: B[i] = A[{add.i64(start, index(2))}]",
+    ]
+    first = "fn first(x: f32[n]) { return x[0] } "
+    lazy = "kernel f(A: f32[N], t: i32[M], B: f32[M]) { par M i { B[i] = select(i > 0, first(A[t[i - 1]:4]), 0.0) } }"
+    assert "select" in lines(first + lazy)[-1]
 
 
 def test_a_function_is_inlined_with_its_types_and_sizes_and_keeps_both_spans() -> None:
