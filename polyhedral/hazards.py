@@ -83,6 +83,7 @@ class _Answer:
 
     scope: Scope
     relation: str
+    computed: bool = True
 
 
 class _Finder:
@@ -146,6 +147,7 @@ class _Finder:
             scope=answer.scope,
             carried_by=None if carrier is None else carrier.index,
             relation=answer.relation,
+            computed=answer.computed,
             source_span=source.actor.span,
             sink_span=sink.actor.span,
         )
@@ -164,7 +166,7 @@ class _Finder:
             if work.exhausted:
                 raise
             scope = Scope.BLOCK if self.launch.threads > WARP_SIZE else Scope.WARP
-            return _Answer(scope=scope, relation="not computed: it took more steps than allowed")
+            return _Answer(scope=scope, relation="not computed: it took more steps than allowed", computed=False)
         pieces = conflict.n_basic_map()
         relation = str(conflict)[:MAX_RELATION] if pieces <= MAX_PIECES else f"a union of {pieces} relations"
         return _Answer(scope=Scope.BLOCK if crossing else Scope.WARP, relation=relation)

@@ -200,7 +200,8 @@ class Order:
 
     `carried_by` is the loop of the launch that separates them (None: the same iteration of all common loops).
     `relation` is isl text from (block…, thread, source instance) to (block…, thread, sink instance), for people.
-    `buffer` and `hazard` are the reason that a barrier prints.
+    `buffer` and `hazard` are the reason that a barrier prints. An order that took too many steps to compute is not
+    `computed`, and required all the same.
     """
 
     source: str
@@ -210,6 +211,7 @@ class Order:
     scope: Scope
     carried_by: str | None
     relation: str = field(default="", compare=False)
+    computed: bool = field(default=True, compare=False)
     source_span: Span = field(default=NO_SPAN, compare=False, repr=False)
     sink_span: Span = field(default=NO_SPAN, compare=False, repr=False)
 

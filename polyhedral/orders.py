@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from texpr.grammar.ast import Read
 from texpr.grammar.core import condition_names
-from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.diagnostics import InternalError, TExprError, error
 from texpr.grammar.indexing import names
 from texpr.polyhedral.flow import unenforced
 from texpr.polyhedral.indices import constant_value
@@ -36,8 +36,8 @@ _WIDTH = {scope: number for number, scope in enumerate(Scope)}
 def barrier_positions(launch: MappedLaunch) -> tuple[BarrierPosition, ...]:
     """Barriers that enforce every order of the launch, none of them superfluous, in text order.
 
-    Each position tells which orders it enforces, those that no other one does first. InternalError where the orders
-    cannot be enforced, which the mapping excludes.
+    Each position tells which orders it enforces, those that no other one does first. E0307 for an order that was not
+    computed where no barrier can stand; InternalError where others cannot be enforced, which the mapping excludes.
     """
     if not launch.orders:
         return ()
@@ -45,6 +45,9 @@ def barrier_positions(launch: MappedLaunch) -> tuple[BarrierPosition, ...]:
     enforcing = {order: between(order) for order in launch.orders}
     kept = dict.fromkeys(_candidates(launch), Scope.BLOCK)
     unmet = [o for o, places in enforcing.items() if not places & kept.keys()]
+    guessed = [order for order in unmet if not order.computed]
+    if guessed:
+        raise _too_hard(guessed[0])
     if unmet:
         raise InternalError(f"{launch.name}: no barrier can stand between {unmet[0].source} and {unmet[0].sink}")
     for path in sorted(kept, key=lambda p: (-_loops(launch.body, p), -len(p), p)):
@@ -59,6 +62,13 @@ def barrier_positions(launch: MappedLaunch) -> tuple[BarrierPosition, ...]:
         BarrierPosition(path=path, scope=scope, orders=_reasons(path, scope, kept, left))
         for path, scope in sorted(kept.items())
     )
+
+
+def _too_hard(order: Order) -> TExprError:
+    """No barrier can stand where an order is required that took too many steps to find or to exclude."""
+    message = f"the order of accesses to {order.buffer} by threads of one block takes too many steps"
+    help = "bind the sizes, or write simpler subscripts and conditions"
+    return TExprError([error("E0307", message, order.sink_span, help=help)])
 
 
 def _only(path: Path, kept: dict[Path, Scope], left: dict[Order, frozenset[Path]]) -> list[Order]:

@@ -53,5 +53,11 @@ def test_a_limit_that_runs_out_anywhere_gives_a_diagnostic() -> None:
     assert "'built'" in told and "'E0307'" in told
 
 
+@pytest.mark.parametrize("name", ["softmax", "block_scan", "self_modifying_condition"])
+def test_an_order_that_was_not_computed_is_no_defect(name: str) -> None:
+    told = run("starve.py", "--factor", "1.6", str(PROPERTIES.parent / "kernels" / f"{name}.tex"))
+    assert "'built'" in told and "'E0307'" in told
+
+
 def test_compilations_in_many_threads_give_what_they_give_alone() -> None:
     assert "0 differ" in run("threads.py", "--threads", "4", "--kernels", "4")

@@ -22,7 +22,7 @@ from texpr.grammar.source import Span
 from texpr.polyhedral.isl import Work
 
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
-USUAL = ("transpose_shared", "block_scan", "matmul_tiled")
+USUAL = ("transpose_shared", "block_scan", "matmul_tiled", "softmax", "attention_tile")
 Limited = Callable[..., AbstractContextManager[None]]
 
 
