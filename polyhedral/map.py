@@ -53,13 +53,17 @@ def map_program(proved: ProvedProgram, target: Target, *, hints: Mapping[str, in
     buffers that do not fit, E0502 for constructs that have no emission.
     """
     check_attributes(proved.program.kernel, target)
+    known = hints or {}
+    wide, narrow = carried_wide(proved.program), carried_wide(proved.program, arrays=False)
+    tiles = [new.name for new, old in zip(wide.buffers, narrow.buffers, strict=True) if new.dtype != old.dtype]
     try:
-        return _map(proved, target, carried_wide(proved.program), hints or {})
+        return _map(proved, target, wide, known)
     except TExprError as wrong:
-        narrower = carried_wide(proved.program, arrays=False)
-        if narrower == carried_wide(proved.program) or not {d.code for d in wrong.diagnostics} <= {"E0401", "E0403"}:
+        if not tiles or not {d.code for d in wrong.diagnostics} <= {"E0401", "E0403"}:
             raise
-    return _map(proved, target, narrower, hints or {})
+    mapped = _map(proved, target, narrow, known)
+    said = tuple(f"{name} has no room in f64: its long sums stay in f32, of every addition" for name in tiles)
+    return replace(mapped, report=replace(mapped.report, notes=(*mapped.report.notes, *said)))
 
 
 def _map(proved: ProvedProgram, target: Target, kernel: Kernel, known: Mapping[str, int]) -> MappedProgram:

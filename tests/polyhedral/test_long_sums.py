@@ -146,3 +146,21 @@ def test_the_bound_follows_the_chain() -> None:
     assert chained.bounds["S"][0] == pytest.approx((CHAIN + 1) * unit * total, rel=0.05)
     lost = np.add.accumulate(arrays["A"], dtype=np.float32)[-1]  # what one f32 register keeps of it
     assert 4 * chained.bounds["S"][0] < abs(lost - total) < 4 * serial.bounds["S"][0]
+
+
+def test_a_pinned_tile_without_room_in_f64_stays_in_f32_and_says_so() -> None:
+    text = """kernel k(A: f32[M, K], S: f32[M]) {
+        par M i {
+            new PLACE s: f32[200, 200]
+            par 200 a, 200 b { s[a, b] = 0.0 }
+            seq K q { par 200 a, 200 b { s[a, b] += A[i, q] } }
+            par 1 z { S[i] = s[3, 4] }
+        }
+    }"""
+    pinned = mapped(text.replace("PLACE", "shared"), "cuda:sm_90a")
+    assert (pinned.buffers["s"].dtype.name, pinned.buffers["s"].memory.value) == ("f32", "shared")
+    assert pinned.report.notes == ("s has no room in f64: its long sums stay in f32, of every addition",)
+    assert into_f32(pinned, M=10, K=10**6)["s"] == 10**6
+    placed = mapped(text.replace("PLACE", ""), "cuda:sm_90a")
+    assert (placed.buffers["s"].dtype.name, placed.buffers["s"].memory.value) == ("f64", "global")
+    assert placed.report.notes == ()
