@@ -174,7 +174,7 @@ kernel f(A: f32[N], B: i32[N], X: i32[N], C: f32[N], D: i32[N], H: f32[N]) {
 def test_what_hangs_on_a_decision_within_its_bound_is_undecided():
     text = UNDECIDED.replace("H[X[i]] +=", "atomic H[X[i]] +=")
     arrays = {
-        "A": f32(2.0, 5.5, 30.0),
+        "A": f32(2.0, 5.5, np.nextafter(np.float32(30.0), np.float32(0.0))),
         "B": np.zeros(3, np.int32),
         "X": np.asarray([0, 0, 2], np.int32),
         "C": np.zeros(3, np.float32),

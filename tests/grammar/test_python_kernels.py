@@ -1,6 +1,7 @@
 """The conformance kernels, written out as Python functions, give the trees of their texts."""
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -33,7 +34,7 @@ def _annotation(param: s.Param) -> str:
 def _type(of_type: s.TypeExpr) -> str:
     if of_type.shape is None:
         return of_type.element
-    return f"{of_type.element}[{', '.join(repr(_text(e)) for e in of_type.shape)}]"
+    return f"{of_type.element}[{', '.join(repr(_text(e)) for e in of_type.shape) or '()'}]"
 
 
 def _text(e: s.Expr) -> str:
@@ -150,9 +151,18 @@ def _expr(e: s.Expr | s.Slice) -> str:
         case s.Call():
             return f"{e.name}({', '.join(map(_expr, e.args))})"
         case s.Reduce():
-            return f"{REDUCTIONS[e.op]}({_expr(e.body)} {_head(e.dims, e.attrs, 'seq')})"
+            return f"{REDUCTIONS[e.op]}({_with_lets(e)} {_head(e.dims, e.attrs, 'seq')})"
         case _:
             assert_never(e)
+
+
+def _with_lets(e: s.Reduce) -> str:
+    """The expression of a reduction, with `:=` at the first use of what its `let`s name."""
+    body = _expr(e.body)
+    for let in reversed(e.lets):
+        named = f"({let.name} := {_expr(let.value)})"
+        body = re.sub(rf"\b{let.name}\b", lambda _, named=named: named, body, count=1)
+    return body
 
 
 def plain(tree: Any) -> Any:
