@@ -14,7 +14,7 @@ from texpr.grammar.interpret import interpret
 from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral import hazards
 from texpr.polyhedral.actors import collect
-from texpr.polyhedral.mapping import Define, MappedLaunch, MappedProgram, MappedStatement, Scope
+from texpr.polyhedral.mapping import Define, MappedLaunch, MappedProgram, MappedStatement, Memory, Scope
 from texpr.polyhedral.simulate import simulate
 from texpr.polyhedral.tree import statements
 
@@ -121,6 +121,36 @@ def test_random_block_programs_lack_no_order(batch: int) -> None:
         assert missing(program, SIZES) == [], text
         orders += sum(len(launch.orders) for launch, _ in launches_at(program.host, SIZES))
     assert orders >= 50
+
+
+@pytest.mark.parametrize("seed", [2, 5, 9, 13])
+def test_questions_that_share_an_answer_have_the_orders_that_each_has_alone(seed: int) -> None:
+    program = mapped(block_program(seed), **SIZES)
+    launch = only_launch(program)
+    actors, alone = collect(launch), dict[Any, None]()
+    for source in actors.touches:
+        for sink in actors.touches:
+            if source.buffer != sink.buffer or program.buffers[source.buffer].memory is Memory.REG:
+                continue
+            finder = hazards._Finder(launch, program.proved.program)
+            for question in finder.pair(source, sink, actors.entries.get(source.buffer, ())):
+                finder.answers.clear()
+                alone.update(dict.fromkeys(o for o in (finder.order(*question),) if o is not None))
+    assert launch.orders and set(alone) == set(launch.orders)
+
+
+@pytest.mark.parametrize("seed", [2, 5, 9, 13])
+def test_one_more_band_changes_no_order_of_the_others(seed: int) -> None:
+    text = block_program(seed)
+    n = text.split("A: i32[M, ")[1].split("]")[0]
+    more = (
+        f"new y: i32[{n}]; par {n} y1 {{ y[y1] = A[i, y1] }}; par {n} y2 {{ D[i, y2] = y[{n} - 1 - y2] }}\n    }}\n}}\n"
+    )
+    assert text.endswith("    }\n}\n")
+    longer = text.removesuffix("    }\n}\n").replace("Z: i32[K]", f"Z: i32[K], D: i32[M, {n}]") + "        " + more
+    before, after = (only_launch(mapped(t, **SIZES)) for t in (text, longer))
+    assert set(before.orders) == {o for o in after.orders if o.buffer not in ("y", "D")}
+    assert {o.buffer for o in after.orders} - {o.buffer for o in before.orders} == {"y"}
 
 
 def test_random_block_programs_are_right_when_simulated() -> None:
