@@ -6,16 +6,21 @@ from texpr.grammar import ast
 from texpr.grammar.ast import AccOp, CompareOp, Expr, Fn, IndexExpr, IndexOp, Role, Stmt
 from texpr.grammar.types import F32
 
+FILLS = (31, 32, 33, 63, 64, 65, 128)
+
 
 class RandomPrograms:
     """Small programs, legal and illegal: nests of par and seq, triangles, ifs, selects, locals, several buffers.
 
     A tame program mostly writes one element per iteration of the pars and fills its locals first, so that about half
-    of them are legal; a wild one is nearly always wrong, in several ways at once.
+    of them are legal; a wild one is nearly always wrong, in several ways at once. With `fills`, one par of a nest may
+    fill a warp or a block, or miss or pass it by one.
     """
 
-    def __init__(self, rng: random.Random, sizes: tuple[str, ...] = ()) -> None:
+    def __init__(self, rng: random.Random, sizes: tuple[str, ...] = (), fills: bool = False) -> None:
         self.rng = rng
+        self.fills = fills
+        self.filled: set[str] = set()
         self.sizes = sizes
         self.statements = 0
         self.loops = 0
@@ -31,7 +36,7 @@ class RandomPrograms:
             )
             direction = self.rng.choice((None, None, "out", "inout"))
             if self.tame:
-                shape, direction = (self.const(400),), None
+                shape, direction = (self.const(60_000 if self.fills else 400),), None
             self.buffers[name] = ast.Buffer(
                 name=name, dtype=F32, shape=shape, role=Role.PARAM, direction=direction, source_name=name
             )
@@ -87,10 +92,13 @@ class RandomPrograms:
             index = f"i{self.loops}"
             self.loops += 1
             parallel = self.rng.random() < 0.6
+            full = self.fills and parallel and not self.filled & set(indices) and self.rng.random() < 0.5
             if parallel:
                 self.parallel.add(index)
+            if full:
+                self.filled.add(index)
             inner = self.block((*indices, index), depth + 1, visible)
-            extent = self.extent(indices)
+            extent = self.const(self.rng.choice(FILLS)) if full else self.extent(indices)
             if parallel:
                 return ast.Par(index=index, source_name=index, extent=extent, band=self.loops, body=inner)
             return ast.Seq(index=index, source_name=index, extent=extent, body=inner)
@@ -110,6 +118,7 @@ class RandomPrograms:
 
     def extent(self, indices: tuple[str, ...]) -> IndexExpr:
         draw = self.rng.random()
+        indices = tuple(i for i in indices if i not in self.filled)
         if indices and draw < 0.25:
             return self.binary(
                 IndexOp.ADD, ast.IndexVar(name=self.rng.choice(indices)), self.const(self.rng.randint(0, 2))
@@ -197,6 +206,6 @@ class RandomPrograms:
                 return first
 
 
-def random_kernel(seed: int, sizes: tuple[str, ...] = ()) -> ast.Kernel:
+def random_kernel(seed: int, sizes: tuple[str, ...] = (), *, fills: bool = False) -> ast.Kernel:
     """A random kernel from a seed; with `sizes`, extents may name them."""
-    return RandomPrograms(random.Random(seed), sizes).kernel()
+    return RandomPrograms(random.Random(seed), sizes, fills).kernel()
