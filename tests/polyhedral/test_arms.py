@@ -20,6 +20,7 @@ class Arms:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
+        self.reading = self.rng.choice((0.03, 0.2))
         self.conditions = 0
         self.reads = 0
 
@@ -44,7 +45,7 @@ class Arms:
         if depth and turn is None and roll < 0.65:
             return f"seq 2 k{depth} {{ {self.block(depth - 1, f'k{depth}')} }}"
         places = ["x", "x", "x", "t[0]", "t[1]", *([f"t[{turn}]", f"t[1 - {turn}]"] if turn else [])]
-        if roll < 0.92:
+        if roll < 1 - self.reading:
             return f"{self.rng.choice(places)} = {self.rng.randint(1, 9)}"
         self.reads += 1
         return f"W[{self.reads}] = {self.rng.choice(places)}"
@@ -85,6 +86,17 @@ def test_a_program_is_refused_exactly_where_some_data_makes_it_read_the_undefine
         outcomes.append((accepted(text), " else " in text))
         assert outcomes[-1][0] != reads_undefined(text), text
     assert (True, True) in outcomes and any(not legal for legal, _ in outcomes)
+
+
+def test_an_arm_that_reads_before_it_binds_is_refused() -> None:
+    arms = ("x = 1", "W[1] = x; x = 2")
+    for then, orelse in (arms, arms[::-1]):
+        text = (
+            f"kernel k(F: i32[2], W: i32[4]) {{ new x: i32; if F[0] > 0 {{ {then} }} else {{ {orelse} }}; W[0] = x }}"
+        )
+        assert not accepted(text)
+    again = "kernel k(F: i32[2], W: i32[4]) { new x: i32; seq 2 k { if F[k] > 0 { x = 1 } else { x = 2 } }; W[0] = x }"
+    assert accepted(again)
 
 
 UNITED = "kernel k(A: f32[N], {0}W: f32[N]) {{ par N i {{ if A[i] > 0.0 {{ W[i] = 1.0 }} else {{ W[i] = A[i] }} }} }}"
