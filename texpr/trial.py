@@ -162,12 +162,19 @@ def trial_sizes(manifest: Manifest, sizes: Mapping[str, int], given: Mapping[str
 
 
 def make_arguments(
-    kernel: "ast.Kernel", manifest: Manifest, solved: Mapping[str, int], seed: int, given: Mapping[str, Any]
+    kernel: "ast.Kernel",
+    manifest: Manifest,
+    solved: Mapping[str, int],
+    seed: int,
+    given: Mapping[str, Any],
+    *,
+    uniform: bool = False,
 ) -> dict[str, Any]:
-    """Arrays and scalars for a call, given ones first. Raises E0601."""
+    """Arrays and scalars for a call, given ones first; `uniform` draws floats of all bits even where sums of them are
+    then rounded. Raises E0601."""
     from texpr.runtime.arguments import scalar_value
 
-    limits, bits = gather_limits(kernel, solved), sample_bits(kernel, solved)
+    limits, bits = gather_limits(kernel, solved), None if uniform else sample_bits(kernel, solved)
     values: dict[str, Any] = {}
     for p in manifest.parameters:
         shape = () if p.scalar else tuple(evaluate(extent, solved) for extent in p.shape)
