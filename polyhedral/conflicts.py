@@ -10,6 +10,7 @@ from collections.abc import Collection
 from texpr.grammar.core import promises_unique
 from texpr.grammar.diagnostics import TExprError
 from texpr.polyhedral import isl
+from texpr.polyhedral.affine import coprime_columns
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.ordering import equal_outside
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
@@ -30,7 +31,7 @@ def shared_updates(program: Program, statement: str, hardware: Collection[str]) 
         theirs = other.write
         if theirs is None or theirs.buffer != update.buffer or theirs.mode not in _UPDATES:
             continue
-        width = columns(update.relation, theirs.relation)
+        width = columns(update.relation, theirs.relation) + coprime_columns((*update.subscripts, *theirs.subscripts))
         try:
             with program.work.limited(update.span, "whether these updates meet", width):
                 if any(_collides(program, (mine, update), (other, theirs), index) for index in hardware):

@@ -44,6 +44,7 @@ from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError
 from texpr.grammar.indexing import ZERO
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral import isl
+from texpr.polyhedral.affine import coprime_columns
 from texpr.polyhedral.indices import Ranges, const, index_range, most
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import Access, Program, ProgramStatement
@@ -169,7 +170,7 @@ def _comes_back(program: Program, statement: ProgramStatement) -> bool:
 def _tells(program: Program, statement: ProgramStatement, write: Access, kept: set[int]) -> bool:
     """Whether an element, with the indices of the loops `kept` and of those around its buffer, tells the instance."""
     known = kept | set(range(len(program.buffers[write.buffer].outer)))
-    width = 2 * columns(write.relation)
+    width = 2 * (columns(write.relation) + coprime_columns(write.subscripts))
     try:
         with program.work.limited(write.span, "counting the additions to one element", width):
             indices = isl.Map.identity(statement.domain.get_space().map_from_set())
@@ -177,7 +178,7 @@ def _tells(program: Program, statement: ProgramStatement, write: Access, kept: s
                 if depth not in known:
                     indices = indices.project_out(isl.dim_type.out, depth, 1)
             reached = write.relation.intersect_domain(statement.domain).range_product(indices)
-            return bool(reached.intersect_params(program.context).is_injective())
+            return bool(program.facts.within(reached).is_injective())
     except TExprError:
         if program.work.exhausted:
             raise

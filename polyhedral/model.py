@@ -16,7 +16,7 @@ from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
-from texpr.polyhedral.affine import Scope, extend, relation
+from texpr.polyhedral.affine import Scope, coprime_columns, extend, relation
 from texpr.polyhedral.delinearize import FlatAccess, Refusal, Split, delinearize, show
 from texpr.polyhedral.facts import Facts, build_facts, sizes_in
 from texpr.polyhedral.kinds import statement_kind
@@ -263,7 +263,8 @@ def _statement(
     )
     outer = () if isinstance(draft.leaf, Anchor) else buffers[draft.leaf.buffer].outer
     try:
-        with draft.scope.work.limited(draft.leaf.span, "the kind of this statement", draft.scope.width):
+        width = draft.scope.width + coprime_columns(accesses[-1].subscripts if accesses else ())
+        with draft.scope.work.limited(draft.leaf.span, "the kind of this statement", width):
             kind = statement_kind(draft.leaf, accesses, draft.loops, outer)
     except TExprError:
         # Kinds only guide choices: what is not recognised in time is generic.

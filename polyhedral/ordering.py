@@ -11,6 +11,7 @@ from itertools import combinations_with_replacement
 
 from texpr.grammar.ast import Gather
 from texpr.polyhedral import isl
+from texpr.polyhedral.affine import coprime_columns
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
 
@@ -110,7 +111,7 @@ def uses_by_buffer(program: Program) -> dict[str, list[Use]]:
 
 def use_of(statement: ProgramStatement, access: Access) -> Use:
     """The use that an access makes of its buffer."""
-    return Use(statement, access, _constants(access.relation), _width(access.relation))
+    return Use(statement, access, _constants(access.relation), _width(access))
 
 
 def _constants(relation: isl.Map) -> tuple[int | None, ...]:
@@ -118,9 +119,9 @@ def _constants(relation: isl.Map) -> tuple[int | None, ...]:
     return tuple(value.to_python() if value.is_int() else None for value in values)
 
 
-def _width(relation: isl.Map) -> int:
-    floors = max((piece.dim(isl.dim_type.div) for piece in relation.get_basic_maps()), default=0)
-    return columns(relation) + floors
+def _width(access: Access) -> int:
+    floors = max((piece.dim(isl.dim_type.div) for piece in access.relation.get_basic_maps()), default=0)
+    return columns(access.relation) + floors + coprime_columns(access.subscripts)
 
 
 def apart(first: Use, second: Use) -> bool:

@@ -13,6 +13,7 @@ from bombs import KINDS, brew, judge, load_everything
 WIDE_SECONDS = 60
 FACTS = ", ".join(f"N{k} != 7" for k in range(18))
 SIZES = range(80)
+FACTORS = (22726873962, 271069379397, 470510913895, 581929331018, 441944281451, 451019050270, 218412810195)
 KNOWN = {
     "18 facts with two alternatives, in one shape": f"kernel k(A: f32[{' + '.join(f'N{k}' for k in range(18))}]) "
     f"where {FACTS} {{ par N0 i {{ A[i] = 1.0 }} }}",
@@ -25,6 +26,10 @@ KNOWN = {
     "80 free sizes in a chain of facts": f"kernel k({', '.join(f'A{k}: f32[N{k}]' for k in SIZES)}) "
     f"where {', '.join(f'N{k} <= N{k + 1}' for k in SIZES[:-1])} "
     f"{{ {' '.join(f'par N{k} x{k} {{ A{k + 1}[x{k}] = 1.0 }}' for k in SIZES[:-1])} }}",
+    "seven coprime coefficients": f"kernel k(inout A: f32[{1 << 61}]) "
+    f"{{ par {', '.join(f'1000 x{k}' for k in range(7))} {{ "
+    + "; ".join(f"A[{' + '.join(f'x{k} * {f + n}' for k, f in enumerate(FACTORS))}] += 1.0" for n in range(8))
+    + " } }",
     "three coprime coefficients": "kernel k(inout A: f32[2305843009213693952]) "
     "{ par 1000 i, 1000 j, 1000 l { A[i * 1019146606 + j * 937988811 + l * 828068889] = 1.0 } }",
 }
