@@ -2,11 +2,13 @@
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+from texpr.grammar.diagnostics import TExprError
 
 if TYPE_CHECKING:
     from texpr.kernels import Kernel
@@ -85,13 +87,14 @@ def _number(text: str) -> Number | None:
 def kernels_of(file: Path, name: str | None = None) -> "tuple[Kernel, ...]":
     """The kernels of FILE, or the one that FILE:KERNEL or `name` names. Exit 2 where they name two."""
     from texpr.frontends import load
+    from texpr.python_files import load_python
 
     path, colon, own = str(file).rpartition(":")
     if colon and own.isidentifier() and not file.exists():
         if name not in (None, own):
             raise usage(f"{file} names {own}, and --kernel {name}")
         file, name = Path(path), own
-    module = load(file)
+    module = load_python(file, name) if file.suffix == ".py" else load(file)
     return tuple(module) if name is None else (module[name],)
 
 
@@ -102,12 +105,20 @@ def with_own_sizes(
     a size that no kernel has."""
     kernels = kernels_of(file)
     apart = file.suffix == ".py"  # its kernels know nothing of one another
-    known = {kernel.name: {size.name for size in kernel.core().sizes} for kernel in kernels} if apart else {}
+    known = {kernel.name: _sizes_of(kernel, otherwise=sizes) for kernel in kernels} if apart else {}
     for kernel in kernels:
         foreign = set().union(*known.values()) - known.get(kernel.name, set())
         given = {name: value for name, value in sizes.items() if name not in foreign}
-        own = {size.name for size in kernel.core(types=types, sizes=given).sizes} - set(kernel.dynamic)
+        own = _sizes_of(kernel, otherwise=given, types=types, sizes=given) - set(kernel.dynamic)
         yield kernel, {name: value for name, value in given.items() if name in own}
+
+
+def _sizes_of(kernel: "Kernel", *, otherwise: Iterable[str], **given: Any) -> set[str]:
+    """The names of a kernel's sizes; `otherwise` where it is wrong: compiling says why."""
+    try:
+        return {size.name for size in kernel.core(**given).sizes}
+    except TExprError:
+        return set(otherwise)
 
 
 def kernel_of(file: Path, name: str | None) -> "Kernel":

@@ -25,9 +25,9 @@ from texpr.kernels import Kernel, Module
 FROM_PYTHON = "import the file in Python and call the kernel's compile(…)"
 
 
-def load_python(path: Path) -> Module:
+def load_python(path: Path, name: str | None = None) -> Module:
     """The kernels of a Python file. Raises E0606 where there are none or the file is not Python, E0103 where it is too
-    large, and what is wrong with its kernels."""
+    large, and what is wrong with its kernels; where only `name` is wanted, nothing of the others."""
     try:
         content = read_plain(path, MAX_TEXT_BYTES)
     except OSError as why:
@@ -45,7 +45,7 @@ def load_python(path: Path) -> Module:
     reader = _FileReader(path, code, tree)
     for statement in tree.body:
         reader.read(statement)
-    if reader.diagnostics:
+    if reader.diagnostics and name not in reader.kernels:
         raise TExprError(reader.diagnostics)
     if not reader.kernels:
         help = f"write @texpr.kernel above a function of the file itself; for kernels made otherwise, {FROM_PYTHON}"
@@ -120,6 +120,7 @@ class _FileReader:
         code = self.codes[definition.name, line]
         function = FunctionType(code, self.names, closure=tuple(CellType() for _ in code.co_freevars) or None)
         made: object = function
+        self.kernels.pop(definition.name, None)
         for decorator in reversed(definition.decorator_list):
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             word = self.resolved(called)

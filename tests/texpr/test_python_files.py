@@ -119,6 +119,27 @@ def test_a_file_is_checked_whole_and_kernels_of_texts_have_names_too(command, fi
     assert command("check", text)[0] == 1
 
 
+def test_a_kernel_that_is_named_is_not_held_up_by_another_one(command, tmp_path: Path) -> None:
+    kernel = "@texpr.kernel\ndef {}(A: f32['N']):\n    for i in par('N'):\n        A[i] = {}\n"
+    path = written(tmp_path, kernel.format("good", "1.0") + kernel.format("other", "np.pi"))
+    assert command("check", f"{path}:good")[0] == 0
+    for asked in (path, f"{path}:other", f"{path}:neither"):
+        code, _, said = command("check", asked)
+        assert (code, said.count("error[")) == (1, 1)
+        assert "what `np.pi` is" in said
+
+
+def test_all_kernels_of_a_file_are_checked_where_one_is_wrong(command, tmp_path: Path) -> None:
+    kernel = "@texpr.kernel\ndef {}(A: f32['{}']):\n    for i in par('{}'):\n        A[{}] = {}\n"
+    bodies = (("a", "N", "N", "i", "unknown"), ("b", "M", "M", "0", "1.0"))
+    path = written(tmp_path, "".join(kernel.format(*body) for body in bodies))
+    for sizes in ((), ("-D", "N=4"), ("-D", "M=4")):
+        code, _, said = command("check", path, *sizes)
+        assert code == 1
+        assert "error[E0201]: `unknown` is not known here" in said
+        assert "error[E0301]: two iterations of `par i` write the same element of A" in said
+
+
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
