@@ -188,7 +188,7 @@ def solve_sizes(
         raise fail(
             "E0602",
             f"{manifest.name}: {_names(missing)} cannot be found from the arrays' shapes",
-            help=f"pass {missing[0]}=… by keyword, or -D {missing[0]}=… on the command line",
+            help=_way_to_give(manifest, missing[0]),
         )
     for fact in manifest.facts:
         try:
@@ -200,6 +200,12 @@ def solve_sizes(
             shown = ", ".join(f"{name} = {value}" for name, value in sizes.items() if name in named)
             raise fail("E0602", f"{manifest.name}: `where {text_of(fact)}` does not hold for {shown}")
     return sizes
+
+
+def _way_to_give(manifest: Manifest, size: str) -> str:
+    if size == "stream" and manifest.target != "interpreter":
+        return "`stream=` is the CUDA stream of a call: bind this size before, compile(stream=…), or rename it"
+    return f"pass {size}=… by keyword, or -D {size}=… on the command line"
 
 
 def strides_of(views: Mapping[str, ArrayView]) -> dict[str, tuple[int, ...]]:

@@ -243,11 +243,11 @@ def run(
             check=verify or full,
             full=full,
             bar=bar,
+            warned=None if as_json else _say,
         )
     if as_json:
         _print_json(report.to_json())
     else:
-        _say(report.warnings)
         typer.echo(str(report))
     raise typer.Exit(RIGHT if report.passed else WRONG)
 

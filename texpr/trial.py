@@ -1,7 +1,7 @@
 """`texpr run`: a kernel on random or given arrays, compared with the float64 interpreter within its error bound."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,11 +204,12 @@ def run_trial(
     check: bool = False,
     full: bool = False,
     bar: "Progress | None" = None,
+    warned: Callable[[tuple[Diagnostic, ...]], None] | None = None,
 ) -> TrialReport:
     """Compile, run and optionally check a kernel; parameters that neither `inputs` nor `scalars` has are random.
 
-    A check of a large run compares a sample unless it is to be `full`; `bar` shows how far it is. Raises TExprError for
-    anything that is wrong."""
+    A check of a large run compares a sample unless it is to be `full`; `bar` shows how far it is, and `warned` is told
+    the program's warnings before it runs. Raises TExprError for anything that is wrong."""
     import numpy
 
     from texpr.grammar.interpret import interpret
@@ -224,6 +225,8 @@ def run_trial(
     check_memory(core, manifest, solved, check=check)
     static = {name: value for name, value in sizes.items() if name not in kernel.dynamic}
     compiled = kernel.compile(target, types=types, sizes=static)
+    if warned is not None:
+        warned(compiled.warnings)
     on_host = not compiled.target.startswith("cuda:")
     if on_host:
         check_memory(core, manifest, solved, check=check, workspace=compiled.manifest.workspace_bytes)

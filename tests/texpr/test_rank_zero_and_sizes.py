@@ -119,3 +119,18 @@ def test_lets_of_a_reduction_end_with_it_and_shadow_nothing() -> None:
     ]
     assert refusal(lambda: texpr.parse(text % "sum N i { let i = A[i]; i }").only.core())[0].startswith("E0202")
     assert refusal(lambda: texpr.parse(text % "sum N i { u * A[i] }").only.core()) == ["E0201: `u` is not known here"]
+
+
+def test_a_size_called_stream_is_bound_before_the_call() -> None:
+    kernel = texpr.parse(
+        "kernel scaled(A: f32[N], C: f32[N]) { size stream; par N i { C[i] = A[i] * f32(stream) } }"
+    ).only
+    a, c = np.arange(2, dtype=np.float32), np.zeros(2, np.float32)
+    for run in (kernel, kernel.compile()):
+        with pytest.raises(TExprError) as caught:
+            run(a, c)
+        assert "bind this size before, compile(stream=…)" in str(caught.value)
+    kernel.compile(stream=2)(a, c)
+    assert c.tolist() == [0, 2]
+    kernel.interpret(a, c, stream=3)
+    assert c.tolist() == [0, 3]

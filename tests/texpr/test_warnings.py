@@ -72,6 +72,14 @@ def test_every_command_that_compiles_prints_the_warnings(command, name: str, pro
     assert "warning" not in out
 
 
+def test_a_run_that_ends_in_an_error_has_said_what_it_was_warned_of(command, program: Path, tmp_path: Path) -> None:
+    program.write_text(PROGRAM.replace("(inout", "(I: i32[N], inout").replace("A[i]", "A[I[i]]"))
+    np.savez(tmp_path / "in.npz", I=np.full(9, 99, np.int32))
+    status, out, said = command("run", program, "-D", "N=9", "--input", tmp_path / "in.npz")
+    assert (status, out) == (1, "")
+    assert said.index("warning[W0302]") < said.index("error[E0604]")
+
+
 @pytest.mark.parametrize(("name", "field"), [("check", "diagnostics"), ("map", "warnings"), ("run", "warnings")])
 def test_json_has_the_warnings_as_a_field(command, name: str, field: str, program: Path) -> None:
     status, out, said = command(name, program, "-D", "N=7", "--json")
