@@ -146,7 +146,7 @@ class KernelReader(StatementReader):
         if is_scalar and p.direction in ("out", "inout"):
             raise refuse(
                 "E0209", f"the scalar parameter `{p.name}` cannot be `{p.direction}`", p.span,
-                help=f"take one element: {p.direction} {p.name}: {dtype}[1]",
+                help=f"write {p.direction} {p.name}: {dtype}[], a buffer of rank 0",
             )  # fmt: skip
         draft = BufferDraft(
             name=p.name,
@@ -157,6 +157,8 @@ class KernelReader(StatementReader):
             source_name=p.name,
             span=p.span,
         )
+        if not is_scalar and not shape:
+            draft.align = dtype.size_bytes  # so that a call takes an element of an array
         self.taken.add(p.name)
         self.buffers[p.name] = draft
         self.define(p.name, whole(draft, "a scalar parameter" if is_scalar else None), name_place(p, p.name))

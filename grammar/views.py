@@ -121,7 +121,7 @@ class ViewReader(IndexReader):
         if view.frozen_as is not None:
             help = "declare it `out` or `inout`" if "parameter" in view.frozen_as else "use `new` for what is written"
             if "scalar" in view.frozen_as:
-                help = "take a buffer of one element instead: x: f32[1]"
+                help = f"take a buffer of rank 0 instead: {name}: {self.buffers[view.buffer].dtype}[]"
             raise refuse("E0209", f"`{name}` is {view.frozen_as} and cannot be written", span, help=help)
         draft = self.buffers[view.buffer]
         if draft.role is ast.Role.SCALAR:

@@ -262,6 +262,12 @@ def _check_overlap(manifest: Manifest, arrays: Mapping[str, ArrayView]) -> None:
                 )
 
 
+def wrong_rank(manifest: Manifest, parameter: Parameter, rank: int) -> TExprError:
+    """E0601 for an array with another number of dimensions than its parameter."""
+    has = f"{rank} dimension{'s' if rank != 1 else ''}"
+    return _call_error(manifest, f"{parameter.name} has {has} and needs {len(parameter.shape)}")
+
+
 def bind_arguments(
     manifest: Manifest,
     args: Sequence[Any],
@@ -291,9 +297,7 @@ def bind_arguments(
         if view.dtype.name != parameter.dtype:
             raise _call_error(manifest, f"{parameter.name} has type {view.dtype} and needs {parameter.dtype}")
         if not parameter.flat and len(view.shape) != len(parameter.shape):
-            raise _call_error(
-                manifest, f"{parameter.name} has {len(view.shape)} dimensions and needs {len(parameter.shape)}"
-            )
+            raise wrong_rank(manifest, parameter, len(view.shape))
         if view.device[0] not in devices:
             where = {1: "the CPU", 2: "a GPU"}.get(view.device[0], f"DLPack device {view.device[0]}")
             raise fail(

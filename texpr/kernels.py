@@ -161,6 +161,7 @@ class Kernel:
 
     def interpret(
         self,
+        /,
         *args: Any,
         mode: Literal["fast", "exact"] = "fast",
         float64: bool = False,
@@ -195,7 +196,7 @@ class Kernel:
         """Compile for the arrays' device, once per shapes, and run; on a GPU on `stream`, or on the stream that is
         current in the arrays' library."""
         from texpr.codegen.artifact import signature
-        from texpr.runtime.arguments import assign, solve_sizes, strides_of
+        from texpr.runtime.arguments import assign, solve_sizes, strides_of, wrong_rank
         from texpr.runtime.arrays import view_of
 
         manifest = signature(self._with_constants({}, kwargs, CALL_OPTIONS), "the arrays' device", VERSION)
@@ -203,10 +204,7 @@ class Kernel:
         views = {p.name: view_of(p.name, given[p.name]) for p in manifest.parameters if not p.scalar}
         for parameter in manifest.parameters:
             if not parameter.scalar and not parameter.flat and len(views[parameter.name].shape) != len(parameter.shape):
-                rank = len(views[parameter.name].shape)
-                raise fail(
-                    "E0601", f"{self.name}: {parameter.name} has {rank} dimensions and needs {len(parameter.shape)}"
-                )
+                raise wrong_rank(manifest, parameter, len(views[parameter.name].shape))
         sizes = solve_sizes(
             manifest, {name: view.shape for name, view in views.items()}, keyword_sizes, strides_of(views)
         )

@@ -60,7 +60,7 @@ def test_an_array_of_rank_zero_is_written_by_a_call(target: str, dynamic: bool) 
 def test_a_number_or_an_array_of_another_rank_is_no_array_of_rank_zero() -> None:
     kernel = texpr.parse(LOSS).only
     a, steps = np.zeros(4, np.float32), np.zeros((), np.int32)
-    assert refusal(lambda: kernel(a, np.zeros(1, np.float32), steps)) == ["E0601: loss: L has 1 dimensions and needs 0"]
+    assert refusal(lambda: kernel(a, np.zeros(1, np.float32), steps)) == ["E0601: loss: L has 1 dimension and needs 0"]
     assert refusal(lambda: kernel(a, 0.0, steps))[0].startswith("E0601")
     assert refusal(lambda: kernel(a, np.float32(0), steps)) == ["E0601: loss: L is written, and the array is read-only"]
 
@@ -134,3 +134,14 @@ def test_a_size_called_stream_is_bound_before_the_call() -> None:
     assert c.tolist() == [0, 2]
     kernel.interpret(a, c, stream=3)
     assert c.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda-host:sm_90a", marks=pytest.mark.gxx)])
+@pytest.mark.parametrize("dtype", ["f32", "i8", "f16"])
+def test_an_element_of_an_array_is_a_buffer_of_rank_zero(target: str, dtype: str) -> None:
+    text = f"kernel count(A: f32[N], n: {dtype}[]) {{ n = 0; par N i {{ atomic n += 1 }} }}"
+    compiled = texpr.parse(text).only.compile(target)
+    counts = np.full(5, 9, {"f32": np.float32, "i8": np.int8, "f16": np.float16}[dtype])
+    for k in (1, 2):
+        compiled(np.zeros(40, np.float32), counts[k : k + 1].reshape(()))
+    assert counts.tolist() == [9, 40, 40, 9, 9]
