@@ -27,6 +27,7 @@ from texpr.grammar.ast import (
     IndexExpr,
     IndexVar,
     Intrinsic,
+    Leaf,
     New,
     Par,
     Read,
@@ -78,7 +79,7 @@ def long_rows(session: Session, par: Par, seq: Seq) -> tuple[Accumulate, ...]:
     moving = {loop.index for loop in loops}
     if any(isinstance(s, If | New | Intrinsic) for s in inside) or any(names(s.extent) & moving for s in loops):
         return ()
-    buffers = [name for s in walk((seq,)) if isinstance(s, Accumulate | Bind) for name, _ in touched(s)]
+    buffers = [name for s in walk((seq,)) if isinstance(s, Leaf) for name, _ in touched(s)]
     for update in updates:
         used = subscript_names(update.subscripts)
         alone = buffers.count(update.buffer) == 1 and session.buffers[update.buffer].memory is not Memory.REG

@@ -59,6 +59,12 @@ PROGRAMS = {
     }""",
 }
 
+STORED = {  # each addition goes to memory
+    "beside an atomic": """kernel k(A: f32[K, M], inout S: f32[M]) {
+        par M i { seq K k { S[i] += A[k, i] ; atomic S[i] += 2.0 } }
+    }""",
+}
+
 
 def mapped(text: str, target: str, **sizes: int) -> MappedProgram:
     program: MappedProgram = texpr.parse(text).only.compile(target, sizes=sizes, stop_after="map").build.result("map")
@@ -112,10 +118,22 @@ def test_a_long_ordered_sum_is_warned_of() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
-    "name", ["rows", "all", "product", "condition", "two", "tiles", "tile of a block", "registers"]
+    "name",
+    [
+        "rows",
+        "columns",
+        "all",
+        "product",
+        "condition",
+        "two",
+        "tiles",
+        "tile of a block",
+        "registers",
+        "beside an atomic",
+    ],
 )
 def test_sums_in_partials_are_the_sums(name: str, target: str) -> None:
-    kernel = texpr.parse(PROGRAMS[name]).only.core()
+    kernel = texpr.parse((PROGRAMS | STORED)[name]).only.core()
     sizes = {s.name: 4104 if s.name == "K" else 2 for s in kernel.sizes}
     random = np.random.default_rng(1)
     arrays: dict[str, Any] = {}
@@ -123,7 +141,7 @@ def test_sums_in_partials_are_the_sums(name: str, target: str) -> None:
         shape = tuple(int(index_value(extent, sizes)) for extent in buffer.shape)
         arrays[buffer.name] = random.integers(-1, 3, shape).astype(storage(buffer.dtype))
     want = interpret(kernel, arrays, sizes=sizes, float64=True)
-    got = simulate(mapped(PROGRAMS[name], target), arrays, sizes=sizes)
+    got = simulate(mapped((PROGRAMS | STORED)[name], target), arrays, sizes=sizes)
     for output, values in want.outputs.items():
         assert np.array_equal(got[output].astype(np.float64), values)
         assert not want.bounds[output].any()
