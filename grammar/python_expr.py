@@ -25,7 +25,7 @@ from texpr.grammar.python_names import (
     is_identifier,
     literal,
 )
-from texpr.grammar.python_refused import REFUSED
+from texpr.grammar.python_refused import REFUSED, read_before_given
 from texpr.grammar.python_scope import FOREIGN_HELP, NAMED_EXTENTS, Binding, ScopeReader, instead_of, is_attribute
 
 BINARY: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
@@ -325,6 +325,8 @@ class ExpressionReader(ScopeReader):
             self.refuse("E0105", "`async for` has no meaning in TExpr", node, 'write for k in seq("K")')
         self.scopes.append({})
         self.declare_indices(head)
+        for early in read_before_given(node.elt):
+            self.refuse("E0201", f"`{early.id}` is not known here", early, "write its `:=` at the first use")
         before, self.lets = self.lets, []
         body, lets = self.expression(node.elt), tuple(self.lets)
         self.lets = before

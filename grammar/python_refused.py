@@ -23,3 +23,15 @@ REFUSED: dict[type[ast.expr], tuple[str, str]] = {
     ast.YieldFrom: ("`yield from`", "write the values into a buffer"),
     ast.Slice: ("a slice", "a slice start:extent stands only in a subscript"),
 }  # fmt: skip
+
+
+def read_before_given(element: ast.expr) -> list[ast.Name]:
+    """The names that stand before their `:=` in what a reduction adds up: in Python they have no value there, and the
+    `let` that `:=` becomes would give them one."""
+    given = {node.target.id: _place(node) for node in ast.walk(element) if isinstance(node, ast.NamedExpr)}
+    names = (node for node in ast.walk(element) if isinstance(node, ast.Name))
+    return [name for name in names if name.id in given and _place(name) < given[name.id]]
+
+
+def _place(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
