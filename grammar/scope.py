@@ -123,7 +123,7 @@ def describe(entity: Entity) -> str:
     """What the name is, in the language's words."""
     match entity:
         case ViewName():
-            return "a view" if entity.alias else "a buffer"
+            return "a view" if entity.alias else entity.frozen_as or "a buffer"
         case IndexName():
             return entity.what
         case ValueName():
