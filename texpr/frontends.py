@@ -24,7 +24,7 @@ def _module(text: str, name: str, folder: Path | None) -> Module:
     if not names and _is_bare(tree.items):
         names = [tree.name]
     checker = Checker(tree, folder)
-    return Module({name: Kernel(checker, name) for name in names}, tree.name)
+    return Module({each: Kernel(checker, each) for each in names}, name)
 
 
 def _is_bare(items: Sequence[Any]) -> bool:

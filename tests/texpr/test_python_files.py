@@ -117,6 +117,7 @@ def test_a_file_is_checked_whole_and_kernels_of_texts_have_names_too(command, fi
     text.write_text("kernel a(A: f32[N]) { par N i { A[i] = 1.0 } }\nkernel b(A: f32[N]) { par N i { A[0] = 1.0 } }\n")
     assert json.loads(command("check", f"{text}:a", "--json")[1])["kernels"] == ["a"]
     assert command("check", text)[0] == 1
+    assert f"{text} has no kernel 'c'; it has a, b" in command("check", f"{text}:c")[2]
 
 
 def test_a_kernel_that_is_named_is_not_held_up_by_another_one(command, tmp_path: Path) -> None:
