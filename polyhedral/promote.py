@@ -52,14 +52,12 @@ def promote(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
     found: list[Node] = []
     for node in body:
         match node:
-            case Loop() if updates := _carried(session, node):
+            case Loop():
+                updates = _carried(session, node)
                 before: dict[str, Node] = {}
                 while found and (same := _bound_by(found[-1], updates)) is not None and same.id not in before:
                     before[same.id] = found.pop()
                 found += _promoted(session, node, updates, before)
-            case Loop():
-                starts, loop, ends = sums_apart(session, node)
-                found += (*starts, replace(loop, body=promote(session, loop.body)), *ends)
             case Guard(body=inside, orelse=orelse):
                 found.append(replace(node, body=promote(session, inside), orelse=promote(session, orelse)))
             case _:
@@ -135,20 +133,21 @@ def _is_update(leaf: Leaf) -> TypeGuard[Accumulate]:
 def _promoted(
     session: Session, loop: Loop, updates: Sequence[MappedStatement], before: Mapping[str, Node]
 ) -> tuple[Node, ...]:
-    """The loop with its accumulations in registers, and the copies around it; `before` has binds of their elements."""
+    """The loop with its accumulations in registers, and the copies around it; `before` has binds of their elements.
+    Long sums whose elements need not exist are kept apart, and loops inside carry what stays in place there."""
     extents = [n.extent for n in (loop, *(p.node for p in located(loop.body))) if isinstance(n, Loop)]
     runs = all((constant_value(e) or 0) > 0 for e in extents)
-    if not runs and before:
+    if not runs and (before or len(extents) > 1):
         updates = [u for u in updates if u.id in before]
-    elif not runs and len(extents) > 1:
-        return (loop,)
     starts: list[Node] = []
     ends: list[Node] = []
     inside = loop
     for update in updates:
         inside = _one(session, inside, update, before.get(update.id), starts, ends)
-    kept = (*starts, inside, *ends)
-    if runs or before:
+    apart_starts, inside, apart_ends = sums_apart(session, inside)
+    inside = replace(inside, body=promote(session, inside.body))
+    kept = (*starts, *apart_starts, inside, *apart_ends, *ends)
+    if runs or before or not updates:
         return kept
     some = Compare(op=CompareOp.GT, left=loop.extent, right=ZERO)
     return (Guard(condition=some, body=kept, span=loop.span),)

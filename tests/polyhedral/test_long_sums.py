@@ -54,6 +54,15 @@ PROGRAMS = {
             S[i] = s[1] + s[2]
         }
     }""",
+    "nest without a bind": """kernel k(A: f32[M, N, K], inout S: f32[M]) {
+        par M i { seq N j { seq K k { S[i] += A[i, j, k] } } }
+    }""",
+    "one of two bound": """kernel k(A: f32[M, K], inout S: f32[M], T: f32[M]) {
+        par M i { T[i] = 0.0 ; seq K k { let d = A[i, k] ; S[i] += d ; T[i] += d * d } }
+    }""",
+    "inside another sum": """kernel k(A: f32[M, N, K], inout S: f32[M], inout D: f32[M, N]) {
+        par M i { seq N j { S[i] += 1.0 ; seq K k { D[i, j] += A[i, j, k] } } }
+    }""",
     "ends apart": """kernel k(A: f32[K, M], S: f32[M]) where K >= 1 {
         par M i { seq i + K k { S[i] += A[min(k, K - 1), i] } }
     }""",
@@ -129,6 +138,9 @@ def test_a_long_ordered_sum_is_warned_of() -> None:
         "tiles",
         "tile of a block",
         "registers",
+        "nest without a bind",
+        "one of two bound",
+        "inside another sum",
         "beside an atomic",
     ],
 )
