@@ -5,17 +5,17 @@
     S1_out: C[i, j] = f32(C_acc)                            C: as C_acc
 
 An addition counts where it is computed in f32 or its result is stored in less than f64. The launches are walked at
-given sizes, with a chain and a count of partials for each buffer: the mapping's own copies pass them on, the author's
-binds begin anew, a loop grows them as its second turn does. Where threads of a launch update one element, each of them
-counts; on a CPU each task carries its part in f64. A buffer of the author has no more than the serial program adds to
-it. The bound of `texpr run --check` takes the chains (`error_cells`).
+given sizes, with a chain and a count of partials for each buffer: the mapping's own copies pass them on, a bind begins
+anew where nothing else is written than the element that it binds, a loop grows them as its second turn does. Where
+threads of a launch update one element, each of them counts; on a CPU each task carries its part in f64. A buffer of the
+author has no more than the serial program adds to it. The bound of `texpr run --check` has the chains (`error_cells`).
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, IndexExpr, IndexVar, Leaf
+from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, IndexExpr, IndexVar, Leaf, Subscript
 from texpr.grammar.types import F64
 from texpr.polyhedral.cores import CPU_TASKS
 from texpr.polyhedral.indices import Ranges, const, index_range, most
@@ -37,8 +37,9 @@ from texpr.polyhedral.mapping import (
     Place,
     Unused,
 )
-from texpr.polyhedral.tree import located
-from texpr.polyhedral.walk import read_accesses
+from texpr.polyhedral.report import launches
+from texpr.polyhedral.tree import located, statements
+from texpr.polyhedral.walk import read_accesses, written
 
 UNKNOWN = 1 << 62  # turns of a loop whose extent is not bounded by the sizes
 
@@ -75,6 +76,15 @@ class _Walk:
     sizes: Mapping[str, int]
     greatest: State = field(default_factory=dict)
     launch: MappedLaunch = field(init=False)
+    places: dict[str, set[tuple[Subscript, ...]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.places = {}
+        for launch in launches(self.mapped.host):
+            for statement in statements(launch.body):
+                write = written(statement.leaf)
+                if write is not None:
+                    self.places.setdefault(write[0], set()).add(write[1])
 
     def host(self, nodes: Sequence[HostNode], state: State, ranges: Ranges) -> State:
         for node in nodes:
@@ -136,7 +146,9 @@ class _Walk:
         chain = max((sum_.chain for sum_ in added), default=0)
         partials = max((sum_.partials for sum_ in added), default=0)
         if isinstance(leaf, Bind):
-            return {**state, leaf.buffer: self._note(leaf.buffer, Sum(chain=chain, partials=partials))}
+            others = Sum() if self._is_all(leaf) else state.get(leaf.buffer, Sum())
+            bound = _greater(others, Sum(chain=chain, partials=partials))
+            return {**state, leaf.buffer: self._note(leaf.buffer, bound)}
         if leaf.op is not AccOp.ADD:
             return state
         own = state.get(leaf.buffer, Sum())
@@ -147,6 +159,10 @@ class _Walk:
             additions=own.additions + times,
         )
         return {**state, leaf.buffer: self._note(leaf.buffer, now)}
+
+    def _is_all(self, leaf: Bind) -> bool:
+        """Whether every write of the buffer is of the element that this one binds, so that nothing is left of sums."""
+        return not leaf.subscripts or self.places[leaf.buffer] == {leaf.subscripts}
 
     def _meeting(self, statement: MappedStatement, ranges: Ranges) -> int:
         """How many threads may make this update of one element: those that a bare subscript does not tell apart."""

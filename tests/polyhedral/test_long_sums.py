@@ -165,6 +165,12 @@ def test_compiled_says_chain_and_partials() -> None:
     assert compiled.sums(M=10, K=100)["S"].chain == 100
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_bind_of_one_element_does_not_end_the_sum_of_another(target: str) -> None:
+    text = "kernel k(A: f32[K], inout S: f32[2]) { seq K k { S[1] += A[k] ; S[0] = A[k] } }"
+    assert sums(mapped(text, target), {"K": 10**5})["S"].chain == 10**5
+
+
 def test_the_bound_follows_the_chain() -> None:
     terms = 10**6
     kernel = texpr.parse(PROGRAMS["one thread"]).only.core()
