@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,18 @@ echo $$ $! > "$PIDS.new"
 mv "$PIDS.new" "$PIDS"
 wait
 """
+
+
+@pytest.fixture(autouse=True)
+def usual_signals() -> Iterator[None]:
+    """Commands start as from a prompt: a shell that runs the tests in the background lets them ignore SIGINT."""
+    asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ignored = [number for number in asked if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture
