@@ -47,7 +47,7 @@ from texpr.grammar.ast import (
     SizeVar,
 )
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.indexing import row_major
+from texpr.grammar.index.expr import row_major
 from texpr.grammar.paths import as_path, not_written, read_plain
 from texpr.polyhedral.boxes import Box, boxes
 from texpr.polyhedral.program import ProvedProgram

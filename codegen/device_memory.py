@@ -11,8 +11,8 @@ from itertools import pairwise
 from texpr.codegen.graph import DTensor, KernelGraph, WorkspacePlan
 from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp, Role
 from texpr.grammar.diagnostics import InternalError
-from texpr.grammar.indexing import combine
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.expr import combine
+from texpr.grammar.index.value import index_value
 
 ALIGNMENT_BYTES = 256
 

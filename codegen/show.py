@@ -15,7 +15,7 @@ from typing import assert_never
 
 from texpr.codegen import graph as g
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Gather, IndexConst, Leaf, Read, Role, Subscript
-from texpr.grammar.indexing import write_index
+from texpr.grammar.index.text import write_index
 from texpr.grammar.show import show_condition, show_value
 from texpr.polyhedral.mapping import BarrierPosition
 

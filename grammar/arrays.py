@@ -9,7 +9,8 @@ from texpr.grammar.attributes import Place, check_attributes, check_fn_attribute
 from texpr.grammar.context import BufferDraft, whole
 from texpr.grammar.diagnostics import did_you_mean
 from texpr.grammar.fragments import FRAGMENTS, Fragment
-from texpr.grammar.indexing import ONE, difference, index_names, multiply
+from texpr.grammar.index.expr import ONE, index_names, multiply
+from texpr.grammar.index.linear import difference
 from texpr.grammar.inline import Inliner
 from texpr.grammar.scope import FnName, Part, RefusedError, ViewName, refuse
 from texpr.grammar.source import Span

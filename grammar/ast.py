@@ -20,7 +20,7 @@ What the checker has settled:
     Par(i, SizeVar M, (Bind S0 C[i] = 0.0, Seq(k, SizeVar K, (Accumulate S1 C[i] add Read A[i, k]))))
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from texpr.grammar.source import NO_SPAN, Span
@@ -30,6 +30,30 @@ from texpr.grammar.types import BOOL, I64, DType
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+def operands(node: Node) -> tuple[Node, ...]:
+    """The nodes directly inside a node, in text order."""
+    found: list[Node] = []
+    for name in parts_of(type(node)):
+        held = getattr(node, name)
+        if isinstance(held, Node):
+            found.append(held)
+        elif isinstance(held, tuple):
+            found += [item for item in held if isinstance(item, Node)]
+    return tuple(found)
+
+
+def parts_of(kind: type[Node]) -> tuple[str, ...]:
+    """The fields of a kind of node that may hold nodes."""
+    known = _PARTS.get(kind)
+    if known is None:
+        plain = (Span, DType, int, str, bool, int | float | bool, tuple[Span, ...], IndexOp, CompareOp, Fn, AccOp, Role)
+        known = _PARTS[kind] = tuple(f.name for f in fields(kind) if f.type not in plain)
+    return known
+
+
+_PARTS: dict[type[Node], tuple[str, ...]] = {}
 
 
 # ---- index expressions -----------------------------------------------------------------------------------------

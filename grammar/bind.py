@@ -9,7 +9,8 @@ from texpr.grammar.ast import Condition, IndexConst, IndexExpr, IndexVar, SizeVa
 from texpr.grammar.core import condition_leaves
 from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, did_you_mean, error
-from texpr.grammar.indexing import COMPARE, I64_MAX, I64_MIN, leaves, substitute, write_index
+from texpr.grammar.index.expr import COMPARE, I64_MAX, I64_MIN, leaves, substitute
+from texpr.grammar.index.text import write_index
 from texpr.grammar.loops import EXACT, missed_range
 from texpr.grammar.show import show_condition
 from texpr.grammar.source import Span

@@ -16,7 +16,7 @@ from texpr.grammar.ast import IndexConst, IndexExpr, SizeVar
 from texpr.grammar.context import too_many
 from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, did_you_mean, error, first
-from texpr.grammar.indexing import index_names, size_names
+from texpr.grammar.index.expr import index_names, size_names
 from texpr.grammar.kernels import Given, KernelReader
 from texpr.grammar.modules import Loader
 from texpr.grammar.scope import FnName, LimitError, RefusedError, Scope, refuse

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from texpr.grammar import ast
 from texpr.grammar.ast import IndexConst, IndexVar, SizeVar
-from texpr.grammar.indexing import index_size, leaves
+from texpr.grammar.index.expr import index_size, leaves
 from texpr.grammar.walk import walk
 
 

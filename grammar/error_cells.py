@@ -36,8 +36,8 @@ from texpr.grammar.error_bound import (
     smallest,
     to_integer,
 )
+from texpr.grammar.index.value import Index, Mask, as_mask, both
 from texpr.grammar.interpret_cells import LaneLayout, PlainCells, Shape, spread
-from texpr.grammar.interpret_index import Index, Mask, as_mask, both
 from texpr.grammar.types import F64, DType
 
 Array = NDArray[Any]

@@ -10,17 +10,8 @@ from collections.abc import Iterator
 
 from texpr.grammar import ast
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
-from texpr.grammar.indexing import (
-    ONE,
-    ZERO,
-    add,
-    combine,
-    difference,
-    from_polynomial,
-    index_names,
-    polynomial,
-    subtract,
-)
+from texpr.grammar.index.expr import ONE, ZERO, add, combine, index_names, subtract
+from texpr.grammar.index.linear import difference, from_polynomial, polynomial
 from texpr.grammar.scope import refuse
 from texpr.grammar.source import Span
 

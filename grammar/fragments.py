@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp
-from texpr.grammar.indexing import add, combine, multiply
+from texpr.grammar.index.expr import add, combine, multiply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from texpr.grammar import ast, syntax
 from texpr.grammar.ast import CompareOp, Condition, IndexConst, IndexExpr, IndexOp
 from texpr.grammar.context import Context
 from texpr.grammar.core import buffers_read, condition_size
-from texpr.grammar.indexing import I64_MAX, I64_MIN, ZERO, combine, index_names, index_size
+from texpr.grammar.index.expr import I64_MAX, I64_MIN, ZERO, combine, index_names, index_size
 from texpr.grammar.scope import FnName, IndexName, RefusedError, TypeName, ValueName, ViewName, describe, refuse
 from texpr.grammar.source import Span
 from texpr.grammar.types import ELEMENT_TYPES

@@ -12,7 +12,9 @@ from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Attr
 from texpr.grammar.context import MAX_CALLS
 from texpr.grammar.diagnostics import Label
-from texpr.grammar.indexing import difference, index_names, write_index
+from texpr.grammar.index.expr import index_names
+from texpr.grammar.index.linear import difference
+from texpr.grammar.index.text import write_index
 from texpr.grammar.reductions import ReductionReader
 from texpr.grammar.scope import FnName, IndexName, RefusedError, Scope, TypeName, ValueName, ViewName, refuse
 from texpr.grammar.source import Span

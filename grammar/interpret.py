@@ -28,11 +28,11 @@ from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.grammar.error_bound import Bounded
 from texpr.grammar.error_cells import BoundedArithmetic, BoundedCells
-from texpr.grammar.indexing import size_names
+from texpr.grammar.index.expr import size_names
+from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret_cells import Cells, PlainArithmetic, PlainCells
 from texpr.grammar.interpret_exact import ExactInterpreter
 from texpr.grammar.interpret_fast import GRID_LIMIT, FastInterpreter
-from texpr.grammar.interpret_index import index_value
 from texpr.grammar.types import DType, Kind
 
 Array = NDArray[Any]

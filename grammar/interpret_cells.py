@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from texpr.grammar import numerics
 from texpr.grammar.ast import AccOp, Attr, Fn
-from texpr.grammar.interpret_index import Index, Mask
+from texpr.grammar.index.value import Index, Mask
 from texpr.grammar.types import DType
 
 Array = NDArray[Any]

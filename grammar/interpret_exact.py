@@ -42,9 +42,9 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.core import promises_unique
 from texpr.grammar.diagnostics import Diagnostic, TExprError, fail
+from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret_cells import Array, undefined
 from texpr.grammar.interpret_errors import Reports, Site, asm_error
-from texpr.grammar.interpret_index import condition_value, index_value
 from texpr.grammar.interpret_shadow import READ, WRITE, Instance, Kind, Running, touch
 from texpr.grammar.source import NO_SPAN, Span
 

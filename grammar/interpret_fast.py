@@ -44,9 +44,7 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.interpret_cells import Arithmetic, Array, Cells, Shape
-from texpr.grammar.interpret_errors import Reports, Site, asm_error
-from texpr.grammar.interpret_index import (
+from texpr.grammar.index.value import (
     Index,
     Mask,
     as_mask,
@@ -56,6 +54,8 @@ from texpr.grammar.interpret_index import (
     index_value,
     inverse,
 )
+from texpr.grammar.interpret_cells import Arithmetic, Array, Cells, Shape
+from texpr.grammar.interpret_errors import Reports, Site, asm_error
 from texpr.grammar.interpret_loops import is_axis, locals_of
 from texpr.grammar.source import Span
 

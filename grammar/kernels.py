@@ -10,7 +10,7 @@ from texpr.grammar.attributes import Place, check_attributes
 from texpr.grammar.context import BufferDraft, whole
 from texpr.grammar.diagnostics import Diagnostic, Label, error
 from texpr.grammar.flat import infer_lengths
-from texpr.grammar.indexing import index_names, size_names
+from texpr.grammar.index.expr import index_names, size_names
 from texpr.grammar.indices import expressions
 from texpr.grammar.inline import returned
 from texpr.grammar.scope import Binding, FnName, IndexName, LimitError, Poison, RefusedError, Scope, TypeName, refuse

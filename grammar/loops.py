@@ -3,7 +3,7 @@
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr, IndexVar
 from texpr.grammar.attributes import Place, check_attributes
-from texpr.grammar.indexing import add, size_names, substitute, subtract
+from texpr.grammar.index.expr import add, size_names, substitute, subtract
 from texpr.grammar.indices import INDEX_CALLS, INDEX_OPERATORS
 from texpr.grammar.scope import IndexName, RefusedError
 from texpr.grammar.source import Span

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from texpr.grammar import ast
 from texpr.grammar.ast import Condition
-from texpr.grammar.indexing import write_index
+from texpr.grammar.index.text import write_index
 
 
 def show(kernel: ast.Kernel) -> str:

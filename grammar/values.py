@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Fn, IndexConst, IndexExpr, IndexOp
 from texpr.grammar.core import value_size
-from texpr.grammar.indexing import ZERO
+from texpr.grammar.index.expr import ZERO
 from texpr.grammar.indices import COMPARES, INDEX_CALLS, INDEX_OPERATORS, affine
 from texpr.grammar.loops import LoopReader
 from texpr.grammar.scope import (

@@ -3,7 +3,7 @@
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Fn, IndexExpr, Subscript
 from texpr.grammar.core import value_size
-from texpr.grammar.indexing import add, index_size
+from texpr.grammar.index.expr import add, index_size
 from texpr.grammar.indices import IndexReader
 from texpr.grammar.scope import FnName, IndexName, Part, TypeName, ValueName, ViewName, describe, refuse
 from texpr.grammar.source import Span

@@ -25,7 +25,7 @@ from texpr.grammar.ast import (
     SizeVar,
     Subscript,
 )
-from texpr.grammar.indexing import index_names, substitute
+from texpr.grammar.index.expr import index_names, substitute
 from texpr.polyhedral import isl
 from texpr.polyhedral.polynomial import ONE, BeyondLimitError, NotAffineError, Polynomial, normalize, why_not_affine
 

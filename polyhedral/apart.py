@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from texpr.grammar.ast import AccOp, Accumulate, Bind, Const, Gather, Read, Role
+from texpr.grammar.index.expr import constant_value
 from texpr.grammar.types import BOOL, F32, F64, DType
-from texpr.polyhedral.indices import constant_value
 from texpr.polyhedral.long_sums import as_type
 from texpr.polyhedral.mapping import (
     Define,

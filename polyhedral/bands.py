@@ -8,7 +8,7 @@ par M i #grid { par N j #block { S } } two nests, because the author says so
 from dataclasses import dataclass
 
 from texpr.grammar.ast import If, IndexExpr, Kernel, New, Par, Seq, Stmt
-from texpr.polyhedral.indices import index_range
+from texpr.grammar.index.interval import index_range
 from texpr.polyhedral.walk import children, walk
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.value import index_value
 from texpr.polyhedral import isl
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer, ProgramStatement

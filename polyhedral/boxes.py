@@ -7,7 +7,7 @@ smaller.
 
 from texpr.grammar.ast import IndexConst, IndexExpr, SizeVar
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.indexing import Polynomial, from_polynomial
+from texpr.grammar.index.linear import Polynomial, from_polynomial
 from texpr.polyhedral import isl
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import Program

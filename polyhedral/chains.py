@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, IndexExpr, IndexVar, Leaf, Subscript
+from texpr.grammar.index.expr import const
+from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F64
 from texpr.polyhedral.cores import CPU_TASKS
-from texpr.polyhedral.indices import Ranges, const, index_range, most
 from texpr.polyhedral.long_sums import serial_additions
 from texpr.polyhedral.mapping import (
     GRID_PLACES,

@@ -31,12 +31,11 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.core import condition_names
-from texpr.grammar.indexing import ONE, names, row_major
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.expr import ONE, add, const, minimum, names, row_major, subtract
+from texpr.grammar.index.value import index_value
 from texpr.polyhedral.bands import Nest, bounded_nest, has_loop, nest_of
 from texpr.polyhedral.conflicts import shared_updates
 from texpr.polyhedral.digits import core_digits, power_of_two
-from texpr.polyhedral.indices import add, const, minimum, sub
 from texpr.polyhedral.launches import padding_guard
 from texpr.polyhedral.mapping import Define, Digit, Guard, Loop, MappedLaunch, MappedStatement, Node, Place
 from texpr.polyhedral.objective import WeightedAccess
@@ -171,7 +170,7 @@ class CoreBuilder:
             digit=Digit(name=name, index=par.index, weight=1, radix=const(chunk), stride=ONE, place=Place.VECTOR),
             start=Define(index=first, digits=cores),
             define=Define(index=par.index, digits=cores),
-            extent=minimum(const(chunk), sub(par.extent, IndexVar(name=first))),
+            extent=minimum(const(chunk), subtract(par.extent, IndexVar(name=first))),
         )
 
     def _pushed(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece | None) -> tuple[Node, ...]:

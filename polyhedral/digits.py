@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexConst, IndexExpr
 from texpr.grammar.diagnostics import fail
-from texpr.grammar.indexing import ONE, multiply
+from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, multiply, product
 from texpr.grammar.source import Span
-from texpr.polyhedral.indices import at_least_zero, ceildiv, const, product
 from texpr.polyhedral.mapping import GRID_PLACES, Digit, Place
 from texpr.polyhedral.target import Target
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from texpr.grammar.ast import AccOp, Role
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, error
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.value import index_value
 from texpr.polyhedral.definedness import readers, sure_writes, undefined, unwritten, width_of
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.ordering import Use, uses_by_buffer, writes

@@ -24,7 +24,7 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.diagnostics import Label, TExprError, error
-from texpr.grammar.interpret_index import condition_value, index_value
+from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapping import Memory
 from texpr.polyhedral.shadow import Array, Cells, Clock, Line, Violation

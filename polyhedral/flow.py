@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from texpr.grammar.ast import Condition, IndexConst, Read
 from texpr.grammar.core import condition_names
 from texpr.grammar.diagnostics import InternalError
-from texpr.grammar.indexing import names
+from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapping import (
     BarrierPosition,
     Define,

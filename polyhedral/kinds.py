@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, Cast, Expr, Fn, Gather, Leaf, Op, Read
-from texpr.grammar.indexing import index_names
+from texpr.grammar.index.expr import index_names
 from texpr.polyhedral import isl
 from texpr.polyhedral.program import Access, LoopDim, StatementKind
 

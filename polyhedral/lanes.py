@@ -8,9 +8,9 @@ reads that access's elements again from near memory.
 
 from collections.abc import Sequence
 
+from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.bands import Nest
 from texpr.polyhedral.digits import Names, share, thread_digits
-from texpr.polyhedral.indices import Ranges
 from texpr.polyhedral.objective import cost, lane_values
 from texpr.polyhedral.session import Session
 from texpr.polyhedral.walk import subscript_names

@@ -26,7 +26,8 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.indexing import ONE
+from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, const, constant_value, minimum
+from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.polyhedral.bands import (
     Nest,
     block_statements,
@@ -38,17 +39,6 @@ from texpr.polyhedral.bands import (
 )
 from texpr.polyhedral.digits import grid_digits, grid_size, power_of_two, share, thread_digits
 from texpr.polyhedral.hardware_attributes import threads_asked
-from texpr.polyhedral.indices import (
-    Ranges,
-    add,
-    at_least_zero,
-    ceildiv,
-    const,
-    constant_value,
-    index_range,
-    minimum,
-    most,
-)
 from texpr.polyhedral.lanes import choose_lanes
 from texpr.polyhedral.long_sums import CHAIN, size_ranges
 from texpr.polyhedral.mapping import (

@@ -41,11 +41,11 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError
-from texpr.grammar.indexing import ZERO
+from texpr.grammar.index.expr import ZERO, const
+from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import coprime_columns
-from texpr.polyhedral.indices import Ranges, const, index_range, most
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import Access, Program, ProgramStatement
 from texpr.polyhedral.walk import map_reads, map_subscripts

@@ -13,12 +13,12 @@ from dataclasses import replace
 
 from texpr.grammar.ast import Condition, If, Kernel, New, Par, Read, Role, Seq, Stmt
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.interval import index_range
 from texpr.polyhedral.cores import CoreBuilder
 from texpr.polyhedral.digits import Names
 from texpr.polyhedral.hardware_attributes import check_attributes, check_host_loop
 from texpr.polyhedral.hazards import launch_orders
 from texpr.polyhedral.idle_attributes import idle_attributes
-from texpr.polyhedral.indices import index_range
 from texpr.polyhedral.launches import LaunchBuilder
 from texpr.polyhedral.long_sums import carried_wide, long_updates
 from texpr.polyhedral.mapping import (

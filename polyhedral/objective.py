@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from texpr.grammar.ast import Buffer, Gather, Subscript
-from texpr.grammar.indexing import row_major
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.expr import row_major
+from texpr.grammar.index.value import index_value
 from texpr.polyhedral.digits import ThreadDigits
 from texpr.polyhedral.mapping import Place
 

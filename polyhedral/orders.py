@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from texpr.grammar.ast import Read
 from texpr.grammar.core import condition_names
 from texpr.grammar.diagnostics import InternalError, TExprError, error
-from texpr.grammar.indexing import names
+from texpr.grammar.index.expr import constant_value, names
 from texpr.polyhedral.flow import unenforced
-from texpr.polyhedral.indices import constant_value
 from texpr.polyhedral.mapping import (
     BarrierPosition,
     Define,

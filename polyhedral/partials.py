@@ -18,19 +18,9 @@ from dataclasses import replace
 from functools import partial
 
 from texpr.grammar.ast import AccOp, Accumulate, Atomic, Bind, Cast, Const, IndexVar, Read
-from texpr.grammar.indexing import ONE, multiply
+from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, constant_value, minimum, multiply, subtract
+from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F32, F64
-from texpr.polyhedral.indices import (
-    Ranges,
-    at_least_zero,
-    ceildiv,
-    const,
-    constant_value,
-    index_range,
-    minimum,
-    most,
-    sub,
-)
 from texpr.polyhedral.long_sums import CHAIN, narrow
 from texpr.polyhedral.mapping import (
     Define,
@@ -136,7 +126,9 @@ class _Partials:
         inner = replace(
             loop,
             index=step,
-            extent=minimum(const(length), sub(extent, start)) if whole is None or whole % length else const(length),
+            extent=minimum(const(length), subtract(extent, start))
+            if whole is None or whole % length
+            else const(length),
             digit=parts[1] if loop.digit else None,
             body=body,
         )

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from texpr.grammar.ast import Attr, Buffer, IndexConst, IndexExpr, Role
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.indexing import ONE, index_names, multiply, row_major
-from texpr.polyhedral.indices import Ranges, add, bounds, sub
+from texpr.grammar.index.expr import ONE, add, index_names, multiply, row_major, subtract
+from texpr.grammar.index.interval import Ranges, bounds
 from texpr.polyhedral.mapping import Fixed, Free, Layout, MappedBuffer, Memory, Scope
 from texpr.polyhedral.target import Target
 
@@ -42,7 +42,7 @@ def _elements(shape: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> Index
     """Elements from the first to the last one."""
     total: IndexExpr = ONE
     for extent, stride in zip(shape, strides, strict=True):
-        total = add(total, multiply(stride, sub(extent, ONE)))
+        total = add(total, multiply(stride, subtract(extent, ONE)))
     return total
 
 

@@ -22,11 +22,10 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from texpr.grammar.ast import Accumulate, Bind, Buffer, Compare, CompareOp, Const, Expr, Gather, Leaf, Read, Role
-from texpr.grammar.indexing import ZERO
+from texpr.grammar.index.expr import ZERO, constant_value
 from texpr.grammar.numerics import identity
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.apart import inner_digits, sums_apart
-from texpr.polyhedral.indices import constant_value
 from texpr.polyhedral.long_sums import as_type
 from texpr.polyhedral.mapping import (
     Define,

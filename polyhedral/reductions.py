@@ -36,12 +36,12 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.indexing import ONE, ZERO, multiply, names
+from texpr.grammar.index.expr import ONE, ZERO, add, at_least_zero, ceildiv, const, constant_value, multiply, names
+from texpr.grammar.index.interval import Ranges, most
 from texpr.grammar.numerics import identity
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.bands import Nest, block_statements
 from texpr.polyhedral.digits import Names, ThreadDigits, share, thread_digits
-from texpr.polyhedral.indices import Ranges, add, at_least_zero, ceildiv, const, constant_value, most
 from texpr.polyhedral.lanes import choose_lanes
 from texpr.polyhedral.long_sums import CHAIN, as_type, narrow, size_ranges
 from texpr.polyhedral.mapping import (

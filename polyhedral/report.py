@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from texpr.grammar.ast import Gather, Subscript
-from texpr.grammar.indexing import write_index
+from texpr.grammar.index.text import write_index
 from texpr.polyhedral.mapping import AccessReport, HostIf, HostLoop, HostNode, MappedLaunch, MappedStatement, Memory
 from texpr.polyhedral.objective import footprint, lane_values
 from texpr.polyhedral.session import Session

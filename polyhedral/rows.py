@@ -34,10 +34,9 @@ from texpr.grammar.ast import (
     Role,
     Seq,
 )
-from texpr.grammar.indexing import ONE, ZERO, names
+from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value, minimum, names, subtract
 from texpr.grammar.types import F64
 from texpr.polyhedral.conflicts import shared_updates
-from texpr.polyhedral.indices import at_least_zero, ceildiv, const, constant_value, minimum, sub
 from texpr.polyhedral.long_sums import as_type
 from texpr.polyhedral.mapping import (
     Define,
@@ -111,7 +110,7 @@ def tiles(session: Session, par: Par) -> tuple[Digit, Piece]:
         digit=digit,
         start=Define(index=first, digits=(tile,)),
         define=Define(index=par.index, digits=(tile,)),
-        extent=minimum(const(TILE), sub(par.extent, IndexVar(name=first))),
+        extent=minimum(const(TILE), subtract(par.extent, IndexVar(name=first))),
     )
 
 

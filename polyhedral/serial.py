@@ -17,9 +17,9 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.diagnostics import InternalError, fail
+from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.conflicts import shared_updates
 from texpr.polyhedral.digits import ThreadDigits
-from texpr.polyhedral.indices import constant_value
 from texpr.polyhedral.mapping import Fresh, Guard, Loop, MappedStatement, Memory, Node, Unused
 from texpr.polyhedral.session import Session
 from texpr.polyhedral.walk import AccessRewrite, expand_accesses, rewrite_leaf, rewrite_read

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, IndexExpr, Kernel, Par, Role, Seq, Stmt
-from texpr.grammar.indexing import names
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.expr import names
+from texpr.grammar.index.interval import Ranges, bounds
+from texpr.grammar.index.value import index_value
 from texpr.polyhedral.digits import Names, ThreadDigits
-from texpr.polyhedral.indices import Ranges, bounds
 from texpr.polyhedral.mapping import Digit, MappedBuffer
 from texpr.polyhedral.objective import WeightedAccess
 from texpr.polyhedral.program import ProvedProgram

@@ -8,7 +8,7 @@ launch matmul_0   grid (ceildiv(M, 8) * ceildiv(N, 32), 1, 1)   256 threads
 from collections.abc import Iterator, Sequence
 
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Gather, Leaf, Read, Subscript
-from texpr.grammar.indexing import write_index
+from texpr.grammar.index.text import write_index
 from texpr.grammar.show import show_condition
 from texpr.polyhedral.mapping import (
     BarrierPosition,

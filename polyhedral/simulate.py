@@ -17,8 +17,8 @@ import numpy as np
 from texpr.grammar import numerics
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Condition, Read, Role
 from texpr.grammar.diagnostics import TExprError, error
+from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret import check_arguments, shaped, solve_sizes, stored
-from texpr.grammar.interpret_index import condition_value, index_value
 from texpr.polyhedral.evaluate import Evaluator, Lanes
 from texpr.polyhedral.mapping import (
     BarrierPosition,

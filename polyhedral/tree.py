@@ -10,7 +10,7 @@ from typing import assert_never
 
 from texpr.grammar.ast import IndexExpr, Read
 from texpr.grammar.core import condition_names
-from texpr.grammar.indexing import names
+from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapping import Define, Digit, Fresh, Guard, Loop, MappedStatement, Node
 from texpr.polyhedral.walk import leaf_names, subscript_names, touched, value_reads
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexExpr, Kernel, New, Par, Seq, Stmt
+from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.polyhedral.bands import bounded_nest, is_serial_par, nest_of
-from texpr.polyhedral.indices import Ranges, bounds, index_range
 from texpr.polyhedral.placement import LocalUse
 from texpr.polyhedral.walk import children
 

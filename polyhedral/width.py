@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, Par, Seq
 from texpr.grammar.diagnostics import Diagnostic, error
-from texpr.grammar.indexing import I64_MAX, I64_MIN, write_index
+from texpr.grammar.index.expr import I64_MAX, I64_MIN
+from texpr.grammar.index.interval import bounds, index_range
+from texpr.grammar.index.text import write_index
 from texpr.grammar.walk import walk
-from texpr.polyhedral.indices import bounds, index_range
 from texpr.polyhedral.program import Program
 
 LARGE_BITS = 31  # loops and numbers with fewer, those of one expression together, stay within 64 bits

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from texpr.grammar.ast import Buffer, Gather, IndexExpr
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.value import index_value
 from texpr.polyhedral import isl
 from texpr.polyhedral.facts import size_names
 from texpr.polyhedral.isl import least_point

@@ -13,7 +13,7 @@ from typing import Any
 
 from texpr.codegen.artifact import json_condition, json_expr
 from texpr.grammar import ast
-from texpr.grammar.indexing import write_index
+from texpr.grammar.index.text import write_index
 from texpr.grammar.show import show_condition
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType

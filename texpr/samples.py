@@ -34,11 +34,11 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.error_bound import STEPS
-from texpr.grammar.indexing import names
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.expr import names
+from texpr.grammar.index.interval import index_range
+from texpr.grammar.index.value import index_value
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.grammar.walk import walk
-from texpr.polyhedral.indices import index_range
 from texpr.polyhedral.walk import children
 
 MOST_BITS = 10  # of a sample: those of f16, so that narrow types hold them

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexExpr, Kernel, New, Par, Read, Role, Seq, Stmt
-from texpr.grammar.indexing import names
+from texpr.grammar.index.expr import const, names
+from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.walk import walk as every_node
 from texpr.polyhedral.conflicts import shared_updates
-from texpr.polyhedral.indices import Ranges, const, index_range, most
 from texpr.polyhedral.walk import children, walk
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from texpr.codegen.manifest import JsonExpr, Manifest, Parameter, evaluate
 from texpr.grammar.ast import IndexExpr, Kernel, Par, Role, Seq
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.index.interval import bounds, index_range
 from texpr.grammar.types import ELEMENT_TYPES
-from texpr.polyhedral.indices import bounds, index_range
 from texpr.polyhedral.walk import walk
 from texpr.runtime.launch import host_memory_bytes
 from texpr.samples import greatest_at

@@ -14,7 +14,7 @@ from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.graph import Define, Generic, Store, StoreMode
 from texpr.grammar.ast import AccOp, Accumulate, Atomic, Condition, Gather, IndexConst, IndexExpr, Read
 from texpr.grammar.core import condition_names
-from texpr.grammar.indexing import names
+from texpr.grammar.index.expr import names
 from texpr.grammar.types import DType
 
 

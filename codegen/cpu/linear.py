@@ -14,7 +14,7 @@ from texpr.grammar.ast import (
     IndexVar,
     SizeVar,
 )
-from texpr.grammar.indexing import names
+from texpr.grammar.index.expr import names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from texpr.grammar.ast import (
     Or,
     Read,
 )
-from texpr.grammar.indexing import combine
+from texpr.grammar.index.expr import combine
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 

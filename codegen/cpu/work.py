@@ -12,7 +12,7 @@ from typing import assert_never
 
 from texpr.codegen.graph import BlockGraph, BlockNode, Define, Fresh, Generic, Guard, Loop
 from texpr.grammar.ast import Cast, Fn, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Op, Read, SizeVar
-from texpr.grammar.indexing import add, combine, multiply, subtract
+from texpr.grammar.index.expr import add, combine, multiply, subtract
 from texpr.grammar.types import DType
 from texpr.grammar.walk import walk
 

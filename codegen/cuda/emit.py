@@ -14,7 +14,7 @@ from texpr.codegen.cuda.kernel import Kernel, emit_kernel
 from texpr.codegen.cuda.names import comment, file_name, kernel_symbol, listed, virtual_path
 from texpr.codegen.graph import BlockGraph, PlannedGraph
 from texpr.codegen.writer import Writer
-from texpr.grammar.indexing import write_index
+from texpr.grammar.index.text import write_index
 from texpr.polyhedral.target import Target
 
 HEADERS = (

@@ -24,7 +24,8 @@ from texpr.codegen.cuda.usage import nodes_of
 from texpr.codegen.graph import BlockGraph, Generic, HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Role, SizeVar
-from texpr.grammar.indexing import apply, names, write_index
+from texpr.grammar.index.expr import apply, names
+from texpr.grammar.index.text import write_index
 from texpr.grammar.show import show_condition
 
 _C_TYPES = {

@@ -24,7 +24,7 @@ from texpr.grammar.ast import (
     Or,
     SizeVar,
 )
-from texpr.grammar.indexing import apply
+from texpr.grammar.index.expr import apply
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1

@@ -31,7 +31,7 @@ from texpr.grammar.ast import (
     SizeVar,
 )
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.indexing import row_major
+from texpr.grammar.index.expr import row_major
 from texpr.grammar.types import F16, F32, I32, I64
 from texpr.polyhedral.mapping import (
     Define,

@@ -13,7 +13,7 @@ import texpr
 from texpr.codegen.cpu.work import SERIAL_OPERATIONS, operations
 from texpr.codegen.graph import BlockGraph, BlockNode, Define, Generic, Guard, Loop
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr
-from texpr.grammar.indexing import apply
+from texpr.grammar.index.expr import apply
 
 VADD = "kernel vadd(A: f32[N], B: f32[N], C: f32[N]) { par N i { C[i] = A[i] + B[i] } }"
 GELU = "kernel gelu_all(A: f32[N], C: f32[N]) { par N i { C[i] = 0.5 * A[i] * (1.0 + erf(A[i])) } }"

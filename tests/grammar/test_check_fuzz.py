@@ -12,7 +12,7 @@ from texpr.grammar.bind import bind_sizes, free_sizes
 from texpr.grammar.check import check, show
 from texpr.grammar.core import condition_leaves
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.indexing import leaves
+from texpr.grammar.index.expr import leaves
 from texpr.grammar.parser import parse
 from texpr.grammar.source import SourceText
 from texpr.grammar.types import BOOL, I64, compute_type

@@ -11,8 +11,8 @@ from texpr.grammar.ast import Role
 from texpr.grammar.bind import bind_sizes
 from texpr.grammar.check import check
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret import interpret
-from texpr.grammar.interpret_index import index_value
 from texpr.grammar.interpret_loops import is_axis
 from texpr.grammar.numerics import storage
 from texpr.grammar.parser import parse_text

@@ -17,7 +17,7 @@ from differential import copied, random_arguments, reference
 from test_kernels import CASES, kernel_of, right
 
 import texpr
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.value import index_value
 from texpr.polyhedral.simulate import simulate
 
 FILLS = (31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)

@@ -26,7 +26,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Cast, Expr, Gather, Op, Read, Select, Subscript
-from texpr.grammar.interpret_index import condition_value, index_value
+from texpr.grammar.index.value import condition_value, index_value
 from texpr.polyhedral.mapping import (
     Define,
     Fresh,

@@ -8,7 +8,7 @@ from stages import program, proved
 
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.value import index_value
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import MAX_CASES, Scope
 from texpr.polyhedral.polynomial import NotAffineError

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import texpr
+from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret import interpret
-from texpr.grammar.interpret_index import index_value
 from texpr.grammar.numerics import storage
 from texpr.polyhedral.chains import Sum, sums
 from texpr.polyhedral.long_sums import CHAIN

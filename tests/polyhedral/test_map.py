@@ -9,7 +9,7 @@ from stages import mapped
 
 from texpr.grammar.ast import IndexConst
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.value import index_value
 from texpr.polyhedral.digits import Names, power_of_two, share, thread_digits
 from texpr.polyhedral.mapping import GRID_PLACES, HostIf, HostLoop, MappedLaunch, Memory, Place, Unused
 from texpr.polyhedral.placement import MAX_THREAD_BYTES

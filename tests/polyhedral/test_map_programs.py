@@ -10,8 +10,8 @@ import pytest
 from texpr.grammar.ast import Kernel, Role
 from texpr.grammar.bind import bind_sizes
 from texpr.grammar.check import check
+from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret import interpret
-from texpr.grammar.interpret_index import index_value
 from texpr.grammar.numerics import storage
 from texpr.grammar.parser import parse_text
 from texpr.polyhedral.map import map_program

@@ -10,8 +10,8 @@ from order_oracle import RaceError, launches_at, missing, needed
 from stages import PIPE, mapped
 
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret import interpret
-from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral import hazards
 from texpr.polyhedral.actors import collect
 from texpr.polyhedral.mapping import Define, MappedLaunch, MappedProgram, MappedStatement, Memory, Scope

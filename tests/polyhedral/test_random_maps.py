@@ -9,8 +9,8 @@ from random_kernels import random_kernel
 
 from texpr.grammar.ast import Kernel
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret import interpret
-from texpr.grammar.interpret_index import index_value
 from texpr.polyhedral.map import map_program
 from texpr.polyhedral.mapping import MappedProgram
 from texpr.polyhedral.model import build_program

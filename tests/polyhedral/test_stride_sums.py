@@ -8,7 +8,7 @@ from stages import program, proved
 
 from texpr.grammar.ast import IndexVar
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.interpret_index import index_value
+from texpr.grammar.index.value import index_value
 from texpr.polyhedral import isl
 from texpr.polyhedral.polynomial import Polynomial, add, multiply, normalize
 from texpr.polyhedral.stride_sums import PLAIN, basis_of

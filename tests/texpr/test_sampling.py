@@ -12,9 +12,9 @@ import texpr
 from texpr import sampling
 from texpr.cli import app
 from texpr.codegen.artifact import signature
+from texpr.grammar.index.expr import const
 from texpr.grammar.interpret import interpret
 from texpr.inspect import Progress
-from texpr.polyhedral.indices import const
 from texpr.sampling import BLOCK, Sample, choose_sample, cost
 from texpr.trial import make_arguments, run_trial, trial_sizes
 from texpr.version import VERSION

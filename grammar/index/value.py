@@ -21,7 +21,7 @@ from texpr.grammar.ast import (
     Or,
     SizeVar,
 )
-from texpr.grammar.indexing import COMPARE, apply
+from texpr.grammar.index.expr import COMPARE, apply
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,0 +1,217 @@
+"""Index expressions: constructors that fold, and what stands in an expression.
+
+Everything here is pure and exact. What is built stays what the author wrote but for constants, the identities of 0
+and 1, and sums that cancel: `ceildiv(64, 32)` is 2, `ceildiv(N, 32)` stays.
+"""
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, assert_never
+
+from texpr.grammar.ast import CompareOp, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
+from texpr.grammar.source import NO_SPAN, Span
+from texpr.grammar.walk import fold, walk
+
+I64_MIN, I64_MAX = -(1 << 63), (1 << 63) - 1
+
+ZERO = IndexConst(value=0)
+ONE = IndexConst(value=1)
+
+
+def const(value: int) -> IndexConst:
+    """The integer as an expression."""
+    return IndexConst(value=value)
+
+
+def constant_value(expression: IndexExpr) -> int | None:
+    """The integer that a constant is, else None."""
+    return expression.value if isinstance(expression, IndexConst) else None
+
+
+DIVISIONS = frozenset({IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV})
+
+
+def apply(op: IndexOp, left: int, right: int) -> int:
+    """The value of an operator on integers; ZeroDivisionError for a divisor 0."""
+    match op:
+        case IndexOp.ADD:
+            return left + right
+        case IndexOp.SUB:
+            return left - right
+        case IndexOp.MUL:
+            return left * right
+        case IndexOp.DIV:
+            return left // right
+        case IndexOp.MOD:
+            return left % right
+        case IndexOp.CEILDIV:
+            return -(-left // right)
+        case IndexOp.MIN:
+            return min(left, right)
+        case IndexOp.MAX:
+            return max(left, right)
+    assert_never(op)
+
+
+COMPARE: dict[CompareOp, Callable[[Any, Any], Any]] = {
+    CompareOp.EQ: operator.eq,
+    CompareOp.NE: operator.ne,
+    CompareOp.LT: operator.lt,
+    CompareOp.LE: operator.le,
+    CompareOp.GT: operator.gt,
+    CompareOp.GE: operator.ge,
+}
+"""The truth of a comparison, of integers or of arrays element by element."""
+
+
+def combine(op: IndexOp, left: IndexExpr, right: IndexExpr, span: Span = NO_SPAN) -> IndexExpr:
+    """`left op right`, folded where both are constants, by the identities of 0 and 1, and where a sum cancels."""
+    a, b = constant_value(left), constant_value(right)
+    if a is not None and b is not None and not (op in DIVISIONS and b <= 0):
+        return IndexConst(value=apply(op, a, b), span=span)
+    match op:
+        case IndexOp.ADD if a == 0:
+            return right
+        case IndexOp.ADD | IndexOp.SUB if b == 0:
+            return left
+        case IndexOp.MUL if a == 1:
+            return right
+        case IndexOp.MUL | IndexOp.DIV | IndexOp.CEILDIV if b == 1:
+            return left
+        case IndexOp.MUL if a == 0 or b == 0:
+            return IndexConst(value=0, span=span)
+        case IndexOp.MOD if b == 1:
+            return IndexConst(value=0, span=span)
+        case IndexOp.ADD if isinstance(left, IndexBinary) and left.op is IndexOp.SUB and left.right == right:
+            return left.left
+        case IndexOp.SUB if isinstance(left, IndexBinary) and left.op is IndexOp.ADD and left.right == right:
+            return left.left
+        case IndexOp.ADD | IndexOp.SUB if b is not None and isinstance(left, IndexBinary):
+            shifted = _shift(left, b if op is IndexOp.ADD else -b, span)
+            if shifted is not None:
+                return shifted
+    if op in (IndexOp.SUB, IndexOp.MIN, IndexOp.MAX) and left == right:
+        return left if op is not IndexOp.SUB else IndexConst(value=0, span=span)
+    return IndexBinary(op=op, left=left, right=right, span=span)
+
+
+def _shift(expression: IndexBinary, amount: int, span: Span) -> IndexExpr | None:
+    """`(x + c) + amount` as `x + (c + amount)`; None where the last operand is not a constant."""
+    if expression.op not in (IndexOp.ADD, IndexOp.SUB) or not isinstance(expression.right, IndexConst):
+        return None
+    own = expression.right.value if expression.op is IndexOp.ADD else -expression.right.value
+    total = own + amount
+    if total == 0:
+        return expression.left
+    op = IndexOp.ADD if total > 0 else IndexOp.SUB
+    return IndexBinary(op=op, left=expression.left, right=IndexConst(value=abs(total)), span=span)
+
+
+def add(left: IndexExpr, right: IndexExpr, span: Span = NO_SPAN) -> IndexExpr:
+    return combine(IndexOp.ADD, left, right, span)
+
+
+def subtract(left: IndexExpr, right: IndexExpr, span: Span = NO_SPAN) -> IndexExpr:
+    return combine(IndexOp.SUB, left, right, span)
+
+
+def multiply(left: IndexExpr, right: IndexExpr, span: Span = NO_SPAN) -> IndexExpr:
+    return combine(IndexOp.MUL, left, right, span)
+
+
+def ceildiv(left: IndexExpr, right: int) -> IndexExpr:
+    return combine(IndexOp.CEILDIV, left, const(right))
+
+
+def minimum(left: IndexExpr, right: IndexExpr) -> IndexExpr:
+    return combine(IndexOp.MIN, left, right)
+
+
+def at_least_zero(expression: IndexExpr) -> IndexExpr:
+    """The extent with a negative value read as empty."""
+    return expression if is_nonnegative(expression) else combine(IndexOp.MAX, ZERO, expression)
+
+
+def product(parts: Iterable[IndexExpr]) -> IndexExpr:
+    result: IndexExpr = ONE
+    for part in parts:
+        result = multiply(result, part)
+    return result
+
+
+def is_nonnegative(expression: IndexExpr) -> bool:
+    """Whether the expression is plainly at least 0: sizes, indices, and what is built from them without minus."""
+
+    def nonnegative(node: IndexExpr, parts: list[bool]) -> bool:
+        match node:
+            case IndexConst(value=value):
+                return value >= 0
+            case IndexBinary(op=IndexOp.SUB):
+                return False
+            case IndexBinary(op=IndexOp.MAX):
+                return any(parts)
+            case IndexBinary(op=IndexOp.MOD):
+                return True
+            case _:
+                return all(parts)
+
+    return fold(expression, nonnegative)
+
+
+def row_major(shape: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:
+    """Strides in elements of a dense tensor, last dimension fastest."""
+    strides: list[IndexExpr] = []
+    step: IndexExpr = ONE
+    for extent in reversed(shape):
+        strides.append(step)
+        step = multiply(extent, step)
+    return tuple(reversed(strides))
+
+
+def leaves(expression: IndexExpr) -> Iterator[IndexConst | IndexVar | SizeVar]:
+    """Constants, indices and sizes of an expression, from left to right."""
+    return (node for node in walk(expression) if isinstance(node, IndexConst | IndexVar | SizeVar))
+
+
+def index_size(expression: IndexExpr) -> int:
+    """The number of nodes above the leaves."""
+    return sum(1 for _ in leaves(expression)) - 1
+
+
+def names(expression: IndexExpr) -> frozenset[str]:
+    """Names of the indices and sizes in an expression."""
+    return frozenset(leaf.name for leaf in leaves(expression) if not isinstance(leaf, IndexConst))
+
+
+def index_names(expression: IndexExpr) -> frozenset[str]:
+    """Names of the loop indices in an expression."""
+    return frozenset(leaf.name for leaf in leaves(expression) if isinstance(leaf, IndexVar))
+
+
+def size_names(expression: IndexExpr) -> tuple[str, ...]:
+    """Names of the sizes in an expression in order of appearance."""
+    return tuple(dict.fromkeys(leaf.name for leaf in leaves(expression) if isinstance(leaf, SizeVar)))
+
+
+Inexact = Callable[[IndexBinary, int, int], None]
+
+
+def substitute(
+    expression: IndexExpr, leaf: Callable[[IndexVar | SizeVar], IndexExpr | None], inexact: Inexact | None = None
+) -> IndexExpr:
+    """The expression with indices and sizes replaced where `leaf` gives something, folded on the way up.
+
+    `inexact(node, left, right)` is called for each floor division of two constants that leaves a remainder.
+    """
+
+    def replaced(node: IndexExpr, parts: list[IndexExpr]) -> IndexExpr:
+        if not isinstance(node, IndexBinary):
+            return node if isinstance(node, IndexConst) else leaf(node) or node
+        left, right = parts
+        if inexact is not None and node.op is IndexOp.DIV:
+            a, b = constant_value(left), constant_value(right)
+            if a is not None and b is not None and b > 0 and a % b:
+                inexact(node, a, b)
+        return combine(node.op, left, right, node.span)
+
+    return fold(expression, replaced)
