@@ -9,9 +9,9 @@ but for `index < bound` and its kin around the access.
 from collections.abc import Iterator
 
 from texpr.grammar import ast
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
-from texpr.grammar.index.expr import ONE, ZERO, add, combine, index_names, subtract
-from texpr.grammar.index.linear import difference, from_polynomial, polynomial
+from texpr.grammar.ast import IndexExpr, IndexOp, IndexVar
+from texpr.grammar.index.expr import ONE, ZERO, combine, index_names, subtract
+from texpr.grammar.index.linear import Atom, Linear, Operation, atom_names, constant, difference, linear, operation
 from texpr.grammar.scope import refuse
 from texpr.grammar.source import Span
 
@@ -30,7 +30,7 @@ def infer_lengths(body: tuple[ast.Stmt, ...], flat: frozenset[str]) -> dict[str,
         if isinstance(subscript, ast.Gather):
             gathered.setdefault(buffer, span)
             continue
-        length = normal(add(greatest(subscript, loops), ONE))
+        length = (greatest(subscript, loops) + 1).expression()
         known = bounds[buffer]
         if all(difference(length, other) != 0 for other in known):
             known.append(length)
@@ -56,64 +56,43 @@ def _greatest_of(lengths: list[IndexExpr]) -> IndexExpr:
     total = kept[0] if kept else ZERO
     for length in kept[1:]:
         total = combine(IndexOp.MAX, total, length)
-    if any(value < 0 for value in polynomial(total).values()):
+    if any(factor < 0 for factor in linear(total).terms.values()):
         total = combine(IndexOp.MAX, ZERO, total)
     return total
-
-
-def normal(expression: IndexExpr) -> IndexExpr:
-    """Sums and products multiplied out and collected."""
-    return from_polynomial(polynomial(expression))
 
 
 # ---- bounds ----------------------------------------------------------------------------------------------------
 
 
-def greatest(expression: IndexExpr, loops: Loops) -> IndexExpr:
+def greatest(expression: IndexExpr, loops: Loops) -> Linear:
     """An upper bound of an expression over its loops, exact where it is monotone in each index."""
-    bound = expression
-    for position in range(len(loops) - 1, -1, -1):
-        index, last = loops[position]
-        bound = _extreme(bound, index, last, 1)
+    bound = linear(expression)
+    for index, last in reversed(loops):
+        bound = _extreme(bound, index, linear(last), 1)
     return bound
 
 
-def _extreme(expression: IndexExpr, index: str, last: IndexExpr, sign: int) -> IndexExpr:
+def _extreme(form: Linear, index: str, last: Linear, sign: int) -> Linear:
     """The greatest (sign 1) or least (sign -1) value over 0 <= index <= last."""
-    if index not in index_names(expression):
-        return expression
-    terms = polynomial(expression)
-    total: IndexExpr = ZERO
-    variable = IndexVar(name=index)
-    for monomial, factor in terms.items():
-        linear = from_polynomial({monomial: abs(factor)})
-        if not any(index in index_names(atom) for atom in monomial):
-            total = combine(IndexOp.ADD if factor > 0 else IndexOp.SUB, total, linear)
-            continue
-        direction = sign if factor > 0 else -sign
-        value: IndexExpr = IndexConst(value=abs(factor))
+    total = constant(0)
+    for monomial, factor in form.terms.items():
+        term = constant(factor)
         for atom in monomial:
-            if atom == variable:
-                atom = last if direction > 0 else ZERO
-            elif index in index_names(atom):
-                atom = _atom_extreme(atom, index, last, direction)
-            value = combine(IndexOp.MUL, value, atom)
-        total = combine(IndexOp.ADD if factor > 0 else IndexOp.SUB, total, value)
-    return normal(total)
+            term *= _atom_extreme(atom, index, last, sign if factor > 0 else -sign)
+        total += term
+    return total
 
 
-def _atom_extreme(atom: IndexExpr, index: str, last: IndexExpr, sign: int) -> IndexExpr:
+def _atom_extreme(atom: Atom, index: str, last: Linear, sign: int) -> Linear:
     """Quotients follow their dividend; a remainder is at most its divisor - 1; min and max follow both sides."""
-    match atom:
-        case IndexBinary(op=IndexOp.MOD):
-            return subtract(atom.right, ONE) if sign > 0 else ZERO
-        case IndexBinary(op=IndexOp.DIV | IndexOp.CEILDIV):
-            return combine(atom.op, _extreme(atom.left, index, last, sign), atom.right)
-        case IndexBinary():
-            left, right = (_extreme(side, index, last, sign) for side in (atom.left, atom.right))
-            return combine(atom.op, left, right)
-        case IndexConst() | IndexVar() | SizeVar():
-            return atom
+    if index not in atom_names(atom):
+        return Linear({(atom,): 1})
+    if not isinstance(atom, Operation):
+        return last if sign > 0 else constant(0)
+    if atom.op is IndexOp.MOD:
+        return atom.right - 1 if sign > 0 else constant(0)
+    left, right = (_extreme(side, index, last, sign) for side in (atom.left, atom.right))
+    return operation(atom.op, left, right)
 
 
 # ---- accesses with their loops ---------------------------------------------------------------------------------
@@ -186,7 +165,7 @@ def narrowed(loops: Loops, condition: ast.Condition) -> Loops:
             inner = {name for name, _ in result[position:]}
             if shift is None or index_names(limit) & inner:
                 continue
-            limit = normal(subtract(limit, IndexConst(value=shift)))
+            limit = (linear(limit) - shift).expression()
             gap = difference(limit, last)
             if gap is None or gap < 0:
                 result[position] = (index, limit if gap is not None else combine(IndexOp.MIN, limit, last))

@@ -25,14 +25,35 @@ from texpr.grammar.ast import (
     SizeVar,
     Subscript,
 )
-from texpr.grammar.index.expr import index_names, substitute
+from texpr.grammar.index.expr import DIVISIONS, index_names, substitute
+from texpr.grammar.index.linear import Linear, Operation, factors, linear, obstacle, why_not_affine
 from texpr.polyhedral import isl
-from texpr.polyhedral.polynomial import ONE, BeyondLimitError, NotAffineError, Polynomial, normalize, why_not_affine
 
 MAX_COALESCED = 8  # alternatives of one condition that are merged where they touch
 MAX_CASES = 32  # values of indices that are multiplied, all combinations together
+MAX_DEPTH = 100  # of floors, minima and maxima over one another
 MAX_NUMBER = 2**62  # of coefficients and constants
 MAX_FLOOR_BITS = 72  # of the divisors and coefficients under the floors of one expression
+
+
+class NotAffineError(Exception):
+    """The expression is outside the quasi-affine form; the text says why, in the language's words."""
+
+
+class BeyondLimitError(NotAffineError):
+    """The expression is larger than the proofs take, whatever its form: E0307 where its base is E0308."""
+
+
+def normal(expr: IndexExpr) -> Linear:
+    """The normal form of an expression that may stand in a proof once products of sizes are split; NotAffineError says
+    why there is none."""
+    form = linear(expr)
+    if any(inner.depth > MAX_DEPTH for inner in form.operations()):
+        raise BeyondLimitError(f"it is nested deeper than {MAX_DEPTH} operators")
+    reason = obstacle(form)
+    if reason is not None:
+        raise NotAffineError(reason)
+    return form
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +65,7 @@ class Scope:
     work: isl.Work = field(repr=False)
     few: Mapping[str, int] = field(default_factory=dict)  # the extents of indices that have few values
     space: isl.Space = field(init=False)
-    _values: dict[IndexExpr, isl.PwAff] = field(init=False, default_factory=dict)
+    _values: dict[Linear, isl.PwAff] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         space = isl.Space.create_from_names(self.work.context, set=list(self.indices), params=list(self.sizes))
@@ -52,21 +73,18 @@ class Scope:
 
     def value(self, expr: IndexExpr) -> isl.PwAff:
         """The expression as a function of indices and sizes; NotAffineError says why there is none."""
-        found = self._values.get(expr)
-        if found is None:
-            found = self._values[expr] = self._value(expr)
-        return found
+        return self._value(expr)
 
     def _value(self, expr: IndexExpr, most: int = MAX_CASES) -> isl.PwAff:
         try:
-            return self.polynomial(normalize(expr))
+            return self.form(normal(expr))
         except BeyondLimitError:
             raise
         except NotAffineError:
-            factors = [(self.few[name], name) for name in multiplied(expr) if self.few.get(name, most + 1) <= most]
-            if not factors:
+            choices = [(self.few[name], name) for name in multiplied(expr) if self.few.get(name, most + 1) <= most]
+            if not choices:
                 raise
-        return self._by_cases(expr, min(factors)[1], most)
+        return self._by_cases(expr, min(choices)[1], most)
 
     def _by_cases(self, expr: IndexExpr, index: str, most: int) -> isl.PwAff:
         """`p * (K / 8)` for each value of `p`, which are few: a product with a number is affine."""
@@ -79,38 +97,41 @@ class Scope:
         assert result is not None, "an index of few values has some"
         return result
 
-    def polynomial(self, polynomial: Polynomial) -> isl.PwAff:
+    def form(self, form: Linear) -> isl.PwAff:
         """The same for an expression in normal form."""
-        reason = why_not_affine(polynomial)
+        found = self._values.get(form)
+        if found is None:
+            found = self._values[form] = self._built(form)
+        return found
+
+    def _built(self, form: Linear) -> isl.PwAff:
+        reason = why_not_affine(form)
         if reason is not None:
             raise NotAffineError(reason)
-        if floor_bits(polynomial) > MAX_FLOOR_BITS:
+        if floor_bits(form) > MAX_FLOOR_BITS:
             raise BeyondLimitError("its divisions and moduli are too many, or of too large numbers, to be proved")
-        linear = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(self.space))
-        atoms: list[tuple[IndexBinary, int]] = []
-        for (sizes, atom), coefficient in polynomial.items():
+        affine = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(self.space))
+        operations: list[tuple[Operation, int]] = []
+        for monomial, coefficient in form.terms.items():
             if abs(coefficient) > MAX_NUMBER:
                 raise BeyondLimitError("its numbers are beyond 62 bits")
-            match atom:
-                case None if sizes:
-                    position = self.sizes.index(sizes[0])
-                    linear = linear.set_coefficient_val(isl.dim_type.param, position, coefficient)
-                case None:
-                    linear = linear.set_constant_val(coefficient)
-                case IndexVar(name=name):
-                    linear = linear.set_coefficient_val(isl.dim_type.in_, self.indices.index(name), coefficient)
-                case IndexBinary():
-                    atoms.append((atom, coefficient))
-                case _:
-                    assert_never(atom)
-        result = isl.PwAff.from_aff(linear)
-        for binary, coefficient in atoms:
-            result = result.add(self._atom(binary).scale_val(isl.Val.int_from_si(self.work.context, coefficient)))
+            match monomial:
+                case ():
+                    affine = affine.set_constant_val(coefficient)
+                case (SizeVar(name=name),):
+                    affine = affine.set_coefficient_val(isl.dim_type.param, self.sizes.index(name), coefficient)
+                case (IndexVar(name=name),):
+                    affine = affine.set_coefficient_val(isl.dim_type.in_, self.indices.index(name), coefficient)
+                case (Operation() as inner,):
+                    operations.append((inner, coefficient))
+        result = isl.PwAff.from_aff(affine)
+        for inner, coefficient in operations:
+            result = result.add(self._operation(inner).scale_val(isl.Val.int_from_si(self.work.context, coefficient)))
         return result
 
-    def _atom(self, expr: IndexBinary) -> isl.PwAff:
-        left, right = self.value(expr.left), self.value(expr.right)
-        match expr.op:
+    def _operation(self, inner: Operation) -> isl.PwAff:
+        left, right = self.form(inner.left), self.form(inner.right)
+        match inner.op:
             case IndexOp.DIV:
                 return left.div(right).floor()
             case IndexOp.CEILDIV:
@@ -122,7 +143,7 @@ class Scope:
             case IndexOp.MAX:
                 return left.max(right)
             case _:
-                raise NotAffineError(f"{expr.op} is not an atom")
+                raise AssertionError(f"{inner.op} is resolved by the normal form")
 
     def index(self, name: str) -> isl.PwAff:
         """One of the indices."""
@@ -186,20 +207,19 @@ def multiplied(expr: IndexExpr) -> frozenset[str]:
     return found
 
 
-def floor_bits(polynomial: Polynomial) -> int:
+def floor_bits(form: Linear) -> int:
     """How hard the floors of an expression are: the bits of their divisors and of the coefficients under them.
 
     isl solves floors together over the integers, where one operation takes time with the bits of all of them:
     twenty moduli of 14 bits do not end, five take a second.
     """
     bits = 0
-    for _, atom in polynomial:
-        if isinstance(atom, IndexBinary):
-            left, right = normalize(atom.left), normalize(atom.right)
-            bits += floor_bits(left) + floor_bits(right)
-            if atom.op in (IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV):
-                numbers = [number for term, number in left.items() if term != ONE] + list(right.values())
-                bits += sum(max(abs(number).bit_length() - 1, 0) for number in numbers)
+    for inner in form.operations():
+        bits += floor_bits(inner.left) + floor_bits(inner.right)
+        if inner.op in DIVISIONS:
+            numbers = [number for monomial, number in inner.left.terms.items() if monomial]
+            numbers += inner.right.terms.values()
+            bits += sum(max(abs(number).bit_length() - 1, 0) for number in numbers)
     return bits
 
 
@@ -213,11 +233,11 @@ def coprime_columns(subscripts: Iterable[Subscript]) -> int:
     for subscript in subscripts:
         if isinstance(subscript, IndexBinary):
             try:
-                found = normalize(subscript)
+                found = normal(subscript)
             except NotAffineError:
                 continue
-            factors = sorted({abs(factor) for (_, atom), factor in found.items() if atom is not None})
-            bits += sum(low.bit_length() for low, high in pairwise(factors) if high % low)
+            numbers = sorted({abs(number) for monomial, number in found.terms.items() if factors(monomial)[1]})
+            bits += sum(low.bit_length() for low, high in pairwise(numbers) if high % low)
     return bits // 4
 
 

@@ -7,7 +7,7 @@ smaller.
 
 from texpr.grammar.ast import IndexConst, IndexExpr, SizeVar
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.index.linear import Polynomial, from_polynomial
+from texpr.grammar.index.linear import Linear, Monomial
 from texpr.polyhedral import isl
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import Program
@@ -56,19 +56,19 @@ def _side(hull: isl.Set, dim: int, extent: IndexExpr) -> tuple[IndexExpr, IndexE
         return whole
     if low is None or high is None:
         return whole
-    return from_polynomial(low), from_polynomial({**high, (): high.get((), 0) + 1})
+    return low.expression(), (high + 1).expression()
 
 
-def _affine(bound: isl.PwAff) -> Polynomial | None:
-    """A bound of one affine piece without divisions as a polynomial of sizes; None for any other."""
+def _affine(bound: isl.PwAff) -> Linear | None:
+    """A bound of one affine piece without divisions in normal form; None for any other."""
     pieces = bound.coalesce().get_pieces()
     if len(pieces) != 1:
         return None
     affine = pieces[0][1]
     if affine.dim(isl.dim_type.div) or not affine.get_denominator_val().is_one():
         return None
-    terms: Polynomial = {(): affine.get_constant_val().to_python()}
+    terms: dict[Monomial, int] = {(): affine.get_constant_val().to_python()}
     for position in range(affine.dim(isl.dim_type.param)):
         name = SizeVar(name=str(affine.get_dim_name(isl.dim_type.param, position)))
         terms[(name,)] = affine.get_coefficient_val(isl.dim_type.param, position).to_python()
-    return {key: value for key, value in terms.items() if value}
+    return Linear({key: value for key, value in terms.items() if value})

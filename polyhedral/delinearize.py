@@ -14,12 +14,14 @@ A stride may be a sum of sizes, as in `A[y * (Q + 2) + x]` (`stride_sums`).
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp
+from texpr.grammar.ast import IndexExpr, SizeVar
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.expr import const, product
+from texpr.grammar.index.linear import Linear, Monomial, factors, why_not_affine
+from texpr.grammar.index.text import write_index
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
-from texpr.polyhedral.affine import Scope
-from texpr.polyhedral.polynomial import ONE, NotAffineError, Polynomial, Term, add, constant_value, why_not_affine
+from texpr.polyhedral.affine import NotAffineError, Scope
 from texpr.polyhedral.stride_sums import PLAIN, Basis, basis_of
 
 
@@ -29,7 +31,7 @@ class FlatAccess:
 
     scope: Scope
     domain: isl.Set
-    subscript: Polynomial
+    subscript: Linear
     span: Span = field(compare=False, repr=False)
 
 
@@ -41,42 +43,34 @@ class Stride:
     factor: int
 
     @property
-    def polynomial(self) -> Polynomial:
-        return {(self.sizes, None): self.factor}
+    def form(self) -> Linear:
+        return Linear({tuple(SizeVar(name=name) for name in self.sizes): self.factor})
 
     def expression(self, basis: Basis) -> IndexExpr:
         """The stride as an index expression."""
-        result: IndexExpr | None = IndexConst(value=self.factor) if self.factor != 1 or not self.sizes else None
-        for name in self.sizes:
-            size = basis.expression(name)
-            result = size if result is None else IndexBinary(op=IndexOp.MUL, left=result, right=size)
-        assert result is not None
-        return result
+        return product((const(self.factor), *map(basis.expression, self.sizes)))
 
     def over(self, smaller: "Stride") -> "Stride | None":
         """`self / smaller` where that is exact, else None."""
-        rest = _without(self.sizes, smaller.sizes)
-        if rest is None or self.factor % smaller.factor:
+        quotient, rest = smaller.divide(self.form)
+        if rest.terms:
             return None
-        return Stride(rest, self.factor // smaller.factor)
+        ((monomial, factor),) = quotient.terms.items()
+        return Stride(factors(monomial)[0], factor)
 
-    def divide(self, polynomial: Polynomial) -> tuple[Polynomial, Polynomial]:
-        """Quotient and rest: `polynomial == self * quotient + rest`.
+    def divide(self, form: Linear) -> tuple[Linear, Linear]:
+        """Quotient and rest: `form == self * quotient + rest`.
 
         A constant floors, so that its rest is a subscript; a coefficient truncates, so that -1 stays -1.
         """
-        quotient: Polynomial = {}
-        rest: dict[Term, int] = {}
-        for term, coefficient in polynomial.items():
-            inner = _without(term[0], self.sizes)
-            whole = coefficient // self.factor if term == ONE else _truncated(coefficient, self.factor)
-            if inner is None or whole == 0:
-                rest[term] = coefficient
-                continue
-            quotient = add(quotient, {(inner, term[1]): whole})
-            if coefficient != whole * self.factor:
-                rest[term] = coefficient - whole * self.factor
-        return quotient, rest
+        quotient: dict[Monomial, int] = {}
+        for monomial, coefficient in form.terms.items():
+            inner = _without(monomial, self.sizes)
+            whole = coefficient // self.factor if not monomial else _truncated(coefficient, self.factor)
+            if inner is not None and whole:
+                quotient[inner] = whole
+        found = Linear(quotient)
+        return found, form - found * self.form
 
 
 UNIT = Stride((), 1)
@@ -88,19 +82,19 @@ class Split:
     for each stride, in sizes."""
 
     strides: tuple[Stride, ...]
-    parts: tuple[tuple[Polynomial, ...], ...]
+    parts: tuple[tuple[Linear, ...], ...]
     basis: Basis = PLAIN
 
-    def ratio(self, level: int) -> Polynomial:
+    def ratio(self, level: int) -> Linear:
         """How often the stride at `level` goes into the one before it."""
         ratio = self.strides[level - 1].over(self.strides[level])
         assert ratio is not None, "strides divide one another"
-        return self.basis.back(ratio.polynomial)
+        return self.basis.back(ratio.form)
 
-    def rows(self, length: Polynomial) -> Polynomial | None:
+    def rows(self, length: Linear) -> Linear | None:
         """How often the outermost stride goes into a length; None where it does not divide it."""
         rows, rest = self.strides[0].divide(self.basis.into(length))
-        return None if rest else self.basis.back(rows)
+        return None if rest.terms else self.basis.back(rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +119,8 @@ def delinearize(accesses: Sequence[FlatAccess]) -> Split | Refusal | None:
 
 
 def _delinearize(accesses: Sequence[FlatAccess], basis: Basis) -> Split | Refusal | None:
-    terms = [term for access in accesses for term in access.subscript.items()]
-    strides = sorted({Stride(sizes, abs(c)) for (sizes, atom), c in terms if atom is not None} - {UNIT})
+    terms = [(*factors(monomial), c) for access in accesses for monomial, c in access.subscript.terms.items()]
+    strides = sorted({Stride(sizes, abs(c)) for sizes, atoms, c in terms if atoms} - {UNIT})
     needed = [stride for stride in strides if stride.sizes]
     chains = [_chain(needed)] if needed else [_chain(strides), _chain(strides[-1:])]
     refusal: Refusal | None = None
@@ -168,9 +162,9 @@ def _split(accesses: Sequence[FlatAccess], chain: tuple[Stride, ...], basis: Bas
     return Split(strides=chain, parts=tuple(split), basis=basis)
 
 
-def _parts(subscript: Polynomial, chain: tuple[Stride, ...]) -> list[Polynomial]:
+def _parts(subscript: Linear, chain: tuple[Stride, ...]) -> list[Linear]:
     """The coefficients of the strides, outermost first; nothing is proved yet."""
-    parts: list[Polynomial] = []
+    parts: list[Linear] = []
     rest = subscript
     for stride in chain[:-1]:
         quotient, rest = stride.divide(rest)
@@ -178,53 +172,47 @@ def _parts(subscript: Polynomial, chain: tuple[Stride, ...]) -> list[Polynomial]
     return [*parts, rest]
 
 
-def _settle(access: FlatAccess, parts: list[Polynomial], chain: tuple[Stride, ...], basis: Basis) -> str | None:
+def _settle(access: FlatAccess, parts: list[Linear], chain: tuple[Stride, ...], basis: Basis) -> str | None:
     """Proves every inner part in range, innermost first, carrying one into the next where that is needed."""
     for level in range(len(chain) - 1, 0, -1):
         ratio = chain[level - 1].over(chain[level])
         assert ratio is not None
         for carry in (0, 1, -1):
-            inner = add(parts[level], ratio.polynomial, carry)
-            if _in_range(access, basis.back(inner), basis.back(ratio.polynomial)):
+            inner = parts[level] + ratio.form * carry
+            if _in_range(access, basis.back(inner), basis.back(ratio.form)):
                 parts[level] = inner
-                parts[level - 1] = add(parts[level - 1], {ONE: 1}, -carry)
+                parts[level - 1] -= carry
                 break
         else:
-            return f"{show(parts[level])} is not known to lie in 0 .. {show(ratio.polynomial)} - 1"
+            return f"{show(parts[level])} is not known to lie in 0 .. {show(ratio.form)} - 1"
     reason = why_not_affine(basis.back(parts[0]))
     return None if reason is None else f"{show(parts[0])} is not affine"
 
 
-def _in_range(access: FlatAccess, value: Polynomial, limit: Polynomial) -> bool:
-    single, bound = constant_value(value), constant_value(limit)
+def _in_range(access: FlatAccess, value: Linear, limit: Linear) -> bool:
+    single, bound = value.value, limit.value
     if single is not None and bound is not None:
         return 0 <= single < bound
     try:
-        inside = access.scope.below(access.scope.polynomial(value), access.scope.polynomial(limit))
+        inside = access.scope.below(access.scope.form(value), access.scope.form(limit))
     except NotAffineError:
         return False
     return bool(access.domain.is_subset(inside))
 
 
-def show(polynomial: Polynomial) -> str:
-    """The polynomial as text for a message."""
-    text = ""
-    for (sizes, atom), coefficient in polynomial.items():
-        factors = [*sizes, *([atom.name if hasattr(atom, "name") else "(…)"] if atom is not None else [])]
-        if abs(coefficient) != 1 or not factors:
-            factors.insert(0, str(abs(coefficient)))
-        sign = "-" if coefficient < 0 else "+"
-        text += f" {sign} " + " * ".join(factors) if text else ("-" if coefficient < 0 else "") + " * ".join(factors)
-    return text or "0"
+def show(form: Linear) -> str:
+    """The form as text for a message."""
+    return write_index(form.expression())
 
 
-def _without(sizes: tuple[str, ...], taken: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The multiset difference, None where `taken` is not inside."""
-    rest = list(sizes)
-    for name in taken:
-        if name not in rest:
+def _without(monomial: Monomial, sizes: tuple[str, ...]) -> Monomial | None:
+    """The monomial divided by sizes, None where they are not all in it."""
+    rest = list(monomial)
+    for name in sizes:
+        size = SizeVar(name=name)
+        if size not in rest:
             return None
-        rest.remove(name)
+        rest.remove(size)
     return tuple(rest)
 
 

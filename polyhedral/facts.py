@@ -16,8 +16,7 @@ from texpr.grammar.diagnostics import TExprError, error
 from texpr.grammar.source import Span
 from texpr.grammar.walk import walk
 from texpr.polyhedral import isl
-from texpr.polyhedral.affine import Scope
-from texpr.polyhedral.polynomial import NotAffineError
+from texpr.polyhedral.affine import NotAffineError, Scope
 
 MAX_TOGETHER = 8  # sizes that are one group in any case: to leave some of them out costs more than it saves
 MAX_ALTERNATIVES = 32  # of the facts of one group

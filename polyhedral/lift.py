@@ -40,9 +40,8 @@ from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.source import Span
 from texpr.grammar.walk import walk
 from texpr.polyhedral import isl
-from texpr.polyhedral.affine import Scope, extend
+from texpr.polyhedral.affine import BeyondLimitError, NotAffineError, Scope, extend
 from texpr.polyhedral.facts import Facts, sizes_in
-from texpr.polyhedral.polynomial import BeyondLimitError, NotAffineError
 from texpr.polyhedral.program import AccessMode, DataGuard, LoopDim
 
 MAX_LOOPS = 24  # around one statement

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from texpr.grammar.ast import Anchor, Buffer, Gather, Kernel
 from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
+from texpr.grammar.index.linear import Linear, constant
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
-from texpr.polyhedral.affine import Scope, coprime_columns, extend, relation
+from texpr.polyhedral.affine import NotAffineError, Scope, coprime_columns, extend, normal, relation
 from texpr.polyhedral.delinearize import FlatAccess, Refusal, Split, delinearize, show
 from texpr.polyhedral.facts import Facts, build_facts, sizes_in
 from texpr.polyhedral.kinds import statement_kind
 from texpr.polyhedral.lift import AccessDraft, BufferDraft, StatementDraft, lift, not_affine
-from texpr.polyhedral.polynomial import NotAffineError, Polynomial, constant, normalize
 from texpr.polyhedral.program import Access, Program, ProgramBuffer, ProgramStatement, StatementKind
 
 MAX_ACCESSES = 3_000  # of one kernel
@@ -114,11 +114,11 @@ class _Model:
         subscripts = [s for _, access in uses for s in access.subscripts if not isinstance(s, Gather)]
         return sizes_in([*buffer.shape, *subscripts])
 
-    def shape(self, buffer: Buffer) -> tuple[tuple[Polynomial, ...] | None, NotAffineError | None]:
+    def shape(self, buffer: Buffer) -> tuple[tuple[Linear, ...] | None, NotAffineError | None]:
         """The extents; None and the reason when one is not quasi-affine, which is an error but for the inferred length
         of a `flat` buffer: where its subscripts are split, its rows follow from them."""
         try:
-            return tuple(normalize(extent) for extent in buffer.shape), None
+            return tuple(normal(extent) for extent in buffer.shape), None
         except NotAffineError as reason:
             if not buffer.flat:
                 self.refuse(buffer.span, reason, f"the shape of {_name(buffer)}")
@@ -135,10 +135,10 @@ class _Model:
             if isinstance(subscript, Gather):
                 return None
             try:
-                polynomial = normalize(subscript)
+                form = normal(subscript)
             except NotAffineError:
                 return None
-            flat.append(FlatAccess(scope=draft.scope, domain=domain, subscript=polynomial, span=access.span))
+            flat.append(FlatAccess(scope=draft.scope, domain=domain, subscript=form, span=access.span))
         result = delinearize(flat)
         match result:
             case Refusal(access=refused, reason=reason):
@@ -159,7 +159,7 @@ class _Model:
         self,
         buffer: Buffer,
         home: BufferDraft,
-        shape: tuple[Polynomial, ...] | None,
+        shape: tuple[Linear, ...] | None,
         split: Split | None,
         ranges: list[isl.Set],
     ) -> isl.Set:
@@ -179,16 +179,14 @@ class _Model:
         scope = Scope(home.scope.sizes, (*home.scope.indices, *names), self.work)
         return scope, [scope.index(name) for name in names]
 
-    def box(
-        self, buffer: Buffer, home: BufferDraft, shape: tuple[Polynomial, ...], positions: Sequence[int]
-    ) -> isl.Set:
+    def box(self, buffer: Buffer, home: BufferDraft, shape: tuple[Linear, ...], positions: Sequence[int]) -> isl.Set:
         """The points of a buffer's space whose coordinates at `positions` are within its extents; the others are free,
         also where a dimension has no elements."""
         scope, coordinates = self.coordinates(home, len(buffer.shape))
         box = extend(home.domain, scope)
         try:
             for position in positions if shape else ():
-                box = box.intersect(scope.below(coordinates[position], scope.polynomial(shape[position])))
+                box = box.intersect(scope.below(coordinates[position], scope.form(shape[position])))
         except NotAffineError as reason:
             self.refuse(buffer.span, reason, f"the shape of {_name(buffer)}")
         return box.set_tuple_name(buffer.name).coalesce()
@@ -198,45 +196,45 @@ class _Model:
         buffer: Buffer,
         scope: Scope,
         coordinates: list[isl.PwAff],
-        length: Polynomial | None,
+        length: Linear | None,
         split: Split,
         ranges: list[isl.Set],
     ) -> isl.Set:
         box = isl.Set.universe(scope.space)
         for level, coordinate in enumerate(coordinates[1:], 1):
-            box = box.intersect(scope.below(coordinate, scope.polynomial(split.ratio(level))))
+            box = box.intersect(scope.below(coordinate, scope.form(split.ratio(level))))
         if length is None:
             return box.intersect(_rows(scope, len(scope.indices) - len(coordinates), ranges))
         rows = split.rows(length)
         if rows is not None:
-            return box.intersect(scope.below(coordinates[0], scope.polynomial(rows)))
+            return box.intersect(scope.below(coordinates[0], scope.form(rows)))
         if any(stride.sizes for stride in split.strides):
             self.diagnostics.append(
                 error(
                     "E0306",
                     f"the length of {_name(buffer)} is not a whole number of rows while sizes are free",
                     buffer.span,
-                    f"{show(length)} is not divided by {show(split.strides[0].polynomial)}",
+                    f"{show(length)} is not divided by {show(split.strides[0].form)}",
                     help="bind the sizes, or declare the buffer with several dimensions",
                 )
             )
             return box
-        flat = scope.polynomial(constant(0))
+        flat = scope.form(constant(0))
         for stride, coordinate in zip(split.strides, coordinates, strict=True):
             flat = flat.add(coordinate.scale_val(isl.Val.int_from_si(self.work.context, stride.factor)))
-        return box.intersect(scope.below(flat, scope.polynomial(length)))
+        return box.intersect(scope.below(flat, scope.form(length)))
 
     def refuse(self, span: Span, reason: NotAffineError, what: str) -> None:
         self.diagnostics.append(not_affine(span, reason, what))
 
 
 def _relation(
-    draft: StatementDraft, access: AccessDraft, outer: tuple[str, ...], parts: tuple[Polynomial, ...] | None
+    draft: StatementDraft, access: AccessDraft, outer: tuple[str, ...], parts: tuple[Linear, ...] | None
 ) -> isl.Map:
     """An access as a relation; a gathered dimension has no bounds yet. NotAffineError says why there is none."""
     values: list[isl.PwAff | None] = [draft.scope.index(name) for name in outer]
     if parts is not None:
-        values += [draft.scope.polynomial(part) for part in parts]
+        values += [draft.scope.form(part) for part in parts]
     else:
         values += [None if isinstance(s, Gather) else draft.scope.value(s) for s in access.subscripts]
     return relation(access.domain, values, draft.id, access.buffer)

@@ -1,6 +1,6 @@
 """Strides that are sums: `y * (Q + 2) + x` has the stride R = Q + 2, and in R it is `y * R + x`.
 
-A `Basis` takes such sums for sizes of their own: Q = R - 2 in every polynomial, which is exact and can be undone. A sum
+A `Basis` takes such sums for sizes of their own: Q = R - 2 in every form, which is exact and can be undone. A sum
 is one where a size stands alone and once; common factors are left outside, so that (P + 2) * (Q + 2) becomes S * R.
 
     coefficients of y, x in y * (Q + 2) + x       Q + 2, 1        R = Q + 2
@@ -9,55 +9,44 @@ is one where a size stands alone and once; common factors are left outside, so t
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
-from texpr.polyhedral.polynomial import ONE, Polynomial, Term, add, multiply
+from texpr.grammar.ast import IndexExpr, SizeVar
+from texpr.grammar.index.linear import Linear, Monomial, factors, variable
+from texpr.grammar.index.text import write_index
+
+Sizes = tuple[str, ...]  # a product of sizes, by their names
 
 MAX_SUMS = 4  # of the strides of one buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """Sums by the name that stands for them: `sums[name]` is a polynomial of sizes, `solved[size]` the size by it. Both
+    """Sums by the name that stands for them: `sums[name]` is a form of sizes, `solved[size]` the size by it. Both
     in order of making; a later one may name an earlier."""
 
-    sums: Mapping[str, Polynomial] = field(default_factory=dict)
-    solved: Mapping[str, Polynomial] = field(default_factory=dict)
+    sums: Mapping[str, Linear] = field(default_factory=dict)
+    solved: Mapping[str, Linear] = field(default_factory=dict)
 
-    def into(self, polynomial: Polynomial) -> Polynomial:
-        """The polynomial in the names of the sums."""
+    def into(self, form: Linear) -> Linear:
+        """The form in the names of the sums."""
         for size, value in self.solved.items():
-            polynomial = _replaced(polynomial, size, value)
-        return polynomial
+            form = form.replaced(SizeVar(name=size), value)
+        return form
 
-    def back(self, polynomial: Polynomial) -> Polynomial:
-        """The polynomial in sizes."""
+    def back(self, form: Linear) -> Linear:
+        """The form in sizes."""
         for name, value in reversed(tuple(self.sums.items())):
-            polynomial = _replaced(polynomial, name, value)
-        return polynomial
+            form = form.replaced(SizeVar(name=name), value)
+        return form
 
     def expression(self, name: str) -> IndexExpr:
         """A size, or the sum that a name stands for, as an index expression."""
-        if name not in self.sums:
-            return SizeVar(name=name)
-        result: IndexExpr | None = None
-        for (sizes, _), coefficient in self.sums[name].items():
-            if not sizes:
-                part: IndexExpr = IndexConst(value=coefficient)
-            else:
-                part = self.expression(sizes[0])
-                for size in sizes[1:]:
-                    part = IndexBinary(op=IndexOp.MUL, left=part, right=self.expression(size))
-                if coefficient != 1:
-                    part = IndexBinary(op=IndexOp.MUL, left=IndexConst(value=coefficient), right=part)
-            result = part if result is None else IndexBinary(op=IndexOp.ADD, left=result, right=part)
-        assert result is not None, "a sum has parts"
-        return result
+        return self.back(variable(SizeVar(name=name))).expression()
 
 
 PLAIN = Basis()
 
 
-def basis_of(subscripts: Sequence[Polynomial]) -> Basis:
+def basis_of(subscripts: Sequence[Linear]) -> Basis:
     """The basis in which no index of the subscripts is multiplied by a sum of sizes, as far as there is one."""
     basis = PLAIN
     for _ in range(MAX_SUMS):
@@ -65,56 +54,40 @@ def basis_of(subscripts: Sequence[Polynomial]) -> Basis:
         if found is None:
             break
         size, rest = found
-        value = add({((size,), None): 1}, rest)
-        name = f"({_text(value)})"
-        basis = Basis(
-            sums={**basis.sums, name: value}, solved={**basis.solved, size: add({((name,), None): 1}, rest, -1)}
-        )
+        value = variable(size) + rest
+        name = f"({write_index(value.expression())})"
+        solved = variable(SizeVar(name=name)) - rest
+        basis = Basis(sums={**basis.sums, name: value}, solved={**basis.solved, size.name: solved})
     return basis
 
 
-def _sums(subscripts: Sequence[Polynomial]) -> Iterator[tuple[str, Polynomial]]:
+def _sums(subscripts: Sequence[Linear]) -> Iterator[tuple[SizeVar, Linear]]:
     """A size and what is added to it, for each sum of sizes that an index is multiplied by; short ones first."""
-    factors: list[Polynomial] = []
+    found: list[dict[Sizes, int]] = []
     for subscript in subscripts:
-        by_atom: dict[object, dict[Term, int]] = {}
-        for (sizes, atom), coefficient in subscript.items():
-            if atom is not None:
-                by_atom.setdefault(atom, {})[sizes, None] = coefficient
-        factors += [factor for factor in by_atom.values() if len(factor) > 1]
-    for factor in sorted(factors, key=lambda f: (max(len(sizes) for sizes, _ in f), len(f), str(f))):
-        common = list(next(iter(factor))[0])
-        for sizes, _ in factor:
+        by_atoms: dict[Monomial, dict[Sizes, int]] = {}
+        for monomial, coefficient in subscript.terms.items():
+            sizes, atoms = factors(monomial)
+            if atoms:
+                by_atoms.setdefault(atoms, {})[sizes] = coefficient
+        found += [factor for factor in by_atoms.values() if len(factor) > 1]
+    for factor in sorted(found, key=lambda f: (max(map(len, f)), len(f), str(f))):
+        common = list(next(iter(factor)))
+        for sizes in factor:
             common = [size for size in dict.fromkeys(common) if size in sizes]
-        inner = {_without(term, common): coefficient for term, coefficient in factor.items()}
-        for term, coefficient in inner.items():
-            rest = {other: number for other, number in inner.items() if other != term}
-            if len(term[0]) == 1 and coefficient in (1, -1) and not any(term[0][0] in sizes for sizes, _ in rest):
-                yield term[0][0], {other: number * coefficient for other, number in rest.items()}
+        inner = {_without(sizes, common): coefficient for sizes, coefficient in factor.items()}
+        for sizes, coefficient in inner.items():
+            rest = {other: number for other, number in inner.items() if other != sizes}
+            if len(sizes) == 1 and coefficient in (1, -1) and not any(sizes[0] in other for other in rest):
+                yield SizeVar(name=sizes[0]), _form(rest) * coefficient
 
 
-def _without(term: Term, common: Sequence[str]) -> Term:
-    sizes = list(term[0])
+def _form(factor: Mapping[Sizes, int]) -> Linear:
+    return Linear({tuple(SizeVar(name=name) for name in sizes): number for sizes, number in factor.items()})
+
+
+def _without(sizes: Sizes, common: Sequence[str]) -> Sizes:
+    rest = list(sizes)
     for size in common:
-        sizes.remove(size)
-    return tuple(sizes), term[1]
-
-
-def _replaced(polynomial: Polynomial, name: str, value: Polynomial) -> Polynomial:
-    result: Polynomial = {}
-    for (sizes, atom), coefficient in polynomial.items():
-        kept = tuple(size for size in sizes if size != name)
-        part: Polynomial = {(kept, atom): coefficient}
-        for _ in range(len(sizes) - len(kept)):
-            part = multiply(part, value)
-        result = add(result, part)
-    return result
-
-
-def _text(value: Polynomial) -> str:
-    text = ""
-    for term, coefficient in value.items():
-        factors = [*term[0]] if abs(coefficient) == 1 and term != ONE else [str(abs(coefficient)), *term[0]]
-        sign = ("-" if coefficient < 0 else "") if not text else " - " if coefficient < 0 else " + "
-        text += sign + " * ".join(factors)
-    return text
+        rest.remove(size)
+    return tuple(rest)

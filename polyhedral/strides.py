@@ -13,19 +13,11 @@ from itertools import permutations
 
 from texpr.grammar.ast import Buffer, IndexExpr
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
+from texpr.grammar.index.linear import Linear, constant, factors, why_not_affine
 from texpr.polyhedral import isl
-from texpr.polyhedral.affine import Scope
+from texpr.polyhedral.affine import NotAffineError, Scope, normal
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.ordering import writes
-from texpr.polyhedral.polynomial import (
-    NotAffineError,
-    Polynomial,
-    add,
-    constant_value,
-    multiply,
-    normalize,
-    why_not_affine,
-)
 from texpr.polyhedral.program import Program, ProgramBuffer
 from texpr.polyhedral.witness import element_text, least, sizes_mapping, sizes_text
 
@@ -52,44 +44,44 @@ def check_strides(program: Program) -> Iterator[Diagnostic]:
 def _check(program: Program, home: ProgramBuffer, strides: tuple[IndexExpr, ...]) -> Diagnostic | None:
     buffer = home.buffer
     try:
-        steps = [normalize(stride) for stride in strides]
-        shape = [normalize(extent) for extent in buffer.shape]
+        steps = [normal(stride) for stride in strides]
+        shape = [normal(extent) for extent in buffer.shape]
         if _chained(program, list(zip(steps, shape, strict=True))):
             return None
     except NotAffineError as reason:
         return _unknown(buffer, str(reason))
-    constants = [constant_value(step) for step in steps]
+    constants = [step.value for step in steps]
     if any(constant is None for constant in constants):
         return _unknown(buffer, "no order of the strides shows that each covers the next")
     return _overlap(program, home, [c for c in constants if c is not None])
 
 
-def _chained(program: Program, dims: list[tuple[Polynomial, Polynomial]]) -> bool:
+def _chained(program: Program, dims: list[tuple[Linear, Linear]]) -> bool:
     """Whether the dimensions can be ordered so that the least stride is at least 1 and each further one at least the
     extent of the last times its stride. Dimensions of extent 1 have no say."""
-    real = [dim for dim in dims if (constant_value(dim[1]) or 2) > 1]
+    real = [dim for dim in dims if (dim[1].value or 2) > 1]
     orders = permutations(real) if len(real) <= MAX_RANK else iter((real,))
     return any(_covers(program, order) for order in orders)
 
 
-def _covers(program: Program, dims: Sequence[tuple[Polynomial, Polynomial]]) -> bool:
-    covered: Polynomial = {((), None): 1}
+def _covers(program: Program, dims: Sequence[tuple[Linear, Linear]]) -> bool:
+    covered = constant(1)
     for step, extent in dims:
-        if not _nonnegative(program, add(step, covered, -1)):
+        if not _nonnegative(program, step - covered):
             return False
-        covered = multiply(step, extent)
+        covered = step * extent
     return True
 
 
-def _nonnegative(program: Program, polynomial: Polynomial) -> bool:
+def _nonnegative(program: Program, form: Linear) -> bool:
     """Whether no coefficient is negative, which is enough, since sizes are not negative; or the facts say so."""
-    if all(coefficient >= 0 and atom is None for (_, atom), coefficient in polynomial.items()):
+    if all(coefficient >= 0 and not factors(monomial)[1] for monomial, coefficient in form.terms.items()):
         return True
-    if why_not_affine(polynomial) is not None:
+    if why_not_affine(form) is not None:
         return False
     scope = Scope(tuple(size.name for size in program.kernel.sizes), (), program.work)
-    zero = scope.polynomial({})
-    negative = scope.polynomial(polynomial).lt_set(zero).params()
+    zero = scope.form(constant(0))
+    negative = scope.form(form).lt_set(zero).params()
     return bool(program.facts.within(negative).is_empty())
 
 

@@ -9,7 +9,6 @@ without the index moves before the loop; the rest stays. LLVM vectorises a loop 
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import assert_never
 
-from texpr.codegen.cpu.linear import Linear, linear
 from texpr.codegen.graph import BlockNode, Define, Fresh, Generic, Guard, Loop
 from texpr.grammar.ast import (
     Always,
@@ -26,7 +25,8 @@ from texpr.grammar.ast import (
     Or,
     Read,
 )
-from texpr.grammar.index.expr import combine
+from texpr.grammar.index.expr import ONE, add, combine, const
+from texpr.grammar.index.linear import Linear, constant, linear
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 
@@ -157,7 +157,7 @@ def _bounds(part: Condition, index: str, definitions: dict[str, Linear]) -> Boun
         case Always():
             return part
         case Compare(op=op, left=left, right=right):
-            difference = linear(left, definitions).plus(linear(right, definitions), -1)
+            difference = linear(left, definitions) - linear(right, definitions)
         case And() | Or() | Not():
             return None
         case _:
@@ -169,41 +169,36 @@ def _bounds(part: Condition, index: str, definitions: dict[str, Linear]) -> Boun
         return _rearranged(op, difference)
     match op:
         case CompareOp.LT:
-            return _at_most(difference.plus(Linear(terms=(), constant=1)), index, step)
+            return _at_most(difference + 1, index, step)
         case CompareOp.LE:
             return _at_most(difference, index, step)
         case CompareOp.GT:
-            return _at_most(Linear(terms=(), constant=1).plus(difference, -1), index, -step)
+            return _at_most(constant(1) - difference, index, -step)
         case CompareOp.GE:
-            return _at_most(Linear(terms=()).plus(difference, -1), index, -step)
-        case CompareOp.EQ:
-            if abs(step) != 1:
-                return None
-            value = Linear(terms=()).plus(difference.without(index), -step)
-            return value.expression(), value.plus(Linear(terms=(), constant=1)).expression()
+            return _at_most(-difference, index, -step)
+        case CompareOp.EQ if abs(step) == 1:
+            value = difference.without(index) * -step
+            return value.expression(), (value + 1).expression()
         case _:
             return None
 
 
 def _rearranged(op: CompareOp, difference: Linear) -> Compare:
     """`difference op 0` with the negative terms on the right."""
-    left = Linear(terms=tuple((a, c) for a, c in difference.terms if c > 0), constant=max(difference.constant, 0))
-    right = Linear(terms=tuple((a, -c) for a, c in difference.terms if c < 0), constant=max(-difference.constant, 0))
-    return Compare(op=op, left=left.expression(), right=right.expression())
+    left = difference.part(lambda _, factor: factor > 0)
+    return Compare(op=op, left=left.expression(), right=(left - difference).expression())
 
 
 def _at_most(form: Linear, index: str, step: int) -> Bounds:
     """Bounds of `index` where `form <= 0` and its coefficient there is `step`."""
     rest = form.without(index)
+    if step == 1:
+        return None, (constant(1) - rest).expression()
     if step > 0:  # index <= floor(-rest / step)
-        top = Linear(terms=()).plus(rest, -1)
-        if step == 1:
-            return None, top.plus(Linear(terms=(), constant=1)).expression()
-        floor = IndexBinary(op=IndexOp.DIV, left=top.expression(), right=IndexConst(value=step))
-        return None, IndexBinary(op=IndexOp.ADD, left=floor, right=IndexConst(value=1))
+        return None, add(combine(IndexOp.DIV, (-rest).expression(), const(step)), ONE)
     if step == -1:
         return rest.expression(), None
-    return IndexBinary(op=IndexOp.CEILDIV, left=rest.expression(), right=IndexConst(value=-step)), None
+    return combine(IndexOp.CEILDIV, rest.expression(), const(-step)), None
 
 
 def flattened(cores: Range) -> Range:
@@ -224,12 +219,12 @@ def flattened(cores: Range) -> Range:
         return cores
     index = _defined(define, definitions)
     width = index.coefficient(cores.index)
-    if not width or index != Linear(terms=()).plus(_variable(cores.index), width).plus(_variable(inner.index)):
+    if not width or index != _variable(cores.index) * width + _variable(inner.index):
         return cores
     ends: list[Linear] = []
     for limit in _limits(inner.high):
         if limit != IndexConst(value=width):
-            end = linear(limit, outer).plus(_variable(cores.index), width)
+            end = linear(limit, outer) + _variable(cores.index) * width
             if end.coefficient(cores.index) != 0:
                 return cores
             ends.append(end)
@@ -239,21 +234,21 @@ def flattened(cores: Range) -> Range:
         *outer,
     }:
         return cores
-    low = Linear(terms=()).plus(linear(cores.low, {}), width).expression()
-    high = Linear(terms=()).plus(linear(cores.high, {}), width).expression()
+    low = (linear(cores.low) * width).expression()
+    high = (linear(cores.high) * width).expression()
     for end in ends:
         high = _meet(IndexOp.MIN, high, end.expression())
     return Range(index=define.index, low=low, high=high, body=inner.body[1:], cores=cores.cores, span=inner.span)
 
 
 def _variable(name: str) -> Linear:
-    return Linear(terms=((IndexVar(name=name), 1),))
+    return linear(IndexVar(name=name))
 
 
 def _defined(define: Define, definitions: dict[str, Linear]) -> Linear:
-    total = Linear(terms=())
+    total = constant(0)
     for weight, digit in define.terms:
-        total = total.plus(linear(IndexVar(name=digit), definitions), weight)
+        total += linear(IndexVar(name=digit), definitions) * weight
     return total
 
 

@@ -10,8 +10,7 @@ from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, Index
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral import isl
-from texpr.polyhedral.affine import MAX_CASES, Scope
-from texpr.polyhedral.polynomial import NotAffineError
+from texpr.polyhedral.affine import MAX_CASES, NotAffineError, Scope
 
 P, Q, K = IndexVar(name="p"), IndexVar(name="q"), IndexVar(name="k")
 N, M = SizeVar(name="N"), SizeVar(name="M")

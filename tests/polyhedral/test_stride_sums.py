@@ -6,42 +6,37 @@ import random
 import pytest
 from stages import program, proved
 
-from texpr.grammar.ast import IndexVar
+from texpr.grammar.ast import IndexVar, SizeVar
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.linear import Linear, constant, variable
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral import isl
-from texpr.polyhedral.polynomial import Polynomial, add, multiply, normalize
 from texpr.polyhedral.stride_sums import PLAIN, basis_of
 
 SIZES = ("P", "Q", "R")
 
 
-def value(polynomial: Polynomial, names: dict[str, int]) -> int:
-    total = 0
-    for (sizes, atom), coefficient in polynomial.items():
-        for name in sizes:
-            coefficient *= names[name]
-        total += coefficient * (int(index_value(atom, names)) if atom is not None else 1)
-    return total
+def value(form: Linear, names: dict[str, int]) -> int:
+    return int(index_value(form.expression(), names))
 
 
-def random_sum(rng: random.Random) -> Polynomial:
-    result: Polynomial = {((rng.choice(SIZES),), None): rng.choice((1, 1, 1, 2, -1))}
+def random_sum(rng: random.Random) -> Linear:
+    result = variable(SizeVar(name=rng.choice(SIZES))) * rng.choice((1, 1, 1, 2, -1))
     for _ in range(rng.choice((1, 1, 2))):
-        sizes = rng.choice(((), (), (rng.choice(SIZES),)))
-        result = add(result, {(sizes, None): rng.randint(1, 4)})
+        term = constant(1) if rng.random() < 0.7 else variable(SizeVar(name=rng.choice(SIZES)))
+        result += term * rng.randint(1, 4)
     return result
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_polynomials_keep_their_value_in_the_names_of_sums(seed: int) -> None:
+def test_forms_keep_their_value_in_the_names_of_sums(seed: int) -> None:
     rng = random.Random(seed)
-    subscript: Polynomial = {}
+    subscript = constant(0)
     for index in ("i", "j", "k"):
-        term: Polynomial = {((), IndexVar(name=index)): 1}
+        term = variable(IndexVar(name=index))
         for _ in range(rng.randint(0, 2)):
-            term = multiply(term, random_sum(rng))
-        subscript = add(subscript, term)
+            term *= random_sum(rng)
+        subscript += term
     basis = basis_of([subscript])
     assert basis.back(basis.into(subscript)) == subscript
     names = {name: rng.randint(0, 9) for name in (*SIZES, "i", "j", "k")}
@@ -54,14 +49,13 @@ def test_polynomials_keep_their_value_in_the_names_of_sums(seed: int) -> None:
 def test_products_of_sums_have_a_name_for_each() -> None:
     (kernel,) = [program("kernel k(A: f32[(P + 2) * (Q + 2)]) { par P y { A[y * (Q + 2)] = 1.0 } }")]
     assert kernel.buffers["A"].flat_strides
-    z, y = IndexVar(name="z"), IndexVar(name="y")
-    text = {((), z): 1}
-    rows: Polynomial = {(("P",), None): 1, ((), None): 2}
-    row: Polynomial = {(("Q",), None): 1, ((), None): 2}
-    subscript = add(multiply(multiply(text, rows), row), multiply({((), y): 1}, row))
+    y, z = variable(IndexVar(name="y")), variable(IndexVar(name="z"))
+    rows, row = variable(SizeVar(name="P")) + 2, variable(SizeVar(name="Q")) + 2
+    subscript = z * rows * row + y * row
     basis = basis_of([subscript])
-    assert basis.into(subscript) == {(("(P + 2)", "(Q + 2)"), z): 1, (("(Q + 2)",), y): 1}
-    assert basis_of([normalize(IndexVar(name="y"))]) is PLAIN
+    by_rows, by_row = variable(SizeVar(name="(P + 2)")), variable(SizeVar(name="(Q + 2)"))
+    assert basis.into(subscript) == z * by_rows * by_row + y * by_row
+    assert basis_of([y]) is PLAIN
 
 
 ROWS = [
