@@ -31,23 +31,15 @@ from texpr.codegen.manifest_io import read_manifest, write_manifest
 from texpr.codegen.replace import replace_folder
 from texpr.grammar.ast import (
     AccOp,
-    Always,
-    And,
     Buffer,
-    Compare,
     Condition,
-    IndexBinary,
-    IndexConst,
     IndexExpr,
-    IndexVar,
     Kernel,
-    Not,
-    Or,
     Role,
-    SizeVar,
 )
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import row_major
+from texpr.grammar.index.expr import const, product, row_major
+from texpr.grammar.index.text import JSON, text
 from texpr.grammar.paths import as_path, not_written, read_plain
 from texpr.polyhedral.boxes import Box, boxes
 from texpr.polyhedral.program import ProvedProgram
@@ -60,41 +52,14 @@ ArgumentTable = Mapping[str, tuple[tuple[str, str], ...]]
 
 def json_expr(expr: IndexExpr) -> JsonExpr:
     """An index expression as the manifest writes it."""
-    match expr:
-        case IndexConst(value=value):
-            return value
-        case IndexVar(name=name) | SizeVar(name=name):
-            return name
-        case IndexBinary(op=op, left=left, right=right):
-            return [op.value, json_expr(left), json_expr(right)]
+    found: JsonExpr = text(expr, JSON)
+    return found
 
 
 def json_condition(condition: Condition) -> JsonCondition:
     """An affine condition as the manifest writes it."""
-    match condition:
-        case Compare(op=op, left=left, right=right):
-            return [op.value, json_expr(left), json_expr(right)]
-        case And(parts=parts):
-            return ["and", *map(json_condition, parts)]
-        case Or(parts=parts):
-            return ["or", *map(json_condition, parts)]
-        case Not(part=part):
-            return ["not", json_condition(part)]
-        case Always(value=value):
-            return ["true" if value else "false"]
-
-
-def _row_major(shape: tuple[IndexExpr, ...]) -> tuple[JsonExpr, ...]:
-    strides: list[JsonExpr] = []
-    step: JsonExpr = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        factor = json_expr(extent)
-        if isinstance(step, int) and isinstance(factor, int):
-            step = step * factor
-        else:
-            step = factor if step == 1 else ["*", step, factor]
-    return tuple(reversed(strides))
+    found: JsonCondition = text(condition, JSON)
+    return found
 
 
 def _parameter(buffer: Buffer, direction: str, op: AccOp | None, box: Box) -> Parameter:
@@ -103,7 +68,7 @@ def _parameter(buffer: Buffer, direction: str, op: AccOp | None, box: Box) -> Pa
         name=buffer.name,
         dtype=buffer.dtype.name,
         shape=tuple(map(json_expr, buffer.shape)),
-        strides=_row_major(buffer.shape) if strides is None else tuple(map(json_expr, strides)),
+        strides=tuple(map(json_expr, row_major(buffer.shape) if strides is None else strides)),
         mode="accumulate" if op is not None else _MODES[direction],
         op=op.value if op is not None else None,
         box=tuple((json_expr(low), json_expr(high)) for low, high in box),
@@ -185,14 +150,10 @@ def _workspace(planned: PlannedGraph) -> tuple[WorkspaceTensor, ...]:
     for tensor in planned.graph.tensors:
         if tensor.role is not Role.LOCAL:
             continue
-        size: JsonExpr = tensor.dtype.size_bytes
-        for extent in tensor.shape:
-            factor = json_expr(extent)
-            size = size * factor if isinstance(size, int) and isinstance(factor, int) else ["*", size, factor]
-        if tensor.strides != row_major(tensor.shape):
-            size = json_expr(span_bytes(tensor))
+        dense = tensor.strides == row_major(tensor.shape)
+        size = product((const(tensor.dtype.size_bytes), *tensor.shape)) if dense else span_bytes(tensor)
         offset = json_expr(planned.workspace.offsets[tensor.name])
-        found.append(WorkspaceTensor(name=tensor.name, offset_bytes=offset, size_bytes=size))
+        found.append(WorkspaceTensor(name=tensor.name, offset_bytes=offset, size_bytes=json_expr(size)))
     return tuple(found)
 
 

@@ -15,8 +15,8 @@ from typing import assert_never
 
 from texpr.codegen import graph as g
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Gather, IndexConst, Leaf, Read, Role, Subscript
-from texpr.grammar.index.text import write_index
-from texpr.grammar.show import show_condition, show_value
+from texpr.grammar.index.text import in_words
+from texpr.grammar.show import show_value
 from texpr.polyhedral.mapping import BarrierPosition
 
 Path = tuple[int, ...]
@@ -36,20 +36,20 @@ def show(graph: g.KernelGraph | g.PlannedGraph) -> str:
 def _kernel(graph: g.KernelGraph, planned: g.PlannedGraph | None) -> Iterator[str]:
     yield f"kernel graph {graph.name}" + (f"  sizes {', '.join(graph.sizes)}" if graph.sizes else "")
     if graph.facts:
-        yield "  where " + ", ".join(show_condition(fact) for fact in graph.facts)
+        yield "  where " + ", ".join(in_words(fact) for fact in graph.facts)
     for tensor in graph.tensors:
-        shape = ", ".join(write_index(e) for e in tensor.shape)
-        strides = ", ".join(write_index(e) for e in tensor.strides)
+        shape = ", ".join(in_words(e) for e in tensor.shape)
+        strides = ", ".join(in_words(e) for e in tensor.strides)
         text = f"  {tensor.name}: {tensor.dtype}[{shape}] strides ({strides})"
         if tensor.role is Role.SCALAR:
             text = f"  {tensor.name}: {tensor.dtype}"
         elif tensor.role is Role.LOCAL:
             text += "  workspace"
             if planned is not None:
-                text += f" at byte {write_index(planned.workspace.offsets[tensor.name])}"
+                text += f" at byte {in_words(planned.workspace.offsets[tensor.name])}"
         yield text
     if planned is not None and planned.workspace.total_bytes != IndexConst(value=0):
-        yield f"  workspace of {write_index(planned.workspace.total_bytes)} bytes"
+        yield f"  workspace of {in_words(planned.workspace.total_bytes)} bytes"
     for node in graph.body:
         yield from _host(node, planned, 1)
 
@@ -60,11 +60,11 @@ def _host(node: g.KernelNode, planned: g.PlannedGraph | None, depth: int) -> Ite
         case g.Launch(graph=block):
             yield from (pad + line for line in _block(block, planned))
         case g.HostLoop(index=index, extent=extent, body=body):
-            yield f"{pad}host loop {index} < {write_index(extent)}"
+            yield f"{pad}host loop {index} < {in_words(extent)}"
             for inner in body:
                 yield from _host(inner, planned, depth + 1)
         case g.HostIf(condition=condition, then=then, orelse=orelse):
-            yield f"{pad}host if {show_condition(condition)}"
+            yield f"{pad}host if {in_words(condition)}"
             for inner in then:
                 yield from _host(inner, planned, depth + 1)
             if orelse:
@@ -76,12 +76,12 @@ def _host(node: g.KernelNode, planned: g.PlannedGraph | None, depth: int) -> Ite
 
 
 def _block(block: g.BlockGraph, planned: g.PlannedGraph | None) -> Iterator[str]:
-    grid = ", ".join(write_index(e) for e in block.grid_dim)
+    grid = ", ".join(in_words(e) for e in block.grid_dim)
     cluster = f"  cluster {block.cluster_dim}" if block.cluster_dim != (1, 1, 1) else ""
     arguments = f"  arguments {', '.join(block.arguments)}" if block.arguments else ""
     yield f"BlockGraph {block.name}  grid ({grid}){cluster}  block {block.block_dim}{arguments}"
     if block.digits:
-        places = [f"{d.name}: {d.place} / {write_index(d.stride)} % {write_index(d.radix)}" for d in block.digits]
+        places = [f"{d.name}: {d.place} / {in_words(d.stride)} % {in_words(d.radix)}" for d in block.digits]
         yield "  digits " + ", ".join(places)
     for tensor in block.tensors:
         yield "  " + _tensor(block, tensor, planned)
@@ -129,10 +129,10 @@ def _node(node: g.BlockNode, path: Path, barriers: dict[Path, list[BarrierPositi
         case g.Loop(index=index, extent=extent, body=body):
             marks = [f"stages {node.stages}"] if node.stages > 1 else []
             marks += [word for word, on in (("unroll", node.unroll), ("vector", node.vector)) if on]
-            yield f"loop {index} < {write_index(extent)}" + "".join(f"  {mark}" for mark in marks)
+            yield f"loop {index} < {in_words(extent)}" + "".join(f"  {mark}" for mark in marks)
             yield from ("  " + line for line in _nodes(body, (*path, 0), barriers))
         case g.Guard(condition=condition, body=body, orelse=orelse):
-            asked = show_value(condition) if isinstance(condition, Read) else show_condition(condition)
+            asked = show_value(condition) if isinstance(condition, Read) else in_words(condition)
             yield f"guard {asked}{'    once' if node.once else ''}"
             yield from ("  " + line for line in _nodes(body, (*path, 0), barriers))
             if orelse:
@@ -178,5 +178,5 @@ def _leaf(leaf: Leaf) -> str:
 def _element(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
     if not subscripts:
         return buffer
-    texts = [f"[{show_value(s.value)}]" if isinstance(s, Gather) else write_index(s) for s in subscripts]
+    texts = [f"[{show_value(s.value)}]" if isinstance(s, Gather) else in_words(s) for s in subscripts]
     return f"{buffer}[{', '.join(texts)}]"

@@ -10,9 +10,8 @@ from texpr.grammar.core import condition_leaves
 from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, did_you_mean, error
 from texpr.grammar.index.expr import COMPARE, I64_MAX, I64_MIN, leaves, substitute
-from texpr.grammar.index.text import write_index
+from texpr.grammar.index.text import in_words
 from texpr.grammar.loops import EXACT, missed_range
-from texpr.grammar.show import show_condition
 from texpr.grammar.source import Span
 
 
@@ -84,7 +83,7 @@ class _Binder:
         result = substitute(e, self.leaf)
         for constant in leaves(result):
             if isinstance(constant, IndexConst) and not I64_MIN <= constant.value <= I64_MAX:
-                message = f"`{write_index(e)}` does not fit 64 bits with these sizes"
+                message = f"`{in_words(e)}` does not fit 64 bits with these sizes"
                 self.errors.append(error("E0211", message, _place(e.span)))
                 return IndexConst(value=0, span=e.span)
         self.divisors(result)
@@ -126,7 +125,7 @@ class _Binder:
         if not truth:
             names = dict.fromkeys(n.name for n in condition_leaves(condition) if isinstance(n, SizeVar))
             given = ", ".join(f"{name} = {self.values[name]}" for name in names if name in self.values)
-            message = f"`{show_condition(condition)}` does not hold for {given}" if given else "a fact does not hold"
+            message = f"`{in_words(condition)}` does not hold for {given}" if given else "a fact does not hold"
             witness = {name: self.values[name] for name in names if name in self.values}
             self.errors.append(error("E0211", message, _place(condition.span), witness=witness))
         return None

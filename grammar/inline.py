@@ -14,7 +14,7 @@ from texpr.grammar.context import MAX_CALLS
 from texpr.grammar.diagnostics import Label
 from texpr.grammar.index.expr import index_names
 from texpr.grammar.index.linear import difference
-from texpr.grammar.index.text import write_index
+from texpr.grammar.index.text import in_words
 from texpr.grammar.reductions import ReductionReader
 from texpr.grammar.scope import FnName, IndexName, RefusedError, Scope, TypeName, ValueName, ViewName, refuse
 from texpr.grammar.source import Span
@@ -199,7 +199,7 @@ class Inliner(ReductionReader):
         found = difference(wanted, actual)
         if found == 0:
             return
-        texts = write_index(wanted), write_index(actual)
+        texts = in_words(wanted), in_words(actual)
         if found is not None:
             raise refuse("E0207", f"an extent of {texts[0]} is wanted here, this one is {texts[1]}", span)
         if index_names(wanted) or index_names(actual):

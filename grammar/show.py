@@ -12,7 +12,7 @@ from typing import assert_never
 
 from texpr.grammar import ast
 from texpr.grammar.ast import Condition
-from texpr.grammar.index.text import write_index
+from texpr.grammar.index.text import in_words
 
 
 def show(kernel: ast.Kernel) -> str:
@@ -21,7 +21,7 @@ def show(kernel: ast.Kernel) -> str:
     sizes = ", ".join(s.name if s.default is None else f"{s.name} = {s.default}" for s in kernel.sizes)
     head = f"kernel {kernel.name}({params})" + (f" sizes {sizes}" if sizes else "")
     if kernel.facts:
-        head += " where " + ", ".join(show_condition(fact) for fact in kernel.facts)
+        head += " where " + ", ".join(in_words(fact) for fact in kernel.facts)
     lines = [head + show_attrs(kernel.attrs) + (" bare" if kernel.bare else "")]
     locals_ = {b.name: b for b in kernel.buffers}
     lines += ["  " + line for line in _block(kernel.body, locals_)]
@@ -34,9 +34,9 @@ def show_buffer(b: ast.Buffer) -> str:
     text += f"{b.memory} " if b.memory else ""
     text += f"{b.name}: {b.dtype}"
     if b.shape or b.role is ast.Role.PARAM:
-        text += "[" + ", ".join(write_index(e) for e in b.shape) + "]"
+        text += "[" + ", ".join(in_words(e) for e in b.shape) + "]"
     if b.strides is not None:
-        text += " #strides(" + ", ".join(write_index(e) for e in b.strides) + ")"
+        text += " #strides(" + ", ".join(in_words(e) for e in b.strides) + ")"
     return text + show_attrs(b.attrs) + (" flat" if b.flat else "")
 
 
@@ -46,7 +46,7 @@ def show_attrs(attrs: tuple[ast.Attr, ...]) -> str:
         text += f" #{attr.name}"
         if attr.args:
             levels = attr.levels or (None,) * len(attr.args)
-            words = [arg if isinstance(arg, str) else write_index(arg) for arg in attr.args]
+            words = [arg if isinstance(arg, str) else in_words(arg) for arg in attr.args]
             parts = [w if level is None else f"{level}: {w}" for level, w in zip(levels, words, strict=True)]
             text += "(" + ", ".join(parts) + ")"
     return text
@@ -67,13 +67,13 @@ def _statement(s: ast.Stmt, buffers: dict[str, ast.Buffer]) -> Iterator[str]:
     match s:
         case ast.Par():
             fully = "fully " if s.fully else ""
-            yield f"{fully}par {s.index}: {write_index(s.extent)} (band {s.band}){attrs}"
+            yield f"{fully}par {s.index}: {in_words(s.extent)} (band {s.band}){attrs}"
             yield from _indented(s.body, buffers)
         case ast.Seq():
-            yield f"seq {s.index}: {write_index(s.extent)}{attrs}"
+            yield f"seq {s.index}: {in_words(s.extent)}{attrs}"
             yield from _indented(s.body, buffers)
         case ast.If():
-            shown = show_value(s.condition) if isinstance(s.condition, ast.Read) else show_condition(s.condition)
+            shown = show_value(s.condition) if isinstance(s.condition, ast.Read) else in_words(s.condition)
             yield f"if {shown}{attrs}"
             yield from _indented(s.then, buffers)
             if s.orelse:
@@ -107,26 +107,8 @@ def _statement(s: ast.Stmt, buffers: dict[str, ast.Buffer]) -> Iterator[str]:
 def _place(buffer: str, subscripts: tuple[ast.Subscript, ...]) -> str:
     if not subscripts:
         return buffer
-    parts = (f"{{{show_value(s.value)}}}" if isinstance(s, ast.Gather) else write_index(s) for s in subscripts)
+    parts = (f"{{{show_value(s.value)}}}" if isinstance(s, ast.Gather) else in_words(s) for s in subscripts)
     return f"{buffer}[{', '.join(parts)}]"
-
-
-def show_condition(c: Condition) -> str:
-    """The condition in the language's words."""
-    match c:
-        case ast.Compare():
-            return f"{write_index(c.left)} {c.op.value} {write_index(c.right)}"
-        case ast.And() | ast.Or():
-            word = " and " if isinstance(c, ast.And) else " or "
-            return word.join(
-                show_condition(p) if isinstance(p, ast.Compare | ast.Always) else f"({show_condition(p)})"
-                for p in c.parts
-            )
-        case ast.Not():
-            return f"not ({show_condition(c.part)})"
-        case ast.Always():
-            return "true" if c.value else "false"
-    assert_never(c)
 
 
 def show_value(e: ast.Expr) -> str:
@@ -136,9 +118,9 @@ def show_value(e: ast.Expr) -> str:
             shown = str(e.value).lower() if isinstance(e.value, bool) else repr(e.value)
             return shown if e.dtype.is_bool else f"{shown}:{e.dtype}"
         case ast.IndexValue():
-            return f"index({write_index(e.index)})" + ("" if e.dtype.name == "i64" else f":{e.dtype}")
+            return f"index({in_words(e.index)})" + ("" if e.dtype.name == "i64" else f":{e.dtype}")
         case ast.ConditionValue():
-            return f"truth({show_condition(e.condition)})"
+            return f"truth({in_words(e.condition)})"
         case ast.Read():
             return _place(e.buffer, e.subscripts)
         case ast.Op():
@@ -148,7 +130,7 @@ def show_value(e: ast.Expr) -> str:
             return f"{e.dtype}({show_value(e.operand)})"
         case ast.Select():
             if isinstance(e.condition, Condition):
-                condition = show_condition(e.condition)
+                condition = in_words(e.condition)
             else:
                 condition = show_value(e.condition)
             return f"select({condition}, {show_value(e.then)}, {show_value(e.other)})"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Read, Subscript
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.index.text import isl_name, isl_text
 from texpr.grammar.source import Span
-from texpr.polyhedral.isl_text import condition_text, expr_text, identifier
 from texpr.polyhedral.mapping import (
     Define,
     Digit,
@@ -106,7 +106,7 @@ class _Collector:
                     known = {**known, index: self._define(digits, len(around.nodes))}
                     digits_here |= {d.name for d in digits}
                 case Loop(index=index, extent=extent, body=inside):
-                    name, bound = identifier(index), expr_text(extent, known)
+                    name, bound = isl_name(index), isl_text(extent, known)
                     limits = (f"0 <= {name}",) if bound is None else (f"0 <= {name}", f"{name} < {bound}")
                     self.visit(
                         inside,
@@ -132,7 +132,7 @@ class _Collector:
                 if digit.name in self.defined:
                     raise InternalError(f"{self.launch.name}: the thread digit {digit.name} is defined twice")
                 self.defined[digit.name] = depth
-        return f"({' + '.join(f'{d.weight}*{identifier(d.name)}' for d in digits)})" if digits else "0"
+        return f"({' + '.join(f'{d.weight}*{isl_name(d.name)}' for d in digits)})" if digits else "0"
 
     def _guard(self, node: Guard, condition: Condition | Read, here: Around) -> None:
         holds: str | None = None
@@ -147,7 +147,7 @@ class _Collector:
                 actor = self._actor(name, node.span, here, digits, unused)
                 self._reads(actor, value_reads(condition))
         else:
-            holds = condition_text(condition, here.env)
+            holds = isl_text(condition, here.env)
         for branch, inside in enumerate(branches(node)):
             more = () if holds is None else (f"({holds})",) if branch == 0 else (f"not ({holds})",)
             self.visit(
@@ -190,12 +190,12 @@ class _Collector:
             used = [self.by_name[name] for name in digits]
             depth = min((self.defined[name] for name in digits), default=depth)
             lane, warp = (_coordinate(used, place) for place in (Place.LANE, Place.WARP))
-            dims += tuple(identifier(d.name) for d in used)
-            constraints += tuple(f"0 <= {identifier(d.name)} < {expr_text(d.radix, {})}" for d in used)
+            dims += tuple(isl_name(d.name) for d in used)
+            constraints += tuple(f"0 <= {isl_name(d.name)} < {isl_text(d.radix, {})}" for d in used)
         around = replace(here, dims=dims, constraints=constraints)
         return Actor(id=id, span=span, around=around, digits=digits, lane=lane, warp=warp, band_depth=depth)
 
 
 def _coordinate(digits: Sequence[Digit], place: Place) -> str:
-    parts = [f"{expr_text(d.stride, {})}*{identifier(d.name)}" for d in digits if d.place is place]
+    parts = [f"{isl_text(d.stride, {})}*{isl_name(d.name)}" for d in digits if d.place is place]
     return f"({' + '.join(parts)})" if parts else "0"

@@ -18,7 +18,7 @@ from texpr.grammar.ast import IndexExpr, SizeVar
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import const, product
 from texpr.grammar.index.linear import Linear, Monomial, factors, why_not_affine
-from texpr.grammar.index.text import write_index
+from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import NotAffineError, Scope
@@ -202,7 +202,7 @@ def _in_range(access: FlatAccess, value: Linear, limit: Linear) -> bool:
 
 def show(form: Linear) -> str:
     """The form as text for a message."""
-    return write_index(form.expression())
+    return in_words(form.expression())
 
 
 def _without(monomial: Monomial, sizes: tuple[str, ...]) -> Monomial | None:

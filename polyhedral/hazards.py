@@ -12,14 +12,15 @@ statements of the program with equal digits touch alike, one thread touches. (`t
 this and all else that is not asked here, by enumeration.)
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from texpr.grammar.ast import Gather
 from texpr.grammar.diagnostics import TExprError, error
+from texpr.grammar.index.text import isl_name, isl_text
 from texpr.polyhedral import isl
 from texpr.polyhedral.actors import THREAD, WARP_SIZE, Actor, Touch, collect
-from texpr.polyhedral.isl_text import expr_text, identifier, renamed
 from texpr.polyhedral.mapping import (
     GRID_PLACES,
     Guard,
@@ -94,11 +95,11 @@ class _Finder:
         self.block = tuple(
             text
             for d in block
-            if (radix := expr_text(d.radix, {})) is not None
-            for text in (f"0 <= {identifier(d.name)}", f"{identifier(d.name)} < {radix}")
+            if (radix := isl_text(d.radix, {})) is not None
+            for text in (f"0 <= {isl_name(d.name)}", f"{isl_name(d.name)} < {radix}")
         )
         names = [s.name for s in program.kernel.sizes] + [d.name for d in block] + list(launch.arguments)
-        self.names = tuple(identifier(n) for n in dict.fromkeys(names))
+        self.names = tuple(isl_name(n) for n in dict.fromkeys(names))
         self.sides: dict[tuple[int, str], _Side] = {}
         self.answers: dict[tuple[_Side, _Side, int, int], _Answer | None] = {}
         self.other_warp = isl.Map(
@@ -212,13 +213,18 @@ def _side(touch: Touch, mark: str) -> _Side:
     names = {name: f"dim{number}{mark}" for number, name in enumerate(actor.around.dims)}
     dims = tuple(names.values())
     names |= {name: name + mark for name in THREAD}
-    env = {index: renamed(text, names) for index, text in actor.around.env.items()}
+    env = {index: _renamed(text, names) for index, text in actor.around.env.items()}
     thread = (f"lane = {actor.lane}", f"warp = {actor.warp}")
     return _Side(
         dims=dims,
-        constraints=tuple(renamed(text, names) for text in (*thread, *actor.around.constraints)),
-        element=tuple(None if isinstance(s, Gather) else expr_text(s, env) for s in touch.subscripts),
+        constraints=tuple(_renamed(text, names) for text in (*thread, *actor.around.constraints)),
+        element=tuple(None if isinstance(s, Gather) else isl_text(s, env) for s in touch.subscripts),
     )
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """The text with other names for some of those in it."""
+    return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", lambda m: names.get(m[0], m[0]), text)
 
 
 def _common(a: Actor, b: Actor) -> tuple[Node, ...]:

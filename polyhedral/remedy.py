@@ -11,7 +11,7 @@ from itertools import islice, permutations
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.show import show_condition
+from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
 from texpr.grammar.walk import walk
 from texpr.polyhedral import isl
@@ -37,7 +37,7 @@ def missing_fact(program: Program, violations: isl.Set, span: Span) -> str | Non
             scope = Scope(sizes=names, indices=(), work=program.work)
             for fact in _candidates(program, names, bad):
                 if bad.intersect(scope.holds(fact)).is_empty():
-                    return show_condition(fact)
+                    return in_words(fact)
     except TExprError:
         return None
     return None

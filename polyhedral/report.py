@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from texpr.grammar.ast import Gather, Subscript
-from texpr.grammar.index.text import write_index
+from texpr.grammar.index.text import in_words
 from texpr.polyhedral.mapping import AccessReport, HostIf, HostLoop, HostNode, MappedLaunch, MappedStatement, Memory
 from texpr.polyhedral.objective import footprint, lane_values
 from texpr.polyhedral.session import Session
@@ -48,7 +48,7 @@ def _of_statement(session: Session, statement: MappedStatement) -> Iterator[Acce
 def _report(
     session: Session, statement: MappedStatement, mode: str, name: str, subscripts: tuple[Subscript, ...]
 ) -> AccessReport:
-    shown = ", ".join("data" if isinstance(s, Gather) else write_index(s) for s in subscripts)
+    shown = ", ".join("data" if isinstance(s, Gather) else in_words(s) for s in subscripts)
     relation = f"{name}[{shown}]"
     band = session.bands.get(statement.id)
     if band is None:

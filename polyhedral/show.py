@@ -8,8 +8,7 @@ launch matmul_0   grid (ceildiv(M, 8) * ceildiv(N, 32), 1, 1)   256 threads
 from collections.abc import Iterator, Sequence
 
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Gather, Leaf, Read, Subscript
-from texpr.grammar.index.text import write_index
-from texpr.grammar.show import show_condition
+from texpr.grammar.index.text import ATOM, in_words
 from texpr.polyhedral.mapping import (
     BarrierPosition,
     Define,
@@ -62,11 +61,9 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _buffer(buffer: MappedBuffer) -> tuple[str, str, str, str]:
-    shape = ", ".join(write_index(e) for e in buffer.shape)
+    shape = ", ".join(in_words(e) for e in buffer.shape)
     layout = (
-        f"strides ({', '.join(write_index(s) for s in buffer.layout.strides)})"
-        if isinstance(buffer.layout, Fixed)
-        else ""
+        f"strides ({', '.join(in_words(s) for s in buffer.layout.strides)})" if isinstance(buffer.layout, Fixed) else ""
     )
     expanded = f", one copy for each {', '.join(buffer.expanded)}" if buffer.expanded else ""
     return f"{buffer.name}: {buffer.dtype}[{shape}]", buffer.memory.value, layout, buffer.reason + expanded
@@ -78,11 +75,11 @@ def _host(node: HostNode, depth: int) -> Iterator[str]:
         case MappedLaunch():
             yield from (pad + line for line in _launch(node))
         case HostLoop(index=index, extent=extent, body=body):
-            yield f"{pad}host loop {index} < {write_index(extent)}"
+            yield f"{pad}host loop {index} < {in_words(extent)}"
             for inner in body:
                 yield from _host(inner, depth + 1)
         case HostIf(condition=condition, then=then, orelse=orelse):
-            yield f"{pad}host if {show_condition(condition)}"
+            yield f"{pad}host if {in_words(condition)}"
             for inner in then:
                 yield from _host(inner, depth + 1)
             if orelse:
@@ -92,7 +89,7 @@ def _host(node: HostNode, depth: int) -> Iterator[str]:
 
 
 def _launch(launch: MappedLaunch) -> Iterator[str]:
-    grid = ", ".join(write_index(g) for g in launch.grid)
+    grid = ", ".join(in_words(g) for g in launch.grid)
     arguments = f"  arguments {', '.join(launch.arguments)}" if launch.arguments else ""
     yield f"launch {launch.name}  grid ({grid})  {launch.threads} thread{'s' * (launch.threads > 1)}{arguments}"
     if launch.digits:
@@ -104,9 +101,9 @@ def _launch(launch: MappedLaunch) -> Iterator[str]:
 
 
 def _place(digit: Digit) -> str:
-    radix, stride = write_index(digit.radix, 3), write_index(digit.stride, 3)
+    radix, stride = in_words(digit.radix, ATOM), in_words(digit.stride, ATOM)
     if digit.place in (Place.SERIAL, Place.VECTOR):
-        return f"{digit.place.value}, {write_index(digit.radix)} iterations"
+        return f"{digit.place.value}, {in_words(digit.radix)} iterations"
     over = "" if stride == "1" else f" / {stride}"
     return f"{digit.place.value}{over} % {radix}"
 
@@ -140,7 +137,7 @@ def _node(node: Node, path: Path, barriers: dict[Path, BarrierPosition]) -> Iter
                 "vector" if node.vector else "par, in one thread" if node.parallel else "serial" if node.digit else ""
             )
             marks = ", ".join(m for m in (kind, "unrolled" if node.unroll else "") if m)
-            yield f"for {index} < {write_index(extent)}{f'  ({marks})' if marks else ''}"
+            yield f"for {index} < {in_words(extent)}{f'  ({marks})' if marks else ''}"
             yield from (f"  {line}" for line in _nodes(body, (*path, 0), barriers))
         case Guard(condition=condition, body=body, orelse=orelse):
             yield f"if {_condition(condition)}{'  (padding)' if node.padding else '  (once)' if node.once else ''}"
@@ -157,12 +154,12 @@ def _node(node: Node, path: Path, barriers: dict[Path, BarrierPosition]) -> Iter
 def _condition(condition: Condition | Read) -> str:
     if isinstance(condition, Read):
         return element_text(condition.buffer, condition.subscripts)
-    return show_condition(condition)
+    return in_words(condition)
 
 
 def element_text(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
     """An element as the mapping prints it; a subscript that is read from data is `data`."""
-    shown = ", ".join("data" if isinstance(s, Gather) else write_index(s) for s in subscripts)
+    shown = ", ".join("data" if isinstance(s, Gather) else in_words(s) for s in subscripts)
     return f"{buffer}[{shown}]" if subscripts else buffer
 
 

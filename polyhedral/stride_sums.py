@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from texpr.grammar.ast import IndexExpr, SizeVar
 from texpr.grammar.index.linear import Linear, Monomial, factors, variable
-from texpr.grammar.index.text import write_index
+from texpr.grammar.index.text import in_words
 
 Sizes = tuple[str, ...]  # a product of sizes, by their names
 
@@ -55,7 +55,7 @@ def basis_of(subscripts: Sequence[Linear]) -> Basis:
             break
         size, rest = found
         value = variable(size) + rest
-        name = f"({write_index(value.expression())})"
+        name = f"({in_words(value.expression())})"
         solved = variable(SizeVar(name=name)) - rest
         basis = Basis(sums={**basis.sums, name: value}, solved={**basis.solved, size.name: solved})
     return basis

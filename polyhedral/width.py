@@ -12,7 +12,7 @@ from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, Par, Seq
 from texpr.grammar.diagnostics import Diagnostic, error
 from texpr.grammar.index.expr import I64_MAX, I64_MIN
 from texpr.grammar.index.interval import bounds, index_range
-from texpr.grammar.index.text import write_index
+from texpr.grammar.index.text import in_words
 from texpr.grammar.walk import walk
 from texpr.polyhedral.program import Program
 
@@ -43,7 +43,7 @@ def check_width(program: Program) -> Iterator[Diagnostic]:
         if (long_loops or _bits(below) > LARGE_BITS) and any(_leaves(part, ranges) for part in parts):
             yield error(
                 "E0307",
-                f"`{write_index(node)}` may leave 64 bits in these loops",
+                f"`{in_words(node)}` may leave 64 bits in these loops",
                 node.span,
                 help="use smaller numbers, or copy an index to a `new` of i64 first, whose arithmetic wraps",
             )

@@ -13,8 +13,7 @@ from typing import Any
 
 from texpr.codegen.artifact import json_condition, json_expr
 from texpr.grammar import ast
-from texpr.grammar.index.text import write_index
-from texpr.grammar.show import show_condition
+from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.mapping import MappedLaunch, MappedProgram
@@ -43,9 +42,9 @@ def mapping_json(program: MappedProgram) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     match value:
         case ast.IndexConst() | ast.IndexVar() | ast.SizeVar() | ast.IndexBinary():
-            return {"text": write_index(value), "tree": json_expr(value)}
+            return {"text": in_words(value), "tree": json_expr(value)}
         case ast.Compare() | ast.And() | ast.Or() | ast.Not() | ast.Always():
-            return {"text": show_condition(value), "tree": json_condition(value)}
+            return {"text": in_words(value), "tree": json_condition(value)}
         case ast.Read(buffer=buffer, subscripts=subscripts):
             return _access(buffer, subscripts)
         case ast.Bind() | ast.Accumulate() | ast.Atomic() | ast.Anchor():

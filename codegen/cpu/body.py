@@ -6,7 +6,7 @@ from typing import assert_never
 
 from texpr.codegen.cpu.carry import Carry, find_carries, is_shared_update
 from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial
-from texpr.codegen.cpu.names import condition_text, index_text, place
+from texpr.codegen.cpu.names import place
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.cpu.value import (
     Values,
@@ -21,6 +21,7 @@ from texpr.codegen.graph import Define, Fresh, Generic, Store, StoreMode
 from texpr.codegen.lower import UNIQUE_OVER
 from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Gather, IndexConst, IndexVar, Leaf, Read
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.index.text import ATOM, RELATION, SUM
 from texpr.grammar.types import DType
 
 
@@ -38,8 +39,8 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
             case Split(index=index, source=source, stride=stride, radix=radix):
                 text = names.of("value", source)
                 if stride != IndexConst(value=1):
-                    text += f" // {index_text(stride, names, 3)}"
-                writer.line(f"{names.of('value', index)} = {text} % {index_text(radix, names, 3)}")
+                    text += f" // {names.text(stride, ATOM)}"
+                writer.line(f"{names.of('value', index)} = {text} % {names.text(radix, ATOM)}")
             case Fresh(tensor=tensor):
                 fresh = context.tensors[tensor]
                 if fresh.scalar:
@@ -50,7 +51,7 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
                 if isinstance(condition, Read):
                     text = unwrapped(Values(context, contract=False).value(condition))
                 else:
-                    text = condition_text(condition, names)
+                    text = names.text(condition)
                 with writer.block(f"if {text}:"):
                     emit_body(inner, context)
                 if orelse:
@@ -73,7 +74,7 @@ def _emit_range(loop: Range, context: Context) -> None:
     settled = frozenset(name for name, t in context.tensors.items() if t.scalar) | frozenset(context.carried)
     carries = find_carries(loop, dtypes, settled)
     opened = [(carry, *_open_carry(carry, context)) for carry in carries]
-    low, high = index_text(loop.low, names), index_text(loop.high, names)
+    low, high = names.text(loop.low), names.text(loop.high)
     if _is_better_vectorised(loop):
         # The compiler is to know what a constant extent divides by, and not how often the loop turns.
         high = f"{high} * opaque(1)" if isinstance(loop.high, IndexConst) else f"opaque({high})"
@@ -93,8 +94,8 @@ def _emit_range(loop: Range, context: Context) -> None:
 def _where_touched(carry: Carry, context: Context) -> Iterator[None]:
     """A block that runs where the loop touches the carried element; elsewhere the element need not exist."""
     names = context.names
-    tests = [f"{index_text(low, names, 1)} < {index_text(high, names, 1)}" for low, high in carry.nonempty]
-    tests += [condition_text(condition, names, top=False) for condition in carry.conditions]
+    tests = [f"{names.text(low, SUM)} < {names.text(high, SUM)}" for low, high in carry.nonempty]
+    tests += [names.text(condition, RELATION) for condition in carry.conditions]
     if not tests:
         yield
         return

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from texpr.codegen.cpu.names import Names, index_text
+from texpr.codegen.cpu.names import Names
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.index.text import ATOM, SUM
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 
@@ -111,13 +112,13 @@ class Context:
                 case str(), IndexConst(value=1):
                     parts.append(subscript)
                 case str(), _:
-                    parts.append(f"{subscript} * {index_text(stride, self.names, 3)}")
+                    parts.append(f"{subscript} * {self.names.text(stride, ATOM)}")
                 case _, IndexConst(value=1):
-                    parts.append(index_text(subscript, self.names, 1))
+                    parts.append(self.names.text(subscript, SUM))
                 case IndexConst(value=a), IndexConst(value=b):
                     parts.append(str(a * b))
                 case _:
                     assert not isinstance(subscript, str)
                     product = IndexBinary(op=IndexOp.MUL, left=subscript, right=stride)
-                    parts.append(index_text(product, self.names, 1))
+                    parts.append(self.names.text(product, SUM))
         return " + ".join(parts) or "0"

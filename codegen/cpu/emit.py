@@ -20,10 +20,11 @@ from typing import assert_never
 
 from texpr.codegen.cpu.context import Check, CpuTensor, Writer
 from texpr.codegen.cpu.launch import CORE, ELEMENT, FIRST, LAST, LaunchText, Variable, emit_launch
-from texpr.codegen.cpu.names import MODULE_NAMES, Names, condition_text, file_name, index_text, place
+from texpr.codegen.cpu.names import MODULE_NAMES, Names, file_name, place
 from texpr.codegen.graph import HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.grammar.ast import IndexExpr, Role
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.index.text import SUM
 from texpr.grammar.types import DType
 from texpr.polyhedral.target import Target
 
@@ -147,7 +148,7 @@ def _emit_run(
     for tensor in graph.tensors:
         identifier = tensors[tensor.name].identifier
         if tensor.role is Role.LOCAL:
-            offset = index_text(planned.workspace.offsets[tensor.name], names, 1)
+            offset = names.text(planned.workspace.offsets[tensor.name], SUM)
             opening.append(f"{identifier} = pointer_{tensor.dtype.name}(workspace + {offset})")
             continue
         scalar = tensor.role is Role.SCALAR
@@ -191,10 +192,10 @@ def _emit_host(body: tuple[KernelNode, ...], functions: dict[str, LaunchText], n
                 with out.block("if code[0] != 0:" if function.checked else "if code != 0:"):
                     out.line("return code")
             case HostLoop(index=index, extent=extent, body=inner):
-                with out.block(f"for {names.of('value', index)} in range({index_text(extent, names)}):"):
+                with out.block(f"for {names.of('value', index)} in range({names.text(extent)}):"):
                     _emit_host(inner, functions, names, out)
             case HostIf(condition=condition, then=then, orelse=orelse):
-                with out.block(f"if {condition_text(condition, names)}:"):
+                with out.block(f"if {names.text(condition)}:"):
                     _emit_host(then, functions, names, out)
                 if orelse:
                     with out.block("else:"):

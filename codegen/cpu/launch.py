@@ -17,12 +17,13 @@ from dataclasses import dataclass
 
 from texpr.codegen.cpu.body import declaration, emit_body
 from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial, Writer
-from texpr.codegen.cpu.names import Names, index_text, place
+from texpr.codegen.cpu.names import Names, place
 from texpr.codegen.cpu.ranges import CpuNode, Range, Split, bound_ranges, flattened
 from texpr.codegen.cpu.work import SERIAL_OPERATIONS, operations
 from texpr.codegen.graph import BlockGraph, Define, PlannedGraph
 from texpr.codegen.layout import span_elements
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
+from texpr.grammar.index.text import ATOM
 from texpr.polyhedral.cores import CPU_TASKS
 from texpr.polyhedral.mapping import Place
 
@@ -85,13 +86,13 @@ def emit_launch(
     emit_body(_core_loop(block, blocks, parallel), context)
     checked = len(checks) > before
 
-    count = index_text(blocks, names)
+    count = names.text(blocks)
     few = _is_small(blocks, each, names) if parallel else ""
     texts = [writer.text(), count, few, *(p.combine for p in context.partials)]
     words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", " ".join(texts)))
     host = [Variable(identifier=names.of("value", a), type_text="int64") for a in block.arguments]
     used = [v for v in [*candidates, *host] if v.identifier in words]
-    owners = [(owner, index_text(_reach(context.tensors[t]), names)) for t, owner in context.owners.items()]
+    owners = [(owner, names.text(_reach(context.tensors[t]))) for t, owner in context.owners.items()]
     words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", " ".join(length for _, length in owners)))
     used += [v for v in [*candidates, *host] if v.identifier in words and v not in used]
     arguments = [v.identifier for v in used]
@@ -245,4 +246,4 @@ def _is_small(blocks: IndexExpr, each: IndexExpr | None, names: Names) -> str:
     """The condition under which a call stays on its thread; none where emission decided, or nothing is known."""
     if each is None or (isinstance(blocks, IndexConst) and isinstance(each, IndexConst)):
         return ""
-    return f"blocks * {index_text(each, names, 3)} < {SERIAL_OPERATIONS}"
+    return f"blocks * {names.text(each, ATOM)} < {SERIAL_OPERATIONS}"

@@ -7,22 +7,9 @@ so does one that would meet another. Nothing else of the user's text reaches the
 import builtins
 import keyword
 import re
-from typing import assert_never
 
-from texpr.grammar.ast import (
-    Always,
-    And,
-    Compare,
-    Condition,
-    IndexBinary,
-    IndexConst,
-    IndexExpr,
-    IndexOp,
-    IndexVar,
-    Not,
-    Or,
-    SizeVar,
-)
+from texpr.grammar.ast import Condition, IndexExpr
+from texpr.grammar.index.text import LOGIC, python, text
 from texpr.grammar.source import Span
 
 MODULE_NAMES = frozenset(
@@ -59,6 +46,11 @@ class Names:
             self._given[key] = text
         return self._given[key]
 
+    def text(self, tree: IndexExpr | Condition, level: int = LOGIC) -> str:
+        """An index expression on i64 variables, or a condition, in Python; `level` is the precedence of what stands
+        around it."""
+        return text(tree, python(lambda leaf: self.of("value", leaf.name))).at(level)
+
     def reserve(self, kind: str, name: str, identifier: str) -> None:
         """Give a name of the emitter's own, which no source can hold, an identifier of `MODULE_NAMES`."""
         self._given[kind, name] = identifier
@@ -81,47 +73,3 @@ def file_name(span_name: str) -> str:
 def place(span: Span) -> str:
     """`file.tex:12` for a comment."""
     return f"{file_name(span.source.name)}:{span.line}"
-
-
-_LEVEL = {IndexOp.ADD: 1, IndexOp.SUB: 1, IndexOp.MUL: 2, IndexOp.DIV: 2, IndexOp.MOD: 2}
-_SIGN = {IndexOp.ADD: "+", IndexOp.SUB: "-", IndexOp.MUL: "*", IndexOp.DIV: "//", IndexOp.MOD: "%"}
-
-
-def index_text(expr: IndexExpr, names: Names, level: int = 0) -> str:
-    """An index expression as Python text on i64 variables; `level` is the precedence of what stands around it."""
-    match expr:
-        case IndexConst(value=value):
-            return str(value) if value >= 0 or level == 0 else f"({value})"
-        case IndexVar(name=name) | SizeVar(name=name):
-            return names.of("value", name)
-        case IndexBinary(op=IndexOp.CEILDIV | IndexOp.MIN | IndexOp.MAX as op, left=left, right=right):
-            return f"{op.value}({index_text(left, names)}, {index_text(right, names)})"
-        case IndexBinary(op=IndexOp.ADD, left=left, right=IndexConst(value=value)) if value < 0:
-            text = f"{index_text(left, names, 1)} - {-value}"
-            return f"({text})" if level > 1 else text
-        case IndexBinary(op=op, left=left, right=right):
-            mine = _LEVEL[op]
-            same = isinstance(right, IndexBinary) and right.op is op and op in (IndexOp.ADD, IndexOp.MUL)
-            inner = mine if same else mine + 1
-            text = f"{index_text(left, names, mine)} {_SIGN[op]} {index_text(right, names, inner)}"
-            return f"({text})" if level > mine else text
-        case _:
-            assert_never(expr)
-
-
-def condition_text(condition: Condition, names: Names, top: bool = True) -> str:
-    """An affine condition as Python text."""
-    match condition:
-        case Compare(op=op, left=left, right=right):
-            return f"{index_text(left, names, 1)} {op.value} {index_text(right, names, 1)}"
-        case And(parts=parts):
-            text = " and ".join(condition_text(p, names, False) for p in parts) or "True"
-        case Or(parts=parts):
-            text = " or ".join(condition_text(p, names, False) for p in parts) or "False"
-        case Not(part=part):
-            return f"not ({condition_text(part, names)})"
-        case Always(value=value):
-            return str(value)
-        case _:
-            assert_never(condition)
-    return text if top else f"({text})"

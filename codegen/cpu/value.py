@@ -11,7 +11,6 @@ import math
 from typing import assert_never
 
 from texpr.codegen.cpu.context import Check, Context, CpuTensor, Writer
-from texpr.codegen.cpu.names import condition_text, index_text
 from texpr.grammar.ast import (
     COMPARISONS,
     AccOp,
@@ -30,6 +29,7 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.index.text import SUM
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType, Kind, compute_type
 
@@ -149,11 +149,11 @@ class Values:
             case IndexValue(index=index, dtype=dtype):
                 from texpr.grammar.types import I64
 
-                return cast_text(f"np.int64({index_text(index, self.context.names)})", I64, dtype)
+                return cast_text(f"np.int64({self.context.names.text(index)})", I64, dtype)
             case ConditionValue(condition=condition, dtype=dtype):
                 from texpr.grammar.types import BOOL
 
-                return cast_text(f"({condition_text(condition, self.context.names)})", BOOL, dtype)
+                return cast_text(f"({self.context.names.text(condition)})", BOOL, dtype)
             case Read():
                 return self._read(expr)
             case Cast(operand=operand, dtype=dtype):
@@ -189,7 +189,7 @@ class Values:
             name = self.context.names.fresh("g")
             writer = self.context.writer
             writer.line(f"{name} = np.int64({unwrapped(self.value(subscript.value))})")
-            extent = index_text(tensor.shape[dim], self.context.names, 1)
+            extent = self.context.names.text(tensor.shape[dim], SUM)
             message = f"subscript {dim + 1} of {tensor.name} is VALUE, and the dimension has EXTENT elements"
             self.context.checks.append(Check(message=message, span=span))
             with writer.block(f"if {name} < 0 or {name} >= {extent}:"):
@@ -200,7 +200,7 @@ class Values:
     def _select(self, select: Select) -> str:
         context = self.context
         if isinstance(select.condition, Condition):
-            condition = condition_text(select.condition, context.names)
+            condition = context.names.text(select.condition)
         else:
             condition = self.value(select.condition)
         outer = context.writer

@@ -191,7 +191,7 @@ class _Body:
     def _condition(self, condition: Condition | Read) -> str:
         if isinstance(condition, Read):
             return emit_value(condition, self._around(strict=False)).text
-        return ix.condition(condition, self.scope)[0]
+        return ix.term(condition, self.scope).text
 
     # ---- statements ----
 

@@ -14,7 +14,7 @@ from texpr.codegen.cuda.kernel import Kernel, emit_kernel
 from texpr.codegen.cuda.names import comment, file_name, kernel_symbol, listed, virtual_path
 from texpr.codegen.graph import BlockGraph, PlannedGraph
 from texpr.codegen.writer import Writer
-from texpr.grammar.index.text import write_index
+from texpr.grammar.index.text import in_words
 from texpr.polyhedral.target import Target
 
 HEADERS = (
@@ -78,7 +78,7 @@ def _title(planned: PlannedGraph, target: Target, launches: tuple[BlockGraph, ..
     )
     for launch in launches:
         plan = planned.shared.get(launch.name)
-        shape = comment(listed(write_index(extent) for extent in launch.grid_dim))
+        shape = comment(listed(in_words(extent) for extent in launch.grid_dim))
         out.line(
             f"//   {kernel_symbol(launch.name)}: grid ({shape}), block {launch.block_dim} threads, "
             f"shared {plan.total_bytes if plan else 0} bytes"

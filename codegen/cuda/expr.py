@@ -19,7 +19,6 @@ from texpr.codegen.cuda.index import (
     RELATION,
     SUM,
     IndexScope,
-    condition,
     term,
 )
 from texpr.codegen.cuda.literals import literal, value_type
@@ -211,8 +210,8 @@ def emit_value(root: Expr, around: Surroundings) -> Value:
                 found = term(index, around.scope).as_wide()
                 done.append(cast(Value(found.text, found.level, I64), dtype))
             case ConditionValue(condition=affine, dtype=dtype):
-                text, level = condition(affine, around.scope)
-                done.append(Value(text, level, dtype))
+                truth = term(affine, around.scope)
+                done.append(Value(truth.text, truth.level, dtype))
             case _ if not ready:
                 work.append((node, True, lazy))
                 work.extend((child, False, lazy or in_arm) for child, in_arm in reversed(_children(node)))
@@ -250,7 +249,8 @@ def _combine(node: Operand, operands: tuple[Value, ...], around: Surroundings) -
             return Value(around.read(node, operands), ATOM, dtype, 1 + max((o.depth for o in operands), default=0))
         case Select(condition=chosen, dtype=dtype):
             if isinstance(chosen, Condition):
-                text, level = condition(chosen, around.scope)
+                truth = term(chosen, around.scope)
+                text, level = truth.text, truth.level
             else:
                 text, level = operands[0].text, operands[0].level
                 operands = operands[1:]

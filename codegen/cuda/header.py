@@ -23,10 +23,9 @@ from texpr.codegen.cuda.names import comment, kernel_symbol, mangle
 from texpr.codegen.cuda.usage import nodes_of
 from texpr.codegen.graph import BlockGraph, Generic, HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.codegen.writer import Writer
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Role, SizeVar
-from texpr.grammar.index.expr import apply, names
-from texpr.grammar.index.text import write_index
-from texpr.grammar.show import show_condition
+from texpr.grammar.ast import IndexExpr, IndexOp, Role
+from texpr.grammar.index.expr import names
+from texpr.grammar.index.text import Infix, in_words, text
 
 _C_TYPES = {
     "f64": "double",
@@ -118,7 +117,7 @@ def _say(planned: PlannedGraph, arguments: Arguments, version: str, out: Writer)
     out.line(" * f8 are bit patterns.")
     for tensor in graph.tensors:
         if tensor.role is Role.PARAM:
-            shape = ", ".join(write_index(e) for e in tensor.shape)
+            shape = ", ".join(in_words(e) for e in tensor.shape)
             use = "written" if tensor.name in written else "read"
             out.line(f" *   {comment(f'{tensor.name}: {tensor.dtype}[{shape}], {use}, {tensor.align} bytes')}")
     out.line(" *")
@@ -153,10 +152,10 @@ def _host_program(
                     yield from ((depth + 2, f"{text},") for text in passed[:-1])
                     yield depth + 2, f"{passed[-1]})"
             case HostLoop(index=index, extent=extent, body=inner):
-                yield depth, f"for {index} from 0 to {write_index(extent)} - 1:"
+                yield depth, f"for {index} from 0 to {in_words(extent)} - 1:"
                 yield from _host_program(inner, arguments, types, depth + 1)
             case HostIf(condition=condition, then=then, orelse=orelse):
-                yield depth, f"if {show_condition(condition)}:"
+                yield depth, f"if {in_words(condition)}:"
                 yield from _host_program(then, arguments, types, depth + 1)
                 if orelse:
                     yield depth, "else:"
@@ -191,7 +190,7 @@ def _launch(graph: BlockGraph, planned: PlannedGraph, values: tuple[str, ...], o
     with out.block(f"static inline void texpr_{symbol}_grid({', '.join(parameters)})"):
         _unused(values, graph.grid_dim, out)
         for axis, extent in enumerate(graph.grid_dim):
-            out.line(f"grid[{axis}] = {_index(extent)};")
+            out.line(f"grid[{axis}] = {text(extent, _C).text};")
 
 
 def _function(name: str, sizes: tuple[str, ...], result: IndexExpr, out: Writer) -> None:
@@ -199,7 +198,7 @@ def _function(name: str, sizes: tuple[str, ...], result: IndexExpr, out: Writer)
     parameters = ", ".join(f"int64_t {_c_name(size)}" for size in sizes) or "void"
     with out.block(f"static inline int64_t {name}({parameters})"):
         _unused(sizes, (result,), out)
-        out.line(f"return {_index(result)};")
+        out.line(f"return {text(result, _C).text};")
 
 
 def _unused(values: tuple[str, ...], results: tuple[IndexExpr, ...], out: Writer) -> None:
@@ -216,25 +215,9 @@ def _c_name(name: str) -> str:
     return f"{mangled}_v" if mangled in _C_WORDS or mangled.endswith("_t") else mangled
 
 
-def _index(expr: IndexExpr) -> str:
-    """An index expression in C on int64_t: brackets around every operand that has parts."""
-    match expr:
-        case IndexConst(value=value):
-            return str(value) if value >= 0 else f"({value})"
-        case IndexVar(name=name) | SizeVar(name=name):
-            return _c_name(name)
-        case IndexBinary(op=op, left=IndexConst(value=left), right=IndexConst(value=right)):
-            return _index(IndexConst(value=apply(op, left, right)))
-        case IndexBinary(op=op, left=left, right=right) if op in _CALLED:
-            return f"{_CALLED[op]}({_index(left)}, {_index(right)})"
-        case IndexBinary(op=IndexOp.ADD, left=left, right=IndexConst(value=value)) if value < 0:
-            return f"{_operand(left)} - {-value}"
-        case IndexBinary(op=op, left=left, right=right):
-            return f"{_operand(left)} {op.value} {_operand(right)}"
-        case _:
-            assert_never(expr)
-
-
-def _operand(expr: IndexExpr) -> str:
-    text = _index(expr)
-    return f"({text})" if isinstance(expr, IndexBinary) and expr.op not in _CALLED and " " in text else text
+_C = Infix(
+    signs={op: op.value for op in IndexOp if op not in _CALLED},
+    calls=_CALLED,
+    spelled=lambda leaf: _c_name(leaf.name),
+    brackets=True,
+)

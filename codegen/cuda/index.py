@@ -6,25 +6,22 @@ of the parts', and a part is converted before an operation whose result does not
     i_block in [0, 2^31), 256 * i_block + i_lane   ->   tx::i64(256) * i_block + i_lane   (i64)
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from texpr.grammar.ast import (
-    Always,
     And,
     Compare,
     CompareOp,
     Condition,
-    IndexBinary,
     IndexConst,
     IndexExpr,
     IndexOp,
     IndexVar,
-    Not,
-    Or,
     SizeVar,
 )
-from texpr.grammar.index.expr import apply
+from texpr.grammar.index.expr import DIVISIONS, apply
+from texpr.grammar.index.text import text
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -162,7 +159,7 @@ def _extreme(left: Term, right: Term, pick: Callable[..., int], name: str) -> Te
 
 def combine(op: IndexOp, left: Term, right: Term) -> Term:
     """`left op right`; constants are folded."""
-    if left.low == left.high and right.low == right.high and (right.low > 0 or op not in _DIVISIONS):
+    if left.low == left.high and right.low == right.high and (right.low > 0 or op not in DIVISIONS):
         return constant(apply(op, left.low, right.low))
     match op:
         case IndexOp.ADD:
@@ -183,9 +180,6 @@ def combine(op: IndexOp, left: Term, right: Term) -> Term:
             return _extreme(left, right, max, "max")
 
 
-_DIVISIONS = (IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV)
-
-
 @dataclass(frozen=True, slots=True)
 class IndexScope:
     """The terms of indices and sizes in scope."""
@@ -194,46 +188,49 @@ class IndexScope:
     sizes: Mapping[str, Term]
 
 
-def term(expr: IndexExpr, scope: IndexScope) -> Term:
-    """The C++ of an index expression; walks without recursion, so that long sums are no matter."""
-    done: list[Term] = []
-    work: list[IndexExpr | IndexOp] = [expr]
-    while work:
-        match work.pop():
-            case IndexConst(value=value):
-                done.append(constant(value))
-            case IndexVar(name=name):
-                done.append(scope.indices[name])
-            case SizeVar(name=name):
-                done.append(scope.sizes[name])
-            case IndexBinary(op=op, left=left, right=right):
-                work += [op, right, left]
-            case IndexOp() as op:
-                second = done.pop()
-                done.append(combine(op, done.pop(), second))
-    return done.pop()
+@dataclass(frozen=True, slots=True)
+class Cpp:
+    """C++ as a dialect; a condition is a term that is 0 or 1."""
+
+    scope: IndexScope
+
+    def constant(self, value: int) -> Term:
+        return constant(value)
+
+    def name(self, leaf: IndexVar | SizeVar) -> Term:
+        return (self.scope.sizes if isinstance(leaf, SizeVar) else self.scope.indices)[leaf.name]
+
+    def binary(self, op: IndexOp, left: Term, right: Term) -> Term:
+        return combine(op, left, right)
+
+    def compare(self, op: CompareOp, left: Term, right: Term) -> Term:
+        return _truth(f"{left.at(SUM)} {op.value} {right.at(SUM)}", RELATION)
+
+    def every(self, parts: Sequence[Term]) -> Term:
+        return self._joined(parts, "&&", True, CONJUNCTION)
+
+    def some(self, parts: Sequence[Term]) -> Term:
+        return self._joined(parts, "||", False, DISJUNCTION)
+
+    def _joined(self, parts: Sequence[Term], word: str, empty: bool, level: int) -> Term:
+        if len(parts) == 1:
+            return parts[0]
+        return _truth(f" {word} ".join(part.at(RELATION) for part in parts), level) if parts else self.always(empty)
+
+    def negation(self, part: Term) -> Term:
+        return _truth(f"!({part.text})", ATOM)
+
+    def always(self, value: bool) -> Term:
+        return _truth("true" if value else "false", ATOM)
 
 
-def condition(expr: Condition, scope: IndexScope) -> tuple[str, int]:
-    """The C++ of an affine condition and its precedence."""
-    match expr:
-        case Compare(op=op, left=left, right=right):
-            return f"{term(left, scope).at(SUM)} {op.value} {term(right, scope).at(SUM)}", RELATION
-        case And(parts=parts):
-            return _joined([condition(p, scope) for p in parts], "&&", "true", CONJUNCTION)
-        case Or(parts=parts):
-            return _joined([condition(p, scope) for p in parts], "||", "false", DISJUNCTION)
-        case Not(part=part):
-            return f"!({condition(part, scope)[0]})", ATOM
-        case Always(value=value):
-            return ("true" if value else "false"), ATOM
+def _truth(text: str, level: int) -> Term:
+    return Term(text, level, 0, 1, False)
 
 
-def _joined(parts: Iterable[tuple[str, int]], word: str, empty: str, level: int) -> tuple[str, int]:
-    texts = [text if inner <= RELATION else f"({text})" for text, inner in parts]
-    if not texts:
-        return empty, ATOM
-    return (texts[0], RELATION) if len(texts) == 1 else (f" {word} ".join(texts), level)
+def term(tree: IndexExpr | Condition, scope: IndexScope) -> Term:
+    """The C++ of an index expression or of an affine condition."""
+    return text(tree, Cpp(scope))
 
 
 def size_bounds(facts: Iterable[Condition]) -> dict[str, tuple[int, int]]:

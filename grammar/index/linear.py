@@ -14,7 +14,7 @@ from typing import Union
 
 from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
 from texpr.grammar.index.expr import DIVISIONS, ZERO, add, apply, combine, const, multiply, subtract
-from texpr.grammar.index.text import write_index
+from texpr.grammar.index.text import in_words
 from texpr.grammar.walk import fold
 
 MAX_TERMS = 2000  # a product with more terms stays whole
@@ -154,7 +154,7 @@ def atom_expression(atom: Atom) -> IndexExpr:
 
 
 def _place(atom: Atom) -> str:
-    return write_index(atom.expression) if isinstance(atom, Operation) else atom.name
+    return in_words(atom.expression) if isinstance(atom, Operation) else atom.name
 
 
 def _form(value: Linear | int) -> Linear:

@@ -1,29 +1,279 @@
-"""Index expressions as text of the language."""
+"""Index expressions and conditions as text: one walk, and a dialect for each language that they are written in.
 
-from typing import assert_never
+    text(2 * i + N / 4 < M, LANGUAGE)      2 * i + N / 4 < M
+    text(…, Isl({}))                       2*i + floor(N/4) < M
+    text(…, python(names))                 2 * i + N // 4 < M
+    text(…, JSON)                          ["<", ["+", ["*", 2, "i"], ["/", "N", 4]], "M"]
 
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
+A dialect gives a value of its own to every node from those of its operands. C++, where widths matter, is in
+`codegen/cuda/index.py`.
+"""
 
-_RANK = {
-    IndexOp.ADD: 1,
-    IndexOp.SUB: 1,
-    IndexOp.MUL: 2,
-    IndexOp.DIV: 2,
-    IndexOp.MOD: 2,
-}
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from texpr.grammar.ast import (
+    Always,
+    And,
+    Compare,
+    CompareOp,
+    Condition,
+    IndexBinary,
+    IndexConst,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Not,
+    Or,
+    SizeVar,
+)
+from texpr.grammar.walk import fold
+
+T = TypeVar("T")
 
 
-def write_index(expression: IndexExpr, rank: int = 0) -> str:
-    """The expression in the language's own words, with the brackets that it needs."""
-    match expression:
-        case IndexConst(value=value):
-            return f"({value})" if value < 0 and rank else str(value)
-        case IndexVar(name=name) | SizeVar(name=name):
-            return name
-        case IndexBinary(op=op) if op in _RANK:
-            own = _RANK[op]
-            text = f"{write_index(expression.left, own)} {op.value} {write_index(expression.right, own + 1)}"
-            return f"({text})" if own < rank else text
-        case IndexBinary(op=op):
-            return f"{op.value}({write_index(expression.left)}, {write_index(expression.right)})"
-    assert_never(expression)
+class Dialect(Protocol[T]):
+    """How a language writes numbers, names, operators and conditions."""
+
+    def constant(self, value: int) -> T: ...
+    def name(self, leaf: IndexVar | SizeVar) -> T: ...
+    def binary(self, op: IndexOp, left: T, right: T) -> T: ...
+    def compare(self, op: CompareOp, left: T, right: T) -> T: ...
+    def every(self, parts: Sequence[T]) -> T: ...
+    def some(self, parts: Sequence[T]) -> T: ...
+    def negation(self, part: T) -> T: ...
+    def always(self, value: bool) -> T: ...
+
+
+def text(tree: IndexExpr | Condition, dialect: Dialect[T]) -> T:
+    """The expression or condition in a dialect."""
+
+    def write(node: IndexExpr | Condition, parts: list[T]) -> T:
+        match node:
+            case IndexConst(value=value):
+                return dialect.constant(value)
+            case IndexVar() | SizeVar():
+                return dialect.name(node)
+            case IndexBinary(op=op):
+                return dialect.binary(op, parts[0], parts[1])
+            case Compare(op=compared):
+                return dialect.compare(compared, parts[0], parts[1])
+            case And():
+                return dialect.every(parts)
+            case Or():
+                return dialect.some(parts)
+            case Not():
+                return dialect.negation(parts[0])
+            case Always(value=truth):
+                return dialect.always(truth)
+
+    return fold(tree, write)
+
+
+# ---- operators between their operands --------------------------------------------------------------------------
+
+LOGIC, RELATION, SIGNED, SUM, PRODUCT, ATOM = range(6)  # how tightly a text binds
+_LEVELS = {IndexOp.ADD: SUM, IndexOp.SUB: SUM}  # of operators that are written between their operands, PRODUCT else
+_REGROUPED = frozenset({IndexOp.ADD, IndexOp.MUL})  # a + (b + c) is a + b + c
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A text, how tightly it binds, and the operator or the number that it is."""
+
+    text: str
+    level: int = ATOM
+    op: IndexOp | None = None
+    value: int | None = None
+
+    def at(self, level: int) -> str:
+        """The text, in brackets where it binds less tightly than `level`."""
+        return self.text if self.level >= level else f"({self.text})"
+
+
+def _named(leaf: IndexVar | SizeVar) -> str:
+    return leaf.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infix:
+    """A dialect with operators between operands: `signs` for those, `calls` for the others. `regroups`: sums of sums
+    and products of products need no brackets; `brackets`: every operand that has parts gets them."""
+
+    signs: Mapping[IndexOp, str]
+    calls: Mapping[IndexOp, str]
+    spelled: Callable[[IndexVar | SizeVar], str] = _named
+    regroups: bool = False
+    brackets: bool = False
+    words: tuple[str, str, str] = ("and", "or", "not ")
+    truths: tuple[str, str] = ("false", "true")
+
+    def constant(self, value: int) -> Written:
+        return Written(str(value), ATOM if value >= 0 else SIGNED, value=value)
+
+    def name(self, leaf: IndexVar | SizeVar) -> Written:
+        return Written(self.spelled(leaf))
+
+    def binary(self, op: IndexOp, left: Written, right: Written) -> Written:
+        if op in self.calls:
+            return Written(f"{self.calls[op]}({left.text}, {right.text})", op=op)
+        own, sign = _LEVELS.get(op, PRODUCT), self.signs[op]
+        if op is IndexOp.ADD and right.value is not None and right.value < 0:
+            sign, right = self.signs[IndexOp.SUB], self.constant(-right.value)
+        same = self.regroups and right.op is op and op in _REGROUPED
+        first, second = (ATOM, ATOM) if self.brackets else (own, own if same else own + 1)
+        return Written(f"{left.at(first)} {sign} {right.at(second)}", own, op)
+
+    def compare(self, op: CompareOp, left: Written, right: Written) -> Written:
+        return Written(f"{left.text} {op.value} {right.text}", RELATION)
+
+    def every(self, parts: Sequence[Written]) -> Written:
+        return self._joined(parts, self.words[0], True)
+
+    def some(self, parts: Sequence[Written]) -> Written:
+        return self._joined(parts, self.words[1], False)
+
+    def _joined(self, parts: Sequence[Written], word: str, empty: bool) -> Written:
+        if not parts:
+            return self.always(empty)
+        return Written(f" {word} ".join(part.at(RELATION) for part in parts), LOGIC)
+
+    def negation(self, part: Written) -> Written:
+        return Written(f"{self.words[2]}({part.text})")
+
+    def always(self, value: bool) -> Written:
+        return Written(self.truths[value])
+
+
+_ARITHMETIC = {op: op.value for op in (IndexOp.ADD, IndexOp.SUB, IndexOp.MUL, IndexOp.DIV, IndexOp.MOD)}
+_CALLED = {op: op.value for op in IndexOp if op not in _ARITHMETIC}
+LANGUAGE = Infix(signs=_ARITHMETIC, calls=_CALLED)
+
+
+def in_words(tree: IndexExpr | Condition, level: int = LOGIC) -> str:
+    """The expression or condition in the language's own words, in brackets where it binds less tightly than `level`."""
+    return text(tree, LANGUAGE).at(level)
+
+
+def python(spelled: Callable[[IndexVar | SizeVar], str]) -> Infix:
+    """Python on integers, with the names that `spelled` gives."""
+    signs = _ARITHMETIC | {IndexOp.DIV: "//"}
+    return Infix(signs=signs, calls=_CALLED, spelled=spelled, regroups=True, truths=("False", "True"))
+
+
+# ---- isl -------------------------------------------------------------------------------------------------------
+
+_RESERVED = re.compile(
+    r"(and|or|not|exists|mod|floor|ceil|floord|ceild|min|max|infty|infinity|nan|true|false|implies|rat|thread|lane|warp|dim[0-9]+)_*"
+)
+_ISL_COMPARE = {CompareOp.EQ: "=", CompareOp.NE: "!="}
+
+
+def isl_name(name: str) -> str:
+    """The name as isl reads it: words of isl's language, and ours for threads and dimensions, get an underscore
+    more."""
+    return f"{name}_" if _RESERVED.fullmatch(name) else name
+
+
+@dataclass(frozen=True, slots=True)
+class Isl:
+    """isl's text; `known` says what some names stand for, in brackets where that has parts. None stands for what is not
+    quasi-affine: who asks leaves that constraint out."""
+
+    known: Mapping[str, str] = field(default_factory=dict)
+
+    def constant(self, value: int) -> Written | None:
+        return Written(str(value), ATOM if value >= 0 else SIGNED, value=value)
+
+    def name(self, leaf: IndexVar | SizeVar) -> Written | None:
+        return Written(self.known.get(leaf.name) or isl_name(leaf.name))
+
+    def binary(self, op: IndexOp, left: Written | None, right: Written | None) -> Written | None:
+        if left is None or right is None:
+            return None
+        divisor = right.value if right.value is not None and right.value > 0 else None
+        match op:
+            case IndexOp.ADD | IndexOp.SUB:
+                return Written(f"{left.at(SUM)} {op.value} {right.at(PRODUCT)}", SUM)
+            case IndexOp.MUL if right.value is not None:
+                return Written(f"{right.at(ATOM)}*{left.at(ATOM)}", PRODUCT)
+            case IndexOp.MUL if left.value is not None:
+                return Written(f"{left.at(ATOM)}*{right.at(ATOM)}", PRODUCT)
+            case IndexOp.MIN | IndexOp.MAX:
+                return Written(f"{op.value}({left.text}, {right.text})")
+            case IndexOp.DIV if divisor is not None:
+                return Written(f"floor({left.at(ATOM)}/{divisor})")
+            case IndexOp.CEILDIV if divisor is not None:
+                return Written(f"floor(({left.at(SUM)} + {divisor - 1})/{divisor})")
+            case IndexOp.MOD if divisor is not None:
+                return Written(f"({left.at(ATOM)} mod {divisor})")
+            case _:
+                return None
+
+    def compare(self, op: CompareOp, left: Written | None, right: Written | None) -> Written | None:
+        if left is None or right is None:
+            return None
+        return Written(f"{left.text} {_ISL_COMPARE.get(op, op.value)} {right.text}", RELATION)
+
+    def every(self, parts: Sequence[Written | None]) -> Written | None:
+        return self._joined(parts, "and", True)
+
+    def some(self, parts: Sequence[Written | None]) -> Written | None:
+        return self._joined(parts, "or", False)
+
+    def _joined(self, parts: Sequence[Written | None], word: str, empty: bool) -> Written | None:
+        known = [part for part in parts if part is not None]
+        if not parts:
+            return self.always(empty)
+        if len(known) < len(parts):
+            return None
+        return Written(f" {word} ".join(part.at(RELATION) for part in known), LOGIC)
+
+    def negation(self, part: Written | None) -> Written | None:
+        return None if part is None else Written(f"not ({part.text})", RELATION)
+
+    def always(self, value: bool) -> Written | None:
+        return Written("0 = 0" if value else "0 = 1", RELATION)
+
+
+def isl_text(tree: IndexExpr | Condition, known: Mapping[str, str]) -> str | None:
+    """isl's text of an expression, in brackets where it has parts, or of a condition; None for what is not
+    quasi-affine."""
+    written = text(tree, Isl(known))
+    return None if written is None else written.text if isinstance(tree, Condition) else written.at(ATOM)
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------
+
+
+class Json:
+    """The data of a manifest: numbers, names, and lists [op, operands…]; codegen/manifest.py says more."""
+
+    def constant(self, value: int) -> Any:
+        return value
+
+    def name(self, leaf: IndexVar | SizeVar) -> Any:
+        return leaf.name
+
+    def binary(self, op: IndexOp, left: Any, right: Any) -> Any:
+        return [op.value, left, right]
+
+    def compare(self, op: CompareOp, left: Any, right: Any) -> Any:
+        return [op.value, left, right]
+
+    def every(self, parts: Sequence[Any]) -> Any:
+        return ["and", *parts]
+
+    def some(self, parts: Sequence[Any]) -> Any:
+        return ["or", *parts]
+
+    def negation(self, part: Any) -> Any:
+        return ["not", part]
+
+    def always(self, value: bool) -> Any:
+        return ["true" if value else "false"]
+
+
+JSON: Dialect[Any] = Json()
