@@ -1,4 +1,4 @@
-"""Python identifiers for the names of a program, and index expressions as Python text.
+"""Python identifiers for the names of a program, and index expressions written with them.
 
 Names of the source are kept where they can be; a name that Python or the emitted module uses gets an underscore, and
 so does one that would meet another. Nothing else of the user's text reaches the module but printable comments.

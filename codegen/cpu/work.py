@@ -7,12 +7,12 @@ expression of sizes and host indices, so that it is known at emission where they
     par N i { C[i] = A[i] + B[i] } in blocks of 4096   ->   4 operations * 4096 for each block
 """
 
-from collections.abc import Mapping
 from typing import assert_never
 
 from texpr.codegen.graph import BlockGraph, BlockNode, Define, Fresh, Generic, Guard, Loop
-from texpr.grammar.ast import Cast, Fn, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Op, Read, SizeVar
-from texpr.grammar.index.expr import add, combine, multiply, subtract
+from texpr.grammar.ast import Cast, Fn, IndexConst, IndexExpr, Op, Read
+from texpr.grammar.index.expr import add, at_least_zero, multiply, subtract
+from texpr.grammar.index.interval import Ranges, greatest
 from texpr.grammar.types import DType
 from texpr.grammar.walk import walk
 
@@ -39,7 +39,6 @@ _COSTS = dict.fromkeys((Fn.DIV, Fn.FLOORDIV, Fn.MOD, Fn.SQRT, Fn.RSQRT), 4) | di
 _SMALL_FLOAT = 8  # an access to a float of 16 or 8 bits, which is converted by integer arithmetic
 
 _ZERO: IndexExpr = IndexConst(value=0)
-Bounds = Mapping[str, tuple[IndexExpr, IndexExpr]]  # the least and the greatest value of an index
 
 
 def operations(block: BlockGraph) -> IndexExpr | None:
@@ -49,7 +48,7 @@ def operations(block: BlockGraph) -> IndexExpr | None:
     return _body(block.body, digits)
 
 
-def _body(body: tuple[BlockNode, ...], bounds: Bounds) -> IndexExpr | None:
+def _body(body: tuple[BlockNode, ...], bounds: Ranges) -> IndexExpr | None:
     total: IndexExpr = _ZERO
     known = dict(bounds)
     for node in body:
@@ -61,12 +60,12 @@ def _body(body: tuple[BlockNode, ...], bounds: Bounds) -> IndexExpr | None:
                 known[index] = _ZERO, last
                 part: IndexExpr | None = _ZERO
             case Loop(index=index, extent=extent, body=inner):
-                most_often = _most(extent, known)
+                most_often = greatest(extent, known)
                 if most_often is None:
                     return None
                 last = subtract(most_often, IndexConst(value=1))
                 part = _body(inner, known | {index: (_ZERO, last)})
-                part = None if part is None else multiply(_at_least_0(most_often), part)
+                part = None if part is None else multiply(at_least_zero(most_often), part)
             case Guard(body=inner, orelse=orelse):
                 part = _body(inner + orelse, known)
             case Generic():
@@ -79,10 +78,6 @@ def _body(body: tuple[BlockNode, ...], bounds: Bounds) -> IndexExpr | None:
             return None
         total = add(total, part)
     return total
-
-
-def _at_least_0(extent: IndexExpr) -> IndexExpr:
-    return extent if isinstance(extent, SizeVar) else combine(IndexOp.MAX, extent, _ZERO)
 
 
 def _statement(node: Generic) -> int:
@@ -101,41 +96,3 @@ def _statement(node: Generic) -> int:
 
 def _access(dtype: DType) -> int:
     return _SMALL_FLOAT if dtype.is_float and dtype.bits < 32 else 1
-
-
-def _most(expr: IndexExpr, bounds: Bounds) -> IndexExpr | None:
-    """An upper bound in sizes and host indices; None where none is seen."""
-    return _bound(expr, bounds, upper=True)
-
-
-def _bound(expr: IndexExpr, bounds: Bounds, *, upper: bool) -> IndexExpr | None:
-    match expr:
-        case IndexConst() | SizeVar():
-            return expr
-        case IndexVar(name=name):
-            return bounds[name][upper] if name in bounds else expr  # others are host indices
-        case IndexBinary(op=IndexOp.MOD, left=left, right=right):
-            if _bound(left, bounds, upper=upper) == left and _bound(right, bounds, upper=upper) == right:
-                return expr
-            return subtract(right, IndexConst(value=1)) if upper and isinstance(right, IndexConst) else None
-        case IndexBinary(op=IndexOp.SUB, left=left, right=right):
-            first, second = _bound(left, bounds, upper=upper), _bound(right, bounds, upper=not upper)
-        case IndexBinary(op=IndexOp.MUL, left=left, right=IndexConst(value=value) as right):
-            first, second = _bound(left, bounds, upper=upper == (value >= 0)), right
-        case IndexBinary(op=IndexOp.MUL, left=IndexConst(value=value) as left, right=right):
-            first, second = left, _bound(right, bounds, upper=upper == (value >= 0))
-        case IndexBinary(op=IndexOp.MIN | IndexOp.MAX as op, left=left, right=right):
-            first, second = _bound(left, bounds, upper=upper), _bound(right, bounds, upper=upper)
-            if upper == (op is IndexOp.MIN) and (first is None or second is None):
-                return second if first is None else first  # one side alone bounds a minimum from above
-        case IndexBinary(op=IndexOp.ADD | IndexOp.MUL, left=left, right=right):
-            first, second = _bound(left, bounds, upper=upper), _bound(right, bounds, upper=upper)
-        case IndexBinary(left=left, right=right):  # divisors are positive, and do not depend on what runs inside
-            first, second = _bound(left, bounds, upper=upper), right if _is_outer(right, bounds) else None
-        case _:
-            assert_never(expr)
-    return None if first is None or second is None else combine(expr.op, first, second)
-
-
-def _is_outer(expr: IndexExpr, bounds: Bounds) -> bool:
-    return _bound(expr, bounds, upper=True) == expr == _bound(expr, bounds, upper=False)

@@ -1,12 +1,13 @@
-"""Index expressions in C++: 32-bit arithmetic where intervals prove that it fits, 64-bit elsewhere.
+"""C++ as a dialect of index expressions: 32-bit arithmetic where intervals prove that it fits, 64-bit elsewhere.
 
 A `Term` is the text of an expression with its precedence, its interval and its C++ type. The type of a sum is the wider
-of the parts', and a part is converted before an operation whose result does not fit 32 bits, so no `int` overflows.
+of the parts', and a part is converted before an operation whose result does not fit 32 bits; brackets keep what C++
+adds from left to right from leaving them on the way. So no `int` overflows.
 
     i_block in [0, 2^31), 256 * i_block + i_lane   ->   tx::i64(256) * i_block + i_lane   (i64)
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from texpr.grammar.ast import (
@@ -21,6 +22,7 @@ from texpr.grammar.ast import (
     SizeVar,
 )
 from texpr.grammar.index.expr import DIVISIONS, apply
+from texpr.grammar.index.interval import of_numbers
 from texpr.grammar.index.text import text
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
@@ -32,17 +34,25 @@ ATOM, PRODUCT, SUM, RELATION, CONJUNCTION, DISJUNCTION = range(6)  # precedences
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """C++ text of an index expression. `low` and `high` bound its value; `wide` says that its type is i64."""
+    """C++ text of an index expression. `low` and `high` bound its value; `wide` says that its type is i64. `partial`
+    bounds what a sum comes to in 32 bits while its operands are added up; None where that is nothing."""
 
     text: str
     level: int
     low: int
     high: int
     wide: bool
+    partial: tuple[int, int] | None = None
 
     def at(self, level: int) -> str:
         """The text, in parentheses where it binds less tightly than `level`."""
         return self.text if self.level <= level else f"({self.text})"
+
+    def in_int(self) -> tuple[int, int] | None:
+        """The interval of what is computed in 32 bits where this is put after a `+`, operand by operand."""
+        if self.level == SUM:
+            return self.partial
+        return None if self.wide else (self.low, self.high)
 
     def as_wide(self) -> "Term":
         """The same value in i64."""
@@ -71,7 +81,9 @@ def variable(name: str, low: int, high: int, *, wide: bool | None = None) -> Ter
     return Term(name, ATOM, low, high, not fits_int(low, high) if wide is None else wide)
 
 
-def _clamped(low: int, high: int) -> tuple[int, int]:
+def _range(op: IndexOp, left: Term, right: Term) -> tuple[int, int]:
+    """The interval of a result; no value that is reached leaves 64 bits."""
+    low, high = of_numbers(op, (left.low, left.high), (right.low, right.high))
     return max(low, LONG_MIN), min(high, LONG_MAX)
 
 
@@ -83,13 +95,21 @@ def add(left: Term, right: Term, sign: int = 1) -> Term:
         return right
     if right.low == right.high < 0 and right.high > INT_MIN:
         right, sign = constant(-right.low), -sign
-    reach = (right.low, right.high) if sign == 1 else (-right.high, -right.low)
-    low, high = _clamped(left.low + reach[0], left.high + reach[1])
+    low, high = _range(IndexOp.ADD if sign == 1 else IndexOp.SUB, left, right)
     wide = left.wide or right.wide or not fits_int(low, high)
     if wide and not left.wide and not right.wide:
         left = left.as_wide()
-    second = right.at(SUM if sign == 1 else PRODUCT)
-    return Term(f"{left.at(SUM)} {'+' if sign == 1 else '-'} {second}", SUM, low, high, wide)
+    first, more = left.in_int(), right.in_int()
+    on_the_way = None if left.wide or more is None else (left.low + more[0], left.high + more[1])
+    joins = sign == 1 and (on_the_way is None or fits_int(*on_the_way))
+    ints = [first, on_the_way if joins else None, None if wide else (low, high)]
+    partial = _hull([span for span in ints if span is not None])
+    second = right.at(SUM if joins else PRODUCT)
+    return Term(f"{left.at(SUM)} {'+' if sign == 1 else '-'} {second}", SUM, low, high, wide, partial)
+
+
+def _hull(spans: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
 
 
 def mul(left: Term, right: Term) -> Term:
@@ -100,31 +120,27 @@ def mul(left: Term, right: Term) -> Term:
         return left
     if "0" in (left.text, right.text):
         return constant(0)
-    corners = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-    low, high = _clamped(min(corners), max(corners))
+    low, high = _range(IndexOp.MUL, left, right)
     wide = left.wide or right.wide or not fits_int(low, high)
     if wide and not left.wide and not right.wide:
         left = left.as_wide()
     return Term(f"{left.at(PRODUCT)} * {right.at(ATOM)}", PRODUCT, low, high, wide)
 
 
-def _call(name: str, left: Term, right: Term, low: int, high: int) -> Term:
+def _call(op: IndexOp, name: str, left: Term, right: Term) -> Term:
+    low, high = _range(op, left, right)
     if left.wide or right.wide:
         left, right = left.as_wide(), right.as_wide()
-    return Term(f"tx::{name}({left.text}, {right.text})", ATOM, *_clamped(low, high), left.wide)
+    return Term(f"tx::{name}({left.text}, {right.text})", ATOM, low, high, left.wide)
 
 
 def div(left: Term, right: Term) -> Term:
     """Floor division; plain `/` where both signs are known."""
     if right.text == "1":
         return left
-    if right.low < 1:
-        reach = max(abs(left.low), abs(left.high))
-        return _call("floor_div", left, right, -reach, reach)
-    corners = [a // b for a in (left.low, left.high) for b in (right.low, right.high)]
-    low, high = min(corners), max(corners)
-    if left.low < 0:
-        return _call("floor_div", left, right, low, high)
+    if right.low < 1 or left.low < 0:
+        return _call(IndexOp.DIV, "floor_div", left, right)
+    low, high = _range(IndexOp.DIV, left, right)
     return Term(f"{left.at(PRODUCT)} / {right.at(ATOM)}", PRODUCT, low, high, left.wide or right.wide)
 
 
@@ -132,29 +148,19 @@ def mod(left: Term, right: Term) -> Term:
     """Floor remainder; nothing where the left side is below the divisor, plain `%` where both signs are known."""
     if right.low >= 1 and left.low >= 0 and left.high < right.low:
         return left
-    high = max(right.high - 1, 0)
-    if right.low < 1:
-        return _call("floor_mod", left, right, min(right.low, 0), high)
-    if left.low < 0:
-        return _call("floor_mod", left, right, 0, high)
-    return Term(f"{left.at(PRODUCT)} % {right.at(ATOM)}", PRODUCT, 0, min(high, left.high), left.wide or right.wide)
+    if right.low < 1 or left.low < 0:
+        return _call(IndexOp.MOD, "floor_mod", left, right)
+    low, high = _range(IndexOp.MOD, left, right)
+    return Term(f"{left.at(PRODUCT)} % {right.at(ATOM)}", PRODUCT, low, high, left.wide or right.wide)
 
 
 def ceildiv(left: Term, right: Term) -> Term:
     """The least integer that is not below left / right."""
     if right.text == "1":
         return left
-    if right.low < 1:
-        reach = max(abs(left.low), abs(left.high))
-        return _call("ceil_div", left, right, -reach, reach)
-    corners = [-(-a // b) for a in (left.low, left.high) for b in (right.low, right.high)]
-    if left.low >= 0 and right.low == right.high and left.high < LONG_MAX - right.high:
+    if left.low >= 0 and right.low == right.high >= 1 and left.high < LONG_MAX - right.high:
         return div(add(left, constant(right.high - 1)), right)
-    return _call("ceil_div", left, right, min(corners), max(corners))
-
-
-def _extreme(left: Term, right: Term, pick: Callable[..., int], name: str) -> Term:
-    return _call(name, left, right, pick(left.low, right.low), pick(left.high, right.high))
+    return _call(IndexOp.CEILDIV, "ceil_div", left, right)
 
 
 def combine(op: IndexOp, left: Term, right: Term) -> Term:
@@ -175,9 +181,9 @@ def combine(op: IndexOp, left: Term, right: Term) -> Term:
         case IndexOp.CEILDIV:
             return ceildiv(left, right)
         case IndexOp.MIN:
-            return _extreme(left, right, min, "min")
+            return _call(op, "min", left, right)
         case IndexOp.MAX:
-            return _extreme(left, right, max, "max")
+            return _call(op, "max", left, right)
 
 
 @dataclass(frozen=True, slots=True)

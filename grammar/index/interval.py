@@ -1,60 +1,39 @@
-"""The least and greatest value of an index expression over the ranges of its names.
+"""The least and greatest value of an index expression over the ranges of its names: interval arithmetic, right but not
+always tight, in integers where all ends are integers and in expressions of what stays fixed elsewhere.
 
-bounds(N - i - 1, {"i": (0, M)}) = (N - M - 1, N - 1)      None where none is found
+    bounds(N - i - 1, {"i": (0, M)}) = (N - M - 1, N - 1)
 """
 
 from collections.abc import Mapping
-from typing import assert_never
 
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
-from texpr.grammar.index.expr import ONE, ZERO, add, combine, constant_value, is_nonnegative, multiply, names, subtract
+from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    apply,
+    combine,
+    const,
+    constant_value,
+    is_nonnegative,
+    multiply,
+    subtract,
+)
+from texpr.grammar.walk import fold
 
 Ranges = Mapping[str, tuple[IndexExpr, IndexExpr]]
+Ends = tuple[IndexExpr | None, IndexExpr | None]  # None where an end is not known
 
 
 def bounds(expr: IndexExpr, ranges: Ranges) -> tuple[IndexExpr, IndexExpr] | None:
-    """Least and greatest value when each name of `ranges` runs over its inclusive range; other names are fixed.
-
-    Interval arithmetic: right but not always tight. None where a product of two expressions may be negative.
-    """
-    match expr:
-        case IndexConst():
-            return expr, expr
-        case IndexVar(name=name) | SizeVar(name=name):
-            return ranges.get(name, (expr, expr))
-        case IndexBinary(op=op, left=left, right=right):
-            if not names(expr) & ranges.keys():
-                return expr, expr
-            a, b = bounds(left, ranges), bounds(right, ranges)
-            return None if a is None or b is None else _binary_bounds(op, a, b)
-        case _:
-            assert_never(expr)
+    """Least and greatest value when each name of `ranges` runs over its inclusive range; other names are fixed, and
+    not negative. None where one of them is not found."""
+    low, high = ends(expr, ranges)
+    return None if low is None or high is None else (low, high)
 
 
-def _binary_bounds(
-    op: IndexOp, a: tuple[IndexExpr, IndexExpr], b: tuple[IndexExpr, IndexExpr]
-) -> tuple[IndexExpr, IndexExpr] | None:
-    match op:
-        case IndexOp.ADD:
-            return add(a[0], b[0]), add(a[1], b[1])
-        case IndexOp.SUB:
-            return subtract(a[0], b[1]), subtract(a[1], b[0])
-        case IndexOp.MUL:
-            if isinstance(a[0], IndexConst) and a[0] == a[1]:
-                a, b = b, a
-            if isinstance(b[0], IndexConst) and b[0] == b[1] and b[0].value < 0:
-                return multiply(a[1], b[0]), multiply(a[0], b[0])
-            if is_nonnegative(a[0]) and is_nonnegative(b[0]):
-                return multiply(a[0], b[0]), multiply(a[1], b[1])
-            return (multiply(a[0], b[0]), multiply(a[1], b[1])) if b[0] == b[1] and is_nonnegative(b[0]) else None
-        case IndexOp.DIV | IndexOp.CEILDIV:
-            return (combine(op, a[0], b[0]), combine(op, a[1], b[0])) if b[0] == b[1] else None
-        case IndexOp.MOD:
-            return (ZERO, subtract(b[0], ONE)) if b[0] == b[1] else None
-        case IndexOp.MIN | IndexOp.MAX:
-            return combine(op, a[0], b[0]), combine(op, a[1], b[1])
-        case _:
-            assert_never(op)
+def greatest(expr: IndexExpr, ranges: Ranges) -> IndexExpr | None:
+    """The greatest value alone, which may be known where the least is not."""
+    return ends(expr, ranges)[1]
 
 
 def index_range(extent: IndexExpr, ranges: Ranges) -> tuple[IndexExpr, IndexExpr] | None:
@@ -65,13 +44,99 @@ def index_range(extent: IndexExpr, ranges: Ranges) -> tuple[IndexExpr, IndexExpr
 
 def most(extent: IndexExpr, ranges: Ranges) -> int | None:
     """A number that an extent does not exceed, at least 0; None where sizes leave it open."""
-    found = bounds(extent, ranges)
-    return None if found is None else _at_most(found[1])
+
+    def limit(node: IndexExpr, parts: list[int | None]) -> int | None:
+        if isinstance(node, IndexBinary) and node.op is IndexOp.MIN:
+            return min((part for part in parts if part is not None), default=None)
+        return constant_value(node)
+
+    found = greatest(extent, ranges)
+    number = None if found is None else fold(found, limit)
+    return None if number is None else max(0, number)
 
 
-def _at_most(expr: IndexExpr) -> int | None:
-    if isinstance(expr, IndexBinary) and expr.op is IndexOp.MIN:
-        sides = [side for side in (_at_most(expr.left), _at_most(expr.right)) if side is not None]
-        return min(sides, default=None)
-    value = constant_value(expr)
-    return None if value is None else max(0, value)
+def ends(expr: IndexExpr, ranges: Ranges) -> Ends:
+    """Least and greatest value, each as far as it is known."""
+
+    def of(node: IndexExpr, parts: list[Ends]) -> Ends:
+        match node:
+            case IndexBinary(op=op, left=left, right=right):
+                a, b = _numbers(parts[0]), _numbers(parts[1])
+                if a is not None and b is not None:
+                    low, high = of_numbers(op, a, b)
+                    return const(low), const(high)
+                fixed = all(end is side for side, known in zip((left, right), parts, strict=True) for end in known)
+                return (node, node) if fixed else _combined(op, parts[0], parts[1])
+            case IndexConst():
+                return node, node
+            case _:
+                return ranges.get(node.name, (node, node))
+
+    return fold(expr, of)
+
+
+def _combined(op: IndexOp, a: Ends, b: Ends) -> Ends:
+    single = b[0] if b[0] == b[1] else None
+    match op:
+        case IndexOp.ADD:
+            return _both(op, a[0], b[0]), _both(op, a[1], b[1])
+        case IndexOp.SUB:
+            return _both(op, a[0], b[1]), _both(op, a[1], b[0])
+        case IndexOp.MUL:
+            return _product(a, b)
+        case IndexOp.DIV | IndexOp.CEILDIV:
+            return _both(op, a[0], single), _both(op, a[1], single)
+        case IndexOp.MOD:
+            return (ZERO, subtract(single, ONE)) if single is not None else (None, None)
+        case IndexOp.MIN:
+            return _both(op, a[0], b[0]), _either(op, a[1], b[1])
+        case IndexOp.MAX:
+            return _either(op, a[0], b[0]), _both(op, a[1], b[1])
+
+
+def _product(a: Ends, b: Ends) -> Ends:
+    if isinstance(a[0], IndexConst) and a[0] == a[1]:
+        a, b = b, a
+    single = b[0] if b[0] == b[1] else None
+    if isinstance(single, IndexConst) and single.value < 0:
+        return _both(IndexOp.MUL, a[1], single), _both(IndexOp.MUL, a[0], single)
+    if single is not None and is_nonnegative(single):
+        return _both(IndexOp.MUL, a[0], single), _both(IndexOp.MUL, a[1], single)
+    if a[0] is not None and b[0] is not None and is_nonnegative(a[0]) and is_nonnegative(b[0]):
+        return multiply(a[0], b[0]), _both(IndexOp.MUL, a[1], b[1])
+    return None, None
+
+
+def _both(op: IndexOp, left: IndexExpr | None, right: IndexExpr | None) -> IndexExpr | None:
+    return None if left is None or right is None else combine(op, left, right)
+
+
+def _either(op: IndexOp, left: IndexExpr | None, right: IndexExpr | None) -> IndexExpr | None:
+    """One side alone bounds a minimum from above and a maximum from below."""
+    return left if right is None else right if left is None else combine(op, left, right)
+
+
+def _numbers(known: Ends) -> tuple[int, int] | None:
+    low, high = (None if end is None else constant_value(end) for end in known)
+    return None if low is None or high is None else (low, high)
+
+
+def of_numbers(op: IndexOp, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    """Least and greatest value of `x op y` for x in `a` and y in `b`; what is divided by 0 is 0."""
+    match op:
+        case IndexOp.SUB:
+            return a[0] - b[1], a[1] - b[0]
+        case IndexOp.DIV | IndexOp.CEILDIV if b[0] < 1:
+            reach = max(abs(a[0]), abs(a[1]))
+            return -reach, reach
+        case IndexOp.MOD if b[0] < 1:
+            return min(b[0], 0), max(b[1] - 1, 0)
+        case IndexOp.MOD if a[0] >= 0:
+            return a if a[1] < b[0] else (0, min(b[1] - 1, a[1]))
+        case IndexOp.MOD:
+            return 0, b[1] - 1
+        case IndexOp.ADD | IndexOp.MIN | IndexOp.MAX:
+            return apply(op, a[0], b[0]), apply(op, a[1], b[1])
+        case _:
+            corners = [apply(op, x, y) for x in a for y in b]
+            return min(corners), max(corners)

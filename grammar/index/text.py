@@ -177,6 +177,10 @@ def isl_name(name: str) -> str:
     return f"{name}_" if _RESERVED.fullmatch(name) else name
 
 
+def _scaled(factor: int, written: Written) -> Written:
+    return Written(f"{factor}*{written.at(ATOM)}", PRODUCT if factor >= 0 else SIGNED)
+
+
 @dataclass(frozen=True, slots=True)
 class Isl:
     """isl's text; `known` says what some names stand for, in brackets where that has parts. None stands for what is not
@@ -197,10 +201,12 @@ class Isl:
         match op:
             case IndexOp.ADD | IndexOp.SUB:
                 return Written(f"{left.at(SUM)} {op.value} {right.at(PRODUCT)}", SUM)
+            case IndexOp.MUL if left.value is not None and right.value is not None:
+                return self.constant(left.value * right.value)
             case IndexOp.MUL if right.value is not None:
-                return Written(f"{right.at(ATOM)}*{left.at(ATOM)}", PRODUCT)
+                return _scaled(right.value, left)
             case IndexOp.MUL if left.value is not None:
-                return Written(f"{left.at(ATOM)}*{right.at(ATOM)}", PRODUCT)
+                return _scaled(left.value, right)
             case IndexOp.MIN | IndexOp.MAX:
                 return Written(f"{op.value}({left.text}, {right.text})")
             case IndexOp.DIV if divisor is not None:

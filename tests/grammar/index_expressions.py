@@ -1,10 +1,25 @@
 """Random index expressions, and what they mean by the definition of each operator: the oracle of the index algebra."""
 
 from collections.abc import Mapping
+from random import Random
 
 from hypothesis import strategies as st
 
-from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
+from texpr.grammar.ast import (
+    Always,
+    And,
+    Compare,
+    CompareOp,
+    Condition,
+    IndexBinary,
+    IndexConst,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Not,
+    Or,
+    SizeVar,
+)
 
 INDICES, SIZES = ("i", "j"), ("N", "M")
 leaves = st.one_of(
@@ -57,3 +72,50 @@ def meaning(e: IndexExpr, point: Mapping[str, int]) -> int:
             return -(-a // b) if b else 0
         case IndexOp.MOD:
             return a - b * (a // b) if b else 0
+
+
+comparisons = st.builds(
+    lambda op, left, right: Compare(op=op, left=left, right=right), st.sampled_from(CompareOp), expressions, expressions
+)
+conditions: st.SearchStrategy[Condition] = st.recursive(
+    st.one_of(comparisons, st.booleans().map(lambda value: Always(value=value))),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda parts: And(parts=tuple(parts))),
+        st.lists(inner, max_size=3).map(lambda parts: Or(parts=tuple(parts))),
+        inner.map(lambda part: Not(part=part)),
+    ),
+    max_leaves=4,
+)
+
+
+def truth(c: Condition, point: Mapping[str, int]) -> bool:
+    """Whether the condition holds, straight from what ast.py says."""
+    match c:
+        case Compare():
+            a, b = meaning(c.left, point), meaning(c.right, point)
+            return {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[c.op.value]
+        case And():
+            return all(truth(part, point) for part in c.parts)
+        case Or():
+            return any(truth(part, point) for part in c.parts)
+        case Not():
+            return not truth(c.part, point)
+        case Always():
+            return c.value
+
+
+NUMBERS = (0, 1, 2, 3, 8, 64, 1 << 20, -1, -5, (1 << 31) - 1, -(1 << 31), 1 << 31)
+
+
+def random_expression(random: Random, depth: int) -> IndexExpr:
+    """For tests that need many expressions at once."""
+    if depth == 0 or random.random() < 0.1:
+        kind = random.randrange(4)
+        if kind == 0:
+            return IndexConst(value=random.choice(NUMBERS))
+        return IndexVar(name=random.choice(INDICES)) if kind < 3 else SizeVar(name=random.choice(SIZES))
+    op = random.choice(tuple(IndexOp))
+    right: IndexExpr = random_expression(random, depth - 1)
+    if op in (IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV):
+        right = SizeVar(name="N") if random.random() < 0.2 else IndexConst(value=random.choice((1, 2, 3, 32, 1 << 20)))
+    return IndexBinary(op=op, left=random_expression(random, depth - 1), right=right)
