@@ -34,6 +34,8 @@ class Node:
 
 def operands(node: Node) -> tuple[Node, ...]:
     """The nodes directly inside a node, in text order."""
+    if isinstance(node, IndexBinary):  # most nodes are index expressions
+        return (node.left, node.right)
     found: list[Node] = []
     for name in parts_of(type(node)):
         held = getattr(node, name)

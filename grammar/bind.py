@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import TypeVar
 
 from texpr.grammar import ast
-from texpr.grammar.ast import Condition, IndexConst, IndexExpr, IndexVar, SizeVar
-from texpr.grammar.core import condition_leaves
-from texpr.grammar.depth import deep_recursion
+from texpr.grammar.ast import Condition, IndexBinary, IndexConst, IndexExpr, IndexVar, SizeVar
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, did_you_mean, error
-from texpr.grammar.index.expr import COMPARE, I64_MAX, I64_MIN, leaves, substitute
+from texpr.grammar.index.expr import COMPARE, DIVISIONS, I64_MAX, I64_MIN, constant_value, leaves, substitute
 from texpr.grammar.index.text import in_words
 from texpr.grammar.loops import EXACT, missed_range
 from texpr.grammar.source import Span
+from texpr.grammar.walk import fold, rewrite, walk
+
+N = TypeVar("N", bound=ast.Node)
 
 
 def free_sizes(kernel: ast.Kernel) -> tuple[str, ...]:
@@ -30,8 +31,7 @@ def bind_sizes(kernel: ast.Kernel, sizes: Mapping[str, int], *, warnings: list[D
     """
     check_sizes(kernel, sizes)
     values = {size.name: size.default for size in kernel.sizes if size.default is not None} | dict(sizes)
-    with deep_recursion():
-        return _Binder(kernel, values, warnings).bound()
+    return _Binder(kernel, values, warnings).bound()
 
 
 def check_sizes(kernel: ast.Kernel, sizes: Mapping[str, int]) -> None:
@@ -60,18 +60,23 @@ class _Binder:
 
     def bound(self) -> ast.Kernel:
         kernel = self.kernel
+        buffers = tuple(map(self.buffer, kernel.buffers))
         facts = tuple(fact for fact in map(self.fact, kernel.facts) if fact is not None)
-        result = replace(
-            kernel,
-            buffers=tuple(self.buffer(b) for b in kernel.buffers),
-            sizes=tuple(size for size in kernel.sizes if size.name not in self.values),
-            facts=facts,
-            attrs=self.attrs(kernel.attrs),
-            body=self.block(kernel.body),
-        )
+        sizes = tuple(size for size in kernel.sizes if size.name not in self.values)
+        if self.warnings is not None:
+            self.warnings += [missed for loop in walk(kernel) for missed in self.misses(loop)]
+        rest = self.tree(replace(kernel, buffers=(), facts=(), sizes=()))
         if self.errors:
             raise TExprError(self.errors)
-        return result
+        return replace(rest, buffers=buffers, facts=facts, sizes=sizes)
+
+    def tree(self, root: N) -> N:
+        """The tree with its index expressions bound."""
+        return rewrite(
+            root,
+            lambda node: self.index(node) if isinstance(node, IndexExpr) else node,
+            into=lambda node: not isinstance(node, IndexExpr),
+        )
 
     # ---- index expressions and conditions
 
@@ -80,155 +85,57 @@ class _Binder:
         return None if value is None else IndexConst(value=value, span=node.span)
 
     def index(self, e: IndexExpr) -> IndexExpr:
-        result = substitute(e, self.leaf)
-        for constant in leaves(result):
-            if isinstance(constant, IndexConst) and not I64_MIN <= constant.value <= I64_MAX:
+        """The expression bound; E0211 for a number that leaves 64 bits, and for a divisor that the sizes make 0."""
+        result = e if isinstance(e, IndexVar) else substitute(e, self.leaf)
+        for node in walk(result):
+            if isinstance(node, IndexConst) and not I64_MIN <= node.value <= I64_MAX:
                 message = f"`{in_words(e)}` does not fit 64 bits with these sizes"
                 self.errors.append(error("E0211", message, _place(e.span)))
                 return IndexConst(value=0, span=e.span)
-        self.divisors(result)
+            divisor = constant_value(node.right) if isinstance(node, IndexBinary) and node.op in DIVISIONS else None
+            if isinstance(node, IndexBinary) and divisor is not None and divisor <= 0:
+                message = f"`{node.op.value}` divides by {divisor} with these sizes"
+                self.errors.append(error("E0211", message, _place(node.span)))
         return result
 
-    def divisors(self, e: IndexExpr) -> None:
-        """E0211 for a divisor that the sizes make 0."""
-        stack = [e]
-        while stack:
-            node = stack.pop()
-            if not isinstance(node, ast.IndexBinary):
-                continue
-            stack += (node.left, node.right)
-            divides = node.op in (ast.IndexOp.DIV, ast.IndexOp.MOD, ast.IndexOp.CEILDIV)
-            if divides and isinstance(node.right, IndexConst) and node.right.value <= 0:
-                message = f"`{node.op.value}` divides by {node.right.value} with these sizes"
-                self.errors.append(error("E0211", message, _place(node.span)))
+    def misses(self, loop: ast.Node) -> list[Diagnostic]:
+        """W0302 for each division in the extent of a loop that the sizes make inexact."""
+        found: list[Diagnostic] = []
 
-    def extent(self, e: IndexExpr, span: Span) -> IndexExpr:
-        def inexact(node: ast.IndexBinary, left: int, right: int) -> None:
-            if self.warnings is not None:
-                label = Label(span=node.span if node.span.source.text else span)
-                self.warnings.append(
-                    Diagnostic(
-                        code="W0302", message=missed_range(left, right), primary=label, severity=Severity.WARNING,
-                        help=EXACT,
-                    )
-                )  # fmt: skip
+        def inexact(node: IndexBinary, left: int, right: int) -> None:
+            label = Label(span=node.span if node.span.source.text else loop.span)
+            found.append(
+                Diagnostic(
+                    code="W0302", message=missed_range(left, right), primary=label, severity=Severity.WARNING,
+                    help=EXACT,
+                )
+            )  # fmt: skip
 
-        substitute(e, self.leaf, inexact)
-        return self.index(e)
+        if isinstance(loop, ast.Par | ast.Seq):
+            substitute(loop.extent, self.leaf, inexact)
+        return found
 
     def fact(self, condition: Condition) -> Condition | None:
         """The fact with its sizes bound; None where it holds, an error where it does not."""
-        bound = self.condition(condition)
+        bound = self.tree(condition)
         truth = decide(bound)
         if truth is None:
             return bound
         if not truth:
-            names = dict.fromkeys(n.name for n in condition_leaves(condition) if isinstance(n, SizeVar))
+            names = dict.fromkeys(n.name for n in leaves(condition) if isinstance(n, SizeVar))
             given = ", ".join(f"{name} = {self.values[name]}" for name in names if name in self.values)
             message = f"`{in_words(condition)}` does not hold for {given}" if given else "a fact does not hold"
             witness = {name: self.values[name] for name in names if name in self.values}
             self.errors.append(error("E0211", message, _place(condition.span), witness=witness))
         return None
 
-    def condition(self, c: Condition) -> Condition:
-        match c:
-            case ast.Compare():
-                return replace(c, left=self.index(c.left), right=self.index(c.right))
-            case ast.And() | ast.Or():
-                return replace(c, parts=tuple(self.condition(part) for part in c.parts))
-            case ast.Not():
-                return replace(c, part=self.condition(c.part))
-            case ast.Always():
-                return c
-        assert_never(c)
-
-    # ---- values and statements
-
-    def subscripts(self, subscripts: tuple[ast.Subscript, ...]) -> tuple[ast.Subscript, ...]:
-        return tuple(
-            replace(s, value=self.value(s.value)) if isinstance(s, ast.Gather) else self.index(s) for s in subscripts
-        )
-
-    def value(self, e: ast.Expr) -> ast.Expr:
-        match e:
-            case ast.Const():
-                return e
-            case ast.IndexValue():
-                return replace(e, index=self.index(e.index))
-            case ast.ConditionValue():
-                return replace(e, condition=self.condition(e.condition))
-            case ast.Read():
-                return replace(e, subscripts=self.subscripts(e.subscripts))
-            case ast.Op():
-                return replace(e, args=tuple(self.value(arg) for arg in e.args))
-            case ast.Cast():
-                return replace(e, operand=self.value(e.operand))
-            case ast.Select():
-                chosen: Condition | ast.Expr
-                if isinstance(e.condition, Condition):
-                    chosen = self.condition(e.condition)
-                else:
-                    chosen = self.value(e.condition)
-                return replace(e, condition=chosen, then=self.value(e.then), other=self.value(e.other))
-        assert_never(e)
-
-    def block(self, body: tuple[ast.Stmt, ...]) -> tuple[ast.Stmt, ...]:
-        return tuple(self.statement(s) for s in body)
-
-    def statement(self, s: ast.Stmt) -> ast.Stmt:
-        attrs = self.attrs(s.attrs)
-        match s:
-            case ast.Par():
-                return replace(
-                    s, attrs=attrs, extent=self.extent(s.extent, s.span), low=self.index(s.low), body=self.block(s.body)
-                )
-            case ast.Seq():
-                return replace(
-                    s, attrs=attrs, extent=self.extent(s.extent, s.span), low=self.index(s.low), body=self.block(s.body)
-                )
-            case ast.If():
-                condition: Condition | ast.Read = s.condition
-                if isinstance(condition, ast.Read):
-                    condition = replace(condition, subscripts=self.subscripts(condition.subscripts))
-                else:
-                    condition = self.condition(condition)
-                return replace(
-                    s, attrs=attrs, condition=condition, then=self.block(s.then), orelse=self.block(s.orelse)
-                )
-            case ast.Bind():
-                return replace(s, attrs=attrs, subscripts=self.subscripts(s.subscripts), value=self.value(s.value))
-            case ast.Accumulate() | ast.Atomic():
-                return replace(s, attrs=attrs, subscripts=self.subscripts(s.subscripts), value=self.value(s.value))
-            case ast.Anchor():
-                return replace(s, attrs=attrs, value=self.value(s.value))
-            case ast.New():
-                return replace(s, attrs=attrs)
-            case ast.Asm():
-                operands = tuple(
-                    o if o.subscripts is None else replace(o, subscripts=self.subscripts(o.subscripts))
-                    for o in s.operands
-                )
-                return replace(s, attrs=attrs, operands=operands)
-            case ast.Intrinsic():
-                return replace(s, attrs=attrs, reference=self.block(s.reference), hardware=self.block(s.hardware))
-        assert_never(s)
-
-    def attrs(self, attrs: tuple[ast.Attr, ...]) -> tuple[ast.Attr, ...]:
-        if not any(attr.args for attr in attrs):
-            return attrs
-        return tuple(
-            replace(attr, args=tuple(arg if isinstance(arg, str) else self.index(arg) for arg in attr.args))
-            for attr in attrs
-        )
-
     def buffer(self, b: ast.Buffer) -> ast.Buffer:
-        shape = tuple(self.index(e) for e in b.shape)
-        for extent in shape:
+        bound = self.tree(b)
+        for extent in bound.shape:
             if isinstance(extent, IndexConst) and extent.value < 0:
                 message = f"an extent of `{b.source_name or b.name}` is {extent.value} with these sizes"
                 self.errors.append(error("E0211", message, _place(b.span)))
-        strides = None if b.strides is None else tuple(self.index(e) for e in b.strides)
-        return replace(b, shape=shape, strides=strides, attrs=self.attrs(b.attrs))
+        return bound
 
 
 def _place(span: Span) -> Span | None:
@@ -237,20 +144,21 @@ def _place(span: Span) -> Span | None:
 
 def decide(c: Condition) -> bool | None:
     """Whether a condition holds, where constants decide it."""
-    match c:
-        case ast.Always():
-            return c.value
-        case ast.Compare(left=IndexConst(value=a), right=IndexConst(value=b)):
-            return bool(COMPARE[c.op](a, b))
-        case ast.Compare():
-            return None
-        case ast.Not():
-            part = decide(c.part)
-            return None if part is None else not part
-        case ast.And() | ast.Or():
-            parts = [decide(part) for part in c.parts]
-            absorbing = isinstance(c, ast.Or)
-            if absorbing in parts:
-                return absorbing
-            return None if None in parts else not absorbing
-    assert_never(c)
+
+    def truth(node: Condition, parts: list[bool | None]) -> bool | None:
+        match node:
+            case ast.Always(value=value):
+                return value
+            case ast.Compare(op=op, left=IndexConst(value=a), right=IndexConst(value=b)):
+                return bool(COMPARE[op](a, b))
+            case ast.Compare():
+                return None
+            case ast.Not():
+                return None if parts[0] is None else not parts[0]
+            case ast.And() | ast.Or():
+                absorbing = isinstance(node, ast.Or)
+                if absorbing in parts:
+                    return absorbing
+                return None if None in parts else not absorbing
+
+    return fold(c, truth, into=lambda node: not isinstance(node, ast.Compare))

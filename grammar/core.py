@@ -3,8 +3,7 @@
 from typing import assert_never
 
 from texpr.grammar import ast
-from texpr.grammar.ast import IndexConst, IndexVar, SizeVar
-from texpr.grammar.index.expr import index_size, leaves
+from texpr.grammar.index.expr import index_size
 from texpr.grammar.walk import walk
 
 
@@ -20,25 +19,6 @@ def condition_size(c: ast.Condition) -> int:
         case ast.Always():
             return 1
     assert_never(c)
-
-
-def condition_leaves(c: ast.Condition) -> list[IndexConst | IndexVar | SizeVar]:
-    """Constants, indices and sizes of a condition in text order."""
-    match c:
-        case ast.Compare():
-            return [*leaves(c.left), *leaves(c.right)]
-        case ast.And() | ast.Or():
-            return [leaf for part in c.parts for leaf in condition_leaves(part)]
-        case ast.Not():
-            return condition_leaves(c.part)
-        case ast.Always():
-            return []
-    assert_never(c)
-
-
-def condition_names(c: ast.Condition) -> frozenset[str]:
-    """Names of the indices and sizes in a condition."""
-    return frozenset(leaf.name for leaf in condition_leaves(c) if not isinstance(leaf, IndexConst))
 
 
 def value_size(e: ast.Expr) -> int:

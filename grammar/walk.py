@@ -5,6 +5,7 @@ fold(i * 4 + 1, value)   calls   value(i, []) value(4, []) value(i * 4, [a, b]) 
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from operator import is_
 from typing import Any, TypeVar, cast
 
 from texpr.grammar.ast import Node, operands, parts_of
@@ -26,19 +27,21 @@ def fold(root: N, value: Callable[[Any, list[T]], T], into: Callable[[Any], bool
     """The value of a tree: `value(node, values of its operands)`, operands first, in text order. A node for which
     `into` is false is given whole, without values."""
     done: list[T] = []
-    work: list[tuple[Node, int]] = [(root, -1)]
+    work: list[Node | tuple[Node, int]] = [root]
     while work:
-        node, count = work.pop()
-        inside = operands(node) if count < 0 and into(node) else ()
-        if inside:
-            work.append((node, len(inside)))
-            work.extend((part, -1) for part in reversed(inside))
-        elif count < 0:
-            done.append(value(node, []))
-        else:
+        item = work.pop()
+        if isinstance(item, tuple):
+            node, count = item
             values = done[-count:]
             del done[-count:]
             done.append(value(node, values))
+            continue
+        inside = operands(item) if into(item) else ()
+        if inside:
+            work.append((item, len(inside)))
+            work.extend(reversed(inside))
+        else:
+            done.append(value(item, []))
     return done.pop()
 
 
@@ -49,15 +52,18 @@ def rewrite(root: N, change: Callable[[Any], Node], into: Callable[[Any], bool] 
 
 def with_operands(node: N, parts: list[Node]) -> N:
     """The node with other operands, as many as it has."""
-    if all(new is old for new, old in zip(parts, operands(node), strict=False)):
+    if all(map(is_, parts, operands(node))):
         return node
     rest = iter(parts)
     given: dict[str, Any] = {}
-    for name in parts_of(type(node)):
-        held = getattr(node, name)
-        if isinstance(held, Node):
-            given[name] = next(rest)
+    for f in fields(node):
+        held = getattr(node, f.name)
+        if f.name not in parts_of(type(node)):
+            given[f.name] = held
+        elif isinstance(held, Node):
+            given[f.name] = next(rest)
         elif isinstance(held, tuple):
-            given[name] = tuple(next(rest) if isinstance(item, Node) else item for item in held)
-    others = {f.name: getattr(node, f.name) for f in fields(node) if f.name not in given}
-    return type(node)(**given, **others)
+            given[f.name] = tuple(next(rest) if isinstance(item, Node) else item for item in held)
+        else:
+            given[f.name] = held
+    return type(node)(**given)

@@ -30,7 +30,6 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.core import condition_names
 from texpr.grammar.index.expr import ONE, add, const, minimum, names, row_major, subtract
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.bands import Nest, bounded_nest, has_loop, nest_of
@@ -193,9 +192,7 @@ class CoreBuilder:
                     found += self._rows(par, stmt, rows, piece)
                 case Seq(extent=extent) | Par(extent=extent) if par.index not in names(extent):
                     found.append(self.worker.loop(stmt, self._pushed(par, stmt.body, piece)))
-                case If(condition=condition) if not isinstance(condition, Read) and (
-                    par.index not in condition_names(condition)
-                ):
+                case If(condition=condition) if not isinstance(condition, Read) and (par.index not in names(condition)):
                     then, orelse = self._pushed(par, stmt.then, piece), self._pushed(par, stmt.orelse, piece)
                     found.append(Guard(condition=condition, body=then, orelse=orelse, span=stmt.span))
                 case _:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from texpr.grammar.ast import Condition, IndexConst, Read
-from texpr.grammar.core import condition_names
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapping import (
@@ -159,7 +158,7 @@ def _narrower(a: Scope, b: Scope) -> Scope:
 
 def _condition_scope(launch: MappedLaunch, node: Guard, condition: Condition | Read, varying: _Varying) -> Scope:
     if not isinstance(condition, Read):
-        return varying.together(condition_names(condition))
+        return varying.together(names(condition))
     if _RANK[node.uniform] >= _RANK[Scope.BLOCK] and _written_alike(launch.body, condition.buffer):
         return Scope.BLOCK
     return Scope.THREAD

@@ -10,7 +10,6 @@ can be reached from its source without passing a barrier.
 from collections.abc import Iterator, Sequence
 
 from texpr.grammar.ast import Read
-from texpr.grammar.core import condition_names
 from texpr.grammar.diagnostics import InternalError, TExprError, error
 from texpr.grammar.index.expr import constant_value, names
 from texpr.polyhedral.flow import unenforced
@@ -139,7 +138,7 @@ def _uniform(node: Node, varying: frozenset[str]) -> bool:
         case Guard(condition=condition, uniform=uniform):
             if isinstance(condition, Read):
                 return _WIDTH[uniform] >= _WIDTH[Scope.BLOCK]
-            return not condition_names(condition) & varying
+            return not names(condition) & varying
         case _:
             return False
 

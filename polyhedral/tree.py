@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from texpr.grammar.ast import IndexExpr, Read
-from texpr.grammar.core import condition_names
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapping import Define, Digit, Fresh, Guard, Loop, MappedStatement, Node
 from texpr.polyhedral.walk import leaf_names, subscript_names, touched, value_reads
@@ -107,7 +106,7 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
             case Guard(condition=Read(subscripts=subscripts)):
                 found |= subscript_names(subscripts)
             case Guard(condition=condition):
-                found |= frozenset() if isinstance(condition, Read) else condition_names(condition)
+                found |= frozenset() if isinstance(condition, Read) else names(condition)
             case _:
                 pass
     return found

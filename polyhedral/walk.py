@@ -14,26 +14,23 @@ from texpr.grammar.ast import (
     Asm,
     Atomic,
     Bind,
-    Cast,
-    ConditionValue,
-    Const,
+    Condition,
     Expr,
     Gather,
     If,
-    IndexValue,
+    IndexExpr,
     IndexVar,
     Intrinsic,
     Leaf,
     New,
-    Op,
+    Node,
     Par,
     Read,
-    Select,
     Seq,
-    SizeVar,
     Stmt,
     Subscript,
 )
+from texpr.grammar.index.expr import names
 
 AccessRewrite = Callable[[str, tuple[Subscript, ...]], tuple[str, tuple[Subscript, ...]]]
 
@@ -66,22 +63,15 @@ def contains_par(stmts: tuple[Stmt, ...]) -> bool:
     return any(isinstance(s, Par) for s in walk(stmts))
 
 
+def _holds_values(node: Node) -> bool:
+    return not isinstance(node, IndexExpr | Condition)
+
+
 def value_reads(value: Expr) -> tuple[Read, ...]:
     """The reads of a value in evaluation order, those of gathered subscripts before the read that they index."""
-    match value:
-        case Const() | IndexValue() | ConditionValue():
-            return ()
-        case Read(subscripts=subscripts):
-            return (*subscript_reads(subscripts), value)
-        case Op(args=args):
-            return tuple(read for arg in args for read in value_reads(arg))
-        case Cast(operand=operand):
-            return value_reads(operand)
-        case Select(condition=condition, then=then, other=other):
-            chosen = value_reads(condition) if isinstance(condition, Expr) else ()
-            return chosen + value_reads(then) + value_reads(other)
-        case _:
-            assert_never(value)
+    found: list[Read] = []
+    tree.fold(value, lambda node, _: found.append(node) if isinstance(node, Read) else None, _holds_values)
+    return tuple(found)
 
 
 def subscript_reads(subscripts: tuple[Subscript, ...]) -> tuple[Read, ...]:
@@ -110,32 +100,14 @@ def touched(leaf: Leaf) -> Iterator[tuple[str, tuple[Subscript, ...]]]:
         yield write
 
 
-def value_names(value: Expr | Subscript) -> frozenset[str]:
-    """Indices and sizes in a value or a subscript."""
-    return frozenset(node.name for node in tree.walk(value) if isinstance(node, IndexVar | SizeVar))
-
-
 def subscript_names(subscripts: tuple[Subscript, ...]) -> frozenset[str]:
     """Indices and sizes in the subscripts, those inside gathers included."""
-    return frozenset[str]().union(*map(value_names, subscripts))
+    return frozenset[str]().union(*map(names, subscripts))
 
 
 def map_reads(value: Expr, change: Callable[[Read], Expr]) -> Expr:
     """The value with every read, those in subscripts first, put through `change`."""
-    match value:
-        case Const() | IndexValue() | ConditionValue():
-            return value
-        case Read():
-            return change(replace(value, subscripts=map_subscripts(value.subscripts, change)))
-        case Op(args=args):
-            return replace(value, args=tuple(map_reads(arg, change) for arg in args))
-        case Cast(operand=operand):
-            return replace(value, operand=map_reads(operand, change))
-        case Select(condition=condition, then=then, other=other):
-            chosen = map_reads(condition, change) if isinstance(condition, Expr) else condition
-            return replace(value, condition=chosen, then=map_reads(then, change), other=map_reads(other, change))
-        case _:
-            assert_never(value)
+    return tree.rewrite(value, lambda node: change(node) if isinstance(node, Read) else node, _holds_values)
 
 
 def map_subscripts(subscripts: tuple[Subscript, ...], change: Callable[[Read], Expr]) -> tuple[Subscript, ...]:
@@ -146,23 +118,25 @@ def map_subscripts(subscripts: tuple[Subscript, ...], change: Callable[[Read], E
 def leaf_names(leaf: Leaf) -> frozenset[str]:
     """Indices and sizes in a leaf."""
     write = written(leaf)
-    return value_names(leaf.value) | (subscript_names(write[1]) if write else frozenset())
+    return names(leaf.value) | (subscript_names(write[1]) if write else frozenset())
 
 
 def rewrite_read(read: Read, rewrite: AccessRewrite) -> Read:
     """The read, and those in its subscripts, passed through `rewrite`."""
-    return _rewritten(rewrite)(replace(read, subscripts=map_subscripts(read.subscripts, _rewritten(rewrite))))
+    return tree.rewrite(read, _rewritten(rewrite), _holds_values)
 
 
 def rewrite_value(value: Expr, rewrite: AccessRewrite) -> Expr:
     """The value with every access passed through `rewrite`."""
-    return map_reads(value, _rewritten(rewrite))
+    return tree.rewrite(value, _rewritten(rewrite), _holds_values)
 
 
-def _rewritten(rewrite: AccessRewrite) -> Callable[[Read], Read]:
-    def change(read: Read) -> Read:
-        buffer, subscripts = rewrite(read.buffer, read.subscripts)
-        return replace(read, buffer=buffer, subscripts=subscripts)
+def _rewritten(rewrite: AccessRewrite) -> Callable[[Node], Node]:
+    def change(node: Node) -> Node:
+        if not isinstance(node, Read):
+            return node
+        buffer, subscripts = rewrite(node.buffer, node.subscripts)
+        return replace(node, buffer=buffer, subscripts=subscripts)
 
     return change
 
@@ -172,7 +146,8 @@ def rewrite_leaf(leaf: Leaf, rewrite: AccessRewrite) -> Leaf:
     value = rewrite_value(leaf.value, rewrite)
     if isinstance(leaf, Anchor):
         return replace(leaf, value=value)
-    buffer, subscripts = rewrite(leaf.buffer, map_subscripts(leaf.subscripts, _rewritten(rewrite)))
+    inner = tuple(tree.rewrite(subscript, _rewritten(rewrite), _holds_values) for subscript in leaf.subscripts)
+    buffer, subscripts = rewrite(leaf.buffer, inner)
     return replace(leaf, value=value, buffer=buffer, subscripts=subscripts)
 
 

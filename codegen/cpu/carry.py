@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.graph import Define, Generic, Store, StoreMode
 from texpr.grammar.ast import AccOp, Accumulate, Atomic, Condition, Gather, IndexConst, IndexExpr, Read
-from texpr.grammar.core import condition_names
 from texpr.grammar.index.expr import names
 from texpr.grammar.types import DType
 
@@ -92,7 +91,7 @@ def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | 
     around = sites[0]
     if any((site.ranges, site.conditions) != (around.ranges, around.conditions) for site in sites):
         return None
-    if around.conditions is None or any(condition_names(c) & inner for c in around.conditions):
+    if around.conditions is None or any(names(c) & inner for c in around.conditions):
         return None
     return Carry(
         store=store,

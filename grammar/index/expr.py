@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, assert_never
 
-from texpr.grammar.ast import CompareOp, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
+from texpr.grammar.ast import CompareOp, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Node, SizeVar
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.walk import fold, walk
 
@@ -82,17 +82,31 @@ def combine(op: IndexOp, left: IndexExpr, right: IndexExpr, span: Span = NO_SPAN
             return IndexConst(value=0, span=span)
         case IndexOp.MOD if b == 1:
             return IndexConst(value=0, span=span)
-        case IndexOp.ADD if isinstance(left, IndexBinary) and left.op is IndexOp.SUB and left.right == right:
+        case IndexOp.ADD if isinstance(left, IndexBinary) and left.op is IndexOp.SUB and same(left.right, right):
             return left.left
-        case IndexOp.SUB if isinstance(left, IndexBinary) and left.op is IndexOp.ADD and left.right == right:
+        case IndexOp.SUB if isinstance(left, IndexBinary) and left.op is IndexOp.ADD and same(left.right, right):
             return left.left
         case IndexOp.ADD | IndexOp.SUB if b is not None and isinstance(left, IndexBinary):
             shifted = _shift(left, b if op is IndexOp.ADD else -b, span)
             if shifted is not None:
                 return shifted
-    if op in (IndexOp.SUB, IndexOp.MIN, IndexOp.MAX) and left == right:
+    if op in (IndexOp.SUB, IndexOp.MIN, IndexOp.MAX) and same(left, right):
         return left if op is not IndexOp.SUB else IndexConst(value=0, span=span)
     return IndexBinary(op=op, left=left, right=right, span=span)
+
+
+def same(left: IndexExpr, right: IndexExpr) -> bool:
+    """Whether two expressions are written alike; `==` of trees recurses."""
+    work = [(left, right)]
+    while work:
+        a, b = work.pop()
+        if isinstance(a, IndexBinary) and isinstance(b, IndexBinary) and a is not b:
+            if a.op is not b.op:
+                return False
+            work += ((a.left, b.left), (a.right, b.right))
+        elif a is not b and a != b:
+            return False
+    return True
 
 
 def _shift(expression: IndexBinary, amount: int, span: Span) -> IndexExpr | None:
@@ -168,9 +182,9 @@ def row_major(shape: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:
     return tuple(reversed(strides))
 
 
-def leaves(expression: IndexExpr) -> Iterator[IndexConst | IndexVar | SizeVar]:
-    """Constants, indices and sizes of an expression, from left to right."""
-    return (node for node in walk(expression) if isinstance(node, IndexConst | IndexVar | SizeVar))
+def leaves(tree: Node) -> Iterator[IndexConst | IndexVar | SizeVar]:
+    """Constants, indices and sizes of an expression or a condition, from left to right."""
+    return (node for node in walk(tree) if isinstance(node, IndexConst | IndexVar | SizeVar))
 
 
 def index_size(expression: IndexExpr) -> int:
@@ -178,9 +192,9 @@ def index_size(expression: IndexExpr) -> int:
     return sum(1 for _ in leaves(expression)) - 1
 
 
-def names(expression: IndexExpr) -> frozenset[str]:
-    """Names of the indices and sizes in an expression."""
-    return frozenset(leaf.name for leaf in leaves(expression) if not isinstance(leaf, IndexConst))
+def names(tree: Node) -> frozenset[str]:
+    """Names of the indices and sizes in an expression, a condition, or any other tree."""
+    return frozenset(leaf.name for leaf in leaves(tree) if not isinstance(leaf, IndexConst))
 
 
 def index_names(expression: IndexExpr) -> frozenset[str]:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from texpr.grammar import ast
 from texpr.grammar.bind import bind_sizes, free_sizes
 from texpr.grammar.check import check, show
-from texpr.grammar.core import condition_leaves
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import leaves
 from texpr.grammar.parser import parse
@@ -79,7 +78,7 @@ def rules(kernel: ast.Kernel) -> None:
                 index(subscript, scope)
 
     def condition(c: ast.Condition, scope: frozenset[str]) -> None:
-        for leaf in condition_leaves(c):
+        for leaf in leaves(c):
             index(leaf, scope)
 
     def value(e: ast.Expr, scope: frozenset[str]) -> None:
