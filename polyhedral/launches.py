@@ -9,7 +9,7 @@ body alone. A *two-level* band gives every outer iteration a block; the nests in
 Statements between the nests run once per block, or in every thread where they write its registers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -58,7 +58,7 @@ from texpr.polyhedral.reductions import Splitter, prefers_blocks, reduced_dim, r
 from texpr.polyhedral.serial import Body
 from texpr.polyhedral.session import Session
 from texpr.polyhedral.uses import local_uses
-from texpr.polyhedral.walk import walk
+from texpr.polyhedral.walk import subscript_names, walk
 
 DEFAULT_THREADS = 256
 MIN_THREADS = 32
@@ -77,6 +77,22 @@ def padding_guard(nest: Nest, covered: Mapping[str, int], ranges: Ranges) -> Con
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else And(parts=tuple(parts))
+
+
+def block_limits(counts: Mapping[int, int | None], budget: int) -> dict[int, int]:
+    """So many blocks along each dimension that there are at most `budget` together: few and known counts in full, the
+    others alike. None is a count that sizes leave open."""
+    limits: dict[int, int] = {}
+    waiting = sorted(counts, key=lambda d: (counts[d] is None, counts[d] or 0))
+    while waiting:
+        share = 1
+        while (share + 1) ** len(waiting) <= budget:
+            share += 1
+        first, count = waiting[0], counts[waiting[0]]
+        limits[first] = share if count is None else max(1, min(count, share))
+        budget //= limits[first]
+        waiting = waiting[1:]
+    return limits
 
 
 class LaunchBuilder:
@@ -160,29 +176,44 @@ class LaunchBuilder:
         order = (dim, *(d for d in reversed(range(len(nest.pars))) if d != dim))
         span = nest.pars[0].span
         updates = [s for s in nest.body if isinstance(s, Accumulate)]
-        stride = self._stride(nest.indices[dim], extents[dim], covered[dim] * CHAIN, updates)
-        if stride is not None:
-            extents[dim] = minimum(extents[dim], const(stride.weight))
-        grid = grid_digits(nest.indices, extents, covered, order, session.names, session.target, span)
+        strides = self._strides(nest, extents, covered, updates)
+        reached = {d: stride.weight if stride else covered[d] for d, stride in enumerate(strides)}
+        inside = padding_guard(nest, {nest.indices[d]: reach for d, reach in reached.items()}, ranges)
+        bounded = [minimum(e, const(s.weight)) if s else e for e, s in zip(extents, strides, strict=True)]
+        grid = grid_digits(nest.indices, bounded, covered, order, session.names, session.target, span)
+        places = [tuple(d for d in (block, stride) if d) for block, stride in zip(grid, strides, strict=True)]
+        defines = {d: Define(index=nest.indices[d], digits=places[d]) for d in range(len(places)) if d != dim}
         splitter = Splitter(session, self.host, nest.indices, self.threads)
-        inside = padding_guard(nest, dict(zip(nest.indices, covered, strict=True)), ranges)
-        blocks = tuple(d for d in (grid[dim],) if d is not None)
-        body = splitter.whole(nest.pars[dim], updates, blocks, const(rounds), inside, stride)
+        around = tuple((define, stride) for d, define in defines.items() if (stride := strides[d]) is not None)
+        body = splitter.whole(nest.pars[dim], updates, places[dim], const(rounds), inside, around, strides[dim])
         self.digits += splitter.digits
-        defines = tuple(
-            Define(index=index, digits=(block,) if block else ())
-            for number, (index, block) in enumerate(zip(nest.indices, grid, strict=True))
-            if number != dim
-        )
-        return self._launch(nest, tuple(d for d in grid if d), (*defines, *body), name)
+        outer = (define for d, define in defines.items() if strides[d] is None)
+        return self._launch(nest, tuple(d for d in grid if d), (*outer, *body), name)
 
-    def _stride(self, index: str, extent: IndexExpr, reach: int, updates: list[Accumulate]) -> Digit | None:
-        """The serial digit of a sum that is too long for one addition of each block: `CHAIN` blocks reach so far."""
-        greatest = most(extent, size_ranges(self.session.kernel))
-        if not any(u.id in self.session.long for u in updates) or (greatest is not None and greatest <= reach):
-            return None
-        name, radix = self.session.names.fresh(f"{index}_stride"), ceildiv(at_least_zero(extent), reach)
-        return Digit(name=name, index=index, weight=reach, radix=radix, stride=ONE, place=Place.SERIAL)
+    def _strides(
+        self, nest: Nest, extents: Sequence[IndexExpr], covered: Sequence[int], updates: Sequence[Accumulate]
+    ) -> list[Digit | None]:
+        """A serial digit for each dimension of a long sum that has more blocks than may add to one element, together
+        `CHAIN` of them: its weight is what those blocks reach."""
+        found: list[Digit | None] = [None] * len(extents)
+        if not any(u.id in self.session.long for u in updates):
+            return found
+        ranges = size_ranges(self.session.kernel)
+        used = frozenset[str]().union(*(subscript_names(u.subscripts) for u in updates))
+        blocks = {
+            d: most(ceildiv(at_least_zero(extents[d]), covered[d]), ranges)
+            for d, index in enumerate(nest.indices)
+            if index not in used
+        }
+        for d, limit in block_limits(blocks, CHAIN).items():
+            count, reach = blocks[d], covered[d] * limit
+            if count is None or count > limit:
+                name, radix = self.session.names.fresh(f"{nest.indices[d]}_stride"), at_least_zero(extents[d])
+                found[d] = Digit(
+                    name=name, index=nest.indices[d], weight=reach, radix=ceildiv(radix, reach), stride=ONE,
+                    place=Place.SERIAL,
+                )  # fmt: skip
+        return found
 
     def _two_level(self, nest: Nest, ranges: Ranges, name: str) -> MappedLaunch:
         session = self.session

@@ -39,6 +39,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.index.expr import ONE, ZERO, add, at_least_zero, ceildiv, const, constant_value, multiply, names
 from texpr.grammar.index.interval import Ranges, most
 from texpr.grammar.numerics import identity
+from texpr.grammar.source import Span
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.bands import Nest, block_statements
 from texpr.polyhedral.digits import Names, ThreadDigits, share, thread_digits
@@ -196,6 +197,10 @@ def split(session: Session, host: tuple[str, ...], seq: Seq, outer: tuple[str, .
     return Split(nodes=nodes, digits=tuple(splitter.digits))
 
 
+def _serial(digit: Digit, body: tuple[Node, ...], span: Span) -> Loop:
+    return Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, span=span)
+
+
 class Splitter:
     def __init__(self, session: Session, host: tuple[str, ...], outer: tuple[str, ...], threads: int) -> None:
         self.session = session
@@ -208,15 +213,17 @@ class Splitter:
         self,
         loop: Seq | Par,
         body: Sequence[Stmt],
-        blocks: tuple[Digit, ...],
+        places: tuple[Digit, ...],
         rounds: IndexExpr,
         inside: Condition | None,
+        around: Sequence[tuple[Define, Digit]] = (),
         stride: Digit | None = None,
     ) -> tuple[Node, ...]:
-        """The body's updates over the loop's index, a sum of a serial digit `stride`, `blocks`, `rounds` of a serial
-        digit and all threads; `inside` cuts what is no iteration."""
+        """The body's updates over the loop's index, a sum of `places` (of blocks, and the serial `stride`), `rounds` of
+        a serial digit and all threads; `around` has the indices that a serial digit of their own runs over, too, and
+        `inside` cuts what is no iteration."""
         turns = most(rounds, size_ranges(self.session.kernel))
-        if stride is None and turns is not None and turns <= CHAIN:  # no thread's part is long
+        if stride is None and not around and turns is not None and turns <= CHAIN:  # no thread's part is long
             body = [self._narrow(s) if isinstance(s, Accumulate) else s for s in body]
         updates = [s for s in body if isinstance(s, Accumulate)]
         partials = {u.id: self._local(f"{u.buffer}_part", u.value.dtype, ()) for u in updates}
@@ -227,7 +234,7 @@ class Splitter:
             nodes.append(Fresh(buffer=name))
             first = Const(value=start, dtype=update.value.dtype, span=update.span)
             nodes.append(self._made(update, "init", Origin.INIT, name, (), first, unused=Unused.REPLICATED))
-        nodes += self._partial(loop, body, partials, blocks, rounds, inside, stride)
+        nodes += self._partial(loop, body, partials, places, rounds, inside, around, stride)
         for update in updates:
             nodes += self._combine(update, partials[update.id])
         return tuple(nodes)
@@ -237,9 +244,10 @@ class Splitter:
         loop: Seq | Par,
         body: Sequence[Stmt],
         partials: Mapping[str, str],
-        blocks: tuple[Digit, ...],
+        places: tuple[Digit, ...],
         rounds: IndexExpr,
         inside: Condition | None,
+        around: Sequence[tuple[Define, Digit]],
         stride: Digit | None,
     ) -> tuple[Node, ...]:
         """Every thread accumulates its iterations, T apart."""
@@ -252,14 +260,16 @@ class Splitter:
         )
         if inside is not None:
             nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
-        own: tuple[Digit, ...] = () if stride is None else (stride,)
+        own: tuple[Digit, ...] = ()
         if rounds != ONE:
             name = session.names.fresh(f"{index}_serial")
-            own += (Digit(name=name, index=index, weight=self.threads, radix=rounds, stride=ONE, place=Place.SERIAL),)
-        self.digits += own
-        nodes = (Define(index=index, digits=(*blocks, *own, *reversed(band.all))), *nodes)
-        for digit in reversed(own):
-            nodes = (Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, span=loop.span),)
+            own = (Digit(name=name, index=index, weight=self.threads, radix=rounds, stride=ONE, place=Place.SERIAL),)
+        nodes = (Define(index=index, digits=(*places, *own, *reversed(band.all))), *nodes)
+        for digit in (*own, *(() if stride is None else (stride,))):
+            nodes = (_serial(digit, nodes, loop.span),)
+        for define, digit in around:
+            nodes = (_serial(digit, (define, *nodes), loop.span),)
+        self.digits += (*(digit for _, digit in around), *(() if stride is None else (stride,)), *own)
         return nodes
 
     def _narrow(self, update: Accumulate) -> Accumulate:

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 import texpr
+from texpr.grammar.index.expr import names
 from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret import interpret
 from texpr.grammar.numerics import storage
 from texpr.polyhedral.chains import Sum, sums
+from texpr.polyhedral.launches import block_limits
 from texpr.polyhedral.long_sums import CHAIN
-from texpr.polyhedral.mapping import MappedProgram
+from texpr.polyhedral.mapping import Define, Guard, MappedLaunch, MappedProgram
 from texpr.polyhedral.simulate import simulate
+from texpr.polyhedral.tree import located
 
 TARGETS = ("cuda:sm_90a", "cpu")
 PROGRAMS = {
@@ -62,6 +65,11 @@ PROGRAMS = {
     }""",
     "inside another sum": """kernel k(A: f32[M, N, K], inout S: f32[M], inout D: f32[M, N]) {
         par M i { seq N j { S[i] += 1.0 ; seq K k { D[i, j] += A[i, j, k] } } }
+    }""",
+    "rows of a band": "kernel k(A: f32[K, N], inout S: f32[1]) { par K k, N j { S[0] += A[k, j] } }",
+    "columns of a band": "kernel k(A: f32[M, K], inout S: f32[1]) { par M i, K k { S[0] += A[i, k] } }",
+    "band of three": """kernel k(A: f32[M, N, K], inout S: f32[M]) {
+        par N j, M i, K k { S[i] += A[i, j, k] * 2.0 }
     }""",
     "ends apart": """kernel k(A: f32[K, M], S: f32[M]) where K >= 1 {
         par M i { seq i + K k { S[i] += A[min(k, K - 1), i] } }
@@ -138,6 +146,9 @@ def test_a_long_ordered_sum_is_warned_of() -> None:
         "tiles",
         "tile of a block",
         "registers",
+        "rows of a band",
+        "columns of a band",
+        "band of three",
         "nest without a bind",
         "one of two bound",
         "inside another sum",
@@ -157,6 +168,30 @@ def test_sums_in_partials_are_the_sums(name: str, target: str) -> None:
     for output, values in want.outputs.items():
         assert np.array_equal(got[output].astype(np.float64), values)
         assert not want.bounds[output].any()
+
+
+@pytest.mark.parametrize("rows", [1, 1024, 1025, 4096, 4097, 5000])
+@pytest.mark.parametrize("columns", [4096, 100000, 4096 * 4097])
+def test_what_blocks_reach_beyond_the_extents_is_cut_off(rows: int, columns: int) -> None:
+    (launch,) = mapped(PROGRAMS["columns of a band"], "cuda:sm_90a", M=rows, K=columns).host
+    assert isinstance(launch, MappedLaunch)
+    found = [p.node for p in located(launch.body)]
+    defines = {node.index: node.digits for node in found if isinstance(node, Define)}
+    beyond = False
+    for index, extent in (("i", rows), ("k", columns)):
+        reached = 1 + sum(d.weight * (int(index_value(d.radix, {})) - 1) for d in defines[index])
+        assert reached >= extent
+        beyond |= reached > extent
+    cut = [node for node in found if isinstance(node, Guard) and names(node.condition) & {"i", "k"}]
+    assert bool(cut) == beyond
+
+
+def test_blocks_are_shared_out_among_the_summed_dimensions() -> None:
+    assert block_limits({0: None}, 4096) == {0: 4096}
+    assert block_limits({0: None, 1: None}, 4096) == {0: 64, 1: 64}
+    assert block_limits({0: 10**6, 1: 4}, 4096) == {1: 4, 0: 1024}
+    assert block_limits({0: None, 1: None, 2: 1}, 4096) == {2: 1, 0: 64, 1: 64}
+    assert block_limits({0: 0, 1: 5000, 2: 3}, 10) == {0: 1, 2: 3, 1: 3}
 
 
 def test_compiled_says_chain_and_partials() -> None:
