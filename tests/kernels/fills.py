@@ -19,9 +19,11 @@ from test_kernels import CASES, kernel_of, right
 import texpr
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.simulate import simulate
+from texpr.sampling import cost
 
 FILLS = (31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)
 MOST_ELEMENTS = 200_000  # of all parameters together: larger ones add time and no new mapping
+MOST_INSTANCES = 1 << 19  # of statements, likewise
 
 
 def fillings() -> Iterator[tuple[str, str, int]]:
@@ -39,7 +41,8 @@ def filled(name: str, size: str, value: int) -> bool:
     try:
         core = kernel.core(sizes=sizes)
         made = kernel.compile("cuda:sm_90a", sizes=sizes, stop_after="map")
-        if sum(parameter_elements(made)) > MOST_ELEMENTS:
+        bound = made.mapping.program.kernel
+        if sum(parameter_elements(made)) > MOST_ELEMENTS or cost(bound.body, {}) > MOST_INSTANCES:
             return False
         values = random_arguments(core, sizes, value)
     except texpr.TExprError as refused:
