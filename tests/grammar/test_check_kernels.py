@@ -47,7 +47,7 @@ def test_types_from_outside_are_those_of_a_bare_programs_buffers() -> None:
     ("statement", "length"),
     [
         ("par N i { B[i] = A[i + 2] }", "N + 2"),
-        ("par N i { B[i] = A[2 * i] }", "max(0, N * 2 - 1)"),
+        ("par N i { B[i] = A[2 * i] }", "max(0, 2 * N - 1)"),
         ("par N i { seq i + 1 j { B[i] += A[i * N + j] } }", "N * N"),
         ("par N i { B[i] = A[i / 2] }", "(N - 1) / 2 + 1"),
         ("par N i { B[i] = A[i % 4] }", "4"),
