@@ -1,8 +1,8 @@
 """Long sums: which elements may get more than 4096 additions in f32, and the kernel that carries those in f64.
 
-An f32 has 24 bits, so the 2**27th one adds nothing to a sum of ones. No accumulation makes more than 4096 additions
-into one f32 partial: its chunks are summed in f32 and their sums in f64 (`partials`). Here every long update gets a
-value in f64, and the locals that such updates go to become f64:
+An f32 has 24 bits, so the 2**27th one adds nothing to a sum of ones. A sum that is carried makes at most 4096 additions
+into one f32 partial: its chunks are summed in f32 and their sums in f64 (`partials`; docs/numerics.md says which sums
+are not carried). Here every long update gets a value in f64, and the locals that such updates go to become f64:
 
     new s: f32 ; s = 0.0 ; seq K k { s += A[k] } ; C[i] = s
     new s: f64 ; s = f64(0.0) ; seq K k { s += f64(A[k]) } ; C[i] = f32(s)
