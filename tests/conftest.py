@@ -1,6 +1,7 @@
 """Fixtures for all tests: golden files with an update flag."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Protocol
 
@@ -71,6 +72,12 @@ def need_gxx() -> None:
     from texpr.codegen.toolchain import find_gxx
 
     _need("g++", find_gxx())
+
+
+@pytest.fixture(scope="session")
+def need_gcc() -> None:
+    """For tests that build C."""
+    _need("gcc", shutil.which("gcc"))
 
 
 @pytest.fixture(autouse=True)

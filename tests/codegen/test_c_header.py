@@ -82,11 +82,9 @@ def program(compiled: texpr.Compiled, values: dict[str, int]) -> tuple[str, list
     ],
 )
 def test_programs_that_use_all_of_the_header_link_and_say_what_the_manifest_says(
-    tmp_path: Path, language: str, text: str, bound: dict[str, int], sizes: dict[str, int]
+    tmp_path: Path, need_gcc: None, language: str, text: str, bound: dict[str, int], sizes: dict[str, int]
 ) -> None:
     compiler, flags = COMPILERS[language]
-    if compiler is None:
-        pytest.skip("there is no gcc")
     compiled = texpr.parse(text).only.compile("cuda:sm_90a", sizes=bound)
     (tmp_path / f"{compiled.name}.h").write_text(header_of(compiled))
     source, expected = program(compiled, sizes)
