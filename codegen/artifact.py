@@ -41,8 +41,8 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import const, product, row_major
 from texpr.grammar.index.text import JSON, text
 from texpr.grammar.paths import as_path, not_written, read_plain
-from texpr.polyhedral.boxes import Box, boxes
 from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.prove.boxes import Box, boxes
 from texpr.polyhedral.target import Target
 
 _MODES = {"in": "read", "out": "write", "inout": "read-write"}

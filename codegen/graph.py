@@ -19,7 +19,7 @@ from enum import StrEnum
 from texpr.grammar.ast import AccOp, Condition, IndexExpr, Leaf, Read, Role, Subscript
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
-from texpr.polyhedral.mapping import BarrierPosition, Digit, Memory, Order, Origin, Scope
+from texpr.polyhedral.mapped.mapping import BarrierPosition, Digit, Memory, Order, Origin, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

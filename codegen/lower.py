@@ -45,7 +45,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import promises_unique
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import row_major
-from texpr.polyhedral import mapping as m
+from texpr.polyhedral.mapped import mapping as m
 
 _HARDWARE = frozenset(m.Place) - {m.Place.SERIAL, m.Place.VECTOR}
 

@@ -14,7 +14,7 @@ from texpr.codegen.schedule import check_barriers, place_barriers
 from texpr.codegen.shared_memory import check_shared, place_shared
 from texpr.codegen.swizzle import check_swizzles, choose_swizzles
 from texpr.grammar.diagnostics import InternalError
-from texpr.polyhedral.mapping import HostIf, HostLoop, HostNode, MappedLaunch, MappedProgram
+from texpr.polyhedral.mapped.mapping import HostIf, HostLoop, HostNode, MappedLaunch, MappedProgram
 
 
 def plan(graph: KernelGraph, mapped: MappedProgram) -> PlannedGraph:

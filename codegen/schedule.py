@@ -1,19 +1,19 @@
 """Operator order and barriers: where the threads of a block wait for one another.
 
 Operators run in the order of the mapped tree; the barriers are the fewest that the order checker found to enforce
-every `Order` of the launch (`texpr.polyhedral.orders`). A block of one thread needs none.
+every `Order` of the launch (`texpr.polyhedral.orders.barriers`). A block of one thread needs none.
 """
 
 from texpr.codegen.graph import BlockGraph
 from texpr.grammar.diagnostics import InternalError
-from texpr.polyhedral.mapping import BarrierPosition, MappedLaunch
+from texpr.polyhedral.mapped.mapping import BarrierPosition, MappedLaunch
 
 
 def place_barriers(graph: BlockGraph, launch: MappedLaunch) -> tuple[BarrierPosition, ...]:
     """The barrier positions of a launch, as paths in the body that graph and launch share."""
     if graph.block_dim == 1 or not launch.orders:
         return ()
-    from texpr.polyhedral.orders import barrier_positions
+    from texpr.polyhedral.orders.barriers import barrier_positions
 
     return tuple(barrier_positions(launch))
 
@@ -24,7 +24,7 @@ def check_barriers(graph: BlockGraph, launch: MappedLaunch, positions: tuple[Bar
         if positions:
             raise InternalError(f"{graph.name}: one thread has no one to wait for")
         return
-    from texpr.polyhedral.orders import check_positions
+    from texpr.polyhedral.orders.barriers import check_positions
 
     violated = check_positions(launch, positions)
     if violated:

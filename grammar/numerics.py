@@ -8,7 +8,7 @@ byte. Nothing here warns or raises on data: IEEE specials, wrap-around and divis
 
 An operation on a float narrower than f32 is computed in f32 and rounded once to the narrow type. Functions of f32 are
 evaluated in float64 and rounded once, so they are within 0.51 ulp; the allowance that backends have is in
-`error_bound`.
+`interpret.bound`.
 """
 
 import math

@@ -116,9 +116,9 @@ def fmt(
 ) -> None:
     """Format files in place; comments stay."""
     from texpr.frontends import read_text
-    from texpr.grammar.parser import parse
-    from texpr.grammar.printer import print_module
     from texpr.grammar.source import SourceText
+    from texpr.grammar.text.parser import parse
+    from texpr.grammar.text.printer import print_module
 
     changed = 0
     for file in files:

@@ -15,9 +15,9 @@ MAX_FILE_BYTES = 4 << 20  # a text over the parser's own limit is refused there;
 
 
 def _module(text: str, name: str, folder: Path | None) -> Module:
-    from texpr.grammar.parser import parse as parse_source
     from texpr.grammar.source import SourceText
     from texpr.grammar.syntax import KernelDef
+    from texpr.grammar.text.parser import parse as parse_source
 
     tree = parse_source(SourceText(name, text))
     names = [item.name for item in tree.items if isinstance(item, KernelDef)]
@@ -74,7 +74,7 @@ def kernel(*args: Any, where: str | None = None, dynamic: Sequence[str] = ()) ->
 
     The body is parsed, never run. Raises E01 errors at the function.
     """
-    from texpr.grammar.python import parse_function
+    from texpr.grammar.python.function import parse_function
 
     if len(args) == 1 and callable(args[0]):
         return Kernel(Checker(parse_function(args[0])), args[0].__name__, function=args[0])
@@ -96,7 +96,7 @@ class Fn:
     def __init__(self, function: Callable[..., Any], reference: Callable[..., Any] | None = None) -> None:
         if not callable(function) or not hasattr(function, "__name__"):
             raise fail("E0106", f"a {type(function).__name__[:40]} has no Python source that TExpr could read")
-        from texpr.grammar.python_lines import hold_text
+        from texpr.grammar.python.lines import hold_text
 
         for part in (function, reference):
             if isinstance(part, FunctionType):  # anything else has no text, which is said where it is read

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from texpr.codegen.graph import PlannedGraph
     from texpr.codegen.manifest import Manifest
     from texpr.grammar import ast, syntax
-    from texpr.grammar.interpret import Interpretation
+    from texpr.grammar.interpret.stage import Interpretation
     from texpr.pipeline import Build
-    from texpr.polyhedral.chains import Sum
-    from texpr.polyhedral.mapping import MappedProgram
+    from texpr.polyhedral.map.chains import Sum
+    from texpr.polyhedral.mapped.mapping import MappedProgram
 
 COMPILE_OPTIONS = ("target", "types", "sizes", "dynamic", "hints", "checks", "stop_after")
 INTERPRET_OPTIONS = ("mode", "float64", "seed", "types")
@@ -52,7 +52,7 @@ class Checker:
         key = (tuple(sorted(sizes.items())), tuple(sorted(types.items())))
         last = self._last
         if last is None or last[0] != key:
-            from texpr.grammar.check import check
+            from texpr.grammar.check.stage import check
 
             warnings: list[Diagnostic] = []
             kernels = check(self.module, sizes=sizes, types=types, folder=self._folder, warnings=warnings)
@@ -87,7 +87,7 @@ class Kernel:
 
     def __str__(self) -> str:
         """The kernel's file in canonical form."""
-        from texpr.grammar.printer import print_module
+        from texpr.grammar.text.printer import print_module
 
         return print_module(self._checker.module)
 
@@ -176,7 +176,7 @@ class Kernel:
         """
         from texpr.codegen.artifact import signature
         from texpr.grammar.core import buffers_written
-        from texpr.grammar.interpret import interpret
+        from texpr.grammar.interpret.stage import interpret
         from texpr.runtime.arguments import bind_arguments
         from texpr.runtime.arrays import CPU
         from texpr.runtime.host_arrays import as_numpy
@@ -280,7 +280,7 @@ class Compiled:
     def sums(self, /, **sizes: int) -> "dict[str, Sum]":
         """For every buffer that something is added to, by name: the longest `chain` of rounded additions to an element,
         and of how many `partials` it is the sum. `sizes` are the dynamic ones."""
-        from texpr.polyhedral.chains import sums
+        from texpr.polyhedral.map.chains import sums
 
         mapped = self.build.result("map")
         own = {buffer.name for buffer in mapped.kernel.buffers}
@@ -337,7 +337,7 @@ class MappingView:
         self.program = program
 
     def __str__(self) -> str:
-        from texpr.polyhedral.show import show
+        from texpr.polyhedral.mapped.show import show
 
         return show(self.program)
 

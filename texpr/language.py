@@ -4,7 +4,7 @@
 
     def matmul(A: f16["M", "K"], B: inp(f16["K", "N"], "#strides(1, K)"), C: f32["M", "N"]): ...
 
-The front end (`texpr.grammar.python`) reads a decorated function's text and never runs it, so these objects carry no
+The front end (`grammar/python`) reads a decorated function's text and never runs it, so these objects carry no
 behaviour: they exist that linters and editors know the names, and that an annotation can be evaluated. Calling one
 outside a decorated function is a TExprError (E0212). The front end knows them by attributes, not by import:
 

@@ -1,6 +1,6 @@
 """A mapping as the data that `texpr map --json` prints; docs/schemas.md describes it.
 
-Nodes are objects whose `kind` is the name of the type in `polyhedral/mapping.py`, with that type's fields. An index
+Nodes are objects whose `kind` is the name of the type in `polyhedral/mapped/mapping.py`, with its fields. An index
 expression or condition is an object of its `text` and its `tree`, an expression of the manifest:
 
     ceildiv(M, 8)   ->   {"text": "ceildiv(M, 8)", "tree": ["ceildiv", "M", 8]}
@@ -16,9 +16,9 @@ from texpr.grammar import ast
 from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
-from texpr.polyhedral.mapping import MappedLaunch, MappedProgram
-from texpr.polyhedral.orders import barrier_positions
-from texpr.polyhedral.show import element_text, leaf_text
+from texpr.polyhedral.mapped.mapping import MappedLaunch, MappedProgram
+from texpr.polyhedral.mapped.show import element_text, leaf_text
+from texpr.polyhedral.orders.barriers import barrier_positions
 from texpr.polyhedral.walk import read_accesses, written
 
 MAPPING_SCHEMA = 2

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from texpr.codegen.graph import KernelGraph, PlannedGraph
     from texpr.codegen.manifest import Manifest
     from texpr.grammar.ast import Kernel
-    from texpr.polyhedral.mapping import MappedProgram
+    from texpr.polyhedral.mapped.mapping import MappedProgram
     from texpr.polyhedral.program import Program, ProvedProgram
     from texpr.polyhedral.target import Target
 
@@ -94,7 +94,7 @@ def build(
     def over(stage: str) -> bool:
         return last <= STAGES.index(stage)
 
-    from texpr.grammar.bind import bind_sizes
+    from texpr.grammar.check.bind import bind_sizes
 
     bound = made.stage("check", lambda: bind_sizes(kernel, sizes))
     if over("check"):
@@ -108,18 +108,18 @@ def build(
 
 def _below(made: Build, bound: "Kernel", hints: Mapping[str, int], checks: bool, over: Callable[[str], bool]) -> None:
     """The stages below the check, as far as they shall run."""
-    from texpr.polyhedral.model import build_program
+    from texpr.polyhedral.model.stage import build_program
 
     program: Program = made.stage("model", lambda: build_program(bound))
     if over("model"):
         return
-    from texpr.polyhedral.prove import prove
+    from texpr.polyhedral.prove.stage import prove
 
     proved: ProvedProgram = made.stage("prove", lambda: prove(program))
     made.warnings += proved.warnings
     if over("prove"):
         return
-    from texpr.polyhedral.map import map_program
+    from texpr.polyhedral.map.stage import map_program
 
     mapped: MappedProgram = made.stage("map", lambda: map_program(proved, made.target, hints=hints))
     if over("map"):

@@ -17,9 +17,9 @@ from typing import Any
 import texpr
 from texpr import frontends, language
 from texpr.grammar.diagnostics import Diagnostic, TExprError, fail
-from texpr.grammar.limits import MAX_TEXT_BYTES
 from texpr.grammar.paths import read_plain
-from texpr.grammar.python_names import NotRun
+from texpr.grammar.python.names import NotRun
+from texpr.grammar.text.limits import MAX_TEXT_BYTES
 from texpr.kernels import Kernel, Module
 
 FROM_PYTHON = "import the file in Python and call the kernel's compile(…)"

@@ -33,10 +33,10 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.error_bound import STEPS
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import index_range
 from texpr.grammar.index.value import index_value
+from texpr.grammar.interpret.bound import STEPS
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.grammar.walk import walk
 from texpr.polyhedral.walk import children

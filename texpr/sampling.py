@@ -15,7 +15,7 @@ from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexExpr, Kernel, New, 
 from texpr.grammar.index.expr import const, names
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.walk import walk as every_node
-from texpr.polyhedral.conflicts import shared_updates
+from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.walk import children, walk
 
 if TYPE_CHECKING:

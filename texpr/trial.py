@@ -212,7 +212,7 @@ def run_trial(
     the program's warnings before it runs. Raises TExprError for anything that is wrong."""
     import numpy
 
-    from texpr.grammar.interpret import interpret
+    from texpr.grammar.interpret.stage import interpret
 
     core = kernel.core(types=types, sizes=sizes)
     manifest = signature(core, target, VERSION)

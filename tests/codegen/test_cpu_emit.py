@@ -33,7 +33,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import row_major
 from texpr.grammar.types import F16, F32, I32, I64
-from texpr.polyhedral.mapping import (
+from texpr.polyhedral.mapped.mapping import (
     Define,
     Digit,
     Fixed,

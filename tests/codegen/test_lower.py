@@ -8,7 +8,7 @@ import texpr
 from texpr.codegen import graph as g
 from texpr.codegen.lower import lower
 from texpr.codegen.plan import mapped_launches
-from texpr.polyhedral import mapping as m
+from texpr.polyhedral.mapped import mapping as m
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from texpr.grammar import ast
-from texpr.grammar.check import check, show
+from texpr.grammar.check.stage import check, show
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.parser import parse
 from texpr.grammar.source import SourceText
+from texpr.grammar.text.parser import parse
 
 
 def core(text: str, **given: Any) -> tuple[ast.Kernel, ...]:

@@ -8,8 +8,8 @@ import pytest
 
 import texpr.language as tx
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.parser import parse_text
-from texpr.grammar.python import parse_function
+from texpr.grammar.python.function import parse_function
+from texpr.grammar.text.parser import parse_text
 
 
 def as_fn(function: FunctionType) -> SimpleNamespace:
@@ -19,7 +19,7 @@ def as_fn(function: FunctionType) -> SimpleNamespace:
 
 def same(function: object, text: str, **options: Any) -> None:
     """The function and the text are one tree, and print alike."""
-    from texpr.grammar.printer import print_module
+    from texpr.grammar.text.printer import print_module
 
     made, read = parse_function(function, **options), parse_text(text, name=getattr(function, "__name__", "main"))
     assert print_module(made) == print_module(read)

@@ -6,8 +6,8 @@ import checked
 import pytest
 
 from texpr.grammar import ast
-from texpr.grammar.bind import bind_sizes, free_sizes
-from texpr.grammar.check import show
+from texpr.grammar.check.bind import bind_sizes, free_sizes
+from texpr.grammar.check.stage import show
 from texpr.grammar.diagnostics import Diagnostic, TExprError
 
 TILED = """

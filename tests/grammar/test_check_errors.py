@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from texpr.grammar.check import check
+from texpr.grammar.check.stage import check
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.parser import parse
 from texpr.grammar.source import SourceText
+from texpr.grammar.text.parser import parse
 
 ERRORS = Path(__file__).parent.parent / "errors"
 PROGRAMS = sorted(ERRORS.glob("check_*.tex"))

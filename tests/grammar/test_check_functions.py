@@ -4,11 +4,11 @@ import pytest
 from checked import core, elementwise, lines
 
 from texpr.grammar import ast
-from texpr.grammar.check import check
-from texpr.grammar.modules import STD, prelude
-from texpr.grammar.parser import parse
-from texpr.grammar.scope import FnName
+from texpr.grammar.check.imports import STD, prelude
+from texpr.grammar.check.scope import FnName
+from texpr.grammar.check.stage import check
 from texpr.grammar.source import SourceText
+from texpr.grammar.text.parser import parse
 
 
 def test_views_compose_into_subscripts() -> None:

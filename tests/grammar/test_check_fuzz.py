@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from texpr.grammar import ast
-from texpr.grammar.bind import bind_sizes, free_sizes
-from texpr.grammar.check import check, show
+from texpr.grammar.check.bind import bind_sizes, free_sizes
+from texpr.grammar.check.stage import check, show
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import leaves
-from texpr.grammar.parser import parse
 from texpr.grammar.source import SourceText
+from texpr.grammar.text.parser import parse
 from texpr.grammar.types import BOOL, I64, compute_type
 
 PROGRAMS = [

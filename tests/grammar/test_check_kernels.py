@@ -4,7 +4,7 @@ import pytest
 from checked import core, lines, refused
 
 from texpr.grammar import ast
-from texpr.grammar.check import show
+from texpr.grammar.check.stage import show
 from texpr.grammar.diagnostics import Diagnostic
 
 SEED = """

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 from checked import lines, refused
 
-from texpr.grammar import ast, context
-from texpr.grammar.check import check_kernel
+from texpr.grammar import ast
+from texpr.grammar.check import context
+from texpr.grammar.check.stage import check_kernel
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.parser import parse
 from texpr.grammar.source import SourceText
+from texpr.grammar.text.parser import parse
 from texpr.grammar.walk import walk
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import texpr
 from texpr.grammar import numerics
 from texpr.grammar.ast import Fn
-from texpr.grammar.error_bound import apply_float, exact, round_to
-from texpr.grammar.interpret import interpret
+from texpr.grammar.interpret.bound import apply_float, exact, round_to
+from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.types import ELEMENT_TYPES, F32, F64
 
 FEW_BITS = st.builds(lambda whole, scale: float(np.ldexp(whole, scale)), st.integers(-4096, 4096), st.integers(-12, 4))

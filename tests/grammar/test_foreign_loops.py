@@ -3,7 +3,7 @@
 import pytest
 
 from texpr.grammar.diagnostics import Diagnostic, TExprError
-from texpr.grammar.parser import parse_text
+from texpr.grammar.text.parser import parse_text
 
 BODY = " {\n        A[i] = 1.0;\n    }\n}\n"
 KERNEL = "kernel k(A: f32[N]) {\n    "

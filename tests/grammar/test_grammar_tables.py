@@ -4,10 +4,10 @@ import re
 import subprocess
 import sys
 
-from texpr.grammar.builder import Builder
-from texpr.grammar.lexer import BAD, SIGN_KINDS, WORD_KINDS
-from texpr.grammar.tablegen import GRAMMAR_FILE, build_lark, build_tables
-from texpr.grammar.tables import END, PASS, SPLICE, TABLE_FILE, load_tables
+from texpr.grammar.text.builder import Builder
+from texpr.grammar.text.lexer import BAD, SIGN_KINDS, WORD_KINDS
+from texpr.grammar.text.tablegen import GRAMMAR_FILE, build_lark, build_tables
+from texpr.grammar.text.tables import END, PASS, SPLICE, TABLE_FILE, load_tables
 from texpr.grammar.words import FUNCTION_NAMES, KEYWORDS, RESERVED, STATEMENT_WORDS, TYPE_NAMES
 
 
@@ -16,15 +16,14 @@ def test_the_grammar_is_lalr_without_conflicts_under_strict_checks() -> None:
 
 
 def test_parsing_needs_no_lark() -> None:
-    program = (
-        "import sys; from texpr.grammar.parser import parse_text; parse_text('x = 1'); print('lark' in sys.modules)"
-    )
+    imported = "import sys; from texpr.grammar.text.parser import parse_text"
+    program = f"{imported}; parse_text('x = 1'); print('lark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
 def test_the_committed_tables_are_fresh() -> None:
-    assert build_tables() == TABLE_FILE.read_text(encoding="utf-8"), "run: python -m texpr.grammar.tablegen"
+    assert build_tables() == TABLE_FILE.read_text(encoding="utf-8"), "run: python -m texpr.grammar.text.tablegen"
 
 
 def test_every_action_of_the_tables_has_its_method() -> None:
@@ -50,8 +49,8 @@ def test_the_words_of_the_grammar_are_the_reserved_words() -> None:
 
 
 def test_larks_own_lexer_and_ours_agree_on_words_and_signs() -> None:
-    from texpr.grammar.lexer import tokenise
     from texpr.grammar.source import SourceText
+    from texpr.grammar.text.lexer import tokenise
 
     text = "max= min=3 max (x) a-=-b .. 1..2 0x1F 1e-6 1.5 == = != <= >= < > + - * / % | # . , : ; { } [ ] ( ) "
     text += ' "a \\" b" -- comment\n' + " ".join(RESERVED - {"max", "min"}) + " a--b"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import texpr
-from texpr.grammar import modules, paths
+from texpr.grammar import paths
+from texpr.grammar.check import imports as modules
 
 HELPER = "fn g(a: f32[n]): f32 { return a[0] }\n"
 MAIN = "kernel k(A: f32[N]) { par N i { A[i] = 1.0 } }\n"

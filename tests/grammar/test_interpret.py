@@ -19,8 +19,8 @@ def test_a_matmul_is_a_matmul_and_leaves_its_inputs_alone(mode, shape):
 
 
 def test_a_grid_in_pieces_gives_what_one_grid_gives():
-    from texpr.grammar.interpret_cells import PlainArithmetic, PlainCells
-    from texpr.grammar.interpret_fast import FastInterpreter
+    from texpr.grammar.interpret.cells import PlainArithmetic, PlainCells
+    from texpr.grammar.interpret.fast import FastInterpreter
 
     a, b = ramp(5, 7, dtype=np.float16), ramp(7, 6, dtype=np.float16)
     for limit in (1, 4, 10, 1000):

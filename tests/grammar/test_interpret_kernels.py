@@ -9,11 +9,11 @@ import pytest
 
 from texpr.grammar import numerics
 from texpr.grammar.ast import Role
-from texpr.grammar.bind import bind_sizes
-from texpr.grammar.check import check
+from texpr.grammar.check.bind import bind_sizes
+from texpr.grammar.check.stage import check
 from texpr.grammar.index.value import index_value
-from texpr.grammar.interpret import interpret
-from texpr.grammar.parser import parse_text
+from texpr.grammar.interpret.stage import interpret
+from texpr.grammar.text.parser import parse_text
 from texpr.grammar.types import F64
 
 KERNELS = Path(__file__).parent.parent / "kernels"

@@ -33,12 +33,12 @@ from texpr.grammar.ast import (
     Select,
     Seq,
 )
-from texpr.grammar.check import check
-from texpr.grammar.error_bound import FUNCTION_ERRORS, roundoff
-from texpr.grammar.interpret import Interpretation, interpret
-from texpr.grammar.interpret_cells import PlainArithmetic, PlainCells
-from texpr.grammar.interpret_fast import FastInterpreter
-from texpr.grammar.parser import parse_text
+from texpr.grammar.check.stage import check
+from texpr.grammar.interpret.bound import FUNCTION_ERRORS, roundoff
+from texpr.grammar.interpret.cells import PlainArithmetic, PlainCells
+from texpr.grammar.interpret.fast import FastInterpreter
+from texpr.grammar.interpret.stage import Interpretation, interpret
+from texpr.grammar.text.parser import parse_text
 from texpr.grammar.types import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, I64, U8
 
 FLOATS = (F64, F32, F32, F16, BF16, F8E4M3, F8E5M2)

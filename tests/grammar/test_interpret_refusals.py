@@ -5,7 +5,7 @@ import pytest
 from trees import BOTH, MATMUL, acc, bind, code_of, ix, kernel, local, num, par, param, ramp, rd, run, seq, zeros
 
 from texpr.grammar.ast import AccOp, Attr, Compare, CompareOp, Gather, If, New
-from texpr.grammar.interpret import interpret
+from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.types import I32, I64
 
 

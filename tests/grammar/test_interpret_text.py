@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from texpr.grammar.ast import Role
-from texpr.grammar.bind import bind_sizes
-from texpr.grammar.check import check
+from texpr.grammar.check.bind import bind_sizes
+from texpr.grammar.check.stage import check
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.value import index_value
-from texpr.grammar.interpret import interpret
-from texpr.grammar.interpret_loops import is_axis
+from texpr.grammar.interpret.loops import is_axis
+from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.numerics import storage
-from texpr.grammar.parser import parse_text
+from texpr.grammar.text.parser import parse_text
 
 REFUSED = Path(__file__).parent.parent / "kernels" / "refused"
 

@@ -4,11 +4,11 @@ import pytest
 from checked import core, refused
 from front_end import from_text, refusal
 
-from texpr.grammar.check import check
-from texpr.grammar.context import MAX_NODES
+from texpr.grammar.check.context import MAX_NODES
+from texpr.grammar.check.stage import check
 from texpr.grammar.diagnostics import MAX_TOLD, Severity, TExprError, error, first
-from texpr.grammar.limits import MAX_DIAGNOSTICS
-from texpr.grammar.parser import parse_text
+from texpr.grammar.text.limits import MAX_DIAGNOSTICS
+from texpr.grammar.text.parser import parse_text
 
 MANY = range(MAX_TOLD + 1)
 LOOP = "{ par N i { A[i] = 1.0 } }"

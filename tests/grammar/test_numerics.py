@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from texpr.grammar import error_bound, numerics
+from texpr.grammar import numerics
 from texpr.grammar.ast import AccOp, Fn
+from texpr.grammar.interpret import bound as error_bound
 from texpr.grammar.types import BF16, BOOL, ELEMENT_TYPES, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, U32
 
 NARROW = (F16, BF16, F8E4M3, F8E5M2)

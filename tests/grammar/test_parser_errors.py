@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.limits import MAX_DIAGNOSTICS
-from texpr.grammar.parser import parse, parse_text
 from texpr.grammar.source import SourceText
-from texpr.grammar.tables import load_tables
+from texpr.grammar.text.limits import MAX_DIAGNOSTICS
+from texpr.grammar.text.parser import parse, parse_text
+from texpr.grammar.text.tables import load_tables
 
 PROGRAMS = sorted((Path(__file__).parents[1] / "errors").glob("syntax_*.tex"))
 

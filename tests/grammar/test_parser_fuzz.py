@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from texpr.grammar.diagnostics import Diagnostic, TExprError
-from texpr.grammar.lexer import tokenise
-from texpr.grammar.limits import MAX_DIAGNOSTICS
-from texpr.grammar.parser import parse_text
-from texpr.grammar.printer import print_module
 from texpr.grammar.source import SourceText
 from texpr.grammar.syntax import Module
+from texpr.grammar.text.lexer import tokenise
+from texpr.grammar.text.limits import MAX_DIAGNOSTICS
+from texpr.grammar.text.parser import parse_text
+from texpr.grammar.text.printer import print_module
 from texpr.grammar.words import KEYWORDS
 
 HERE = Path(__file__).parent

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from texpr.grammar import syntax as s
-from texpr.grammar.parser import parse, parse_text
-from texpr.grammar.printer import print_module
 from texpr.grammar.source import SourceText
+from texpr.grammar.text.parser import parse, parse_text
+from texpr.grammar.text.printer import print_module
 
 FORMS = (Path(__file__).parent / "language_forms.txt").read_text(encoding="utf-8").split("====\n")
 ROOT = Path(__file__).parents[2]

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from texpr.grammar import parser
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.limits import MAX_BLOCK_DEPTH, MAX_BRACKET_DEPTH, MAX_EXPRESSION_HEIGHT
-from texpr.grammar.parser import parse_text
-from texpr.grammar.printer import print_module
+from texpr.grammar.text import parser
+from texpr.grammar.text.limits import MAX_BLOCK_DEPTH, MAX_BRACKET_DEPTH, MAX_EXPRESSION_HEIGHT
+from texpr.grammar.text.parser import parse_text
+from texpr.grammar.text.printer import print_module
 
 MANY = 100_000
 DEEP = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from texpr.grammar.parser import parse_text
-from texpr.grammar.printer import print_module
+from texpr.grammar.text.parser import parse_text
+from texpr.grammar.text.printer import print_module
 
 CANONICAL = """\
 -- the head of the file

@@ -6,13 +6,13 @@ import pytest
 from checked import core, refused
 from front_end import as_fn, from_text, refusal
 
-from texpr.grammar import python
-from texpr.grammar.assembly import MAX_TEXT as MAX_ASM
-from texpr.grammar.context import MAX_CALLS, MAX_HEIGHT
-from texpr.grammar.modules import MAX_FILE_BYTES, MAX_IMPORTS
-from texpr.grammar.python import parse_function
-from texpr.grammar.python_text import MAX_TEXT
-from texpr.grammar.python_types import MAX_ANNOTATION_TOKENS
+from texpr.grammar.check.assembly import MAX_TEXT as MAX_ASM
+from texpr.grammar.check.context import MAX_CALLS, MAX_HEIGHT
+from texpr.grammar.check.imports import MAX_FILE_BYTES, MAX_IMPORTS
+from texpr.grammar.python import function as python
+from texpr.grammar.python.embedded import MAX_TEXT
+from texpr.grammar.python.function import parse_function
+from texpr.grammar.python.types import MAX_ANNOTATION_TOKENS
 
 COPY = "kernel f(A: f32[N]) { par N i { A[i] = 1.0 } }"
 

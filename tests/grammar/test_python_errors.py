@@ -7,7 +7,7 @@ import pytest
 from front_end import names_of
 
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.python import parse_function
+from texpr.grammar.python.function import parse_function
 
 ERRORS = Path(__file__).parents[1] / "errors"
 PROGRAMS = sorted(ERRORS.glob("python_*.py"))

@@ -9,8 +9,8 @@ import pytest
 from front_end import from_text
 
 from texpr.grammar import syntax as s
-from texpr.grammar.parser import parse_text
-from texpr.grammar.python import parse_function
+from texpr.grammar.python.function import parse_function
+from texpr.grammar.text.parser import parse_text
 
 KERNELS = sorted((Path(__file__).parents[1] / "kernels").glob("*.tex"))
 REDUCTIONS = {"sum": "sum", "prod": "prod", "maximum": "max", "minimum": "min"}
@@ -200,7 +200,7 @@ def test_there_are_kernels_to_write() -> None:
 
 @pytest.mark.parametrize(("name", "item"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
 def test_a_kernel_written_in_python_is_the_kernel(name: str, item: s.KernelDef | s.FnDef) -> None:
-    from texpr.grammar.printer import print_stmt
+    from texpr.grammar.text.printer import print_stmt
 
     postponed = "from __future__ import annotations\n\n"
     function = from_text(postponed + python_of(item), f"{name}.py", item.name)

@@ -11,10 +11,10 @@ from front_end import as_fn
 import texpr.grammar
 import texpr.language as tx
 from texpr.grammar import syntax
-from texpr.grammar.check import check
+from texpr.grammar.check.stage import check
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.parser import parse_text
-from texpr.grammar.python import parse_function
+from texpr.grammar.python.function import parse_function
+from texpr.grammar.text.parser import parse_text
 from texpr.grammar.words import FUNCTION_NAMES, TYPE_NAMES
 from texpr.language import atomic, exp, f16, f32, fragment, i8, inp, new, par, relu, seq
 
@@ -93,7 +93,7 @@ def test_types_show_as_they_are_written() -> None:
 
 def test_the_front_end_imports_neither_lark_nor_numpy() -> None:
     code = (
-        "import sys, texpr.grammar.python, texpr.language; "
+        "import sys, texpr.grammar.python.function, texpr.language; "
         "print([m for m in ('lark', 'numpy', 'islpy', 'z3') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

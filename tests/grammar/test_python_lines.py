@@ -13,7 +13,7 @@ import pytest
 
 import texpr
 import texpr.language as tx
-from texpr.grammar.python import parse_function
+from texpr.grammar.python.function import parse_function
 
 HEAD = "import texpr\nfrom texpr.language import f32, inout, par\n"
 FN = "@texpr.fn\ndef scaled(x: f32) -> f32:\n    return x * 2.0\n"

@@ -9,7 +9,7 @@ from front_end import as_fn, from_text, refusal, same
 
 import texpr.language as tx
 from texpr.grammar import syntax
-from texpr.grammar.python import parse_function
+from texpr.grammar.python.function import parse_function
 from texpr.language import asm, f16, f32, inp, out, par, std, type_parameter
 
 BM = 64

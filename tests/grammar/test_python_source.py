@@ -14,7 +14,7 @@ from front_end import from_text, refusal
 import texpr.language as tx
 from texpr.grammar import syntax
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.python import parse_function
+from texpr.grammar.python.function import parse_function
 from texpr.language import f32, par, seq
 
 

@@ -9,9 +9,9 @@ import pytest
 
 import texpr.grammar
 from texpr.grammar import syntax
-from texpr.grammar.check import check
-from texpr.grammar.interpret import interpret
-from texpr.grammar.parser import parse_text
+from texpr.grammar.check.stage import check
+from texpr.grammar.interpret.stage import interpret
+from texpr.grammar.text.parser import parse_text
 
 TEXT = (Path(texpr.grammar.__file__).parent / "std" / "shuffle.tex").read_text(encoding="utf-8")
 FUNCTIONS = {item.name: item for item in parse_text(TEXT).items if isinstance(item, syntax.FnDef)}

@@ -26,7 +26,7 @@ from texpr.grammar.ast import (
     SizeVar,
 )
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.interpret import interpret
+from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.types import ELEMENT_TYPES, F16, F32
 
 INDICES = set("ijkpq")

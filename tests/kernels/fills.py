@@ -18,7 +18,7 @@ from test_kernels import CASES, kernel_of, right
 
 import texpr
 from texpr.grammar.index.value import index_value
-from texpr.polyhedral.simulate import simulate
+from texpr.polyhedral.simulate.stage import simulate
 from texpr.sampling import cost
 
 FILLS = (31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)

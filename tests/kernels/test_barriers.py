@@ -10,8 +10,8 @@ from test_kernels import CASES, compiled_variant, reference_of
 import texpr
 from texpr.codegen.graph import PlannedGraph
 from texpr.grammar.diagnostics import TExprError
-from texpr.polyhedral.mapping import HostIf, HostLoop, HostNode, MappedLaunch, Scope
-from texpr.polyhedral.orders import check_positions
+from texpr.polyhedral.mapped.mapping import HostIf, HostLoop, HostNode, MappedLaunch, Scope
+from texpr.polyhedral.orders.barriers import check_positions
 from texpr.polyhedral.target import parse_target
 
 TARGET = "cuda-host:sm_90a"

@@ -10,7 +10,7 @@ import pytest
 from differential import Reference, copied, random_arguments, reference
 
 import texpr
-from texpr.grammar.interpret import interpret
+from texpr.grammar.interpret.stage import interpret
 
 HERE = Path(__file__).resolve().parent
 CASES: dict[str, dict[str, Any]] = tomllib.loads((HERE / "cases.toml").read_text(encoding="utf-8"))
@@ -89,7 +89,7 @@ def test_cuda_host_computes_what_the_interpreter_says(
 
 @pytest.mark.parametrize(("name", "index", "free"), VARIANTS, ids=IDS)
 def test_the_mapping_computes_what_the_interpreter_says(name: str, index: int, free: tuple[str, ...]) -> None:
-    from texpr.polyhedral.simulate import simulate
+    from texpr.polyhedral.simulate.stage import simulate
 
     ref = reference_of(name, index)
     made = compiled_variant(name, index, free, "cuda:sm_90a", "map")

@@ -1,4 +1,4 @@
-"""Which accesses of two threads of a block must be ordered, by enumeration: an oracle for `hazards.py`.
+"""Which accesses of two threads of a block must be ordered, by enumeration: an oracle for `orders/find.py`.
 
 `missing(program, sizes)` walks the launches of a mapped program at given sizes. Every thread of a few blocks takes
 every step, in NumPy, as digits, loops, guards and subscripts say; two accesses of different threads to one element, one
@@ -12,7 +12,7 @@ loop around both in which they differ, between threads of a wide enough scope. N
   here, and the proof of races says that they are different ones.
 
 Subscripts that read data are taken to be any element. Loops of many iterations run their first three and last two. It
-shares no code with `hazards.py`, `actors.py` and `flow.py`.
+shares no code with `find.py`, `actors.py` and `flow.py`.
 """
 
 import sys
@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Cast, Expr, Gather, Op, Read, Select, Subscript
 from texpr.grammar.index.value import condition_value, index_value
-from texpr.polyhedral.mapping import (
+from texpr.polyhedral.mapped.mapping import (
     Define,
     Fresh,
     Guard,

@@ -1,13 +1,13 @@
 """Texts taken through the stages of the package: lifted, proved, mapped; sizes given by name are bound, others free."""
 
-from texpr.grammar.bind import bind_sizes
-from texpr.grammar.check import check
-from texpr.grammar.parser import parse_text
-from texpr.polyhedral.map import map_program
-from texpr.polyhedral.mapping import MappedProgram
-from texpr.polyhedral.model import build_program
+from texpr.grammar.check.bind import bind_sizes
+from texpr.grammar.check.stage import check
+from texpr.grammar.text.parser import parse_text
+from texpr.polyhedral.map.stage import map_program
+from texpr.polyhedral.mapped.mapping import MappedProgram
+from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.program import Program, ProvedProgram
-from texpr.polyhedral.prove import prove
+from texpr.polyhedral.prove.stage import prove
 from texpr.polyhedral.target import parse_target
 
 # The threads of a block exchange data in every step of a loop.

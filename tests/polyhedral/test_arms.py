@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from stages import proved
 
-from texpr.grammar.check import check
+from texpr.grammar.check.stage import check
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.interpret import interpret
-from texpr.grammar.parser import parse_text
+from texpr.grammar.interpret.stage import interpret
+from texpr.grammar.text.parser import parse_text
 
 CONDITIONS = 6
 

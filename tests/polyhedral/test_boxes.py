@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from random_kernels import random_kernel
 from stages import program
 
-from texpr.polyhedral.boxes import boxes
-from texpr.polyhedral.model import build_program
+from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.prove.boxes import boxes
 
 
 def box_at(text: str, **sizes: int) -> dict[str, list[tuple[int, int]]]:

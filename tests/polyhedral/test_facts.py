@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from stages import program, proved
 
-from texpr.grammar.bind import bind_sizes
-from texpr.grammar.check import check
+from texpr.grammar.check.bind import bind_sizes
+from texpr.grammar.check.stage import check
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.parser import parse
 from texpr.grammar.source import SourceText
+from texpr.grammar.text.parser import parse
 from texpr.polyhedral import facts
-from texpr.polyhedral.boxes import boxes
 from texpr.polyhedral.facts import size_names
-from texpr.polyhedral.model import build_program
-from texpr.polyhedral.prove import prove
+from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.prove.boxes import boxes
+from texpr.polyhedral.prove.stage import prove
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 ERRORS = sorted((Path(__file__).parent.parent / "errors").glob("prove_[!f]*.tex"))

@@ -8,14 +8,14 @@ import pytest
 import texpr
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.value import index_value
-from texpr.grammar.interpret import interpret
+from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.numerics import storage
-from texpr.polyhedral.chains import Sum, sums
-from texpr.polyhedral.launches import block_limits
-from texpr.polyhedral.long_sums import CHAIN
-from texpr.polyhedral.mapping import Define, Guard, MappedLaunch, MappedProgram
-from texpr.polyhedral.simulate import simulate
-from texpr.polyhedral.tree import located
+from texpr.polyhedral.map.chains import Sum, sums
+from texpr.polyhedral.map.launches import block_limits
+from texpr.polyhedral.map.long_sums import CHAIN
+from texpr.polyhedral.mapped.mapping import Define, Guard, MappedLaunch, MappedProgram
+from texpr.polyhedral.mapped.tree import located
+from texpr.polyhedral.simulate.stage import simulate
 
 TARGETS = ("cuda:sm_90a", "cpu")
 PROGRAMS = {

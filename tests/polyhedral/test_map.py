@@ -10,12 +10,12 @@ from stages import mapped
 from texpr.grammar.ast import IndexConst
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.value import index_value
-from texpr.polyhedral.digits import Names, power_of_two, share, thread_digits
-from texpr.polyhedral.mapping import GRID_PLACES, HostIf, HostLoop, MappedLaunch, Memory, Place, Unused
-from texpr.polyhedral.placement import MAX_THREAD_BYTES
-from texpr.polyhedral.report import launches
-from texpr.polyhedral.show import show
-from texpr.polyhedral.tree import statements
+from texpr.polyhedral.map.digits import Names, power_of_two, share, thread_digits
+from texpr.polyhedral.map.placement import MAX_THREAD_BYTES
+from texpr.polyhedral.map.report import launches
+from texpr.polyhedral.mapped.mapping import GRID_PLACES, HostIf, HostLoop, MappedLaunch, Memory, Place, Unused
+from texpr.polyhedral.mapped.show import show
+from texpr.polyhedral.mapped.tree import statements
 
 
 def refusal(text: str, target: str = "cuda:sm_90a", **sizes: int) -> str:
@@ -95,8 +95,8 @@ def test_more_blocks_than_a_grid_has_are_refused() -> None:
 
 
 def test_no_padding_guard_stands_where_digits_cover_exactly() -> None:
-    from texpr.polyhedral.mapping import Guard
-    from texpr.polyhedral.tree import located
+    from texpr.polyhedral.mapped.mapping import Guard
+    from texpr.polyhedral.mapped.tree import located
 
     def guards(m: int, n: int) -> int:
         (launch,) = launches(mapped(COPY, M=m, N=n).host)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from texpr.grammar.check import check
+from texpr.grammar.check.stage import check
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.parser import parse_text
-from texpr.polyhedral.map import map_program
-from texpr.polyhedral.model import build_program
-from texpr.polyhedral.prove import prove
+from texpr.grammar.text.parser import parse_text
+from texpr.polyhedral.map.stage import map_program
+from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.prove.stage import prove
 from texpr.polyhedral.target import parse_target
 
 ERRORS = Path(__file__).parent.parent / "errors"

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from texpr.grammar.ast import Kernel, Role
-from texpr.grammar.bind import bind_sizes
-from texpr.grammar.check import check
+from texpr.grammar.check.bind import bind_sizes
+from texpr.grammar.check.stage import check
 from texpr.grammar.index.value import index_value
-from texpr.grammar.interpret import interpret
+from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.numerics import storage
-from texpr.grammar.parser import parse_text
-from texpr.polyhedral.map import map_program
-from texpr.polyhedral.mapping import MappedProgram
-from texpr.polyhedral.model import build_program
-from texpr.polyhedral.orders import barrier_positions, check_positions
-from texpr.polyhedral.prove import prove
-from texpr.polyhedral.report import launches
-from texpr.polyhedral.show import show
-from texpr.polyhedral.simulate import simulate
+from texpr.grammar.text.parser import parse_text
+from texpr.polyhedral.map.report import launches
+from texpr.polyhedral.map.stage import map_program
+from texpr.polyhedral.mapped.mapping import MappedProgram
+from texpr.polyhedral.mapped.show import show
+from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.orders.barriers import barrier_positions, check_positions
+from texpr.polyhedral.prove.stage import prove
+from texpr.polyhedral.simulate.stage import simulate
 from texpr.polyhedral.target import parse_target
 
 PROGRAMS = Path(__file__).parent / "programs"

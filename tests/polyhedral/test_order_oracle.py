@@ -11,12 +11,12 @@ from stages import PIPE, mapped
 
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.value import index_value
-from texpr.grammar.interpret import interpret
-from texpr.polyhedral import hazards
-from texpr.polyhedral.actors import collect
-from texpr.polyhedral.mapping import Define, MappedLaunch, MappedProgram, MappedStatement, Memory, Scope
-from texpr.polyhedral.simulate import simulate
-from texpr.polyhedral.tree import statements
+from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.mapped.mapping import Define, MappedLaunch, MappedProgram, MappedStatement, Memory, Scope
+from texpr.polyhedral.mapped.tree import statements
+from texpr.polyhedral.orders import find as hazards
+from texpr.polyhedral.orders.actors import collect
+from texpr.polyhedral.simulate.stage import simulate
 
 BRANCHES = """kernel branches(A: i32[M, 64], G: i32[M]) {
     par M i {

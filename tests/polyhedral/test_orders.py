@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from stages import PIPE, mapped
 
 from texpr.grammar.diagnostics import InternalError
-from texpr.polyhedral import hazards
-from texpr.polyhedral.mapping import BarrierPosition, MappedLaunch, Scope
-from texpr.polyhedral.orders import barrier_positions, check_positions
+from texpr.polyhedral.map.report import launches
+from texpr.polyhedral.mapped.mapping import BarrierPosition, MappedLaunch, Scope
+from texpr.polyhedral.orders import find as hazards
+from texpr.polyhedral.orders.barriers import barrier_positions, check_positions
 from texpr.polyhedral.program import Hazard
-from texpr.polyhedral.report import launches
 
 
 def only_launch(text: str) -> MappedLaunch:

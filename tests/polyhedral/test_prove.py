@@ -7,15 +7,15 @@ import islpy as isl
 import pytest
 from stages import proved
 
-from texpr.grammar.bind import bind_sizes
-from texpr.grammar.check import check
+from texpr.grammar.check.bind import bind_sizes
+from texpr.grammar.check.stage import check
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.parser import parse
 from texpr.grammar.source import SourceText
-from texpr.polyhedral.dependence import find_dependences
-from texpr.polyhedral.model import build_program
+from texpr.grammar.text.parser import parse
+from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.program import ProvedProgram
-from texpr.polyhedral.prove import prove
+from texpr.polyhedral.prove.dependence import find_dependences
+from texpr.polyhedral.prove.stage import prove
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 CASES = tomllib.loads((KERNELS / "cases.toml").read_text(encoding="utf-8"))

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from texpr.grammar.ast import IndexConst, Kernel, Role
-from texpr.grammar.bind import bind_sizes
-from texpr.grammar.check import check
+from texpr.grammar.check.bind import bind_sizes
+from texpr.grammar.check.stage import check
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.interpret import interpret
+from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.numerics import storage
-from texpr.grammar.parser import parse
 from texpr.grammar.source import SourceText
-from texpr.polyhedral.model import build_program
-from texpr.polyhedral.prove import prove
+from texpr.grammar.text.parser import parse
+from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.prove.stage import prove
 
 ERRORS = Path(__file__).parent.parent / "errors"
 PROGRAMS = sorted(ERRORS.glob("prove_*.tex"))

@@ -11,10 +11,10 @@ from random_kernels import random_kernel
 
 from texpr.grammar.ast import AccOp, IndexConst, Kernel, Role
 from texpr.grammar.diagnostics import Diagnostic, TExprError
-from texpr.polyhedral.dependence import find_dependences
-from texpr.polyhedral.model import build_program
+from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.program import ProvedProgram
-from texpr.polyhedral.prove import prove
+from texpr.polyhedral.prove.dependence import find_dependences
+from texpr.polyhedral.prove.stage import prove
 
 SEEDS = st.integers(0, 2**32)
 LARGEST = 6  # the greatest size that is executed

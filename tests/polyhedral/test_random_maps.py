@@ -10,12 +10,12 @@ from random_kernels import random_kernel
 from texpr.grammar.ast import Kernel
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.value import index_value
-from texpr.grammar.interpret import interpret
-from texpr.polyhedral.map import map_program
-from texpr.polyhedral.mapping import MappedProgram
-from texpr.polyhedral.model import build_program
-from texpr.polyhedral.prove import prove
-from texpr.polyhedral.simulate import simulate
+from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.map.stage import map_program
+from texpr.polyhedral.mapped.mapping import MappedProgram
+from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.prove.stage import prove
+from texpr.polyhedral.simulate.stage import simulate
 from texpr.polyhedral.target import parse_target
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from stages import PIPE, mapped
 
 from texpr.grammar.diagnostics import TExprError
-from texpr.polyhedral.mapping import (
+from texpr.polyhedral.map.report import launches
+from texpr.polyhedral.mapped.mapping import (
     BarrierPosition,
     Define,
     Guard,
@@ -23,9 +24,8 @@ from texpr.polyhedral.mapping import (
     Scope,
     Unused,
 )
-from texpr.polyhedral.orders import barrier_positions
-from texpr.polyhedral.report import launches
-from texpr.polyhedral.simulate import simulate
+from texpr.polyhedral.orders.barriers import barrier_positions
+from texpr.polyhedral.simulate.stage import simulate
 
 
 def with_body(program: MappedProgram, edit: Any) -> MappedProgram:

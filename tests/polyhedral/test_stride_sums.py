@@ -11,7 +11,7 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.linear import Linear, constant, variable
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral import isl
-from texpr.polyhedral.stride_sums import PLAIN, basis_of
+from texpr.polyhedral.model.stride_sums import PLAIN, basis_of
 
 SIZES = ("P", "Q", "R")
 

@@ -22,7 +22,7 @@ import texpr
 from texpr.codegen.artifact import signature
 from texpr.codegen.cpu.work import SERIAL_OPERATIONS
 from texpr.grammar import ast
-from texpr.grammar.interpret import Interpretation, interpret
+from texpr.grammar.interpret.stage import Interpretation, interpret
 from texpr.grammar.walk import walk
 from texpr.kernels import Kernel
 from texpr.runtime.compare import Comparison, compare
@@ -126,7 +126,7 @@ def by_fast(ref: Reference, seed: int) -> Mapping[str, Any]:
 
 
 def by_simulate(ref: Reference, seed: int) -> Mapping[str, Any]:
-    from texpr.polyhedral.simulate import simulate
+    from texpr.polyhedral.simulate.stage import simulate
 
     made = ref.kernel.compile("cuda:sm_90a", types=ref.types, sizes=ref.sizes, stop_after="map")
     return simulate(made.mapping.program, copied(ref.values), seed=seed)

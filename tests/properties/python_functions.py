@@ -305,9 +305,9 @@ def read_all(texts: list[str], folder: Path) -> Counter[str]:
     import importlib.util
 
     from texpr.grammar.diagnostics import TExprError
-    from texpr.grammar.parser import parse_text
-    from texpr.grammar.printer import print_module
-    from texpr.grammar.python import Kind, parse_function
+    from texpr.grammar.python.function import Kind, parse_function
+    from texpr.grammar.text.parser import parse_text
+    from texpr.grammar.text.printer import print_module
 
     found: Counter[str] = Counter()
     kinds: dict[Kind, str] = {"kernel": "", "fn": "from __future__ import annotations\n"}

@@ -9,13 +9,13 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from texpr.grammar import printer
 from texpr.grammar import syntax as s
-from texpr.grammar.lexer import FORBIDDEN
-from texpr.grammar.parser import parse_text
-from texpr.grammar.printer import print_module
+from texpr.grammar.text import printer
+from texpr.grammar.text.lexer import FORBIDDEN
+from texpr.grammar.text.parser import parse_text
+from texpr.grammar.text.printer import print_module
+from texpr.grammar.text.wrapping import wrapped
 from texpr.grammar.words import FUNCTION_NAMES, KEYWORDS, RESERVED, TYPE_NAMES
-from texpr.grammar.wrapping import wrapped
 
 S = TypeVar("S", bound=s.Statement)
 

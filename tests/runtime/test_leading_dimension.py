@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import texpr
-from texpr.grammar.interpret import interpret
+from texpr.grammar.interpret.stage import interpret
 
 ROWS = """kernel rows(A: f32[M, N] #strides(lda, 1), out B: f32[M, N] #strides(ldb, 1)) where ldb >= N {
     par M i, N j { B[i, j] = A[i, j] }

@@ -130,8 +130,8 @@ def test_every_module_of_std_that_is_named_exists(name: str) -> None:
 
 def test_every_word_of_the_language_has_a_meaning() -> None:
     from texpr import language
-    from texpr.grammar.modules import prelude
-    from texpr.grammar.python_names import WORDS
+    from texpr.grammar.check.imports import prelude
+    from texpr.grammar.python.names import WORDS
 
     words = {name for name in language.__all__ if hasattr(getattr(language, name), "__texpr_word__")}
     assert words - {"size"} <= WORDS | set(prelude().names)

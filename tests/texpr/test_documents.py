@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from texpr.grammar.codes import CODES
-from texpr.grammar.error_bound import FUNCTION_ERRORS
+from texpr.grammar.interpret.bound import FUNCTION_ERRORS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,7 +13,7 @@ from texpr import sampling
 from texpr.cli import app
 from texpr.codegen.artifact import signature
 from texpr.grammar.index.expr import const
-from texpr.grammar.interpret import interpret
+from texpr.grammar.interpret.stage import interpret
 from texpr.inspect import Progress
 from texpr.sampling import BLOCK, Sample, choose_sample, cost
 from texpr.trial import make_arguments, run_trial, trial_sizes

@@ -12,7 +12,7 @@ import texpr
 from texpr import samples, trial
 from texpr.cli import app
 from texpr.codegen.artifact import signature
-from texpr.grammar.interpret import interpret
+from texpr.grammar.interpret.stage import interpret
 from texpr.runtime.compare import compare
 from texpr.trial import make_arguments, run_trial
 from texpr.version import VERSION

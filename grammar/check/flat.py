@@ -1,0 +1,172 @@
+"""Lengths of the buffers of a bare program: the greatest subscript + 1, from the loops' bounds.
+
+Each subscript is bounded by putting the last value of the innermost index first, then of the next: for
+`C[i * N + j]` with j < N and i < M this gives (M - 1) * N + N - 1, so M * N elements. Sizes are taken as at least 1
+there, which makes products monotone. Several accesses give the `max` of their bounds. Conditions are not looked at,
+but for `index < bound` and its kin around the access.
+"""
+
+from collections.abc import Iterator
+
+from texpr.grammar import ast
+from texpr.grammar.ast import IndexExpr, IndexOp, IndexVar
+from texpr.grammar.check.scope import refuse
+from texpr.grammar.index.expr import ONE, ZERO, combine, index_names, subtract
+from texpr.grammar.index.linear import Atom, Linear, Operation, atom_names, constant, difference, linear, operation
+from texpr.grammar.source import Span
+
+Loops = tuple[tuple[str, IndexExpr], ...]  # index and greatest value, outermost first
+Access = tuple[str, tuple[ast.Subscript, ...], Loops, Span]
+
+
+def infer_lengths(body: tuple[ast.Stmt, ...], flat: frozenset[str]) -> dict[str, IndexExpr]:
+    """The length in elements of each buffer in `flat`; E0206 for one that a gather reaches."""
+    bounds: dict[str, list[IndexExpr]] = {name: [] for name in flat}
+    gathered: dict[str, Span] = {}
+    for buffer, subscripts, loops, span in accesses(body, ()):
+        if buffer not in flat or not subscripts:
+            continue
+        subscript = subscripts[0]
+        if isinstance(subscript, ast.Gather):
+            gathered.setdefault(buffer, span)
+            continue
+        length = (greatest(subscript, loops) + 1).expression()
+        known = bounds[buffer]
+        if all(difference(length, other) != 0 for other in known):
+            known.append(length)
+    result: dict[str, IndexExpr] = {}
+    for name, lengths in bounds.items():
+        if name in gathered:
+            raise refuse(
+                "E0206", f"the length of `{name}` does not follow from a gather", gathered[name],
+                help=f"declare it: kernel f({name}: f32[N]) {{ … }}",
+            )  # fmt: skip
+        result[name] = _greatest_of(lengths)
+    return result
+
+
+def _greatest_of(lengths: list[IndexExpr]) -> IndexExpr:
+    """The maximum, without those that a constant difference makes smaller; at least 0."""
+    kept: list[IndexExpr] = []
+    for length in lengths:
+        gaps = [difference(length, other) for other in kept]
+        if any(gap is not None and gap <= 0 for gap in gaps):
+            continue
+        kept = [k for k, gap in zip(kept, gaps, strict=True) if gap is None or gap < 0] + [length]
+    total = kept[0] if kept else ZERO
+    for length in kept[1:]:
+        total = combine(IndexOp.MAX, total, length)
+    if any(factor < 0 for factor in linear(total).terms.values()):
+        total = combine(IndexOp.MAX, ZERO, total)
+    return total
+
+
+# ---- bounds ----------------------------------------------------------------------------------------------------
+
+
+def greatest(expression: IndexExpr, loops: Loops) -> Linear:
+    """An upper bound of an expression over its loops, exact where it is monotone in each index."""
+    bound = linear(expression)
+    for index, last in reversed(loops):
+        bound = _extreme(bound, index, linear(last), 1)
+    return bound
+
+
+def _extreme(form: Linear, index: str, last: Linear, sign: int) -> Linear:
+    """The greatest (sign 1) or least (sign -1) value over 0 <= index <= last."""
+    total = constant(0)
+    for monomial, factor in form.terms.items():
+        term = constant(factor)
+        for atom in monomial:
+            term *= _atom_extreme(atom, index, last, sign if factor > 0 else -sign)
+        total += term
+    return total
+
+
+def _atom_extreme(atom: Atom, index: str, last: Linear, sign: int) -> Linear:
+    """Quotients follow their dividend; a remainder is at most its divisor - 1; min and max follow both sides."""
+    if index not in atom_names(atom):
+        return Linear({(atom,): 1})
+    if not isinstance(atom, Operation):
+        return last if sign > 0 else constant(0)
+    if atom.op is IndexOp.MOD:
+        return atom.right - 1 if sign > 0 else constant(0)
+    left, right = (_extreme(side, index, last, sign) for side in (atom.left, atom.right))
+    return operation(atom.op, left, right)
+
+
+# ---- accesses with their loops ---------------------------------------------------------------------------------
+
+
+def accesses(body: tuple[ast.Stmt, ...], loops: Loops) -> Iterator[Access]:
+    """Every access of a body with the loops around it."""
+    for statement in body:
+        match statement:
+            case ast.Par() | ast.Seq():
+                last = subtract(statement.extent, ONE)
+                yield from accesses(statement.body, (*loops, (statement.index, last)))
+            case ast.If():
+                if isinstance(statement.condition, ast.Read):
+                    yield from value_accesses(statement.condition, loops)
+                    yield from accesses(statement.then, loops)
+                else:
+                    yield from accesses(statement.then, narrowed(loops, statement.condition))
+                yield from accesses(statement.orelse, loops)
+            case ast.Intrinsic():
+                yield from accesses(statement.reference, loops)
+                yield from accesses(statement.hardware, loops)
+            case ast.Bind() | ast.Accumulate() | ast.Atomic():
+                yield statement.buffer, statement.subscripts, loops, statement.span
+                for subscript in statement.subscripts:
+                    if isinstance(subscript, ast.Gather):
+                        yield from value_accesses(subscript.value, loops)
+                yield from value_accesses(statement.value, loops)
+            case ast.Anchor():
+                yield from value_accesses(statement.value, loops)
+            case ast.Asm() | ast.New():
+                pass
+
+
+def value_accesses(e: ast.Expr, loops: Loops) -> Iterator[Access]:
+    match e:
+        case ast.Read():
+            yield e.buffer, e.subscripts, loops, e.span
+            for subscript in e.subscripts:
+                if isinstance(subscript, ast.Gather):
+                    yield from value_accesses(subscript.value, loops)
+        case ast.Op():
+            for arg in e.args:
+                yield from value_accesses(arg, loops)
+        case ast.Cast():
+            yield from value_accesses(e.operand, loops)
+        case ast.Select():
+            inner = loops
+            if isinstance(e.condition, ast.Condition):
+                inner = narrowed(loops, e.condition)
+            else:
+                yield from value_accesses(e.condition, loops)
+            yield from value_accesses(e.then, inner)
+            yield from value_accesses(e.other, loops)
+        case ast.Const() | ast.IndexValue() | ast.ConditionValue():
+            pass
+
+
+def narrowed(loops: Loops, condition: ast.Condition) -> Loops:
+    """The loops with the last value of an index lowered by `index + c < bound` that the condition demands."""
+    result = list(loops)
+    parts = condition.parts if isinstance(condition, ast.And) else (condition,)
+    for part in parts:
+        if not isinstance(part, ast.Compare) or part.op not in (ast.CompareOp.LT, ast.CompareOp.LE):
+            continue
+        slack = ONE if part.op is ast.CompareOp.LT else ZERO
+        for position, (index, last) in enumerate(result):
+            shift = difference(part.left, IndexVar(name=index))
+            limit = subtract(part.right, slack)
+            inner = {name for name, _ in result[position:]}
+            if shift is None or index_names(limit) & inner:
+                continue
+            limit = (linear(limit) - shift).expression()
+            gap = difference(limit, last)
+            if gap is None or gap < 0:
+                result[position] = (index, limit if gap is not None else combine(IndexOp.MIN, limit, last))
+    return tuple(result)

@@ -1,0 +1,229 @@
+"""What a mapping makes of each sum: its longest chain of rounded additions, and how many partials there are.
+
+    S1: C_chunk += A[i, k] * B[k, j]      4096 times        C_chunk: chain 4096, one partial
+    S1_sum: C_acc += f64(C_chunk)         244 times         C_acc: chain 4096, 244 partials
+    S1_out: C[i, j] = f32(C_acc)                            C: as C_acc
+
+An addition counts where it is computed in f32 or its result is stored in less than f64. The launches are walked at
+given sizes, with a chain and a count of partials for each buffer: the mapping's own copies pass them on, a bind begins
+anew where nothing else is written than the element that it binds, a loop grows them as its second turn does. Where
+threads of a launch update one element, each of them counts; on a CPU each task carries its part in f64. A buffer of the
+author has no more than the serial program adds to it. The bound of `texpr run --check` has the chains
+(`interpret.bounded_cells`).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, IndexExpr, IndexVar, Leaf, Subscript
+from texpr.grammar.index.expr import const
+from texpr.grammar.index.interval import Ranges, index_range, most
+from texpr.grammar.types import F64
+from texpr.polyhedral.map.cores import CPU_TASKS
+from texpr.polyhedral.map.long_sums import serial_additions
+from texpr.polyhedral.map.report import launches
+from texpr.polyhedral.mapped.mapping import (
+    GRID_PLACES,
+    Define,
+    Fresh,
+    Guard,
+    HostIf,
+    HostLoop,
+    HostNode,
+    Loop,
+    MappedLaunch,
+    MappedProgram,
+    MappedStatement,
+    Node,
+    Origin,
+    Place,
+    Unused,
+)
+from texpr.polyhedral.mapped.tree import located, statements
+from texpr.polyhedral.walk import read_accesses, written
+
+UNKNOWN = 1 << 62  # turns of a loop whose extent is not bounded by the sizes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """What reaches an element of a buffer at most: a chain of so many rounded additions, a sum of so many partials, and
+    additions into the element itself between two binds of it."""
+
+    chain: int = 0
+    partials: int = 0
+    additions: int = 0
+
+
+State = dict[str, Sum]
+
+
+def sums(mapped: MappedProgram, sizes: Mapping[str, int]) -> dict[str, Sum]:
+    """For every buffer of the mapping that something is added to, the most that its elements get at these sizes."""
+    walk = _Walk(mapped, sizes)
+    ranges = {name: (const(value), const(value)) for name, value in sizes.items()}
+    walk.host(mapped.host, {}, ranges)
+    serial = serial_additions(mapped.proved.program, ranges)
+    return {
+        name: _least(found, serial.get(name)) for name, found in walk.greatest.items() if found.additions or found.chain
+    }
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The walk through the launches; `greatest` is what each buffer had at most."""
+
+    mapped: MappedProgram
+    sizes: Mapping[str, int]
+    greatest: State = field(default_factory=dict)
+    launch: MappedLaunch = field(init=False)
+    places: dict[str, set[tuple[Subscript, ...]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.places = {}
+        for launch in launches(self.mapped.host):
+            for statement in statements(launch.body):
+                write = written(statement.leaf)
+                if write is not None:
+                    self.places.setdefault(write[0], set()).add(write[1])
+
+    def host(self, nodes: Sequence[HostNode], state: State, ranges: Ranges) -> State:
+        for node in nodes:
+            match node:
+                case MappedLaunch():
+                    self.launch = node
+                    state = self._nodes(node.body, state, ranges)
+                case HostLoop(index=index, extent=extent, body=body):
+                    inside = _within(ranges, index, extent)
+                    turns = self._turns(extent, ranges)
+                    first = self.host(body, state, inside) if turns else state
+                    state = self._repeated(first, self.host(body, first, inside) if turns > 1 else first, turns)
+                case HostIf(then=then, orelse=orelse):
+                    state = _either(self.host(then, state, ranges), self.host(orelse, state, ranges))
+        return state
+
+    def _nodes(self, nodes: Sequence[Node], state: State, ranges: Ranges) -> State:
+        for node in nodes:
+            match node:
+                case Loop(index=index, extent=extent, body=body):
+                    inside = _within(ranges, index, extent)
+                    turns = 1 if node.vector else self._turns(extent, ranges)
+                    first = self._nodes(body, state, inside) if turns else state
+                    again = self._nodes(body, first, inside) if turns > 1 else first
+                    apart = {name: first[name] for name in _told_apart(node) if name in first}
+                    state = self._repeated(first, {**again, **apart}, turns)
+                case Guard(body=body, orelse=orelse):
+                    state = _either(self._nodes(body, state, ranges), self._nodes(orelse, state, ranges))
+                case MappedStatement():
+                    state = self._statement(node, state, ranges)
+                case Fresh(buffer=buffer):
+                    state = {**state, buffer: Sum()}
+                case Define():
+                    pass
+        return state
+
+    def _repeated(self, first: State, second: State, turns: int) -> State:
+        """After so many turns of a loop, given the first two: what grew in the second one grows in all."""
+
+        def grown(name: str) -> Sum:
+            a, b = first.get(name, Sum()), second[name]
+            more = max(turns - 2, 0)
+            return Sum(
+                chain=b.chain + more * max(0, b.chain - a.chain),
+                partials=b.partials + more * max(0, b.partials - a.partials),
+                additions=b.additions + more * max(0, b.additions - a.additions),
+            )
+
+        state = {name: grown(name) for name in second}
+        for name, found in state.items():
+            self._note(name, found)
+        return state
+
+    def _statement(self, statement: MappedStatement, state: State, ranges: Ranges) -> State:
+        leaf = statement.leaf
+        if isinstance(leaf, Anchor):
+            return state
+        added = [state.get(read.buffer, Sum()) for read in read_accesses(leaf) if statement.origin is not Origin.SOURCE]
+        chain = max((sum_.chain for sum_ in added), default=0)
+        partials = max((sum_.partials for sum_ in added), default=0)
+        if isinstance(leaf, Bind):
+            others = Sum() if self._is_all(leaf) else state.get(leaf.buffer, Sum())
+            bound = _greater(others, Sum(chain=chain, partials=partials))
+            return {**state, leaf.buffer: self._note(leaf.buffer, bound)}
+        if leaf.op is not AccOp.ADD:
+            return state
+        own = state.get(leaf.buffer, Sum())
+        times = self._meeting(statement, ranges)
+        now = Sum(
+            chain=max(own.chain, chain) + times * self._rounds(leaf),
+            partials=own.partials + times * partials if partials else max(own.partials, 1),
+            additions=own.additions + times,
+        )
+        return {**state, leaf.buffer: self._note(leaf.buffer, now)}
+
+    def _is_all(self, leaf: Bind) -> bool:
+        """Whether every write of the buffer is of the element that this one binds, so that nothing is left of sums."""
+        return not leaf.subscripts or self.places[leaf.buffer] == {leaf.subscripts}
+
+    def _meeting(self, statement: MappedStatement, ranges: Ranges) -> int:
+        """How many threads may make this update of one element: those that a bare subscript does not tell apart."""
+        leaf = statement.leaf
+        if isinstance(leaf, Anchor | Bind) or not (statement.atomic or isinstance(leaf, Atomic)):
+            return 1
+        told = {s.name for s in leaf.subscripts if isinstance(s, IndexVar)}
+        places = [d for d in self.launch.digits if d.index not in told and d.place in (*GRID_PLACES, Place.CORE)]
+        inside = [d for d in self.launch.digits if d.index not in told and d.name in statement.digits]
+        blocks = math.prod(self._turns(digit.radix, ranges) for digit in places)
+        if not self.mapped.target.is_cuda and isinstance(leaf, Accumulate) and leaf.value.dtype == F64:
+            return min(blocks, CPU_TASKS)
+        if statement.unused is not None or not statement.digits:
+            return blocks * (1 if statement.unused is Unused.ONCE else self.launch.threads)
+        return blocks * math.prod(self._turns(digit.radix, ranges) for digit in inside)
+
+    def _rounds(self, leaf: Leaf) -> bool:
+        assert isinstance(leaf, Accumulate | Atomic), "only updates round a sum"
+        return leaf.value.dtype != F64 or self.mapped.buffers[leaf.buffer].dtype != F64
+
+    def _turns(self, extent: IndexExpr, ranges: Ranges) -> int:
+        greatest = most(extent, ranges)
+        return UNKNOWN if greatest is None else greatest
+
+    def _note(self, name: str, found: Sum) -> Sum:
+        self.greatest[name] = _greater(self.greatest.get(name, Sum()), found)
+        return found
+
+
+def _told_apart(loop: Loop) -> set[str]:
+    """The buffers whose updates in a loop are of different elements in different turns: its index is a subscript."""
+    inside = [place.node for place in located(loop.body)]
+    digits = [node for node in inside if isinstance(node, Define) and any(d.name == loop.index for d in node.digits)]
+    own = {loop.index, *(define.index for define in digits)}
+    updates = [s.leaf for s in inside if isinstance(s, MappedStatement) and isinstance(s.leaf, Accumulate | Atomic)]
+    met = {u.buffer for u in updates if not any(isinstance(s, IndexVar) and s.name in own for s in u.subscripts)}
+    return {update.buffer for update in updates} - met
+
+
+def _within(ranges: Ranges, index: str, extent: IndexExpr) -> Ranges:
+    found = index_range(extent, ranges)
+    return ranges if found is None else {**ranges, index: found}
+
+
+def _either(left: State, right: State) -> State:
+    return {name: _greater(left.get(name, Sum()), right.get(name, Sum())) for name in {**left, **right}}
+
+
+def _greater(left: Sum, right: Sum) -> Sum:
+    return Sum(
+        chain=max(left.chain, right.chain),
+        partials=max(left.partials, right.partials),
+        additions=max(left.additions, right.additions),
+    )
+
+
+def _least(found: Sum, limit: int | None) -> Sum:
+    if limit is None:
+        return found
+    return Sum(
+        chain=min(found.chain, limit), partials=min(found.partials, limit), additions=min(found.additions, limit)
+    )

@@ -1,0 +1,137 @@
+"""The author's attributes: which ones this mapping keeps, and a refusal with a way round for all others.
+
+`KEPT` has the attributes that are kept on each construct; every other one is E0402, never ignored. `#grid`, `#block`
+and `#thread` are kept where they say what the structure gives: blocks for an outermost par, threads for one inside it,
+one thread for what is deeper. What a kept attribute did not change is told by `idle_attributes.py`.
+"""
+
+from texpr.grammar.ast import Asm, Attr, IndexConst, Intrinsic, Kernel, Par, Seq, Stmt
+from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
+from texpr.polyhedral.map.bands import nest_of
+from texpr.polyhedral.map.placement import unsupported
+from texpr.polyhedral.target import Target
+from texpr.polyhedral.walk import children, walk
+
+KEPT: dict[str, frozenset[str]] = {
+    "kernel": frozenset({"strict", "unique", "threads"}),
+    "par": frozenset({"grid", "block", "thread", "unroll"}),
+    "seq": frozenset({"ordered", "unroll"}),
+    "statement": frozenset({"strict", "unique"}),
+}
+_SCOPES = frozenset({"grid", "block", "thread"})
+_UNITS = frozenset({"warp", "warpgroup", "cta"})
+
+
+def check_attributes(kernel: Kernel, target: Target) -> None:
+    """Raises E0402 for every scheduling attribute that is not mapped, E0502 for hardware bodies and `fully par`."""
+    found: list[Diagnostic] = []
+    for attr in kernel.attrs:
+        if attr.name not in KEPT["kernel"]:
+            found += unsupported(attr).diagnostics
+    for stmt in walk(kernel.body):
+        allowed = KEPT["statement"]
+        match stmt:
+            case Par(fully=True):
+                found.append(_not_emitted(stmt, "`fully par`", "write a `par`, which promises no simultaneity"))
+                continue
+            case Par():
+                found += _check_scope(stmt)
+                allowed = KEPT["par"] | _UNITS
+            case Seq():
+                allowed = KEPT["seq"]
+            case Intrinsic(hardware=hardware, name=name) if hardware:
+                allowed = frozenset(attr.name for attr in stmt.attrs)
+                found.append(
+                    _not_emitted(stmt, f"the hardware body of {name}", "write out the statements of its reference body")
+                )
+            case Asm():
+                allowed = frozenset({"clobber"})
+                found.append(_not_emitted(stmt, "`asm`", "write the statement in the language"))
+            case _:
+                pass
+        for attr in stmt.attrs:
+            if attr.name not in allowed:
+                found += unsupported(attr).diagnostics
+    if target.is_cuda:
+        found += _misplaced(kernel.body)
+    if found:
+        raise TExprError(_once(found))
+    threads_asked(kernel, target)
+
+
+def _misplaced(stmts: tuple[Stmt, ...]) -> list[Diagnostic]:
+    """Scopes that disagree with the structure: an outermost band runs on blocks, what is inside it does not."""
+    found: list[Diagnostic] = []
+    for stmt in stmts:
+        if not isinstance(stmt, Par):
+            found += _misplaced(children(stmt))
+            continue
+        if stmt.fully:
+            continue
+        nest = nest_of(stmt)
+        wrong = [a for p in nest.pars for a in p.attrs if a.name in ("block", "thread")]
+        inner = [a for s in walk(nest.body) if isinstance(s, Par) for a in s.attrs if a.name == "grid"]
+        found += (_disagrees(attr, "an outermost `par` runs over the blocks of the grid") for attr in wrong)
+        found += (_disagrees(attr, "a `par` inside another runs within one block") for attr in inner)
+    return found
+
+
+def check_host_loop(seq: Seq) -> None:
+    """Raises E0402 for `#unroll` on a loop of launches: no thread has its iterations."""
+    for attr in seq.attrs:
+        if attr.name == "unroll":
+            raise TExprError((_disagrees(attr, "the host runs this `seq`, as a loop of launches"),))
+
+
+def _disagrees(attr: Attr, why: str) -> Diagnostic:
+    help = f"remove #{attr.name}; the compiler then chooses by itself"
+    return error("E0402", f"#{attr.name} is not mapped here: {why}", attr.span, "this attribute", help=help)
+
+
+def _once(found: list[Diagnostic]) -> list[Diagnostic]:
+    """A band's attributes stand on each of its loops, and are reported once."""
+    seen: set[tuple[str, int]] = set()
+    kept: list[Diagnostic] = []
+    for diagnostic in found:
+        key = (diagnostic.message, diagnostic.primary.span.start if diagnostic.primary else -1)
+        if key not in seen:
+            seen.add(key)
+            kept.append(diagnostic)
+    return kept
+
+
+def _check_scope(par: Par) -> tuple[Diagnostic, ...]:
+    """Only the first scope attribute alone is mapped; a unit after it, or another scope, is not."""
+    scopes = [a for a in par.attrs if a.name in _SCOPES | _UNITS]
+    refused = [a for a in scopes if a.name in _UNITS] or scopes[1:]
+    return tuple(d for attr in refused for d in unsupported(attr).diagnostics)
+
+
+def _not_emitted(stmt: Stmt, what: str, way_round: str) -> Diagnostic:
+    return error("E0502", f"{what} is not mapped yet", stmt.span, "here", help=way_round)
+
+
+def threads_asked(kernel: Kernel, target: Target) -> int | None:
+    """The argument of `#threads(n)` on the kernel, or None. Raises E0401 for a number that the target cannot run."""
+    for attr in kernel.attrs:
+        if attr.name == "threads" and target.is_cuda:
+            return _threads(attr, target)
+    return None
+
+
+def _threads(attr: Attr, target: Target) -> int:
+    value = attr.args[0]
+    if not isinstance(value, IndexConst):
+        help = "bind the size, or write a number"
+        raise fail("E0401", "the number of a block's threads is not known", attr.span, "a free size", help=help)
+    threads = value.value
+    small = 0 < threads < target.warp_size and threads & (threads - 1) == 0
+    if not (small or (threads % target.warp_size == 0 and 0 < threads <= target.max_threads)):
+        raise fail(
+            "E0401",
+            f"a block cannot have {threads} threads",
+            attr.span,
+            "the number of threads",
+            help=f"a multiple of {target.warp_size} up to {target.max_threads}",
+        )
+    return threads

@@ -1,0 +1,48 @@
+"""The choice of lanes: which dimension of a band runs over the lanes of a warp, and how many warps each one gets.
+
+Every dimension is tried on the lanes; the one with the fewest weighted sectors per warp request wins, then the least
+distance, then the innermost. A matmul's band (i, j) takes j: A is one element for the whole warp, B and C are
+contiguous. A second dimension gets warps where some access does not depend on the first or on it, for then a block
+reads that access's elements again from near memory.
+"""
+
+from collections.abc import Sequence
+
+from texpr.grammar.index.interval import Ranges
+from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.digits import Names, share, thread_digits
+from texpr.polyhedral.map.objective import cost, lane_values
+from texpr.polyhedral.map.session import Session
+from texpr.polyhedral.walk import subscript_names
+
+
+def choose_lanes(
+    session: Session, nest: Nest, sizes: Sequence[int], threads: int, ranges: Ranges
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The order in which dimensions receive threads, fastest first, and the most threads of each at first."""
+    warp = session.target.warp_size
+    accesses = session.accesses(nest.body, ranges)
+    fixed = {**dict.fromkeys(ranges, 0), **session.sizes}
+    best: tuple[tuple[int, int], tuple[int, ...], tuple[int, ...]] | None = None
+    for first in reversed(range(len(sizes))):
+        order = (first, *(d for d in reversed(range(len(sizes))) if d != first))
+        caps = _caps(nest, order, [subscript_names(a.subscripts) for a in accesses], threads, warp)
+        pieces = share(sizes, order, caps, threads)
+        trial = thread_digits(nest.indices, pieces, Names(()), warp)
+        found = cost(accesses, lane_values(trial, nest.indices, warp), fixed)
+        if best is None or found < best[0]:
+            best = (found, order, caps)
+    assert best is not None, "a nest has at least one par"
+    return best[1], best[2]
+
+
+def _caps(
+    nest: Nest, order: tuple[int, ...], used: Sequence[frozenset[str]], threads: int, warp: int
+) -> tuple[int, ...]:
+    """One warp for the first dimension where the second one brings reuse, else all threads."""
+    caps = [threads] * len(order)
+    if len(order) > 1:
+        pair = {nest.indices[order[0]], nest.indices[order[1]]}
+        if any(not pair <= names for names in used):
+            caps[order[0]] = warp
+    return tuple(caps)

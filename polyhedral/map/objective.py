@@ -1,0 +1,102 @@
+"""What a choice of lanes costs: sectors per warp request, lane strides and the seed's distance d.
+
+Addresses are enumerated over the 32 lanes of a warp at representative sizes, other indices at 0; an access whose
+subscripts are gathered has no figures. For A[i * 32 + lane] of f32: stride 1, d = 31, 4 sectors, ideal 4.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from texpr.grammar.ast import Buffer, Gather, Subscript
+from texpr.grammar.index.expr import row_major
+from texpr.grammar.index.value import index_value
+from texpr.polyhedral.map.digits import ThreadDigits
+from texpr.polyhedral.mapped.mapping import Place
+
+SECTOR_BYTES = 32
+EXACT = 2**31  # sizes and strides up to it keep addresses inside 64 bits
+UNKNOWN_SECTORS = 32  # what a gathered access is taken to cost: one sector for each lane
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """One warp's request: `stride` in elements between neighbouring lanes (None: not one value), `distance` the
+    seed's d, 32-byte `sectors` and the `ideal` number for as many elements."""
+
+    stride: int | None
+    distance: int
+    sectors: int
+    ideal: int
+
+
+def lane_values(bands: ThreadDigits, indices: Sequence[str], warp_size: int, warp: int = 0) -> dict[str, Any]:
+    """The value of each index on the lanes of one warp, its other digits 0."""
+    import numpy as np
+
+    lane = np.arange(warp_size)
+    values: dict[str, Any] = {}
+    for index, digits in zip(indices, bands.digits, strict=True):
+        total = np.zeros(warp_size, dtype=np.int64)
+        for digit in digits:
+            coordinate = lane if digit.place is Place.LANE else np.full(warp_size, warp)
+            radix, stride = index_value(digit.radix, {}), index_value(digit.stride, {})
+            total += digit.weight * (coordinate // stride % radix)
+        values[index] = total
+    return values
+
+
+class _AtZero(dict[str, Any]):
+    """Values of indices; an index that is not given is at 0."""
+
+    def __missing__(self, key: str) -> int:
+        return 0
+
+
+def footprint(
+    buffer: Buffer, subscripts: Sequence[Subscript], lanes: Mapping[str, Any], sizes: Mapping[str, int]
+) -> Footprint | None:
+    """The request that the lanes make, or None for a gathered access."""
+    import numpy as np
+
+    strides = buffer.strides if buffer.strides is not None else row_major(buffer.shape)
+    steps_of = [int(index_value(stride, _AtZero(sizes))) for stride in strides]
+    if any(abs(number) > EXACT for number in (*steps_of, *sizes.values())):
+        lanes = {name: value.astype(object) for name, value in lanes.items()}  # beyond 64 bits: slow and right
+    values = _AtZero({**sizes, **lanes})
+    width = len(next(iter(lanes.values()))) if lanes else 1
+    address = np.zeros(width, dtype=np.int64)
+    for subscript, stride in zip(subscripts, steps_of, strict=True):
+        if isinstance(subscript, Gather):
+            return None
+        address = address + index_value(subscript, values) * stride
+    steps = np.diff(address)
+    size = buffer.dtype.size_bytes
+    elements = len(np.unique(address))
+    return Footprint(
+        stride=int(steps[0]) if len(steps) and (steps == steps[0]).all() else (0 if not len(steps) else None),
+        distance=int(np.abs(steps).sum()),
+        sectors=len(np.unique(address * size // SECTOR_BYTES)),
+        ideal=-(-elements * size // SECTOR_BYTES),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedAccess:
+    """An access in global memory and how often an iteration makes it; `update` marks the element of an accumulation,
+    which a register may carry through a loop."""
+
+    buffer: Buffer
+    subscripts: tuple[Subscript, ...]
+    weight: int
+    update: bool = False
+
+
+def cost(accesses: Sequence[WeightedAccess], lanes: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[int, int]:
+    """(weighted sectors, summed distance) of one warp: less is better."""
+    sectors = distance = 0
+    for access in accesses:
+        found = footprint(access.buffer, access.subscripts, lanes, sizes)
+        sectors += access.weight * (UNKNOWN_SECTORS if found is None else found.sectors)
+        distance += 0 if found is None else found.distance
+    return sectors, distance

@@ -1,0 +1,181 @@
+"""Long sums of a row, on a CPU: a `seq` around a contiguous loop adds to a tile of f64 on the core's stack.
+
+    seq K k { par N j { C[i, j] += A[i, k] * B[k, j] } }          K may be above 4096
+
+    for j_tile: row[0 .. 255] = C[i, 256*j_tile + …]              f64; `partials` puts f32 partials around chunks of k
+                for k: for j in the tile: row[j_vector] += A[i, k] * B[k, j]
+                C[i, 256*j_tile + …] = row[0 .. 255]
+
+Not done where the elements need not exist, or are touched by anything else in the `seq`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from texpr.grammar.ast import (
+    Accumulate,
+    And,
+    Bind,
+    Compare,
+    CompareOp,
+    Condition,
+    Const,
+    Expr,
+    Gather,
+    If,
+    IndexExpr,
+    IndexVar,
+    Intrinsic,
+    Leaf,
+    New,
+    Par,
+    Read,
+    Role,
+    Seq,
+)
+from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value, minimum, names, subtract
+from texpr.grammar.types import F64
+from texpr.polyhedral.map.conflicts import shared_updates
+from texpr.polyhedral.map.long_sums import as_type
+from texpr.polyhedral.map.session import Session
+from texpr.polyhedral.mapped.mapping import (
+    Define,
+    Digit,
+    Free,
+    Fresh,
+    Guard,
+    Loop,
+    MappedBuffer,
+    MappedStatement,
+    Memory,
+    Node,
+    Origin,
+    Place,
+    Scope,
+)
+from texpr.polyhedral.mapped.tree import map_statements
+from texpr.polyhedral.walk import subscript_names, touched, walk
+
+TILE = 1024  # elements of a row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A chunk of a dimension: its digit, `start` defining its first index, the index's definition, its extent."""
+
+    digit: Digit
+    start: Define
+    define: Define
+    extent: IndexExpr
+
+
+def long_rows(session: Session, par: Par, seq: Seq) -> tuple[Accumulate, ...]:
+    """The long updates of `seq` that a tile over `par` can carry; none where one cannot be."""
+    inside = [s for s in walk((seq,)) if not isinstance(s, Bind)]
+    updates = [s for s in inside if isinstance(s, Accumulate) and s.id in session.long]
+    loops = [s for s in inside if isinstance(s, Seq | Par)]
+    moving = {loop.index for loop in loops}
+    if any(isinstance(s, If | New | Intrinsic) for s in inside) or any(names(s.extent) & moving for s in loops):
+        return ()
+    buffers = [name for s in walk((seq,)) if isinstance(s, Leaf) for name, _ in touched(s)]
+    for update in updates:
+        used = subscript_names(update.subscripts)
+        alone = buffers.count(update.buffer) == 1 and session.buffers[update.buffer].memory is not Memory.REG
+        if not alone or used & moving or par.index not in used or any(isinstance(s, Gather) for s in update.subscripts):
+            return ()
+        if shared_updates(session.proved.program, update.id, (par.index,)):
+            return ()
+    return tuple(updates)
+
+
+def tiles(session: Session, par: Par) -> tuple[Digit, Piece]:
+    """The digit that counts the tiles of a dimension, and a tile."""
+    fresh = session.names.fresh
+    radix = ceildiv(at_least_zero(par.extent), TILE)
+    tile = Digit(
+        name=fresh(f"{par.index}_tile"), index=par.index, weight=TILE, radix=radix, stride=ONE, place=Place.SERIAL
+    )
+    digit = Digit(
+        name=fresh(f"{par.index}_vector"),
+        index=par.index,
+        weight=1,
+        radix=const(TILE),
+        stride=ONE,
+        place=Place.VECTOR,
+    )
+    first = fresh(f"{par.index}_first")
+    session.digits += (tile, digit)
+    return tile, Piece(
+        digit=digit,
+        start=Define(index=first, digits=(tile,)),
+        define=Define(index=par.index, digits=(tile,)),
+        extent=minimum(const(TILE), subtract(par.extent, IndexVar(name=first))),
+    )
+
+
+def carried_rows(
+    session: Session,
+    seq: Seq,
+    updates: Sequence[Accumulate],
+    loop: Loop,
+    piece: Piece,
+    over: Callable[[MappedStatement], Node],
+) -> tuple[Node, ...]:
+    """The `loop` of `seq` over a piece with its updates carried in rows; `over` is a statement at each index of it."""
+    starts: list[Node] = []
+    ends: list[Node] = []
+    body: tuple[Node, ...] = (loop,)
+    here = (IndexVar(name=piece.digit.name),)
+    for update in updates:
+        buffer, span = session.buffers[update.buffer], update.span
+        name = session.names.fresh(f"{update.buffer}_row")
+        session.buffers[name] = MappedBuffer(
+            name=name,
+            dtype=F64,
+            shape=(piece.digit.radix,),
+            memory=Memory.REG,
+            scope=Scope.THREAD,
+            layout=Free(),
+            role=Role.LOCAL,
+            reason=f"carries a tile of {update.buffer} through a loop",
+            span=span,
+        )
+        own = Read(buffer=name, subscripts=here, dtype=F64, span=span)
+        there = Read(buffer=update.buffer, subscripts=update.subscripts, dtype=buffer.dtype, span=span)
+
+        every = session.names.fresh("row")
+        zero = Const(value=0.0, dtype=F64, span=span)
+        made = partial(_made, session, update)
+        first = made("zero", replace(own, subscripts=(IndexVar(name=every),)), zero, Origin.INIT)
+        starts += [
+            Fresh(buffer=name),
+            Loop(index=every, extent=piece.digit.radix, body=(first,), vector=True, span=span),
+            over(made("in", own, as_type(there, F64), Origin.COPY_IN)),
+        ]
+        ends.append(over(made("out", there, as_type(own, buffer.dtype), Origin.COPY_OUT)))
+        body = map_statements(
+            body,
+            partial(_moved, id=update.id, to=own),
+        )
+    nodes = (*starts, *body, *ends)
+    extents = [s.extent for s in walk((seq,)) if isinstance(s, Seq | Par)]
+    parts = tuple(Compare(op=CompareOp.GT, left=e, right=ZERO) for e in extents if (constant_value(e) or 0) <= 0)
+    if not parts:
+        return nodes
+    condition: Condition = parts[0] if len(parts) == 1 else And(parts=parts)
+    return (Guard(condition=condition, body=nodes, span=seq.span),)
+
+
+def _made(
+    session: Session, update: Accumulate, suffix: str, target: Read, value: Expr, origin: Origin
+) -> MappedStatement:
+    id = session.names.fresh(f"{update.id}_{suffix}")
+    leaf = Bind(id=id, buffer=target.buffer, subscripts=target.subscripts, value=value, span=update.span)
+    return MappedStatement(id=id, leaf=leaf, origin=origin, span=update.span)
+
+
+def _moved(statement: MappedStatement, *, id: str, to: Read) -> MappedStatement:
+    if statement.id != id or not isinstance(statement.leaf, Accumulate):
+        return statement
+    return replace(statement, leaf=replace(statement.leaf, buffer=to.buffer, subscripts=to.subscripts))

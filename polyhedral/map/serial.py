@@ -1,0 +1,134 @@
+"""The body of one thread: statements in order, loops as loops, inner pars too, locals where placement put them."""
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Anchor,
+    Asm,
+    Atomic,
+    Bind,
+    Condition,
+    If,
+    Intrinsic,
+    Leaf,
+    New,
+    Par,
+    Read,
+    Seq,
+    Stmt,
+)
+from texpr.grammar.diagnostics import InternalError, fail
+from texpr.grammar.index.expr import constant_value
+from texpr.polyhedral.map.conflicts import shared_updates
+from texpr.polyhedral.map.digits import ThreadDigits
+from texpr.polyhedral.map.session import Session
+from texpr.polyhedral.mapped.mapping import Fresh, Guard, Loop, MappedStatement, Memory, Node, Unused
+from texpr.polyhedral.walk import AccessRewrite, expand_accesses, rewrite_leaf, rewrite_read
+
+
+class Body:
+    """Nodes for statements that one thread runs, or (`unused`) one thread or every thread of a block.
+
+    `hardware` are the parallel indices on hardware places around them, `digits` the thread digits that they use.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        host: tuple[str, ...],
+        *,
+        hardware: tuple[str, ...],
+        digits: tuple[str, ...] = (),
+        unused: Unused | None = None,
+    ) -> None:
+        self.session = session
+        self.host = host
+        self.hardware = hardware
+        self.digits = digits
+        self.unused = unused
+        self.band: tuple[tuple[str, ...], ThreadDigits] | None = None
+
+    def nodes(self, stmts: tuple[Stmt, ...]) -> tuple[Node, ...]:
+        """The nodes of the statements, in order."""
+        return tuple(node for stmt in stmts for node in self._node(stmt))
+
+    def _node(self, stmt: Stmt) -> tuple[Node, ...]:
+        match stmt:
+            case Par() | Seq():
+                return (self.loop(stmt, self.nodes(stmt.body)),)
+            case If(condition=condition, then=then, orelse=orelse):
+                return (
+                    Guard(
+                        condition=self.condition(condition),
+                        body=self.nodes(then),
+                        orelse=self.nodes(orelse),
+                        once=self.unused is Unused.ONCE and isinstance(condition, Read),
+                        span=stmt.span,
+                    ),
+                )
+            case New(buffer=buffer):
+                return (Fresh(buffer=buffer),)
+            case Bind() | Accumulate() | Atomic() | Anchor():
+                return (self.leaf(stmt),)
+            case Intrinsic(reference=reference):
+                return self.nodes(reference)
+            case Asm():
+                raise InternalError("asm is refused before the tree is built")
+
+    def loop(self, stmt: Par | Seq, body: tuple[Node, ...]) -> Loop:
+        """The loop of a seq, or of a par that one thread runs. Raises E0401 for an `#unroll` that cannot be."""
+        unroll = stmt.has("unroll")
+        if unroll:
+            self._check_unroll(stmt)
+        return Loop(
+            index=stmt.index,
+            extent=stmt.extent,
+            body=body,
+            parallel=isinstance(stmt, Par),
+            unroll=unroll,
+            span=stmt.span,
+        )
+
+    def _check_unroll(self, stmt: Par | Seq) -> None:
+        attr = next(a for a in stmt.attrs if a.name == "unroll")
+        extent = constant_value(stmt.extent)
+        if extent is None:
+            raise fail(
+                "E0401",
+                "a loop of free extent cannot be unrolled",
+                attr.span,
+                "this attribute",
+                help="bind the size, or remove #unroll",
+            )
+        if attr.args and (isinstance(attr.args[0], str) or constant_value(attr.args[0]) != extent):
+            raise fail(
+                "E0402",
+                "unrolling in part is not mapped yet",
+                attr.span,
+                "this attribute",
+                help=f"write #unroll for all {extent} iterations, or remove it",
+            )
+
+    def condition(self, condition: Condition | Read) -> Condition | Read:
+        """The condition with its read, if it is one, at the buffer's place."""
+        return rewrite_read(condition, self._expansion()) if isinstance(condition, Read) else condition
+
+    def leaf(self, leaf: Leaf) -> MappedStatement:
+        """The statement at its place."""
+        session = self.session
+        atomic = False
+        if isinstance(leaf, Accumulate | Atomic) and session.buffers[leaf.buffer].memory is not Memory.REG:
+            atomic = shared_updates(session.proved.program, leaf.id, self.hardware)
+        if self.band is not None:
+            session.bands[leaf.id] = self.band
+        return MappedStatement(
+            id=leaf.id,
+            leaf=rewrite_leaf(leaf, self._expansion()),
+            kind=session.proved.program.statement(leaf.id).kind,
+            digits=self.digits,
+            unused=self.unused,
+            atomic=atomic,
+            span=leaf.span,
+        )
+
+    def _expansion(self) -> AccessRewrite:
+        return expand_accesses({name: b.expanded for name, b in self.session.buffers.items() if b.expanded})

@@ -1,0 +1,185 @@
+"""A mapping as text, for `texpr map` and `print(compiled.mapping)`.
+
+launch matmul_0   grid (ceildiv(M, 8) * ceildiv(N, 32), 1, 1)   256 threads
+  i = 8*i_block + i_warp         i_block: grid.x / ceildiv(N, 32) % ceildiv(M, 8); i_warp: warp % 8
+  …
+"""
+
+from collections.abc import Iterator, Sequence
+
+from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Gather, Leaf, Read, Subscript
+from texpr.grammar.index.text import ATOM, in_words
+from texpr.polyhedral.mapped.mapping import (
+    BarrierPosition,
+    Define,
+    Digit,
+    Fixed,
+    Fresh,
+    Guard,
+    HostIf,
+    HostLoop,
+    HostNode,
+    Loop,
+    MappedBuffer,
+    MappedLaunch,
+    MappedProgram,
+    MappedStatement,
+    Node,
+    Order,
+    Place,
+)
+from texpr.polyhedral.mapped.tree import Path
+from texpr.polyhedral.orders.barriers import barrier_positions
+from texpr.polyhedral.walk import read_accesses, written
+
+
+def show(mapped: MappedProgram) -> str:
+    """The mapping: launches with digits and bodies, barriers with reasons, buffers, accesses and notes."""
+    lines = [f"kernel {mapped.kernel.name} on {mapped.target.name}"]
+    if mapped.report.representative:
+        sizes = ", ".join(f"{name} = {value}" for name, value in mapped.report.representative.items())
+        lines.append(f"judged at {sizes}; right for every size")
+    for node in mapped.host:
+        lines += _host(node, 0)
+    lines.append("buffers")
+    lines += [f"  {line}" for line in _table([_buffer(b) for b in mapped.buffers.values()])]
+    if mapped.report.accesses:
+        lines.append("accesses in global memory, of one warp")
+        rows: list[tuple[str, ...]] = [("statement", "access", "mode", "lane stride", "d", "sectors", "ideal")]
+        for a in mapped.report.accesses:
+            figures = (a.lane_stride, a.distance, a.sectors, a.ideal_sectors)
+            rows.append((a.statement, a.relation, a.mode, *("-" if f is None else str(f) for f in figures)))
+        lines += [f"  {line}" for line in _table(rows)]
+    lines += [f"note: {note}" for note in mapped.report.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows with aligned columns."""
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))] if rows else []
+    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _buffer(buffer: MappedBuffer) -> tuple[str, str, str, str]:
+    shape = ", ".join(in_words(e) for e in buffer.shape)
+    layout = (
+        f"strides ({', '.join(in_words(s) for s in buffer.layout.strides)})" if isinstance(buffer.layout, Fixed) else ""
+    )
+    expanded = f", one copy for each {', '.join(buffer.expanded)}" if buffer.expanded else ""
+    return f"{buffer.name}: {buffer.dtype}[{shape}]", buffer.memory.value, layout, buffer.reason + expanded
+
+
+def _host(node: HostNode, depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    match node:
+        case MappedLaunch():
+            yield from (pad + line for line in _launch(node))
+        case HostLoop(index=index, extent=extent, body=body):
+            yield f"{pad}host loop {index} < {in_words(extent)}"
+            for inner in body:
+                yield from _host(inner, depth + 1)
+        case HostIf(condition=condition, then=then, orelse=orelse):
+            yield f"{pad}host if {in_words(condition)}"
+            for inner in then:
+                yield from _host(inner, depth + 1)
+            if orelse:
+                yield f"{pad}host else"
+            for inner in orelse:
+                yield from _host(inner, depth + 1)
+
+
+def _launch(launch: MappedLaunch) -> Iterator[str]:
+    grid = ", ".join(in_words(g) for g in launch.grid)
+    arguments = f"  arguments {', '.join(launch.arguments)}" if launch.arguments else ""
+    yield f"launch {launch.name}  grid ({grid})  {launch.threads} thread{'s' * (launch.threads > 1)}{arguments}"
+    if launch.digits:
+        yield "  digits"
+        yield from (f"    {line}" for line in _table([(d.name, _place(d)) for d in launch.digits]))
+    barriers = {p.path: p for p in barrier_positions(launch)} if launch.threads > 1 else {}
+    yield "  body"
+    yield from (f"    {line}" for line in _nodes(launch.body, (), barriers))
+
+
+def _place(digit: Digit) -> str:
+    radix, stride = in_words(digit.radix, ATOM), in_words(digit.stride, ATOM)
+    if digit.place in (Place.SERIAL, Place.VECTOR):
+        return f"{digit.place.value}, {in_words(digit.radix)} iterations"
+    over = "" if stride == "1" else f" / {stride}"
+    return f"{digit.place.value}{over} % {radix}"
+
+
+def _nodes(body: Sequence[Node], path: Path, barriers: dict[Path, BarrierPosition]) -> Iterator[str]:
+    for number in range(len(body) + 1):
+        here = (*path, number)
+        if here in barriers:
+            yield f"barrier ({barriers[here].scope.value}): {_reason(barriers[here].orders)}"
+        if number < len(body):
+            yield from _node(body[number], here, barriers)
+
+
+def _reason(orders: Sequence[Order]) -> str:
+    """The first order in words; a barrier enforces at least one."""
+    order = orders[0]
+    words = {"flow": "reads what {0} wrote to", "anti": "overwrites what {0} read from", "output": "overwrites {0}'s"}
+    verb = words[order.hazard.value].format(order.source)
+    when = f" in an earlier iteration of {order.carried_by}" if order.carried_by else ""
+    more = f" (and {len(orders) - 1} more)" if len(orders) > 1 else ""
+    return f"{order.sink} {verb} {order.buffer}{when}{more}"
+
+
+def _node(node: Node, path: Path, barriers: dict[Path, BarrierPosition]) -> Iterator[str]:
+    match node:
+        case Define(index=index, digits=digits):
+            terms = (d.name if d.weight == 1 else f"{d.weight}*{d.name}" for d in digits)
+            yield f"{index} = {' + '.join(terms) or '0'}"
+        case Loop(index=index, extent=extent, body=body):
+            kind = (
+                "vector" if node.vector else "par, in one thread" if node.parallel else "serial" if node.digit else ""
+            )
+            marks = ", ".join(m for m in (kind, "unrolled" if node.unroll else "") if m)
+            yield f"for {index} < {in_words(extent)}{f'  ({marks})' if marks else ''}"
+            yield from (f"  {line}" for line in _nodes(body, (*path, 0), barriers))
+        case Guard(condition=condition, body=body, orelse=orelse):
+            yield f"if {_condition(condition)}{'  (padding)' if node.padding else '  (once)' if node.once else ''}"
+            yield from (f"  {line}" for line in _nodes(body, (*path, 0), barriers))
+            if orelse:
+                yield "else"
+                yield from (f"  {line}" for line in _nodes(orelse, (*path, 1), barriers))
+        case MappedStatement():
+            yield _statement(node)
+        case Fresh(buffer=buffer):
+            yield f"new {buffer}"
+
+
+def _condition(condition: Condition | Read) -> str:
+    if isinstance(condition, Read):
+        return element_text(condition.buffer, condition.subscripts)
+    return in_words(condition)
+
+
+def element_text(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
+    """An element as the mapping prints it; a subscript that is read from data is `data`."""
+    shown = ", ".join("data" if isinstance(s, Gather) else in_words(s) for s in subscripts)
+    return f"{buffer}[{shown}]" if subscripts else buffer
+
+
+def _statement(statement: MappedStatement) -> str:
+    marks = [statement.origin.value if statement.origin.value != "source" else ""]
+    marks += ["atomic" if statement.atomic else "", statement.unused.value if statement.unused else ""]
+    shown = ", ".join(m for m in marks if m)
+    return f"{statement.id}: {leaf_text(statement.leaf)}{f'  ({shown})' if shown else ''}"
+
+
+def leaf_text(leaf: Leaf) -> str:
+    """What a statement writes and what it reads."""
+    reads = ", ".join(dict.fromkeys(element_text(r.buffer, r.subscripts) for r in read_accesses(leaf)))
+    target = written(leaf)
+    what = "anchor" if isinstance(leaf, Anchor) or target is None else f"{element_text(*target)} {_sign(leaf)}"
+    return f"{what} {f'from {reads}' if reads else 'a constant'}"
+
+
+_SIGN = {AccOp.ADD: "+=", AccOp.MUL: "*=", AccOp.MAX: "max=", AccOp.MIN: "min="}
+
+
+def _sign(leaf: Leaf) -> str:
+    return _SIGN[leaf.op] if isinstance(leaf, Accumulate | Atomic) else "="

@@ -1,0 +1,1 @@
+"""From a core kernel to statements with domains and access relations."""

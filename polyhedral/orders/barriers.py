@@ -1,0 +1,233 @@
+"""Barriers: where the threads of a block wait, and the check that every order is enforced.
+
+`barrier_positions` starts from every place in uniform control flow and takes away what is not needed, so none of the
+rest can go. `check_positions` shares no code with it: it walks the launch's control flow graph and asks whether a sink
+can be reached from its source without passing a barrier.
+
+    for k { S0 (0) ; S1 (1) }    S0 -> S1,  S1 -> S0 carried by k:   barriers before S1 and at the end of the body
+"""
+
+from collections.abc import Iterator, Sequence
+
+from texpr.grammar.ast import Read
+from texpr.grammar.diagnostics import InternalError, TExprError, error
+from texpr.grammar.index.expr import constant_value, names
+from texpr.polyhedral.mapped.mapping import (
+    BarrierPosition,
+    Define,
+    Guard,
+    Loop,
+    MappedLaunch,
+    MappedStatement,
+    Node,
+    Order,
+    Place,
+    Scope,
+)
+from texpr.polyhedral.mapped.tree import Path, branches, located, statement_path, statements
+from texpr.polyhedral.orders.flow import unenforced
+
+_ROOT: Path = ()
+_WIDTH = {scope: number for number, scope in enumerate(Scope)}
+
+
+def barrier_positions(launch: MappedLaunch) -> tuple[BarrierPosition, ...]:
+    """Barriers that enforce every order of the launch, none of them superfluous, in text order.
+
+    Each position tells which orders it enforces, those that no other one does first. E0307 for an order that was not
+    computed where no barrier can stand; InternalError where others cannot be enforced, which the mapping excludes.
+    """
+    if not launch.orders:
+        return ()
+    between = _Separations(launch.body)
+    enforcing = {order: between(order) for order in launch.orders}
+    kept = dict.fromkeys(_candidates(launch), Scope.BLOCK)
+    unmet = [o for o, places in enforcing.items() if not places & kept.keys()]
+    guessed = [order for order in unmet if not order.computed]
+    if guessed:
+        raise _too_hard(guessed[0])
+    if unmet:
+        raise InternalError(f"{launch.name}: no barrier can stand between {unmet[0].source} and {unmet[0].sink}")
+    for path in sorted(kept, key=lambda p: (-_loops(launch.body, p), -len(p), p)):
+        rest = kept.keys() - {path}
+        if all(places & rest for places in enforcing.values()):
+            del kept[path]
+    left = {order: places & kept.keys() for order, places in enforcing.items()}
+    for path in kept:
+        if all(o.scope is Scope.WARP for o in _only(path, kept, left)):
+            kept[path] = Scope.WARP
+    return tuple(
+        BarrierPosition(path=path, scope=scope, orders=_reasons(path, scope, kept, left))
+        for path, scope in sorted(kept.items())
+    )
+
+
+def _too_hard(order: Order) -> TExprError:
+    """No barrier can stand where an order is required that took too many steps to find or to exclude."""
+    message = f"the order of accesses to {order.buffer} by threads of one block takes too many steps"
+    help = "bind the sizes, or write simpler subscripts and conditions"
+    return TExprError([error("E0307", message, order.sink_span, help=help)])
+
+
+def _only(path: Path, kept: dict[Path, Scope], left: dict[Order, frozenset[Path]]) -> list[Order]:
+    """The orders that only this position enforces, counting scopes; `left` has the kept positions of each order."""
+    return [
+        order
+        for order, places in left.items()
+        if path in places and not any(p != path and _WIDTH[kept[p]] >= _WIDTH[order.scope] for p in places)
+    ]
+
+
+def _reasons(
+    path: Path, scope: Scope, kept: dict[Path, Scope], left: dict[Order, frozenset[Path]]
+) -> tuple[Order, ...]:
+    first = dict.fromkeys(_only(path, kept, left))
+    rest = [o for o, p in left.items() if path in p and o not in first and _WIDTH[scope] >= _WIDTH[o.scope]]
+    return (*first, *rest)
+
+
+class _Separations:
+    """`_separating` by order, each pair of statements and carrying loop worked out once."""
+
+    def __init__(self, body: Sequence[Node]) -> None:
+        self._body = body
+        self._paths = {p.node.id: p.path for p in located(body) if isinstance(p.node, MappedStatement)}
+        self._found: dict[tuple[str, str, str | None], frozenset[Path]] = {}
+
+    def __call__(self, order: Order) -> frozenset[Path]:
+        key = (order.source, order.sink, order.carried_by)
+        if key not in self._found:
+            source, sink = (self._paths.get(id) or statement_path(self._body, id) for id in key[:2])
+            self._found[key] = frozenset(_separating(self._body, source, sink, order.carried_by))
+        return self._found[key]
+
+
+def _candidates(launch: MappedLaunch) -> Iterator[Path]:
+    """Every slot in uniform control flow that does not split a band or stand after a `Define` or `Fresh`."""
+    varying = _varying(launch)
+
+    def within(body: Sequence[Node], path: Path) -> Iterator[Path]:
+        for number in range(len(body) + 1):
+            before = body[number - 1] if number > 0 else None
+            after = body[number] if number < len(body) else None
+            if not isinstance(before, Define) and not _one_band(before, after):
+                yield (*path, number)
+            if after is None or _band(after) or not _uniform(after, varying):
+                continue
+            for branch, inside in enumerate(branches(after)):
+                yield from within(inside, (*path, number, branch))
+
+    yield from within(launch.body, ())
+
+
+def _varying(launch: MappedLaunch) -> frozenset[str]:
+    """The names whose value is not the same in all threads of a block."""
+    thread = {d.name for d in launch.digits if d.place in (Place.LANE, Place.WARP)}
+    found = set(thread)
+    for place in located(launch.body):
+        if isinstance(place.node, Define) and any(d.name in thread for d in place.node.digits):
+            found.add(place.node.index)
+    return frozenset(found)
+
+
+def _uniform(node: Node, varying: frozenset[str]) -> bool:
+    """Whether all threads of a block run the node's body alike."""
+    match node:
+        case Loop(extent=extent, digit=digit):
+            return digit is None and not names(extent) & varying
+        case Guard(condition=condition, uniform=uniform):
+            if isinstance(condition, Read):
+                return _WIDTH[uniform] >= _WIDTH[Scope.BLOCK]
+            return not names(condition) & varying
+        case _:
+            return False
+
+
+def _band(node: Node | None) -> tuple[str, ...]:
+    """The thread digits of a node that belongs to one band altogether, else ()."""
+    if node is None:
+        return ()
+    found = {s.digits for s in statements((node,))}
+    if isinstance(node, Define):
+        return tuple(d.name for d in node.digits if d.place in (Place.LANE, Place.WARP))
+    defines = [p.node for p in located((node,)) if isinstance(p.node, Define)]
+    return found.pop() if len(found) == 1 and not (defines and isinstance(node, Loop) and node.digit is None) else ()
+
+
+def _one_band(before: Node | None, after: Node | None) -> bool:
+    return bool(_band(before)) and _band(before) == _band(after)
+
+
+def _loops(body: Sequence[Node], path: Path) -> int:
+    """The number of loops around a slot."""
+    count = 0
+    for child, branch in zip(path[0:-1:2], path[1::2], strict=True):
+        count += isinstance(body[child], Loop)
+        body = branches(body[child])[branch]
+    return count
+
+
+def _separating(body: Sequence[Node], source: Path, sink: Path, carried_by: str | None) -> Iterator[Path]:
+    """The slots that every thread surely passes between an instance of the source and one of the sink after it."""
+    if carried_by is not None:
+        nodes, path = body, _ROOT
+        while True:
+            node, path = nodes[source[len(path)]], source[: len(path) + 2]
+            nodes = branches(node)[path[-1]]
+            if isinstance(node, Loop) and node.index == carried_by:
+                break
+        yield from _after(nodes, path, source)
+        yield from _before(nodes, path, sink)
+        return
+    nodes, path = body, _ROOT
+    while source[len(path)] == sink[len(path)] and len(source) > len(path) + 1:
+        node, path = nodes[source[len(path)]], source[: len(path) + 2]
+        nodes = branches(node)[path[-1]]
+    first, last = source[len(path)], sink[len(path)]
+    if len(source) > len(path) + 1:
+        inner = source[: len(path) + 2]
+        yield from _after(branches(nodes[first])[inner[-1]], inner, source)
+    yield from ((*path, slot) for slot in range(first + 1, last + 1))
+    for number in range(first + 1, last):
+        yield from _inside(nodes[number], (*path, number))
+    if len(sink) > len(path) + 1:
+        inner = sink[: len(path) + 2]
+        yield from _before(branches(nodes[last])[inner[-1]], inner, sink)
+
+
+def _after(nodes: Sequence[Node], path: Path, target: Path) -> Iterator[Path]:
+    """Slots surely passed from the target to the end of the list, which is at `path`."""
+    child = target[len(path)]
+    if len(target) > len(path) + 1:
+        inner = target[: len(path) + 2]
+        yield from _after(branches(nodes[child])[inner[-1]], inner, target)
+    yield from ((*path, slot) for slot in range(child + 1, len(nodes) + 1))
+    for number in range(child + 1, len(nodes)):
+        yield from _inside(nodes[number], (*path, number))
+
+
+def _before(nodes: Sequence[Node], path: Path, target: Path) -> Iterator[Path]:
+    """Slots surely passed from the start of the list, which is at `path`, to the target."""
+    child = target[len(path)]
+    yield from ((*path, slot) for slot in range(child + 1))
+    for number in range(child):
+        yield from _inside(nodes[number], (*path, number))
+    if len(target) > len(path) + 1:
+        inner = target[: len(path) + 2]
+        yield from _before(branches(nodes[child])[inner[-1]], inner, target)
+
+
+def _inside(node: Node, path: Path) -> Iterator[Path]:
+    """Slots inside a node that are surely passed when it is run: those of loops with at least one iteration."""
+    if isinstance(node, Loop) and (constant_value(node.extent) or 0) > 0:
+        yield from ((*path, 0, slot) for slot in range(len(node.body) + 1))
+        for number, inner in enumerate(node.body):
+            yield from _inside(inner, (*path, 0, number))
+
+
+def check_positions(launch: MappedLaunch, positions: Sequence[BarrierPosition]) -> tuple[Order, ...]:
+    """The orders of the launch that the positions do not enforce; () when all is well.
+
+    Raises InternalError for a position that is no place of the tree, or stands where threads of its scope diverge.
+    """
+    return unenforced(launch, positions)

@@ -1,0 +1,182 @@
+"""The check of barrier positions, on the control flow graph of a launch.
+
+Points are the slots of every list of nodes; steps lead from slot to slot through a node. A loop may be left before its
+first iteration unless its extent is a positive constant, and a back step begins its next iteration. An order is
+enforced iff no walk leads from behind its source to before its sink without crossing a barrier wide enough; an order in
+one iteration walks no back step of the loops around both, a carried one walks at least one of its loop and none of the
+loops around that.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from texpr.grammar.ast import Condition, IndexConst, Read
+from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.index.expr import names
+from texpr.polyhedral.mapped.mapping import (
+    BarrierPosition,
+    Define,
+    Fresh,
+    Guard,
+    Loop,
+    MappedLaunch,
+    MappedStatement,
+    Node,
+    Order,
+    Place,
+    Scope,
+)
+
+Path = tuple[int, ...]
+_RANK = {Scope.THREAD: 0, Scope.WARP: 1, Scope.BLOCK: 2, Scope.CLUSTER: 3, Scope.GRID: 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A step to a slot; `back` is the path of the loop whose next iteration it begins."""
+
+    to: Path
+    back: Path | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Graph:
+    """Steps by slot, what varies between threads at each slot's list, and where statements and guards stand."""
+
+    steps: dict[Path, list[_Step]]
+    diverged: dict[Path, Scope]  # list path -> the widest scope whose threads are together there
+    places: dict[str, Path]
+    loops: dict[str, list[Path]]
+
+
+def unenforced(launch: MappedLaunch, positions: Sequence[BarrierPosition]) -> tuple[Order, ...]:
+    """The orders that the positions do not enforce. InternalError for a position where threads diverge."""
+    graph = _Graph(steps={}, diverged={}, places={}, loops={})
+    _build(launch, graph, launch.body, (), Scope.BLOCK, _Varying.of(launch))
+    barriers: dict[Path, Scope] = {}
+    for position in positions:
+        if position.path not in graph.steps:
+            raise InternalError(f"{launch.name}: a barrier stands at {position.path}, which is no place of the body")
+        if _RANK[graph.diverged[position.path[:-1]]] < _RANK[position.scope]:
+            raise InternalError(f"{launch.name}: a barrier at {position.path} stands where threads diverge")
+        barriers[position.path] = max(
+            position.scope, barriers.get(position.path, position.scope), key=_RANK.__getitem__
+        )
+    return tuple(order for order in launch.orders if _reaches(graph, order, barriers))
+
+
+def _reaches(graph: _Graph, order: Order, barriers: Mapping[Path, Scope]) -> bool:
+    """Whether the sink can begin after the source without a barrier of the order's scope between them."""
+    source, sink = graph.places[order.source], graph.places[order.sink]
+    around = [p for paths in graph.loops.values() for p in paths if source[: len(p)] == p and sink[: len(p)] == p]
+    carrier = next((p for p in graph.loops.get(order.carried_by or "", ()) if p in around), None)
+    if order.carried_by is not None and carrier is None:
+        raise InternalError(f"the order {order.source} -> {order.sink} is carried by no loop around both")
+    forbidden = {p for p in around if carrier is None or len(p) < len(carrier)}
+    open_states = [(step.to, carrier is None) for step in graph.steps[source]]
+    seen = set(open_states)
+    while open_states:
+        slot, carried = open_states.pop()
+        if slot in barriers and _RANK[barriers[slot]] >= _RANK[order.scope]:
+            continue
+        if slot == sink and carried:
+            return True
+        for step in graph.steps[slot]:
+            if step.back is not None and step.back in forbidden:
+                continue
+            state = (step.to, carried or (step.back is not None and step.back == carrier))
+            if state not in seen:
+                seen.add(state)
+                open_states.append(state)
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Varying:
+    """Names that differ between the lanes of a warp, and between threads of a block."""
+
+    in_warp: frozenset[str]
+    in_block: frozenset[str]
+
+    @staticmethod
+    def of(launch: MappedLaunch) -> "_Varying":
+        lanes = frozenset(d.name for d in launch.digits if d.place in (Place.LANE, Place.VECTOR))
+        warps = frozenset(d.name for d in launch.digits if d.place in (Place.WARP, Place.WARPGROUP))
+        return _Varying(in_warp=lanes, in_block=lanes | warps)
+
+    def with_index(self, index: str, used: frozenset[str]) -> "_Varying":
+        return _Varying(
+            in_warp=self.in_warp | {index} if used & self.in_warp else self.in_warp - {index},
+            in_block=self.in_block | {index} if used & self.in_block else self.in_block - {index},
+        )
+
+    def together(self, used: frozenset[str]) -> Scope:
+        """The widest scope in which an expression of these names has one value."""
+        if used & self.in_warp:
+            return Scope.THREAD
+        return Scope.WARP if used & self.in_block else Scope.BLOCK
+
+
+def _build(
+    launch: MappedLaunch, graph: _Graph, body: Sequence[Node], path: Path, scope: Scope, varying: _Varying
+) -> None:
+    """Steps of one list; `scope` says which threads run it together."""
+    graph.diverged[path] = scope
+    for number, node in enumerate(body):
+        here, behind = (*path, number), (*path, number + 1)
+        match node:
+            case Define(index=index, digits=digits):
+                varying = varying.with_index(index, frozenset(d.name for d in digits))
+                graph.steps[here] = [_Step(to=behind)]
+            case Loop(index=index, extent=extent, body=inside):
+                graph.loops.setdefault(index, []).append(here)
+                first = _Step(to=(*here, 0, 0))
+                some = isinstance(extent, IndexConst) and extent.value > 0
+                graph.steps[here] = [first] if some else [first, _Step(to=behind)]
+                used = names(extent)
+                inner = varying.with_index(index, used)
+                _build(launch, graph, inside, (*here, 0), _narrower(scope, varying.together(used)), inner)
+                graph.steps[(*here, 0, len(inside))] = [_Step(to=(*here, 0, 0), back=here), _Step(to=behind)]
+            case Guard(condition=condition, body=then, orelse=orelse):
+                graph.places["if@" + ".".join(map(str, here))] = here
+                graph.steps[here] = [_Step(to=(*here, 0, 0)), _Step(to=(*here, 1, 0))]
+                inside_scope = _narrower(scope, _condition_scope(launch, node, condition, varying))
+                for branch, inside in enumerate((then, orelse)):
+                    _build(launch, graph, inside, (*here, branch), inside_scope, varying)
+                    graph.steps[(*here, branch, len(inside))] = [_Step(to=behind)]
+            case MappedStatement(id=id):
+                graph.places[id] = here
+                graph.steps[here] = [_Step(to=behind)]
+            case Fresh():
+                graph.steps[here] = [_Step(to=behind)]
+    graph.steps.setdefault((*path, len(body)), [])
+
+
+def _narrower(a: Scope, b: Scope) -> Scope:
+    return a if _RANK[a] < _RANK[b] else b
+
+
+def _condition_scope(launch: MappedLaunch, node: Guard, condition: Condition | Read, varying: _Varying) -> Scope:
+    if not isinstance(condition, Read):
+        return varying.together(names(condition))
+    if _RANK[node.uniform] >= _RANK[Scope.BLOCK] and _written_alike(launch.body, condition.buffer):
+        return Scope.BLOCK
+    return Scope.THREAD
+
+
+def _written_alike(body: Sequence[Node], buffer: str) -> bool:
+    """Whether every statement that writes the condition runs outside all bands, so that all threads see one value."""
+    for node in body:
+        match node:
+            case MappedStatement(leaf=leaf, digits=digits):
+                if getattr(leaf, "buffer", None) == buffer and digits:
+                    return False
+            case Loop(body=inside):
+                if not _written_alike(inside, buffer):
+                    return False
+            case Guard(body=then, orelse=orelse):
+                if not (_written_alike(then, buffer) and _written_alike(orelse, buffer)):
+                    return False
+            case _:
+                pass
+    return True

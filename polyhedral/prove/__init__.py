@@ -1,0 +1,1 @@
+"""No races, no access out of bounds, no undefined read; and what the proofs know besides."""

@@ -1,0 +1,224 @@
+"""Values and accesses of a simulated statement, for all threads that run it at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, assert_never
+
+import numpy as np
+
+from texpr.grammar import numerics
+from texpr.grammar.ast import (
+    Accumulate,
+    Atomic,
+    Cast,
+    ConditionValue,
+    Const,
+    Expr,
+    Gather,
+    IndexExpr,
+    IndexValue,
+    Op,
+    Read,
+    Role,
+    Select,
+    Subscript,
+)
+from texpr.grammar.diagnostics import Label, TExprError, error
+from texpr.grammar.index.value import condition_value, index_value
+from texpr.grammar.source import NO_SPAN, Span
+from texpr.polyhedral.mapped.mapping import Memory
+from texpr.polyhedral.simulate.shadow import Array, Cells, Clock, Line, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The threads that run a node, by their numbers, and the values of indices, sizes and digits in each."""
+
+    thread: Array
+    values: Mapping[str, Any]
+
+    def only(self, mask: Array) -> "Lanes":
+        """The threads where the mask holds."""
+        if mask.all():
+            return self
+        return Lanes(
+            self.thread[mask], {n: v[mask] if isinstance(v, np.ndarray) else v for n, v in self.values.items()}
+        )
+
+    def having(self, name: str, value: Any) -> "Lanes":
+        return replace(self, values={**self.values, name: value})
+
+    def spread(self, name: str, extent: Array) -> "Lanes":
+        """Every thread once for each value of an index below its extent: independent iterations run at once."""
+        count = np.maximum(extent, 0)
+        first = np.repeat(np.cumsum(count) - count, count)
+        values = {n: np.repeat(v, count) if isinstance(v, np.ndarray) else v for n, v in self.values.items()}
+        return Lanes(np.repeat(self.thread, count), {**values, name: np.arange(len(first)) - first})
+
+    def index(self, expr: IndexExpr) -> Array:
+        """The value of an index expression in every thread."""
+        return np.broadcast_to(np.asarray(index_value(expr, self.values)), self.thread.shape)
+
+
+class Evaluator:
+    """Evaluates values and makes accesses, watching each of them."""
+
+    def __init__(self, memory: dict[str, Cells], clock: Clock) -> None:
+        self.memory = memory
+        self.clock = clock
+        self.lines: list[Line] = []
+        self.numbers: dict[str, int] = {}
+        self.statement = 0
+
+    def at(self, id: str, span: Span) -> None:
+        """What is evaluated next belongs to this statement."""
+        if id not in self.numbers:
+            self.numbers[id] = len(self.lines)
+            self.lines.append(Line(id=id, span=span))
+        self.statement = self.numbers[id]
+
+    # ---- values -------------------------------------------------------------------------------------------------
+
+    def value(self, expr: Expr, lanes: Lanes) -> Array:
+        """The value in every thread, or one for all."""
+        match expr:
+            case Const(value=value, dtype=dtype):
+                return numerics.constant(value, dtype)
+            case IndexValue(index=index, dtype=dtype):
+                return numerics.from_index(lanes.index(index), dtype)
+            case ConditionValue(condition=condition):
+                return numerics.truth(condition_value(condition, lanes.values))
+            case Read(buffer=buffer, subscripts=subscripts):
+                return self.load(buffer, subscripts, lanes)
+            case Op(fn=fn, args=args, dtype=dtype):
+                return numerics.apply(fn, tuple(self.value(a, lanes) for a in args), dtype)
+            case Cast(operand=operand, dtype=dtype):
+                return numerics.cast(self.value(operand, lanes), operand.dtype, dtype)
+            case Select():
+                return self._select(expr, lanes)
+            case _:
+                assert_never(expr)
+
+    def _select(self, expr: Select, lanes: Lanes) -> Array:
+        """Each arm for the threads that choose it."""
+        if isinstance(expr.condition, Expr):
+            chosen = self.value(expr.condition, lanes)
+        else:
+            chosen = np.asarray(condition_value(expr.condition, lanes.values))
+        mask = np.broadcast_to(chosen, lanes.thread.shape).astype(np.bool_)
+        result = np.zeros(lanes.thread.shape, dtype=numerics.storage(expr.dtype))
+        for arm, where in ((expr.then, mask), (expr.other, ~mask)):
+            if where.any():
+                result[where] = self.value(arm, lanes.only(where))
+        return result
+
+    # ---- accesses -----------------------------------------------------------------------------------------------
+
+    def load(self, buffer: str, subscripts: tuple[Subscript, ...], lanes: Lanes) -> Array:
+        cells = self.memory[buffer]
+        place = self.place(cells, subscripts, lanes)
+        if cells.buffer.memory is not Memory.REG:
+            self._refuse(cells, cells.read(place, lanes.thread, self.clock, self.statement))
+        self._check_defined(cells, place)
+        return np.asarray(cells.data[place])
+
+    def _check_defined(self, cells: Cells, place: Array) -> None:
+        if cells.defined is not None and not cells.defined[place].all():
+            at = int(place[~cells.defined[place]][0])
+            self._fail(f"element {self._element(cells, at)} of {cells.buffer.name} is read before anything wrote it")
+
+    def store(self, buffer: str, subscripts: tuple[Subscript, ...], value: Array, lanes: Lanes) -> None:
+        cells = self.memory[buffer]
+        place = self.place(cells, subscripts, lanes)
+        if cells.buffer.memory is not Memory.REG:
+            self._refuse(cells, cells.write(place, lanes.thread, self.clock, self.statement))
+        cells.data[place] = value
+        if cells.defined is not None:
+            cells.defined[place] = True
+
+    def update(self, leaf: Accumulate | Atomic, value: Array, lanes: Lanes, *, atomic: bool) -> None:
+        """One update of an element by every thread; only an atomic one may meet another."""
+        cells = self.memory[leaf.buffer]
+        place = self.place(cells, leaf.subscripts, lanes)
+        if cells.buffer.memory is not Memory.REG:
+            access = cells.atomic if atomic else cells.write
+            self._refuse(cells, access(place, lanes.thread, self.clock, self.statement))
+        self._check_defined(cells, place)
+        dtype, carried = cells.buffer.dtype, leaf.value.dtype
+        if dtype == carried:
+            with np.errstate(all="ignore"):
+                numerics.ufunc(leaf.op, dtype).at(cells.data, place, value)
+            return
+        waiting = np.arange(len(place))
+        while len(waiting):
+            _, first = np.unique(place[waiting], return_index=True)
+            now = waiting[first]
+            current = cells.data[place[now]]
+            cells.data[place[now]] = numerics.accumulate(leaf.op, current, dtype, value[now], carried)
+            waiting = np.delete(waiting, first)
+
+    def place(self, cells: Cells, subscripts: tuple[Subscript, ...], lanes: Lanes) -> Array:
+        """The element's number in the cells; E0604 for one that the buffer does not have."""
+        place = self._copy(cells, lanes)
+        for number, (subscript, extent) in enumerate(zip(subscripts, cells.extents, strict=True)):
+            if isinstance(subscript, Gather):
+                index = np.broadcast_to(self.value(subscript.value, lanes), lanes.thread.shape).astype(np.int64)
+            else:
+                index = lanes.index(subscript)
+            outside = (index < 0) | (index >= extent)
+            if outside.any():
+                at = int(index[outside][0])
+                name = cells.buffer.name
+                self._fail(f"subscript {number} of {name} is {at}, and the extent is {extent}")
+            place = place * extent + index
+        return place
+
+    def _copy(self, cells: Cells, lanes: Lanes) -> Array:
+        match cells.buffer.memory:
+            case Memory.REG if cells.buffer.role is Role.LOCAL:
+                return lanes.thread
+            case Memory.SHARED | Memory.CLUSTER:
+                return self.clock.blocks(lanes.thread)
+            case _:
+                return np.zeros_like(lanes.thread)
+
+    def poison(self, buffer: str, lanes: Lanes) -> None:
+        """The copies that the threads see become undefined."""
+        cells = self.memory[buffer]
+        if cells.defined is None:
+            return
+        copy = self._copy(cells, lanes)
+        inner = cells.elements
+        for name, extent in zip(cells.buffer.expanded, cells.extents, strict=False):
+            copy = copy * extent + lanes.values[name]
+            inner //= max(1, extent)
+        if inner:
+            cells.defined.reshape(-1, inner)[copy] = False
+
+    # ---- errors -------------------------------------------------------------------------------------------------
+
+    def _element(self, cells: Cells, place: int) -> str:
+        return str(tuple(int(n) for n in np.unravel_index(place % max(1, cells.elements), cells.extents or (1,))))
+
+    def _refuse(self, cells: Cells, violation: Violation | None) -> None:
+        if violation is None:
+            return
+        earlier = self.lines[violation.earlier]
+        now = self.lines[self.statement]
+        raise TExprError(
+            [
+                error(
+                    "E0604",
+                    f"threads {violation.earlier_thread} and {violation.thread} touch element "
+                    f"{self._element(cells, violation.place)} of {cells.buffer.name} and no barrier orders "
+                    f"{earlier.id} (line {earlier.span.line}) and {now.id} (line {now.span.line})",
+                    now.span if now.span is not NO_SPAN else None,
+                    "the later access",
+                    secondary=(Label(span=earlier.span, text="the earlier one"),),
+                )
+            ]
+        )
+
+    def _fail(self, message: str) -> NoReturn:
+        line = self.lines[self.statement]
+        raise TExprError([error("E0604", f"{message} by {line.id} (line {line.span.line})", line.span, "here")])
