@@ -11,7 +11,7 @@ from typing import assert_never
 
 from texpr.codegen.graph import BlockGraph, BlockNode, Define, Fresh, Generic, Guard, Loop
 from texpr.grammar.diagnostics import InternalError
-from texpr.polyhedral.mapped.mapping import Memory
+from texpr.polyhedral.mapped.places import Memory
 
 Chains = tuple[tuple[str, ...], ...]
 

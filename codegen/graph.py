@@ -10,7 +10,7 @@ stand in its value tree and are evaluated where the tree says (a select's arm on
       guard i < N
         generic S0: C[i] = A[i] + B[i]        loads A[i], B[i]  store C[i]
 
-Lowering keeps the tree of the `MappedLaunch` node by node, so a barrier's path means the same in both.
+Lowering keeps the tree of the `Launch` node by node, so a barrier's path means the same in both.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,10 @@ from enum import StrEnum
 from texpr.grammar.ast import AccOp, Condition, IndexExpr, Leaf, Read, Role, Subscript
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
-from texpr.polyhedral.mapped.mapping import BarrierPosition, Digit, Memory, Order, Origin, Scope
+from texpr.polyhedral.mapped.operators import Origin
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Digit, Memory, Scope
+from texpr.polyhedral.mapped.program import BarrierPosition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
 """Lowering: a mapped program becomes a kernel graph, values unchanged.
 
-The tree of every `MappedLaunch` is kept node by node, so that a barrier's path means the same before and after; each
+The tree of every `Launch` is kept node by node, so that a barrier's path means the same before and after; each
 leaf statement becomes a `Generic` with its loads in evaluation order and its typed store; buffers become tensors of
 the device (parameters, then workspaces) or of a block.
 
-    MappedStatement S0: C[i] = A[idx[i]]   ->   Generic S0  loads idx[i], A[gather]  store C[i] bind
+    Generic S0: C[i] = A[idx[i]]   ->   Generic S0  loads idx[i], A[gather]  store C[i] bind
 """
 
 from collections.abc import Iterator
@@ -45,9 +45,12 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import promises_unique
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import row_major
-from texpr.polyhedral.mapped import mapping as m
+from texpr.polyhedral.mapped import operators as o
+from texpr.polyhedral.mapped import places as p
+from texpr.polyhedral.mapped import program as m
+from texpr.polyhedral.mapped import tree as t
 
-_HARDWARE = frozenset(m.Place) - {m.Place.SERIAL, m.Place.VECTOR}
+_HARDWARE = frozenset(p.Place) - {p.Place.SERIAL, p.Place.VECTOR}
 
 
 def lower(mapped: m.MappedProgram) -> g.KernelGraph:
@@ -56,7 +59,7 @@ def lower(mapped: m.MappedProgram) -> g.KernelGraph:
     buffers = mapped.buffers
     attributes = inherited_attributes(kernel)
     params = [_device_tensor(buffers[p.name]) for p in kernel.params if p.name in buffers]
-    workspaces = [_device_tensor(b) for b in buffers.values() if b.role is Role.LOCAL and b.memory is m.Memory.GLOBAL]
+    workspaces = [_device_tensor(b) for b in buffers.values() if b.role is Role.LOCAL and b.memory is p.Memory.GLOBAL]
     return g.KernelGraph(
         name=kernel.name,
         source_name=kernel.span.source.name,
@@ -123,7 +126,7 @@ def _block_tensor(buffer: m.MappedBuffer) -> g.BlockTensor:
 
 def _host(node: m.HostNode, mapped: m.MappedProgram, attributes: dict[str, tuple[Attr, ...]]) -> g.KernelNode:
     match node:
-        case m.MappedLaunch():
+        case m.Launch():
             return g.Launch(graph=_block_graph(node, mapped, attributes))
         case m.HostLoop(index=index, extent=extent, body=body):
             return g.HostLoop(index=index, extent=extent, body=tuple(_host(n, mapped, attributes) for n in body))
@@ -168,21 +171,19 @@ def inherited_attributes(kernel: Kernel) -> dict[str, tuple[Attr, ...]]:
     return found
 
 
-def _block_graph(
-    launch: m.MappedLaunch, mapped: m.MappedProgram, attributes: dict[str, tuple[Attr, ...]]
-) -> g.BlockGraph:
+def _block_graph(launch: m.Launch, mapped: m.MappedProgram, attributes: dict[str, tuple[Attr, ...]]) -> g.BlockGraph:
     body = tuple(_node(node, attributes) for node in launch.body)
     used = set(tensors_of(body))
     return g.BlockGraph(
         name=launch.name,
         grid_dim=launch.grid,
-        cluster_dim=launch.cluster,
+        cluster_dim=(1, 1, 1),
         block_dim=launch.threads,
         digits=tuple(d for d in launch.digits if d.place in _HARDWARE),
         tensors=tuple(
             _block_tensor(b)
             for b in mapped.buffers.values()
-            if b.role is Role.LOCAL and b.memory is not m.Memory.GLOBAL and b.name in used
+            if b.role is Role.LOCAL and b.memory is not p.Memory.GLOBAL and b.name in used
         ),
         body=body,
         orders=launch.orders,
@@ -191,11 +192,11 @@ def _block_graph(
     )
 
 
-def _node(node: m.Node, attributes: dict[str, tuple[Attr, ...]]) -> g.BlockNode:
+def _node(node: t.Node, attributes: dict[str, tuple[Attr, ...]]) -> g.BlockNode:
     match node:
-        case m.Define(index=index, digits=digits):
+        case t.Define(index=index, digits=digits):
             return g.Define(index=index, terms=tuple((d.weight, d.name) for d in digits))
-        case m.Loop(index=index, extent=extent, body=body):
+        case t.Loop(index=index, extent=extent, body=body):
             return g.Loop(
                 index=index,
                 extent=extent,
@@ -204,7 +205,7 @@ def _node(node: m.Node, attributes: dict[str, tuple[Attr, ...]]) -> g.BlockNode:
                 vector=node.vector,
                 span=node.span,
             )
-        case m.Guard(condition=condition, body=body, orelse=orelse):
+        case t.Guard(condition=condition, body=body, orelse=orelse):
             return g.Guard(
                 condition=condition,
                 body=tuple(_node(n, attributes) for n in body),
@@ -213,15 +214,15 @@ def _node(node: m.Node, attributes: dict[str, tuple[Attr, ...]]) -> g.BlockNode:
                 once=node.once,
                 span=node.span,
             )
-        case m.Fresh(buffer=buffer):
+        case t.Fresh(buffer=buffer):
             return g.Fresh(tensor=buffer)
-        case m.MappedStatement():
+        case o.Generic():
             return _generic(node, attributes)
         case _:
-            assert_never(node)
+            raise fail("E0502", f"{type(node).__name__} is not emitted")
 
 
-def _generic(statement: m.MappedStatement, attributes: dict[str, tuple[Attr, ...]]) -> g.Generic:
+def _generic(statement: o.Generic, attributes: dict[str, tuple[Attr, ...]]) -> g.Generic:
     leaf = statement.leaf
     extra = tuple(a for a in attributes.get(leaf.id, ()) if not leaf.has(a.name))
     if extra:
@@ -238,7 +239,7 @@ def _generic(statement: m.MappedStatement, attributes: dict[str, tuple[Attr, ...
         loads=tuple(loads),
         store=store,
         origin=statement.origin,
-        once=statement.unused is m.Unused.ONCE,
+        once=statement.unused is o.Unused.ONCE,
         span=leaf.span,
         call_spans=leaf.call_spans,
     )

@@ -6,10 +6,10 @@ every `Order` of the launch (`texpr.polyhedral.orders.barriers`). A block of one
 
 from texpr.codegen.graph import BlockGraph
 from texpr.grammar.diagnostics import InternalError
-from texpr.polyhedral.mapped.mapping import BarrierPosition, MappedLaunch
+from texpr.polyhedral.mapped.program import BarrierPosition, Launch
 
 
-def place_barriers(graph: BlockGraph, launch: MappedLaunch) -> tuple[BarrierPosition, ...]:
+def place_barriers(graph: BlockGraph, launch: Launch) -> tuple[BarrierPosition, ...]:
     """The barrier positions of a launch, as paths in the body that graph and launch share."""
     if graph.block_dim == 1 or not launch.orders:
         return ()
@@ -18,7 +18,7 @@ def place_barriers(graph: BlockGraph, launch: MappedLaunch) -> tuple[BarrierPosi
     return tuple(barrier_positions(launch))
 
 
-def check_barriers(graph: BlockGraph, launch: MappedLaunch, positions: tuple[BarrierPosition, ...]) -> None:
+def check_barriers(graph: BlockGraph, launch: Launch, positions: tuple[BarrierPosition, ...]) -> None:
     """Verify the positions with the order checker of the mapping; InternalError where an order is not enforced."""
     if graph.block_dim == 1:
         if positions:

@@ -9,7 +9,7 @@ its last element. Lifetimes are not shared yet: two tensors never overlap.
 from texpr.codegen.graph import BlockGraph, SharedPlan
 from texpr.codegen.layout import span_elements
 from texpr.grammar.diagnostics import InternalError, fail
-from texpr.polyhedral.mapped.mapping import Memory
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.target import Target
 
 WORD_BYTES = 4  # the total is whole words: an indivisible update of a byte reads the word around it

@@ -17,7 +17,7 @@ from texpr.codegen import graph as g
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Gather, IndexConst, Leaf, Read, Role, Subscript
 from texpr.grammar.index.text import in_words
 from texpr.grammar.show import show_value
-from texpr.polyhedral.mapped.mapping import BarrierPosition
+from texpr.polyhedral.mapped.program import BarrierPosition
 
 Path = tuple[int, ...]
 

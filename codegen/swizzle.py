@@ -8,7 +8,7 @@ apply it to every access of the tensor.
 
 from texpr.codegen.graph import BlockGraph
 from texpr.grammar.diagnostics import InternalError
-from texpr.polyhedral.mapped.mapping import Memory
+from texpr.polyhedral.mapped.places import Memory
 
 NONE = "none"
 

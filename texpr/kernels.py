@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from texpr.grammar.interpret.stage import Interpretation
     from texpr.pipeline import Build
     from texpr.polyhedral.map.chains import Sum
-    from texpr.polyhedral.mapped.mapping import MappedProgram
+    from texpr.polyhedral.mapped.program import MappedProgram
 
 COMPILE_OPTIONS = ("target", "types", "sizes", "dynamic", "hints", "checks", "stop_after")
 INTERPRET_OPTIONS = ("mode", "float64", "seed", "types")

@@ -1,7 +1,7 @@
 """A mapping as the data that `texpr map --json` prints; docs/schemas.md describes it.
 
-Nodes are objects whose `kind` is the name of the type in `polyhedral/mapped/mapping.py`, with its fields. An index
-expression or condition is an object of its `text` and its `tree`, an expression of the manifest:
+Nodes are objects whose `kind` is the name of the type in `polyhedral/mapped/`, with its fields. An index expression
+or condition is an object of its `text` and its `tree`, an expression of the manifest:
 
     ceildiv(M, 8)   ->   {"text": "ceildiv(M, 8)", "tree": ["ceildiv", "M", 8]}
 """
@@ -16,12 +16,12 @@ from texpr.grammar import ast
 from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
-from texpr.polyhedral.mapped.mapping import MappedLaunch, MappedProgram
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.show import element_text, leaf_text
 from texpr.polyhedral.orders.barriers import barrier_positions
 from texpr.polyhedral.walk import read_accesses, written
 
-MAPPING_SCHEMA = 2
+MAPPING_SCHEMA = 3
 
 
 def mapping_json(program: MappedProgram) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _plain(value: Any) -> Any:
             return name
         case Span():
             return {"line": value.line, "column": value.column}
-        case MappedLaunch():
+        case Launch():
             barriers = barrier_positions(value) if value.threads > 1 else ()
             return {**_fields(value), "barriers": [_plain(position) for position in barriers]}
         case enum.Enum():
@@ -71,10 +71,8 @@ def _plain(value: Any) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """The fields of a node; `kind` is its type, and what a statement calls its kind is `computes`."""
+    """The fields of a node; `kind` is its type."""
     fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if "kind" in fields:
-        fields["computes"] = fields.pop("kind")
     return {"kind": type(value).__name__, **fields}
 
 

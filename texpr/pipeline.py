@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from texpr.codegen.graph import KernelGraph, PlannedGraph
     from texpr.codegen.manifest import Manifest
     from texpr.grammar.ast import Kernel
-    from texpr.polyhedral.mapped.mapping import MappedProgram
+    from texpr.polyhedral.mapped.program import MappedProgram
     from texpr.polyhedral.program import Program, ProvedProgram
     from texpr.polyhedral.target import Target
 

@@ -25,7 +25,7 @@ from texpr.codegen.layout import span_elements
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
 from texpr.grammar.index.text import ATOM
 from texpr.polyhedral.map.cores import CPU_TASKS
-from texpr.polyhedral.mapped.mapping import Place
+from texpr.polyhedral.mapped.places import Place
 
 STACK_BYTES = 256 << 10  # locals of one function beyond this go to the heap
 

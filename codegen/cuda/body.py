@@ -20,7 +20,8 @@ from texpr.grammar.core import promises_unique
 from texpr.grammar.diagnostics import InternalError, fail
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
-from texpr.polyhedral.mapped.mapping import BarrierPosition, Digit, Place, Scope
+from texpr.polyhedral.mapped.places import Digit, Place, Scope
+from texpr.polyhedral.mapped.program import BarrierPosition
 
 _COORDINATES: dict[Place, str] = {
     Place.GRID_X: "tx::block_x()",

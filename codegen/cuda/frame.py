@@ -17,7 +17,7 @@ from texpr.codegen.writer import Writer
 from texpr.grammar.ast import IndexConst, IndexExpr, Role
 from texpr.grammar.diagnostics import InternalError, fail
 from texpr.grammar.types import I64, DType
-from texpr.polyhedral.mapped.mapping import Memory
+from texpr.polyhedral.mapped.places import Memory
 
 SHARED_ARRAY = "smem"
 _KINDS = {Role.PARAM: "param", Role.SCALAR: "scalar", Role.LOCAL: "workspace"}

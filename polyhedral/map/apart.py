@@ -18,21 +18,11 @@ from texpr.grammar.index.expr import constant_value
 from texpr.grammar.types import BOOL, F32, F64, DType
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.session import Session
-from texpr.polyhedral.mapped.mapping import (
-    Define,
-    Free,
-    Fresh,
-    Guard,
-    Loop,
-    MappedBuffer,
-    MappedStatement,
-    Memory,
-    Node,
-    Origin,
-    Scope,
-    Unused,
-)
-from texpr.polyhedral.mapped.tree import located, node_reads, statements
+from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.program import Free, MappedBuffer
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import located, node_reads, statements
 from texpr.polyhedral.walk import read_accesses, subscript_names, touched
 
 
@@ -71,7 +61,7 @@ def inner_digits(body: Sequence[Node]) -> set[str]:
     return {digit.name for define in defines for digit in define.digits}
 
 
-def _apart(session: Session, loop: Loop) -> list[MappedStatement]:
+def _apart(session: Session, loop: Loop) -> list[Generic]:
     """The long updates of elements that stay where they are in the loop, of buffers that it only adds to."""
     if loop.digit is not None:
         return []
@@ -104,7 +94,7 @@ def _surely_runs(loop: Loop) -> bool:
     return not any(isinstance(n, Guard) for n in inside) and all((constant_value(e) or 0) > 0 for e in extents)
 
 
-def _register(session: Session, update: MappedStatement, suffix: str, dtype: DType) -> str:
+def _register(session: Session, update: Generic, suffix: str, dtype: DType) -> str:
     assert isinstance(update.leaf, Accumulate), "only accumulations are carried"
     buffer = session.kernel.buffer(update.leaf.buffer)
     name = session.names.fresh(f"{buffer.name}_{suffix}")
@@ -123,19 +113,19 @@ def _register(session: Session, update: MappedStatement, suffix: str, dtype: DTy
     return name
 
 
-def _bind(session: Session, like: MappedStatement, target: Read, value: float | bool) -> MappedStatement:
+def _bind(session: Session, like: Generic, target: Read, value: float | bool) -> Generic:
     id = session.names.fresh(f"{like.id}_{'zero' if target.dtype == F64 else 'some'}")
     constant = Const(value=value, dtype=target.dtype, span=like.span)
     leaf = Bind(id=id, buffer=target.buffer, subscripts=(), value=constant, span=like.span)
     return replace(like, id=id, leaf=leaf, origin=Origin.INIT, atomic=False)
 
 
-def _with(body: Sequence[Node], update: MappedStatement, inside: tuple[Node, ...]) -> tuple[Node, ...]:
+def _with(body: Sequence[Node], update: Generic, inside: tuple[Node, ...]) -> tuple[Node, ...]:
     """The body with other nodes in the update's place."""
     found: list[Node] = []
     for node in body:
         match node:
-            case MappedStatement() if node is update:
+            case Generic() if node is update:
                 found += inside
             case Loop():
                 found.append(replace(node, body=_with(node.body, update, inside)))

@@ -22,25 +22,11 @@ from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.cores import CPU_TASKS
 from texpr.polyhedral.map.long_sums import serial_additions
-from texpr.polyhedral.map.report import launches
-from texpr.polyhedral.mapped.mapping import (
-    GRID_PLACES,
-    Define,
-    Fresh,
-    Guard,
-    HostIf,
-    HostLoop,
-    HostNode,
-    Loop,
-    MappedLaunch,
-    MappedProgram,
-    MappedStatement,
-    Node,
-    Origin,
-    Place,
-    Unused,
-)
-from texpr.polyhedral.mapped.tree import located, statements
+from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.places import GRID_PLACES, Place
+from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import launches, located, statements
 from texpr.polyhedral.walk import read_accesses, written
 
 UNKNOWN = 1 << 62  # turns of a loop whose extent is not bounded by the sizes
@@ -77,7 +63,7 @@ class _Walk:
     mapped: MappedProgram
     sizes: Mapping[str, int]
     greatest: State = field(default_factory=dict)
-    launch: MappedLaunch = field(init=False)
+    launch: Launch = field(init=False)
     places: dict[str, set[tuple[Subscript, ...]]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,7 +77,7 @@ class _Walk:
     def host(self, nodes: Sequence[HostNode], state: State, ranges: Ranges) -> State:
         for node in nodes:
             match node:
-                case MappedLaunch():
+                case Launch():
                     self.launch = node
                     state = self._nodes(node.body, state, ranges)
                 case HostLoop(index=index, extent=extent, body=body):
@@ -115,7 +101,7 @@ class _Walk:
                     state = self._repeated(first, {**again, **apart}, turns)
                 case Guard(body=body, orelse=orelse):
                     state = _either(self._nodes(body, state, ranges), self._nodes(orelse, state, ranges))
-                case MappedStatement():
+                case Generic():
                     state = self._statement(node, state, ranges)
                 case Fresh(buffer=buffer):
                     state = {**state, buffer: Sum()}
@@ -140,7 +126,7 @@ class _Walk:
             self._note(name, found)
         return state
 
-    def _statement(self, statement: MappedStatement, state: State, ranges: Ranges) -> State:
+    def _statement(self, statement: Generic, state: State, ranges: Ranges) -> State:
         leaf = statement.leaf
         if isinstance(leaf, Anchor):
             return state
@@ -166,7 +152,7 @@ class _Walk:
         """Whether every write of the buffer is of the element that this one binds, so that nothing is left of sums."""
         return not leaf.subscripts or self.places[leaf.buffer] == {leaf.subscripts}
 
-    def _meeting(self, statement: MappedStatement, ranges: Ranges) -> int:
+    def _meeting(self, statement: Generic, ranges: Ranges) -> int:
         """How many threads may make this update of one element: those that a bare subscript does not tell apart."""
         leaf = statement.leaf
         if isinstance(leaf, Anchor | Bind) or not (statement.atomic or isinstance(leaf, Atomic)):
@@ -199,7 +185,7 @@ def _told_apart(loop: Loop) -> set[str]:
     inside = [place.node for place in located(loop.body)]
     digits = [node for node in inside if isinstance(node, Define) and any(d.name == loop.index for d in node.digits)]
     own = {loop.index, *(define.index for define in digits)}
-    updates = [s.leaf for s in inside if isinstance(s, MappedStatement) and isinstance(s.leaf, Accumulate | Atomic)]
+    updates = [s.leaf for s in inside if isinstance(s, Generic) and isinstance(s.leaf, Accumulate | Atomic)]
     met = {u.buffer for u in updates if not any(isinstance(s, IndexVar) and s.name in own for s in u.subscripts)}
     return {update.buffer for update in updates} - met
 

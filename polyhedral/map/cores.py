@@ -42,7 +42,10 @@ from texpr.polyhedral.map.rows import Piece, carried_rows, long_rows, tiles
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.mapped.mapping import Define, Digit, Guard, Loop, MappedLaunch, MappedStatement, Node, Place
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 from texpr.polyhedral.walk import walk
 
 LIGHT_CHUNK = 1024  # the most iterations of the only core dimension that a core runs at a time
@@ -59,7 +62,7 @@ class CoreBuilder:
         self.session = session
         self.host = host
 
-    def band(self, par: Par, name: str) -> MappedLaunch:
+    def band(self, par: Par, name: str) -> Launch:
         """The launch of an outermost band: one thread for every iteration of the core digits."""
         session = self.session
         nest, ranges = bounded_nest(nest_of(par))
@@ -96,9 +99,7 @@ class CoreBuilder:
             guard = padding_guard(Nest(pars=tuple(on_core), body=()), dict.fromkeys(indices, 1), ranges)
             if guard is not None:
                 body = (Guard(condition=guard, body=body, padding=True, span=par.span),)
-        return MappedLaunch(
-            name=name, grid=(total, ONE, ONE), threads=1, digits=digits, body=(*start, *body), span=par.span
-        )
+        return Launch(name=name, grid=(total, ONE, ONE), threads=1, digits=digits, body=(*start, *body), span=par.span)
 
     def _chunk_size(self, nest: Nest, extent: IndexExpr) -> int:
         """Iterations of the only core dimension that one core runs at a time: enough chunks for many cores."""
@@ -210,7 +211,7 @@ class CoreBuilder:
         loop = self.worker.loop(seq, self._pushed(par, seq.body, piece))
         return carried_rows(self.session, seq, updates, loop, piece, partial(self._over, par, piece))
 
-    def _over(self, par: Par, piece: Piece, statement: MappedStatement) -> Loop:
+    def _over(self, par: Par, piece: Piece, statement: Generic) -> Loop:
         """A statement at each index of a piece."""
         define = replace(piece.define, digits=(*piece.define.digits, piece.digit))
         body = (define, statement)

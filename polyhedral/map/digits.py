@@ -15,7 +15,7 @@ from texpr.grammar.ast import IndexConst, IndexExpr
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, multiply, product
 from texpr.grammar.source import Span
-from texpr.polyhedral.mapped.mapping import GRID_PLACES, Digit, Place
+from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place
 from texpr.polyhedral.target import Target
 
 Piece = tuple[int, int]  # (number of the dimension, threads it gets), fastest thread first

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from texpr.grammar.ast import AccOp, Accumulate, Atomic, Attr, Fn, Kernel, Leaf, Op, Par, Seq
 from texpr.grammar.core import promises_unique
 from texpr.grammar.walk import walk as nodes_of
-from texpr.polyhedral.mapped.mapping import HostIf, HostLoop, HostNode, Loop, MappedBuffer, MappedLaunch, Memory
-from texpr.polyhedral.mapped.tree import located
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.program import HostNode, MappedBuffer
+from texpr.polyhedral.mapped.tree import Loop
+from texpr.polyhedral.mapped.walks import launches, located
 from texpr.polyhedral.target import Target
 from texpr.polyhedral.walk import walk
 
@@ -43,7 +45,8 @@ def _of_kernel(kernel: Kernel, target: Target) -> Found:
 
 
 def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Found:
-    unrolled = {(loop.span.source.name, loop.span.start) for loop in _loops(host) if loop.unroll}
+    loops = (p.node for launch in launches(host) for p in located(launch.body) if isinstance(p.node, Loop))
+    unrolled = {(loop.span.source.name, loop.span.start) for loop in loops if loop.unroll}
     for stmt in walk(kernel.body):
         for attr in stmt.attrs:
             match attr.name:
@@ -80,14 +83,3 @@ def _contracts(leaf: Leaf) -> bool:
     products = any(op.fn is Fn.MUL for op in ops)
     adds = isinstance(leaf, Accumulate | Atomic) and leaf.op is AccOp.ADD
     return products and (adds or any(op.fn in (Fn.ADD, Fn.SUB) for op in ops))
-
-
-def _loops(host: Sequence[HostNode]) -> Iterator[Loop]:
-    for node in host:
-        match node:
-            case MappedLaunch(body=body):
-                yield from (place.node for place in located(body) if isinstance(place.node, Loop))
-            case HostLoop(body=inside):
-                yield from _loops(inside)
-            case HostIf(then=then, orelse=orelse):
-                yield from _loops(then + orelse)

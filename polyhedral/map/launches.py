@@ -54,18 +54,10 @@ from texpr.polyhedral.map.reductions import (
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.mapped.mapping import (
-    Define,
-    Digit,
-    Guard,
-    Loop,
-    MappedLaunch,
-    Memory,
-    Node,
-    Place,
-    Scope,
-    Unused,
-)
+from texpr.polyhedral.mapped.operators import Unused
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 from texpr.polyhedral.walk import subscript_names, walk
 
 DEFAULT_THREADS = 256
@@ -113,7 +105,7 @@ class LaunchBuilder:
         self.threads = 1
         self.shared_left = session.target.shared_bytes
 
-    def band(self, par: Par, name: str) -> MappedLaunch:
+    def band(self, par: Par, name: str) -> Launch:
         """The launch of an outermost band."""
         nest, ranges = bounded_nest(nest_of(par))
         sizes = [self.session.representative(add(ranges[p.index][1], ONE), {}) for p in nest.pars]
@@ -126,11 +118,11 @@ class LaunchBuilder:
             return self._reduced(nest, ranges, name, sizes, reduced)
         return self._flat(nest, ranges, name)
 
-    def single(self, stmts: tuple[Stmt, ...], name: str) -> MappedLaunch:
+    def single(self, stmts: tuple[Stmt, ...], name: str) -> Launch:
         """A launch of one thread for statements outside any par."""
         self._place(stmts, block_level=False, outer=(), ranges={})
         body = Body(self.session, self.host, hardware=()).nodes(stmts)
-        return MappedLaunch(
+        return Launch(
             name=name, grid=(ONE, ONE, ONE), threads=1, digits=(), body=body, span=stmts[0].span.to(stmts[-1].span)
         )
 
@@ -141,8 +133,8 @@ class LaunchBuilder:
         sizes = (size_bytes(u.buffer) or 0 for u in uses if placed[u.buffer.name].memory is Memory.SHARED)
         self.shared_left -= sum(sizes)
 
-    def _launch(self, nest: Nest, grid: tuple[Digit, ...], body: tuple[Node, ...], name: str) -> MappedLaunch:
-        return MappedLaunch(
+    def _launch(self, nest: Nest, grid: tuple[Digit, ...], body: tuple[Node, ...], name: str) -> Launch:
+        return Launch(
             name=name,
             grid=grid_size(grid),
             threads=self.threads,
@@ -151,7 +143,7 @@ class LaunchBuilder:
             span=nest.pars[0].span,
         )
 
-    def _flat(self, nest: Nest, ranges: Ranges, name: str) -> MappedLaunch:
+    def _flat(self, nest: Nest, ranges: Ranges, name: str) -> Launch:
         session = self.session
         extents = [add(ranges[p.index][1], ONE) for p in nest.pars]
         sizes = [session.representative(e, {}) for e in extents]
@@ -174,7 +166,7 @@ class LaunchBuilder:
         )
         return self._launch(nest, tuple(d for d in grid if d), (*defines, *body), name)
 
-    def _reduced(self, nest: Nest, ranges: Ranges, name: str, sizes: list[int], dim: int) -> MappedLaunch:
+    def _reduced(self, nest: Nest, ranges: Ranges, name: str, sizes: list[int], dim: int) -> Launch:
         """A band of accumulations: blocks take rounds of the reduced dimension and make one atomic update each."""
         session = self.session
         self.threads = threads_asked(session.kernel, session.target) or _threads_for([sizes[dim]], DEFAULT_THREADS)
@@ -223,7 +215,7 @@ class LaunchBuilder:
                 )  # fmt: skip
         return found
 
-    def _two_level(self, nest: Nest, ranges: Ranges, name: str) -> MappedLaunch:
+    def _two_level(self, nest: Nest, ranges: Ranges, name: str) -> Launch:
         session = self.session
         extents = [add(ranges[p.index][1], ONE) for p in nest.pars]
         order = tuple(reversed(range(len(nest.pars))))

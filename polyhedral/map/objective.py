@@ -12,7 +12,7 @@ from texpr.grammar.ast import Buffer, Gather, Subscript
 from texpr.grammar.index.expr import row_major
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.map.digits import ThreadDigits
-from texpr.polyhedral.mapped.mapping import Place
+from texpr.polyhedral.mapped.places import Place
 
 SECTOR_BYTES = 32
 EXACT = 2**31  # sizes and strides up to it keep addresses inside 64 bits

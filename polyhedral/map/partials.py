@@ -23,21 +23,11 @@ from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F32, F64
 from texpr.polyhedral.map.long_sums import CHAIN, narrow
 from texpr.polyhedral.map.session import Session
-from texpr.polyhedral.mapped.mapping import (
-    Define,
-    Digit,
-    Free,
-    Fresh,
-    Guard,
-    Loop,
-    MappedStatement,
-    Memory,
-    Node,
-    Origin,
-    Place,
-    Unused,
-)
-from texpr.polyhedral.mapped.tree import located, map_nodes, map_statements, node_reads, statements
+from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.places import Digit, Memory, Place
+from texpr.polyhedral.mapped.program import Free
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import located, map_nodes, map_statements, node_reads, statements
 from texpr.polyhedral.walk import touched, written
 
 
@@ -54,7 +44,7 @@ def add_partials(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
     return body
 
 
-def _long(session: Session, statement: MappedStatement) -> Accumulate | Atomic | None:
+def _long(session: Session, statement: Generic) -> Accumulate | Atomic | None:
     """The update, if it is one of a long sum."""
     leaf = statement.leaf
     return leaf if isinstance(leaf, Accumulate | Atomic) and statement.id in session.long else None
@@ -63,7 +53,7 @@ def _long(session: Session, statement: MappedStatement) -> Accumulate | Atomic |
 def _unwidened(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
     """Long updates of what stayed narrow, back in f32."""
 
-    def change(statement: MappedStatement) -> MappedStatement:
+    def change(statement: Generic) -> Generic:
         leaf = _long(session, statement)
         if leaf is None or session.buffers[leaf.buffer].dtype == F64 or not session.target.is_cuda:
             return statement
@@ -107,7 +97,7 @@ class _Partials:
                 return (self._chunked(loop, updates[0], CHAIN // each),)
         return (replace(loop, body=self.nodes(loop.body, inside)),)
 
-    def _chunked(self, loop: Loop, update: MappedStatement, length: int) -> Loop:
+    def _chunked(self, loop: Loop, update: Generic, length: int) -> Loop:
         """The loop in chunks, each with a partial."""
         fresh = self.session.names.fresh
         chunk, step = fresh(f"{loop.index}_chunk"), fresh(f"{loop.index}_step")
@@ -140,7 +130,7 @@ class _Partials:
             span=loop.span,
         )
 
-    def _with_partial(self, update: MappedStatement, body: tuple[Node, ...]) -> tuple[Node, ...]:
+    def _with_partial(self, update: Generic, body: tuple[Node, ...]) -> tuple[Node, ...]:
         """A partial that starts from 0, the body adding to it, and its sum added to the register."""
         buffer = self.session.buffers[self.name]
         local = self.session.names.fresh(f"{self.name.removesuffix('_acc').removesuffix('_part')}_chunk")
@@ -151,7 +141,7 @@ class _Partials:
         if update.unused is None and defined & set(update.digits):
             update = replace(update, digits=(), unused=Unused.REPLICATED)
 
-        def change(statement: MappedStatement) -> MappedStatement:
+        def change(statement: Generic) -> Generic:
             leaf = statement.leaf
             if isinstance(leaf, Accumulate | Atomic) and leaf.buffer == self.name:
                 return replace(statement, leaf=replace(leaf, buffer=local, value=narrow(leaf.value)))
@@ -184,10 +174,10 @@ class _Partials:
 
     # ---- what a tree does with the register ------------------------------------------------------------------------
 
-    def _updates(self, loop: Loop) -> list[MappedStatement]:
+    def _updates(self, loop: Loop) -> list[Generic]:
         return [s for s in statements((loop,)) if self._is_update(s)]
 
-    def _is_update(self, statement: MappedStatement) -> bool:
+    def _is_update(self, statement: Generic) -> bool:
         leaf = _long(self.session, statement)
         return leaf is not None and leaf.buffer == self.name
 
@@ -199,7 +189,7 @@ class _Partials:
                     return False
                 case Guard() as guard if any(read.buffer == self.name for read in node_reads(guard)):
                     return False
-                case MappedStatement(leaf=leaf) as statement:
+                case Generic(leaf=leaf) as statement:
                     if [name for name, _ in touched(leaf)].count(self.name) > self._is_update(statement):
                         return False
                 case _:
@@ -211,7 +201,7 @@ class _Partials:
         written_to = {write[0] for s in statements((loop,)) if (write := written(s.leaf)) is not None}
         return all(self.session.buffers[name].memory is Memory.REG for name in written_to)
 
-    def _is_subscript(self, loop: Loop, updates: Sequence[MappedStatement]) -> bool:
+    def _is_subscript(self, loop: Loop, updates: Sequence[Generic]) -> bool:
         """Whether different iterations update different elements of the register."""
         own = {loop.index} | {d.index for d in _digits_defined(loop.body, loop.index)}
         return all(
@@ -239,7 +229,7 @@ class _Partials:
                     if sides[0] is None or sides[1] is None:
                         return None
                     total += sides[0] + sides[1]
-                case MappedStatement(leaf=leaf):
+                case Generic(leaf=leaf):
                     write = written(leaf)
                     total += write is not None and write[0] == self.name
                 case _:

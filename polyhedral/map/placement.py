@@ -12,7 +12,8 @@ from texpr.grammar.ast import Attr, Buffer, IndexConst, IndexExpr, Role
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ONE, add, index_names, multiply, row_major, subtract
 from texpr.grammar.index.interval import Ranges, bounds
-from texpr.polyhedral.mapped.mapping import Fixed, Free, Layout, MappedBuffer, Memory, Scope
+from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.program import Fixed, Free, Layout, MappedBuffer
 from texpr.polyhedral.target import Target
 
 MAX_REGISTER_BYTES = 1024  # the largest local of one thread that is kept in registers

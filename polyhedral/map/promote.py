@@ -28,21 +28,11 @@ from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.map.apart import inner_digits, sums_apart
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.session import Session
-from texpr.polyhedral.mapped.mapping import (
-    Define,
-    Free,
-    Fresh,
-    Guard,
-    Loop,
-    MappedBuffer,
-    MappedStatement,
-    Memory,
-    Node,
-    Origin,
-    Scope,
-    Unused,
-)
-from texpr.polyhedral.mapped.tree import located, tree_buffers
+from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.program import Free, MappedBuffer
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import located, tree_buffers
 from texpr.polyhedral.walk import read_accesses, subscript_names
 
 
@@ -64,13 +54,13 @@ def promote(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def _carried(session: Session, loop: Loop) -> tuple[MappedStatement, ...]:
+def _carried(session: Session, loop: Loop) -> tuple[Generic, ...]:
     """The accumulations that the loop may carry in registers; over a digit, the indivisible ones of a CPU's core."""
     if loop.digit is not None and session.target.is_cuda:
         return ()
     defined = {loop.index}
     inner = inner_digits((loop,))
-    updates: list[MappedStatement] = []
+    updates: list[Generic] = []
     for place in located(loop.body):
         match place.node:
             case Loop(index=index):
@@ -79,16 +69,16 @@ def _carried(session: Session, loop: Loop) -> tuple[MappedStatement, ...]:
                 defined.add(index)
             case Guard():
                 return ()
-            case MappedStatement(leaf=Accumulate()):
+            case Generic(leaf=Accumulate()):
                 updates.append(place.node)
-            case MappedStatement() | Fresh():
+            case Generic() | Fresh():
                 pass
     if loop.digit is not None:
         updates = [u for u in updates if u.atomic and u.id in session.long]
     return tuple(u for u in updates if _invariant(session, u, defined, inner) and _alone(u, loop))
 
 
-def _invariant(session: Session, update: MappedStatement, defined: set[str], inner: set[str]) -> bool:
+def _invariant(session: Session, update: Generic, defined: set[str], inner: set[str]) -> bool:
     leaf = update.leaf
     assert isinstance(leaf, Accumulate), "only accumulations are candidates"
     buffer = session.buffers[leaf.buffer]
@@ -101,7 +91,7 @@ def _invariant(session: Session, update: MappedStatement, defined: set[str], inn
     )
 
 
-def _alone(update: MappedStatement, loop: Loop) -> bool:
+def _alone(update: Generic, loop: Loop) -> bool:
     """Whether nothing else in the loop touches the updated buffer."""
     leaf = update.leaf
     assert isinstance(leaf, Accumulate), "only accumulations are candidates"
@@ -112,9 +102,9 @@ def _alone(update: MappedStatement, loop: Loop) -> bool:
     return name not in tree_buffers(others)
 
 
-def _bound_by(node: Node, updates: Sequence[MappedStatement]) -> MappedStatement | None:
+def _bound_by(node: Node, updates: Sequence[Generic]) -> Generic | None:
     """The update whose element the node binds, in the same threads."""
-    if not isinstance(node, MappedStatement) or not isinstance(node.leaf, Bind):
+    if not isinstance(node, Generic) or not isinstance(node.leaf, Bind):
         return None
     if any(read.buffer == u.leaf.buffer for read in read_accesses(node.leaf) for u in updates if _is_update(u.leaf)):
         return None
@@ -129,9 +119,7 @@ def _is_update(leaf: Leaf) -> TypeGuard[Accumulate]:
     return isinstance(leaf, Accumulate)
 
 
-def _promoted(
-    session: Session, loop: Loop, updates: Sequence[MappedStatement], before: Mapping[str, Node]
-) -> tuple[Node, ...]:
+def _promoted(session: Session, loop: Loop, updates: Sequence[Generic], before: Mapping[str, Node]) -> tuple[Node, ...]:
     """The loop with its accumulations in registers, and the copies around it; `before` has binds of their elements.
     Long sums whose elements need not exist are kept apart, and loops inside carry what stays in place there."""
     extents = [n.extent for n in (loop, *(p.node for p in located(loop.body))) if isinstance(n, Loop)]
@@ -153,7 +141,7 @@ def _promoted(
 
 
 def _one(
-    session: Session, loop: Loop, update: MappedStatement, start: Node | None, starts: list[Node], ends: list[Node]
+    session: Session, loop: Loop, update: Generic, start: Node | None, starts: list[Node], ends: list[Node]
 ) -> Loop:
     """The loop with one accumulation in a register; what comes before and after it is appended."""
     leaf = update.leaf
@@ -168,13 +156,13 @@ def _one(
     here = Read(buffer=local, subscripts=(), dtype=carried, span=leaf.span)
     there = Read(buffer=leaf.buffer, subscripts=leaf.subscripts, dtype=stored, span=leaf.span)
 
-    def moved(origin: Origin, suffix: str, target: Read, value: Expr) -> MappedStatement:
+    def moved(origin: Origin, suffix: str, target: Read, value: Expr) -> Generic:
         id = f"{update.id}_{suffix}"
         bind = Bind(id=id, buffer=target.buffer, subscripts=target.subscripts, value=value, span=leaf.span)
         return replace(around, id=id, leaf=bind, origin=origin)
 
     starts.append(Fresh(buffer=local))
-    if isinstance(start, MappedStatement) and isinstance(start.leaf, Bind):
+    if isinstance(start, Generic) and isinstance(start.leaf, Bind):
         init = replace(start.leaf, buffer=local, subscripts=(), value=as_type(start.leaf.value, carried))
         starts.append(replace(start, leaf=init, origin=Origin.INIT))
     elif update.atomic:
@@ -206,7 +194,7 @@ def _register(buffer: Buffer, name: str, dtype: DType) -> MappedBuffer:
     )
 
 
-def _replace_leaf(loop: Loop, update: MappedStatement, leaf: Accumulate) -> Loop:
+def _replace_leaf(loop: Loop, update: Generic, leaf: Accumulate) -> Loop:
     """The loop with the update's leaf replaced."""
 
     def within(nodes: Sequence[Node]) -> tuple[Node, ...]:

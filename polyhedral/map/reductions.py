@@ -48,22 +48,10 @@ from texpr.polyhedral.map.long_sums import CHAIN, as_type, narrow, size_ranges
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.session import Session
-from texpr.polyhedral.mapped.mapping import (
-    Define,
-    Digit,
-    Free,
-    Fresh,
-    Guard,
-    Loop,
-    MappedBuffer,
-    MappedStatement,
-    Memory,
-    Node,
-    Origin,
-    Place,
-    Scope,
-    Unused,
-)
+from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import Free, MappedBuffer
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.walk import read_accesses, subscript_names
 
 MIN_EXTENT = 64  # shorter reductions stay in one thread
@@ -382,7 +370,7 @@ class Splitter:
         *,
         unused: Unused | None = None,
         accumulate: bool = False,
-    ) -> MappedStatement:
+    ) -> Generic:
         """A statement of the reduction's own: a bind, or an accumulation with the update's operator."""
         id, span = f"{update.id}_{suffix}", update.span
         leaf: Leaf
@@ -390,4 +378,4 @@ class Splitter:
             leaf = Accumulate(id=id, op=update.op, buffer=buffer, subscripts=subscripts, value=value, span=span)
         else:
             leaf = Bind(id=id, buffer=buffer, subscripts=subscripts, value=value, span=span)
-        return MappedStatement(id=id, leaf=leaf, origin=origin, digits=digits, unused=unused, span=span)
+        return Generic(id=id, leaf=leaf, origin=origin, digits=digits, unused=unused)

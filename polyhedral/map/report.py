@@ -6,16 +6,10 @@ from texpr.grammar.ast import Gather, Subscript
 from texpr.grammar.index.text import in_words
 from texpr.polyhedral.map.objective import footprint, lane_values
 from texpr.polyhedral.map.session import Session
-from texpr.polyhedral.mapped.mapping import (
-    AccessReport,
-    HostIf,
-    HostLoop,
-    HostNode,
-    MappedLaunch,
-    MappedStatement,
-    Memory,
-)
-from texpr.polyhedral.mapped.tree import statements
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.program import AccessReport, HostNode
+from texpr.polyhedral.mapped.walks import launches, statements
 from texpr.polyhedral.walk import read_accesses, written
 
 
@@ -28,20 +22,7 @@ def access_reports(session: Session, host: tuple[HostNode, ...]) -> tuple[Access
     return tuple(found)
 
 
-def launches(host: tuple[HostNode, ...]) -> Iterator[MappedLaunch]:
-    """Every launch in text order."""
-    for node in host:
-        match node:
-            case MappedLaunch():
-                yield node
-            case HostLoop(body=body):
-                yield from launches(body)
-            case HostIf(then=then, orelse=orelse):
-                yield from launches(then)
-                yield from launches(orelse)
-
-
-def _of_statement(session: Session, statement: MappedStatement) -> Iterator[AccessReport]:
+def _of_statement(session: Session, statement: Generic) -> Iterator[AccessReport]:
     leaf = statement.leaf
     accesses = [("read", r.buffer, r.subscripts) for r in read_accesses(leaf)]
     write = written(leaf)
@@ -54,7 +35,7 @@ def _of_statement(session: Session, statement: MappedStatement) -> Iterator[Acce
 
 
 def _report(
-    session: Session, statement: MappedStatement, mode: str, name: str, subscripts: tuple[Subscript, ...]
+    session: Session, statement: Generic, mode: str, name: str, subscripts: tuple[Subscript, ...]
 ) -> AccessReport:
     shown = ", ".join("data" if isinstance(s, Gather) else in_words(s) for s in subscripts)
     relation = f"{name}[{shown}]"

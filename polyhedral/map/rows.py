@@ -39,22 +39,11 @@ from texpr.grammar.types import F64
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.session import Session
-from texpr.polyhedral.mapped.mapping import (
-    Define,
-    Digit,
-    Free,
-    Fresh,
-    Guard,
-    Loop,
-    MappedBuffer,
-    MappedStatement,
-    Memory,
-    Node,
-    Origin,
-    Place,
-    Scope,
-)
-from texpr.polyhedral.mapped.tree import map_statements
+from texpr.polyhedral.mapped.operators import Generic, Origin
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import Free, MappedBuffer
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import map_statements
 from texpr.polyhedral.walk import subscript_names, touched, walk
 
 TILE = 1024  # elements of a row
@@ -120,7 +109,7 @@ def carried_rows(
     updates: Sequence[Accumulate],
     loop: Loop,
     piece: Piece,
-    over: Callable[[MappedStatement], Node],
+    over: Callable[[Generic], Node],
 ) -> tuple[Node, ...]:
     """The `loop` of `seq` over a piece with its updates carried in rows; `over` is a statement at each index of it."""
     starts: list[Node] = []
@@ -167,15 +156,13 @@ def carried_rows(
     return (Guard(condition=condition, body=nodes, span=seq.span),)
 
 
-def _made(
-    session: Session, update: Accumulate, suffix: str, target: Read, value: Expr, origin: Origin
-) -> MappedStatement:
+def _made(session: Session, update: Accumulate, suffix: str, target: Read, value: Expr, origin: Origin) -> Generic:
     id = session.names.fresh(f"{update.id}_{suffix}")
     leaf = Bind(id=id, buffer=target.buffer, subscripts=target.subscripts, value=value, span=update.span)
-    return MappedStatement(id=id, leaf=leaf, origin=origin, span=update.span)
+    return Generic(id=id, leaf=leaf, origin=origin)
 
 
-def _moved(statement: MappedStatement, *, id: str, to: Read) -> MappedStatement:
+def _moved(statement: Generic, *, id: str, to: Read) -> Generic:
     if statement.id != id or not isinstance(statement.leaf, Accumulate):
         return statement
     return replace(statement, leaf=replace(statement.leaf, buffer=to.buffer, subscripts=to.subscripts))

@@ -21,7 +21,9 @@ from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import ThreadDigits
 from texpr.polyhedral.map.session import Session
-from texpr.polyhedral.mapped.mapping import Fresh, Guard, Loop, MappedStatement, Memory, Node, Unused
+from texpr.polyhedral.mapped.operators import Generic, Unused
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.tree import Fresh, Guard, Loop, Node
 from texpr.polyhedral.walk import AccessRewrite, expand_accesses, rewrite_leaf, rewrite_read
 
 
@@ -112,7 +114,7 @@ class Body:
         """The condition with its read, if it is one, at the buffer's place."""
         return rewrite_read(condition, self._expansion()) if isinstance(condition, Read) else condition
 
-    def leaf(self, leaf: Leaf) -> MappedStatement:
+    def leaf(self, leaf: Leaf) -> Generic:
         """The statement at its place."""
         session = self.session
         atomic = False
@@ -120,14 +122,12 @@ class Body:
             atomic = shared_updates(session.proved.program, leaf.id, self.hardware)
         if self.band is not None:
             session.bands[leaf.id] = self.band
-        return MappedStatement(
+        return Generic(
             id=leaf.id,
             leaf=rewrite_leaf(leaf, self._expansion()),
-            kind=session.proved.program.statement(leaf.id).kind,
             digits=self.digits,
             unused=self.unused,
             atomic=atomic,
-            span=leaf.span,
         )
 
     def _expansion(self) -> AccessRewrite:

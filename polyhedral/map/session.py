@@ -9,7 +9,8 @@ from texpr.grammar.index.interval import Ranges, bounds
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.map.digits import Names, ThreadDigits
 from texpr.polyhedral.map.objective import WeightedAccess
-from texpr.polyhedral.mapped.mapping import Digit, MappedBuffer
+from texpr.polyhedral.mapped.places import Digit
+from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
 from texpr.polyhedral.walk import children, touched

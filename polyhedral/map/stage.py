@@ -25,19 +25,10 @@ from texpr.polyhedral.map.placement import place_parameter, place_workspace
 from texpr.polyhedral.map.promote import promote
 from texpr.polyhedral.map.report import access_reports
 from texpr.polyhedral.map.session import DEFAULT_SIZE, Session
-from texpr.polyhedral.mapped.mapping import (
-    Guard,
-    HostIf,
-    HostLoop,
-    HostNode,
-    Loop,
-    MappedLaunch,
-    MappedProgram,
-    Place,
-    Report,
-    Scope,
-)
-from texpr.polyhedral.mapped.tree import launch_names, located, tree_buffers
+from texpr.polyhedral.mapped.places import Place, Scope
+from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
+from texpr.polyhedral.mapped.tree import Guard, Loop
+from texpr.polyhedral.mapped.walks import launch_names, launches, located, tree_buffers
 from texpr.polyhedral.orders.find import launch_orders
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
@@ -79,7 +70,7 @@ def _map(proved: ProvedProgram, target: Target, kernel: Kernel, known: Mapping[s
     for buffer in kernel.params:
         session.buffers[buffer.name] = place_parameter(buffer)
     host = _Host(session).nodes(kernel.body, (), ())
-    touched = _touched_buffers(host)
+    touched = set[str]().union(*(tree_buffers(launch.body) for launch in launches(host)))
     buffers = {n: b for n, b in session.buffers.items() if n in touched or b.role is not Role.LOCAL}
     notes = (*session.notes, *idle_attributes(kernel, target, host, buffers))
     return MappedProgram(
@@ -166,7 +157,7 @@ class _Host:
             ),
         )
 
-    def _finish(self, launch: MappedLaunch, indices: tuple[str, ...], saved: Saved) -> MappedLaunch:
+    def _finish(self, launch: Launch, indices: tuple[str, ...], saved: Saved) -> Launch:
         """The launch with the saved conditions around its body, its accumulators in registers and its orders."""
         body = add_partials(self.session, promote(self.session, launch.body))
         for condition, holds in reversed(saved):
@@ -179,16 +170,3 @@ class _Host:
         self.session.digits = ()
         launch = replace(launch, body=body, digits=digits, arguments=tuple(i for i in indices if i in used))
         return replace(launch, orders=launch_orders(launch, self.session.buffers, self.session.proved.program))
-
-
-def _touched_buffers(nodes: tuple[HostNode, ...]) -> set[str]:
-    found: set[str] = set()
-    for node in nodes:
-        match node:
-            case MappedLaunch(body=body):
-                found |= tree_buffers(body)
-            case HostLoop(body=inside):
-                found |= _touched_buffers(inside)
-            case HostIf(then=then, orelse=orelse):
-                found |= _touched_buffers(then) | _touched_buffers(orelse)
-    return found

@@ -9,26 +9,21 @@ from collections.abc import Iterator, Sequence
 
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Gather, Leaf, Read, Subscript
 from texpr.grammar.index.text import ATOM, in_words
-from texpr.polyhedral.mapped.mapping import (
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.program import (
     BarrierPosition,
-    Define,
-    Digit,
     Fixed,
-    Fresh,
-    Guard,
     HostIf,
     HostLoop,
     HostNode,
-    Loop,
+    Launch,
     MappedBuffer,
-    MappedLaunch,
     MappedProgram,
-    MappedStatement,
-    Node,
-    Order,
-    Place,
 )
-from texpr.polyhedral.mapped.tree import Path
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import Path
 from texpr.polyhedral.orders.barriers import barrier_positions
 from texpr.polyhedral.walk import read_accesses, written
 
@@ -72,7 +67,7 @@ def _buffer(buffer: MappedBuffer) -> tuple[str, str, str, str]:
 def _host(node: HostNode, depth: int) -> Iterator[str]:
     pad = "  " * depth
     match node:
-        case MappedLaunch():
+        case Launch():
             yield from (pad + line for line in _launch(node))
         case HostLoop(index=index, extent=extent, body=body):
             yield f"{pad}host loop {index} < {in_words(extent)}"
@@ -88,7 +83,7 @@ def _host(node: HostNode, depth: int) -> Iterator[str]:
                 yield from _host(inner, depth + 1)
 
 
-def _launch(launch: MappedLaunch) -> Iterator[str]:
+def _launch(launch: Launch) -> Iterator[str]:
     grid = ", ".join(in_words(g) for g in launch.grid)
     arguments = f"  arguments {', '.join(launch.arguments)}" if launch.arguments else ""
     yield f"launch {launch.name}  grid ({grid})  {launch.threads} thread{'s' * (launch.threads > 1)}{arguments}"
@@ -145,7 +140,7 @@ def _node(node: Node, path: Path, barriers: dict[Path, BarrierPosition]) -> Iter
             if orelse:
                 yield "else"
                 yield from (f"  {line}" for line in _nodes(orelse, (*path, 1), barriers))
-        case MappedStatement():
+        case Generic():
             yield _statement(node)
         case Fresh(buffer=buffer):
             yield f"new {buffer}"
@@ -163,7 +158,7 @@ def element_text(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
     return f"{buffer}[{shown}]" if subscripts else buffer
 
 
-def _statement(statement: MappedStatement) -> str:
+def _statement(statement: Generic) -> str:
     marks = [statement.origin.value if statement.origin.value != "source" else ""]
     marks += ["atomic" if statement.atomic else "", statement.unused.value if statement.unused else ""]
     shown = ", ".join(m for m in marks if m)

@@ -1,122 +1,83 @@
-"""Walking the tree of a mapped launch: statements with their paths, names and buffers used.
+"""The body of a launch, a tree: what every thread runs, in order.
 
-A path alternates child numbers and branches, as `BarrierPosition.path` does: (2, 0, 1) is child 1 of the body of
-child 2; branch 1 is a guard's `orelse`.
+    i = 256*i_block + 32*i_warp + i_lane            Define: an index has its value from digits, before what uses it
+    if i < N                                        Guard: padding of a tile, or the author's `if`
+      new t                                         Fresh: a local begins to live, undefined
+      for k < K                                     Loop: in one thread
+        S0: t += A[i, k] * x[k]                     an operator (`operators.py`)
+      barrier (block)                               synchronisation (`sync.py`)
+
+The leaves are operators and synchronisation; nothing else computes or waits.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import assert_never
+from dataclasses import dataclass, field
 
-from texpr.grammar.ast import IndexExpr, Read
-from texpr.grammar.index.expr import names
-from texpr.polyhedral.mapped.mapping import Define, Digit, Fresh, Guard, Loop, MappedStatement, Node
-from texpr.polyhedral.walk import leaf_names, subscript_names, touched, value_reads
-
-Path = tuple[int, ...]
+from texpr.grammar.ast import Condition, IndexExpr, Read
+from texpr.grammar.source import NO_SPAN, Span
+from texpr.polyhedral.mapped.operators import Operator
+from texpr.polyhedral.mapped.places import Digit, Scope
+from texpr.polyhedral.mapped.sync import Sync
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Located:
-    """A node, its path, and the nodes around it, outermost first."""
+class Define:
+    """`index = sum(weight * digit)` over the digits named; an index with no digits is 0 (extent 1)."""
 
-    node: Node
-    path: Path
-    around: tuple[Node, ...]
-
-
-def branches(node: Node) -> tuple[tuple[Node, ...], ...]:
-    """The lists of nodes directly inside."""
-    match node:
-        case Loop(body=body):
-            return (body,)
-        case Guard(body=body, orelse=orelse):
-            return (body, orelse)
-        case Define() | MappedStatement() | Fresh():
-            return ()
-        case _:
-            assert_never(node)
+    index: str
+    digits: tuple[Digit, ...]
 
 
-def located(body: Sequence[Node], path: Path = (), around: tuple[Node, ...] = ()) -> Iterator[Located]:
-    """Every node in execution order, outer before inner."""
-    for number, node in enumerate(body):
-        here = (*path, number)
-        yield Located(node=node, path=here, around=around)
-        for branch, inside in enumerate(branches(node)):
-            yield from located(inside, (*here, branch), (*around, node))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh:
+    """The local buffer begins to live here, undefined (a `new`); it costs nothing, checkers poison it."""
+
+    buffer: str
 
 
-def statements(body: Sequence[Node]) -> Iterator[MappedStatement]:
-    """Every statement in text order."""
-    for found in located(body):
-        if isinstance(found.node, MappedStatement):
-            yield found.node
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """A loop inside one thread: over a serial or vector digit, or over a `seq` (`digit` None), or over a whole par
+    index that is run serially (`digit` None, `parallel` True). `index` is the variable's name; it runs from 0 to
+    extent - 1. `unroll` asks for complete unrolling; `vector` says the iterations are independent and contiguous."""
+
+    index: str
+    extent: IndexExpr
+    body: tuple["Node", ...]
+    digit: Digit | None = None
+    parallel: bool = False
+    unroll: bool = False
+    vector: bool = False
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
-def map_nodes(body: Sequence[Node], change: Callable[[Node], Node]) -> tuple[Node, ...]:
-    """The tree with every node, those inside it first, put through `change`."""
-    found: list[Node] = []
-    for node in body:
-        match node:
-            case Loop():
-                node = replace(node, body=map_nodes(node.body, change))
-            case Guard():
-                node = replace(node, body=map_nodes(node.body, change), orelse=map_nodes(node.orelse, change))
-            case _:
-                pass
-        found.append(change(node))
-    return tuple(found)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """The body runs where the condition holds: the padding of a tile (`padding`), or the author's `if`. `orelse`
+    belongs to the author's `if` only. A barrier may stand inside only where the condition is uniform over its scope."""
+
+    condition: Condition | Read
+    body: tuple["Node", ...]
+    orelse: tuple["Node", ...] = ()
+    padding: bool = False
+    uniform: Scope = Scope.THREAD  # the widest scope over which the condition has one value
+    once: bool = False  # only thread 0 of the block asks the condition, and all statements inside run once
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
-def map_statements(body: Sequence[Node], change: Callable[[MappedStatement], MappedStatement]) -> tuple[Node, ...]:
-    """The tree with every statement put through `change`."""
-    return map_nodes(body, lambda node: change(node) if isinstance(node, MappedStatement) else node)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """So many warps of a block, which run a body of their own."""
+
+    name: str
+    warps: int
+    body: tuple["Node", ...]
 
 
-def node_reads(node: Node) -> tuple[Read, ...]:
-    """The reads of a guard's condition."""
-    return value_reads(node.condition) if isinstance(node, Guard) and isinstance(node.condition, Read) else ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Concurrent parts of a block: its warps are shared out to them in order, all of them to some part."""
+
+    parts: tuple[Part, ...]
 
 
-def tree_buffers(body: Sequence[Node]) -> set[str]:
-    """The buffers that a tree touches."""
-    found: set[str] = set()
-    for place in located(body):
-        match place.node:
-            case MappedStatement(leaf=leaf):
-                found |= {name for name, _ in touched(leaf)}
-            case Fresh(buffer=buffer):
-                found.add(buffer)
-            case node:
-                found |= {read.buffer for read in node_reads(node)}
-    return found
-
-
-def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Sequence[Node]) -> frozenset[str]:
-    """Every index and size that a launch uses."""
-    found = frozenset[str]().union(*(names(g) for g in grid))
-    found = found.union(*(names(d.radix) | names(d.stride) for d in digits))
-    for place in located(body):
-        match place.node:
-            case Loop(extent=extent):
-                found |= names(extent)
-            case MappedStatement(leaf=leaf):
-                found |= leaf_names(leaf)
-            case Guard(condition=Read(subscripts=subscripts)):
-                found |= subscript_names(subscripts)
-            case Guard(condition=condition):
-                found |= frozenset() if isinstance(condition, Read) else names(condition)
-            case _:
-                pass
-    return found
-
-
-def statement_path(body: Sequence[Node], id: str) -> Path:
-    """The path of a statement, or of the guard that `if@2.0.1` names. KeyError when there is none."""
-    if id.startswith("if@"):
-        return tuple(int(part) for part in id.removeprefix("if@").split("."))
-    for place in located(body):
-        if isinstance(place.node, MappedStatement) and place.node.id == id:
-            return place.path
-    raise KeyError(id)
+Node = Define | Fresh | Loop | Guard | Parts | Sync | Operator

@@ -12,21 +12,11 @@ from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.text import isl_name, isl_text
 from texpr.grammar.source import Span
-from texpr.polyhedral.mapped.mapping import (
-    Define,
-    Digit,
-    Fresh,
-    Guard,
-    Loop,
-    MappedLaunch,
-    MappedStatement,
-    Node,
-    Origin,
-    Place,
-    Scope,
-    Unused,
-)
-from texpr.polyhedral.mapped.tree import Path, branches, statements
+from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.places import Digit, Place, Scope
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import Path, branches, statements
 from texpr.polyhedral.walk import read_accesses, value_reads, written
 
 WARP_SIZE = 32
@@ -82,7 +72,7 @@ class Actors:
     entries: Mapping[str, tuple[Node, ...]]
 
 
-def collect(launch: MappedLaunch) -> Actors:
+def collect(launch: Launch) -> Actors:
     """The accesses of a launch."""
     collector = _Collector(launch)
     collector.visit(launch.body, Around(env={}))
@@ -90,7 +80,7 @@ def collect(launch: MappedLaunch) -> Actors:
 
 
 class _Collector:
-    def __init__(self, launch: MappedLaunch) -> None:
+    def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.by_name = {d.name: d for d in launch.digits}
         self.touches: list[Touch] = []
@@ -121,7 +111,7 @@ class _Collector:
                     )
                 case Guard(condition=condition):
                     self._guard(node, condition, here)
-                case MappedStatement():
+                case Generic():
                     self._statement(node, here)
                 case Fresh(buffer=buffer):
                     self.entries[buffer] = around.nodes
@@ -160,7 +150,7 @@ class _Collector:
                 ),
             )
 
-    def _statement(self, node: MappedStatement, here: Around) -> None:
+    def _statement(self, node: Generic, here: Around) -> None:
         leaf = node.leaf
         actor = self._actor(node.id, node.span, here, node.digits, node.unused)
         actor = replace(actor, proved=node.origin is not Origin.COMBINE)

@@ -12,26 +12,19 @@ from collections.abc import Iterator, Sequence
 from texpr.grammar.ast import Read
 from texpr.grammar.diagnostics import InternalError, TExprError, error
 from texpr.grammar.index.expr import constant_value, names
-from texpr.polyhedral.mapped.mapping import (
-    BarrierPosition,
-    Define,
-    Guard,
-    Loop,
-    MappedLaunch,
-    MappedStatement,
-    Node,
-    Order,
-    Place,
-    Scope,
-)
-from texpr.polyhedral.mapped.tree import Path, branches, located, statement_path, statements
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Place, Scope
+from texpr.polyhedral.mapped.program import BarrierPosition, Launch
+from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import Path, branches, located, statement_path, statements
 from texpr.polyhedral.orders.flow import unenforced
 
 _ROOT: Path = ()
 _WIDTH = {scope: number for number, scope in enumerate(Scope)}
 
 
-def barrier_positions(launch: MappedLaunch) -> tuple[BarrierPosition, ...]:
+def barrier_positions(launch: Launch) -> tuple[BarrierPosition, ...]:
     """Barriers that enforce every order of the launch, none of them superfluous, in text order.
 
     Each position tells which orders it enforces, those that no other one does first. E0307 for an order that was not
@@ -91,7 +84,7 @@ class _Separations:
 
     def __init__(self, body: Sequence[Node]) -> None:
         self._body = body
-        self._paths = {p.node.id: p.path for p in located(body) if isinstance(p.node, MappedStatement)}
+        self._paths = {p.node.id: p.path for p in located(body) if isinstance(p.node, Generic)}
         self._found: dict[tuple[str, str, str | None], frozenset[Path]] = {}
 
     def __call__(self, order: Order) -> frozenset[Path]:
@@ -102,7 +95,7 @@ class _Separations:
         return self._found[key]
 
 
-def _candidates(launch: MappedLaunch) -> Iterator[Path]:
+def _candidates(launch: Launch) -> Iterator[Path]:
     """Every slot in uniform control flow that does not split a band or stand after a `Define` or `Fresh`."""
     varying = _varying(launch)
 
@@ -120,7 +113,7 @@ def _candidates(launch: MappedLaunch) -> Iterator[Path]:
     yield from within(launch.body, ())
 
 
-def _varying(launch: MappedLaunch) -> frozenset[str]:
+def _varying(launch: Launch) -> frozenset[str]:
     """The names whose value is not the same in all threads of a block."""
     thread = {d.name for d in launch.digits if d.place in (Place.LANE, Place.WARP)}
     found = set(thread)
@@ -225,7 +218,7 @@ def _inside(node: Node, path: Path) -> Iterator[Path]:
             yield from _inside(inner, (*path, 0, number))
 
 
-def check_positions(launch: MappedLaunch, positions: Sequence[BarrierPosition]) -> tuple[Order, ...]:
+def check_positions(launch: Launch, positions: Sequence[BarrierPosition]) -> tuple[Order, ...]:
     """The orders of the launch that the positions do not enforce; () when all is well.
 
     Raises InternalError for a position that is no place of the tree, or stands where threads of its scope diverge.

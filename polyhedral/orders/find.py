@@ -20,17 +20,10 @@ from texpr.grammar.ast import Gather
 from texpr.grammar.diagnostics import TExprError, error
 from texpr.grammar.index.text import isl_name, isl_text
 from texpr.polyhedral import isl
-from texpr.polyhedral.mapped.mapping import (
-    GRID_PLACES,
-    Guard,
-    Loop,
-    MappedBuffer,
-    MappedLaunch,
-    Memory,
-    Node,
-    Order,
-    Scope,
-)
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import GRID_PLACES, Memory, Scope
+from texpr.polyhedral.mapped.program import Launch, MappedBuffer
+from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.orders.actors import THREAD, WARP_SIZE, Actor, Touch, collect
 from texpr.polyhedral.program import Hazard, Program
 
@@ -41,7 +34,7 @@ MAX_PIECES = 16  # of a relation that is written out
 MAX_RELATION = 4000  # characters of an order's relation; the rest is cut
 
 
-def launch_orders(launch: MappedLaunch, buffers: Mapping[str, MappedBuffer], program: Program) -> tuple[Order, ...]:
+def launch_orders(launch: Launch, buffers: Mapping[str, MappedBuffer], program: Program) -> tuple[Order, ...]:
     """The orders between threads of one block, in text order of source and sink, each once."""
     if launch.threads == 1:
         return ()
@@ -88,7 +81,7 @@ class _Answer:
 
 
 class _Finder:
-    def __init__(self, launch: MappedLaunch, program: Program) -> None:
+    def __init__(self, launch: Launch, program: Program) -> None:
         self.launch = launch
         self.program = program
         block = [d for d in launch.digits if d.place in GRID_PLACES]

@@ -13,19 +13,11 @@ from dataclasses import dataclass
 from texpr.grammar.ast import Condition, IndexConst, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
-from texpr.polyhedral.mapped.mapping import (
-    BarrierPosition,
-    Define,
-    Fresh,
-    Guard,
-    Loop,
-    MappedLaunch,
-    MappedStatement,
-    Node,
-    Order,
-    Place,
-    Scope,
-)
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Place, Scope
+from texpr.polyhedral.mapped.program import BarrierPosition, Launch
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
 Path = tuple[int, ...]
 _RANK = {Scope.THREAD: 0, Scope.WARP: 1, Scope.BLOCK: 2, Scope.CLUSTER: 3, Scope.GRID: 4}
@@ -49,7 +41,7 @@ class _Graph:
     loops: dict[str, list[Path]]
 
 
-def unenforced(launch: MappedLaunch, positions: Sequence[BarrierPosition]) -> tuple[Order, ...]:
+def unenforced(launch: Launch, positions: Sequence[BarrierPosition]) -> tuple[Order, ...]:
     """The orders that the positions do not enforce. InternalError for a position where threads diverge."""
     graph = _Graph(steps={}, diverged={}, places={}, loops={})
     _build(launch, graph, launch.body, (), Scope.BLOCK, _Varying.of(launch))
@@ -99,7 +91,7 @@ class _Varying:
     in_block: frozenset[str]
 
     @staticmethod
-    def of(launch: MappedLaunch) -> "_Varying":
+    def of(launch: Launch) -> "_Varying":
         lanes = frozenset(d.name for d in launch.digits if d.place in (Place.LANE, Place.VECTOR))
         warps = frozenset(d.name for d in launch.digits if d.place in (Place.WARP, Place.WARPGROUP))
         return _Varying(in_warp=lanes, in_block=lanes | warps)
@@ -117,9 +109,7 @@ class _Varying:
         return Scope.WARP if used & self.in_block else Scope.BLOCK
 
 
-def _build(
-    launch: MappedLaunch, graph: _Graph, body: Sequence[Node], path: Path, scope: Scope, varying: _Varying
-) -> None:
+def _build(launch: Launch, graph: _Graph, body: Sequence[Node], path: Path, scope: Scope, varying: _Varying) -> None:
     """Steps of one list; `scope` says which threads run it together."""
     graph.diverged[path] = scope
     for number, node in enumerate(body):
@@ -144,7 +134,7 @@ def _build(
                 for branch, inside in enumerate((then, orelse)):
                     _build(launch, graph, inside, (*here, branch), inside_scope, varying)
                     graph.steps[(*here, branch, len(inside))] = [_Step(to=behind)]
-            case MappedStatement(id=id):
+            case Generic(id=id):
                 graph.places[id] = here
                 graph.steps[here] = [_Step(to=behind)]
             case Fresh():
@@ -156,7 +146,7 @@ def _narrower(a: Scope, b: Scope) -> Scope:
     return a if _RANK[a] < _RANK[b] else b
 
 
-def _condition_scope(launch: MappedLaunch, node: Guard, condition: Condition | Read, varying: _Varying) -> Scope:
+def _condition_scope(launch: Launch, node: Guard, condition: Condition | Read, varying: _Varying) -> Scope:
     if not isinstance(condition, Read):
         return varying.together(names(condition))
     if _RANK[node.uniform] >= _RANK[Scope.BLOCK] and _written_alike(launch.body, condition.buffer):
@@ -168,7 +158,7 @@ def _written_alike(body: Sequence[Node], buffer: str) -> bool:
     """Whether every statement that writes the condition runs outside all bands, so that all threads see one value."""
     for node in body:
         match node:
-            case MappedStatement(leaf=leaf, digits=digits):
+            case Generic(leaf=leaf, digits=digits):
                 if getattr(leaf, "buffer", None) == buffer and digits:
                     return False
             case Loop(body=inside):

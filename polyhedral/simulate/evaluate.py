@@ -26,7 +26,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import Label, TExprError, error
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
-from texpr.polyhedral.mapped.mapping import Memory
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.simulate.shadow import Array, Cells, Clock, Line, Violation
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texpr.grammar.source import Span
-from texpr.polyhedral.mapped.mapping import MappedBuffer
+from texpr.polyhedral.mapped.program import MappedBuffer
 
 Array = NDArray[Any]
 NOBODY = np.iinfo(np.int64).max

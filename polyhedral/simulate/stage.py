@@ -19,27 +19,19 @@ from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Condition, Read,
 from texpr.grammar.diagnostics import TExprError, error
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret.stage import check_arguments, shaped, solve_sizes, stored
-from texpr.polyhedral.mapped.mapping import (
+from texpr.polyhedral.mapped.operators import Generic, Unused
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import (
     BarrierPosition,
-    Define,
-    Digit,
-    Fresh,
-    Guard,
     HostIf,
     HostLoop,
     HostNode,
-    Loop,
+    Launch,
     MappedBuffer,
-    MappedLaunch,
     MappedProgram,
-    MappedStatement,
-    Memory,
-    Node,
-    Place,
-    Scope,
-    Unused,
 )
-from texpr.polyhedral.mapped.tree import Path, statements, tree_buffers
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import Path, statements, tree_buffers
 from texpr.polyhedral.orders.barriers import barrier_positions
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes
 from texpr.polyhedral.simulate.shadow import Array, Cells, Clock
@@ -86,7 +78,7 @@ class Machine:
     def host(self, nodes: Sequence[HostNode], values: dict[str, int]) -> None:
         for node in nodes:
             match node:
-                case MappedLaunch():
+                case Launch():
                     self._launch(node, values)
                 case HostLoop(index=index, extent=extent, body=body):
                     for turn in range(int(index_value(extent, values))):
@@ -94,7 +86,7 @@ class Machine:
                 case HostIf(condition=condition, then=then, orelse=orelse):
                     self.host(then if condition_value(condition, values) else orelse, values)
 
-    def _launch(self, launch: MappedLaunch, values: dict[str, int]) -> None:
+    def _launch(self, launch: Launch, values: dict[str, int]) -> None:
         grid = [max(0, int(index_value(g, values))) for g in launch.grid]
         blocks = grid[0] * grid[1] * grid[2]
         if blocks == 0:
@@ -137,7 +129,7 @@ class Machine:
 
 
 def _digit(
-    digit: Digit, thread: Array, launch: MappedLaunch, grid: Sequence[int], values: Mapping[str, int], clock: Clock
+    digit: Digit, thread: Array, launch: Launch, grid: Sequence[int], values: Mapping[str, int], clock: Clock
 ) -> Array | None:
     """The digit's value in every thread, None for one that a loop runs over."""
     block, inside = thread // launch.threads, thread % launch.threads
@@ -162,7 +154,7 @@ def _digit(
 class _Runner:
     """Runs the tree of one launch for a set of threads."""
 
-    def __init__(self, machine: Machine, launch: MappedLaunch, clock: Clock, barriers: Mapping[Path, Scope]) -> None:
+    def __init__(self, machine: Machine, launch: Launch, clock: Clock, barriers: Mapping[Path, Scope]) -> None:
         self.machine = machine
         self.launch = launch
         self.clock = clock
@@ -183,7 +175,7 @@ class _Runner:
                     self._loop(node, here, lanes)
                 case Guard():
                     self._guard(node, here, self._first(lanes) if node.once else lanes)
-                case MappedStatement():
+                case Generic():
                     self._statement(node, lanes)
                 case Fresh(buffer=buffer):
                     self.evaluator.poison(buffer, lanes)
@@ -242,7 +234,7 @@ class _Runner:
         counter = self.clock.warp_barriers if scope is Scope.WARP else self.clock.block_barriers
         counter[lanes.thread] += 1
 
-    def _statement(self, statement: MappedStatement, lanes: Lanes) -> None:
+    def _statement(self, statement: Generic, lanes: Lanes) -> None:
         if statement.unused is Unused.ONCE:
             lanes = self._first(lanes)
         if not len(lanes.thread):

@@ -8,7 +8,9 @@ from texpr.codegen import graph as g
 from texpr.grammar import ast
 from texpr.grammar.source import NO_SPAN, SourceText, Span
 from texpr.grammar.types import F16, F32, I32
-from texpr.polyhedral.mapped.mapping import BarrierPosition, Digit, Memory, Order, Place, Scope
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import BarrierPosition
 from texpr.polyhedral.program import Hazard
 
 

@@ -33,22 +33,10 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import row_major
 from texpr.grammar.types import F16, F32, I32, I64
-from texpr.polyhedral.mapped.mapping import (
-    Define,
-    Digit,
-    Fixed,
-    Free,
-    Guard,
-    HostLoop,
-    Loop,
-    MappedBuffer,
-    MappedLaunch,
-    MappedProgram,
-    MappedStatement,
-    Memory,
-    Place,
-    Scope,
-)
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import Fixed, Free, HostLoop, Launch, MappedBuffer, MappedProgram
+from texpr.polyhedral.mapped.tree import Define, Guard, Loop
 from texpr.polyhedral.target import parse_target
 
 CPU = parse_target("cpu")
@@ -84,12 +72,12 @@ def read(buffer, *subscripts, dtype=F32):
 
 
 def bind(id, buffer, subscripts, value):
-    return MappedStatement(id=id, leaf=Bind(id=id, buffer=buffer, subscripts=subscripts, value=value))
+    return Generic(id=id, leaf=Bind(id=id, buffer=buffer, subscripts=subscripts, value=value))
 
 
 def accumulate(id, buffer, subscripts, value, op=AccOp.ADD, atomic=False):
     leaf = Accumulate(id=id, op=op, buffer=buffer, subscripts=subscripts, value=value)
-    return MappedStatement(id=id, leaf=leaf, atomic=atomic)
+    return Generic(id=id, leaf=leaf, atomic=atomic)
 
 
 def core(name, index, weight, radix):
@@ -101,7 +89,7 @@ def serial(name, index, weight, radix):
 
 
 def launch(name, body, digits=(), blocks=ONE, arguments=()):
-    return MappedLaunch(
+    return Launch(
         name=name, grid=(blocks, ONE, ONE), threads=1, digits=tuple(digits), body=tuple(body), arguments=arguments
     )
 

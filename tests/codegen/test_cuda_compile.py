@@ -13,7 +13,8 @@ from texpr.codegen.cuda.names import mangle
 from texpr.codegen.toolchain import INCLUDE, compile_cubin, compile_host, compile_ptx, find_gxx, find_nvcc
 from texpr.grammar import ast
 from texpr.grammar.types import BF16, F8E4M3, F16, F32, F64, I8, I32, I64
-from texpr.polyhedral.mapped.mapping import BarrierPosition, Memory, Scope
+from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.program import BarrierPosition
 from texpr.polyhedral.target import parse_target
 
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120a")

@@ -12,7 +12,7 @@ from texpr.codegen.cuda.names import Scope, comment, file_name, kernel_symbol, m
 from texpr.grammar import ast
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.types import F16, F32, I32, I64
-from texpr.polyhedral.mapped.mapping import Memory
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.target import parse_target
 from texpr.version import VERSION as PACKAGE_VERSION
 

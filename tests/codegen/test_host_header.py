@@ -10,7 +10,7 @@ from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.host_run import HostArray, HostModule
 from texpr.grammar import ast
 from texpr.grammar.types import F32, I32
-from texpr.polyhedral.mapped.mapping import Memory, Scope
+from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.target import parse_target
 
 pytestmark = pytest.mark.gxx

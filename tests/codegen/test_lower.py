@@ -7,8 +7,8 @@ import pytest
 import texpr
 from texpr.codegen import graph as g
 from texpr.codegen.lower import lower
-from texpr.codegen.plan import mapped_launches
-from texpr.polyhedral.mapped import mapping as m
+from texpr.polyhedral.mapped import places as m
+from texpr.polyhedral.mapped.walks import launches
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 
@@ -22,7 +22,7 @@ def shape_of(body):
     skeleton = []
     for node in body:
         inner = tuple(shape_of(getattr(node, part)) for part in ("body", "orelse") if hasattr(node, part))
-        kind = {"MappedStatement": "Generic"}.get(type(node).__name__, type(node).__name__)
+        kind = {"Generic": "Generic"}.get(type(node).__name__, type(node).__name__)
         skeleton.append((kind, getattr(node, "index", ""), inner))
     return skeleton
 
@@ -31,10 +31,10 @@ def shape_of(body):
 @pytest.mark.parametrize("name", ["softmax", "host_condition", "data_dependent_if", "histogram", "jacobi_1d"])
 def test_the_tree_of_every_launch_is_kept_node_by_node(name, target):
     program = mapped(name, target)
-    launches = tuple(mapped_launches(program.host))
+    mapped_launches = tuple(launches(program.host))
     blocks = lower(program).launches()
-    assert [b.name for b in blocks] == [launch.name for launch in launches]
-    for block, launch in zip(blocks, launches, strict=True):
+    assert [b.name for b in blocks] == [launch.name for launch in mapped_launches]
+    for block, launch in zip(blocks, mapped_launches, strict=True):
         assert shape_of(block.body) == shape_of(launch.body)
 
 

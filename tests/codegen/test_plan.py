@@ -32,7 +32,8 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.index.expr import row_major
 from texpr.grammar.types import F16, F32, F64, I8, I64
-from texpr.polyhedral.mapped.mapping import Digit, Memory, Origin, Place
+from texpr.polyhedral.mapped.operators import Origin
+from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.target import parse_target
 
 ONE = IndexConst(value=1)

@@ -1,6 +1,5 @@
 """Every barrier is needed: without it the order checker finds a violated order, and `cuda-host` a race."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -10,22 +9,12 @@ from test_kernels import CASES, compiled_variant, reference_of
 import texpr
 from texpr.codegen.graph import PlannedGraph
 from texpr.grammar.diagnostics import TExprError
-from texpr.polyhedral.mapped.mapping import HostIf, HostLoop, HostNode, MappedLaunch, Scope
+from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.mapped.walks import launches
 from texpr.polyhedral.orders.barriers import check_positions
 from texpr.polyhedral.target import parse_target
 
 TARGET = "cuda-host:sm_90a"
-
-
-def launches(nodes: tuple[HostNode, ...]) -> Iterator[MappedLaunch]:
-    for node in nodes:
-        match node:
-            case MappedLaunch():
-                yield node
-            case HostLoop(body=body):
-                yield from launches(body)
-            case HostIf(then=then, orelse=orelse):
-                yield from launches(then + orelse)
 
 
 def with_barriers(name: str) -> list[tuple[str, str, int]]:

@@ -27,23 +27,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Cast, Expr, Gather, Op, Read, Select, Subscript
 from texpr.grammar.index.value import condition_value, index_value
-from texpr.polyhedral.mapped.mapping import (
-    Define,
-    Fresh,
-    Guard,
-    HostIf,
-    HostLoop,
-    HostNode,
-    Loop,
-    MappedLaunch,
-    MappedProgram,
-    MappedStatement,
-    Memory,
-    Node,
-    Place,
-    Scope,
-    Unused,
-)
+from texpr.polyhedral.mapped.operators import Generic, Unused
+from texpr.polyhedral.mapped.places import Memory, Place, Scope
+from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
 Needed = tuple[str, str, str, str | None, Scope]
 """Source, sink, buffer, the loop that carries it, and the scope of the two threads."""
@@ -126,7 +113,7 @@ def reads_of(value: Expr, rows: Rows) -> Iterator[tuple[Read, Rows]]:
 @dataclass
 class Walker:
     program: MappedProgram
-    launch: MappedLaunch
+    launch: Launch
     sites: list[Site] = field(default_factory=list)
     entries: dict[str, tuple[tuple[Node, int], ...]] = field(default_factory=dict)
 
@@ -144,7 +131,7 @@ class Walker:
                     self.loop(node, here, rows)
                 case Guard():
                     self.guard(node, here, rows)
-                case MappedStatement():
+                case Generic():
                     self.statement(node, here, rows)
                 case Fresh(buffer=buffer):
                     self.entries[buffer] = around.nodes
@@ -177,7 +164,7 @@ class Walker:
             within = replace(here, nodes=(*here.nodes, (guard, branch)), path=(*here.path, branch), data=data)
             self.walk(inside, within, some)
 
-    def statement(self, statement: MappedStatement, here: Around, rows: Rows) -> None:
+    def statement(self, statement: Generic, here: Around, rows: Rows) -> None:
         defined = {name for name in rows.values if isinstance(rows.values[name], np.ndarray)}
         assert set(statement.digits) <= defined, f"{statement.id} uses digits that mean nothing there"
         if statement.unused is Unused.ONCE:
@@ -324,11 +311,11 @@ def meetings(source: Site, sink: Site, depth: int) -> Iterator[tuple[Any, Any, A
         yield first[later], second[later], column[later]
 
 
-def launches_at(nodes: Sequence[HostNode], values: Mapping[str, int]) -> Iterator[tuple[MappedLaunch, dict[str, int]]]:
+def launches_at(nodes: Sequence[HostNode], values: Mapping[str, int]) -> Iterator[tuple[Launch, dict[str, int]]]:
     """The launches of a host program with host indices: the first two turns and the last of each loop."""
     for node in nodes:
         match node:
-            case MappedLaunch():
+            case Launch():
                 yield node, dict(values)
             case HostLoop(index=index, extent=extent, body=body):
                 count = int(index_value(extent, values))
@@ -338,7 +325,7 @@ def launches_at(nodes: Sequence[HostNode], values: Mapping[str, int]) -> Iterato
                 yield from launches_at(then if condition_value(condition, values) else orelse, values)
 
 
-def needed(program: MappedProgram, launch: MappedLaunch, values: Mapping[str, int]) -> dict[Needed, None]:
+def needed(program: MappedProgram, launch: Launch, values: Mapping[str, int]) -> dict[Needed, None]:
     """Every order that the first, the second and the last block of a launch need."""
     found: dict[Needed, None] = {}
     grid = [max(0, int(index_value(g, values))) for g in launch.grid]

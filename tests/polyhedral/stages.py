@@ -4,7 +4,7 @@ from texpr.grammar.check.bind import bind_sizes
 from texpr.grammar.check.stage import check
 from texpr.grammar.text.parser import parse_text
 from texpr.polyhedral.map.stage import map_program
-from texpr.polyhedral.mapped.mapping import MappedProgram
+from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.program import Program, ProvedProgram
 from texpr.polyhedral.prove.stage import prove

@@ -13,8 +13,9 @@ from texpr.grammar.numerics import storage
 from texpr.polyhedral.map.chains import Sum, sums
 from texpr.polyhedral.map.launches import block_limits
 from texpr.polyhedral.map.long_sums import CHAIN
-from texpr.polyhedral.mapped.mapping import Define, Guard, MappedLaunch, MappedProgram
-from texpr.polyhedral.mapped.tree import located
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.tree import Define, Guard
+from texpr.polyhedral.mapped.walks import located
 from texpr.polyhedral.simulate.stage import simulate
 
 TARGETS = ("cuda:sm_90a", "cpu")
@@ -174,7 +175,7 @@ def test_sums_in_partials_are_the_sums(name: str, target: str) -> None:
 @pytest.mark.parametrize("columns", [4096, 100000, 4096 * 4097])
 def test_what_blocks_reach_beyond_the_extents_is_cut_off(rows: int, columns: int) -> None:
     (launch,) = mapped(PROGRAMS["columns of a band"], "cuda:sm_90a", M=rows, K=columns).host
-    assert isinstance(launch, MappedLaunch)
+    assert isinstance(launch, Launch)
     found = [p.node for p in located(launch.body)]
     defines = {node.index: node.digits for node in found if isinstance(node, Define)}
     beyond = False

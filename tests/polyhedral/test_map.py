@@ -12,10 +12,11 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.map.digits import Names, power_of_two, share, thread_digits
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES
-from texpr.polyhedral.map.report import launches
-from texpr.polyhedral.mapped.mapping import GRID_PLACES, HostIf, HostLoop, MappedLaunch, Memory, Place, Unused
+from texpr.polyhedral.mapped.operators import Unused
+from texpr.polyhedral.mapped.places import GRID_PLACES, Memory, Place
+from texpr.polyhedral.mapped.program import HostIf, HostLoop, Launch
 from texpr.polyhedral.mapped.show import show
-from texpr.polyhedral.mapped.tree import statements
+from texpr.polyhedral.mapped.walks import launches, statements
 
 
 def refusal(text: str, target: str = "cuda:sm_90a", **sizes: int) -> str:
@@ -95,8 +96,8 @@ def test_more_blocks_than_a_grid_has_are_refused() -> None:
 
 
 def test_no_padding_guard_stands_where_digits_cover_exactly() -> None:
-    from texpr.polyhedral.mapped.mapping import Guard
-    from texpr.polyhedral.mapped.tree import located
+    from texpr.polyhedral.mapped.tree import Guard
+    from texpr.polyhedral.mapped.walks import located
 
     def guards(m: int, n: int) -> int:
         (launch,) = launches(mapped(COPY, M=m, N=n).host)
@@ -109,7 +110,7 @@ def test_a_seq_around_pars_is_a_loop_of_launches_that_take_its_index() -> None:
     text = "kernel k(A: f32[T, N]) { seq T t { par N i { A[t, i] = 1.0 }; par N i { A[t, i] += 1.0 } } }"
     (loop,) = mapped(text).host
     assert isinstance(loop, HostLoop)
-    assert [node.arguments for node in loop.body if isinstance(node, MappedLaunch)] == [("t",), ("t",)]
+    assert [node.arguments for node in loop.body if isinstance(node, Launch)] == [("t",), ("t",)]
 
 
 def test_an_if_on_sizes_around_pars_is_decided_on_the_host() -> None:

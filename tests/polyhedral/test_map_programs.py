@@ -14,10 +14,10 @@ from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.numerics import storage
 from texpr.grammar.text.parser import parse_text
-from texpr.polyhedral.map.report import launches
 from texpr.polyhedral.map.stage import map_program
-from texpr.polyhedral.mapped.mapping import MappedProgram
+from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
+from texpr.polyhedral.mapped.walks import launches
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.orders.barriers import barrier_positions, check_positions
 from texpr.polyhedral.prove.stage import prove

@@ -12,8 +12,11 @@ from stages import PIPE, mapped
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret.stage import interpret
-from texpr.polyhedral.mapped.mapping import Define, MappedLaunch, MappedProgram, MappedStatement, Memory, Scope
-from texpr.polyhedral.mapped.tree import statements
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.tree import Define
+from texpr.polyhedral.mapped.walks import statements
 from texpr.polyhedral.orders import find as hazards
 from texpr.polyhedral.orders.actors import collect
 from texpr.polyhedral.simulate.stage import simulate
@@ -32,9 +35,9 @@ SUM = """kernel sum_rows(A: i32[M, 256], C: i32[M]) {
 }"""
 
 
-def only_launch(program: MappedProgram) -> MappedLaunch:
+def only_launch(program: MappedProgram) -> Launch:
     (launch,) = program.host
-    assert isinstance(launch, MappedLaunch)
+    assert isinstance(launch, Launch)
     return launch
 
 
@@ -95,13 +98,13 @@ def test_threads_that_meet_in_one_par_are_a_race_that_no_order_mends() -> None:
 def test_digits_that_mean_nothing_where_a_statement_stands_are_a_defect() -> None:
     launch = only_launch(mapped(PIPE))
     names = tuple(d.name for d in launch.digits if d.place.value in ("lane", "warp"))
-    strays = tuple(replace(n, digits=names) if isinstance(n, MappedStatement) else n for n in launch.body)
+    strays = tuple(replace(n, digits=names) if isinstance(n, Generic) else n for n in launch.body)
     moved = next(s for s in _statements(launch) if s.digits)
     with pytest.raises(InternalError, match="mean nothing where it stands"):
         collect(replace(launch, body=(moved, *strays)))
 
 
-def _statements(launch: MappedLaunch) -> list[MappedStatement]:
+def _statements(launch: Launch) -> list[Generic]:
     return list(statements(launch.body))
 
 

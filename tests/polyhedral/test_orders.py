@@ -8,19 +8,20 @@ from hypothesis import strategies as st
 from stages import PIPE, mapped
 
 from texpr.grammar.diagnostics import InternalError
-from texpr.polyhedral.map.report import launches
-from texpr.polyhedral.mapped.mapping import BarrierPosition, MappedLaunch, Scope
+from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.mapped.program import BarrierPosition, Launch
+from texpr.polyhedral.mapped.walks import launches
 from texpr.polyhedral.orders import find as hazards
 from texpr.polyhedral.orders.barriers import barrier_positions, check_positions
 from texpr.polyhedral.program import Hazard
 
 
-def only_launch(text: str) -> MappedLaunch:
+def only_launch(text: str) -> Launch:
     (launch,) = launches(mapped(text).host)
     return launch
 
 
-def summary(launch: MappedLaunch) -> set[tuple[str, str, str, Hazard, Scope, str | None]]:
+def summary(launch: Launch) -> set[tuple[str, str, str, Hazard, Scope, str | None]]:
     return {(o.source, o.sink, o.buffer, o.hazard, o.scope, o.carried_by) for o in launch.orders}
 
 
@@ -29,7 +30,7 @@ REVERSED = (
 )
 
 
-def reversed_rows(extent: int, read: str, threads: str = "") -> MappedLaunch:
+def reversed_rows(extent: int, read: str, threads: str = "") -> Launch:
     text = REVERSED.replace("E]", f"{extent}]").replace("par E", f"par {extent}").replace("[R]", f"[{read}]")
     return only_launch(text.replace(") {", f") {threads} {{", 1))
 
@@ -181,7 +182,7 @@ def test_no_barrier_of_a_random_exchange_can_go(text: str) -> None:
 BAND = "par 64 p{0} {{ t[p{0}] = t[63 - p{0}] + 1.0 }} par 64 q{0} {{ u[q{0}] = t[(q{0} * 5 + s) % 64] }}"
 
 
-def unrolled(bands: int) -> MappedLaunch:
+def unrolled(bands: int) -> Launch:
     body = " ".join(BAND.replace("= t[63 - p{0}]", "= u[63 - p{0}]").format(k) for k in range(bands))
     return only_launch(
         f"kernel k(A: f32[8]) {{ par 8 b {{ new shared t: f32[64]; new shared u: f32[64]; "

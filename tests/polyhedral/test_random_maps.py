@@ -12,7 +12,7 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.map.stage import map_program
-from texpr.polyhedral.mapped.mapping import MappedProgram
+from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.prove.stage import prove
 from texpr.polyhedral.simulate.stage import simulate

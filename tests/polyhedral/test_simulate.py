@@ -10,20 +10,11 @@ from hypothesis import strategies as st
 from stages import PIPE, mapped
 
 from texpr.grammar.diagnostics import TExprError
-from texpr.polyhedral.map.report import launches
-from texpr.polyhedral.mapped.mapping import (
-    BarrierPosition,
-    Define,
-    Guard,
-    HostNode,
-    Loop,
-    MappedLaunch,
-    MappedProgram,
-    MappedStatement,
-    Node,
-    Scope,
-    Unused,
-)
+from texpr.polyhedral.mapped.operators import Generic, Unused
+from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.mapped.program import BarrierPosition, HostNode, Launch, MappedProgram
+from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import launches
 from texpr.polyhedral.orders.barriers import barrier_positions
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -42,7 +33,7 @@ def with_body(program: MappedProgram, edit: Any) -> MappedProgram:
         return tuple(found)
 
     (launch,) = program.host
-    assert isinstance(launch, MappedLaunch)
+    assert isinstance(launch, Launch)
     host: tuple[HostNode, ...] = (replace(launch, body=nodes(launch.body)),)
     return replace(program, host=host)
 
@@ -99,7 +90,7 @@ def test_a_sum_over_tiles_is_right_whether_a_tile_fills_the_threads_or_not(exten
 
 def test_digits_that_a_loop_defines_are_named_in_it_only() -> None:
     (launch,) = launches(mapped(TILES.replace("T[", "i32[").replace("E", "64")).host)
-    around = [node for node in launch.body if isinstance(node, MappedStatement)]
+    around = [node for node in launch.body if isinstance(node, Generic)]
     assert [(s.id, s.digits, s.unused) for s in around] == [
         ("S0_init", (), Unused.REPLICATED),
         ("S0_out", (), Unused.REPLICATED),
@@ -180,7 +171,7 @@ def test_an_update_that_should_be_atomic_is_a_race() -> None:
     assert simulate(program, arrays)["s"][0] == matrix(40).sum()
 
     def edit(node: Node) -> tuple[Node, ...]:
-        return (replace(node, atomic=False),) if isinstance(node, MappedStatement) else (node,)
+        return (replace(node, atomic=False),) if isinstance(node, Generic) else (node,)
 
     assert "no barrier orders S0 (line 1) and S0" in failure(with_body(program, edit), arrays)
 
@@ -197,7 +188,7 @@ def test_a_total_counts_every_element_once(m: int, n: int, free: bool, rows: boo
 
 def test_a_dropped_statement_leaves_an_element_undefined() -> None:
     def edit(node: Node) -> tuple[Node, ...]:
-        return () if isinstance(node, MappedStatement) and node.id == "S0" else (node,)
+        return () if isinstance(node, Generic) and node.id == "S0" else (node,)
 
     program = with_body(mapped(REVERSED), edit)
     message = failure(program, {"A": matrix(2, 64)}, barriers={})

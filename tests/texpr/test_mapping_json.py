@@ -59,7 +59,7 @@ def value(expression: dict[str, Any], values: Values) -> int:
 def launches(nodes: list[dict[str, Any]], values: Values) -> Iterator[tuple[dict[str, Any], Values]]:
     for node in nodes:
         match node["kind"]:
-            case "MappedLaunch":
+            case "Launch":
                 yield node, values
             case "HostLoop":
                 for turn in range(value(node["extent"], values)):
@@ -97,7 +97,7 @@ def walked(body: list[dict[str, Any]], values: Values) -> Iterator[tuple[dict[st
                     yield from walked(node["body"], {**values, node["index"]: turn})
             case "Guard":
                 yield from walked(node["body" if value(node["condition"], values) else "orelse"], values)
-            case "MappedStatement":
+            case "Generic":
                 yield node, values
             case "Fresh":
                 pass
@@ -185,7 +185,7 @@ def test_every_expression_and_condition_has_its_text_and_its_tree() -> None:
 
 def every_statement(nodes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for node in nodes:
-        if node["kind"] == "MappedStatement":
+        if node["kind"] == "Generic":
             yield node["leaf"]
         yield from every_statement([*node.get("body", ()), *node.get("orelse", ())])
 

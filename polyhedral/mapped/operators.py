@@ -1,0 +1,89 @@
+"""Operators: the leaves of a mapped tree, which compute.
+
+    S1: C[i, j] += A[i, k] * B[k, j]      reads A[i, k], B[k, j] in evaluation order; updates C[i, j] with +
+
+A `Generic` evaluates one leaf statement of the core tree for the indices that the nodes around it define; a read is
+evaluated where the value says (a select's arm only when it is chosen). Outside an inner `par` it runs *once* per block
+(thread 0, and an order to its readers) or *replicated* (every thread into its own registers).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Leaf, Read, Subscript
+from texpr.grammar.source import Span
+from texpr.polyhedral.walk import read_accesses
+
+
+class Origin(StrEnum):
+    """Why an operator is there: the author's, or made by the mapping."""
+
+    SOURCE = "source"
+    COPY_IN = "copy_in"
+    COPY_OUT = "copy_out"
+    INIT = "init"
+    COMBINE = "combine"
+
+
+class Unused(StrEnum):
+    """What an operator does with a thread place that none of its digits uses."""
+
+    ONCE = "once"
+    REPLICATED = "replicated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """The write of one element. `op` combines the value with what is there, None binds it; `atomic`: indivisibly."""
+
+    buffer: str
+    subscripts: tuple[Subscript, ...]
+    op: AccOp | None
+    atomic: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generic:
+    """A leaf statement at its place in the tree.
+
+    `leaf` is the core statement with its index expressions over indices that enclosing nodes define. `digits` names
+    the thread digits that it uses; `unused` says what happens at each other thread place (None when all are used or
+    the block has one thread). `atomic` asks for an indivisible update: iterations of different threads accumulate
+    into one element.
+    """
+
+    id: str
+    leaf: Leaf
+    origin: Origin = Origin.SOURCE
+    digits: tuple[str, ...] = ()
+    unused: Unused | None = None
+    atomic: bool = False
+
+    @property
+    def span(self) -> Span:
+        return self.leaf.span
+
+    @property
+    def once(self) -> bool:
+        """Whether only thread 0 of the block runs it."""
+        return self.unused is Unused.ONCE
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Every read in evaluation order, those of gathered subscripts before the access that they index."""
+        return read_accesses(self.leaf)
+
+    @property
+    def store(self) -> Store | None:
+        """What it writes, None for an anchor. An author's `atomic` is indivisible whoever else updates the element."""
+        match self.leaf:
+            case Anchor():
+                return None
+            case Bind(buffer=buffer, subscripts=subscripts):
+                return Store(buffer=buffer, subscripts=subscripts, op=None, atomic=False)
+            case leaf:
+                atomic = self.atomic or isinstance(leaf, Atomic)
+                return Store(buffer=leaf.buffer, subscripts=leaf.subscripts, op=leaf.op, atomic=atomic)
+
+
+Operator = Generic

@@ -1,0 +1,29 @@
+"""Orders: which instances of a launch must be over before which others begin, between threads of one block."""
+
+from dataclasses import dataclass, field
+
+from texpr.grammar.source import NO_SPAN, Span
+from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.program import Hazard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Instances of `source` must be over before instances of `sink` begin, between threads of one `scope`.
+
+    `carried_by` is the loop of the launch that separates them (None: the same iteration of all common loops).
+    `relation` is isl text from (block…, thread, source instance) to (block…, thread, sink instance), for people.
+    `buffer` and `hazard` are the reason that a barrier prints. An order that took too many steps to compute is not
+    `computed`, and required all the same.
+    """
+
+    source: str
+    sink: str
+    buffer: str
+    hazard: Hazard
+    scope: Scope
+    carried_by: str | None
+    relation: str = field(default="", compare=False)
+    computed: bool = field(default=True, compare=False)
+    source_span: Span = field(default=NO_SPAN, compare=False, repr=False)
+    sink_span: Span = field(default=NO_SPAN, compare=False, repr=False)

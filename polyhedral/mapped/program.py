@@ -1,0 +1,142 @@
+"""The mapped program: which launches run on what grid, where every buffer lies, what must be ordered.
+
+A `MappedProgram` runs its host body in order. A `Launch` runs its body once for every block of the grid, all blocks
+independent; its threads run the tree (`tree.py`) in lock-free order except at synchronisation. Digits (`places.py`)
+say which thread of which block runs what.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from texpr.grammar.ast import Condition, IndexExpr, Kernel, Role
+from texpr.grammar.source import NO_SPAN, Span
+from texpr.grammar.types import DType
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Digit, Memory, Scope
+from texpr.polyhedral.mapped.tree import Node
+from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """A layout that is settled: strides in elements, padding included."""
+
+    strides: tuple[IndexExpr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """A layout that the plan stage chooses."""
+
+
+Layout = Free | Fixed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedBuffer:
+    """A buffer at its memory. `scope` says who shares one copy: a thread (reg), a block (shared), the grid (global).
+
+    `expanded` names loop indices by which a local in global memory was expanded, one copy per iteration: they are the
+    leading subscripts of every access to it and the leading entries of `shape`. `reason` is a sentence for `texpr map`.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[IndexExpr, ...]
+    memory: Memory
+    scope: Scope
+    layout: Layout
+    role: Role
+    expanded: tuple[str, ...] = ()
+    align: int = 16
+    reason: str = ""
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarrierPosition:
+    """A synchronisation of `scope` (warp or block) in a launch's body, and the orders that it enforces.
+
+    `path` alternates child numbers and branches from the body's root: (2,) is before child 2 of the body (after the
+    last one where 2 is the length), (2, 0, 1) before child 1 of the body of child 2; branch 1 is a guard's `orelse`.
+    """
+
+    path: tuple[int, ...]
+    scope: Scope
+    orders: tuple[Order, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One kernel launch. `grid` is in blocks, `threads` in threads of one block (1 on a CPU, where `grid[0]` counts
+    core iterations). `arguments` names what the body uses: host indices, in order of nesting. `digits` has every
+    digit of the launch, places of hardware first."""
+
+    name: str
+    grid: tuple[IndexExpr, IndexExpr, IndexExpr]
+    threads: int
+    digits: tuple[Digit, ...]
+    body: tuple[Node, ...]
+    orders: tuple[Order, ...] = ()
+    arguments: tuple[str, ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLoop:
+    """A loop of launches: a `seq` whose dependences cross blocks. `index` is an argument of its launches."""
+
+    index: str
+    extent: IndexExpr
+    body: tuple["HostNode", ...]
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostIf:
+    """An `if` on sizes and host indices around launches."""
+
+    condition: Condition
+    then: tuple["HostNode", ...]
+    orelse: tuple["HostNode", ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+HostNode = Launch | HostLoop | HostIf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessReport:
+    """What `texpr map` says of one access: lane stride in elements (None: not affine in the lanes), d as the seed
+    defines it, 32-byte sectors per warp request and the ideal."""
+
+    statement: str
+    buffer: str
+    mode: str
+    relation: str
+    lane_stride: int | None = None
+    distance: int | None = None
+    sectors: int | None = None
+    ideal_sectors: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The decisions in words and figures. `representative` has the values at which free sizes were judged."""
+
+    accesses: tuple[AccessReport, ...] = ()
+    representative: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedProgram:
+    """A kernel mapped to a target; `buffers` has every buffer that a launch touches, parameters included."""
+
+    kernel: Kernel
+    proved: ProvedProgram = field(compare=False, repr=False)
+    target: Target
+    host: tuple[HostNode, ...]
+    buffers: Mapping[str, MappedBuffer]
+    report: Report = field(default_factory=Report)

@@ -1,0 +1,147 @@
+"""Walking mapped programs: the nodes of a launch's tree with their paths, the launches of a host program.
+
+A path alternates child numbers and branches: (2, 0, 1) is child 1 of the first body of child 2; branch 1 of a guard is
+its `orelse`, branch n of parts the body of part n.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from texpr.grammar.ast import IndexExpr, Read
+from texpr.grammar.index.expr import names
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.places import Digit
+from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
+from texpr.polyhedral.mapped.sync import Barrier
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node, Parts
+from texpr.polyhedral.walk import leaf_names, subscript_names, touched, value_reads
+
+Path = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """A node, its path, and the nodes around it, outermost first."""
+
+    node: Node
+    path: Path
+    around: tuple[Node, ...]
+
+
+def branches(node: Node) -> tuple[tuple[Node, ...], ...]:
+    """The lists of nodes directly inside."""
+    match node:
+        case Loop(body=body):
+            return (body,)
+        case Guard(body=body, orelse=orelse):
+            return (body, orelse)
+        case Parts(parts=parts):
+            return tuple(part.body for part in parts)
+        case Define() | Fresh() | Barrier() | Generic():
+            return ()
+        case _:
+            assert_never(node)
+
+
+def with_branches(node: Node, bodies: Sequence[tuple[Node, ...]]) -> Node:
+    """The node with other lists inside, as many as `branches` gives."""
+    match node:
+        case Loop():
+            return replace(node, body=bodies[0])
+        case Guard():
+            return replace(node, body=bodies[0], orelse=bodies[1])
+        case Parts(parts=parts):
+            return replace(node, parts=tuple(replace(p, body=b) for p, b in zip(parts, bodies, strict=True)))
+        case Define() | Fresh() | Barrier() | Generic():
+            return node
+        case _:
+            assert_never(node)
+
+
+def located(body: Sequence[Node], path: Path = (), around: tuple[Node, ...] = ()) -> Iterator[Located]:
+    """Every node in execution order, outer before inner."""
+    for number, node in enumerate(body):
+        here = (*path, number)
+        yield Located(node=node, path=here, around=around)
+        for branch, inside in enumerate(branches(node)):
+            yield from located(inside, (*here, branch), (*around, node))
+
+
+def statements(body: Sequence[Node]) -> Iterator[Generic]:
+    """Every statement in text order."""
+    for found in located(body):
+        if isinstance(found.node, Generic):
+            yield found.node
+
+
+def map_nodes(body: Sequence[Node], change: Callable[[Node], Node]) -> tuple[Node, ...]:
+    """The tree with every node, those inside it first, put through `change`."""
+    return tuple(change(with_branches(node, [map_nodes(b, change) for b in branches(node)])) for node in body)
+
+
+def map_statements(body: Sequence[Node], change: Callable[[Generic], Generic]) -> tuple[Node, ...]:
+    """The tree with every statement put through `change`."""
+    return map_nodes(body, lambda node: change(node) if isinstance(node, Generic) else node)
+
+
+def node_reads(node: Node) -> tuple[Read, ...]:
+    """The reads of a guard's condition."""
+    return value_reads(node.condition) if isinstance(node, Guard) and isinstance(node.condition, Read) else ()
+
+
+def tree_buffers(body: Sequence[Node]) -> set[str]:
+    """The buffers that a tree touches."""
+    found: set[str] = set()
+    for place in located(body):
+        match place.node:
+            case Generic(leaf=leaf):
+                found |= {name for name, _ in touched(leaf)}
+            case Fresh(buffer=buffer):
+                found.add(buffer)
+            case node:
+                found |= {read.buffer for read in node_reads(node)}
+    return found
+
+
+def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Sequence[Node]) -> frozenset[str]:
+    """Every index and size that a launch uses."""
+    found = frozenset[str]().union(*(names(g) for g in grid))
+    found = found.union(*(names(d.radix) | names(d.stride) for d in digits))
+    for place in located(body):
+        match place.node:
+            case Loop(extent=extent):
+                found |= names(extent)
+            case Generic(leaf=leaf):
+                found |= leaf_names(leaf)
+            case Guard(condition=Read(subscripts=subscripts)):
+                found |= subscript_names(subscripts)
+            case Guard(condition=condition):
+                found |= frozenset() if isinstance(condition, Read) else names(condition)
+            case _:
+                pass
+    return found
+
+
+def statement_path(body: Sequence[Node], id: str) -> Path:
+    """The path of a statement, or of the guard that `if@2.0.1` names. KeyError when there is none."""
+    if id.startswith("if@"):
+        return tuple(int(part) for part in id.removeprefix("if@").split("."))
+    for place in located(body):
+        if isinstance(place.node, Generic) and place.node.id == id:
+            return place.path
+    raise KeyError(id)
+
+
+def launches(host: Sequence[HostNode]) -> Iterator[Launch]:
+    """Every launch of a host program, in text order."""
+    for node in host:
+        match node:
+            case Launch():
+                yield node
+            case HostLoop(body=body):
+                yield from launches(body)
+            case HostIf(then=then, orelse=orelse):
+                yield from launches(then + orelse)
+            case _:
+                assert_never(node)
