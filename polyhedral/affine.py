@@ -58,16 +58,21 @@ def normal(expr: IndexExpr) -> Linear:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """The sizes (parameters) and indices (dimensions, outermost first) that an expression may name."""
+    """The sizes (parameters) and indices (dimensions, outermost first) that an expression may name. Indices that are
+    fixed, as those of the host are to a launch, may stand among the parameters."""
 
     sizes: tuple[str, ...]
     indices: tuple[str, ...]
     work: isl.Work = field(repr=False)
     few: Mapping[str, int] = field(default_factory=dict)  # the extents of indices that have few values
     space: isl.Space = field(init=False)
+    _places: dict[str, tuple[isl.dim_type, int]] = field(init=False, repr=False)
     _values: dict[Linear, isl.PwAff] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        places = {name: (isl.dim_type.param, number) for number, name in enumerate(self.sizes)}
+        places |= {name: (isl.dim_type.in_, number) for number, name in enumerate(self.indices)}
+        object.__setattr__(self, "_places", places)
         space = isl.Space.create_from_names(self.work.context, set=list(self.indices), params=list(self.sizes))
         object.__setattr__(self, "space", space)
 
@@ -118,10 +123,8 @@ class Scope:
             match monomial:
                 case ():
                     affine = affine.set_constant_val(coefficient)
-                case (SizeVar(name=name),):
-                    affine = affine.set_coefficient_val(isl.dim_type.param, self.sizes.index(name), coefficient)
-                case (IndexVar(name=name),):
-                    affine = affine.set_coefficient_val(isl.dim_type.in_, self.indices.index(name), coefficient)
+                case (SizeVar(name=name) | IndexVar(name=name),):
+                    affine = affine.set_coefficient_val(*self._places[name], coefficient)
                 case (Operation() as inner,):
                     operations.append((inner, coefficient))
         result = isl.PwAff.from_aff(affine)
@@ -269,12 +272,12 @@ def extend(domain: isl.Set, scope: Scope) -> isl.Set:
     return wider
 
 
-def relation(domain: isl.Set, values: Sequence[isl.PwAff | None], statement: str, buffer: str) -> isl.Map:
-    """`{ statement[…] -> buffer[values…] }` on `domain`; a value None stands for every integer."""
+def relation(domain: isl.Set, values: Sequence[isl.PwAff | None]) -> isl.Map:
+    """`{ […] -> [values…] }` on `domain`; a value None stands for every integer."""
     result = isl.Map.from_domain(domain)
     for value in values:
         if value is None:
             result = result.add_dims(isl.dim_type.out, 1)
         else:
             result = result.flat_range_product(isl.Map.from_pw_aff(value))
-    return result.set_tuple_name(isl.dim_type.in_, statement).set_tuple_name(isl.dim_type.out, buffer)
+    return result

@@ -1,7 +1,6 @@
 """Index expressions and conditions as text: one walk, and a dialect for each language that they are written in.
 
     text(2 * i + N / 4 < M, LANGUAGE)      2 * i + N / 4 < M
-    text(…, Isl({}))                       2*i + floor(N/4) < M
     text(…, python(names))                 2 * i + N // 4 < M
     text(…, JSON)                          ["<", ["+", ["*", 2, "i"], ["/", "N", 4]], "M"]
 
@@ -9,9 +8,8 @@ A dialect gives a value of its own to every node from those of its operands. C++
 `codegen/cuda/index.py`.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from texpr.grammar.ast import (
@@ -161,94 +159,6 @@ def python(spelled: Callable[[IndexVar | SizeVar], str]) -> Infix:
     """Python on integers, with the names that `spelled` gives."""
     signs = _ARITHMETIC | {IndexOp.DIV: "//"}
     return Infix(signs=signs, calls=_CALLED, spelled=spelled, regroups=True, truths=("False", "True"))
-
-
-# ---- isl -------------------------------------------------------------------------------------------------------
-
-_RESERVED = re.compile(
-    r"(and|or|not|exists|mod|floor|ceil|floord|ceild|min|max|infty|infinity|nan|true|false|implies|rat|thread|lane|warp|dim[0-9]+)_*"
-)
-_ISL_COMPARE = {CompareOp.EQ: "=", CompareOp.NE: "!="}
-
-
-def isl_name(name: str) -> str:
-    """The name as isl reads it: words of isl's language, and ours for threads and dimensions, get an underscore
-    more."""
-    return f"{name}_" if _RESERVED.fullmatch(name) else name
-
-
-def _scaled(factor: int, written: Written) -> Written:
-    return Written(f"{factor}*{written.at(ATOM)}", PRODUCT if factor >= 0 else SIGNED)
-
-
-@dataclass(frozen=True, slots=True)
-class Isl:
-    """isl's text; `known` says what some names stand for, in brackets where that has parts. None stands for what is not
-    quasi-affine: who asks leaves that constraint out."""
-
-    known: Mapping[str, str] = field(default_factory=dict)
-
-    def constant(self, value: int) -> Written | None:
-        return Written(str(value), ATOM if value >= 0 else SIGNED, value=value)
-
-    def name(self, leaf: IndexVar | SizeVar) -> Written | None:
-        return Written(self.known.get(leaf.name) or isl_name(leaf.name))
-
-    def binary(self, op: IndexOp, left: Written | None, right: Written | None) -> Written | None:
-        if left is None or right is None:
-            return None
-        divisor = right.value if right.value is not None and right.value > 0 else None
-        match op:
-            case IndexOp.ADD | IndexOp.SUB:
-                return Written(f"{left.at(SUM)} {op.value} {right.at(PRODUCT)}", SUM)
-            case IndexOp.MUL if left.value is not None and right.value is not None:
-                return self.constant(left.value * right.value)
-            case IndexOp.MUL if right.value is not None:
-                return _scaled(right.value, left)
-            case IndexOp.MUL if left.value is not None:
-                return _scaled(left.value, right)
-            case IndexOp.MIN | IndexOp.MAX:
-                return Written(f"{op.value}({left.text}, {right.text})")
-            case IndexOp.DIV if divisor is not None:
-                return Written(f"floor({left.at(ATOM)}/{divisor})")
-            case IndexOp.CEILDIV if divisor is not None:
-                return Written(f"floor(({left.at(SUM)} + {divisor - 1})/{divisor})")
-            case IndexOp.MOD if divisor is not None:
-                return Written(f"({left.at(ATOM)} mod {divisor})")
-            case _:
-                return None
-
-    def compare(self, op: CompareOp, left: Written | None, right: Written | None) -> Written | None:
-        if left is None or right is None:
-            return None
-        return Written(f"{left.text} {_ISL_COMPARE.get(op, op.value)} {right.text}", RELATION)
-
-    def every(self, parts: Sequence[Written | None]) -> Written | None:
-        return self._joined(parts, "and", True)
-
-    def some(self, parts: Sequence[Written | None]) -> Written | None:
-        return self._joined(parts, "or", False)
-
-    def _joined(self, parts: Sequence[Written | None], word: str, empty: bool) -> Written | None:
-        known = [part for part in parts if part is not None]
-        if not parts:
-            return self.always(empty)
-        if len(known) < len(parts):
-            return None
-        return Written(f" {word} ".join(part.at(RELATION) for part in known), LOGIC)
-
-    def negation(self, part: Written | None) -> Written | None:
-        return None if part is None else Written(f"not ({part.text})", RELATION)
-
-    def always(self, value: bool) -> Written | None:
-        return Written("0 = 0" if value else "0 = 1", RELATION)
-
-
-def isl_text(tree: IndexExpr | Condition, known: Mapping[str, str]) -> str | None:
-    """isl's text of an expression, in brackets where it has parts, or of a condition; None for what is not
-    quasi-affine."""
-    written = text(tree, Isl(known))
-    return None if written is None else written.text if isinstance(tree, Condition) else written.at(ATOM)
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from texpr.grammar.source import NO_SPAN, Span
+from texpr.polyhedral import isl
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.program import Hazard
 
@@ -12,9 +13,10 @@ class Order:
     """Instances of `source` must be over before instances of `sink` begin, between threads of one `scope`.
 
     `carried_by` is the loop of the launch that separates them (None: the same iteration of all common loops).
-    `relation` is isl text from (block…, thread, source instance) to (block…, thread, sink instance), for people.
-    `buffer` and `hazard` are the reason that a barrier prints. An order that took too many steps to compute is not
-    `computed`, and required all the same.
+    `relation` says between which threads, `{ thread[lane, warp] -> thread[lane', warp'] }`, and `distance` how many
+    iterations of the carrying loop lie between source and sink at least (None where none carries it). `buffer` and
+    `hazard` are the reason that a barrier prints. An order that took too many steps to compute is not `computed`, has
+    no relation, and is required all the same.
     """
 
     source: str
@@ -23,7 +25,8 @@ class Order:
     hazard: Hazard
     scope: Scope
     carried_by: str | None
-    relation: str = field(default="", compare=False)
+    relation: isl.Map | None = field(default=None, compare=False, repr=False)
+    distance: int | None = field(default=None, compare=False)
     computed: bool = field(default=True, compare=False)
     source_span: Span = field(default=NO_SPAN, compare=False, repr=False)
     sink_span: Span = field(default=NO_SPAN, compare=False, repr=False)

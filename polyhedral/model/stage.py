@@ -237,7 +237,8 @@ def _relation(
         values += [draft.scope.form(part) for part in parts]
     else:
         values += [None if isinstance(s, Gather) else draft.scope.value(s) for s in access.subscripts]
-    return relation(access.domain, values, draft.id, access.buffer)
+    reached = relation(access.domain, values)
+    return reached.set_tuple_name(isl.dim_type.in_, draft.id).set_tuple_name(isl.dim_type.out, access.buffer)
 
 
 def _statement(

@@ -1,17 +1,33 @@
-"""Who touches memory in a launch: every access with its thread, and the loops and conditions around it, as isl text.
+"""Who touches memory in a launch: every access with its thread, and the loops and conditions around it.
 
 A thread is (lane, warp). Statements of a band give both as affine forms of the band's digits, `once` is thread 0, and
 a replicated statement runs on every thread. Each thread digit is defined once in a launch, before all that uses it:
 two statements with equal digits therefore belong to one par, and a thread runs both at equal values of its digits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Read, Subscript
+from texpr.grammar.ast import (
+    AccOp,
+    Accumulate,
+    Anchor,
+    Atomic,
+    Compare,
+    CompareOp,
+    Condition,
+    IndexExpr,
+    IndexVar,
+    Not,
+    Read,
+    SizeVar,
+    Subscript,
+)
 from texpr.grammar.diagnostics import InternalError
-from texpr.grammar.index.text import isl_name, isl_text
+from texpr.grammar.index.expr import ZERO, add, const, multiply
 from texpr.grammar.source import Span
+from texpr.grammar.walk import rewrite
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
@@ -20,41 +36,45 @@ from texpr.polyhedral.mapped.walks import Path, branches, statements
 from texpr.polyhedral.walk import read_accesses, value_reads, written
 
 WARP_SIZE = 32
-THREAD = ("lane", "warp")
+LANE, WARP = IndexVar(name="@lane"), IndexVar(name="@warp")
+Env = Mapping[str, IndexExpr]
+Tree = TypeVar("Tree", IndexExpr, Condition, Subscript)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What encloses a node: nodes and path, each index as isl text over the dimensions `dims`, and constraints; and the
-    thread digits that are defined before it."""
+    """What encloses a node: nodes and path, each defined index over digits and `dims`, and constraints on those; and
+    the thread digits that are defined before it."""
 
     nodes: tuple[Node, ...] = ()
     path: Path = ()
-    env: Mapping[str, str]
+    env: Env
     dims: tuple[str, ...] = ()
-    constraints: tuple[str, ...] = ()
+    constraints: tuple[Condition, ...] = ()
     digits: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """A statement, or the condition of a guard, on its threads. `band_depth` counts the nodes around the definition
-    of its band's indices: loops further inside belong to one thread. `proved`: its accesses are those of the program,
-    of which the proof of races speaks; the mapping's own exchange of partial results is not."""
+    """A statement, or the condition of a guard, on its threads: `dims` are its loops and then its digits, `constraints`
+    are on those, `LANE` and `WARP`. `band_depth` counts the nodes around the definition of its band's indices: loops
+    further inside belong to one thread. `proved`: its accesses are those of the program, of which the proof of races
+    speaks; the mapping's own exchange of partial results is not."""
 
     id: str
     span: Span
     around: Around
     digits: tuple[str, ...]
-    lane: str
-    warp: str
+    dims: tuple[str, ...]
+    constraints: tuple[Condition, ...]
     band_depth: int
     proved: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
-    """One access. `op` is the operator of an update; `atomic` says that it is indivisible."""
+    """One access; `subscripts` are over the dims of the actor and what is fixed in a launch. `op` is the operator of an
+    update; `atomic` says that it is indivisible."""
 
     actor: Actor
     buffer: str
@@ -96,16 +116,14 @@ class _Collector:
                     known = {**known, index: self._define(digits, len(around.nodes))}
                     digits_here |= {d.name for d in digits}
                 case Loop(index=index, extent=extent, body=inside):
-                    name, bound = isl_name(index), isl_text(extent, known)
-                    limits = (f"0 <= {name}",) if bound is None else (f"0 <= {name}", f"{name} < {bound}")
                     self.visit(
                         inside,
                         Around(
                             nodes=(*around.nodes, node),
                             path=(*here.path, 0),
-                            env={**known, index: name},
-                            dims=(*around.dims, name),
-                            constraints=around.constraints + limits,
+                            env={name: value for name, value in known.items() if name != index},
+                            dims=(*around.dims, index),
+                            constraints=around.constraints + below(IndexVar(name=index), put(extent, known)),
                             digits=digits_here,
                         ),
                     )
@@ -116,16 +134,16 @@ class _Collector:
                 case Fresh(buffer=buffer):
                     self.entries[buffer] = around.nodes
 
-    def _define(self, digits: Sequence[Digit], depth: int) -> str:
+    def _define(self, digits: Sequence[Digit], depth: int) -> IndexExpr:
         for digit in digits:
             if digit.place in (Place.LANE, Place.WARP):
                 if digit.name in self.defined:
                     raise InternalError(f"{self.launch.name}: the thread digit {digit.name} is defined twice")
                 self.defined[digit.name] = depth
-        return f"({' + '.join(f'{d.weight}*{isl_name(d.name)}' for d in digits)})" if digits else "0"
+        return _sum((const(d.weight), d) for d in digits)
 
     def _guard(self, node: Guard, condition: Condition | Read, here: Around) -> None:
-        holds: str | None = None
+        holds: Condition | None = None
         if isinstance(condition, Read):
             first = next(statements((node,)), None)
             every = node.uniform is not Scope.THREAD
@@ -137,9 +155,9 @@ class _Collector:
                 actor = self._actor(name, node.span, here, digits, unused)
                 self._reads(actor, value_reads(condition))
         else:
-            holds = isl_text(condition, here.env)
+            holds = put(condition, here.env)
         for branch, inside in enumerate(branches(node)):
-            more = () if holds is None else (f"({holds})",) if branch == 0 else (f"not ({holds})",)
+            more = () if holds is None else (holds,) if branch == 0 else (Not(part=holds),)
             self.visit(
                 inside,
                 replace(
@@ -159,33 +177,54 @@ class _Collector:
         if write is not None and not isinstance(leaf, Anchor):
             op = leaf.op if isinstance(leaf, Accumulate | Atomic) else None
             buffer, subscripts = write
-            self.touches.append(
-                Touch(actor=actor, buffer=buffer, subscripts=subscripts, writes=True, op=op, atomic=node.atomic)
-            )
+            self._touch(actor, buffer, subscripts, writes=True, op=op, atomic=node.atomic)
 
     def _reads(self, actor: Actor, reads: Sequence[Read]) -> None:
         for read in reads:
-            self.touches.append(Touch(actor=actor, buffer=read.buffer, subscripts=read.subscripts, writes=False))
+            self._touch(actor, read.buffer, read.subscripts, writes=False)
+
+    def _touch(self, actor: Actor, buffer: str, subscripts: Sequence[Subscript], **access: Any) -> None:
+        reached = tuple(put(s, actor.around.env) for s in subscripts)
+        self.touches.append(Touch(actor=actor, buffer=buffer, subscripts=reached, **access))
 
     def _actor(self, id: str, span: Span, here: Around, digits: tuple[str, ...], unused: Unused | None) -> Actor:
-        lane, warp = "0", "0"
-        depth, dims, constraints = len(here.nodes), here.dims, here.constraints
         if not here.digits.issuperset(digits):
             raise InternalError(f"{self.launch.name}: {id} uses thread digits that mean nothing where it stands")
+        depth, used = len(here.nodes), list[Digit]()
         if unused is Unused.REPLICATED:
-            lane, warp = THREAD
             lanes, warps = min(WARP_SIZE, self.launch.threads), max(1, self.launch.threads // WARP_SIZE)
-            constraints = (*constraints, f"0 <= lane < {lanes}", f"0 <= warp < {warps}")
-        elif unused is None:
-            used = [self.by_name[name] for name in digits]
-            depth = min((self.defined[name] for name in digits), default=depth)
-            lane, warp = (_coordinate(used, place) for place in (Place.LANE, Place.WARP))
-            dims += tuple(isl_name(d.name) for d in used)
-            constraints += tuple(f"0 <= {isl_name(d.name)} < {isl_text(d.radix, {})}" for d in used)
-        around = replace(here, dims=dims, constraints=constraints)
-        return Actor(id=id, span=span, around=around, digits=digits, lane=lane, warp=warp, band_depth=depth)
+            thread = below(LANE, const(lanes)) + below(WARP, const(warps))
+        else:
+            if unused is None:
+                used = [self.by_name[name] for name in digits]
+                depth = min((self.defined[name] for name in digits), default=depth)
+            thread = tuple(limit for d in used for limit in below(IndexVar(name=d.name), d.radix))
+            for coordinate, place in ((LANE, Place.LANE), (WARP, Place.WARP)):
+                at = _sum((d.stride, d) for d in used if d.place is place)
+                thread += (Compare(op=CompareOp.EQ, left=coordinate, right=at),)
+        return Actor(
+            id=id,
+            span=span,
+            around=here,
+            digits=digits,
+            dims=here.dims + tuple(d.name for d in used),
+            constraints=here.constraints + thread,
+            band_depth=depth,
+        )
 
 
-def _coordinate(digits: Sequence[Digit], place: Place) -> str:
-    parts = [f"{isl_text(d.stride, {})}*{isl_name(d.name)}" for d in digits if d.place is place]
-    return f"({' + '.join(parts)})" if parts else "0"
+def put(tree: Tree, env: Env) -> Tree:
+    """The expression or condition with what `env` defines."""
+    return rewrite(tree, lambda node: env.get(node.name, node) if isinstance(node, IndexVar | SizeVar) else node)
+
+
+def below(index: IndexExpr, limit: IndexExpr) -> tuple[Condition, ...]:
+    """`0 <= index < limit`."""
+    return Compare(op=CompareOp.GE, left=index, right=ZERO), Compare(op=CompareOp.LT, left=index, right=limit)
+
+
+def _sum(terms: Iterable[tuple[IndexExpr, Digit]]) -> IndexExpr:
+    total: IndexExpr = ZERO
+    for factor, digit in terms:
+        total = add(total, multiply(factor, IndexVar(name=digit.name)))
+    return total

@@ -12,26 +12,25 @@ statements of the program with equal digits touch alike, one thread touches. (`t
 this and all else that is not asked here, by enumeration.)
 """
 
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import Gather
+from texpr.grammar.ast import IndexVar
 from texpr.grammar.diagnostics import TExprError, error
-from texpr.grammar.index.text import isl_name, isl_text
+from texpr.grammar.source import Span
 from texpr.polyhedral import isl
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import GRID_PLACES, Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
-from texpr.polyhedral.orders.actors import THREAD, WARP_SIZE, Actor, Touch, collect
+from texpr.polyhedral.orders.actors import WARP_SIZE, Actor, Touch, below, collect
+from texpr.polyhedral.orders.reach import IN, across_warps, least_distance, meetings, reach, threads
 from texpr.polyhedral.program import Hazard, Program
 
 STEPS = 200_000  # of one question; an order not computed within them is required
 MAX_QUESTIONS = 2_500  # different questions of one launch
 MAX_PAIRS = 100_000  # pairs of accesses of one launch, one for each loop that may carry an order
-MAX_PIECES = 16  # of a relation that is written out
-MAX_RELATION = 4000  # characters of an order's relation; the rest is cut
 
 
 def launch_orders(launch: Launch, buffers: Mapping[str, MappedBuffer], program: Program) -> tuple[Order, ...]:
@@ -45,7 +44,7 @@ def launch_orders(launch: Launch, buffers: Mapping[str, MappedBuffer], program: 
         if placed.memory is not Memory.REG and placed.scope is not Scope.THREAD:
             by_buffer.setdefault(touch.buffer, []).append(touch)
     finder = _Finder(launch, program)
-    found: dict[Order, None] = {}
+    found: dict[Order, Order] = {}
     pairs = 0
     for name, touches in by_buffer.items():
         entry = actors.entries.get(name, ())
@@ -57,8 +56,18 @@ def launch_orders(launch: Launch, buffers: Mapping[str, MappedBuffer], program: 
                         raise _too_many(program, sink)
                     order = finder.order(*question)
                     if order is not None:
-                        found.setdefault(order)
-    return tuple(found)
+                        found[order] = _joined(found[order], order) if order in found else order
+    return tuple(found.values())
+
+
+def _joined(one: Order, other: Order) -> Order:
+    """An order that two pairs of accesses ask for."""
+    return replace(
+        one,
+        relation=None if one.relation is None or other.relation is None else one.relation.union(other.relation),
+        computed=one.computed or other.computed,
+        distance=None if one.distance is None or other.distance is None else min(one.distance, other.distance),
+    )
 
 
 def _too_many(program: Program, sink: Touch) -> TExprError:
@@ -73,11 +82,11 @@ Question = tuple[Touch, Touch, Hazard, tuple[Node, ...], Loop | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """The scope of the threads whose accesses meet, and their relation as text."""
+    """The scope of the threads whose accesses meet, their relation, and the least distance along the carrying loop."""
 
     scope: Scope
-    relation: str
-    computed: bool = True
+    relation: isl.Map | None = None
+    distance: int | None = None
 
 
 class _Finder:
@@ -85,19 +94,12 @@ class _Finder:
         self.launch = launch
         self.program = program
         block = [d for d in launch.digits if d.place in GRID_PLACES]
-        self.block = tuple(
-            text
-            for d in block
-            if (radix := isl_text(d.radix, {})) is not None
-            for text in (f"0 <= {isl_name(d.name)}", f"{isl_name(d.name)} < {radix}")
-        )
         names = [s.name for s in program.kernel.sizes] + [d.name for d in block] + list(launch.arguments)
-        self.names = tuple(isl_name(n) for n in dict.fromkeys(names))
-        self.sides: dict[tuple[int, str], _Side] = {}
-        self.answers: dict[tuple[_Side, _Side, int, int], _Answer | None] = {}
-        self.other_warp = isl.Map(
-            "{ thread[lane, warp] -> thread[lane', warp'] : warp != warp' }", context=program.work.context
-        )
+        self.fixed = tuple(dict.fromkeys(names))
+        self.block = tuple(limit for d in block for limit in below(IndexVar(name=d.name), d.radix))
+        self.reaches: dict[int, isl.Map | None] = {}  # by the identity of touches
+        self.alike: dict[int, list[isl.Map]] = {}  # by hash: of accesses that differ in names only, the first
+        self.answers: dict[tuple[int, int, int, int], _Answer | None] = {}
 
     def pair(self, source: Touch, sink: Touch, entry: tuple[Node, ...]) -> "Iterator[Question]":
         """The orders to look for from one access to another: in one iteration of all common loops, and carried by each.
@@ -126,10 +128,10 @@ class _Finder:
         """The order that a question finds, or None. Questions that differ in names only are asked once."""
         loops = [node for node in common if isinstance(node, Loop)]
         carried = len(loops) if carrier is None else next(n for n, loop in enumerate(loops) if loop is carrier)
-        first, second = self._side(source, ""), self._side(sink, "'")
-        key = (first, second, len(loops), carried)
+        first, second = self._reach(source), self._reach(sink)
+        key = (id(first), id(second), len(loops), carried)
         if key not in self.answers:
-            self.answers[key] = self._answer(first, second, len(loops), carried, sink)
+            self.answers[key] = self._answer(first, second, len(loops), carried, sink.actor.span)
         answer = self.answers[key]
         if answer is None:
             return None
@@ -141,83 +143,54 @@ class _Finder:
             scope=answer.scope,
             carried_by=None if carrier is None else carrier.index,
             relation=answer.relation,
-            computed=answer.computed,
+            distance=answer.distance,
+            computed=answer.relation is not None,
             source_span=source.actor.span,
             sink_span=sink.actor.span,
         )
 
-    def _answer(self, first: "_Side", second: "_Side", loops: int, carried: int, sink: Touch) -> _Answer | None:
-        """Whether accesses of different threads meet; one that takes more than its steps is taken to."""
-        work = self.program.work
-        width = len(first.dims) + len(second.dims) + len(self.names)
+    def _answer(
+        self, first: isl.Map | None, second: isl.Map | None, loops: int, carried: int, span: Span
+    ) -> _Answer | None:
+        """Whether accesses of different threads meet; where that takes more than their steps, they are taken to."""
+        far = 1 if carried < loops else None
+        unknown = _Answer(scope=Scope.BLOCK if self.launch.threads > WARP_SIZE else Scope.WARP, distance=far)
+        if first is None or second is None:
+            return unknown
+        width = first.dim(IN) + second.dim(IN) + len(self.fixed)
+        answer, pairs = unknown, first
+        with self._within_steps(span, width):
+            pairs = self.program.facts.within(meetings(first, second, loops, carried))
+            if pairs.is_empty():
+                return None
+            scope = Scope.WARP if across_warps(pairs).is_empty() else Scope.BLOCK
+            answer = _Answer(scope=scope, relation=threads(pairs), distance=far)
+        if answer.relation is not None and far is not None:
+            with self._within_steps(span, width):
+                answer = replace(answer, distance=least_distance(pairs, carried))
+        return answer
+
+    @contextmanager
+    def _within_steps(self, span: Span, width: int) -> Iterator[None]:
+        """What takes more steps than a question may is left undone."""
         try:
-            with work.limited(sink.actor.span, "the order of these accesses", width, STEPS):
-                conflict = self._conflict(first, second, loops, carried)
-                if conflict.is_empty():
-                    return None
-                crossing = not conflict.intersect(self.other_warp).is_empty()
+            with self.program.work.limited(span, "the order of these accesses", width, STEPS):
+                yield
         except TExprError:
-            if work.exhausted:
+            if self.program.work.exhausted:
                 raise
-            scope = Scope.BLOCK if self.launch.threads > WARP_SIZE else Scope.WARP
-            return _Answer(scope=scope, relation="not computed: it took more steps than allowed", computed=False)
-        pieces = conflict.n_basic_map()
-        relation = str(conflict)[:MAX_RELATION] if pieces <= MAX_PIECES else f"a union of {pieces} relations"
-        return _Answer(scope=Scope.BLOCK if crossing else Scope.WARP, relation=relation)
 
-    def _side(self, touch: Touch, mark: str) -> "_Side":
-        """A touch as isl text, made once: it meets many others."""
-        key = (id(touch), mark)
-        if key not in self.sides:
-            self.sides[key] = _side(touch, mark)
-        return self.sides[key]
-
-    def _conflict(self, first: "_Side", second: "_Side", loops: int, carried: int) -> isl.Map:
-        """The pairs of different threads whose accesses meet: a relation thread[lane, warp] -> thread[lane, warp]."""
-        parts = [*self.block, *first.constraints, *second.constraints]
-        for x, y in zip(first.element, second.element, strict=True):
-            if x is not None and y is not None:
-                parts.append(f"{x} = {y}")
-        for number in range(min(carried + 1, loops)):
-            parts.append(f"{first.dims[number]} {'<' if number == carried else '='} {second.dims[number]}")
-        inner = ", ".join((*first.dims, *second.dims))
-        where = " and ".join(parts)
-        held = f"exists ({inner} : {where})" if inner else where
-        text = (
-            f"[{', '.join(self.names)}] -> {{ thread[lane, warp] -> thread[lane', warp'] : "
-            f"(lane != lane' or warp != warp') and {held} }}"
-        )
-        relation = isl.Map(text, context=self.program.work.context)
-        return self.program.facts.within(relation).coalesce()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Side:
-    """One side of a pair as isl text; an element of None is data and may be any. Dimensions are numbered, those of
-    loops first, so that sides which differ in names only are equal."""
-
-    dims: tuple[str, ...]
-    constraints: tuple[str, ...]
-    element: tuple[str | None, ...]
-
-
-def _side(touch: Touch, mark: str) -> _Side:
-    actor = touch.actor
-    names = {name: f"dim{number}{mark}" for number, name in enumerate(actor.around.dims)}
-    dims = tuple(names.values())
-    names |= {name: name + mark for name in THREAD}
-    env = {index: _renamed(text, names) for index, text in actor.around.env.items()}
-    thread = (f"lane = {actor.lane}", f"warp = {actor.warp}")
-    return _Side(
-        dims=dims,
-        constraints=tuple(_renamed(text, names) for text in (*thread, *actor.around.constraints)),
-        element=tuple(None if isinstance(s, Gather) else isl_text(s, env) for s in touch.subscripts),
-    )
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """The text with other names for some of those in it."""
-    return re.sub(r"[A-Za-z_][A-Za-z_0-9]*", lambda m: names.get(m[0], m[0]), text)
+    def _reach(self, touch: Touch) -> isl.Map | None:
+        """What an access reaches, made once, for it meets many others; None where that takes more steps."""
+        if id(touch) not in self.reaches:
+            found: isl.Map | None = None
+            with self._within_steps(touch.actor.span, len(touch.actor.dims) + len(self.fixed)):
+                made = reach(touch, self.fixed, self.block, self.program.work)
+                known = self.alike.setdefault(hash(made), [])
+                found = next((one for one in known if one.plain_is_equal(made)), made)
+                known.append(found)
+            self.reaches[id(touch)] = found
+        return self.reaches[id(touch)]
 
 
 def _common(a: Actor, b: Actor) -> tuple[Node, ...]:

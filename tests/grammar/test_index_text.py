@@ -5,11 +5,10 @@ from hypothesis import given
 from index_expressions import conditions, expressions, meaning, points, truth
 
 from texpr.codegen.manifest import check_condition, check_expr, evaluate, holds
-from texpr.grammar.ast import And, Compare, CompareOp, IndexBinary, IndexConst, IndexOp, IndexVar, Not, Or, SizeVar
-from texpr.grammar.index.expr import add, combine, const, leaves, multiply
+from texpr.grammar.ast import And, Compare, IndexBinary, IndexOp, IndexVar, Not, Or, SizeVar
+from texpr.grammar.index.expr import add, const, multiply
 from texpr.grammar.index.linear import linear
-from texpr.grammar.index.text import ATOM, JSON, in_words, isl_text, python, text
-from texpr.polyhedral import isl
+from texpr.grammar.index.text import ATOM, JSON, in_words, python, text
 
 FUNCTIONS = {"min": min, "max": max, "ceildiv": lambda a, b: -(-a // b)}
 
@@ -72,37 +71,6 @@ def test_the_manifest_means_the_expression(e, point):
 def test_the_manifest_means_the_condition(c, point):
     if not divides_by_zero(c, point):
         assert holds(check_condition(text(c, JSON)), point) == truth(c, point)
-
-
-WORK = isl.Work()
-
-
-@given(expressions, points)
-def test_isl_means_the_expression_that_it_takes(e, point):
-    written = isl_text(e, {})
-    if written is not None:
-        values = {leaf.name: point[leaf.name] for leaf in leaves(e) if not isinstance(leaf, IndexConst)}
-        given = " and ".join(["0 = 0", *(f"{name} = {value}" for name, value in values.items())])
-        found = isl.Set(f"[{', '.join(values)}] -> {{ [v] : v = 2 * {written} and {given} }}", context=WORK.context)
-        assert isl.least_point(found)[-1] == 2 * meaning(e, point)
-
-
-@given(conditions, points)
-def test_isl_means_the_condition_that_it_takes(c, point):
-    written = isl_text(c, {})
-    if written is not None:
-        given = " and ".join(f"{name} = {value}" for name, value in point.items())
-        found = isl.Set(f"[{', '.join(point)}] -> {{ : ({written}) and {given} }}", context=WORK.context)
-        assert found.is_empty() != truth(c, point)
-
-
-def test_isl_takes_what_is_affine():
-    i, n = IndexVar(name="i"), SizeVar(name="N")
-    assert isl_text(combine(IndexOp.CEILDIV, add(multiply(const(2), i), n), const(4)), {"i": "(8*a + b)"}) == (
-        "floor((2*(8*a + b) + N + 3)/4)"
-    )
-    assert isl_text(multiply(i, n), {}) is None
-    assert isl_text(Compare(op=CompareOp.LT, left=i, right=IndexVar(name="mod")), {}) == "i < mod_"
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,21 @@ def test_one_module_imports_islpy() -> None:
     assert doors == [ROOT / "polyhedral" / "isl.py"]
 
 
+def test_no_isl_value_is_made_of_text() -> None:
+    made = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in own_sources()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (
+            node.func.attr == "read_from_str"
+            or ast.unparse(node.func) in ("isl.Map", "isl.Set", "isl.PwAff", "isl.Aff")
+        )
+    ]
+    assert made == []
+
+
 def test_the_runtime_loads_without_compiler_libraries() -> None:
     code = (
         "import sys\n"

@@ -1,0 +1,72 @@
+"""What the accesses of a launch reach, as isl relations, and where different threads meet at one element.
+
+The domain of a reach has the loops around the access, outermost first, then lane and warp. Sizes, host indices and the
+block's digits are parameters; the digits that a thread's number determines are gone.
+
+    par 64 b { … t[63 - b] … } in seq K k      { [k, lane, warp] -> [63 - 32*warp - lane] : 0 <= k < K, … }
+"""
+
+from collections.abc import Sequence
+
+from texpr.grammar.ast import Condition, Gather
+from texpr.polyhedral import isl
+from texpr.polyhedral.affine import NotAffineError, Scope, relation
+from texpr.polyhedral.orders.actors import LANE, WARP, Touch
+
+IN, OUT = isl.dim_type.in_, isl.dim_type.out
+
+
+def reach(touch: Touch, fixed: tuple[str, ...], limits: Sequence[Condition], work: isl.Work) -> isl.Map:
+    """The elements of an access; what is not affine, or read from data, may be anything."""
+    actor = touch.actor
+    scope = Scope(fixed, (*actor.dims, LANE.name, WARP.name), work)
+    domain = scope.universe()
+    for condition in (*limits, *actor.constraints):
+        try:
+            domain = domain.intersect(scope.holds(condition))
+        except NotAffineError:
+            continue
+    values: list[isl.PwAff | None] = []
+    for subscript in touch.subscripts:
+        try:
+            values.append(None if isinstance(subscript, Gather) else scope.value(subscript))
+        except NotAffineError:
+            values.append(None)
+    loops = len(actor.around.dims)
+    return relation(domain, values).project_out(IN, loops, len(actor.dims) - loops)
+
+
+def meetings(first: isl.Map, second: isl.Map, loops: int, carried: int) -> isl.Map:
+    """The instances of two accesses by different threads at one element: in one iteration of their first `loops` loops,
+    or, where `carried` is one of those, in a later iteration of that loop and one of those around it."""
+    pairs = first.apply_range(second.reverse())
+    for number in range(min(carried + 1, loops)):
+        pairs = (pairs.order_lt if number == carried else pairs.equate)(IN, number, OUT, number)
+    return _apart(pairs, 2).union(_apart(pairs, 1))
+
+
+def across_warps(pairs: isl.Map) -> isl.Map:
+    """Those of different warps."""
+    return _apart(pairs, 1)
+
+
+def _apart(pairs: isl.Map, from_end: int) -> isl.Map:
+    """The pairs that differ in a dimension of the thread."""
+    place = (IN, pairs.dim(IN) - from_end, OUT, pairs.dim(OUT) - from_end)
+    return pairs.order_lt(*place).union(pairs.order_gt(*place))
+
+
+def threads(pairs: isl.Map) -> isl.Map:
+    """`{ thread[lane, warp] -> thread[lane', warp'] }` of instances."""
+    for side in (IN, OUT):
+        pairs = pairs.project_out(side, 0, pairs.dim(side) - 2).set_tuple_name(side, "thread")
+        pairs = pairs.set_dim_name(side, 0, "lane").set_dim_name(side, 1, "warp")
+    return pairs
+
+
+def least_distance(pairs: isl.Map, loop: int) -> int:
+    """The fewest iterations of a loop that lie between instances."""
+    for side in (IN, OUT):
+        pairs = pairs.project_out(side, loop + 1, pairs.dim(side) - loop - 1).project_out(side, 0, loop)
+    (least,) = isl.least_point(pairs.deltas().project_out_all_params())
+    return least
