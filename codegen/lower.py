@@ -172,6 +172,8 @@ def inherited_attributes(kernel: Kernel) -> dict[str, tuple[Attr, ...]]:
 
 
 def _block_graph(launch: m.Launch, mapped: m.MappedProgram, attributes: dict[str, tuple[Attr, ...]]) -> g.BlockGraph:
+    if launch.cluster != (1, 1, 1):
+        raise fail("E0502", f"clusters of {launch.cluster} blocks are not emitted", launch.span)
     body = tuple(_node(node, attributes) for node in launch.body)
     used = set(tensors_of(body))
     return g.BlockGraph(

@@ -5,13 +5,19 @@
 A `Generic` evaluates one leaf statement of the core tree for the indices that the nodes around it define; a read is
 evaluated where the value says (a select's arm only when it is chosen). Outside an inner `par` it runs *once* per block
 (thread 0, and an order to its readers) or *replicated* (every thread into its own registers).
+
+    S2: copy a[i] = A[k, i] for i < 64  (transaction, ring)
+
+A `Copy` binds every element of a box: it means the `Generic`s of its expansion (`expand.py`), at once or until its
+completion is waited for.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Leaf, Read, Subscript
-from texpr.grammar.source import Span
+from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, IndexExpr, Leaf, Read, Subscript
+from texpr.grammar.source import NO_SPAN, Span
+from texpr.grammar.types import DType
 from texpr.polyhedral.walk import read_accesses
 
 
@@ -86,4 +92,46 @@ class Generic:
                 return Store(buffer=leaf.buffer, subscripts=leaf.subscripts, op=leaf.op, atomic=atomic)
 
 
-Operator = Generic
+class Completion(StrEnum):
+    """When a copy is over: with its node, or when a `Wait` of its pipe or a `WaitGroup` of its thread says so."""
+
+    NOW = "now"
+    CP_ASYNC = "cp_async"  # the committing thread's pipe of that kind, or group
+    TRANSACTION = "transaction"  # the pipe, by the bytes that arrive in the block
+    BULK = "bulk"  # the thread's group, from shared memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """An element of a buffer for each value of a copy's indices."""
+
+    buffer: str
+    subscripts: tuple[Subscript, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """`target = source` for each value of the indices `over`, below their extents, all by one thread."""
+
+    id: str
+    source: View
+    target: View
+    over: tuple[tuple[str, IndexExpr], ...]
+    completion: Completion = Completion.NOW
+    pipe: str = ""
+    digits: tuple[str, ...] = ()
+    unused: Unused | None = None
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def leaf(self) -> Bind:
+        """The statement that the copy means for one value of its indices."""
+        read = Read(
+            buffer=self.source.buffer, subscripts=self.source.subscripts, dtype=self.source.dtype, span=self.span
+        )
+        target = self.target
+        return Bind(id=self.id, buffer=target.buffer, subscripts=target.subscripts, value=read, span=self.span)
+
+
+Operator = Generic | Copy

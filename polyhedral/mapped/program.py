@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from texpr.grammar.ast import Condition, IndexExpr, Kernel, Role
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
+from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
+from texpr.polyhedral.mapped.sync import Pipe
 from texpr.polyhedral.mapped.tree import Node
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
@@ -70,14 +72,16 @@ class BarrierPosition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One kernel launch. `grid` is in blocks, `threads` in threads of one block (1 on a CPU, where `grid[0]` counts
-    core iterations). `arguments` names what the body uses: host indices, in order of nesting. `digits` has every
-    digit of the launch, places of hardware first."""
+    core iterations), `cluster` says how many blocks along each axis are one cluster. `arguments` names what the body
+    uses: host indices, in order of nesting. `digits` has every digit of the launch, places of hardware first."""
 
     name: str
     grid: tuple[IndexExpr, IndexExpr, IndexExpr]
+    cluster: tuple[int, int, int] = (1, 1, 1)
     threads: int
     digits: tuple[Digit, ...]
     body: tuple[Node, ...]
+    pipes: tuple[Pipe, ...] = ()
     orders: tuple[Order, ...] = ()
     arguments: tuple[str, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
@@ -132,11 +136,13 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedProgram:
-    """A kernel mapped to a target; `buffers` has every buffer that a launch touches, parameters included."""
+    """A kernel mapped to a target; `buffers` has every buffer that a launch touches, parameters included, and `words`
+    the counters and flags of its launches."""
 
     kernel: Kernel
     proved: ProvedProgram = field(compare=False, repr=False)
     target: Target
     host: tuple[HostNode, ...]
     buffers: Mapping[str, MappedBuffer]
+    words: tuple[Words, ...] = ()
     report: Report = field(default_factory=Report)

@@ -6,10 +6,11 @@ launch matmul_0   grid (ceildiv(M, 8) * ceildiv(N, 32), 1, 1)   256 threads
 """
 
 from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Gather, Leaf, Read, Subscript
 from texpr.grammar.index.text import ATOM, in_words
-from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.operators import Copy, Generic
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.program import (
@@ -22,7 +23,9 @@ from texpr.polyhedral.mapped.program import (
     MappedBuffer,
     MappedProgram,
 )
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.show_sync import pipe_text, sync_text, word_text
+from texpr.polyhedral.mapped.sync import Sync
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
 from texpr.polyhedral.mapped.walks import Path
 from texpr.polyhedral.orders.barriers import barrier_positions
 from texpr.polyhedral.walk import read_accesses, written
@@ -86,11 +89,14 @@ def _host(node: HostNode, depth: int) -> Iterator[str]:
 def _launch(launch: Launch) -> Iterator[str]:
     grid = ", ".join(in_words(g) for g in launch.grid)
     arguments = f"  arguments {', '.join(launch.arguments)}" if launch.arguments else ""
-    yield f"launch {launch.name}  grid ({grid})  {launch.threads} thread{'s' * (launch.threads > 1)}{arguments}"
+    cluster = f"  clusters of {launch.cluster}" if launch.cluster != (1, 1, 1) else ""
+    threads = f"{launch.threads} thread{'s' * (launch.threads > 1)}"
+    yield f"launch {launch.name}  grid ({grid})  {threads}{cluster}{arguments}"
     if launch.digits:
         yield "  digits"
         yield from (f"    {line}" for line in _table([(d.name, _place(d)) for d in launch.digits]))
     barriers = {p.path: p for p in barrier_positions(launch)} if launch.threads > 1 else {}
+    yield from (f"  {pipe_text(pipe)}" for pipe in launch.pipes)
     yield "  body"
     yield from (f"    {line}" for line in _nodes(launch.body, (), barriers))
 
@@ -142,8 +148,25 @@ def _node(node: Node, path: Path, barriers: dict[Path, BarrierPosition]) -> Iter
                 yield from (f"  {line}" for line in _nodes(orelse, (*path, 1), barriers))
         case Generic():
             yield _statement(node)
+        case Copy(over=over):
+            box = ", ".join(f"{index} < {in_words(extent)}" for index, extent in over)
+            how = ", ".join(
+                w for w in (node.completion.value, node.pipe, node.unused.value if node.unused else "") if w
+            )
+            yield f"{node.id}: copy {leaf_text(node.leaf)}{f' for {box}' if box else ''}  ({how})"
         case Fresh(buffer=buffer):
             yield f"new {buffer}"
+        case Parts(parts=parts):
+            for number, part in enumerate(parts):
+                yield f"part {part.name} ({part.warps} warp{'s' * (part.warps > 1)})"
+                yield from (f"  {line}" for line in _nodes(part.body, (*path, number), barriers))
+        case Last(counter=counter, at=at, n=n, body=body):
+            yield f"last of {in_words(n)} at {word_text(counter, at)}"
+            yield from (f"  {line}" for line in _nodes(body, (*path, 0), barriers))
+        case _ if isinstance(node, Sync):
+            yield sync_text(node)
+        case _:
+            assert_never(node)
 
 
 def _condition(condition: Condition | Read) -> str:

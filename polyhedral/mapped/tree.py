@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from texpr.grammar.ast import Condition, IndexExpr, Read
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.operators import Operator
+from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Scope
 from texpr.polyhedral.mapped.sync import Sync
 
@@ -75,9 +76,23 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Concurrent parts of a block: its warps are shared out to them in order, all of them to some part."""
+    """Concurrent parts of a block: its warps are shared out to them in order, all of them to some part. In a part,
+    threads and warps are counted from its first one, and `once` is its first thread."""
 
     parts: tuple[Part, ...]
 
 
-Node = Define | Fresh | Loop | Guard | Parts | Sync | Operator
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Last:
+    """The last of `n` blocks to come here runs the body, after all that the others did before they came. It leaves
+    the counter as it found it, at 0."""
+
+    counter: str
+    at: tuple[IndexExpr, ...]
+    n: IndexExpr
+    body: tuple["Node", ...]
+    orders: tuple[Order, ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+Node = Define | Fresh | Loop | Guard | Parts | Last | Sync | Operator

@@ -10,11 +10,12 @@ from typing import assert_never
 
 from texpr.grammar.ast import IndexExpr, Read
 from texpr.grammar.index.expr import names
-from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.between import Await, Publish
+from texpr.polyhedral.mapped.operators import Copy, Generic
 from texpr.polyhedral.mapped.places import Digit
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
-from texpr.polyhedral.mapped.sync import Barrier
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node, Parts
+from texpr.polyhedral.mapped.sync import Sync
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
 from texpr.polyhedral.walk import leaf_names, subscript_names, touched, value_reads
 
 Path = tuple[int, ...]
@@ -38,7 +39,11 @@ def branches(node: Node) -> tuple[tuple[Node, ...], ...]:
             return (body, orelse)
         case Parts(parts=parts):
             return tuple(part.body for part in parts)
-        case Define() | Fresh() | Barrier() | Generic():
+        case Last(body=body):
+            return (body,)
+        case Define() | Fresh() | Generic() | Copy():
+            return ()
+        case _ if isinstance(node, Sync):
             return ()
         case _:
             assert_never(node)
@@ -53,7 +58,11 @@ def with_branches(node: Node, bodies: Sequence[tuple[Node, ...]]) -> Node:
             return replace(node, body=bodies[0], orelse=bodies[1])
         case Parts(parts=parts):
             return replace(node, parts=tuple(replace(p, body=b) for p, b in zip(parts, bodies, strict=True)))
-        case Define() | Fresh() | Barrier() | Generic():
+        case Last():
+            return replace(node, body=bodies[0])
+        case Define() | Fresh() | Generic() | Copy():
+            return node
+        case _ if isinstance(node, Sync):
             return node
         case _:
             assert_never(node)
@@ -95,7 +104,7 @@ def tree_buffers(body: Sequence[Node]) -> set[str]:
     found: set[str] = set()
     for place in located(body):
         match place.node:
-            case Generic(leaf=leaf):
+            case Generic(leaf=leaf) | Copy(leaf=leaf):
                 found |= {name for name, _ in touched(leaf)}
             case Fresh(buffer=buffer):
                 found.add(buffer)
@@ -114,6 +123,12 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
                 found |= names(extent)
             case Generic(leaf=leaf):
                 found |= leaf_names(leaf)
+            case Copy(leaf=leaf, over=over):
+                found |= leaf_names(leaf).union(*(names(extent) for _, extent in over))
+            case Publish(at=at) | Await(at=at):
+                found |= subscript_names(at)
+            case Last(at=at, n=n):
+                found |= subscript_names(at) | names(n)
             case Guard(condition=Read(subscripts=subscripts)):
                 found |= subscript_names(subscripts)
             case Guard(condition=condition):
