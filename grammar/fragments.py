@@ -14,11 +14,12 @@ from texpr.grammar.index.expr import add, combine, multiply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """A tile of `rows` x `columns` elements over 32 lanes of `registers` elements each."""
+    """A tile of `rows` x `columns` elements over `lanes` of `registers` elements each."""
 
     rows: int
     columns: int
     registers: int
+    lanes: int = 32
     place: Callable[[IndexExpr, IndexExpr], tuple[IndexExpr, IndexExpr]]
 
 

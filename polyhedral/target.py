@@ -18,7 +18,8 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """`arch` is the compiler's name of the architecture (empty for a CPU); bytes and counts are per thread block."""
+    """`arch` is the compiler's name of the architecture (empty for a CPU); bytes and counts are per thread block.
+    Shared memory gives one word of `bank_bytes` from each of its `banks` at a time."""
 
     name: str
     family: Family
@@ -27,6 +28,8 @@ class Target:
     max_threads: int = 1024
     max_grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
     shared_bytes: int = 0
+    banks: int = 32
+    bank_bytes: int = 4
     multiprocessors: int = 1
 
     @property

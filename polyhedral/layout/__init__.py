@@ -1,0 +1,1 @@
+"""Layouts: where the elements of a tensor lie, and who holds them."""
