@@ -9,9 +9,8 @@ as far as the sign of their difference is known. The digits of a dimension cover
 before ends, up to the extent; they may be those of several units.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 
 from texpr.grammar.ast import IndexExpr, SizeVar
 from texpr.grammar.index.expr import ZERO, add, ceildiv, const, constant_value
@@ -66,11 +65,10 @@ def _positive(layout: Layout, nonnegative: Nonnegative) -> Nonnegative:
     names = [extent for extent in layout.shape if isinstance(extent, SizeVar)]
 
     def known(form: Linear) -> bool:
-        if nonnegative(form):
-            return True
+        least = form
         for name in names:
-            form = form.replaced(name, variable(name) + 1)
-        return plainly_nonnegative(form)
+            least = least.replaced(name, variable(name) + 1)
+        return plainly_nonnegative(least) or nonnegative(form)
 
     return known
 
@@ -88,29 +86,28 @@ def radix(layout: Layout, term: Term) -> IndexExpr:
 
 def _ordered(layout: Layout, terms: list[Term], nonnegative: Nonnegative) -> tuple[Term, ...] | None:
     """The digits from the least stride up, each stride beyond what those before it reach."""
-    numbers = [(constant_value(t.stride), t) for t in terms]
-    orders: Iterable[Sequence[Term]]
-    if all(stride is not None for stride, _ in numbers):
-        orders = [[t for _, t in sorted(numbers, key=lambda pair: pair[0] or 0)]]
-    else:
-        orders = permutations(terms) if len(terms) <= MAX_ORDERED else [terms]
-    return next((tuple(order) for order in orders if _nested(layout, order, nonnegative)), None)
+    numbers = [constant_value(t.stride) for t in terms]
+    free = any(number is None for number in numbers)
+    known = sorted(terms, key=lambda t: constant_value(t.stride) or 0) if not free else terms[::-1]
+    choose = free and len(terms) <= MAX_ORDERED
 
+    def above(done: tuple[Term, ...], left: list[Term], reached: Linear, simple: Linear) -> tuple[Term, ...] | None:
+        """The order with `left` over `done`, which reach below `reached`, and the last of which below `simple`."""
+        if not left:
+            return done
+        for number, term in enumerate(left if choose else left[:1]):
+            stride, others = linear(term.stride), left[:number] + left[number + 1 :]
+            unknown = term.modulus is None and constant_value(term.offset) is None
+            if unknown and others:  # it may begin anywhere: only the greatest stride is read without bounds
+                continue
+            if nonnegative(stride - reached) or nonnegative(stride - simple):
+                count = linear(radix(layout, term))
+                found = above((*done, term), others, reached + (count - 1) * stride, count * stride)
+                if found is not None:
+                    return found
+        return None
 
-def _nested(layout: Layout, order: Sequence[Term], nonnegative: Nonnegative) -> bool:
-    beyond, simple = constant(1), constant(1)
-    for number, term in enumerate(order):
-        stride = linear(term.stride)
-        if not (nonnegative(stride - beyond) or nonnegative(stride - simple)):
-            return False
-        unknown = term.modulus is None and constant_value(term.offset) is None
-        if unknown and number + 1 < len(
-            order
-        ):  # it may begin anywhere: only the greatest stride is read without bounds
-            return False
-        count = linear(radix(layout, term))
-        beyond, simple = beyond + (count - 1) * stride, count * stride
-    return True
+    return above((), known, constant(1), constant(1))
 
 
 def _cover(terms: Sequence[Term], extent: IndexExpr) -> tuple[Term, ...] | None:

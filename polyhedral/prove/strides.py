@@ -1,15 +1,14 @@
 """Proof that `#strides` put distinct elements of a written buffer in distinct places (E0301).
 
-    strides (72, 1), shape (128, 64): 72 >= 64 * 1        proved by the chain of strides
+    strides (72, 1), shape (128, 64): 72 >= 64 * 1        proved, since they nest
     strides (2, 3), shape (4, 4): C[0, 2] and C[3, 0]      refused with the least pair
 
-The chain is tried first, with free sizes and facts too: a stride covers the extent of the next smaller one, as `lda` of
-`#strides(lda, 1)` does under `where lda >= N`. What it does not show is decided by isl on the address function, where
+That they nest is tried first, with free sizes and facts too: a stride covers what the smaller ones reach, as `lda` of
+`#strides(lda, 1)` does under `where lda >= N`. What that does not show is decided by isl on the address function, where
 strides are constants.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import permutations
+from collections.abc import Iterator
 
 from texpr.grammar.ast import Buffer, IndexExpr
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
@@ -17,11 +16,11 @@ from texpr.grammar.index.linear import Linear, constant, factors, why_not_affine
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import NotAffineError, Scope, normal
 from texpr.polyhedral.isl import columns
+from texpr.polyhedral.layout.make import strided
+from texpr.polyhedral.layout.nest import nest
 from texpr.polyhedral.program import Program, ProgramBuffer
 from texpr.polyhedral.prove.ordering import writes
 from texpr.polyhedral.prove.witness import element_text, least, sizes_mapping, sizes_text
-
-MAX_RANK = 5  # of buffers whose dimensions are tried in every order
 
 
 def check_strides(program: Program) -> Iterator[Diagnostic]:
@@ -45,32 +44,16 @@ def _check(program: Program, home: ProgramBuffer, strides: tuple[IndexExpr, ...]
     buffer = home.buffer
     try:
         steps = [normal(stride) for stride in strides]
-        shape = [normal(extent) for extent in buffer.shape]
-        if _chained(program, list(zip(steps, shape, strict=True))):
-            return None
+        for extent in buffer.shape:
+            normal(extent)
     except NotAffineError as reason:
         return _unknown(buffer, str(reason))
+    if nest(strided(buffer.shape, strides), lambda form: _nonnegative(program, form)) is not None:
+        return None
     constants = [step.value for step in steps]
     if any(constant is None for constant in constants):
         return _unknown(buffer, "no order of the strides shows that each covers the next")
     return _overlap(program, home, [c for c in constants if c is not None])
-
-
-def _chained(program: Program, dims: list[tuple[Linear, Linear]]) -> bool:
-    """Whether the dimensions can be ordered so that the least stride is at least 1 and each further one at least the
-    extent of the last times its stride. Dimensions of extent 1 have no say."""
-    real = [dim for dim in dims if (dim[1].value or 2) > 1]
-    orders = permutations(real) if len(real) <= MAX_RANK else iter((real,))
-    return any(_covers(program, order) for order in orders)
-
-
-def _covers(program: Program, dims: Sequence[tuple[Linear, Linear]]) -> bool:
-    covered = constant(1)
-    for step, extent in dims:
-        if not _nonnegative(program, step - covered):
-            return False
-        covered = step * extent
-    return True
 
 
 def _nonnegative(program: Program, form: Linear) -> bool:

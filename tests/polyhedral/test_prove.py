@@ -167,6 +167,8 @@ def test_a_promise_of_distinct_elements_holds_for_one_statement() -> None:
 def test_strides_that_are_a_chain_are_injective_with_free_sizes() -> None:
     assert codes("kernel f(C: f32[M, N] #strides(1, M)) { par M i, N j { C[i, j] = 1.0 } }") == []
     assert codes("kernel f(C: f32[M, N] #strides(N + 8, 1)) { par M i, N j { C[i, j] = 1.0 } }") == []
+    assert codes("kernel f(C: f32[M, N] #strides(2 * N - 1, 2)) { par M i, N j { C[i, j] = 1.0 } }") == []
+    assert codes("kernel f(C: f32[M, N] #strides(2 * N - 2, 2)) { par M i, N j { C[i, j] = 1.0 } }") == ["E0301"]
     assert codes("kernel f(C: f32[4, 3] #strides(2, 3)) { par 4 i, 3 j { C[i, j] = 1.0 } }") == ["E0301"]
     assert codes("kernel f(C: f32[2, 3] #strides(3, 2)) { par 2 i, 3 j { C[i, j] = 1.0 } }") == []
     assert codes("kernel f(in C: f32[4, 4] #strides(0, 1), S: f32[1]) { par 4 i, 4 j { S[0] += C[i, j] } }") == []
