@@ -10,13 +10,13 @@ from layout_oracle import elements_of, everything, layouts, mixed_radix, number,
 from texpr.grammar.ast import IndexOp, IndexVar, SizeVar
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.fragments import FRAGMENTS
-from texpr.grammar.index.expr import combine, const
+from texpr.grammar.index.expr import add, combine, const, multiply
 from texpr.grammar.index.linear import Linear, constant, linear
 from texpr.grammar.index.text import in_words
 from texpr.polyhedral.layout.digits import NotDigitsError
 from texpr.polyhedral.layout.injective import How, injective
 from texpr.polyhedral.layout.inverse import elements, held
-from texpr.polyhedral.layout.make import fragment, padded, reversed_dim, row_major, staged, strided, swizzled
+from texpr.polyhedral.layout.make import fragment, padded, repeated, reversed_dim, row_major, staged, strided, swizzled
 from texpr.polyhedral.layout.normal import same
 from texpr.polyhedral.layout.text import show
 from texpr.polyhedral.layout.value import Layout, Term, Unit
@@ -163,6 +163,39 @@ def test_holders_that_leave_elements_out_are_refused() -> None:
             held((32,), {Unit.LANE: 32}, element)
     with pytest.raises(InternalError):
         held((32, 32), {Unit.LANE: 32}, (lane, lane))
+
+
+def test_the_accumulator_of_a_warpgroup_is_that_of_a_warp_repeated() -> None:
+    """wgmma.m64n64: a warp has 16 rows, and in them C of mma.m16n8k16 for every 8 columns."""
+    warp, lane, register = (IndexVar(name=unit) for unit in ("warp", "lane", "register"))
+    half = combine(IndexOp.MOD, combine(IndexOp.DIV, register, const(2)), const(2))
+    row = add(add(multiply(warp, const(16)), combine(IndexOp.DIV, lane, const(4))), multiply(half, const(8)))
+    pair = add(multiply(combine(IndexOp.MOD, lane, const(4)), const(2)), combine(IndexOp.MOD, register, const(2)))
+    column = add(pair, multiply(combine(IndexOp.DIV, register, const(4)), const(8)))
+    whole = held((64, 64), {Unit.WARP: 4, Unit.LANE: 32, Unit.REGISTER: 32}, (row, column))
+    tiles = Layout(
+        shape=(const(4), const(8)),
+        terms=(Term(dim=0, stride=const(1), unit=Unit.WARP), Term(dim=1, stride=const(1), unit=Unit.REGISTER)),
+    )
+    assert same(whole, repeated(tiles, fragment("mma16816", "c")))
+    assert injective(whole).how is How.NESTED
+
+
+def test_a_row_held_in_chunks_that_begin_at_a_line_of_memory_is_read_back() -> None:
+    """Lanes take chunks of 8 elements counted from `lead` elements before the row, 256 at a time."""
+    lead = IndexVar(name="lead")
+
+    def term(unit: Unit, divisor: int, modulus: int | None, stride: int) -> Term:
+        return Term(dim=0, offset=lead, divisor=divisor, modulus=modulus, stride=const(stride), unit=unit)
+
+    terms = (term(Unit.LANE, 8, 32, 1), term(Unit.REGISTER, 1, 8, 1), term(Unit.REGISTER, 256, None, 8))
+    row = Layout(shape=(N,), terms=terms)
+    assert injective(row).how is How.NESTED
+    (index,) = elements(row)
+    for shift in (0, 3, 7):
+        for x in range(600):
+            place = place_of(row, (x,), {"lead": shift})
+            assert number(index, {"lead": shift} | {unit.value: at for unit, at in place.items()}) == x
 
 
 # ---- swizzles ----------------------------------------------------------------------------------------------------
