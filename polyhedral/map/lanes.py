@@ -12,17 +12,24 @@ from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import Names, share, thread_digits
 from texpr.polyhedral.map.objective import cost, lane_values
-from texpr.polyhedral.map.session import Session
+from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.walk import subscript_names
 
 
 def choose_lanes(
-    session: Session, nest: Nest, sizes: Sequence[int], threads: int, ranges: Ranges
+    problem: Problem,
+    nest: Nest,
+    sizes: Sequence[int],
+    threads: int,
+    ranges: Ranges,
+    *,
+    without: frozenset[str] = frozenset(),
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The order in which dimensions receive threads, fastest first, and the most threads of each at first."""
-    warp = session.target.warp_size
-    accesses = session.accesses(nest.body, ranges)
-    fixed = {**dict.fromkeys(ranges, 0), **session.sizes}
+    """The order in which dimensions receive threads, fastest first, and the most threads of each at first; accesses to
+    the buffers `without` do not count."""
+    warp = problem.target.warp_size
+    accesses = problem.accesses(nest.body, ranges, without=without)
+    fixed = {**dict.fromkeys(ranges, 0), **problem.sizes}
     best: tuple[tuple[int, int], tuple[int, ...], tuple[int, ...]] | None = None
     for first in reversed(range(len(sizes))):
         order = (first, *(d for d in reversed(range(len(sizes))) if d != first))

@@ -12,7 +12,7 @@ from texpr.grammar.ast import Buffer, Gather, Subscript
 from texpr.grammar.index.expr import row_major
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.map.digits import ThreadDigits
-from texpr.polyhedral.mapped.places import Place
+from texpr.polyhedral.mapped.places import Digit, Place
 
 SECTOR_BYTES = 32
 EXACT = 2**31  # sizes and strides up to it keep addresses inside 64 bits
@@ -30,20 +30,22 @@ class Footprint:
     ideal: int
 
 
-def lane_values(bands: ThreadDigits, indices: Sequence[str], warp_size: int, warp: int = 0) -> dict[str, Any]:
-    """The value of each index on the lanes of one warp, its other digits 0."""
+def lane_values(bands: ThreadDigits, indices: Sequence[str], warp_size: int) -> dict[str, Any]:
+    """The value of each index on the lanes of the first warp, its other digits 0."""
+    return {index: digit_values(digits, warp_size) for index, digits in zip(indices, bands.digits, strict=True)}
+
+
+def digit_values(digits: Sequence[Digit], warp_size: int) -> Any:
+    """What the digits come to on the lanes of the first warp, those at other places 0."""
     import numpy as np
 
     lane = np.arange(warp_size)
-    values: dict[str, Any] = {}
-    for index, digits in zip(indices, bands.digits, strict=True):
-        total = np.zeros(warp_size, dtype=np.int64)
-        for digit in digits:
-            coordinate = lane if digit.place is Place.LANE else np.full(warp_size, warp)
+    total = np.zeros(warp_size, dtype=np.int64)
+    for digit in digits:
+        if digit.place is Place.LANE:
             radix, stride = index_value(digit.radix, {}), index_value(digit.stride, {})
-            total += digit.weight * (coordinate // stride % radix)
-        values[index] = total
-    return values
+            total += digit.weight * (lane // stride % radix)
+    return total
 
 
 class _AtZero(dict[str, Any]):

@@ -142,15 +142,12 @@ def unsupported(attr: Attr) -> TExprError:
     )
 
 
-def place_locals(
-    uses: Sequence[LocalUse], ranges: Ranges, target: Target, host: Ranges | None = None
-) -> dict[str, MappedBuffer]:
-    """The placement of every local of one launch, in order of declaration; `ranges` bounds the expansion indices, and
-    `host` the indices of host loops in turn: one allocation serves all their iterations.
+def choose_memory(uses: Sequence[LocalUse], target: Target) -> dict[str, tuple[Memory, str]]:
+    """The memory of every local of one launch and the reason, in order of declaration.
 
     Raises E0401 for an author's placement that cannot be kept, E0402 for a layout not mapped, E0403 for size.
     """
-    placed: dict[str, MappedBuffer] = {}
+    chosen: dict[str, tuple[Memory, str]] = {}
     shared = _pinned_bytes(uses, "shared", target.shared_bytes, f"a block of {target.name}", target)
     kept = _pinned_bytes(uses, "reg", MAX_THREAD_BYTES, "a thread", target)
     for use in uses:
@@ -160,7 +157,20 @@ def place_locals(
             shared += size_bytes(use.buffer) or 0
         if memory is Memory.REG and use.buffer.memory != "reg":
             kept += size_bytes(use.buffer) or 0
-        placed[use.buffer.name] = _placed(use, memory, reason, ranges, host or {})
+        chosen[use.buffer.name] = (memory, reason)
+    return chosen
+
+
+def place_locals(
+    uses: Sequence[LocalUse], memory: Mapping[str, Memory], ranges: Ranges, target: Target, host: Ranges
+) -> dict[str, MappedBuffer]:
+    """Every local of one launch in its `memory`; `ranges` bounds the expansion indices, and `host` the indices of host
+    loops in turn: one allocation serves all their iterations."""
+    placed: dict[str, MappedBuffer] = {}
+    for name, (usual, reason) in choose_memory(uses, target).items():
+        use = next(u for u in uses if u.buffer.name == name)
+        said = reason if memory[name] is usual else f"placed by the candidate; without it in {usual.value} memory"
+        placed[name] = _placed(use, memory[name], said, ranges, host)
     return placed
 
 

@@ -19,7 +19,6 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import InternalError, fail
 from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.conflicts import shared_updates
-from texpr.polyhedral.map.digits import ThreadDigits
 from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.mapped.operators import Generic, Unused
 from texpr.polyhedral.mapped.places import Memory
@@ -36,18 +35,15 @@ class Body:
     def __init__(
         self,
         session: Session,
-        host: tuple[str, ...],
         *,
         hardware: tuple[str, ...],
         digits: tuple[str, ...] = (),
         unused: Unused | None = None,
     ) -> None:
         self.session = session
-        self.host = host
         self.hardware = hardware
         self.digits = digits
         self.unused = unused
-        self.band: tuple[tuple[str, ...], ThreadDigits] | None = None
 
     def nodes(self, stmts: tuple[Stmt, ...]) -> tuple[Node, ...]:
         """The nodes of the statements, in order."""
@@ -120,8 +116,6 @@ class Body:
         atomic = False
         if isinstance(leaf, Accumulate | Atomic) and session.buffers[leaf.buffer].memory is not Memory.REG:
             atomic = shared_updates(session.proved.program, leaf.id, self.hardware)
-        if self.band is not None:
-            session.bands[leaf.id] = self.band
         return Generic(
             id=leaf.id,
             leaf=rewrite_leaf(leaf, self._expansion()),

@@ -7,6 +7,7 @@ say which thread of which block runs what.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from texpr.grammar.ast import Condition, IndexExpr, Kernel, Role
 from texpr.grammar.source import NO_SPAN, Span
@@ -87,27 +88,30 @@ class Launch:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
+L = TypeVar("L")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostLoop:
+class HostLoop(Generic[L]):
     """A loop of launches: a `seq` whose dependences cross blocks. `index` is an argument of its launches."""
 
     index: str
     extent: IndexExpr
-    body: tuple["HostNode", ...]
+    body: tuple["L | HostLoop[L] | HostIf[L]", ...]
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostIf:
+class HostIf(Generic[L]):
     """An `if` on sizes and host indices around launches."""
 
     condition: Condition
-    then: tuple["HostNode", ...]
-    orelse: tuple["HostNode", ...] = ()
+    then: tuple["L | HostLoop[L] | HostIf[L]", ...]
+    orelse: tuple["L | HostLoop[L] | HostIf[L]", ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
-HostNode = Launch | HostLoop | HostIf
+HostNode = Launch | HostLoop[Launch] | HostIf[Launch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

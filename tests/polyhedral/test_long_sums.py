@@ -11,7 +11,7 @@ from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.numerics import storage
 from texpr.polyhedral.map.chains import Sum, sums
-from texpr.polyhedral.map.launches import block_limits
+from texpr.polyhedral.map.choose import block_limits
 from texpr.polyhedral.map.long_sums import CHAIN
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Guard
@@ -188,11 +188,11 @@ def test_what_blocks_reach_beyond_the_extents_is_cut_off(rows: int, columns: int
 
 
 def test_blocks_are_shared_out_among_the_summed_dimensions() -> None:
-    assert block_limits({0: None}, 4096) == {0: 4096}
-    assert block_limits({0: None, 1: None}, 4096) == {0: 64, 1: 64}
-    assert block_limits({0: 10**6, 1: 4}, 4096) == {1: 4, 0: 1024}
-    assert block_limits({0: None, 1: None, 2: 1}, 4096) == {2: 1, 0: 64, 1: 64}
-    assert block_limits({0: 0, 1: 5000, 2: 3}, 10) == {0: 1, 2: 3, 1: 3}
+    assert block_limits({"i": None}, 4096) == {"i": 4096}
+    assert block_limits({"i": None, "j": None}, 4096) == {"i": 64, "j": 64}
+    assert block_limits({"i": 10**6, "j": 4}, 4096) == {"j": 4, "i": 1024}
+    assert block_limits({"i": None, "j": None, "k": 1}, 4096) == {"k": 1, "i": 64, "j": 64}
+    assert block_limits({"i": 0, "j": 5000, "k": 3}, 10) == {"i": 1, "k": 3, "j": 3}
 
 
 def test_compiled_says_chain_and_partials() -> None:

@@ -1,0 +1,82 @@
+"""Candidates: the choices that make a mapping, as small data.
+
+    {"matmul_0": Flat(threads=256, deal=(("j", 32), ("i", 8)), grid=("j", "i"), memory={})}
+
+One candidate is one program, byte for byte: `build` decides nothing. `space` says which candidates a problem has, and
+refuses one that does not fit it. Indices name loops, for no two loops of a checked kernel share a name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from texpr.polyhedral.mapped.places import Memory
+
+Deal = tuple[tuple[str, int], ...]
+"""Threads of a block dealt to indices, fastest first: (("j", 32), ("i", 8)) gives j the lanes and i eight warps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Single:
+    """Plain statements, in one thread of one block. `memory` says where each local of the launch lies."""
+
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flat:
+    """A band whose iterations are dealt to threads and blocks; one thread runs the body alone.
+
+    `deal` shares out the `threads` of a block; what they do not cover lies on the grid, whose fastest index comes first
+    in `grid`.
+    """
+
+    threads: int
+    deal: Deal
+    grid: tuple[str, ...]
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """A band each of whose iterations has a block. `inner` deals the block's threads to each nest inside, named by its
+    first index; `shared_out` has the indices of the reductions (`seq`s) that the threads share."""
+
+    threads: int
+    grid: tuple[str, ...]
+    inner: Mapping[str, Deal] = field(default_factory=dict)
+    shared_out: tuple[str, ...] = ()
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combined:
+    """A band of accumulations: the threads of a block share out the index `over`, `rounds` iterations each, and make
+    one indivisible update together. `blocks` limits how many blocks an index gets; each then takes several parts."""
+
+    threads: int
+    over: str
+    rounds: int
+    grid: tuple[str, ...]
+    blocks: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cores:
+    """A band on a CPU: the indices `cores` are dealt to cores, `vector` is the innermost loop, all others are loops
+    between. Where the vector is the only core index, a core runs `chunk` of its iterations at a time."""
+
+    cores: tuple[str, ...]
+    vector: str | None = None
+    chunk: int | None = None
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+
+Choice = Single | Flat | Blocks | Combined | Cores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A choice for every launch, by name. `wide`: arrays that carry long sums are in f64, too (`long_sums`)."""
+
+    launches: Mapping[str, Choice]
+    wide: bool = True

@@ -1,0 +1,210 @@
+"""The first candidate of a problem: the simple choices that stand until the cost ranks all of them.
+
+A band without inner parallelism is flat, lanes on the index with the fewest sectors; one with inner `par`s, a shared
+buffer or rows to reduce has a block for each iteration; a band of accumulations alone is combined over the threads of
+its blocks. On a CPU the outer indices are on cores and the contiguous one is innermost (`cores`).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from texpr.grammar.ast import Accumulate, If, IndexExpr, Par, Seq, Stmt
+from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv
+from texpr.grammar.index.interval import Ranges, index_range, most
+from texpr.polyhedral.map.bands import (
+    Nest,
+    block_statements,
+    bounded_nest,
+    has_block_level,
+    inner_nests,
+    is_serial_par,
+    nest_of,
+)
+from texpr.polyhedral.map.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single
+from texpr.polyhedral.map.choose_cores import choose_cores
+from texpr.polyhedral.map.digits import power_of_two, share
+from texpr.polyhedral.map.hardware_attributes import threads_asked
+from texpr.polyhedral.map.lanes import choose_lanes
+from texpr.polyhedral.map.long_sums import CHAIN, size_ranges
+from texpr.polyhedral.map.placement import choose_memory, size_bytes
+from texpr.polyhedral.map.problem import Problem, Region, declared
+from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
+from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.walk import subscript_names, walk
+
+DEFAULT_THREADS = 256
+MIN_THREADS = 32
+MAX_ROUNDS = 16  # iterations of a reduction that one thread accumulates before the block combines
+
+
+def choose(problem: Problem, *, wide: bool = True) -> Candidate:
+    """The first candidate. Raises E0401, E0403 where the author's placements leave none."""
+    return Candidate(launches={r.name: _choice(problem, r) for r in problem.regions()}, wide=wide)
+
+
+def _choice(problem: Problem, region: Region) -> Choice:
+    band = region.band
+    if band is None:
+        return Single(memory=_memory(problem, region.stmts, block_level=False, outer=(), ranges={}))
+    nest, ranges = bounded_nest(nest_of(band))
+    if not problem.target.is_cuda:
+        return choose_cores(problem, nest, ranges)
+    sizes = band_sizes(problem, nest, ranges)
+    if has_block_level(problem.kernel, nest) or prefers_blocks(problem, nest, sizes, DEFAULT_THREADS, ranges):
+        return choose_blocks(problem, nest, ranges)
+    over = combined_dim(problem, nest, sizes, DEFAULT_THREADS, ranges)
+    if over is not None:
+        return choose_combined(problem, nest, ranges, over)
+    return choose_flat(problem, nest, ranges)
+
+
+def band_sizes(problem: Problem, nest: Nest, ranges: Ranges, outer: Ranges | None = None) -> list[int]:
+    """The representative extent of each dimension of a bounded nest."""
+    return [problem.representative(add(ranges[p.index][1], ONE), outer or {}) for p in nest.pars]
+
+
+def _memory(
+    problem: Problem, stmts: tuple[Stmt, ...], *, block_level: bool, outer: tuple[str, ...], ranges: Ranges
+) -> dict[str, Memory]:
+    uses, _ = local_uses(problem.kernel, stmts, block_level=block_level, outer=outer, ranges=ranges)
+    return {name: memory for name, (memory, _) in choose_memory(uses, problem.target).items()}
+
+
+def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
+    """Lanes on the index with the fewest sectors."""
+    sizes = band_sizes(problem, nest, ranges)
+    threads = threads_asked(problem.kernel, problem.target) or threads_for(sizes)
+    order, caps = choose_lanes(problem, nest, sizes, threads, ranges, without=declared(nest.body))
+    return Flat(
+        threads=threads,
+        deal=_named(nest, share(sizes, order, caps, threads)),
+        grid=tuple(nest.indices[d] for d in order),
+        memory=_memory(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
+    )
+
+
+def choose_combined(problem: Problem, nest: Nest, ranges: Ranges, over: int) -> Combined:
+    """Threads along the reduced index, a few rounds of it for each."""
+    sizes = band_sizes(problem, nest, ranges)
+    threads = threads_asked(problem.kernel, problem.target) or threads_for([sizes[over]])
+    rounds = max(1, min(MAX_ROUNDS, -(-sizes[over] // threads)))
+    others = tuple(i for d, i in reversed(list(enumerate(nest.indices))) if d != over)
+    covered = {index: threads * rounds if d == over else 1 for d, index in enumerate(nest.indices)}
+    return Combined(
+        threads=threads,
+        over=nest.indices[over],
+        rounds=rounds,
+        grid=(nest.indices[over], *others),
+        blocks=_limited(problem, nest, ranges, covered),
+    )
+
+
+def _limited(problem: Problem, nest: Nest, ranges: Ranges, covered: Mapping[str, int]) -> dict[str, int]:
+    """For each dimension of a long sum that has more blocks than may add to one element, how many it gets."""
+    updates = [s for s in nest.body if isinstance(s, Accumulate)]
+    if not any(u.id in problem.long for u in updates):
+        return {}
+    known = size_ranges(problem.kernel)
+    used = frozenset[str]().union(*(subscript_names(u.subscripts) for u in updates))
+    counts = {
+        p.index: most(ceildiv(at_least_zero(add(ranges[p.index][1], ONE)), covered[p.index]), known)
+        for p in nest.pars
+        if p.index not in used
+    }
+    limits = block_limits(counts, CHAIN)
+    return {index: limit for index, limit in limits.items() if (count := counts[index]) is None or count > limit}
+
+
+def block_limits(counts: Mapping[str, int | None], budget: int) -> dict[str, int]:
+    """So many blocks along each dimension that there are at most `budget` together: few and known counts in full, the
+    others alike. None is a count that sizes leave open."""
+    limits: dict[str, int] = {}
+    waiting = sorted(counts, key=lambda d: (counts[d] is None, counts[d] or 0))
+    while waiting:
+        share = 1
+        while (share + 1) ** len(waiting) <= budget:
+            share += 1
+        first, count = waiting[0], counts[waiting[0]]
+        limits[first] = share if count is None else max(1, min(count, share))
+        budget //= limits[first]
+        waiting = waiting[1:]
+    return limits
+
+
+def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
+    """A block for each iteration, with threads for the longest nest or reduction inside."""
+    known = {**ranges, **_seq_ranges(nest.body)}
+    inside = [[problem.representative(p.extent, known) for p in n.pars] for n in inner_nests(nest.body)]
+    inside += [
+        [problem.representative(s.extent, known)] for s in reductions(problem, block_statements(nest.body), known)
+    ]
+    threads = threads_asked(problem.kernel, problem.target) or max(map(threads_for, inside), default=MIN_THREADS)
+    uses, _ = local_uses(problem.kernel, nest.body, block_level=True, outer=nest.indices, ranges=ranges)
+    memory = {name: found for name, (found, _) in choose_memory(uses, problem.target).items()}
+    shared = sum(size_bytes(u.buffer) or 0 for u in uses if memory[u.buffer.name] is Memory.SHARED)
+    inner = _Inner(problem, threads, memory, problem.target.shared_bytes - shared)
+    inner.visit(nest.body, ranges)
+    return Blocks(
+        threads=threads,
+        grid=tuple(reversed(nest.indices)),
+        inner=inner.deals,
+        shared_out=tuple(inner.shared_out),
+        memory=memory,
+    )
+
+
+class _Inner:
+    """Deals a block's threads to the nests inside, and shares out reductions while their parts fit beside the shared
+    buffers; `left` counts the bytes."""
+
+    def __init__(self, problem: Problem, threads: int, memory: Mapping[str, Memory], left: int) -> None:
+        self.problem, self.threads, self.memory, self.left = problem, threads, memory, left
+        self.deals: dict[str, Deal] = {}
+        self.shared_out: list[str] = []
+
+    def visit(self, stmts: tuple[Stmt, ...], ranges: Ranges) -> None:
+        for stmt in stmts:
+            match stmt:
+                case Par() if not is_serial_par(stmt):
+                    nest, own = bounded_nest(nest_of(stmt))
+                    sizes = band_sizes(self.problem, nest, own, ranges)
+                    order, caps = choose_lanes(self.problem, nest, sizes, self.threads, {**ranges, **own})
+                    self.deals[stmt.index] = _named(nest, share(sizes, order, caps, self.threads))
+                case Seq() if self._shares(stmt, ranges):
+                    self.left -= part_bytes(stmt, self.threads)
+                    self.shared_out.append(stmt.index)
+                case Seq(index=index, extent=extent, body=body):
+                    inside = index_range(extent, ranges)
+                    self.visit(body, {**ranges, index: inside} if inside else ranges)
+                case If(then=then, orelse=orelse):
+                    self.visit(then + orelse, ranges)
+                case _:
+                    pass
+
+    def _shares(self, seq: Seq, ranges: Ranges) -> bool:
+        fits = part_bytes(seq, self.threads) <= self.left
+        long = self.threads > 1 and fits and is_long(self.problem, seq, ranges)
+        return long and can_share(self.problem, seq, self.memory)
+
+
+def _named(nest: Nest, pieces: Sequence[tuple[int, int]]) -> Deal:
+    return tuple((nest.indices[dim], threads) for dim, threads in pieces)
+
+
+def _seq_ranges(stmts: tuple[Stmt, ...]) -> dict[str, tuple[IndexExpr, IndexExpr]]:
+    """Ranges of the seq indices below, as far as they are bounded without outer indices."""
+    found: dict[str, tuple[IndexExpr, IndexExpr]] = {}
+    for stmt in walk(stmts):
+        if isinstance(stmt, Seq):
+            inside = index_range(stmt.extent, found)
+            if inside is not None:
+                found[stmt.index] = inside
+    return found
+
+
+def threads_for(sizes: Sequence[int]) -> int:
+    """Threads for that many iterations: a power of two from 32 to 256."""
+    total = 1
+    for size in sizes:
+        total = min(DEFAULT_THREADS, total * power_of_two(size))
+    return max(MIN_THREADS, min(DEFAULT_THREADS, total))

@@ -1,0 +1,107 @@
+"""The first candidate of a band on a CPU: which indices are on cores, which is the innermost loop, how long a chunk is.
+
+A dimension over which iterations update one element is no core dimension: its loop runs in order on one core, without
+atomics. Only where that leaves no core dimension, and all iterations update the same element, is the outermost one on
+cores after all. The innermost loop is over the index whose steps are contiguous in most accesses.
+"""
+
+from texpr.grammar.ast import Accumulate, Atomic, Gather, IndexExpr
+from texpr.grammar.index.expr import ONE, add, names, row_major
+from texpr.grammar.index.interval import Ranges
+from texpr.grammar.index.value import index_value
+from texpr.polyhedral.map.bands import Nest, has_loop
+from texpr.polyhedral.map.candidate import Cores
+from texpr.polyhedral.map.conflicts import shared_updates
+from texpr.polyhedral.map.digits import power_of_two
+from texpr.polyhedral.map.objective import WeightedAccess
+from texpr.polyhedral.map.placement import choose_memory
+from texpr.polyhedral.map.problem import Problem, declared
+from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.walk import walk
+
+LIGHT_CHUNK = 1024  # the most iterations of the only core dimension that a core runs at a time
+HEAVY_CHUNK = 256  # the same where each iteration has loops
+MIN_CHUNK = 16
+MIN_CHUNKS = 64  # chunks that keep many cores busy
+
+
+def choose_cores(problem: Problem, nest: Nest, ranges: Ranges) -> Cores:
+    """The indices of a bounded nest dealt to cores, loops and the innermost loop."""
+    cores = _core_dims(problem, nest)
+    vector = _vector_dim(problem, nest)
+    if vector in cores and len(cores) > 1:
+        cores = tuple(d for d in cores if d != vector)
+    indices = tuple(nest.indices[d] for d in cores)
+    uses, _ = local_uses(problem.kernel, nest.body, block_level=False, outer=indices, ranges=ranges)
+    return Cores(
+        cores=indices,
+        vector=None if vector is None else nest.indices[vector],
+        chunk=_chunk(problem, nest, add(ranges[indices[0]][1], ONE)) if cores == (vector,) else None,
+        memory={name: memory for name, (memory, _) in choose_memory(uses, problem.target).items()},
+    )
+
+
+def _chunk(problem: Problem, nest: Nest, extent: IndexExpr) -> int:
+    """Iterations of the only core dimension that one core runs at a time: enough chunks for many cores."""
+    most = HEAVY_CHUNK if has_loop(nest.body) else LIGHT_CHUNK
+    if any(isinstance(s, Accumulate) and s.id in problem.long for s in nest.body):
+        return most  # one partial for each chunk
+    return max(MIN_CHUNK, min(most, power_of_two(problem.representative(extent, {}) // MIN_CHUNKS)))
+
+
+def _core_dims(problem: Problem, nest: Nest) -> tuple[int, ...]:
+    """The dimensions over which no two iterations update one element; an extent that depends on a dimension that is no
+    core dimension keeps its own off the cores too."""
+    updates = [s for s in walk(nest.body) if isinstance(s, Accumulate | Atomic)]
+    program = problem.proved.program
+    found: list[int] = []
+    for number, par in enumerate(nest.pars):
+        outer = {p.index for d, p in enumerate(nest.pars[:number]) if d not in found}
+        if names(par.extent) & outer:
+            continue
+        if not any(shared_updates(program, u.id, (par.index,)) for u in updates):
+            found.append(number)
+    if not found and updates and all(_is_total(problem, update, nest) for update in updates):
+        return (0,)
+    return tuple(found)
+
+
+def _is_total(problem: Problem, update: Accumulate | Atomic, nest: Nest) -> bool:
+    """Whether all iterations update one element, in the type that it is stored in: every core then carries its own
+    part, and one atomic update adds it. A narrower element would be rounded once for every part."""
+    indices = {par.index for par in nest.pars}
+    fixed = all(not isinstance(s, Gather) and not names(s) & indices for s in update.subscripts)
+    stored = problem.kernel.buffer(update.buffer).dtype
+    own = update.value.dtype == stored or update.id in problem.long
+    return fixed and own and stored.bits >= 32
+
+
+def _vector_dim(problem: Problem, nest: Nest) -> int | None:
+    """The dimension whose steps are contiguous in most accesses, None where none is, or a later extent needs it.
+
+    The elements of accumulations do not count, for a register carries them where the dimension is outside.
+    """
+    best: tuple[int, int] | None = None
+    accesses = [a for a in problem.accesses(nest.body, {}, without=declared(nest.body)) if not a.update]
+    for number, par in enumerate(nest.pars):
+        if any(par.index in names(p.extent) for p in nest.pars[number + 1 :]):
+            continue
+        unit = sum(a.weight for a in accesses if _step(problem, a, par.index) == 1)
+        far = sum(a.weight for a in accesses if _step(problem, a, par.index) not in (0, 1))
+        if unit > far and (best is None or unit - far >= best[0]):
+            best = (unit - far, number)
+    return None if best is None else best[1]
+
+
+def _step(problem: Problem, access: WeightedAccess, index: str) -> int | None:
+    """Elements between neighbouring iterations of the index; None for a gather."""
+    buffer = access.buffer
+    strides = buffer.strides if buffer.strides is not None else row_major(buffer.shape)
+    step = 0
+    for subscript, stride in zip(access.subscripts, strides, strict=True):
+        if isinstance(subscript, Gather):
+            return None
+        at = dict.fromkeys(names(subscript), 0) | dict(problem.sizes)
+        here, after = (int(index_value(subscript, at | {index: turn})) for turn in (0, 1))
+        step += (after - here) * int(index_value(stride, at))
+    return step

@@ -1,0 +1,215 @@
+"""The problem of a mapping: what the proved program, the target and representative sizes leave open.
+
+A kernel's host structure is its outline: each outermost band of `par`s is a region, as are runs of statements outside
+any `par`; a region becomes one launch. A `seq` around `par`s is a loop of launches, an `if` around them a condition on
+the host, or, where it depends on data, one that every launch inside asks for itself (`saved`).
+
+    seq T t { par M i { … } ; if t < 3 { par N j { … } } }
+    loop t: region k_0 (i) ; if t < 3: region k_1 (j)
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Anchor,
+    Atomic,
+    Bind,
+    Buffer,
+    Condition,
+    If,
+    IndexExpr,
+    Kernel,
+    New,
+    Par,
+    Read,
+    Seq,
+    Stmt,
+)
+from texpr.grammar.index.expr import names
+from texpr.grammar.index.interval import Ranges, bounds, index_range
+from texpr.grammar.index.value import index_value
+from texpr.polyhedral.map.hardware_attributes import check_host_loop
+from texpr.polyhedral.map.long_sums import long_updates
+from texpr.polyhedral.map.objective import WeightedAccess
+from texpr.polyhedral.mapped.program import HostIf, HostLoop
+from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.target import Target
+from texpr.polyhedral.walk import children, contains_par, touched, walk
+
+DEFAULT_SIZE = 1024  # what a free size is taken to be where a choice needs a number
+MAX_WEIGHT = 1 << 40  # weights of accesses in loops stop growing here
+
+Saved = tuple[tuple[Read, bool], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """What one launch runs: an outermost `par`, or statements outside any `par`. `host` has the host indices around it,
+    `saved` the data-dependent conditions around it and whether each must hold."""
+
+    name: str
+    stmts: tuple[Stmt, ...]
+    host: tuple[str, ...]
+    saved: Saved
+
+    @property
+    def band(self) -> Par | None:
+        """The outermost `par`, None for plain statements."""
+        first = self.stmts[0]
+        return first if isinstance(first, Par) else None
+
+
+Outline = tuple[Region | HostLoop[Region] | HostIf[Region], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """`kernel` is the proved one with its long sums carried as they are to be; `long` has the updates that are carried
+    in f64, by id; `sizes` the representative values; `host_ranges` the inclusive ranges of host loops, where known."""
+
+    kernel: Kernel
+    proved: ProvedProgram
+    target: Target
+    sizes: Mapping[str, int]
+    long: frozenset[str]
+    outline: Outline
+    host_ranges: Ranges
+
+    def regions(self) -> Iterator[Region]:
+        """Every region in text order."""
+        return _regions(self.outline)
+
+    def representative(self, extent: IndexExpr, ranges: Ranges) -> int:
+        """The extent's greatest value at the representative sizes, at least 1; an index without range counts as 0."""
+        found = bounds(extent, {**self.host_ranges, **ranges})
+        expr = extent if found is None else found[1]
+        values = dict.fromkeys(names(expr), 0) | dict(self.sizes)
+        return max(1, int(index_value(expr, values)))
+
+    def accesses(
+        self, stmts: tuple[Stmt, ...], ranges: Ranges, *, without: frozenset[str] = frozenset(), weight: int = 1
+    ) -> list[WeightedAccess]:
+        """Accesses below the statements, weighted by the loops around them; those to the buffers `without` left out."""
+        found: list[WeightedAccess] = []
+        for stmt in stmts:
+            match stmt:
+                case Bind() | Accumulate() | Atomic() | Anchor():
+                    accesses = list(touched(stmt))
+                    for number, (name, subscripts) in enumerate(accesses):
+                        update = isinstance(stmt, Accumulate | Atomic) and number == len(accesses) - 1
+                        if name not in without:
+                            buffer = self.kernel.buffer(name)
+                            found.append(
+                                WeightedAccess(buffer=buffer, subscripts=subscripts, weight=weight, update=update)
+                            )
+                case Par(extent=extent, body=body) | Seq(extent=extent, body=body):
+                    times = min(MAX_WEIGHT, weight * self.representative(extent, ranges))
+                    found += self.accesses(body, ranges, without=without, weight=times)
+                case _:
+                    found += self.accesses(children(stmt), ranges, without=without, weight=weight)
+        return found
+
+
+def workspaces(kernel: Kernel) -> tuple[Buffer, ...]:
+    """The locals of kernel level, which launches share: those declared outside any region."""
+    return tuple(kernel.buffer(name) for name in _outside(kernel.body))
+
+
+def _outside(stmts: tuple[Stmt, ...]) -> Iterator[str]:
+    yield from (s.buffer for s in stmts if isinstance(s, New))
+    for stmt in stmts:
+        if not isinstance(stmt, Par | New) and contains_par((stmt,)):
+            match stmt:
+                case If(then=then, orelse=orelse):
+                    yield from _outside(then)
+                    yield from _outside(orelse)
+                case _:
+                    yield from _outside(children(stmt))
+
+
+def declared(stmts: tuple[Stmt, ...]) -> frozenset[str]:
+    """The locals that begin to live below the statements."""
+    return frozenset(s.buffer for s in walk(stmts) if isinstance(s, New))
+
+
+def make_problem(proved: ProvedProgram, kernel: Kernel, target: Target, hints: Mapping[str, int]) -> Problem:
+    """The problem of a kernel, the proved one or one that carries its long sums otherwise. Raises E0402 for an
+    attribute on a host loop."""
+    outliner = _Outliner(kernel)
+    outline = outliner.nodes(kernel.body, (), ())
+    return Problem(
+        kernel=kernel,
+        proved=proved,
+        target=target,
+        sizes={s.name: hints.get(s.name, s.default or DEFAULT_SIZE) for s in kernel.sizes},
+        long=long_updates(proved.program),
+        outline=outline,
+        host_ranges=outliner.ranges,
+    )
+
+
+class _Outliner:
+    """Reads the host structure; regions are numbered in text order."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.count = 0
+        self.ranges: dict[str, tuple[IndexExpr, IndexExpr]] = {}
+
+    def nodes(self, stmts: tuple[Stmt, ...], host: tuple[str, ...], saved: Saved) -> Outline:
+        """The outline of statements outside any par, `host` being the host indices around them."""
+        found: list[Region | HostLoop[Region] | HostIf[Region]] = []
+        plain: list[Stmt] = []
+        for stmt in stmts:
+            if isinstance(stmt, New):
+                continue
+            if not contains_par((stmt,)):
+                plain.append(stmt)
+                continue
+            found += self._region(plain, host, saved)
+            plain = []
+            match stmt:
+                case Par():
+                    found += self._region([stmt], host, saved)
+                case Seq(index=index, extent=extent, body=body):
+                    check_host_loop(stmt)
+                    known = index_range(extent, self.ranges)
+                    if known is not None:
+                        self.ranges[index] = known
+                    inside = self.nodes(body, (*host, index), saved)
+                    found.append(HostLoop(index=index, extent=extent, body=inside, span=stmt.span))
+                case If():
+                    found += self._if(stmt, host, saved)
+                case _:
+                    found += self.nodes(children(stmt), host, saved)
+        found += self._region(plain, host, saved)
+        return tuple(found)
+
+    def _region(self, stmts: list[Stmt], host: tuple[str, ...], saved: Saved) -> tuple[Region, ...]:
+        if not stmts:
+            return ()
+        self.count += 1
+        name = f"{self.kernel.name}_{self.count - 1}"
+        return (Region(name=name, stmts=tuple(stmts), host=host, saved=saved),)
+
+    def _if(self, stmt: If, host: tuple[str, ...], saved: Saved) -> Outline:
+        condition: Condition | Read = stmt.condition
+        if isinstance(condition, Read):
+            then = self.nodes(stmt.then, host, (*saved, (condition, True)))
+            return then + self.nodes(stmt.orelse, host, (*saved, (condition, False)))
+        then, orelse = self.nodes(stmt.then, host, saved), self.nodes(stmt.orelse, host, saved)
+        return (HostIf(condition=condition, then=then, orelse=orelse, span=stmt.span),)
+
+
+def _regions(outline: Outline) -> Iterator[Region]:
+    for node in outline:
+        match node:
+            case Region():
+                yield node
+            case HostLoop(body=body):
+                yield from _regions(body)
+            case HostIf(then=then, orelse=orelse):
+                yield from _regions(then)
+                yield from _regions(orelse)

@@ -1,0 +1,139 @@
+"""Which reductions the threads of a block share out, and which bands are given blocks for it.
+
+A `seq` at block level that only accumulates is shared out where it is long enough. A band of rows whose elements lie
+along a reduction does better with a block for each iteration, so that lanes run along it: a matrix times a vector reads
+each row contiguously. A band of accumulations alone may combine its updates over a block's threads.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from texpr.grammar.ast import Accumulate, Bind, Gather, New, Seq, Stmt
+from texpr.grammar.index.expr import names
+from texpr.grammar.index.interval import Ranges
+from texpr.polyhedral.map.bands import Nest, block_statements
+from texpr.polyhedral.map.digits import Names, share, thread_digits
+from texpr.polyhedral.map.lanes import choose_lanes
+from texpr.polyhedral.map.objective import cost, lane_values
+from texpr.polyhedral.map.problem import Problem, declared
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.walk import read_accesses, subscript_names
+
+MIN_EXTENT = 64  # shorter reductions stay in one thread
+REST = 8  # at most one part in so many of the accesses may be outside the reductions
+GAIN = 4  # a band is given blocks where lanes along the reduction touch this many times fewer sectors
+
+Placement = Mapping[str, Memory]
+
+
+def can_share(problem: Problem, seq: Seq, memory: Placement) -> bool:
+    """Whether the threads of a block may share out the iterations; `memory` has the locals that lie somewhere."""
+    if seq.has("ordered") or seq.has("unroll"):
+        return False
+    updates = [s for s in seq.body if isinstance(s, Accumulate)]
+    targets = {u.buffer for u in updates}
+    if not updates or len(targets) != len(updates) or not _computes_only(problem, seq, targets, memory):
+        return False
+    return all(
+        not any(isinstance(s, Gather) for s in update.subscripts)
+        and seq.index not in subscript_names(update.subscripts)
+        and not any(read.buffer in targets for read in read_accesses(update))
+        and not update.has("ordered")
+        for update in updates
+    )
+
+
+def _computes_only(problem: Problem, seq: Seq, targets: set[str], memory: Placement) -> bool:
+    """Whether what the body holds beside its updates are scalars that a thread computes for itself, in registers."""
+    own = {s.buffer for s in seq.body if isinstance(s, New)}
+    for stmt in seq.body:
+        match stmt:
+            case New(buffer=name):
+                buffer = problem.kernel.buffer(name)
+                elsewhere = buffer.memory not in (None, "reg") or memory.get(name, Memory.REG) is not Memory.REG
+                if buffer.shape or elsewhere:
+                    return False
+            case Bind(buffer=name):
+                if name not in own or any(read.buffer in targets for read in read_accesses(stmt)):
+                    return False
+            case Accumulate(buffer=name):
+                if name in own:
+                    return False
+            case _:
+                return False
+    return True
+
+
+def reductions(problem: Problem, stmts: Sequence[Stmt], ranges: Ranges) -> tuple[Seq, ...]:
+    """The reductions among the statements that the threads of a block would share out, locals in registers."""
+    return tuple(s for s in stmts if isinstance(s, Seq) and is_long(problem, s, ranges) and can_share(problem, s, {}))
+
+
+def is_long(problem: Problem, seq: Seq, ranges: Ranges) -> bool:
+    """Whether it pays to share out the iterations."""
+    return problem.representative(seq.extent, ranges) >= MIN_EXTENT
+
+
+def prefers_blocks(problem: Problem, nest: Nest, sizes: Sequence[int], threads: int, ranges: Ranges) -> bool:
+    """Whether a band without inner pars does better with a block for each iteration: some row that no other iteration
+    reads lies along a reduction, lanes along it touch far fewer sectors, and little else is left to one thread."""
+    own = declared(nest.body)
+    fixed = {**dict.fromkeys(ranges, 0), **problem.sizes}
+    warp = problem.target.warp_size
+    found = reductions(problem, block_statements(nest.body), ranges)
+    total = sum(a.weight for a in problem.accesses(nest.body, ranges, without=own))
+    shared_out = sum(a.weight for seq in found for a in problem.accesses((seq,), ranges, without=own))
+    if (total - shared_out) * REST > total:
+        return False
+    order, caps = choose_lanes(problem, nest, sizes, threads, ranges, without=own)
+    flat = thread_digits(nest.indices, share(sizes, order, caps, threads), Names(()), warp)
+    apart = together = 0
+    for seq in found:
+        accesses = problem.accesses(seq.body, ranges, without=own)
+        every = {*nest.indices, seq.index}
+        if not any(every <= subscript_names(a.subscripts) for a in accesses):
+            return False
+        along = thread_digits((seq.index,), ((0, warp),), Names(()), warp)
+        apart += cost(accesses, lane_values(flat, nest.indices, warp), fixed)[0]
+        together += cost(accesses, lane_values(along, (seq.index,), warp), fixed)[0]
+    return bool(found) and together * GAIN <= apart
+
+
+def combinable(nest: Nest) -> tuple[int, ...]:
+    """The dimensions of a band of accumulations over which the threads of a block may combine their updates, before
+    one of them makes an atomic one: no element depends on them.
+
+    None for a band with anything else in it, or whose extents depend on one another: there an element that no
+    iteration updates need not exist.
+    """
+    updates = [s for s in nest.body if isinstance(s, Accumulate)]
+    rectangular = all(names(p.extent).isdisjoint(nest.indices) for p in nest.pars)
+    if len(updates) != len(nest.body) or len({u.buffer for u in updates}) != len(updates) or not rectangular:
+        return ()
+    if any(isinstance(s, Gather) for u in updates for s in u.subscripts):
+        return ()
+    used = frozenset[str]().union(*(subscript_names(u.subscripts) for u in updates))
+    return tuple(d for d, p in enumerate(nest.pars) if p.index not in used)
+
+
+def combined_dim(problem: Problem, nest: Nest, sizes: Sequence[int], threads: int, ranges: Ranges) -> int | None:
+    """The dimension over which a band's updates are combined: long, and lanes along it are no worse than elsewhere."""
+    free = [d for d in combinable(nest) if sizes[d] >= MIN_EXTENT]
+    if not free:
+        return None
+    own = declared(nest.body)
+    accesses = [a for a in problem.accesses(nest.body, ranges, without=own) if not a.update]
+    fixed = {**dict.fromkeys(ranges, 0), **problem.sizes}
+    warp = problem.target.warp_size
+
+    def sectors(dim: int) -> int:
+        along = thread_digits((nest.indices[dim],), ((0, warp),), Names(()), warp)
+        return cost(accesses, lane_values(along, (nest.indices[dim],), warp), fixed)[0]
+
+    best = min(free, key=lambda d: (sectors(d), -d))
+    order, _ = choose_lanes(problem, nest, sizes, threads, ranges, without=own)
+    return best if sectors(best) <= GAIN * sectors(order[0]) else None
+
+
+def part_bytes(seq: Seq, threads: int) -> int:
+    """Shared memory that the partial results of a shared-out reduction need."""
+    return sum(threads * u.value.dtype.size_bytes for u in seq.body if isinstance(u, Accumulate))
