@@ -20,7 +20,7 @@ from texpr.grammar.types import DType
 if TYPE_CHECKING:
     from texpr.codegen.manifest import LaunchStep
 
-KINDS = ("ok", "bounds", "race", "undefined", "divergence", "gather", "unique", "launch")
+KINDS = ("ok", "bounds", "race", "undefined", "divergence", "gather", "unique", "launch", "alignment")
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,7 @@ class TestDivergence:
     def test_threads_at_two_barriers_are_told_with_both_lines(self, build):
         report = run(divided(build, Scope.BLOCK, Scope.BLOCK), [array(np.zeros(64, np.float32))])
         assert (report.kind, report.line, report.other_line) == ("divergence", 2, 3)
-        assert report.message == "thread 0 waits at block barrier 0, thread 40 at block barrier 1"
+        assert report.message == "thread 0 waits at block barrier 0, thread 40 waits at block barrier 1"
 
     def test_a_warp_barrier_that_half_a_warp_misses_is_told(self, build):
         report = run(divided(build, Scope.WARP), [array(np.zeros(64, np.float32))])

@@ -14,6 +14,8 @@ namespace tx {
 template <class T>
 class Pointer {
  public:
+  using Element = typename RemoveConst<T>::type;
+
   TX_FN explicit Pointer(T* data) : data_(data) {}
 
   template <class Index>
@@ -41,6 +43,11 @@ class Pointer {
   TX_FN void atomic(Index index, V value) const {
     atomic_update<Op>(data_ + index, value);
   }
+  // Where an element lies, for copies that begin there.
+  template <class Index>
+  TX_FN T* at(Index index) const {
+    return data_ + index;
+  }
 
  private:
   T* data_;
@@ -50,6 +57,7 @@ class Pointer {
 template <class T>
 class Global : public Pointer<T> {
  public:
+  static constexpr bool kShared = false;
   TX_FN Global(T* data, const char*) : Pointer<T>(data) {}
 };
 
@@ -57,6 +65,7 @@ class Global : public Pointer<T> {
 template <class T>
 class Shared : public Pointer<T> {
  public:
+  static constexpr bool kShared = true;
   TX_FN Shared(u8* data, int, const char*) : Pointer<T>(reinterpret_cast<T*>(data)) {}
   TX_FN void fresh() const {}
 };

@@ -17,12 +17,13 @@ namespace tx::host {
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxTensors = 128;
 
-enum class Wait : u8 { kRunning, kBlock, kWarp, kDone };
+enum class Wait : u8 { kRunning, kBlock, kWarp, kTogether, kDone };
 
 struct Thread {
   Fiber fiber;
   Wait wait;
-  int barrier;  // its number, while waiting
+  int barrier;           // its number, while waiting
+  const char* together;  // the instruction that it waits to run with others (collective.hpp)
   Site site;
 };
 
@@ -52,6 +53,7 @@ struct Machine {
   u32 serial;  // differs between any two blocks of the process
   u32 block_epoch;
   u32 warp_epoch[kMaxThreads / 32];
+  u32 together_serial[kMaxThreads / 32];  // the block whose threads gathered last (collective.hpp)
   u8* shared;
   Cell* shared_cells;
   u8* shared_defined;
@@ -106,18 +108,27 @@ inline void thread_entry() {
   give_up();
 }
 
-// The finding for a barrier at which `waiting` stands and `other` does not.
+// Where a thread stands, in words.
+struct Standing {
+  char text[100];
+
+  explicit Standing(const Thread& thread) {
+    if (thread.wait == Wait::kDone) {
+      std::snprintf(text, sizeof text, "has ended");
+    } else if (thread.wait == Wait::kTogether) {
+      std::snprintf(text, sizeof text, "waits for its warp to run %s", thread.together);
+    } else {
+      std::snprintf(text, sizeof text, "waits at %s barrier %d", thread.wait == Wait::kBlock ? "block" : "warp",
+                    thread.barrier);
+    }
+  }
+};
+
+// The finding for a place at which `waiting` stands and `other` does not.
 inline void found_divergence(int waiting, int other) {
   const Thread &a = machine.thread[waiting], &b = machine.thread[other];
-  char text[200];
-  const char* const scope = a.wait == Wait::kBlock ? "block" : "warp";
-  if (b.wait == Wait::kDone) {
-    std::snprintf(text, sizeof text, "thread %d waits at %s barrier %d, thread %d has ended", waiting, scope, a.barrier,
-                  other);
-  } else {
-    std::snprintf(text, sizeof text, "thread %d waits at %s barrier %d, thread %d at %s barrier %d", waiting, scope,
-                  a.barrier, other, b.wait == Wait::kBlock ? "block" : "warp", b.barrier);
-  }
+  char text[240];
+  std::snprintf(text, sizeof text, "thread %d %s, thread %d %s", waiting, Standing(a).text, other, Standing(b).text);
   machine.current = waiting;
   found(TX_HOST_DIVERGENCE, a.site, text);
   found_other(b.wait == Wait::kDone ? Site{} : b.site, other, machine.block);
@@ -137,9 +148,25 @@ inline bool release(int first, int last, Wait kind, int* odd) {
   return true;
 }
 
+// Nobody waits to run an instruction together with others; otherwise this is a finding, since those do not come.
+inline bool nobody_waits_for_others() {
+  for (int t = 0; t < machine.threads; ++t) {
+    if (machine.thread[t].wait != Wait::kTogether) continue;
+    int other = t / 32 * 32;
+    while (other < machine.threads - 1 && machine.thread[other].wait == Wait::kTogether) ++other;
+    found_divergence(t, other);
+    return false;
+  }
+  return true;
+}
+
 // Everyone stands at a barrier or has ended: opens the barriers that are complete. False when none is and some wait.
 inline bool open_barriers() {
   int odd = 0;
+  for (int t = 0; t < machine.threads; ++t) {
+    if (machine.thread[t].wait == Wait::kRunning) return true;  // another thread let it go on after its turn
+  }
+  if (!nobody_waits_for_others()) return false;
   bool opened = false;
   int stuck = -1, stuck_odd = -1;
   for (int first = 0; first < machine.threads; first += 32) {

@@ -31,10 +31,12 @@ inline void found_undefined(const char* name, i64 index, Site site) {
 template <class Place, class T>
 class Accessor {
  public:
-  Value<T> load(i64 index, TX_SITE) const { return decode<Bare>(*at(index, Mode::kRead, TX_HERE)); }
-  void store(i64 index, Value<T> value, TX_SITE) const { *at(index, Mode::kWrite, TX_HERE) = encode<Bare>(value); }
+  using Element = typename RemoveConst<T>::type;
+
+  Value<T> load(i64 index, TX_SITE) const { return decode<Element>(*at(index, Mode::kRead, TX_HERE)); }
+  void store(i64 index, Value<T> value, TX_SITE) const { *at(index, Mode::kWrite, TX_HERE) = encode<Element>(value); }
   void store_unique(i64 index, Value<T> value, TX_SITE) const {
-    *at(index, Mode::kWrite, TX_HERE, true) = encode<Bare>(value);
+    *at(index, Mode::kWrite, TX_HERE, true) = encode<Element>(value);
   }
   template <class Op, class V>
   void update(i64 index, V value, TX_SITE) const {
@@ -55,7 +57,6 @@ class Accessor {
   }
 
  private:
-  using Bare = typename RemoveConst<T>::type;
   T* at(i64 index, Mode mode, Site site, bool unique = false) const {
     return static_cast<const Place*>(this)->place(index, mode, site, unique);
   }
@@ -66,12 +67,16 @@ class Accessor {
 template <class T>
 class Global : public host::Accessor<Global<T>, T> {
  public:
+  static constexpr bool kShared = false;
+
   Global(T* data, const char* name) : data_(data), name_(name), tensor_(nullptr), count_(0) {
     for (int i = 0; i < host::machine.tensor_count; ++i) {
       if (host::machine.tensors[i].data == data) tensor_ = &host::machine.tensors[i];
     }
     if (tensor_ != nullptr) count_ = tensor_->bytes / static_cast<i64>(sizeof(T));
   }
+  T* at(i64 index) const { return data_ + index; }
+  const char* name() const { return name_; }
   T* place(i64 index, host::Mode mode, host::Site site, bool unique) const {
     host::check_bounds(index, count_, name_, site);
     if (tensor_->cells == nullptr) {
@@ -96,8 +101,12 @@ class Global : public host::Accessor<Global<T>, T> {
 template <class T>
 class Shared : public host::Accessor<Shared<T>, T> {
  public:
+  static constexpr bool kShared = true;
+
   Shared(u8* data, i64 count, const char* name) : data_(data), name_(name), count_(count) {}
   void fresh() const {}  // threads come here at different times, so there is no moment to poison at
+  T* at(i64 index) const { return reinterpret_cast<T*>(data_) + index; }
+  const char* name() const { return name_; }
   T* place(i64 index, host::Mode mode, host::Site site, bool unique) const {
     host::check_bounds(index, count_, name_, site);
     const i64 first = data_ - host::machine.shared + index * static_cast<i64>(sizeof(T));

@@ -22,6 +22,7 @@ enum tx_host_kind {
   TX_HOST_GATHER = 5,      // a subscript from data outside its dimension
   TX_HOST_UNIQUE = 6,      // the promise #unique is broken
   TX_HOST_LAUNCH = 7,      // arguments or launch shape that do not fit the kernel
+  TX_HOST_ALIGNMENT = 8,   // an access at an address that its width does not divide
 };
 
 // The first finding of a launch. `thread` and `block` made it at file:line; the `other_` ones are its counterpart in a
@@ -47,6 +48,8 @@ namespace tx::host {
 struct Site {
   const char* file = "";
   int line = 0;
+
+  static Site now(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 
 inline void copy_text(char* to, size_t size, const char* from) { std::snprintf(to, size, "%s", from); }

@@ -1,0 +1,63 @@
+#line 2 "/texpr/include/texpr/host/vector.hpp"
+// The accesses of vector.cuh on a CPU, element by element: bounds, races and undefined reads as for single elements,
+// and the alignment of the whole. What an access reads and discards has a pattern that no program should depend on.
+#pragma once
+#include "texpr/vector.cuh"
+
+namespace tx {
+
+namespace host {
+
+inline void check_alignment(const void* address, int bytes, const char* name, i64 index, Here here) {
+  const u64 past = reinterpret_cast<u64>(address) % static_cast<u64>(bytes);
+  if (past == 0) return;
+  char text[200];
+  std::snprintf(text, sizeof text, "an access of %d bytes at %s[%lld], which lies %d bytes behind a multiple of that",
+                bytes, name, index, static_cast<int>(past));
+  found(TX_HOST_ALIGNMENT, here, text, index);
+  give_up();
+}
+
+inline void found_unwanted(const char* name, i64 index, Here here) {
+  char text[200];
+  std::snprintf(text, sizeof text, "a chunk at %s[%lld] is read, of which no element is wanted", name, index);
+  found(TX_HOST_BOUNDS, here, text, index);
+  give_up();
+}
+
+}  // namespace host
+
+template <int kCount, Cache, class Memory>
+inline VectorOf<Memory, kCount> load_part(const Memory& from, i64 index, i64 begin, i64 end, Here here = Here::now()) {
+  VectorOf<Memory, kCount> v;
+  std::memset(static_cast<void*>(&v), 0xCD, sizeof v);
+  host::check_alignment(from.at(index), sizeof v, from.name(), index, here);
+  bool any = false;
+  for (int i = 0; i < kCount; ++i) {
+    if (index + i < begin || index + i >= end) continue;
+    v.element[i] = *from.place(index + i, host::Mode::kRead, here, false);
+    any = true;
+  }
+  if (!any) host::found_unwanted(from.name(), index, here);
+  return v;
+}
+
+template <int kCount, Cache kCache = Cache::kPlain, class Memory>
+inline VectorOf<Memory, kCount> load(const Memory& from, i64 index, Here here = Here::now()) {
+  static_assert(!Memory::kShared || kCache == Cache::kPlain, "hints are for global memory");
+  return load_part<kCount, kCache>(from, index, index, index + kCount, here);
+}
+
+template <Cache kCache = Cache::kPlain, int kCount, class Memory>
+inline void store(const Memory& to, i64 index, Vector<typename Memory::Element, kCount> v, Here here = Here::now()) {
+  static_assert(!Memory::kShared || kCache == Cache::kPlain, "hints are for global memory");
+  static_assert(kCache != Cache::kReadOnly && kCache != Cache::kKeep, "this hint is for loads");
+  host::check_alignment(to.at(index), sizeof v, to.name(), index, here);
+  for (int i = 0; i < kCount; ++i) *to.place(index + i, host::Mode::kWrite, here, false) = v.element[i];
+}
+
+inline u32 funnel_word(u32 low, u32 high, int bits) {
+  return static_cast<u32>((static_cast<u64>(high) << 32 | low) >> bits);
+}
+
+}  // namespace tx

@@ -1,0 +1,78 @@
+#line 2 "/texpr/include/texpr/lanes.cuh"
+// Values moved between the lanes of a warp, and trees over them. All 32 lanes take part; a group is kLanes (2 to 32, a
+// power of two) neighbouring lanes. Nothing is read or written in memory, and no access to memory is ordered.
+#pragma once
+#include "texpr/here.cuh"
+#include "texpr/kernel.cuh"
+#if defined(TX_HOST)
+#include "texpr/host/lanes.hpp"
+#else
+
+namespace tx {
+
+// `move` on each 4 bytes of a value.
+template <class T, class Move>
+TX_FN T move_words(T value, Move move) {
+  u32 words[(sizeof(T) + 3) / 4] = {};
+  __builtin_memcpy(words, &value, sizeof(T));
+  TX_UNROLL
+  for (u32& word : words) word = move(word);
+  __builtin_memcpy(&value, words, sizeof(T));
+  return value;
+}
+
+// The value of lane `source` (0 to 31).
+template <class T>
+TX_FN T shuffle(T value, int source, Here = Here::now()) {
+  return move_words(value, [=](u32 word) { return __shfl_sync(0xffffffffu, word, source); });
+}
+// The value of the lane whose number differs in the bits of `mask`.
+template <class T>
+TX_FN T shuffle_xor(T value, int mask, Here = Here::now()) {
+  return move_words(value, [=](u32 word) { return __shfl_xor_sync(0xffffffffu, word, mask); });
+}
+// The value of `distance` lanes before this one; its own where there is none in the group.
+template <int kLanes = 32, class T>
+TX_FN T shuffle_up(T value, int distance, Here = Here::now()) {
+  return move_words(value, [=](u32 word) { return __shfl_up_sync(0xffffffffu, word, distance, kLanes); });
+}
+
+}  // namespace tx
+#endif
+
+namespace tx {
+
+template <int kLanes>
+constexpr bool is_group = kLanes == 2 || kLanes == 4 || kLanes == 8 || kLanes == 16 || kLanes == 32;
+
+// Every lane of a group gets the values of the group combined in the order of lanes, neighbours first, by a monoid of
+// monoid.cuh.
+template <class Monoid, int kLanes = 32>
+TX_FN typename Monoid::Partial reduce_lanes(typename Monoid::Partial value, Here here = Here::now()) {
+  static_assert(is_group<kLanes>, "a group is of 2, 4, 8, 16 or 32 lanes");
+  TX_UNROLL
+  for (int bit = 1; bit < kLanes; bit *= 2) {
+    const typename Monoid::Partial other = shuffle_xor(value, bit, here);
+    if constexpr (Monoid::kSymmetric) {
+      value = Monoid::combine(value, other);
+    } else {
+      const bool later = (lane() & bit) != 0;
+      value = Monoid::combine(later ? other : value, later ? value : other);
+    }
+  }
+  return value;
+}
+
+// Every lane gets the values of its group up to and with its own, combined in the order of lanes.
+template <class Monoid, int kLanes = 32>
+TX_FN typename Monoid::Partial scan_lanes(typename Monoid::Partial value, Here here = Here::now()) {
+  static_assert(is_group<kLanes>, "a group is of 2, 4, 8, 16 or 32 lanes");
+  TX_UNROLL
+  for (int distance = 1; distance < kLanes; distance *= 2) {
+    const typename Monoid::Partial before = shuffle_up<kLanes>(value, distance, here);
+    if (lane() % kLanes >= distance) value = Monoid::combine(before, value);
+  }
+  return value;
+}
+
+}  // namespace tx

@@ -1,0 +1,127 @@
+#line 2 "/texpr/include/texpr/monoid.cuh"
+// Monoids: what reductions and scans combine, in any grouping. A partial result starts from `identity`, an element
+// becomes one by `lift`, and `result` is what the sequential statements would have left. kSymmetric: combine(a, b) and
+// combine(b, a) are the same bits. The meanings in NumPy are in polyhedral/mapped/monoids.py.
+#pragma once
+#include "texpr/update.cuh"
+
+namespace tx {
+
+// The least value that max starts from, and the greatest that min starts from.
+template <class T>
+TX_FN T lowest() {
+  if constexpr (is_float<T>) {
+    return same<T, f32> ? static_cast<T>(-f32_infinity()) : static_cast<T>(-f64_infinity());
+  } else {
+    return least<T>();
+  }
+}
+template <class T>
+TX_FN T highest() {
+  if constexpr (is_float<T>) {
+    return same<T, f32> ? static_cast<T>(f32_infinity()) : static_cast<T>(f64_infinity());
+  } else {
+    return greatest<T>();
+  }
+}
+
+template <class T>
+TX_FN bool is_nan(T x) {
+  if constexpr (is_float<T>) {
+    return x != x;
+  } else {
+    (void)x;
+    return false;
+  }
+}
+
+// One value, combined by an operator of update.cuh.
+template <class T, class Op>
+struct Scalar {
+  using Partial = T;
+  static constexpr bool kSymmetric = true;
+  static TX_FN T lift(T x) { return x; }
+  static TX_FN T combine(T a, T b) { return Op::apply(a, b); }
+  static TX_FN T result(T a) { return a; }
+};
+template <class T>
+struct Sum : Scalar<T, Add> {
+  static TX_FN T identity() { return is_float<T> ? static_cast<T>(-0.0f) : T(0); }  // -0 + x is x for all x, -0 too
+};
+template <class T>
+struct Product : Scalar<T, Mul> {
+  static TX_FN T identity() { return T(1); }
+};
+template <class T>
+struct Greatest : Scalar<T, Max> {
+  static TX_FN T identity() { return lowest<T>(); }
+};
+template <class T>
+struct Least : Scalar<T, Min> {
+  static TX_FN T identity() { return highest<T>(); }
+};
+
+// The greatest value and the sum of exp(value - greatest).
+template <class T>
+struct ScaledSum {
+  struct Partial {
+    T greatest, sum;
+  };
+  static constexpr bool kSymmetric = true;
+  static TX_FN Partial identity() { return {lowest<T>(), T(0)}; }
+  static TX_FN Partial lift(T x) { return {x, T(1)}; }
+  static TX_FN T scale(T from, T to) { return from == to ? T(1) : exp(from - to); }  // infinities are only counted
+  static TX_FN Partial combine(Partial a, Partial b) {
+    const T m = max(a.greatest, b.greatest);
+    return {m, a.sum * scale(a.greatest, m) + b.sum * scale(b.greatest, m)};
+  }
+  // inf - inf is no number: so is the sum where the greatest of at least one value is infinite.
+  static TX_FN Partial result(Partial a) {
+    return {a.greatest, a.sum == T(0) ? T(0) : a.sum + (a.greatest - a.greatest)};
+  }
+};
+
+// The greatest (or least) value and where it was first; a NaN is first of all, as in NumPy's argmax.
+template <class T, class Op, class Index = i32>
+struct Extreme {
+  struct Partial {
+    T value;
+    Index index;
+  };
+  static constexpr bool kSymmetric = true;
+  static TX_FN Partial lift(T x, Index index) { return {x, index}; }
+  static TX_FN Partial combine(Partial a, Partial b) {
+    if (a.value == b.value || (is_nan(a.value) && is_nan(b.value))) return a.index < b.index ? a : b;
+    return is_nan(a.value) || Op::apply(a.value, b.value) == a.value ? a : b;
+  }
+  static TX_FN Partial result(Partial a) { return a; }
+};
+template <class T, class Index = i32>
+struct ArgGreatest : Extreme<T, Max, Index> {
+  static TX_FN typename Extreme<T, Max, Index>::Partial identity() { return {lowest<T>(), tx::greatest<Index>()}; }
+};
+template <class T, class Index = i32>
+struct ArgLeast : Extreme<T, Min, Index> {
+  static TX_FN typename Extreme<T, Min, Index>::Partial identity() { return {highest<T>(), tx::greatest<Index>()}; }
+};
+
+// How many values, their mean, and the sum of the squares of their distances from it.
+template <class T>
+struct Moments {
+  struct Partial {
+    T count, mean, squares;
+  };
+  static constexpr bool kSymmetric = false;
+  static TX_FN Partial identity() { return {T(0), T(0), T(0)}; }
+  static TX_FN Partial lift(T x) { return {T(1), x, x - x}; }  // x - x: an infinite distance is no number
+  static TX_FN Partial combine(Partial a, Partial b) {
+    if (b.count == T(0)) return a;
+    if (a.count == T(0)) return b;
+    const T count = a.count + b.count, share = b.count / count, apart = b.mean - a.mean;
+    const T mean = apart - apart == T(0) ? a.mean + apart * share : a.mean * (T(1) - share) + b.mean * share;
+    return {count, mean, a.squares + b.squares + apart * apart * (a.count * share)};
+  }
+  static TX_FN Partial result(Partial a) { return a; }
+};
+
+}  // namespace tx

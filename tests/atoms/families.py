@@ -1,0 +1,14 @@
+"""All families of atoms that are tried."""
+
+import monoid_cases
+import vector_cases
+
+
+def families():
+    """Every family with its cases and texts."""
+    return [vector_cases.family(), monoid_cases.family()]
+
+
+def has(arch, least):
+    """A suffix means this architecture only; else it and all later ones."""
+    return arch == least if least.endswith("a") else int(arch[3:].rstrip("a")) >= int(least[3:])

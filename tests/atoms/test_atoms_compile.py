@@ -1,0 +1,27 @@
+"""The texts of all atoms compile without a warning for every architecture that has them, and are refused with a
+sentence by those that have not."""
+
+import pytest
+from families import families, has
+
+from texpr.codegen.toolchain import compile_cubin, compile_host
+
+FAMILIES = families()
+ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
+
+
+def texts(arch):
+    """The kernels that `arch` has."""
+    found = [text for family in FAMILIES for least, text in family.texts.items() if has(arch, least)]
+    return "".join(found)
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_the_atoms_compile_without_a_warning(arch):
+    assert compile_cubin(texts(arch), arch, werror=True).startswith(b"\x7fELF")
+
+
+@pytest.mark.gxx
+def test_the_host_twins_compile_without_a_warning(tmp_path):
+    assert compile_host(texts("sm_90a"), tmp_path, werror=True).exists()

@@ -1,0 +1,131 @@
+"""Wide accesses: every width and hint, chunks at ragged ends, and the funnel at every alignment."""
+
+import numpy as np
+from cases import HEADER, Case, Family, kernel
+
+LOADS = ("kPlain", "kStream", "kBypass", "kReadOnly", "kNoAllocate", "kKeep")
+STORES = ("kPlain", "kStream", "kBypass", "kNoAllocate")
+TYPES = {"float": np.float32, "tx::bf16": np.uint16, "signed char": np.int8, "double": np.float64}
+WIDTHS = [(t, n) for t in TYPES for n in (1, 2, 4, 8, 16) if 1 <= n * np.dtype(TYPES[t]).itemsize <= 16]
+
+
+def data(count, kind):
+    """Distinct, odd values."""
+    return (np.arange(count) * 37 % 251 - 100 + np.arange(count) % 3).astype(kind)
+
+
+def copies():
+    """copy_<n>: element block * 32 * width + lane * width …, loaded and stored in one access each."""
+    cases, texts = [], []
+    for c, width in WIDTHS:
+        hinted = np.dtype(TYPES[c]).itemsize * width >= 2
+        for number in range(len(LOADS) if hinted else 2):
+            load, put = LOADS[number], STORES[number % len(STORES) if hinted else number]
+            name = f"copy_{len(cases)}"
+            body = f"""  const tx::Global<const {c}> x(X, "X");
+  const tx::Global<{c}> y(Y, "Y");
+  const int at = {width} * tx::thread();
+  tx::store<tx::Cache::{put}>(y, at, tx::load<{width}, tx::Cache::{load}>(x, at));"""
+            texts.append(kernel(name, f"const {c}* __restrict__ X, {c}* __restrict__ Y", body))
+            x = data(32 * width, TYPES[c])
+            cases.append(Case(name=f"{width} {c} {load} {put}", symbol=name, inputs=(x,), want=(x,)))
+    return cases, texts
+
+
+def shared():
+    """Reversed through shared memory: written 16 bytes wide, read 4 bytes wide."""
+    body = """  TX_DYN_SMEM(smem);
+  const tx::Global<const tx::bf16> x(X, "X");
+  const tx::Global<tx::bf16> y(Y, "Y");
+  const tx::Shared<tx::bf16> tile(smem, 256, "tile");
+  tx::store(tile, 8 * tx::lane(), tx::load<8>(x, 8 * (31 - tx::lane())));
+  tx::sync_warp(0);
+  for (int k = 0; k < 4; ++k) tx::store(y, 2 * tx::lane() + 64 * k, tx::load<2>(tile, 2 * tx::lane() + 64 * k));"""
+    x = data(256, np.uint16)
+    want = x.reshape(32, 8)[::-1].reshape(-1).copy()
+    case = Case(name="through shared memory", symbol="wide_tile", inputs=(x,), want=(want,), shared_bytes=512)
+    return case, kernel("wide_tile", "const tx::bf16* X, tx::bf16* Y", body)
+
+
+ROWS = """  const tx::Global<const {c}> x(X, "X");
+  const tx::Global<{c}> y(Y, "Y");
+  const long long row = tx::block_x(), begin = row * n, end = begin + n;
+  const int past = static_cast<int>(reinterpret_cast<unsigned long long>(x.at(begin)) & 15) / {size};
+  for (long long at = begin - past + {width} * tx::lane(); at < end; at += 32 * {width}) {{
+    tx::store_chunk<tx::Cache::{put}>(y, at, tx::load_chunk<{width}, tx::Cache::{load}>(x, at, begin, end), begin, end);
+  }}"""
+
+
+def ragged():
+    """Rows of any length, copied in chunks that are counted from 16-byte boundaries of memory."""
+    cases, texts = [], []
+    for c, load, put in (
+        ("float", "kPlain", "kPlain"),
+        ("tx::bf16", "kNoAllocate", "kStream"),
+        ("signed char", "kPlain", "kPlain"),
+    ):
+        size = np.dtype(TYPES[c]).itemsize
+        symbol = f"ragged_{size}"
+        texts.append(
+            kernel(
+                symbol,
+                f"const {c}* X, {c}* Y, long long n",
+                ROWS.format(c=c, size=size, width=16 // size, load=load, put=put),
+            )
+        )
+        for n in (1, 3, 7, 16, 33, 61, 601):
+            x = data(5 * n, TYPES[c]).reshape(5, n)
+            cases.append(Case(name=f"rows of {n} {c}", symbol=symbol, inputs=(x,), want=(x,), sizes=(n,), grid=5))
+    return cases, texts
+
+
+FUNNEL = """  const tx::Global<const {c}> x(X, "X");
+  const tx::Global<{c}> y(Y, "Y");
+  const long long at = {width} * tx::thread();
+  // all of them exist
+  if (shift + at + {width} <= n) tx::store(y, at, tx::load_funnel<{width}>(x, shift + at));
+  // some of them do
+  tx::Vector<{c}, {width}> some = tx::load_funnel<{width}>(x, shift + at, 2ll, n - 1);
+  for (int i = 0; i < {width}; ++i) {{
+    if (shift + at + i >= 2 && shift + at + i < n - 1) y.store(32 * {width} + at + i, some.get(i));
+  }}"""
+
+
+def funnels():
+    """Pieces of 16 bytes that begin anywhere, between the first and the last element of an array."""
+    cases, texts = [], []
+    for c in TYPES:
+        size = np.dtype(TYPES[c]).itemsize
+        width, symbol = 16 // size, f"funnel_{size}"
+        text = FUNNEL.format(c=c, width=width)
+        texts.append(kernel(symbol, f"const {c}* X, {c}* Y, long long n, long long shift", text))
+        count = 32 * width - 1
+        for shift in range(width + 1):
+            x = data(count, TYPES[c])
+            before = np.zeros(64 * width, TYPES[c])
+            want = before.copy()
+            whole = (count - shift) // width * width
+            want[: min(whole, 32 * width)] = x[shift : shift + whole]
+            for i in range(32 * width):
+                if 2 <= shift + i < count - 1:
+                    want[32 * width + i] = x[shift + i]
+            cases.append(
+                Case(
+                    name=f"{c} shifted by {shift}",
+                    symbol=symbol,
+                    inputs=(x,),
+                    want=(want,),
+                    before=(before,),
+                    sizes=(count, shift),
+                )
+            )
+    return cases, texts
+
+
+def family():
+    tile_case, tile_text = shared()
+    cases, texts = [tile_case], [HEADER, '#include "texpr/vector.cuh"\n', tile_text]
+    for more_cases, more_texts in (copies(), ragged(), funnels()):
+        cases += more_cases
+        texts += more_texts
+    return Family(name="vectors", cases=cases, texts={"sm_80": "".join(texts)})
