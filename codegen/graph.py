@@ -9,8 +9,6 @@ stand in its value tree and are evaluated where the tree says (a select's arm on
       define i = 256*i_block + 32*i_warp + i_lane
       guard i < N
         generic S0: C[i] = A[i] + B[i]        loads A[i], B[i]  store C[i]
-
-Lowering keeps the tree of the `Launch` node by node, so a barrier's path means the same in both.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +20,7 @@ from texpr.grammar.types import DType
 from texpr.polyhedral.mapped.operators import Origin
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
-from texpr.polyhedral.mapped.program import BarrierPosition
+from texpr.polyhedral.mapped.sync import Barrier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +105,11 @@ class Define:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """`index` from 0 to extent - 1 in one thread. `stages` is the depth of the software pipeline."""
+    """`index` from 0 to extent - 1 in one thread."""
 
     index: str
     extent: IndexExpr
     body: tuple["BlockNode", ...]
-    stages: int = 1
     unroll: bool = False
     vector: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
@@ -135,7 +132,7 @@ class Fresh:
     tensor: str
 
 
-BlockNode = Define | Loop | Guard | Generic | Fresh
+BlockNode = Define | Loop | Guard | Generic | Fresh | Barrier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,14 +219,10 @@ class WorkspacePlan:
 class PlannedGraph:
     """A kernel graph and its frozen plans, as emission takes them; dictionaries are by launch name.
 
-    `strides` settles every block tensor's layout; `chains` lists operators that run register to register, in order;
-    `swizzles` names the XOR swizzle of a shared tensor ("none" here).
+    `strides` settles every block tensor's layout.
     """
 
     graph: KernelGraph
-    chains: dict[str, tuple[tuple[str, ...], ...]]
     strides: dict[str, dict[str, tuple[int, ...]]]
     workspace: WorkspacePlan
-    barriers: dict[str, tuple[BarrierPosition, ...]]
-    swizzles: dict[str, dict[str, str]]
     shared: dict[str, SharedPlan]

@@ -49,6 +49,7 @@ from texpr.polyhedral.mapped import operators as o
 from texpr.polyhedral.mapped import places as p
 from texpr.polyhedral.mapped import program as m
 from texpr.polyhedral.mapped import tree as t
+from texpr.polyhedral.mapped.sync import Barrier
 
 _HARDWARE = frozenset(p.Place) - {p.Place.SERIAL, p.Place.VECTOR}
 
@@ -218,6 +219,8 @@ def _node(node: t.Node, attributes: dict[str, tuple[Attr, ...]]) -> g.BlockNode:
             )
         case t.Fresh(buffer=buffer):
             return g.Fresh(tensor=buffer)
+        case Barrier():
+            return node
         case o.Generic():
             return _generic(node, attributes)
         case _:
@@ -293,7 +296,7 @@ def tensors_of(body: tuple[g.BlockNode, ...]) -> Iterator[str]:
     """The names of all tensors that a body touches, with repetitions."""
     for node in body:
         match node:
-            case g.Define():
+            case g.Define() | Barrier():
                 pass
             case g.Loop(body=inner):
                 yield from tensors_of(inner)

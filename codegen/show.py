@@ -17,13 +17,11 @@ from texpr.codegen import graph as g
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Gather, IndexConst, Leaf, Read, Role, Subscript
 from texpr.grammar.index.text import in_words
 from texpr.grammar.show import show_value
-from texpr.polyhedral.mapped.program import BarrierPosition
-
-Path = tuple[int, ...]
+from texpr.polyhedral.mapped.sync import Barrier
 
 
 def show(graph: g.KernelGraph | g.PlannedGraph) -> str:
-    """The text of a graph; of a planned one with addresses, layouts, chains and barriers. Ends with a newline."""
+    """The text of a graph; of a planned one with addresses and layouts. Ends with a newline."""
     match graph:
         case g.PlannedGraph():
             return "\n".join(_kernel(graph.graph, graph)) + "\n"
@@ -85,16 +83,9 @@ def _block(block: g.BlockGraph, planned: g.PlannedGraph | None) -> Iterator[str]
         yield "  digits " + ", ".join(places)
     for tensor in block.tensors:
         yield "  " + _tensor(block, tensor, planned)
-    barriers: dict[Path, list[BarrierPosition]] = {}
-    if planned is not None:
-        for barrier in planned.barriers[block.name]:
-            barriers.setdefault(barrier.path, []).append(barrier)
-        chains = [chain for chain in planned.chains[block.name] if len(chain) > 1]
-        if chains:
-            yield "  fused " + ", ".join(" -> ".join(chain) for chain in chains)
-        if planned.shared[block.name].total_bytes:
-            yield f"  shared memory of {planned.shared[block.name].total_bytes} bytes"
-    yield from ("  " + line for line in _nodes(block.body, (), barriers))
+    if planned is not None and planned.shared[block.name].total_bytes:
+        yield f"  shared memory of {planned.shared[block.name].total_bytes} bytes"
+    yield from ("  " + line for line in _nodes(block.body))
 
 
 def _tensor(block: g.BlockGraph, tensor: g.BlockTensor, planned: g.PlannedGraph | None) -> str:
@@ -104,42 +95,35 @@ def _tensor(block: g.BlockGraph, tensor: g.BlockTensor, planned: g.PlannedGraph 
     text = f"{tensor.name}: {tensor.dtype}[{shape}] {layout} in {tensor.memory}"
     if planned is not None and tensor.name in planned.shared[block.name].offsets:
         text += f" at byte {planned.shared[block.name].offsets[tensor.name]}"
-        text += f", swizzle {planned.swizzles[block.name][tensor.name]}"
     return text
 
 
-def _nodes(body: tuple[g.BlockNode, ...], path: Path, barriers: dict[Path, list[BarrierPosition]]) -> Iterator[str]:
-    for number, node in enumerate(body):
-        yield from _barriers((*path, number), barriers)
-        yield from _node(node, (*path, number), barriers)
-    yield from _barriers((*path, len(body)), barriers)
+def _nodes(body: tuple[g.BlockNode, ...]) -> Iterator[str]:
+    for node in body:
+        yield from _node(node)
 
 
-def _barriers(path: Path, barriers: dict[Path, list[BarrierPosition]]) -> Iterator[str]:
-    for barrier in barriers.get(path, ()):
-        reasons = dict.fromkeys(f"{o.source} -> {o.sink} on {o.buffer} ({o.hazard})" for o in barrier.orders)
-        yield f"barrier {barrier.scope}: {', '.join(reasons)}"
-
-
-def _node(node: g.BlockNode, path: Path, barriers: dict[Path, list[BarrierPosition]]) -> Iterator[str]:
+def _node(node: g.BlockNode) -> Iterator[str]:
     match node:
         case g.Define(index=index, terms=terms):
             parts = [name if weight == 1 else f"{weight}*{name}" for weight, name in terms]
             yield f"define {index} = {' + '.join(parts) or '0'}"
         case g.Loop(index=index, extent=extent, body=body):
-            marks = [f"stages {node.stages}"] if node.stages > 1 else []
-            marks += [word for word, on in (("unroll", node.unroll), ("vector", node.vector)) if on]
+            marks = [word for word, on in (("unroll", node.unroll), ("vector", node.vector)) if on]
             yield f"loop {index} < {in_words(extent)}" + "".join(f"  {mark}" for mark in marks)
-            yield from ("  " + line for line in _nodes(body, (*path, 0), barriers))
+            yield from ("  " + line for line in _nodes(body))
         case g.Guard(condition=condition, body=body, orelse=orelse):
             asked = show_value(condition) if isinstance(condition, Read) else in_words(condition)
             yield f"guard {asked}{'    once' if node.once else ''}"
-            yield from ("  " + line for line in _nodes(body, (*path, 0), barriers))
+            yield from ("  " + line for line in _nodes(body))
             if orelse:
                 yield "else"
-                yield from ("  " + line for line in _nodes(orelse, (*path, 1), barriers))
+                yield from ("  " + line for line in _nodes(orelse))
         case g.Fresh(tensor=tensor):
             yield f"fresh {tensor}"
+        case Barrier(scope=scope, orders=orders):
+            reasons = dict.fromkeys(f"{o.source} -> {o.sink} on {o.buffer} ({o.hazard})" for o in orders)
+            yield f"barrier {scope}: {', '.join(reasons)}"
         case g.Generic():
             yield _generic(node)
         case _:

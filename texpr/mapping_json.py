@@ -16,12 +16,13 @@ from texpr.grammar import ast
 from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
-from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral import isl
+from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import element_text, leaf_text
-from texpr.polyhedral.orders.barriers import barrier_positions
 from texpr.polyhedral.walk import read_accesses, written
 
 MAPPING_SCHEMA = 3
+MAX_PIECES = 16  # of a relation that is written out
 
 
 def mapping_json(program: MappedProgram) -> dict[str, Any]:
@@ -53,11 +54,11 @@ def _plain(value: Any) -> Any:
             return {"text": leaf_text(value), "writes": _access(*target) if target else None, "reads": reads}
         case DType(name=name):
             return name
+        case isl.Map():
+            pieces = value.n_basic_map()
+            return str(value) if pieces <= MAX_PIECES else f"a union of {pieces} relations"
         case Span():
             return {"line": value.line, "column": value.column}
-        case Launch():
-            barriers = barrier_positions(value) if value.threads > 1 else ()
-            return {**_fields(value), "barriers": [_plain(position) for position in barriers]}
         case enum.Enum():
             return value.value
         case Mapping():
@@ -65,15 +66,12 @@ def _plain(value: Any) -> Any:
         case tuple() | list():
             return [_plain(item) for item in value]
         case _ if dataclasses.is_dataclass(value):
-            return _fields(value)
+            return {
+                "kind": type(value).__name__,
+                **{f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)},
+            }
         case _:
             return value
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """The fields of a node; `kind` is its type."""
-    fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return {"kind": type(value).__name__, **fields}
 
 
 def _access(buffer: str, subscripts: tuple[ast.Subscript, ...]) -> dict[str, Any]:

@@ -25,10 +25,12 @@ from texpr.grammar.ast import (
     Or,
     Read,
 )
+from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import ONE, add, combine, const
 from texpr.grammar.index.linear import Linear, constant, linear
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
+from texpr.polyhedral.mapped.sync import Barrier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,8 @@ def bound_ranges(body: tuple[BlockNode, ...]) -> tuple[CpuNode, ...]:
                 _append(result, branch)
             case Loop():
                 _append(result, _range(node))
+            case Barrier():
+                raise InternalError("one thread has no one to wait for")
             case _:
                 assert_never(node)
     return tuple(result)

@@ -15,6 +15,7 @@ from texpr.grammar.index.expr import add, at_least_zero, multiply, subtract
 from texpr.grammar.index.interval import Ranges, greatest
 from texpr.grammar.types import DType
 from texpr.grammar.walk import walk
+from texpr.polyhedral.mapped.sync import Barrier
 
 SERIAL_OPERATIONS = 1 << 19  # 40 to 400 us of one core, by what can be vectorised
 
@@ -70,7 +71,7 @@ def _body(body: tuple[BlockNode, ...], bounds: Ranges) -> IndexExpr | None:
                 part = _body(inner + orelse, known)
             case Generic():
                 part = IndexConst(value=_statement(node))
-            case Fresh():
+            case Fresh() | Barrier():
                 part = _ZERO
             case _:
                 assert_never(node)

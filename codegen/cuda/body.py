@@ -21,7 +21,7 @@ from texpr.grammar.diagnostics import InternalError, fail
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
-from texpr.polyhedral.mapped.program import BarrierPosition
+from texpr.polyhedral.mapped.sync import Barrier
 
 _COORDINATES: dict[Place, str] = {
     Place.GRID_X: "tx::block_x()",
@@ -44,7 +44,7 @@ def emit_body(frame: Frame) -> str:
     frame.declare_tensors(out)
     emitter = _Body(frame, out)
     emitter.digits()
-    emitter.nodes(frame.graph.body, ())
+    emitter.nodes(frame.graph.body)
     return without_unused_indices(out.text())
 
 
@@ -65,9 +65,7 @@ class _Body:
         self.frame, self.graph, self.out = frame, frame.graph, out
         self.scope = frame.scope
         self.layouts = frame.layouts
-        self.barriers_at: dict[tuple[int, ...], list[tuple[int, BarrierPosition]]] = {}
-        for number, position in enumerate(frame.planned.barriers.get(self.graph.name, ())):
-            self.barriers_at.setdefault(position.path, []).append((number, position))
+        self.barriers = 0  # so many were written
         self.temporary_span = self.graph.span
         self.commented = ""
 
@@ -132,14 +130,11 @@ class _Body:
 
     # ---- the tree ----
 
-    def nodes(self, nodes: tuple[BlockNode, ...], path: tuple[int, ...]) -> None:
-        """A body and its barriers; `path` is that of the body."""
-        for number, node in enumerate(nodes):
-            self._barriers((*path, number))
-            self._node(node, (*path, number))
-        self._barriers((*path, len(nodes)))
+    def nodes(self, nodes: tuple[BlockNode, ...]) -> None:
+        for node in nodes:
+            self._node(node)
 
-    def _node(self, node: BlockNode, path: tuple[int, ...]) -> None:
+    def _node(self, node: BlockNode) -> None:
         match node:
             case Define(index=name, terms=terms):
                 total = ix.constant(0)
@@ -147,19 +142,21 @@ class _Body:
                     total = ix.add(total, ix.mul(ix.constant(weight), self.scope.indices[digit]))
                 self._declare(name, total)
             case Loop():
-                self._loop(node, path)
+                self._loop(node)
             case Guard(once=True):
                 with self.out.block("if (tx::thread() == 0)"):
-                    self._guard(node, path)
+                    self._guard(node)
             case Guard():
-                self._guard(node, path)
+                self._guard(node)
             case Fresh(tensor=name):
                 if any(t.name == name for t in self.graph.tensors) and name in self.layouts:
                     self.out.line(f"{self.layouts[name].name}.fresh();")
+            case Barrier():
+                self._barrier(node)
             case Generic():
                 self._generic(node)
 
-    def _loop(self, loop: Loop, path: tuple[int, ...]) -> None:
+    def _loop(self, loop: Loop) -> None:
         outer = self.scope
         extent = ix.term(loop.extent, outer)
         own = self.frame.names.new(loop.index)
@@ -171,21 +168,21 @@ class _Body:
         kind = "tx::i64" if index.wide else "int"
         with self.out.block(f"for ({kind} {own} = 0; {own} < {extent.at(ix.SUM)}; ++{own})"):
             self._know(loop.index, index)
-            self.nodes(loop.body, (*path, 0))
+            self.nodes(loop.body)
         self.scope = outer
 
-    def _guard(self, guard: Guard, path: tuple[int, ...]) -> None:
+    def _guard(self, guard: Guard) -> None:
         outer = self.scope
         text = self._condition(guard.condition)
         self._line_directive(guard.span)
         self.out.line(f"if ({text}) {{")
         with self.out.indented():
-            self.nodes(guard.body, (*path, 0))
+            self.nodes(guard.body)
         self.scope = outer
         if guard.orelse:
             self.out.line("} else {")
             with self.out.indented():
-                self.nodes(guard.orelse, (*path, 1))
+                self.nodes(guard.orelse)
             self.scope = outer
         self.out.line("}")
 
@@ -285,27 +282,25 @@ class _Body:
         made = "" if node.origin.value == "source" else f" ({node.origin.value.replace('_', ' ')})"
         self.out.line(f"// {where}{calls}{made}: {source_line(node.span)}")
 
-    def _barriers(self, path: tuple[int, ...]) -> None:
-        for number, position in self.barriers_at.get(path, ()):
-            said: list[str] = []
-            for order in position.orders[:MAX_REASONS]:
-                carried = f", carried by {order.carried_by}" if order.carried_by else ""
-                lines = f"{place(order.source_span) or order.source} to {place(order.sink_span) or order.sink}"
-                text = comment(f"{order.hazard.value} of {order.buffer}, {lines}{carried}")
-                if text not in said:
-                    said.append(text)
-            for text in said:
-                self.out.line(f"// barrier {number}: {text}")
-            if len(position.orders) > MAX_REASONS:
-                self.out.line(f"// barrier {number}: and {len(position.orders) - MAX_REASONS} more")
-            if position.orders:
-                self._line_directive(position.orders[0].sink_span)
-            match position.scope:
-                case Scope.BLOCK:
-                    self.out.line(f"tx::sync_block({number});")
-                case Scope.WARP:
-                    self.out.line(f"tx::sync_warp({number});")
-                case Scope.THREAD:
-                    pass
-                case Scope.CLUSTER | Scope.GRID:
-                    raise fail("E0502", f"a barrier of the {position.scope} is not emitted", self.graph.span)
+    def _barrier(self, barrier: Barrier) -> None:
+        number, self.barriers = self.barriers, self.barriers + 1
+        said: list[str] = []
+        for order in barrier.orders[:MAX_REASONS]:
+            carried = f", carried by {order.carried_by}" if order.carried_by else ""
+            lines = f"{place(order.source_span) or order.source} to {place(order.sink_span) or order.sink}"
+            text = comment(f"{order.hazard.value} of {order.buffer}, {lines}{carried}")
+            if text not in said:
+                said.append(text)
+        for text in said:
+            self.out.line(f"// barrier {number}: {text}")
+        if len(barrier.orders) > MAX_REASONS:
+            self.out.line(f"// barrier {number}: and {len(barrier.orders) - MAX_REASONS} more")
+        if barrier.orders:
+            self._line_directive(barrier.orders[0].sink_span)
+        match barrier.scope:
+            case Scope.BLOCK:
+                self.out.line(f"tx::sync_block({number});")
+            case Scope.WARP:
+                self.out.line(f"tx::sync_warp({number});")
+            case Scope.THREAD | Scope.CLUSTER | Scope.GRID:
+                raise fail("E0502", f"a barrier of the {barrier.scope} is not emitted", self.graph.span)

@@ -106,7 +106,7 @@ class Frame:
     def _alone(self, tensor: DTensor) -> str:
         """` __restrict__`, but for a tensor through which the threads of a block may speak to each other: there the
         word would let a load be moved across the barrier."""
-        shared = tensor.name in self.usage.written and bool(self.planned.barriers.get(self.graph.name))
+        shared = tensor.name in self.usage.written and self.usage.waits
         return "" if shared else " __restrict__"
 
     def _add_block_tensor(self, tensor: BlockTensor) -> None:

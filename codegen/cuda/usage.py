@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from texpr.codegen.graph import BlockGraph, BlockNode, Define, Fresh, Generic, Guard, Loop
 from texpr.grammar.ast import Node, Read
 from texpr.grammar.walk import walk
+from texpr.polyhedral.mapped.sync import Barrier
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Names of the tensors of one block graph; scalars count as read."""
+    """Names of the tensors of one block graph; scalars count as read. `waits`: its threads wait for one another."""
 
     read: frozenset[str]
     written: frozenset[str]
+    waits: bool
 
     @property
     def tensors(self) -> frozenset[str]:
@@ -31,7 +33,7 @@ def nodes_of(body: Iterable[BlockNode]) -> Iterator[BlockNode]:
                 work.extend(reversed(inner))
             case Guard(body=inner, orelse=orelse):
                 work.extend(reversed(inner + orelse))
-            case Define() | Generic() | Fresh():
+            case Define() | Generic() | Fresh() | Barrier():
                 pass
 
 
@@ -39,6 +41,7 @@ def usage_of(graph: BlockGraph) -> Usage:
     """The usage of a graph: gathered subscripts and conditions read too."""
     roots: list[Node] = []
     written: set[str] = set()
+    waits = False
     for node in nodes_of(graph.body):
         match node:
             case Guard(condition=condition):
@@ -48,7 +51,9 @@ def usage_of(graph: BlockGraph) -> Usage:
                 if store is not None:
                     roots += store.subscripts
                     written.add(store.tensor)
+            case Barrier():
+                waits = True
             case Loop() | Define() | Fresh():
                 pass
     read = {part.buffer for root in roots for part in walk(root) if isinstance(part, Read)}
-    return Usage(frozenset(read), frozenset(written))
+    return Usage(frozenset(read), frozenset(written), waits)

@@ -1,7 +1,8 @@
 """From a candidate to its program: pure, and without a decision.
 
 Launch by launch the tree of the form that was chosen is built; then accumulators go to registers and long sums get
-their partials, data-dependent conditions of the host go around the body, and the orders are found.
+their partials, data-dependent conditions of the host go around the body, orders are found and barriers
+enforce them.
 """
 
 from dataclasses import replace
@@ -22,8 +23,10 @@ from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
 from texpr.polyhedral.mapped.tree import Guard, Loop
-from texpr.polyhedral.mapped.walks import launch_names, located, tree_buffers
+from texpr.polyhedral.mapped.walks import launch_names, launches, located, tree_buffers
 from texpr.polyhedral.orders.find import launch_orders
+from texpr.polyhedral.orders.flow import check_enforced
+from texpr.polyhedral.orders.synchronise import synchronise
 from texpr.polyhedral.walk import walk
 
 
@@ -35,7 +38,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
     for buffer in workspaces(problem.kernel):
         session.buffers[buffer.name] = place_workspace(buffer, problem.target)
     host = _host(session, candidate, problem.outline)
-    touched = _touched_buffers(host)
+    touched = set[str]().union(*(tree_buffers(launch.body) for launch in launches(host)))
     buffers = {n: b for n, b in session.buffers.items() if n in touched or b.role is not Role.LOCAL}
     return MappedProgram(
         kernel=problem.kernel,
@@ -89,7 +92,8 @@ def _launch(session: Session, region: Region, choice: Choice) -> Launch:
 
 
 def _finished(session: Session, region: Region, launch: Launch) -> Launch:
-    """The launch with its accumulators in registers, the conditions of the host around its body, and its orders."""
+    """The launch with its accumulators in registers, the conditions of the host around its body, its orders and its
+    barriers."""
     body = add_partials(session, promote(session, launch.body))
     for condition, holds in reversed(region.saved):
         inside, orelse = (body, ()) if holds else ((), body)
@@ -100,17 +104,7 @@ def _finished(session: Session, region: Region, launch: Launch) -> Launch:
     digits = tuple(d for d in made if d.name in looped or d.place not in (Place.SERIAL, Place.VECTOR))
     arguments = tuple(i for i in region.host if i in used)
     launch = replace(launch, body=body, digits=digits, arguments=arguments)
-    return replace(launch, orders=launch_orders(launch, session.buffers, session.proved.program))
-
-
-def _touched_buffers(nodes: tuple[HostNode, ...]) -> set[str]:
-    found: set[str] = set()
-    for node in nodes:
-        match node:
-            case Launch(body=body):
-                found |= tree_buffers(body)
-            case HostLoop(body=inside):
-                found |= _touched_buffers(inside)
-            case HostIf(then=then, orelse=orelse):
-                found |= _touched_buffers(then) | _touched_buffers(orelse)
-    return found
+    orders = launch_orders(launch, session.buffers, session.proved.program)
+    launch = synchronise(replace(launch, orders=orders))
+    check_enforced(launch)
+    return launch

@@ -58,19 +58,6 @@ class MappedBuffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BarrierPosition:
-    """A synchronisation of `scope` (warp or block) in a launch's body, and the orders that it enforces.
-
-    `path` alternates child numbers and branches from the body's root: (2,) is before child 2 of the body (after the
-    last one where 2 is the length), (2, 0, 1) before child 1 of the body of child 2; branch 1 is a guard's `orelse`.
-    """
-
-    path: tuple[int, ...]
-    scope: Scope
-    orders: tuple[Order, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One kernel launch. `grid` is in blocks, `threads` in threads of one block (1 on a CPU, where `grid[0]` counts
     core iterations), `cluster` says how many blocks along each axis are one cluster. `arguments` names what the body

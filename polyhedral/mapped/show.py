@@ -14,7 +14,6 @@ from texpr.polyhedral.mapped.operators import Copy, Generic
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.program import (
-    BarrierPosition,
     Fixed,
     HostIf,
     HostLoop,
@@ -24,10 +23,8 @@ from texpr.polyhedral.mapped.program import (
     MappedProgram,
 )
 from texpr.polyhedral.mapped.show_sync import pipe_text, sync_text, word_text
-from texpr.polyhedral.mapped.sync import Sync
+from texpr.polyhedral.mapped.sync import Barrier, Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
-from texpr.polyhedral.mapped.walks import Path
-from texpr.polyhedral.orders.barriers import barrier_positions
 from texpr.polyhedral.walk import read_accesses, written
 
 
@@ -95,10 +92,9 @@ def _launch(launch: Launch) -> Iterator[str]:
     if launch.digits:
         yield "  digits"
         yield from (f"    {line}" for line in _table([(d.name, _place(d)) for d in launch.digits]))
-    barriers = {p.path: p for p in barrier_positions(launch)} if launch.threads > 1 else {}
     yield from (f"  {pipe_text(pipe)}" for pipe in launch.pipes)
     yield "  body"
-    yield from (f"    {line}" for line in _nodes(launch.body, (), barriers))
+    yield from (f"    {line}" for line in _nodes(launch.body))
 
 
 def _place(digit: Digit) -> str:
@@ -109,13 +105,9 @@ def _place(digit: Digit) -> str:
     return f"{digit.place.value}{over} % {radix}"
 
 
-def _nodes(body: Sequence[Node], path: Path, barriers: dict[Path, BarrierPosition]) -> Iterator[str]:
-    for number in range(len(body) + 1):
-        here = (*path, number)
-        if here in barriers:
-            yield f"barrier ({barriers[here].scope.value}): {_reason(barriers[here].orders)}"
-        if number < len(body):
-            yield from _node(body[number], here, barriers)
+def _nodes(body: Sequence[Node]) -> Iterator[str]:
+    for node in body:
+        yield from _node(node)
 
 
 def _reason(orders: Sequence[Order]) -> str:
@@ -128,7 +120,7 @@ def _reason(orders: Sequence[Order]) -> str:
     return f"{order.sink} {verb} {order.buffer}{when}{more}"
 
 
-def _node(node: Node, path: Path, barriers: dict[Path, BarrierPosition]) -> Iterator[str]:
+def _node(node: Node) -> Iterator[str]:
     match node:
         case Define(index=index, digits=digits):
             terms = (d.name if d.weight == 1 else f"{d.weight}*{d.name}" for d in digits)
@@ -139,13 +131,13 @@ def _node(node: Node, path: Path, barriers: dict[Path, BarrierPosition]) -> Iter
             )
             marks = ", ".join(m for m in (kind, "unrolled" if node.unroll else "") if m)
             yield f"for {index} < {in_words(extent)}{f'  ({marks})' if marks else ''}"
-            yield from (f"  {line}" for line in _nodes(body, (*path, 0), barriers))
+            yield from (f"  {line}" for line in _nodes(body))
         case Guard(condition=condition, body=body, orelse=orelse):
             yield f"if {_condition(condition)}{'  (padding)' if node.padding else '  (once)' if node.once else ''}"
-            yield from (f"  {line}" for line in _nodes(body, (*path, 0), barriers))
+            yield from (f"  {line}" for line in _nodes(body))
             if orelse:
                 yield "else"
-                yield from (f"  {line}" for line in _nodes(orelse, (*path, 1), barriers))
+                yield from (f"  {line}" for line in _nodes(orelse))
         case Generic():
             yield _statement(node)
         case Copy(over=over):
@@ -157,12 +149,14 @@ def _node(node: Node, path: Path, barriers: dict[Path, BarrierPosition]) -> Iter
         case Fresh(buffer=buffer):
             yield f"new {buffer}"
         case Parts(parts=parts):
-            for number, part in enumerate(parts):
+            for part in parts:
                 yield f"part {part.name} ({part.warps} warp{'s' * (part.warps > 1)})"
-                yield from (f"  {line}" for line in _nodes(part.body, (*path, number), barriers))
+                yield from (f"  {line}" for line in _nodes(part.body))
         case Last(counter=counter, at=at, n=n, body=body):
             yield f"last of {in_words(n)} at {word_text(counter, at)}"
-            yield from (f"  {line}" for line in _nodes(body, (*path, 0), barriers))
+            yield from (f"  {line}" for line in _nodes(body))
+        case Barrier(orders=orders) if orders:
+            yield f"{sync_text(node)}: {_reason(orders)}"
         case _ if isinstance(node, Sync):
             yield sync_text(node)
         case _:

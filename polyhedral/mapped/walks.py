@@ -138,14 +138,19 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
     return found
 
 
-def statement_path(body: Sequence[Node], id: str) -> Path:
-    """The path of a statement, or of the guard that `if@2.0.1` names. KeyError when there is none."""
-    if id.startswith("if@"):
-        return tuple(int(part) for part in id.removeprefix("if@").split("."))
+def acting(body: Sequence[Node]) -> Iterator[tuple[str, Located]]:
+    """Every node that touches memory with its name in orders: an operator's id, `if@n` for the n-th condition on data
+    of the launch, in text order."""
+    asked = 0
     for place in located(body):
-        if isinstance(place.node, Generic) and place.node.id == id:
-            return place.path
-    raise KeyError(id)
+        match place.node:
+            case Generic(id=id):
+                yield id, place
+            case Guard(condition=Read()):
+                yield f"if@{asked}", place
+                asked += 1
+            case _:
+                pass
 
 
 def launches(host: Sequence[HostNode]) -> Iterator[Launch]:

@@ -31,8 +31,9 @@ from texpr.grammar.walk import rewrite
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import Path, branches, statements
+from texpr.polyhedral.mapped.walks import Path, acting, branches, statements
 from texpr.polyhedral.walk import read_accesses, value_reads, written
 
 WARP_SIZE = 32
@@ -105,6 +106,7 @@ class _Collector:
         self.by_name = {d.name: d for d in launch.digits}
         self.touches: list[Touch] = []
         self.entries: dict[str, tuple[Node, ...]] = {}
+        self.names = {place.path: name for name, place in acting(launch.body)}
         self.defined: dict[str, int] = {}  # thread digit -> number of nodes around its `Define`
 
     def visit(self, body: Sequence[Node], around: Around) -> None:
@@ -133,6 +135,10 @@ class _Collector:
                     self._statement(node, here)
                 case Fresh(buffer=buffer):
                     self.entries[buffer] = around.nodes
+                case Barrier():
+                    pass
+                case _:
+                    raise InternalError(f"{self.launch.name}: the accesses of a {type(node).__name__} are not ordered")
 
     def _define(self, digits: Sequence[Digit], depth: int) -> IndexExpr:
         for digit in digits:
@@ -151,8 +157,7 @@ class _Collector:
                 digits, unused = ((), Unused.REPLICATED) if every else (first.digits, first.unused)
                 if node.once:
                     digits, unused = (), Unused.ONCE
-                name = "if@" + ".".join(map(str, here.path))
-                actor = self._actor(name, node.span, here, digits, unused)
+                actor = self._actor(self.names[here.path], node.span, here, digits, unused)
                 self._reads(actor, value_reads(condition))
         else:
             holds = put(condition, here.env)

@@ -1,4 +1,4 @@
-"""The check of barrier positions, on the control flow graph of a launch.
+"""The check that synchronisation enforces every order, on the control flow graph of a launch.
 
 Points are the slots of every list of nodes; steps lead from slot to slot through a node. A loop may be left before its
 first iteration unless its extent is a positive constant, and a back step begins its next iteration. An order is
@@ -7,7 +7,7 @@ one iteration walks no back step of the loops around both, a carried one walks a
 loops around that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from texpr.grammar.ast import Condition, IndexConst, Read
@@ -16,8 +16,10 @@ from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Place, Scope
-from texpr.polyhedral.mapped.program import BarrierPosition, Launch
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.sync import Action, Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import acting
 
 Path = tuple[int, ...]
 _RANK = {Scope.THREAD: 0, Scope.WARP: 1, Scope.BLOCK: 2, Scope.CLUSTER: 3, Scope.GRID: 4}
@@ -33,33 +35,29 @@ class _Step:
 
 @dataclass(slots=True, kw_only=True)
 class _Graph:
-    """Steps by slot, what varies between threads at each slot's list, and where statements and guards stand."""
+    """Steps by slot, and where barriers and loops stand."""
 
     steps: dict[Path, list[_Step]]
-    diverged: dict[Path, Scope]  # list path -> the widest scope whose threads are together there
-    places: dict[str, Path]
+    barriers: dict[Path, Scope]
     loops: dict[str, list[Path]]
 
 
-def unenforced(launch: Launch, positions: Sequence[BarrierPosition]) -> tuple[Order, ...]:
-    """The orders that the positions do not enforce. InternalError for a position where threads diverge."""
-    graph = _Graph(steps={}, diverged={}, places={}, loops={})
+def check_enforced(launch: Launch) -> None:
+    """InternalError where the launch has an order that no barrier enforces, or a barrier where threads diverge."""
+    for order in unenforced(launch):
+        raise InternalError(f"{launch.name}: no barrier orders {order.source} before {order.sink} on {order.buffer}")
+
+
+def unenforced(launch: Launch) -> tuple[Order, ...]:
+    """The orders that the barriers of the launch do not enforce. InternalError for one where threads diverge."""
+    graph = _Graph(steps={}, barriers={}, loops={})
     _build(launch, graph, launch.body, (), Scope.BLOCK, _Varying.of(launch))
-    barriers: dict[Path, Scope] = {}
-    for position in positions:
-        if position.path not in graph.steps:
-            raise InternalError(f"{launch.name}: a barrier stands at {position.path}, which is no place of the body")
-        if _RANK[graph.diverged[position.path[:-1]]] < _RANK[position.scope]:
-            raise InternalError(f"{launch.name}: a barrier at {position.path} stands where threads diverge")
-        barriers[position.path] = max(
-            position.scope, barriers.get(position.path, position.scope), key=_RANK.__getitem__
-        )
-    return tuple(order for order in launch.orders if _reaches(graph, order, barriers))
+    places = {name: place.path for name, place in acting(launch.body)}
+    return tuple(o for o in launch.orders if _reaches(graph, o, places[o.source], places[o.sink]))
 
 
-def _reaches(graph: _Graph, order: Order, barriers: Mapping[Path, Scope]) -> bool:
+def _reaches(graph: _Graph, order: Order, source: Path, sink: Path) -> bool:
     """Whether the sink can begin after the source without a barrier of the order's scope between them."""
-    source, sink = graph.places[order.source], graph.places[order.sink]
     around = [p for paths in graph.loops.values() for p in paths if source[: len(p)] == p and sink[: len(p)] == p]
     carrier = next((p for p in graph.loops.get(order.carried_by or "", ()) if p in around), None)
     if order.carried_by is not None and carrier is None:
@@ -69,7 +67,7 @@ def _reaches(graph: _Graph, order: Order, barriers: Mapping[Path, Scope]) -> boo
     seen = set(open_states)
     while open_states:
         slot, carried = open_states.pop()
-        if slot in barriers and _RANK[barriers[slot]] >= _RANK[order.scope]:
+        if slot in graph.barriers and _RANK[graph.barriers[slot]] >= _RANK[order.scope]:
             continue
         if slot == sink and carried:
             return True
@@ -111,7 +109,6 @@ class _Varying:
 
 def _build(launch: Launch, graph: _Graph, body: Sequence[Node], path: Path, scope: Scope, varying: _Varying) -> None:
     """Steps of one list; `scope` says which threads run it together."""
-    graph.diverged[path] = scope
     for number, node in enumerate(body):
         here, behind = (*path, number), (*path, number + 1)
         match node:
@@ -128,17 +125,20 @@ def _build(launch: Launch, graph: _Graph, body: Sequence[Node], path: Path, scop
                 _build(launch, graph, inside, (*here, 0), _narrower(scope, varying.together(used)), inner)
                 graph.steps[(*here, 0, len(inside))] = [_Step(to=(*here, 0, 0), back=here), _Step(to=behind)]
             case Guard(condition=condition, body=then, orelse=orelse):
-                graph.places["if@" + ".".join(map(str, here))] = here
                 graph.steps[here] = [_Step(to=(*here, 0, 0)), _Step(to=(*here, 1, 0))]
                 inside_scope = _narrower(scope, _condition_scope(launch, node, condition, varying))
                 for branch, inside in enumerate((then, orelse)):
                     _build(launch, graph, inside, (*here, branch), inside_scope, varying)
                     graph.steps[(*here, branch, len(inside))] = [_Step(to=behind)]
-            case Generic(id=id):
-                graph.places[id] = here
+            case Barrier(scope=own, parts=(), action=Action.BOTH, name=""):
+                if _RANK[scope] < _RANK[own]:
+                    raise InternalError(f"{launch.name}: a barrier of the {own} stands where threads diverge")
+                graph.barriers[here] = own
                 graph.steps[here] = [_Step(to=behind)]
-            case Fresh():
+            case Generic() | Fresh():
                 graph.steps[here] = [_Step(to=behind)]
+            case _:
+                raise InternalError(f"{launch.name}: orders around a {type(node).__name__} are not checked")
     graph.steps.setdefault((*path, len(body)), [])
 
 

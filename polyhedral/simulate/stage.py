@@ -16,13 +16,12 @@ import numpy as np
 
 from texpr.grammar import numerics
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Condition, Read, Role
-from texpr.grammar.diagnostics import TExprError, error
+from texpr.grammar.diagnostics import InternalError, TExprError, error
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret.stage import check_arguments, shaped, solve_sizes, stored
 from texpr.polyhedral.mapped.operators import Generic, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import (
-    BarrierPosition,
     HostIf,
     HostLoop,
     HostNode,
@@ -30,9 +29,9 @@ from texpr.polyhedral.mapped.program import (
     MappedBuffer,
     MappedProgram,
 )
+from texpr.polyhedral.mapped.sync import Action, Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import Path, statements, tree_buffers
-from texpr.polyhedral.orders.barriers import barrier_positions
+from texpr.polyhedral.mapped.walks import statements, tree_buffers
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes
 from texpr.polyhedral.simulate.shadow import Array, Cells, Clock
 from texpr.polyhedral.walk import written
@@ -46,17 +45,16 @@ def simulate(
     *,
     seed: int = 0,
     sizes: Mapping[str, int] | None = None,
-    barriers: Mapping[str, Sequence[BarrierPosition]] | None = None,
 ) -> dict[str, Array]:
     """The contents of the array parameters after a run on copies of `arrays` (by name, in storage types).
 
-    `sizes` gives those that no shape tells, `seed` orders the blocks, `barriers` replaces a launch's positions, by the
-    launch's name. Raises E0601, E0602 for arguments that do not fit, E0604 for what the module's docstring lists.
+    `sizes` gives those that no shape tells, `seed` orders the blocks. Raises E0601, E0602 for arguments that do not
+    fit, E0604 for what the module's docstring lists.
     """
     kernel = mapped.kernel
     known = solve_sizes(kernel, arrays, sizes or {})
     given = check_arguments(kernel, arrays, known)
-    machine = Machine(mapped, known, np.random.default_rng(seed), barriers)
+    machine = Machine(mapped, known, np.random.default_rng(seed))
     for buffer in kernel.params:
         data = stored(given[buffer.name])
         extents = () if buffer.role is Role.SCALAR else tuple(int(index_value(e, known)) for e in buffer.shape)
@@ -72,7 +70,6 @@ class Machine:
     mapped: MappedProgram
     sizes: Mapping[str, int]
     random: np.random.Generator
-    barriers: Mapping[str, Sequence[BarrierPosition]] | None
     memory: dict[str, Cells] = field(default_factory=dict)
 
     def host(self, nodes: Sequence[HostNode], values: dict[str, int]) -> None:
@@ -103,8 +100,7 @@ class Machine:
             self._allocate(self.mapped.buffers[name], values, blocks, threads)
         for cells in self.memory.values():
             cells.begin_launch()
-        positions = barrier_positions(launch) if self.barriers is None else self.barriers.get(launch.name, ())
-        runner = _Runner(self, launch, clock, {p.path: p.scope for p in positions})
+        runner = _Runner(self, launch, clock)
         order = self.random.permutation(blocks)
         step = max(1, CHUNK_THREADS // launch.threads)
         for start in range(0, blocks, step):
@@ -113,7 +109,7 @@ class Machine:
             index = {
                 d.name: v for d in launch.digits if (v := _digit(d, thread, launch, grid, values, clock)) is not None
             }
-            runner.nodes(launch.body, (), Lanes(thread, {**values, **index}))
+            runner.nodes(launch.body, Lanes(thread, {**values, **index}))
 
     def _allocate(self, buffer: MappedBuffer, values: Mapping[str, int], blocks: int, threads: int) -> None:
         """Memory for a local: fresh for each launch, except that a workspace keeps its content."""
@@ -154,17 +150,14 @@ def _digit(
 class _Runner:
     """Runs the tree of one launch for a set of threads."""
 
-    def __init__(self, machine: Machine, launch: Launch, clock: Clock, barriers: Mapping[Path, Scope]) -> None:
+    def __init__(self, machine: Machine, launch: Launch, clock: Clock) -> None:
         self.machine = machine
         self.launch = launch
         self.clock = clock
-        self.barriers = barriers
         self.evaluator = Evaluator(machine.memory, clock)
 
-    def nodes(self, body: Sequence[Node], path: Path, lanes: Lanes) -> None:
-        for number, node in enumerate(body):
-            here = (*path, number)
-            self._barrier(here, lanes)
+    def nodes(self, body: Sequence[Node], lanes: Lanes) -> None:
+        for node in body:
             match node:
                 case Define(index=index, digits=digits):
                     total: Any = 0
@@ -172,36 +165,39 @@ class _Runner:
                         total = total + digit.weight * lanes.values[digit.name]
                     lanes = lanes.having(index, total)
                 case Loop():
-                    self._loop(node, here, lanes)
+                    self._loop(node, lanes)
                 case Guard():
-                    self._guard(node, here, self._first(lanes) if node.once else lanes)
+                    self._guard(node, self._first(lanes) if node.once else lanes)
                 case Generic():
                     self._statement(node, lanes)
                 case Fresh(buffer=buffer):
                     self.evaluator.poison(buffer, lanes)
-        self._barrier((*path, len(body)), lanes)
+                case Barrier(parts=(), action=Action.BOTH, name=""):
+                    self._barrier(node, lanes)
+                case _:
+                    raise InternalError(f"{self.launch.name}: a {type(node).__name__} is not simulated")
 
-    def _loop(self, loop: Loop, path: Path, lanes: Lanes) -> None:
+    def _loop(self, loop: Loop, lanes: Lanes) -> None:
         extent = lanes.index(loop.extent)
         if loop.vector and not self.keeps_locals(loop):
-            self.nodes(loop.body, (*path, 0), lanes.spread(loop.index, extent))
+            self.nodes(loop.body, lanes.spread(loop.index, extent))
             return
         for turn in range(int(extent.max(initial=0))):
             inside = extent > turn
-            self.nodes(loop.body, (*path, 0), lanes.only(inside).having(loop.index, turn))
+            self.nodes(loop.body, lanes.only(inside).having(loop.index, turn))
 
     def keeps_locals(self, loop: Loop) -> bool:
         """Whether the loop writes a thread's own buffers: then its iterations run one after the other here."""
         kept = {n for n, b in self.machine.mapped.buffers.items() if b.scope is Scope.THREAD}
         return any(w is not None and w[0] in kept for w in (written(s.leaf) for s in statements(loop.body)))
 
-    def _guard(self, guard: Guard, path: Path, lanes: Lanes) -> None:
+    def _guard(self, guard: Guard, lanes: Lanes) -> None:
         if not len(lanes.thread):
             return
         chosen = self._holds(guard.condition, lanes, guard)
-        for branch, inside, mask in ((0, guard.body, chosen), (1, guard.orelse, ~chosen)):
+        for inside, mask in ((guard.body, chosen), (guard.orelse, ~chosen)):
             if inside and mask.any():
-                self.nodes(inside, (*path, branch), lanes.only(mask))
+                self.nodes(inside, lanes.only(mask))
 
     def _first(self, lanes: Lanes) -> Lanes:
         """Thread 0 of every block."""
@@ -213,24 +209,17 @@ class _Runner:
             return np.asarray(self.evaluator.value(condition, lanes)).astype(np.bool_)
         return np.broadcast_to(np.asarray(condition_value(condition, lanes.values)), lanes.thread.shape)
 
-    def _barrier(self, path: Path, lanes: Lanes) -> None:
-        scope = self.barriers.get(path)
-        if scope is None or not len(lanes.thread):
+    def _barrier(self, barrier: Barrier, lanes: Lanes) -> None:
+        scope = barrier.scope
+        if not len(lanes.thread):
             return
         together = self.clock.warps if scope is Scope.WARP else self.clock.blocks
         width = min(self.launch.threads, self.clock.warp) if scope is Scope.WARP else self.launch.threads
         _, counts = np.unique(together(lanes.thread), return_counts=True)
         if (counts != width).any():
-            where = ".".join(map(str, path))
-            raise TExprError(
-                [
-                    error(
-                        "E0604",
-                        f"{self.launch.name}: not all threads of a {scope.value} reach the barrier at {where}",
-                        self.launch.span,
-                    )
-                ]
-            )
+            between = "".join(f" between {o.source} and {o.sink}" for o in barrier.orders[:1])
+            message = f"{self.launch.name}: not all threads of a {scope.value} reach the barrier{between}"
+            raise TExprError([error("E0604", message, self.launch.span)])
         counter = self.clock.warp_barriers if scope is Scope.WARP else self.clock.block_barriers
         counter[lanes.thread] += 1
 

@@ -10,7 +10,7 @@ from texpr.grammar.source import NO_SPAN, SourceText, Span
 from texpr.grammar.types import F16, F32, I32
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import BarrierPosition
+from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.program import Hazard
 
 
@@ -111,9 +111,9 @@ def order(source, sink, buffer, source_span, sink_span, scope=Scope.BLOCK, carri
     )  # fmt: skip
 
 
-def plan(launches, tensors, *, sizes=(), facts=(), barriers=None, shared=None, name="kernel", source="kernel.tex"):
-    """A planned graph of launches in order; `barriers` maps launch names to positions, `shared` to byte offsets."""
-    barriers, shared = barriers or {}, shared or {}
+def plan(launches, tensors, *, sizes=(), facts=(), shared=None, name="kernel", source="kernel.tex"):
+    """A planned graph of launches in order; `shared` maps launch names to byte offsets."""
+    shared = shared or {}
     launches = tuple(launches)
     graph = g.KernelGraph(
         name=name, source_name=source, tensors=tuple(tensors), sizes=tuple(sizes), facts=tuple(facts),
@@ -121,11 +121,8 @@ def plan(launches, tensors, *, sizes=(), facts=(), barriers=None, shared=None, n
     )  # fmt: skip
     return g.PlannedGraph(
         graph=graph,
-        chains={},
         strides={launch.name: {t.name: t.strides for t in launch.tensors} for launch in launches},
         workspace=g.WorkspacePlan(offsets={}, total_bytes=number(0)),
-        barriers={launch.name: tuple(barriers.get(launch.name, ())) for launch in launches},
-        swizzles={},
         shared={
             launch.name: g.SharedPlan(
                 offsets=shared.get(launch.name, ({}, 0))[0], total_bytes=shared.get(launch.name, ({}, 0))[1]
@@ -244,10 +241,12 @@ def reverse(*, barrier=True, shift=0, condition=None, scope=Scope.BLOCK, reach=6
         statement("C", (row, "j"), read("tile", binary("-", reach + shift, "j")), id="S1", span=second),
     )
     body = (define("b", (1, "b_block")), g.Fresh(tensor="tile"), *inner)
-    position = BarrierPosition(path=(4,), scope=scope, orders=(order("S0", "S1", "tile", first, second, scope),))
+    waits = ()
+    if barrier:
+        waits = (Barrier(scope=scope, orders=(order("S0", "S1", "tile", first, second, scope),)),)
     if condition is not None:
-        body = (*body[:4], g.Guard(condition=condition, body=()), *body[4:])
-        position = BarrierPosition(path=(4, 0, 0), scope=scope, orders=position.orders)
+        waits = (g.Guard(condition=condition, body=waits),)
+    body = (*body[:4], *waits, *body[4:])
     block = launch(
         "reverse_0",
         body,
@@ -263,7 +262,6 @@ def reverse(*, barrier=True, shift=0, condition=None, scope=Scope.BLOCK, reach=6
     return plan(
         (block,),
         (tensor("A", 4, 64), tensor("C", 4, 64)),
-        barriers={"reverse_0": (position,)} if barrier else {},
         shared={"reverse_0": ({"tile": 0}, 256)},
         name="reverse",
         source="reverse.tex",

@@ -14,7 +14,7 @@ from texpr.codegen.toolchain import INCLUDE, compile_cubin, compile_host, compil
 from texpr.grammar import ast
 from texpr.grammar.types import BF16, F8E4M3, F16, F32, F64, I8, I32, I64
 from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.program import BarrierPosition
+from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.target import parse_target
 
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
@@ -112,13 +112,11 @@ def test_a_load_is_not_moved_across_a_barrier(build):
         ),
     )
     nowhere = build.span_of("a\n", "a")
-    barriers = tuple(
-        BarrierPosition(path=(at,), scope=Scope.BLOCK, orders=(build.order("S0", "S1", "T", nowhere, nowhere),))
-        for at in (2, 3)
-    )
+    barrier = Barrier(scope=Scope.BLOCK, orders=(build.order("S0", "S1", "T", nowhere, nowhere),))
+    body = (*body[:2], barrier, body[2], barrier, *body[3:])
     local = build.block_tensor("x", memory=Memory.REG)
     block = build.launch("k_0", body, digits=(build.digit("i_lane", "lane", 32),), tensors=(local,))
-    plan = build.plan((block,), (build.tensor("T", 32), build.tensor("C", 32)), barriers={"k_0": barriers})
+    plan = build.plan((block,), (build.tensor("T", 32), build.tensor("C", 32)))
     ptx = compile_ptx(emit_cuda(plan, parse_target("cuda:sm_90a")).source, "sm_90a")
     assert [ptx.count(word) for word in ("ld.global", "bar.sync")] == [2, 2]
 

@@ -11,6 +11,7 @@ from texpr.codegen.host_run import HostArray, HostModule
 from texpr.grammar import ast
 from texpr.grammar.types import F32, I32
 from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.target import parse_target
 
 pytestmark = pytest.mark.gxx
@@ -113,22 +114,20 @@ def warp_reverse(build, *, barrier):
     """Every warp of a block reverses its 32 elements."""
     tile = build.binary("+", build.binary("*", 32, "w"), build.binary("-", 31, "l"))
     first, second = (build.span_of("a\nb\n", part) for part in "ab")
+    orders = (build.order("S0", "S1", "tile", first, second, Scope.WARP),)
     body = (
         build.define("w", (1, "w_warp")),
         build.define("l", (1, "l_lane")),
         build.define("i", (32, "w_warp"), (1, "l_lane")),
         build.statement("tile", ("i",), build.read("A", "i"), span=first),
+        *((Barrier(scope=Scope.WARP, orders=orders),) if barrier else ()),
         build.statement("C", ("i",), build.read("tile", tile), span=second, id="S1"),
     )
     digits = (build.digit("w_warp", "warp", 2, of="w"), build.digit("l_lane", "lane", 32, of="l"))
     block = build.launch("k_0", body, block=64, digits=digits, tensors=(build.block_tensor("tile", 64),))
-    position = g.BarrierPosition(
-        path=(4,), scope=Scope.WARP, orders=(build.order("S0", "S1", "tile", first, second, Scope.WARP),)
-    )
     return build.plan(
         (block,),
         (build.tensor("A", 64), build.tensor("C", 64)),
-        barriers={"k_0": (position,)} if barrier else {},
         shared={"k_0": ({"tile": 0}, 256)},
     )
 
@@ -150,20 +149,16 @@ def divided(build, *scopes):
     """Threads below 40 meet at one barrier, the others at the next, if there is one."""
     lines = "a\nb\nc\n"
     body = [build.define("i", (32, "i_warp"), (1, "i_lane"))]
-    split = g.Guard(condition=build.less("i", 40), body=(), orelse=())
     digits = (build.digit("i_warp", "warp", 2, weight=32), build.digit("i_lane", "lane", 32))
     first, second = build.span_of(lines, "b"), build.span_of(lines, "c")
     store = build.statement("C", ("i",), build.const(1.0), span=build.span_of(lines, "a"))
-    positions = tuple(
-        g.BarrierPosition(
-            path=(2, branch, 0), scope=scope, orders=(build.order("S0", "S0", "C", first, (first, second)[branch]),)
-        )
-        for branch, scope in enumerate(scopes)
-    )
-    if len(scopes) == 2:  # an `else` without statements is not emitted
-        split = g.Guard(condition=split.condition, body=(), orelse=(g.Fresh(tensor="C"),))
+    arms = [
+        (Barrier(scope=scope, orders=(build.order("S0", "S0", "C", first, sink),)),)
+        for scope, sink in zip(scopes, (first, second), strict=False)
+    ]
+    split = g.Guard(condition=build.less("i", 40), body=arms[0], orelse=arms[1] if len(arms) == 2 else ())
     block = build.launch("k_0", (*body, store, split), block=64, digits=digits)
-    return build.plan((block,), (build.tensor("C", 64),), barriers={"k_0": positions})
+    return build.plan((block,), (build.tensor("C", 64),))
 
 
 class TestDivergence:

@@ -1,7 +1,5 @@
 """Plans and their checkers: each plan is right on real kernels, and each checker finds a plan made wrong."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,11 +7,9 @@ from hypothesis import strategies as st
 import texpr
 from texpr.codegen import graph as g
 from texpr.codegen.device_memory import check_workspace, place_workspace
-from texpr.codegen.fusion import check_chains, fuse
 from texpr.codegen.layout import check_layouts, choose_layouts
 from texpr.codegen.shared_memory import check_shared, place_shared
 from texpr.codegen.show import show
-from texpr.codegen.swizzle import check_swizzles, choose_swizzles
 from texpr.grammar.ast import (
     AccOp,
     Accumulate,
@@ -52,43 +48,6 @@ def tensor(name, shape, dtype=F32, memory=Memory.SHARED, strides=None, align=16)
 
 def planned(text, target="cuda:sm_90a"):
     return texpr.parse(text).only.compile(target, stop_after="plan").graph
-
-
-SCALED = """kernel scaled(A: f32[N], C: f32[N]) {
-    par N i {
-        new t: f32
-        t = A[i] * 2.0
-        C[i] = t + 1.0
-    }
-}
-"""
-
-
-def test_a_definition_and_its_use_run_register_to_register():
-    view = planned(SCALED)
-    assert "fused S0 -> S1" in str(view)
-    chains = view.planned.chains
-    assert [len(chain) for chain in chains["scaled_0"]] == [2]
-
-
-def test_a_statement_that_does_not_read_the_register_before_it_begins_a_chain():
-    text = SCALED.replace("        C[i] = t + 1.0", "        A[i] = 0.0\n        C[i] = t + 1.0").replace(
-        "A: f32[N]", "inout A: f32[N]"
-    )
-    assert planned(text).planned.chains["scaled_0"] == (("S0",), ("S1",), ("S2",))
-
-
-def test_the_chain_checker_finds_lost_and_invented_chains():
-    graph = planned(SCALED).planned.graph.launches()[0]
-    right = fuse(graph)
-    check_chains(graph, right)
-    with pytest.raises(InternalError):
-        check_chains(graph, right[:-1])
-    with pytest.raises(InternalError):
-        check_chains(graph, (tuple(reversed(right[0])),))
-    unrelated = replace(graph, tensors=())
-    with pytest.raises(InternalError):
-        check_chains(unrelated, right)
 
 
 shapes = st.lists(st.integers(1, 6), max_size=4).map(tuple)
@@ -152,15 +111,6 @@ def test_more_shared_memory_than_the_target_has_is_an_error_of_the_program():
     assert caught.value.diagnostics[0].code == "E0403"
 
 
-def test_every_shared_tensor_has_a_swizzle():
-    graph = block(tensor("a", (4,)), tensor("r", (4,), memory=Memory.REG))
-    assert choose_swizzles(graph) == {"a": "none"}
-    check_swizzles(graph, {"a": "none"})
-    for wrong in ({}, {"a": "xor"}, {"a": "none", "r": "none"}):
-        with pytest.raises(InternalError):
-            check_swizzles(graph, wrong)
-
-
 def workspaces(*found):
     tensors = []
     for n, (dtype, shape) in enumerate(found):
@@ -221,7 +171,6 @@ def test_a_graph_of_every_node_prints(golden):
                 g.Loop(
                     index="k",
                     extent=n,
-                    stages=2,
                     vector=True,
                     body=(
                         g.Generic(

@@ -116,6 +116,7 @@ class Walker:
     launch: Launch
     sites: list[Site] = field(default_factory=list)
     entries: dict[str, tuple[tuple[Node, int], ...]] = field(default_factory=dict)
+    asked: int = 0  # conditions on data so far
 
     def walk(self, body: Sequence[Node], around: Around, rows: Rows) -> None:
         for number, node in enumerate(body):
@@ -155,7 +156,8 @@ class Walker:
         if isinstance(condition, Read):
             asking = rows.only(rows.thread == 0) if guard.once else rows
             for read, some in reads_of(condition, asking):
-                self.touch("if@" + ".".join(map(str, here.path)), here, read.buffer, read.subscripts, some)
+                self.touch(f"if@{self.asked}", here, read.buffer, read.subscripts, some)
+            self.asked += 1
             data = data or guard.uniform is Scope.THREAD
         else:
             chosen = np.broadcast_to(np.asarray(condition_value(condition, rows.values), bool), rows.thread.shape)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stages import barriers, without_barrier
 
 from texpr.grammar.ast import Kernel, Role
 from texpr.grammar.check.bind import bind_sizes
@@ -19,7 +20,7 @@ from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
 from texpr.polyhedral.mapped.walks import launches
 from texpr.polyhedral.model.stage import build_program
-from texpr.polyhedral.orders.barriers import barrier_positions, check_positions
+from texpr.polyhedral.orders.flow import unenforced
 from texpr.polyhedral.prove.stage import prove
 from texpr.polyhedral.simulate.stage import simulate
 from texpr.polyhedral.target import parse_target
@@ -80,11 +81,10 @@ def test_a_mapped_program_computes_what_the_interpreter_computes(name: str, targ
 def test_the_barriers_enforce_every_order_and_none_can_go(name: str) -> None:
     kernel, _ = read(name)
     for launch in launches(mapped(kernel, "cuda:sm_90a").host):
-        positions = barrier_positions(launch)
-        assert check_positions(launch, positions) == ()
-        assert bool(positions) == bool(launch.orders)
-        for number in range(len(positions)):
-            assert check_positions(launch, positions[:number] + positions[number + 1 :])
+        assert unenforced(launch) == ()
+        assert bool(barriers(launch)) == bool(launch.orders)
+        for number in range(len(barriers(launch))):
+            assert unenforced(without_barrier(launch, number))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,23 +3,38 @@
 from dataclasses import replace
 
 import pytest
+import stages
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stages import PIPE, mapped
+from stages import PIPE, barriers, edited, mapped, without_barrier, without_barriers
 
 from texpr.grammar.diagnostics import InternalError
 from texpr.polyhedral import isl
 from texpr.polyhedral.mapped.places import Scope
-from texpr.polyhedral.mapped.program import BarrierPosition, Launch
-from texpr.polyhedral.mapped.walks import launches
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.sync import Barrier
+from texpr.polyhedral.mapped.tree import Guard, Loop
 from texpr.polyhedral.orders import find as hazards
-from texpr.polyhedral.orders.barriers import barrier_positions, check_positions
+from texpr.polyhedral.orders.flow import check_enforced, unenforced
 from texpr.polyhedral.program import Hazard
 
 
 def only_launch(text: str) -> Launch:
-    (launch,) = launches(mapped(text).host)
-    return launch
+    return stages.only_launch(mapped(text))
+
+
+def inserted(launch: Launch, at: int, scope: Scope = Scope.BLOCK) -> Launch:
+    """The launch without its barriers, and one before the node of that number."""
+    bare = without_barriers(launch)
+    return replace(bare, body=(*bare.body[:at], Barrier(scope=scope, orders=()), *bare.body[at:]))
+
+
+def inside(launch: Launch, kind: type[Loop] | type[Guard]) -> Launch:
+    """The launch without its barriers, and one at the start of the first node of a kind."""
+    waits = Barrier(scope=Scope.BLOCK, orders=())
+    return edited(
+        without_barriers(launch), lambda n: (replace(n, body=(waits, *n.body)),) if isinstance(n, kind) else (n,)
+    )
 
 
 def summary(launch: Launch) -> set[tuple[str, str, str, Hazard, Scope, str | None]]:
@@ -39,12 +54,12 @@ def reversed_rows(extent: int, read: str, threads: str = "") -> Launch:
 def test_threads_that_exchange_data_need_a_barrier_of_the_block() -> None:
     launch = reversed_rows(64, "63 - b")
     assert ("S0", "S1", "t", Hazard.FLOW, Scope.BLOCK, None) in summary(launch)
-    assert [p.scope for p in barrier_positions(launch)] == [Scope.BLOCK]
+    assert [b.scope for b in barriers(launch)] == [Scope.BLOCK]
 
 
 def test_threads_that_read_their_own_data_need_none() -> None:
     launch = reversed_rows(64, "b")
-    assert launch.orders == () and barrier_positions(launch) == ()
+    assert launch.orders == () and barriers(launch) == []
 
 
 def test_an_order_that_takes_too_many_steps_to_decide_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +74,7 @@ def test_an_order_that_takes_too_many_steps_to_decide_is_required(monkeypatch: p
 def test_threads_of_one_warp_need_a_barrier_of_the_warp() -> None:
     launch = reversed_rows(256, "b - b % 32 + 31 - b % 32")
     assert {o.scope for o in launch.orders} == {Scope.WARP}
-    assert [p.scope for p in barrier_positions(launch)] == [Scope.WARP]
+    assert [b.scope for b in barriers(launch)] == [Scope.WARP]
 
 
 def test_the_next_iteration_may_not_overwrite_what_is_still_read() -> None:
@@ -99,19 +114,16 @@ def test_a_new_entry_of_a_local_carries_no_flow() -> None:
 
 def test_a_loop_needs_two_barriers_for_one_exchange() -> None:
     launch = only_launch(PIPE)
-    positions = barrier_positions(launch)
-    assert len(positions) == 2
-    assert check_positions(launch, positions) == ()
+    assert len(barriers(launch)) == 2
+    assert unenforced(launch) == ()
     for number in range(2):
-        assert check_positions(launch, positions[:number] + positions[number + 1 :])
+        assert unenforced(without_barrier(launch, number))
 
 
 def test_every_barrier_names_an_order_that_only_it_enforces() -> None:
     launch = only_launch(PIPE)
-    positions = barrier_positions(launch)
-    for number, position in enumerate(positions):
-        broken = check_positions(launch, positions[:number] + positions[number + 1 :])
-        assert position.orders[0] in broken
+    for number, barrier in enumerate(barriers(launch)):
+        assert barrier.orders[0] in unenforced(without_barrier(launch, number))
 
 
 def test_a_barrier_in_a_loop_that_may_not_run_does_not_count_outside_it() -> None:
@@ -125,29 +137,26 @@ def test_a_barrier_in_a_loop_that_may_not_run_does_not_count_outside_it() -> Non
     }"""
     launch = only_launch(text.replace("seq K", "seq N").replace("B: f32[M, 64]", "B: f32[M, 64], D: f32[N]"))
     (order,) = launch.orders
-    loop = next(n for n, node in enumerate(launch.body) if type(node).__name__ == "Loop")
-    inside = BarrierPosition(path=(loop, 0, 0), scope=Scope.BLOCK, orders=())
-    before = BarrierPosition(path=(loop,), scope=Scope.BLOCK, orders=())
-    assert check_positions(launch, (inside,)) == (order,)
-    assert check_positions(launch, (before,)) == ()
+    loop = next(n for n, node in enumerate(without_barriers(launch).body) if isinstance(node, Loop))
+    assert unenforced(inside(launch, Loop)) == (order,)
+    assert unenforced(inserted(launch, loop)) == ()
 
 
 def test_a_barrier_of_a_warp_does_not_order_the_block() -> None:
     launch = reversed_rows(64, "63 - b")
-    positions = barrier_positions(launch)
-    assert check_positions(launch, tuple(replace(p, scope=Scope.WARP) for p in positions)) == launch.orders
+    narrow = edited(launch, lambda n: (replace(n, scope=Scope.WARP),) if isinstance(n, Barrier) else (n,))
+    assert unenforced(narrow) == launch.orders
 
 
 def test_a_barrier_where_threads_diverge_is_a_defect() -> None:
     launch = reversed_rows(48, "47 - b")
-    guard = next(n for n, node in enumerate(launch.body) if type(node).__name__ == "Guard")
     with pytest.raises(InternalError, match="diverge"):
-        check_positions(launch, (BarrierPosition(path=(guard, 0, 0), scope=Scope.BLOCK, orders=()),))
+        unenforced(inside(launch, Guard))
 
 
-def test_a_barrier_outside_the_tree_is_a_defect() -> None:
-    with pytest.raises(InternalError, match="no place"):
-        check_positions(reversed_rows(64, "b"), (BarrierPosition(path=(99,), scope=Scope.BLOCK, orders=()),))
+def test_an_order_that_no_barrier_enforces_is_a_defect() -> None:
+    with pytest.raises(InternalError, match="no barrier orders S0 before S1 on t"):
+        check_enforced(without_barriers(reversed_rows(64, "63 - b")))
 
 
 def test_branches_of_one_condition_are_not_ordered_but_their_barriers_are_uniform() -> None:
@@ -162,7 +171,7 @@ def test_branches_of_one_condition_are_not_ordered_but_their_barriers_are_unifor
     launch = only_launch(text)
     writers = {o.source for o in launch.orders} | {o.sink for o in launch.orders}
     assert not any({o.source, o.sink} == {"S2", "S3"} for o in launch.orders) and {"S2", "S3"} <= writers
-    assert check_positions(launch, barrier_positions(launch)) == ()
+    assert unenforced(launch) == ()
 
 
 @st.composite
@@ -199,10 +208,9 @@ def exchanges(draw: st.DrawFn) -> str:
 @given(exchanges())
 def test_no_barrier_of_a_random_exchange_can_go(text: str) -> None:
     launch = only_launch(text)
-    positions = barrier_positions(launch)
-    assert check_positions(launch, positions) == ()
-    for number in range(len(positions)):
-        assert check_positions(launch, positions[:number] + positions[number + 1 :])
+    assert unenforced(launch) == ()
+    for number in range(len(barriers(launch))):
+        assert unenforced(without_barrier(launch, number))
 
 
 BAND = "par 64 p{0} {{ t[p{0}] = t[63 - p{0}] + 1.0 }} par 64 q{0} {{ u[q{0}] = t[(q{0} * 5 + s) % 64] }}"

@@ -7,35 +7,24 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stages import PIPE, mapped
+from stages import PIPE, edited, mapped, only_launch, with_launch, without_barrier, without_barriers
 
 from texpr.grammar.diagnostics import TExprError
 from texpr.polyhedral.mapped.operators import Generic, Unused
 from texpr.polyhedral.mapped.places import Scope
-from texpr.polyhedral.mapped.program import BarrierPosition, HostNode, Launch, MappedProgram
-from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import launches
-from texpr.polyhedral.orders.barriers import barrier_positions
+from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.sync import Barrier
+from texpr.polyhedral.mapped.tree import Define, Guard, Node
 from texpr.polyhedral.simulate.stage import simulate
 
 
 def with_body(program: MappedProgram, edit: Any) -> MappedProgram:
     """The program with its only launch's nodes passed through `edit`."""
+    return with_launch(program, edited(only_launch(program), edit))
 
-    def nodes(body: tuple[Node, ...]) -> tuple[Node, ...]:
-        found: list[Node] = []
-        for node in body:
-            if isinstance(node, Loop):
-                node = replace(node, body=nodes(node.body))
-            elif isinstance(node, Guard):
-                node = replace(node, body=nodes(node.body), orelse=nodes(node.orelse))
-            found.extend(edit(node))
-        return tuple(found)
 
-    (launch,) = program.host
-    assert isinstance(launch, Launch)
-    host: tuple[HostNode, ...] = (replace(launch, body=nodes(launch.body)),)
-    return replace(program, host=host)
+def bare(program: MappedProgram) -> MappedProgram:
+    return with_launch(program, without_barriers(only_launch(program)))
 
 
 def failure(program: MappedProgram, arrays: dict[str, Any], **options: Any) -> str:
@@ -89,7 +78,7 @@ def test_a_sum_over_tiles_is_right_whether_a_tile_fills_the_threads_or_not(exten
 
 
 def test_digits_that_a_loop_defines_are_named_in_it_only() -> None:
-    (launch,) = launches(mapped(TILES.replace("T[", "i32[").replace("E", "64")).host)
+    launch = only_launch(mapped(TILES.replace("T[", "i32[").replace("E", "64")))
     around = [node for node in launch.body if isinstance(node, Generic)]
     assert [(s.id, s.digits, s.unused) for s in around] == [
         ("S0_init", (), Unused.REPLICATED),
@@ -118,34 +107,33 @@ def test_blocks_in_any_order_give_one_result() -> None:
 
 
 def test_a_missing_barrier_is_a_race_that_names_both_lines() -> None:
-    message = failure(mapped(REVERSED), {"A": matrix(2, 64)}, barriers={})
+    message = failure(bare(mapped(REVERSED)), {"A": matrix(2, 64)})
     assert "no barrier orders S0 (line 4) and S1 (line 5)" in message
 
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_every_barrier_of_a_loop_is_missed(number: int) -> None:
     program = mapped(PIPE)
-    (launch,) = launches(program.host)
-    positions = barrier_positions(launch)
-    kept = positions[:number] + positions[number + 1 :]
     arrays = {"A": matrix(2, 3, 64), "B": matrix(2, 64)}
-    assert "no barrier orders" in failure(program, arrays, barriers={launch.name: kept})
-    simulate(program, arrays, barriers={launch.name: positions})
+    launch = without_barrier(only_launch(program), number)
+    assert "no barrier orders" in failure(with_launch(program, launch), arrays)
+    simulate(program, arrays)
 
 
 def test_a_barrier_of_a_warp_does_not_order_two_warps() -> None:
-    program = mapped(REVERSED)
-    (launch,) = launches(program.host)
-    narrow = tuple(replace(p, scope=Scope.WARP) for p in barrier_positions(launch))
-    assert "no barrier orders" in failure(program, {"A": matrix(2, 64)}, barriers={launch.name: narrow})
+    def edit(node: Node) -> tuple[Node, ...]:
+        return (replace(node, scope=Scope.WARP),) if isinstance(node, Barrier) else (node,)
+
+    assert "no barrier orders" in failure(with_body(mapped(REVERSED), edit), {"A": matrix(2, 64)})
 
 
 def test_a_barrier_that_some_threads_miss_is_found() -> None:
-    program = mapped(REVERSED.replace("64", "48").replace("63", "47"))
-    (launch,) = launches(program.host)
-    guard = next(n for n, node in enumerate(launch.body) if isinstance(node, Guard))
-    wrong = (BarrierPosition(path=(guard, 0, 0), scope=Scope.BLOCK, orders=()),)
-    message = failure(program, {"A": matrix(2, 48)}, barriers={launch.name: wrong})
+    def edit(node: Node) -> tuple[Node, ...]:
+        waits = Barrier(scope=Scope.BLOCK, orders=())
+        return (replace(node, body=(waits, *node.body)),) if isinstance(node, Guard) else (node,)
+
+    program = with_body(bare(mapped(REVERSED.replace("64", "48").replace("63", "47"))), edit)
+    message = failure(program, {"A": matrix(2, 48)})
     assert "not all threads of a block reach the barrier" in message
 
 
@@ -190,8 +178,8 @@ def test_a_dropped_statement_leaves_an_element_undefined() -> None:
     def edit(node: Node) -> tuple[Node, ...]:
         return () if isinstance(node, Generic) and node.id == "S0" else (node,)
 
-    program = with_body(mapped(REVERSED), edit)
-    message = failure(program, {"A": matrix(2, 64)}, barriers={})
+    program = bare(with_body(mapped(REVERSED), edit))
+    message = failure(program, {"A": matrix(2, 64)})
     assert message.startswith("element (63,) of t is read before anything wrote it by S1")
 
 

@@ -1,37 +1,54 @@
-"""Barriers: where the threads of a block wait, and the check that every order is enforced.
+"""Synchronisation is placed: where the threads of a block wait.
 
-`barrier_positions` starts from every place in uniform control flow and takes away what is not needed, so none of the
-rest can go. `check_positions` shares no code with it: it walks the launch's control flow graph and asks whether a sink
-can be reached from its source without passing a barrier.
+Barriers stand at first at every place in uniform control flow; what is not needed is taken away, so that none of the
+rest can go. `flow.py`, which shares no code with this, checks the result.
 
     for k { S0 (0) ; S1 (1) }    S0 -> S1,  S1 -> S0 carried by k:   barriers before S1 and at the end of the body
+
+A place is a path: (2,) is before child 2 of the body (after the last one where 2 is the length), (2, 0, 1) before child
+1 of the body of child 2; branch 1 is a guard's `orelse`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from texpr.grammar.ast import Read
 from texpr.grammar.diagnostics import InternalError, TExprError, error
 from texpr.grammar.index.expr import constant_value, names
-from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Place, Scope
-from texpr.polyhedral.mapped.program import BarrierPosition, Launch
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import Path, branches, located, statement_path, statements
-from texpr.polyhedral.orders.flow import unenforced
+from texpr.polyhedral.mapped.walks import Path, acting, branches, located, statements, with_branches
 
 _ROOT: Path = ()
 _WIDTH = {scope: number for number, scope in enumerate(Scope)}
 
 
-def barrier_positions(launch: Launch) -> tuple[BarrierPosition, ...]:
-    """Barriers that enforce every order of the launch, none of them superfluous, in text order.
+def synchronise(launch: Launch) -> Launch:
+    """The launch with the barriers in its body that enforce every order, none of them superfluous.
 
-    Each position tells which orders it enforces, those that no other one does first. E0307 for an order that was not
+    Each barrier tells which orders it enforces, those that no other one does first. E0307 for an order that was not
     computed where no barrier can stand; InternalError where others cannot be enforced, which the mapping excludes.
     """
-    if not launch.orders:
-        return ()
+    return replace(launch, body=_inserted(launch.body, _ROOT, _barriers(launch))) if launch.orders else launch
+
+
+def _inserted(body: Sequence[Node], path: Path, barriers: Mapping[Path, Barrier]) -> tuple[Node, ...]:
+    """The body, which is at `path`, with its barriers."""
+    found: list[Node] = []
+    for number, node in enumerate(body):
+        here = (*path, number)
+        found += [barriers[here]] if here in barriers else []
+        inside = [_inserted(inner, (*here, branch), barriers) for branch, inner in enumerate(branches(node))]
+        found.append(with_branches(node, inside))
+    end = (*path, len(body))
+    return (*found, barriers[end]) if end in barriers else tuple(found)
+
+
+def _barriers(launch: Launch) -> dict[Path, Barrier]:
+    """The barriers of a launch by their places."""
     between = _Separations(launch.body)
     enforcing = {order: between(order) for order in launch.orders}
     kept = dict.fromkeys(_candidates(launch), Scope.BLOCK)
@@ -49,10 +66,7 @@ def barrier_positions(launch: Launch) -> tuple[BarrierPosition, ...]:
     for path in kept:
         if all(o.scope is Scope.WARP for o in _only(path, kept, left)):
             kept[path] = Scope.WARP
-    return tuple(
-        BarrierPosition(path=path, scope=scope, orders=_reasons(path, scope, kept, left))
-        for path, scope in sorted(kept.items())
-    )
+    return {path: Barrier(scope=scope, orders=_reasons(path, scope, kept, left)) for path, scope in kept.items()}
 
 
 def _too_hard(order: Order) -> TExprError:
@@ -84,13 +98,13 @@ class _Separations:
 
     def __init__(self, body: Sequence[Node]) -> None:
         self._body = body
-        self._paths = {p.node.id: p.path for p in located(body) if isinstance(p.node, Generic)}
+        self._paths = {id: place.path for id, place in acting(body)}
         self._found: dict[tuple[str, str, str | None], frozenset[Path]] = {}
 
     def __call__(self, order: Order) -> frozenset[Path]:
         key = (order.source, order.sink, order.carried_by)
         if key not in self._found:
-            source, sink = (self._paths.get(id) or statement_path(self._body, id) for id in key[:2])
+            source, sink = self._paths[order.source], self._paths[order.sink]
             self._found[key] = frozenset(_separating(self._body, source, sink, order.carried_by))
         return self._found[key]
 
@@ -216,11 +230,3 @@ def _inside(node: Node, path: Path) -> Iterator[Path]:
         yield from ((*path, 0, slot) for slot in range(len(node.body) + 1))
         for number, inner in enumerate(node.body):
             yield from _inside(inner, (*path, 0, number))
-
-
-def check_positions(launch: Launch, positions: Sequence[BarrierPosition]) -> tuple[Order, ...]:
-    """The orders of the launch that the positions do not enforce; () when all is well.
-
-    Raises InternalError for a position that is no place of the tree, or stands where threads of its scope diverge.
-    """
-    return unenforced(launch, positions)
