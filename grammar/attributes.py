@@ -12,9 +12,9 @@ from math import prod
 
 from texpr.grammar import syntax
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr
-from texpr.grammar.check.scope import refuse
 from texpr.grammar.diagnostics import did_you_mean
 from texpr.grammar.index.expr import index_names
+from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
 
 

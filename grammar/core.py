@@ -1,24 +1,19 @@
 """Walks over core values and statements: their size, their names, the buffers that they reach."""
 
-from typing import assert_never
-
 from texpr.grammar import ast
 from texpr.grammar.index.expr import index_size
-from texpr.grammar.walk import walk
+from texpr.grammar.walk import fold, walk
 
 
 def condition_size(c: ast.Condition) -> int:
     """The number of nodes of a condition."""
-    match c:
-        case ast.Compare():
-            return 3 + index_size(c.left) + index_size(c.right)
-        case ast.And() | ast.Or():
-            return 1 + sum(condition_size(part) for part in c.parts)
-        case ast.Not():
-            return 1 + condition_size(c.part)
-        case ast.Always():
-            return 1
-    assert_never(c)
+
+    def count(node: ast.Condition, parts: list[int]) -> int:
+        if isinstance(node, ast.Compare):
+            return 3 + index_size(node.left) + index_size(node.right)
+        return 1 + sum(parts)
+
+    return fold(c, count, into=lambda node: not isinstance(node, ast.Compare))
 
 
 def value_size(e: ast.Expr) -> int:

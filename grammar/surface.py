@@ -1,4 +1,4 @@
-"""Walks over the surface tree: all nodes in text order, uses of names, equality of places."""
+"""Walks over the surface tree: all nodes in text order, uses of names, equality."""
 
 import re
 from collections.abc import Iterator
@@ -22,6 +22,20 @@ def nodes(root: syntax.Node) -> Iterator[syntax.Node]:
                 for f in reversed(fields(node))
                 if f.name not in ("span", "trivia", "index_span", "dangling")
             ]
+
+
+def alike(left: syntax.Node, right: syntax.Node) -> bool:
+    """Whether two trees are written alike, wherever they stand; `==` of trees recurses."""
+    work: list[tuple[object, object]] = [(left, right)]
+    while work:
+        a, b = work.pop()
+        if isinstance(a, syntax.Node) and type(a) is type(b):
+            work += [(getattr(a, f.name), getattr(b, f.name)) for f in fields(a) if f.compare]
+        elif isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+            work += zip(a, b, strict=True)
+        elif a != b:
+            return False
+    return True
 
 
 def name_place(node: syntax.Node, name: str) -> Span:

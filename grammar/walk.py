@@ -47,7 +47,7 @@ def fold(root: N, value: Callable[[Any, list[T]], T], into: Callable[[Any], bool
 
 def rewrite(root: N, change: Callable[[Any], Node], into: Callable[[Any], bool] = lambda node: True) -> N:
     """The tree with every node passed through `change`, operands first. What changes nowhere stays the same object."""
-    return cast(N, fold(root, lambda node, parts: change(with_operands(node, parts)), into))
+    return cast(N, fold(root, lambda node, parts: change(with_operands(node, parts) if parts else node), into))
 
 
 def with_operands(node: N, parts: list[Node]) -> N:

@@ -1,9 +1,16 @@
-"""Checking the text of `asm`: tokens only, so that it can be put between quotes in emitted code without a surprise."""
+"""Reading `asm`: operands, and a text of tokens only, so that it can be put between quotes in emitted code without a
+surprise."""
 
 import re
+from math import prod
 
-from texpr.grammar import syntax
-from texpr.grammar.check.scope import refuse
+from texpr.grammar import ast, syntax
+from texpr.grammar.ast import Attr, IndexConst, Role
+from texpr.grammar.check.context import Context
+from texpr.grammar.check.scope import Part, ViewName
+from texpr.grammar.check.typing import settle
+from texpr.grammar.check.views import array_of, check_writable, target
+from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
 
 _TOKEN = re.compile(
@@ -52,3 +59,66 @@ def _at(text: syntax.StringLit, position: int, length: int) -> Span:
         return text.span
     start = min(text.span.start + 1 + position, text.span.end)
     return Span(text.span.source, start, min(start + length, text.span.end))
+
+
+# ---- operands --------------------------------------------------------------------------------------------------
+
+
+async def asm(ctx: Context, s: syntax.Asm) -> None:
+    """`asm`: its operands are whole locals, elements of one, and values through a local."""
+    operands: list[ast.AsmOperand] = []
+    clobbers: list[Attr] = []
+    count: int | None = 0
+    for operand in s.operands:
+        if operand.label == "clobber":
+            clobbers.append(_clobber(operand))
+            continue
+        read, elements = await _operand(ctx, operand)
+        operands.append(read)
+        count = None if count is None or elements is None else count + elements
+    text = check_asm(s.text, count)
+    ctx.emit(
+        ast.Asm(
+            id="", text=text, operands=tuple(operands), attrs=tuple(clobbers), span=s.span, call_spans=ctx.call_spans
+        )
+    )  # fmt: skip
+
+
+def _clobber(operand: syntax.AsmOperand) -> Attr:
+    e = operand.value
+    if not isinstance(e, syntax.StringLit) or e.text not in ("memory", "cc"):
+        raise refuse("E0213", 'a clobber is "memory" or "cc"', operand.span)
+    return Attr(name="clobber", args=(e.text,), span=operand.span)
+
+
+async def _operand(ctx: Context, operand: syntax.AsmOperand) -> tuple[ast.AsmOperand, int | None]:
+    """An operand and the number of its elements, where that is known."""
+    e, mode = operand.value, operand.label
+    if mode not in ("in", "out", "inout"):
+        raise refuse("E0213", f"`{mode}` is not a kind of operand", operand.span, help="in, out or inout")
+    view = await array_of(ctx, e) if isinstance(e, syntax.Name | syntax.View) else None
+    if isinstance(view, ViewName):
+        if mode != "in" and isinstance(e, syntax.Name | syntax.View):
+            check_writable(ctx, e.name, view, e.span)
+        if ctx.buffers[view.buffer].role is not Role.LOCAL or not _is_whole(view):
+            raise refuse("E0209", "an operand of `asm` is a whole local", e.span, help="copy it: reg r: f32[4] = …")
+        return ast.AsmOperand(mode=mode, buffer=view.buffer, span=operand.span), _count(view)
+    if mode == "in":
+        kept = ctx.kept("operand", settle(await ctx.value(e)).expr, e.span)
+        return ast.AsmOperand(mode="in", buffer=kept.buffer, span=operand.span), 1
+    if not isinstance(e, syntax.Name | syntax.View):
+        raise refuse("E0209", "what an `asm` writes is a local", e.span)
+    buffer, subscripts = await target(ctx, e)
+    if ctx.buffers[buffer].role is not Role.LOCAL:
+        raise refuse("E0209", "what an `asm` writes is a local", e.span, help="write a `reg` and bind it after")
+    return ast.AsmOperand(mode=mode, buffer=buffer, subscripts=subscripts or None, span=operand.span), 1
+
+
+def _is_whole(view: ViewName) -> bool:
+    return all(part == Part(start=IndexConst(value=0), sliced=True) for part in view.parts)
+
+
+def _count(view: ViewName) -> int | None:
+    """The number of elements of a view of constant shape."""
+    extents = [extent.value for extent in view.shape if isinstance(extent, IndexConst)]
+    return prod(extents) if len(extents) == view.rank else None

@@ -1,35 +1,54 @@
-"""The state of one kernel while it is checked: its buffers and sizes, the block that is being filled, the scope.
+"""What is known while one kernel is checked, and what its readers share: names, limits, findings, emitted statements.
 
-`Context` is the bottom of the reader classes: `IndexReader` (indices.py), `ValueReader` (values.py), `Inliner`
-(inline.py) and `StatementReader` (statements.py) add to it what they read. One instance serves one kernel.
+Readers are functions of a `Context` and a part of the surface tree. They raise `RefusedError`; the loop over the
+statements of a block reports it and goes on. What nests is awaited through `value`, `statement` and `call`, so that its
+depth is counted and takes no room on Python's stack.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Attr, IndexExpr, Role
-from texpr.grammar.check.scope import (
-    Entity,
-    IndexName,
-    LimitError,
-    Part,
-    Poison,
-    RefusedError,
-    Scope,
-    ViewName,
-    refuse,
-    reserved_as,
-)
+from texpr.grammar.check.nested import Nested, Reading, Stack
+from texpr.grammar.check.scope import Entity, FnName, IndexName, Part, Poison, Scope, ViewName, reserved_as
+from texpr.grammar.check.typing import Value
 from texpr.grammar.diagnostics import MAX_TOLD, Diagnostic, Label, Severity, did_you_mean, error
+from texpr.grammar.index.expr import size_names
+from texpr.grammar.refusals import LimitError, RefusedError, refuse
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import F32, DType
 
 MAX_CALLS = 64  # depth of nested calls
 MAX_NODES = 100_000  # statements and operators of one kernel after inlining
 MAX_HEIGHT = 256  # blocks, operators and calls over one another
+
+Result = Value | ViewName | None  # of a call: None where it returns nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What is known from outside: values of sizes, element types of a bare program's buffers, the module's constants.
+
+    `used` collects the names of `sizes` and `types` that a kernel has, `called` the functions that were inlined.
+    """
+
+    sizes: Mapping[str, int]
+    types: Mapping[str, str]
+    constants: dict[str, int | None]
+    used: set[str]
+    called: list[syntax.FnDef]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readers:
+    """The readers that hold one another: an expression holds calls, a call statements, a statement expressions."""
+
+    value: Callable[["Context", syntax.Expr], Reading[Value]]
+    statement: Callable[["Context", syntax.Stmt], Reading[None]]
+    call: Callable[["Context", syntax.Call, FnName], Reading[Result]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,45 +86,110 @@ class BufferDraft:
         )
 
 
-class Context(ABC):
-    """The mutable state of a check. Readers raise `RefusedError`; `statement` loops catch it and go on."""
+class Here(TypedDict, total=False):
+    """What holds at one place of the program: see the fields of `Context`."""
 
-    def __init__(self, scope: Scope, diagnostics: list[Diagnostic]) -> None:
-        self.scope = scope
+    scope: Scope
+    block: list[ast.Stmt]
+    attrs: tuple[Attr, ...]
+    calls: tuple[syntax.FnDef, ...]
+    call_spans: tuple[Span, ...]
+    conditional: str | None
+    fully: bool
+    fully_text: bool
+
+
+class Context:
+    """The state of one check. The first fields are of the whole kernel and grow; those of `Here` change by `within`."""
+
+    def __init__(self, scope: Scope, diagnostics: list[Diagnostic], given: Given, readers: Readers) -> None:
+        self.given = given
+        self.readers = readers
+        self.stack = Stack()
         self.diagnostics = diagnostics
+        self.told: set[tuple[str, str, object]] = set()
+        self.poisoned: set[str] = set()  # unknown names, told once
         self.buffers: dict[str, BufferDraft] = {}
         self.sizes: dict[str, ast.Size] = {}
         self.facts: list[ast.Condition] = []
-        self.taken: set[str] = set()
-        self.numbers: dict[str, int] = {}
-        self.poisoned: set[str] = set()
-        self.told: set[tuple[str, str, object]] = set()
-        self.block: list[ast.Stmt] = []
-        self.attrs: tuple[Attr, ...] = ()
         self.kernel_attrs: tuple[Attr, ...] = ()
-        self.call_spans: tuple[Span, ...] = ()
-        self.calls: list[syntax.FnDef] = []
-        self.use_counts: dict[int, dict[str, int]] = {}
-        self.conditional: str | None = None
+        self.taken: set[str] = set()  # names of the core
+        self.numbers: dict[str, int] = {}  # the next number of each name that is taken
+        self.uses: dict[int, dict[str, int]] = {}  # of names in the body of a function, by its definition
         self.bands = 0
         self.nodes = 0
-        self.height = 0
-        self.fully_text = False
-        self.fully_depth = 0
+        self.scope = scope
+        self.block: list[ast.Stmt] = []  # where statements are emitted to
+        self.attrs: tuple[Attr, ...] = ()  # of the statement that is read
+        self.calls: tuple[syntax.FnDef, ...] = ()  # the functions that are being inlined, outermost first
+        self.call_spans: tuple[Span, ...] = ()  # and where each was called
+        self.conditional: str | None = None  # what is not always evaluated: nothing may be emitted for it before
+        self.fully = False  # inside a `fully par`
+        self.fully_text = False  # and in the same text as it
 
-    # ---- hooks that the readers above implement
+    # ---- the place in the program
 
-    @abstractmethod
-    def use_sizes(self, index: IndexExpr) -> None:
-        """Enter constants into the kernel's sizes where they are first used."""
+    @contextmanager
+    def within(self, **here: Unpack[Here]) -> Iterator[None]:
+        """Inside, what is given holds; afterwards what held before."""
+        before = {name: getattr(self, name) for name in here}
+        for name, value in here.items():
+            setattr(self, name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
 
-    @abstractmethod
-    def read_statement(self, statement: syntax.Stmt) -> None:
+    @contextmanager
+    def inner(self, scope: Scope | None = None) -> Iterator[list[ast.Stmt]]:
+        """A block: names that are defined in it end with it, and what is emitted in it goes to a list of its own."""
+        before = self.scope, self.block
+        self.scope, self.block = Scope(self.scope) if scope is None else scope, []
+        try:
+            yield self.block
+        finally:
+            self.scope, self.block = before
+
+    def unconditional(self, span: Span, what: str) -> None:
+        """E0212 where the expression stands in an arm that may not be evaluated."""
+        if self.conditional is not None:
+            raise refuse(
+                "E0212",
+                f"{what} stands in {self.conditional}, which is not always evaluated",
+                span,
+                help="compute it before, with `let`, or write the choice as an `if`",
+            )
+
+    # ---- what nests, and limits
+
+    def value(self, e: syntax.Expr) -> Nested[Value]:
+        """The value of an expression; hoisted statements go to the current block."""
+        self.deeper(e.span)
+        return Nested(self.readers.value(self, e))
+
+    def statement(self, s: syntax.Stmt) -> Nested[None]:
         """Check one statement and emit its core."""
+        self.deeper(s.span)
+        return Nested(self.readers.statement(self, s))
 
-    @abstractmethod
-    def note_call(self, definition: syntax.FnDef) -> None:
-        """Remember that a function was inlined, so that it is not read alone."""
+    def call(self, e: syntax.Call, function: FnName) -> Nested[Result]:
+        """Inline a call: its value, the view that it returns, or None."""
+        self.deeper(e.span)
+        return Nested(self.readers.call(self, e, function))
+
+    def deeper(self, span: Span) -> None:
+        """Count one node of the kernel, and refuse one more level of nesting past the limit (E0103)."""
+        self.charge(1, span)
+        if self.stack.height >= MAX_HEIGHT:
+            raise refuse("E0103", f"the kernel nests deeper than {MAX_HEIGHT} after inlining", span, help="split it")
+
+    def charge(self, count: int, span: Span) -> None:
+        """Count the nodes of an expression that is used in a second place; E0103 past the limit."""
+        self.nodes += count
+        if self.nodes > MAX_NODES:
+            message = f"the kernel has more than {MAX_NODES} nodes after inlining"
+            raise LimitError(error("E0103", message, span, help="split it"))
 
     # ---- names
 
@@ -127,19 +211,25 @@ class Context(ABC):
             if name in self.poisoned:
                 raise RefusedError()
             self.poisoned.add(name)
-            raise refuse("E0201", f"`{name}` is not known here", span, help=self.suggest(name))
+            raise refuse("E0201", f"`{name}` is not known here", span, help=self._suggest(name))
         if isinstance(found.entity, Poison):
             raise RefusedError()
         if isinstance(found.entity, IndexName):
             self.use_sizes(found.entity.index)
         return found.entity
 
-    def suggest(self, name: str) -> str | None:
+    def _suggest(self, name: str) -> str | None:
         reserved = reserved_as(name)
         if reserved is not None:
             return f"`{name}` is {reserved} of the language: call it, {name}(…)"
         size = "a size is a name that stands in a shape or an extent" if name[:1].isupper() else None
         return did_you_mean(name, (known for known, _ in self.scope.visible()), size)
+
+    def use_sizes(self, index: IndexExpr) -> None:
+        """Enter constants into the kernel's sizes where they are first used."""
+        for name in size_names(index):
+            if name not in self.sizes and name in self.given.constants:
+                self.sizes[name] = ast.Size(name=name, default=self.given.constants[name])
 
     def define(self, name: str, entity: Entity, span: Span) -> None:
         """Enter a name; a clash is reported and the name poisoned, so that the statement can go on."""
@@ -147,46 +237,6 @@ class Context(ABC):
             self.scope.define(name, entity, span)
         except RefusedError as refused:
             self.report(refused)
-
-    @contextmanager
-    def scoped(self, scope: Scope | None = None) -> Iterator[None]:
-        """A block: names that are defined in it end with it."""
-        before = self.scope
-        self.scope = scope if scope is not None else Scope(before)
-        try:
-            yield
-        finally:
-            self.scope = before
-
-    @contextmanager
-    def collecting(self) -> Iterator[list[ast.Stmt]]:
-        """Statements emitted inside go to a list of their own."""
-        before = self.block
-        self.block = []
-        try:
-            yield self.block
-        finally:
-            self.block = before
-
-    @contextmanager
-    def deeper(self, span: Span) -> Iterator[None]:
-        """One level of nesting and one node of the kernel; E0103 past the limits."""
-        self.charge(1, span)
-        self.height += 1
-        if self.height > MAX_HEIGHT:
-            self.height -= 1
-            raise refuse("E0103", f"the kernel nests deeper than {MAX_HEIGHT} after inlining", span, help="split it")
-        try:
-            yield
-        finally:
-            self.height -= 1
-
-    def charge(self, count: int, span: Span) -> None:
-        """Count the nodes of an expression that is used in a second place; E0103 past the limit."""
-        self.nodes += count
-        if self.nodes > MAX_NODES:
-            message = f"the kernel has more than {MAX_NODES} nodes after inlining"
-            raise LimitError(error("E0103", message, span, help="split it"))
 
     # ---- findings
 
@@ -199,16 +249,7 @@ class Context(ABC):
         if self.call_spans and found.primary is not None and len(found.secondary) < 4:
             called = Label(span=self.call_spans[-1], text="in this call")
             if called.span != found.primary.span:
-                found = Diagnostic(
-                    code=found.code,
-                    message=found.message,
-                    primary=found.primary,
-                    secondary=(*found.secondary, called),
-                    notes=found.notes,
-                    help=found.help,
-                    severity=found.severity,
-                    witness=found.witness,
-                )
+                found = replace(found, secondary=(*found.secondary, called))
         key = (found.code, found.message, _place(found))
         if key in self.told:
             return
@@ -219,18 +260,12 @@ class Context(ABC):
         if found.severity is Severity.ERROR and (full or too_many(self.diagnostics)):
             raise LimitError()
 
-    def warn(self, code: str, message: str, span: Span, label: str = "", *, help: str | None = None) -> None:
-        self.report(
-            RefusedError(
-                Diagnostic(
-                    code=code,
-                    message=message,
-                    primary=Label(span=span, text=label),
-                    help=help,
-                    severity=Severity.WARNING,
-                )
-            )
-        )
+    def warn(self, code: str, message: str, span: Span, *, help: str | None = None) -> None:
+        """Keep a warning, once for each place."""
+        found = Diagnostic(
+            code=code, message=message, primary=Label(span=span), help=help, severity=Severity.WARNING
+        )  # fmt: skip
+        self.report(RefusedError(found))
 
     # ---- buffers and statements
 
@@ -247,12 +282,11 @@ class Context(ABC):
         self.emit(ast.New(buffer=draft.name, span=span, call_spans=self.call_spans))
         return draft
 
-    def written_attrs(self, subscripts: tuple[ast.Subscript, ...], attrs: tuple[Attr, ...]) -> tuple[Attr, ...]:
-        """The attributes of a statement that writes there: the kernel's `#unique` is that of its gathered writes."""
-        own = {attr.name for attr in attrs}
-        if "unique" in own or not any(isinstance(s, ast.Gather) for s in subscripts):
-            return attrs
-        return attrs + tuple(attr for attr in self.kernel_attrs if attr.name == "unique")
+    def kept(self, name: str, value: ast.Expr, span: Span, attrs: tuple[Attr, ...] = ()) -> ast.Read:
+        """A fresh scalar with the value; what is returned reads it."""
+        draft = self.local(name, value.dtype, (), span)
+        self.bind(draft.name, (), value, span, attrs)
+        return ast.Read(buffer=draft.name, subscripts=(), dtype=value.dtype, span=span)
 
     def bind(
         self, buffer: str, subscripts: tuple[ast.Subscript, ...], value: ast.Expr, span: Span, attrs: tuple[Attr, ...]
@@ -264,7 +298,15 @@ class Context(ABC):
             )
         )  # fmt: skip
 
+    def written_attrs(self, subscripts: tuple[ast.Subscript, ...], attrs: tuple[Attr, ...]) -> tuple[Attr, ...]:
+        """The attributes of a statement that writes there: the kernel's `#unique` is that of its gathered writes."""
+        own = {attr.name for attr in attrs}
+        if "unique" in own or not any(isinstance(s, ast.Gather) for s in subscripts):
+            return attrs
+        return attrs + tuple(attr for attr in self.kernel_attrs if attr.name == "unique")
+
     def type_of(self, buffer: str, span: Span) -> DType:
+        """The element type of a buffer; E0303 where its first bind is still to come."""
         dtype = self.buffers[buffer].dtype
         if dtype is None:
             raise refuse(
@@ -274,6 +316,10 @@ class Context(ABC):
                 help="write its type: new acc: f32[16]",
             )
         return dtype
+
+    def called(self, buffer: str) -> str:
+        """The buffer as messages call it."""
+        return f"`{self.buffers[buffer].source_name}`"
 
 
 def too_many(found: list[Diagnostic], severity: Severity = Severity.ERROR) -> bool:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from texpr.grammar import ast
 from texpr.grammar.ast import IndexExpr, IndexOp, IndexVar
-from texpr.grammar.check.scope import refuse
 from texpr.grammar.index.expr import ONE, ZERO, combine, index_names, subtract
 from texpr.grammar.index.linear import Atom, Linear, Operation, atom_names, constant, difference, linear, operation
+from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
 
 Loops = tuple[tuple[str, IndexExpr], ...]  # index and greatest value, outermost first
@@ -23,7 +23,7 @@ def infer_lengths(body: tuple[ast.Stmt, ...], flat: frozenset[str]) -> dict[str,
     """The length in elements of each buffer in `flat`; E0206 for one that a gather reaches."""
     bounds: dict[str, list[IndexExpr]] = {name: [] for name in flat}
     gathered: dict[str, Span] = {}
-    for buffer, subscripts, loops, span in accesses(body, ()):
+    for buffer, subscripts, loops, span in accesses(body):
         if buffer not in flat or not subscripts:
             continue
         subscript = subscripts[0]
@@ -98,57 +98,27 @@ def _atom_extreme(atom: Atom, index: str, last: Linear, sign: int) -> Linear:
 # ---- accesses with their loops ---------------------------------------------------------------------------------
 
 
-def accesses(body: tuple[ast.Stmt, ...], loops: Loops) -> Iterator[Access]:
-    """Every access of a body with the loops around it."""
-    for statement in body:
-        match statement:
+def accesses(body: tuple[ast.Stmt, ...]) -> Iterator[Access]:
+    """Every access of a body with the loops around it, in text order."""
+    work: list[tuple[ast.Node, Loops]] = [(s, ()) for s in reversed(body)]
+    while work:
+        node, loops = work.pop()
+        inside = loops
+        match node:
             case ast.Par() | ast.Seq():
-                last = subtract(statement.extent, ONE)
-                yield from accesses(statement.body, (*loops, (statement.index, last)))
-            case ast.If():
-                if isinstance(statement.condition, ast.Read):
-                    yield from value_accesses(statement.condition, loops)
-                    yield from accesses(statement.then, loops)
-                else:
-                    yield from accesses(statement.then, narrowed(loops, statement.condition))
-                yield from accesses(statement.orelse, loops)
-            case ast.Intrinsic():
-                yield from accesses(statement.reference, loops)
-                yield from accesses(statement.hardware, loops)
-            case ast.Bind() | ast.Accumulate() | ast.Atomic():
-                yield statement.buffer, statement.subscripts, loops, statement.span
-                for subscript in statement.subscripts:
-                    if isinstance(subscript, ast.Gather):
-                        yield from value_accesses(subscript.value, loops)
-                yield from value_accesses(statement.value, loops)
-            case ast.Anchor():
-                yield from value_accesses(statement.value, loops)
-            case ast.Asm() | ast.New():
+                inside = (*loops, (node.index, subtract(node.extent, ONE)))
+            case ast.If() | ast.Select() if isinstance(node.condition, ast.Condition):
+                then, other = (node.then, node.orelse) if isinstance(node, ast.If) else ((node.then,), (node.other,))
+                work += [(part, loops) for part in reversed(other)]
+                work += [(part, narrowed(loops, node.condition)) for part in reversed(then)]
+                continue
+            case ast.Read() | ast.Bind() | ast.Accumulate() | ast.Atomic():
+                yield node.buffer, node.subscripts, loops, node.span
+            case _ if isinstance(node, ast.IndexExpr):
+                continue
+            case _:
                 pass
-
-
-def value_accesses(e: ast.Expr, loops: Loops) -> Iterator[Access]:
-    match e:
-        case ast.Read():
-            yield e.buffer, e.subscripts, loops, e.span
-            for subscript in e.subscripts:
-                if isinstance(subscript, ast.Gather):
-                    yield from value_accesses(subscript.value, loops)
-        case ast.Op():
-            for arg in e.args:
-                yield from value_accesses(arg, loops)
-        case ast.Cast():
-            yield from value_accesses(e.operand, loops)
-        case ast.Select():
-            inner = loops
-            if isinstance(e.condition, ast.Condition):
-                inner = narrowed(loops, e.condition)
-            else:
-                yield from value_accesses(e.condition, loops)
-            yield from value_accesses(e.then, inner)
-            yield from value_accesses(e.other, loops)
-        case ast.Const() | ast.IndexValue() | ast.ConditionValue():
-            pass
+        work += [(part, inside) for part in reversed(ast.operands(node))]
 
 
 def narrowed(loops: Loops, condition: ast.Condition) -> Loops:

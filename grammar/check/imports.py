@@ -11,9 +11,10 @@ from pathlib import Path
 
 from texpr.grammar import syntax
 from texpr.grammar.ast import IndexExpr
-from texpr.grammar.check.scope import FnName, IndexName, Poison, RefusedError, Scope, refuse
+from texpr.grammar.check.scope import FnName, IndexName, Poison, Scope
 from texpr.grammar.diagnostics import Diagnostic, TExprError
 from texpr.grammar.paths import read_plain
+from texpr.grammar.refusals import RefusedError, refuse
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.surface import name_place
 

@@ -1,59 +1,19 @@
-"""Names: what a name can stand for, the scopes that hold them, and the refusal of a statement.
+"""Names: what a name can stand for, and the scopes that hold them.
 
 Shadowing is an error, so a scope chain is one table per block and a name has one meaning wherever it is visible.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from texpr.grammar import syntax
 from texpr.grammar.ast import IndexExpr, Subscript
-from texpr.grammar.diagnostics import Diagnostic, Label, error
+from texpr.grammar.check.operators import BUILTINS
+from texpr.grammar.check.typing import Value
+from texpr.grammar.diagnostics import Label
+from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
 from texpr.grammar.types import ELEMENT_TYPES, I64, DType
-
-if TYPE_CHECKING:
-    from texpr.grammar.check.typing import Value
-
-ARITHMETIC = ("abs", "min", "max", "fma")
-FLOAT_FUNCTIONS = (
-    "exp", "exp2", "expm1", "log", "log2", "log1p", "xlogy", "sqrt", "rsqrt", "pow", "tanh", "sigmoid", "erf", "sin",
-    "cos",
-)  # fmt: skip
-ROUNDING = ("floor", "ceil", "round")
-BIT_FUNCTIONS = ("bitand", "bitor", "bitxor", "shl", "shr")
-INTRINSICS = ("ceildiv", "fragment", "select")
-BUILTINS = frozenset(ARITHMETIC + FLOAT_FUNCTIONS + ROUNDING + BIT_FUNCTIONS + INTRINSICS)
-
-
-class RefusedError(Exception):
-    """A statement was refused; `diagnostic` is None where the cause was told before."""
-
-    def __init__(self, diagnostic: Diagnostic | None = None) -> None:
-        super().__init__(diagnostic.message if diagnostic else "")
-        self.diagnostic = diagnostic
-
-
-class LimitError(RefusedError):
-    """A counted limit was passed: the kernel is given up."""
-
-
-def refuse(
-    code: str,
-    message: str,
-    span: Span,
-    label: str = "",
-    *,
-    help: str | None = None,
-    secondary: tuple[Label, ...] = (),
-    notes: tuple[str, ...] = (),
-) -> RefusedError:
-    """A refusal, to be raised by the caller."""
-    return RefusedError(error(code, message, span, label, help=help, secondary=secondary, notes=notes))
-
-
-# ---- what a name stands for ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +52,7 @@ class IndexName:
 class ValueName:
     """A scalar parameter of a `fn` that stands for the argument's expression, or a `let` of a literal."""
 
-    value: "Value"
+    value: Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

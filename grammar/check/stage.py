@@ -3,8 +3,7 @@
     check(parse(SourceText("matmul.tex", text)))  ->  (Kernel("matmul", …),)
 
 Invariant: a kernel that comes back obeys the docstring of ast.py. All findings of a module come at once, in text
-order. The readers are one class in layers: context, indices, views, loops, values, inline, arrays, statements,
-kernels.
+order.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,13 +12,15 @@ from pathlib import Path
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import IndexConst, IndexExpr, SizeVar
-from texpr.grammar.check.context import too_many
+from texpr.grammar.check.buffers import fn_attributes
+from texpr.grammar.check.context import Context, Given, too_many
 from texpr.grammar.check.imports import Loader
-from texpr.grammar.check.kernel import Given, KernelReader
-from texpr.grammar.check.scope import FnName, LimitError, RefusedError, Scope, refuse
-from texpr.grammar.depth import deep_recursion
+from texpr.grammar.check.indices import index
+from texpr.grammar.check.kernel import context, read_alone, read_bare, read_kernel
+from texpr.grammar.check.scope import FnName, Scope
 from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, did_you_mean, error, first
 from texpr.grammar.index.expr import index_names, size_names
+from texpr.grammar.refusals import LimitError, RefusedError, refuse
 from texpr.grammar.show import show
 from texpr.grammar.source import Span
 from texpr.grammar.surface import name_place
@@ -43,8 +44,7 @@ def check(
     bare program; imports are looked up under `folder`. Warnings (W0302) are appended to `warnings`.
     """
     diagnostics: list[Diagnostic] = []
-    with deep_recursion():
-        kernels = _Module(module, dict(sizes or {}), dict(types or {}), folder, diagnostics).kernels()
+    kernels = _Module(module, dict(sizes or {}), dict(types or {}), folder, diagnostics).kernels()
     ordered = in_text_order(diagnostics, module)
     errors = [d for d in ordered if d.severity is Severity.ERROR]
     if warnings is not None:
@@ -113,7 +113,7 @@ class _Module:
             )
         elif bare:
             span = bare[0].span.to(bare[-1].span)
-            kernels += self.read(partial(KernelReader.bare, name=self.module.name, body=bare, span=span), scope)
+            kernels += self.read(partial(read_bare, name=self.module.name, body=bare, span=span), scope)
         seen: dict[str, Span] = {}
         for definition in declared:
             place = name_place(definition, definition.name)
@@ -122,7 +122,7 @@ class _Module:
             if definition.name in seen or (before is not None and not library):
                 self.diagnostics.append(error("E0202", f"`{definition.name}` is defined twice", place))
             seen[definition.name] = place
-            kernels += self.read(partial(KernelReader.kernel, definition=definition), scope)
+            kernels += self.read(partial(read_kernel, definition=definition), scope)
             if too_many(self.diagnostics):
                 break
         if not self.given_up:
@@ -131,10 +131,10 @@ class _Module:
             self.check_given(kernels)
         return tuple(kernels)
 
-    def read(self, read: Callable[[KernelReader], ast.Kernel], scope: Scope) -> tuple[ast.Kernel, ...]:
+    def read(self, read: Callable[[Context], ast.Kernel], scope: Scope) -> tuple[ast.Kernel, ...]:
         """The kernel that is read, or none where it passes a limit."""
         try:
-            return (read(KernelReader(Scope(scope), self.diagnostics, self.given)),)
+            return (read(context(Scope(scope), self.diagnostics, self.given)),)
         except LimitError as limit:
             self.given_up = True
             self.diagnostics += [limit.diagnostic] if limit.diagnostic is not None else []
@@ -162,8 +162,7 @@ class _Module:
     def read_constant(self, item: syntax.SizeDef, scope: Scope) -> IndexExpr:
         if item.value is None:
             raise refuse("E0212", "a `size` of an imported file has a value", item.span, help="write `size N = 128`")
-        reader = KernelReader(scope, self.diagnostics, self.given)
-        value = reader.index(item.value, "a `size`")
+        value = index(context(scope, self.diagnostics, self.given), item.value, "a `size`")
         assert not index_names(value), "no index is in scope at file level"
         if isinstance(value, IndexConst) and value.value < 0:
             raise refuse("E0206", "a `size` is not negative", item.value.span)
@@ -177,11 +176,11 @@ class _Module:
             if not isinstance(item, syntax.FnDef):
                 continue
             found: list[Diagnostic] = []
-            reader = KernelReader(Scope(scope), found, self.given)
-            reader.fn_attributes(item)
+            ctx = context(Scope(scope), found, self.given)
+            fn_attributes(ctx, item)
             if not any(item is known for known in self.given.called):
                 try:
-                    reader.checked_alone(FnName(definition=item, module=scope))
+                    read_alone(ctx, FnName(definition=item, module=scope))
                 except RefusedError as refused:
                     found += [refused.diagnostic] if refused.diagnostic is not None else []
             known = {_key(d) for d in self.diagnostics}

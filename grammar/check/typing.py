@@ -1,22 +1,24 @@
 """Values while they are checked, and the conversions between element types (LANGUAGE.md, Numerics).
 
-A `Typed` value has its type; an `Untyped` one is made of literals only and takes the type of what it meets: the
-compute type of the other operand, or the bind's. `narrow` remembers that an integer value was computed only from i8,
-u8 or i16: it may be bound to that type again without a cast, and wraps.
+A `Typed` value has its type; an `Untyped` one is made of literals only and takes the type of what it meets (`made`):
+the compute type of the other operand, or the bind's. `narrow` remembers that an integer value was computed only from
+i8, u8 or i16: it may be bound to that type again without a cast, and wraps.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import COMPARISONS, AccOp, Cast, Const, Expr, Fn, Op
-from texpr.grammar.check.scope import BIT_FUNCTIONS, FLOAT_FUNCTIONS, ROUNDING, refuse
+from texpr.grammar.ast import COMPARISONS, AccOp, Cast, Const, Expr, Fn, Node, Op, Select
+from texpr.grammar.check.operators import TAKES, Takes
+from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
-from texpr.grammar.types import BOOL, F32, I8, I16, I32, U8, U32, DType, common_type, compute_type
+from texpr.grammar.types import BOOL, F32, I8, I16, I32, U8, U32, DType, Kind, common_type, compute_type
+from texpr.grammar.walk import rewrite, walk
 
 WRAPPING = (I8, U8, I16)
-INTEGERS_ONLY = frozenset({Fn.MOD, *map(Fn, BIT_FUNCTIONS)})
-FLOATS_ONLY = frozenset(map(Fn, FLOAT_FUNCTIONS + ROUNDING))
+LITERAL = DType("literal", Kind.SIGNED, 0)
+"""What a literal has until it meets a type; no core tree that leaves the checker has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +39,19 @@ class Typed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Untyped:
-    """A value of literals only. `make(dtype)` builds it in a type; `is_float` says that it needs a float type.
+    """A value of literals only: what takes the type has the type `LITERAL`. `is_float` says that it needs a float."""
 
-    `constant` is the number where the value is one literal, `size` counts the nodes that `make` builds.
-    """
-
-    make: Callable[[DType], Expr]
+    expr: Expr
     is_float: bool
-    span: Span
-    constant: int | float | None = None
-    size: int = 1
+
+    @property
+    def span(self) -> Span:
+        return self.expr.span
+
+    @property
+    def constant(self) -> int | float | None:
+        """The number where the value is one literal."""
+        return self.expr.value if isinstance(self.expr, Const) else None
 
     @property
     def default(self) -> DType:
@@ -63,8 +68,30 @@ def typed(expr: Expr) -> Typed:
 
 def literal(value: int | float, span: Span) -> Untyped:
     """The value of an integer or float literal."""
-    is_float = isinstance(value, float)
-    return Untyped(make=lambda dtype: _constant(value, dtype, span), is_float=is_float, span=span, constant=value)
+    return Untyped(expr=Const(value=value, dtype=LITERAL, span=span), is_float=isinstance(value, float))
+
+
+def made(value: Untyped, dtype: DType) -> Expr:
+    """The value in a type; E0204 where the type does not have it."""
+    if isinstance(value.expr, Const):
+        return _constant(value.expr, dtype)
+
+    for node in walk(value.expr):  # what holds is told before what it holds
+        if isinstance(node, Op | Const) and node.dtype is LITERAL:
+            _demand_kind(node, dtype) if isinstance(node, Op) else _constant(node, dtype)
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, Const | Op | Select) or node.dtype is not LITERAL:
+            return node
+        if isinstance(node, Const):
+            return _constant(node, dtype)
+        return (
+            replace(node, dtype=dtype, fn=_division(node.fn, dtype))
+            if isinstance(node, Op)
+            else replace(node, dtype=dtype)
+        )
+
+    return rewrite(value.expr, change, into=lambda node: getattr(node, "dtype", None) is LITERAL)
 
 
 def _greatest(dtype: DType) -> float:
@@ -77,7 +104,8 @@ def _greatest(dtype: DType) -> float:
     return math.ldexp(2.0 - math.ldexp(1.0, -dtype.mantissa - 1), exponent)
 
 
-def _constant(value: int | float, dtype: DType, span: Span) -> Const:
+def _constant(literal: Const, dtype: DType) -> Const:
+    value, span = literal.value, literal.span
     if dtype.is_float:
         try:
             number = float(value)
@@ -101,7 +129,7 @@ def _constant(value: int | float, dtype: DType, span: Span) -> Const:
 
 def settle(value: Value) -> Typed:
     """The value with a type: an untyped one takes f32, or i32."""
-    return value if isinstance(value, Typed) else typed(value.make(value.default))
+    return value if isinstance(value, Typed) else typed(made(value, value.default))
 
 
 def convert(expr: Expr, dtype: DType) -> Expr:
@@ -111,18 +139,20 @@ def convert(expr: Expr, dtype: DType) -> Expr:
 
 def operand(value: Value, dtype: DType) -> Expr:
     """The value as an operand of an operation in `dtype`, which `joined` gave."""
-    return value.make(dtype) if isinstance(value, Untyped) else convert(value.expr, dtype)
+    return made(value, dtype) if isinstance(value, Untyped) else convert(value.expr, dtype)
 
 
 def joined(values: Sequence[Value], span: Span, what: str) -> DType | None:
     """The compute type of an operation on the values; None where all are untyped. E0204 where they do not mix."""
     types = [value.dtype for value in values if isinstance(value, Typed)]
+    if not types:
+        return None
+    if all(found is types[0] for found in types):
+        return compute_type(types[0])
     for position, left in enumerate(types):
         for right in types[position + 1 :]:
             if common_type(left, right) is None:
                 raise refuse("E0204", f"{what} does not mix {left} and {right}", span, help=_cast_help(left, right))
-    if not types:
-        return None
     result = compute_type(types[0])
     for left in types:
         for right in types:
@@ -148,22 +178,12 @@ def provenance(values: Sequence[Value]) -> DType | None:
     return sources.pop() if len(sources) == 1 else None
 
 
-def operation(fn: Fn, values: Sequence[Value], span: Span, what: str) -> Value:
-    """`fn` on values of one common type; the operator's demands on the type are the caller's to check."""
-    dtype = joined(values, span, what)
+def operation(fn: Fn, values: Sequence[Value], dtype: DType | None, span: Span) -> Value:
+    """`fn` on values in the type that `joined` gave; the operator's demands on it are the caller's to check."""
     if dtype is None and fn not in COMPARISONS:
-        parts = [value for value in values if isinstance(value, Untyped)]
-
-        def make(t: DType) -> Op:
-            _demand_kind(fn, t, span, what)
-            return Op(fn=_division(fn, t), args=tuple(p.make(t) for p in parts), dtype=t, span=span)
-
-        return Untyped(
-            make=make,
-            is_float=any(p.is_float for p in parts),
-            span=span,
-            size=1 + sum(p.size for p in parts),
-        )
+        literals = [value for value in values if isinstance(value, Untyped)]
+        expr = Op(fn=fn, args=tuple(value.expr for value in literals), dtype=LITERAL, span=span)
+        return Untyped(expr=expr, is_float=any(value.is_float for value in literals))
     if dtype is None:
         dtype = F32 if any(isinstance(v, Untyped) and v.is_float for v in values) else I32
     args = tuple(operand(value, dtype) for value in values)
@@ -172,11 +192,12 @@ def operation(fn: Fn, values: Sequence[Value], span: Span, what: str) -> Value:
     return Typed(expr=Op(fn=_division(fn, dtype), args=args, dtype=dtype, span=span), narrow=provenance(values))
 
 
-def _demand_kind(fn: Fn, dtype: DType, span: Span, what: str) -> None:
+def _demand_kind(e: Op, dtype: DType) -> None:
     """E0204 where an operation on literals stands in a place of a type that it does not have."""
-    if (fn in INTEGERS_ONLY and dtype.is_float) or (fn in FLOATS_ONLY and not dtype.is_float):
-        kind = "integers" if dtype.is_float else "floats"
-        raise refuse("E0204", f"{what} is for {kind}, and {dtype} is wanted here", span, help=f"write {dtype}(…)")
+    takes = TAKES.get(e.fn, Takes.NUMBERS)
+    if (takes is Takes.INTEGERS and dtype.is_float) or (takes is Takes.FLOATS and not dtype.is_float):
+        kind, name = "integers" if dtype.is_float else "floats", "%" if e.fn is Fn.MOD else e.fn.value
+        raise refuse("E0204", f"`{name}` is for {kind}, and {dtype} is wanted here", e.span, help=f"write {dtype}(…)")
 
 
 def _division(fn: Fn, dtype: DType) -> Fn:
@@ -195,8 +216,8 @@ def stored(value: Value, dtype: DType, span: Span, what: str) -> Expr:
     """The value as a bind to a buffer of `dtype` stores it; E0204 where a cast is needed."""
     if isinstance(value, Untyped):
         if (dtype in WRAPPING or (dtype.is_float and dtype.bits < 32)) and value.constant is None:
-            return convert(value.make(compute_type(dtype)), dtype)
-        return value.make(dtype)
+            return convert(made(value, compute_type(dtype)), dtype)
+        return made(value, dtype)
     source = value.dtype
     if source == dtype or (source.is_float and dtype.is_float):
         return convert(value.expr, dtype)
@@ -224,7 +245,7 @@ def update(op: AccOp, value: Value, dtype: DType, span: Span, what: str) -> Expr
     selects = op in (AccOp.MAX, AccOp.MIN)
     computed = compute_type(dtype)
     if isinstance(value, Untyped):
-        return convert(stored(value, dtype, span, what), computed) if selects else value.make(computed)
+        return convert(stored(value, dtype, span, what), computed) if selects else made(value, computed)
     common = common_type(dtype, value.dtype)
     if common is None:
         raise _mismatch(value.dtype, dtype, span, what)

@@ -189,6 +189,8 @@ def leaves(tree: Node) -> Iterator[IndexConst | IndexVar | SizeVar]:
 
 def index_size(expression: IndexExpr) -> int:
     """The number of nodes above the leaves."""
+    if not isinstance(expression, IndexBinary):
+        return 0
     return sum(1 for _ in leaves(expression)) - 1
 
 
@@ -204,6 +206,8 @@ def index_names(expression: IndexExpr) -> frozenset[str]:
 
 def size_names(expression: IndexExpr) -> tuple[str, ...]:
     """Names of the sizes in an expression in order of appearance."""
+    if not isinstance(expression, IndexBinary):
+        return (expression.name,) if isinstance(expression, SizeVar) else ()
     return tuple(dict.fromkeys(leaf.name for leaf in leaves(expression) if isinstance(leaf, SizeVar)))
 
 

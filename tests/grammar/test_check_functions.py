@@ -173,3 +173,11 @@ def test_a_fragment_layout_is_a_bijection_onto_its_tile(member: str) -> None:
             assert isinstance(row, ast.IndexConst) and isinstance(column, ast.IndexConst)
             cells.add((row.value, column.value))
     assert cells == {(r, c) for r in range(fragment.rows) for c in range(fragment.columns)}
+
+
+@pytest.mark.parametrize("use", ["let y = twice(A[i], C)", "reg y = twice(A[i], C)"])
+@pytest.mark.parametrize("result", ["", ": f32", ": f32[]"])
+def test_a_call_whose_value_is_named_is_inlined_once(use: str, result: str) -> None:
+    function = f"fn twice(x: f32, inout c: f32[n]){result} {{ new t: f32; t = x * 2.0; c[0] += 1.0; return t }} "
+    found = lines(f"{function} kernel f(A: f32[N], C: f32[4]) {{ seq N i {{ {use}; A[i] = y }} }}")
+    assert [line for line in found if "C[0]" in line] == ["S2: C[0] add= 1.0:f32"]

@@ -1,0 +1,119 @@
+"""Reading what declares a buffer: element types, shapes, `new`, and the attributes that say where elements lie."""
+
+from texpr.grammar import syntax
+from texpr.grammar.ast import Attr, IndexConst, IndexExpr
+from texpr.grammar.attributes import Place, check_attributes, check_fn_attributes
+from texpr.grammar.check.context import BufferDraft, Context, whole
+from texpr.grammar.check.indices import index
+from texpr.grammar.check.scope import TypeName
+from texpr.grammar.index.expr import ONE, index_names, multiply
+from texpr.grammar.refusals import RefusedError, refuse
+from texpr.grammar.source import Span
+from texpr.grammar.surface import name_place
+from texpr.grammar.types import ELEMENT_TYPES, DType
+
+
+def element_type(ctx: Context, type_: syntax.TypeExpr) -> DType:
+    """The element type of a type expression; E0201 for an unknown name."""
+    known = ELEMENT_TYPES.get(type_.element)
+    if known is not None:
+        return known
+    found = ctx.scope.lookup(type_.element)
+    if found is not None and isinstance(found.entity, TypeName):
+        return found.entity.dtype
+    raise refuse(
+        "E0201", f"`{type_.element}` is not an element type", type_.span,
+        help="the types are " + ", ".join(ELEMENT_TYPES),
+    )  # fmt: skip
+
+
+def shape(ctx: Context, type_: syntax.TypeExpr) -> tuple[IndexExpr, ...]:
+    """The extents of a type expression."""
+    return tuple(_extent(ctx, e) for e in type_.shape or ())
+
+
+def _extent(ctx: Context, e: syntax.Expr) -> IndexExpr:
+    """An extent of a `new`: sizes only, since the storage is one for all iterations; E0206 else."""
+    extent = of_sizes(index(ctx, e, "the shape"), e.span)
+    if isinstance(extent, IndexConst) and extent.value < 0:
+        raise refuse("E0206", "an extent is not negative", e.span)
+    return extent
+
+
+def of_sizes(extent: IndexExpr, span: Span) -> IndexExpr:
+    """The extent, which depends on no index; E0206 else."""
+    if index_names(extent):
+        raise refuse("E0206", "a shape is built from integers and sizes, not from indices", span)
+    return extent
+
+
+def new(ctx: Context, s: syntax.New) -> None:
+    """`new`: a fresh local in the scope."""
+    if s.type is None:
+        assert s.flat_extent is not None, "the seed's form has an extent"
+        extents: tuple[IndexExpr, ...] = (_extent(ctx, s.flat_extent),)
+        dtype = None
+    else:
+        extents, dtype = shape(ctx, s.type), element_type(ctx, s.type)
+    attrs = check_attributes(s.attrs, Place.NEW, lambda e: index(ctx, e, "an argument"))
+    draft = ctx.local(s.name, dtype, extents, s.span)
+    draft.memory = s.level
+    place_elements(draft, attrs)
+    ctx.define(s.name, whole(draft), name_place(s, s.name))
+
+
+def place_elements(draft: BufferDraft, attrs: tuple[Attr, ...]) -> None:
+    """Strides, alignment and the rest of a buffer's attributes; E0205 where they do not fit its shape."""
+    rest: list[Attr] = []
+    for attr in attrs:
+        match attr.name:
+            case "strides":
+                draft.strides = tuple(arg for arg in attr.args if not isinstance(arg, str))
+                if len(draft.strides) != len(draft.shape):
+                    message = f"`#strides` has one stride for each dimension, here are {len(draft.shape)}"
+                    raise refuse("E0205", message, attr.span)
+            case "layout":
+                if any(before.name == "strides" for before in attrs):
+                    raise refuse("E0205", "`#layout` and `#strides` say two things", attr.span, help="remove one")
+                if attr.args == ("col",):
+                    draft.strides = _column_major(draft.shape)
+            case "align":
+                (value,) = attr.args
+                if not isinstance(value, IndexConst):
+                    raise refuse("E0205", "`#align` takes an integer", attr.span)
+                least = draft.dtype.size_bytes if draft.dtype is not None else 1
+                if value.value < least:
+                    raise refuse(
+                        "E0205", f"`#align({value.value})` is less than an element of {draft.dtype} needs",
+                        attr.span, help=f"write #align({least}) or more",
+                    )  # fmt: skip
+                draft.align = value.value
+                rest.append(attr)
+            case "pad":
+                if len(draft.shape) < 2:
+                    raise refuse(
+                        "E0205", "`#pad` stands between the rows of a buffer, and this one has no rows", attr.span,
+                        help="remove it, or declare the buffer with two dimensions",
+                    )  # fmt: skip
+                if any(other.name in ("strides", "layout") for other in attrs):
+                    raise refuse("E0205", "`#pad` and another layout say two things", attr.span, help="remove one")
+                rest.append(attr)
+            case _:
+                rest.append(attr)
+    draft.attrs = tuple(rest)
+
+
+def _column_major(extents: tuple[IndexExpr, ...]) -> tuple[IndexExpr, ...]:
+    strides: list[IndexExpr] = [ONE]
+    for extent in extents:
+        strides.append(multiply(strides[-1], extent))
+    return tuple(strides[:-1])
+
+
+def fn_attributes(ctx: Context, definition: syntax.FnDef) -> tuple[Attr, ...]:
+    """The attributes of a `fn`; refused ones are reported."""
+    try:
+        return check_fn_attributes(definition, lambda e: index(ctx, e, "an argument"))
+    except RefusedError as refused:
+        ctx.report(refused)
+        return ()
