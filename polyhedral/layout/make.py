@@ -90,7 +90,9 @@ def swizzled(shape: Sequence[int], element_bytes: int, swizzle_bytes: int) -> La
 def fragment(instruction: str, operand: str) -> Layout:
     """Who holds what of an operand of an instruction, by the table on the grammar floor.
 
-    fragment("mma16816", "c")      (16, 8): register x0 / 8 * 2 + x1 % 2, lane x0 % 8 * 4 + x1 / 2
+        fragment("mma16816", "c")      (16, 8): register x0 / 8 * 2 + x1 % 2, lane x0 % 8 * 4 + x1 / 2
+
+    KeyError for what the table does not have.
     """
     found = FRAGMENTS[instruction][operand]
     lane, register = IndexVar(name=Unit.LANE.value), IndexVar(name=Unit.REGISTER.value)
@@ -125,8 +127,10 @@ def _check_step(layout: Layout, unit: Unit, stride: IndexExpr) -> None:
 def repeated(outer: Layout, inner: Layout) -> Layout:
     """The inner layout once for each element of the outer one, whose coordinates count whole inner ones.
 
-    repeated(Layout((4, 8), warp x0, register x1), fragment("mma16816", "c"))
-    (64, 64): register x0 / 8 % 2 * 2 + x1 / 8 * 4 + x1 % 2, lane x0 % 8 * 4 + x1 / 2 % 4, warp x0 / 16
+        repeated(Layout((4, 8), warp x0, register x1), fragment("mma16816", "c"))
+        (64, 64): register x0 / 8 % 2 * 2 + x1 / 8 * 4 + x1 % 2, lane x0 % 8 * 4 + x1 / 2 % 4, warp x0 / 16
+
+    The inner layout's shape is of numbers.
     """
     if outer.rank != inner.rank or outer.xor is not None or outer.copies:
         raise InternalError("what is repeated has the rank of the layout of its repetitions, which is without XOR")

@@ -56,6 +56,7 @@ def test_digits_of_an_expression_have_its_value(expression: IndexExpr) -> None:
     [
         ("(4 * i + j) / 8, j < 4", True),
         ("(4 * i + j) / 8, j < 5", False),
+        ("2 * j / 8, j < 5", True),
         ("i % 6 / 3", True),
         ("i % 6 / 4", False),
         ("(i + lead) / 8", True),
@@ -67,6 +68,7 @@ def test_what_digits_can_say(text: str, accepted: bool) -> None:
     i, j, lead = IndexVar(name="i"), IndexVar(name="j"), SizeVar(name="lead")
     expression = {
         "(4 * i + j) / 8": combine(IndexOp.DIV, add(multiply(i, const(4)), j), const(8)),
+        "2 * j / 8": combine(IndexOp.DIV, multiply(j, const(2)), const(8)),
         "i % 6 / 3": combine(IndexOp.DIV, combine(IndexOp.MOD, i, const(6)), const(3)),
         "i % 6 / 4": combine(IndexOp.DIV, combine(IndexOp.MOD, i, const(6)), const(4)),
         "(i + lead) / 8": combine(IndexOp.DIV, add(i, lead), const(8)),

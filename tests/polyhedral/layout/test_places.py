@@ -93,6 +93,9 @@ def test_terms_that_overlap_are_digits_and_idle_moduli_go() -> None:
     assert canonical(address(whole, every_fourth)) == canonical(address(low, high))
     assert canonical(address(replace(whole, modulus=16))) == address(whole)
     assert canonical(address(replace(whole, modulus=15))) != address(whole)
+    nothing = (Term(dim=0, divisor=3, stride=const(0)), Term(dim=0, divisor=3, modulus=1, stride=const(5)))
+    even, odd = Term(dim=0, modulus=2, stride=const(8)), Term(dim=0, divisor=2, stride=const(16))
+    assert canonical(address(even, odd, *nothing)) == address(whole)
 
 
 def test_layouts_are_equal_up_to_the_names_of_their_sizes() -> None:
