@@ -5,7 +5,7 @@ S2: copy a[i] = A[k, i] for i < 64      for i < 64 { S2: a[i] = A[k, i] }
 
 from typing import assert_never
 
-from texpr.polyhedral.mapped.operators import Copy, Generic, Operator, Origin
+from texpr.polyhedral.mapped.operators import Copy, Generic, Operator
 from texpr.polyhedral.mapped.tree import Loop, Node
 
 
@@ -15,13 +15,7 @@ def expand(operator: Operator) -> Node:
         case Generic():
             return operator
         case Copy():
-            node: Node = Generic(
-                id=operator.id,
-                leaf=operator.leaf,
-                origin=Origin.COPY_IN,
-                digits=operator.digits,
-                unused=operator.unused,
-            )
+            node: Node = operator.each
             for index, extent in reversed(operator.over):
                 node = Loop(index=index, extent=extent, body=(node,), parallel=True, span=operator.span)
             return node

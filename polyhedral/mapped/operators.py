@@ -125,8 +125,13 @@ class Copy:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property
+    def each(self) -> "Generic":
+        """What the copy does for one value of its indices."""
+        return Generic(id=self.id, leaf=self.leaf, origin=Origin.COPY_IN, digits=self.digits, unused=self.unused)
+
+    @property
     def leaf(self) -> Bind:
-        """The statement that the copy means for one value of its indices."""
+        """The statement of each."""
         read = Read(
             buffer=self.source.buffer, subscripts=self.source.subscripts, dtype=self.source.dtype, span=self.span
         )

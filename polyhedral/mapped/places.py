@@ -40,6 +40,7 @@ class Scope(StrEnum):
 
     THREAD = "thread"
     WARP = "warp"
+    WARPGROUP = "warpgroup"
     BLOCK = "block"
     CLUSTER = "cluster"
     GRID = "grid"

@@ -1,8 +1,8 @@
 """Values and accesses of a simulated statement, for all threads that run it at once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn, assert_never
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, Protocol, assert_never
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from texpr.grammar.ast import (
     IndexValue,
     Op,
     Read,
-    Role,
     Select,
     Subscript,
 )
@@ -27,7 +26,8 @@ from texpr.grammar.diagnostics import Label, TExprError, error
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.places import Memory
-from texpr.polyhedral.simulate.shadow import Array, Cells, Clock, Line, Violation
+from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.simulate.cells import Array, Cells, Line, Violation, Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +60,47 @@ class Lanes:
         return np.broadcast_to(np.asarray(index_value(expr, self.values)), self.thread.shape)
 
 
+@dataclass(slots=True)
+class Lines:
+    """The statements that accesses belong to, numbered as they come."""
+
+    found: list[Line] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, id: str, span: Span) -> int:
+        if id not in self.numbers:
+            self.numbers[id] = len(self.found)
+            self.found.append(Line(id=id, span=span))
+        return self.numbers[id]
+
+
+class Copies(Protocol):
+    """Which copy of a buffer an access means: one for each thread, block, slot of a pipe."""
+
+    def read(self, buffer: MappedBuffer, thread: Array) -> Array: ...
+
+    def written(self, buffer: MappedBuffer, thread: Array) -> tuple[Array, ...]:
+        """The copies that a write goes to, one for each of its destinations in a cluster."""
+        ...
+
+    def of_rank(self, thread: Array, rank: Array) -> Array:
+        """The copy of the block with that rank in the thread's cluster."""
+        ...
+
+
 class Evaluator:
     """Evaluates values and makes accesses, watching each of them."""
 
-    def __init__(self, memory: dict[str, Cells], clock: Clock) -> None:
+    def __init__(self, memory: Mapping[str, Cells], watch: Watch, copies: Copies, lines: Lines) -> None:
         self.memory = memory
-        self.clock = clock
-        self.lines: list[Line] = []
-        self.numbers: dict[str, int] = {}
+        self.watch = watch
+        self.copies = copies
+        self.lines = lines
         self.statement = 0
 
     def at(self, id: str, span: Span) -> None:
         """What is evaluated next belongs to this statement."""
-        if id not in self.numbers:
-            self.numbers[id] = len(self.lines)
-            self.lines.append(Line(id=id, span=span))
-        self.statement = self.numbers[id]
+        self.statement = self.lines.number(id, span)
 
     # ---- values -------------------------------------------------------------------------------------------------
 
@@ -116,9 +141,14 @@ class Evaluator:
 
     def load(self, buffer: str, subscripts: tuple[Subscript, ...], lanes: Lanes) -> Array:
         cells = self.memory[buffer]
-        place = self.place(cells, subscripts, lanes)
+        place = self.address(cells, self.copies.read(cells.buffer, lanes.thread), subscripts, lanes)
+        return self.fetch(buffer, place, self.watch.agents(lanes.thread))
+
+    def fetch(self, buffer: str, place: Array, agents: Array) -> Array:
+        """The elements at these addresses, read by these agents."""
+        cells = self.memory[buffer]
         if cells.buffer.memory is not Memory.REG:
-            self._refuse(cells, cells.read(place, lanes.thread, self.clock, self.statement))
+            self._refuse(cells, cells.shadow.read(place, agents, self.statement))
         self._check_defined(cells, place)
         return np.asarray(cells.data[place])
 
@@ -129,9 +159,15 @@ class Evaluator:
 
     def store(self, buffer: str, subscripts: tuple[Subscript, ...], value: Array, lanes: Lanes) -> None:
         cells = self.memory[buffer]
-        place = self.place(cells, subscripts, lanes)
+        for copy in self.copies.written(cells.buffer, lanes.thread):
+            place = self.address(cells, copy, subscripts, lanes)
+            self.put(buffer, place, value, self.watch.agents(lanes.thread))
+
+    def put(self, buffer: str, place: Array, value: Array, agents: Array) -> None:
+        """These agents write to these addresses."""
+        cells = self.memory[buffer]
         if cells.buffer.memory is not Memory.REG:
-            self._refuse(cells, cells.write(place, lanes.thread, self.clock, self.statement))
+            self._refuse(cells, cells.shadow.write(place, agents, self.statement))
         cells.data[place] = value
         if cells.defined is not None:
             cells.defined[place] = True
@@ -139,10 +175,10 @@ class Evaluator:
     def update(self, leaf: Accumulate | Atomic, value: Array, lanes: Lanes, *, atomic: bool) -> None:
         """One update of an element by every thread; only an atomic one may meet another."""
         cells = self.memory[leaf.buffer]
-        place = self.place(cells, leaf.subscripts, lanes)
+        place = self.address(cells, self.copies.written(cells.buffer, lanes.thread)[0], leaf.subscripts, lanes)
         if cells.buffer.memory is not Memory.REG:
-            access = cells.atomic if atomic else cells.write
-            self._refuse(cells, access(place, lanes.thread, self.clock, self.statement))
+            access = cells.shadow.atomic if atomic else cells.shadow.write
+            self._refuse(cells, access(place, self.watch.agents(lanes.thread), self.statement))
         self._check_defined(cells, place)
         dtype, carried = cells.buffer.dtype, leaf.value.dtype
         if dtype == carried:
@@ -157,9 +193,10 @@ class Evaluator:
             cells.data[place[now]] = numerics.accumulate(leaf.op, current, dtype, value[now], carried)
             waiting = np.delete(waiting, first)
 
-    def place(self, cells: Cells, subscripts: tuple[Subscript, ...], lanes: Lanes) -> Array:
-        """The element's number in the cells; E0604 for one that the buffer does not have."""
-        place = self._copy(cells, lanes)
+    def address(self, cells: Cells, copy: Array, subscripts: tuple[Subscript, ...], lanes: Lanes) -> Array:
+        """Where the element lies in the cells; E0604 for one that the buffer does not have. Of a buffer in cluster
+        memory the first subscript is the rank of the block whose copy is meant."""
+        place = copy
         for number, (subscript, extent) in enumerate(zip(subscripts, cells.extents, strict=True)):
             if isinstance(subscript, Gather):
                 index = np.broadcast_to(self.value(subscript.value, lanes), lanes.thread.shape).astype(np.int64)
@@ -170,24 +207,18 @@ class Evaluator:
                 at = int(index[outside][0])
                 name = cells.buffer.name
                 self._fail(f"subscript {number} of {name} is {at}, and the extent is {extent}")
-            place = place * extent + index
+            if number == 0 and cells.buffer.memory is Memory.CLUSTER:
+                place = self.copies.of_rank(lanes.thread, index)
+            else:
+                place = place * extent + index
         return place
-
-    def _copy(self, cells: Cells, lanes: Lanes) -> Array:
-        match cells.buffer.memory:
-            case Memory.REG if cells.buffer.role is Role.LOCAL:
-                return lanes.thread
-            case Memory.SHARED | Memory.CLUSTER:
-                return self.clock.blocks(lanes.thread)
-            case _:
-                return np.zeros_like(lanes.thread)
 
     def poison(self, buffer: str, lanes: Lanes) -> None:
         """The copies that the threads see become undefined."""
         cells = self.memory[buffer]
         if cells.defined is None:
             return
-        copy = self._copy(cells, lanes)
+        copy = self.copies.read(cells.buffer, lanes.thread)
         inner = cells.elements
         for name, extent in zip(cells.buffer.expanded, cells.extents, strict=False):
             copy = copy * extent + lanes.values[name]
@@ -198,19 +229,20 @@ class Evaluator:
     # ---- errors -------------------------------------------------------------------------------------------------
 
     def _element(self, cells: Cells, place: int) -> str:
-        return str(tuple(int(n) for n in np.unravel_index(place % max(1, cells.elements), cells.extents or (1,))))
+        inside = place % max(1, cells.elements)
+        return str(tuple(int(n) for n in np.unravel_index(inside, cells.of_copy or (1,))))
 
     def _refuse(self, cells: Cells, violation: Violation | None) -> None:
         if violation is None:
             return
-        earlier = self.lines[violation.earlier]
-        now = self.lines[self.statement]
+        earlier = self.lines.found[violation.earlier]
+        now = self.lines.found[self.statement]
         raise TExprError(
             [
                 error(
                     "E0604",
-                    f"threads {violation.earlier_thread} and {violation.thread} touch element "
-                    f"{self._element(cells, violation.place)} of {cells.buffer.name} and no barrier orders "
+                    f"{self.watch.names(violation.earlier_agent, violation.agent)} touch element "
+                    f"{self._element(cells, violation.place)} of {cells.buffer.name} and {violation.missing} "
                     f"{earlier.id} (line {earlier.span.line}) and {now.id} (line {now.span.line})",
                     now.span if now.span is not NO_SPAN else None,
                     "the later access",
@@ -220,5 +252,5 @@ class Evaluator:
         )
 
     def _fail(self, message: str) -> NoReturn:
-        line = self.lines[self.statement]
+        line = self.lines.found[self.statement]
         raise TExprError([error("E0604", f"{message} by {line.id} (line {line.span.line})", line.span, "here")])

@@ -45,7 +45,7 @@ from texpr.polyhedral.mapped.operators import Completion, Copy, Generic, Unused,
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Free, HostNode, Launch, MappedBuffer, MappedProgram
-from texpr.polyhedral.mapped.sync import Pipe
+from texpr.polyhedral.mapped.sync import Action, Barrier, Pipe
 from texpr.polyhedral.mapped.tree import Define, Guard, Last, Loop, Node, Part, Parts
 from texpr.polyhedral.mapped.walks import located
 from texpr.polyhedral.target import parse_target
@@ -180,6 +180,10 @@ def when(text: str, *body: Node, orelse: Sequence[Node] = ()) -> Guard:
 def once(*body: Node) -> Guard:
     """What the first thread of the block, or of the part, does alone."""
     return Guard(condition=Always(value=True), body=body, once=True)
+
+
+def barrier(scope: str, *parts: str, action: str = "both", name: str = "") -> Barrier:
+    return Barrier(scope=Scope(scope), parts=parts, action=Action(action), name=name)
 
 
 def part(name: str, warps: int, *body: Node) -> Part:

@@ -1,0 +1,111 @@
+"""Barriers between crews: who arrived for which turn, and what they know together."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.sync import Action, Barrier
+from texpr.polyhedral.mapped.tree import Parts
+from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.simulate.cells import Array
+from texpr.polyhedral.simulate.clocks import NOTHING, Clocks, Snapshot, Team
+from texpr.polyhedral.simulate.coordinates import WARPGROUP, Geometry
+from texpr.polyhedral.simulate.failure import failure
+
+
+@dataclass(slots=True)
+class Gathering:
+    """One turn of a barrier: how many threads arrived, and what they know together."""
+
+    arrived: int = 0
+    snapshot: Snapshot = NOTHING
+    result: object = None  # of what happens when all have arrived
+
+
+@dataclass(slots=True)
+class Barriers:
+    """All barriers of a launch. A barrier is told by scope, parts and name, and by which warp, block or cluster."""
+
+    launch: Launch
+    geometry: Geometry
+    clocks: Clocks
+    team: Team
+    gatherings: dict[tuple[Hashable, int], Gathering] = field(default_factory=dict)
+    turns: dict[tuple[Hashable, int], int] = field(default_factory=dict)  # of a barrier and a thread: arrivals
+    expected: dict[Hashable, tuple[int, str]] = field(default_factory=dict)
+
+    def meet(self, node: Barrier, thread: Array, part: str) -> tuple[Callable[[], bool], Callable[[], None]] | None:
+        """These threads come to a barrier; until when they wait there, and what they take along."""
+        if node.parts and part not in node.parts:
+            raise failure(f"threads of part {part or 'none'} come to a barrier of {', '.join(node.parts)}", node.span)
+        key = (node.scope, node.parts, node.name, self._instance(node.scope, int(thread[0])))
+        label = f"barrier{f' {node.name}' if node.name else ''} ({', '.join((node.scope.value, *node.parts))})"
+        self.expected[key] = (self._width(node, int(thread[0])), label)
+        if node.action is not Action.WAIT:
+            self.arrive(key, thread, node)
+        if node.action is Action.ARRIVE:
+            return None
+        turn = self.turns.get((key, int(thread[0])), 0) - 1
+        if turn < 0:
+            raise failure(f"threads wait at the {label} at which they did not arrive", node.span)
+        return self.waiting(key, turn, thread)
+
+    def arrive(self, key: Hashable, thread: Array, node: Barrier | None = None) -> int:
+        """The threads' next arrival; the turn that it belongs to."""
+        turn = self.turns.get((key, int(thread[0])), 0)
+        if turn and not self.full(key, turn - 1):
+            label = self.expected[key][1]
+            raise failure(f"threads arrive again at the {label} before all have arrived", node.span if node else None)
+        for number in thread.tolist():
+            self.turns[key, number] = turn + 1
+        gathering = self.gatherings.setdefault((key, turn), Gathering())
+        gathering.arrived += len(thread)
+        gathering.snapshot = gathering.snapshot.union(self.clocks.snapshot(self.team.agents(thread)))
+        return turn
+
+    def full(self, key: Hashable, turn: int) -> bool:
+        return self.gatherings[key, turn].arrived >= self.expected[key][0]
+
+    def waiting(self, key: Hashable, turn: int, thread: Array) -> tuple[Callable[[], bool], Callable[[], None]]:
+        def resume() -> None:
+            self.clocks.join(self.team.agents(thread), self.gatherings[key, turn].snapshot)
+
+        return (lambda: self.full(key, turn)), resume
+
+    def left(self) -> str | None:
+        """A barrier at which some arrived and others never will."""
+        for (key, _), gathering in self.gatherings.items():
+            count, label = self.expected[key]
+            if gathering.arrived < count:
+                return f"{gathering.arrived} of {count} threads arrived at the {label}, and then the launch ended"
+        return None
+
+    def _instance(self, scope: Scope, thread: int) -> tuple[int, ...]:
+        block, inside = divmod(thread, self.geometry.threads)
+        match scope:
+            case Scope.WARP:
+                return block, inside // self.geometry.warp
+            case Scope.WARPGROUP:
+                return block, inside // (self.geometry.warp * WARPGROUP)
+            case Scope.CLUSTER:
+                return (self.geometry.cluster_of(block)[0],)
+            case _:
+                return (block,)
+
+    def _width(self, node: Barrier, thread: int) -> int:
+        """How many threads the barrier waits for."""
+        warp, inside = self.geometry.warp, thread % self.geometry.threads
+        block = self.geometry.threads
+        if node.parts:
+            found = (n.node for n in located(self.launch.body) if isinstance(n.node, Parts))
+            sizes = {p.name: p.warps * warp for node in found for p in node.parts}
+            block = sum(sizes.get(name, 0) for name in node.parts)
+        match node.scope:
+            case Scope.WARP | Scope.WARPGROUP:
+                width = warp * (WARPGROUP if node.scope is Scope.WARPGROUP else 1)
+                return min(width, self.geometry.threads - inside // width * width)
+            case Scope.CLUSTER:
+                return block * self.geometry.ranks
+            case _:
+                return block

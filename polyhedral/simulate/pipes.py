@@ -1,0 +1,198 @@
+"""Rings of slots: which turn each thread is at, when a turn is full, and when it is free again.
+
+A turn is full when `commits` arrivals and all bytes came, free when `releases` arrivals came; whoever waits for it then
+knows what those that arrived knew. An arrival too many, out of turn, or by who has no business there is an error.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from texpr.grammar.source import Span
+from texpr.polyhedral.mapped.program import Launch, MappedBuffer
+from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
+from texpr.polyhedral.simulate.cells import Array
+from texpr.polyhedral.simulate.clocks import NOTHING, Clocks, Snapshot, Team
+from texpr.polyhedral.simulate.coordinates import Geometry
+from texpr.polyhedral.simulate.failure import failure
+
+Waiting = tuple[Callable[[], bool], Callable[[], None]]
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn of a pipe in one block."""
+
+    commits: int = 0
+    bytes: int = 0
+    full: Snapshot = NOTHING
+    releases: int = 0
+    free: Snapshot = NOTHING
+
+
+@dataclass(slots=True)
+class Pipes:
+    """All pipes of a launch; counts are by pipe and thread, turns by pipe, block and number."""
+
+    launch: Launch
+    geometry: Geometry
+    clocks: Clocks
+    team: Team
+    remote: Callable[[int, Array, str], None]  # agents act in a block that may not be theirs
+    turns: dict[tuple[str, int, int], Turn] = field(default_factory=dict)
+    acquired: dict[tuple[str, int], int] = field(default_factory=dict)
+    committed: dict[tuple[str, int], int] = field(default_factory=dict)
+    waited: dict[tuple[str, int], int] = field(default_factory=dict)
+    released: set[tuple[str, int, int]] = field(default_factory=set)
+    initialised: dict[int, tuple[int, int]] = field(default_factory=dict)  # block -> agent and its time
+    by_name: dict[str, Pipe] = field(init=False)
+    by_buffer: dict[str, Pipe] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_name = {p.name: p for p in self.launch.pipes}
+        self.by_buffer = {b: p for p in self.launch.pipes for b in p.buffers}
+
+    def turn(self, pipe: Pipe, block: int, number: int) -> Turn:
+        return self.turns.setdefault((pipe.name, block, number), Turn())
+
+    def is_full(self, pipe: Pipe, block: int, number: int) -> bool:
+        turn = self.turn(pipe, block, number)
+        return turn.commits == pipe.commits and (pipe.kind is not PipeKind.TRANSACTION or turn.bytes == pipe.bytes)
+
+    def acquire(self, node: Acquire, thread: Array, part: str) -> Waiting | None:
+        pipe, block = self._ready(node, thread, part)
+        number = self._count(self.acquired, pipe, thread)
+        before = number - pipe.stages
+        if before < 0 or not pipe.releases:
+            return None
+        turn = self.turn(pipe, block, before)
+        return (lambda: turn.releases >= pipe.releases), (lambda: self._join(thread, turn.free))
+
+    def commit(self, node: Commit, thread: Array, part: str) -> tuple[Pipe, int, tuple[int, ...]]:
+        """The threads say that their share is written; the pipe, the turn and the blocks to `arrive` in."""
+        pipe, block = self._ready(node, thread, part)
+        number = self._count(self.committed, pipe, thread)
+        if number >= self.acquired.get((pipe.name, int(thread[0])), 0):
+            raise failure(f"turn {number} of {pipe.name} is committed and was not acquired", node.span)
+        ranks = self._ranks(pipe, pipe.producers, part, block) if pipe.kind is PipeKind.ARRIVE else (block,)
+        return pipe, number, ranks
+
+    def arrive(self, pipe: Pipe, number: int, blocks: Sequence[int], count: int, agents: Array, span: Span) -> None:
+        """So many commits of a turn; what these agents know goes with them."""
+        for block in blocks:
+            if number >= pipe.stages and not self.is_full(pipe, block, number - pipe.stages):
+                raise failure(f"turn {number} of {pipe.name} is committed before turn {number - pipe.stages}", span)
+            turn = self.turn(pipe, block, number)
+            turn.commits += count
+            turn.full = turn.full.union(self.clocks.snapshot(agents))
+            self.remote(block, agents, f"a commit of {pipe.name}")
+            if turn.commits > pipe.commits:
+                raise failure(f"turn {number} of {pipe.name} is committed more than {pipe.commits} times", span)
+
+    def bytes(self, pipe: Pipe, number: int, blocks: Sequence[int], count: int, agents: Array, span: Span) -> None:
+        """Copies of a turn are over and brought so many bytes to each block."""
+        for block in blocks:
+            turn = self.turn(pipe, block, number)
+            turn.bytes += count
+            turn.full = turn.full.union(self.clocks.snapshot(agents))
+            if turn.bytes > pipe.bytes:
+                raise failure(f"turn {number} of {pipe.name} gets more than {pipe.bytes} bytes", span)
+
+    def wait(self, node: Wait, thread: Array, part: str) -> Waiting:
+        pipe, block = self._ready(node, thread, part)
+        number = self._count(self.waited, pipe, thread)
+        return (
+            lambda: self.is_full(pipe, block, number),
+            lambda: self._join(thread, self.turn(pipe, block, number).full),
+        )
+
+    def release(self, node: Release, thread: Array, part: str) -> None:
+        pipe, block = self._ready(node, thread, part)
+        number = self.waited.get((pipe.name, int(thread[0])), 0) - 1 - node.behind
+        if number < 0:
+            raise failure(f"{pipe.name} is released before a turn was waited for", node.span)
+        for one in thread.tolist():
+            if (pipe.name, one, number) in self.released:
+                raise failure(f"turn {number} of {pipe.name} is released twice by thread {one}", node.span)
+            self.released.add((pipe.name, one, number))
+        agents = self.team.agents(thread)
+        for target in self._ranks(pipe, pipe.consumers, part, block):
+            self._known(target, thread, pipe, node.span)
+            turn = self.turn(pipe, target, number)
+            turn.releases += len(thread)
+            turn.free = turn.free.union(self.clocks.snapshot(agents))
+            self.remote(target, agents, f"a release of {pipe.name}")
+            if turn.releases > pipe.releases:
+                raise failure(f"turn {number} of {pipe.name} is released more than {pipe.releases} times", node.span)
+
+    def filling(
+        self, name: str, buffer: str, thread: Array, part: str, span: Span
+    ) -> tuple[Pipe, int, tuple[int, ...]]:
+        """Of a copy into a pipe: its turn, and the blocks that it goes to."""
+        pipe, first = self.by_name[name], int(thread[0])
+        if buffer not in pipe.buffers:
+            raise failure(f"{buffer} is no buffer of {name}", span)
+        number = self.acquired.get((name, first), 0) - 1
+        if number < self.committed.get((name, first), 0):
+            raise failure(f"a copy goes into {name} and no turn of it is acquired and not committed yet", span)
+        blocks = self._ranks(pipe, pipe.producers, part, first // self.geometry.threads)
+        for block in blocks:
+            self._known(block, thread, pipe, span)
+        return pipe, number, blocks
+
+    def slots(self, buffer: MappedBuffer, thread: Array, *, writes: bool) -> Array:
+        """The slot of a buffer of a pipe that each thread means."""
+        pipe = self.by_buffer[buffer.name]
+        counts = self.acquired if writes else self.waited
+        turns = np.array([counts.get((pipe.name, t), 0) - 1 for t in thread.tolist()], dtype=np.int64)
+        if (turns < 0).any():
+            what = "written before a turn is acquired" if writes else "read before a turn is waited for"
+            raise failure(f"{buffer.name} is {what}")
+        return turns % pipe.stages
+
+    def destinations(self, buffer: MappedBuffer, thread: Array, part: str) -> tuple[int, ...]:
+        """The blocks that a write to a pipe's buffer goes to."""
+        pipe = self.by_buffer[buffer.name]
+        return self._ranks(pipe, pipe.producers, part, int(thread[0]) // self.geometry.threads)
+
+    def left(self) -> str | None:
+        """A turn that was begun and never was full, or never was committed."""
+        for (name, thread), count in self.acquired.items():
+            if self.committed.get((name, thread), 0) != count:
+                return f"thread {thread} acquired {count} turns of {name} and did not commit the last"
+        for (name, block, number), turn in self.turns.items():
+            if (turn.commits or turn.bytes) and not self.is_full(self.by_name[name], block, number):
+                return f"turn {number} of {name} is not full when the launch ends"
+        return None
+
+    def _ready(self, node: Acquire | Commit | Wait | Release, thread: Array, part: str) -> tuple[Pipe, int]:
+        pipe, block = self.by_name[node.pipe], int(thread[0]) // self.geometry.threads
+        producing = isinstance(node, Acquire | Commit)
+        if not any(end.part in ("", part) for end in (pipe.producers if producing else pipe.consumers)):
+            side = "producer" if producing else "consumer"
+            raise failure(f"part {part or 'none'} is no {side} of {pipe.name}", node.span)
+        self._known(block, thread, pipe, node.span)
+        return pipe, block
+
+    def _known(self, block: int, thread: Array, pipe: Pipe, span: Span) -> None:
+        """Every thread must know that the block's pipes are initialised."""
+        agent, time = self.initialised.get(block, (-1, 0))
+        if agent < 0 or (self.clocks.known[self.team.agents(thread), agent] < time).any():
+            raise failure(f"{pipe.name} is used by threads that nothing orders after its initialisation", span)
+
+    def _count(self, counts: dict[tuple[str, int], int], pipe: Pipe, thread: Array) -> int:
+        number = counts.get((pipe.name, int(thread[0])), 0)
+        for one in thread.tolist():
+            counts[pipe.name, one] = number + 1
+        return number
+
+    def _ranks(self, pipe: Pipe, ends: Sequence[End], part: str, block: int) -> tuple[int, ...]:
+        end = next(e for e in ends if e.part in ("", part))
+        if not end.ranks:
+            return (block,)
+        cluster = self.geometry.cluster_of(block)
+        return tuple(cluster[rank] for rank in end.ranks[cluster.index(block)])
+
+    def _join(self, thread: Array, snapshot: Snapshot) -> None:
+        self.clocks.join(self.team.agents(thread), snapshot)
