@@ -11,7 +11,7 @@ from texpr.grammar.ast import IndexExpr, IndexOp, IndexVar, SizeVar
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import add, combine, const, multiply
 from texpr.polyhedral.layout.compose import compose, divide, tile
-from texpr.polyhedral.layout.digits import NotDigitsError, digits
+from texpr.polyhedral.layout.digits import NotDigitsError, Sum, digits
 from texpr.polyhedral.layout.make import folded, fragment, padded, repeated, reversed_dim, row_major, staged, swizzled
 from texpr.polyhedral.layout.normal import same
 from texpr.polyhedral.layout.text import show
@@ -35,20 +35,24 @@ def quasi_affine(draw: st.DrawFn, depth: int = 3) -> IndexExpr:
             return combine(IndexOp(sign), left, const(draw(st.sampled_from((1, 2, 3, 4, 6, 8)))))
 
 
+def value_of(found: Sum, at: dict[str, int]) -> int:
+    """What a sum of digits is at some indices."""
+    total = number(found.rest.expression(), at)
+    for digit, coefficient in found.parts.items():
+        value = (at[digit.index] + number(digit.offset.expression(), at)) // digit.divisor
+        total += number(coefficient.expression(), at) * (value if digit.modulus is None else value % digit.modulus)
+    return total
+
+
 @settings(max_examples=80)
 @given(quasi_affine())
 def test_digits_of_an_expression_have_its_value(expression: IndexExpr) -> None:
     try:
-        found = digits(expression, INDICES)
+        found = digits(expression, {"i": const(9), "j": const(20)})
     except NotDigitsError:
         return
-    for i, j in product(range(4), range(6)):
-        at = {"i": i, "j": j}
-        total = number(found.rest.expression(), at)
-        for digit, coefficient in found.parts.items():
-            value = (at[digit.index] + number(digit.offset.expression(), at)) // digit.divisor
-            total += number(coefficient.expression(), at) * (value if digit.modulus is None else value % digit.modulus)
-        assert total == number(expression, at)
+    for i, j in product(range(9), range(20)):
+        assert value_of(found, {"i": i, "j": j}) == number(expression, {"i": i, "j": j})
 
 
 @pytest.mark.parametrize(
@@ -58,6 +62,7 @@ def test_digits_of_an_expression_have_its_value(expression: IndexExpr) -> None:
         ("(4 * i + j) / 8, j < 5", False),
         ("2 * j / 8, j < 5", True),
         ("i % 6 / 3", True),
+        ("i % 12 / 3", True),
         ("i % 6 / 4", False),
         ("(i + lead) / 8", True),
         ("(i + j) % 8", False),
@@ -70,6 +75,7 @@ def test_what_digits_can_say(text: str, accepted: bool) -> None:
         "(4 * i + j) / 8": combine(IndexOp.DIV, add(multiply(i, const(4)), j), const(8)),
         "2 * j / 8": combine(IndexOp.DIV, multiply(j, const(2)), const(8)),
         "i % 6 / 3": combine(IndexOp.DIV, combine(IndexOp.MOD, i, const(6)), const(3)),
+        "i % 12 / 3": combine(IndexOp.DIV, combine(IndexOp.MOD, i, const(12)), const(3)),
         "i % 6 / 4": combine(IndexOp.DIV, combine(IndexOp.MOD, i, const(6)), const(4)),
         "(i + lead) / 8": combine(IndexOp.DIV, add(i, lead), const(8)),
         "(i + j) % 8": combine(IndexOp.MOD, add(i, j), const(8)),
@@ -78,7 +84,9 @@ def test_what_digits_can_say(text: str, accepted: bool) -> None:
     bound = int(text[-1]) if "<" in text else 6
     extents: dict[str, IndexExpr] = {"i": const(24), "j": const(bound)}
     if accepted:
-        digits(expression, extents)
+        found = digits(expression, extents)
+        for at in ({"i": i, "j": j, "lead": 5} for i, j in product(range(24), range(bound))):
+            assert value_of(found, at) == number(expression, at)
     else:
         with pytest.raises(NotDigitsError):
             digits(expression, extents)
