@@ -27,12 +27,14 @@ _OPENER: Final = {"RPAR": "LPAR", "RSQB": "LSQB"}
 
 @dataclass(slots=True)
 class _Open:
-    """An open bracket: its kind and token number, and how many reductions in it await their `{`."""
+    """An open bracket: its kind and token number, how many reductions in it await their `{`, and the word that the
+    last line in it began with."""
 
     kind: str
     index: int
     reductions: int = 0
     is_block: bool = True
+    line: str = ""
 
 
 @dataclass(slots=True)
@@ -89,6 +91,8 @@ def match_brackets(tokens: list[Token], source: SourceText, *, declarations_clos
         kind = token.kind
         if kind != NEWLINE:
             last, now = now, index
+        around = stack[-1]
+        begins = last == around.index or (index > 0 and tokens[index - 1].kind == NEWLINE)
         if kind == "LPAR" or kind == "LSQB":
             stack.append(_Open(kind, index))
             if len(stack) > MAX_BRACKET_DEPTH and sum(b.kind in ("LPAR", "LSQB") for b in stack) > MAX_BRACKET_DEPTH:
@@ -126,12 +130,14 @@ def match_brackets(tokens: list[Token], source: SourceText, *, declarations_clos
                 found.depth_change[index] = -1
         elif kind == "LET" and floor_of_round(False) > 1 and not stack[floor_of_round(False) - 1].is_block:
             close_down_to(floor_of_round(False), token)
-        elif kind in STATEMENT_KINDS and last == stack[-1].index and not stack[-1].is_block:
-            pass  # it opens the braces of a reduction, which the parser knows to refuse
+        elif kind in STATEMENT_KINDS and begins and not around.is_block and around.line in ("", "LET"):
+            pass  # it stands where a `let` of a reduction may, which the parser knows to refuse
         elif kind in STATEMENT_KINDS and not _is_misused_as_name(tokens, index):
             close_down_to(floor_of_round(True), token)
             if declarations_close and kind in _DECLARATIONS and len(stack) > 1:
                 found.closers[index] = close_down_to(1, token)
+        if begins and kind != NEWLINE:
+            around.line = kind
     if len(stack) > 1:
         found.closers[len(tokens)] = close_down_to(1, None)
     return found
