@@ -89,7 +89,7 @@ class Soup(Values):
         target, dtype = self.written()
         unique = " #unique" if target.endswith("#unique") else ""
         target = target.removesuffix("#unique")
-        note = unique or (self.pick(*[" #strict"] * 8, " #unique", " #fast", " #tf32") if self.chance(0.06) else "")
+        note = unique or (self.pick(*[" #strict"] * 10, " #unique") if self.chance(0.06) else "")
         if dtype != "bool" and self.chance(0.3):
             self.line(f"{target} {self.pick(*UPDATES)} {self.fit(dtype, 1)}{note}")
         elif dtype != "bool" and self.chance(0.2):
@@ -343,7 +343,7 @@ class Soup(Values):
             ]
             facts = [f"{n} {self.pick(f'<= {v + 60}', f'>= {v}', f'== {v}', '< 1000')}" for n, v in self.sizes.items()]
             where = f" where {', '.join(self.rng.sample(facts, 1))}" if self.chance(0.3) else ""
-            hint = self.pick(*[""] * 40, " #strict", " #unique", " #threads(64)", " #fast")
+            hint = self.pick(*[""] * 40, *[" #strict"] * 2, " #unique", " #threads(64)")
             shown = [*shown, *(f"Z{n}: i8[{n}]" for n in names)]
             text = f"{head}{FUNCTIONS}kernel soup_{seed}({', '.join(shown)}){where}{hint} {{\n{inner}\n}}"
         return Case(seed, text + "\n", self.sizes, False, types, self.dynamic)
