@@ -203,7 +203,9 @@ def solve_sizes(
 
 
 def _way_to_give(manifest: Manifest, size: str) -> str:
-    if size == "stream" and manifest.target != "interpreter":
+    if manifest.target == "interpreter":
+        return f"pass sizes={{{size!r}: …}}, or -D {size}=… on the command line"
+    if size == "stream":
         return "`stream=` is the CUDA stream of a call: bind this size before, compile(stream=…), or rename it"
     return f"pass {size}=… by keyword, or -D {size}=… on the command line"
 

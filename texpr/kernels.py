@@ -14,25 +14,25 @@ from texpr.options import (
     merge_sizes,
     natural,
     one_of,
+    refuse_ambiguous,
     refuse_misspelt,
     size_names,
     stage_name,
     target_of,
 )
+from texpr.printed import GraphView, MappingView
 from texpr.version import VERSION
 from texpr.warned import warn_users
 
 if TYPE_CHECKING:
-    from texpr.codegen.graph import PlannedGraph
     from texpr.codegen.manifest import Manifest
     from texpr.grammar import ast, syntax
     from texpr.grammar.interpret.stage import Interpretation
     from texpr.pipeline import Build
     from texpr.polyhedral.map.chains import Sum
-    from texpr.polyhedral.mapped.program import MappedProgram
 
 COMPILE_OPTIONS = ("target", "types", "sizes", "dynamic", "hints", "checks", "stop_after")
-INTERPRET_OPTIONS = ("mode", "float64", "seed", "types")
+INTERPRET_OPTIONS = ("mode", "float64", "seed", "types", "sizes")
 CALL_OPTIONS = ("stream",)
 MAX_SPECIALISATIONS = 256  # compiled variants that one kernel object keeps for plain calls
 
@@ -167,12 +167,14 @@ class Kernel:
         float64: bool = False,
         seed: int = 0,
         types: Mapping[str, str] | None = None,
+        sizes: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> "Interpretation":
         """Run the reference interpreter on CPU arrays, called like a `Compiled`: output arrays change in place.
 
         `mode="exact"` runs iteration by iteration in random order and finds races, undefined reads and accesses out
-        of bounds; `float64` computes in double and gives error bounds.
+        of bounds; `float64` computes in double and gives error bounds. `sizes` are sizes by name, where a keyword will
+        not do: one that is called as an option is.
         """
         from texpr.codegen.artifact import signature
         from texpr.grammar.core import buffers_written
@@ -181,10 +183,17 @@ class Kernel:
         from texpr.runtime.arrays import CPU
         from texpr.runtime.host_arrays import as_numpy
 
+        own = merge_sizes("sizes", sizes)
+        named = kwargs | merge_sizes("sizes", own, {name: kwargs[name] for name in own if name in kwargs})
+        options = {"mode": (mode, "fast"), "float64": (float64, False), "seed": (seed, 0), "types": (types, None)}
+        given = [name for name, (value, usual) in options.items() if value is not usual and name not in named]
+        if given:
+            names = [buffer.name for buffer in self.core().params]
+            refuse_ambiguous(given, self.name, self._size_names(), names[len(args) :])
         mode, float64, seed = one_of("mode", mode, ("fast", "exact")), flag("float64", float64), natural("seed", seed)
-        kernel = self._with_constants(element_types(types), kwargs, INTERPRET_OPTIONS)
+        kernel = self._with_constants(element_types(types), named, INTERPRET_OPTIONS)
         manifest = signature(kernel, "interpreter", VERSION, buffers_written(kernel))
-        bound = bind_arguments(manifest, args, kwargs, (CPU,))
+        bound = bind_arguments(manifest, args, named, (CPU,))
         arrays = {name: as_numpy(view, bound.objects[name]) for name, view in bound.arrays.items()}
         done = interpret(kernel, {**arrays, **bound.scalars}, mode=mode, float64=float64, seed=seed, sizes=bound.sizes)
         for parameter in manifest.parameters:
@@ -273,7 +282,7 @@ class Compiled:
         return tuple(s.name for s in self.build.kernel.sizes if s.default is None and s.name not in given)
 
     @property
-    def mapping(self) -> "MappingView":
+    def mapping(self) -> MappingView:
         """The mapping: print it, or take `.program`, the `MappedProgram`."""
         return MappingView(self.build.result("map"))
 
@@ -288,7 +297,7 @@ class Compiled:
         return {name: sum_ for name, sum_ in found.items() if name in own}
 
     @property
-    def graph(self) -> "GraphView":
+    def graph(self) -> GraphView:
         """The kernel graph with its plans: print it, or take `.planned`, the `PlannedGraph`."""
         return GraphView(self.build.result("plan"))
 
@@ -328,30 +337,6 @@ class Compiled:
 
             files[f"{Path(emission.main).stem}.cubin"] = cubin_of(self.build)
         return save_artifact(folder, replace(emission.manifest), files)
-
-
-class MappingView:
-    """A mapping as it prints."""
-
-    def __init__(self, program: "MappedProgram") -> None:
-        self.program = program
-
-    def __str__(self) -> str:
-        from texpr.polyhedral.mapped.show import show
-
-        return show(self.program)
-
-
-class GraphView:
-    """A planned kernel graph as it prints."""
-
-    def __init__(self, planned: "PlannedGraph") -> None:
-        self.planned = planned
-
-    def __str__(self) -> str:
-        from texpr.codegen.show import show
-
-        return show(self.planned)
 
 
 class Module:

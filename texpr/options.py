@@ -50,6 +50,15 @@ def refuse_misspelt(given: Collection[str], options: Sequence[str], known: Calla
             raise fail("E0607", f"there is no option `{name[:80]}`", help=f"did you mean `{close}`?")
 
 
+def refuse_ambiguous(given: Collection[str], kernel: str, sizes: Collection[str], parameters: Collection[str]) -> None:
+    """E0607 for an option that is given and might be meant for a size, or a parameter, of the same name."""
+    for name in given:
+        if name in sizes or name in parameters:
+            what = "size" if name in sizes else "parameter"
+            mend = f"give the size as sizes={{{name!r}: …}}" if name in sizes else "pass the parameter by position"
+            raise fail("E0607", f"`{name}` is an option of this call and a {what} of {kernel}", help=mend)
+
+
 def _by_name(option: str, value: Any) -> Mapping[str, Any]:
     if value is None:
         return {}

@@ -136,6 +136,36 @@ def test_a_size_called_stream_is_bound_before_the_call() -> None:
     assert c.tolist() == [0, 3]
 
 
+def test_sizes_that_are_called_as_options_of_interpret_go_by_name() -> None:
+    text = "kernel f(A: i64[N]) { size mode; size seed = 1; par N i { A[i] = 10 * mode + seed } }"
+    kernel = texpr.parse(text).only
+    a = np.zeros(2, np.int64)
+    for given in ({"mode": 3}, {"seed": 4}, {"mode": "exact", "sizes": {"seed": 5}}):
+        with pytest.raises(TExprError) as caught:
+            kernel.interpret(a, **given)
+        (found,) = caught.value.diagnostics
+        name = next(iter(given))
+        assert (found.code, found.message) == ("E0607", f"`{name}` is an option of this call and a size of f")
+        assert found.help == f"give the size as sizes={{{name!r}: …}}"
+    with pytest.raises(TExprError, match=r"pass sizes=\{'mode': …\}"):
+        kernel.interpret(a)
+    kernel.interpret(a, sizes={"mode": 3})
+    assert a.tolist() == [31, 31]
+    kernel.interpret(a, mode="exact", seed=7, sizes={"mode": 4, "seed": 5})
+    assert a.tolist() == [45, 45]
+    with pytest.raises(TExprError, match="size N has two values, 2 and 3"):
+        kernel.interpret(a, sizes={"mode": 4, "N": 2}, N=3)
+
+
+def test_a_parameter_that_is_called_as_an_option_of_interpret_goes_by_position() -> None:
+    kernel = texpr.parse("kernel f(A: f32[N], types: f32[N]) { par N i { types[i] = A[i] } }").only
+    a, c = np.arange(2, dtype=np.float32), np.zeros(2, np.float32)
+    with pytest.raises(TExprError, match="`types` is an option of this call and a parameter of f"):
+        kernel.interpret(a, types=c)
+    kernel.interpret(a, c)
+    assert c.tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("target", ["cpu", pytest.param("cuda-host:sm_90a", marks=pytest.mark.gxx)])
 @pytest.mark.parametrize("dtype", ["f32", "i8", "f16"])
 def test_an_element_of_an_array_is_a_buffer_of_rank_zero(target: str, dtype: str) -> None:

@@ -1,0 +1,31 @@
+"""Stages of a compiled kernel as they print: what `Compiled.mapping` and `Compiled.graph` give."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from texpr.codegen.graph import PlannedGraph
+    from texpr.polyhedral.mapped.program import MappedProgram
+
+
+class MappingView:
+    """A mapping as it prints."""
+
+    def __init__(self, program: "MappedProgram") -> None:
+        self.program = program
+
+    def __str__(self) -> str:
+        from texpr.polyhedral.mapped.show import show
+
+        return show(self.program)
+
+
+class GraphView:
+    """A planned kernel graph as it prints."""
+
+    def __init__(self, planned: "PlannedGraph") -> None:
+        self.planned = planned
+
+    def __str__(self) -> str:
+        from texpr.codegen.show import show
+
+        return show(self.planned)
