@@ -291,9 +291,8 @@ class Compiled:
         and of how many `partials` it is the sum. `sizes` are the dynamic ones."""
         from texpr.polyhedral.map.chains import sums
 
-        mapped = self.build.result("map")
-        own = {buffer.name for buffer in mapped.kernel.buffers}
-        found = sums(mapped, merge_sizes("sizes", sizes))
+        own = {buffer.name for buffer in self.build.kernel.buffers}
+        found = sums(self.build.result("map"), merge_sizes("sizes", sizes))
         return {name: sum_ for name, sum_ in found.items() if name in own}
 
     @property

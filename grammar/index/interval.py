@@ -46,9 +46,13 @@ def most(extent: IndexExpr, ranges: Ranges) -> int | None:
     """A number that an extent does not exceed, at least 0; None where sizes leave it open."""
 
     def limit(node: IndexExpr, parts: list[int | None]) -> int | None:
-        if isinstance(node, IndexBinary) and node.op is IndexOp.MIN:
-            return min((part for part in parts if part is not None), default=None)
-        return constant_value(node)
+        match node:
+            case IndexBinary(op=IndexOp.MIN):
+                return min((part for part in parts if part is not None), default=None)
+            case IndexBinary(op=IndexOp.DIV | IndexOp.CEILDIV as op, right=IndexConst(value=divisor)) if divisor > 0:
+                return None if parts[0] is None else apply(op, parts[0], divisor)
+            case _:
+                return constant_value(node)
 
     found = greatest(extent, ranges)
     number = None if found is None else fold(found, limit)

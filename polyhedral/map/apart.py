@@ -39,7 +39,8 @@ def sums_apart(session: Session, loop: Loop) -> tuple[tuple[Node, ...], Loop, tu
         every = replace(around, unused=Unused.REPLICATED) if around.unused is not None else around
         total = Read(buffer=_register(session, update, "sum", F64), subscripts=(), dtype=F64, span=span)
         starts += [Fresh(buffer=total.buffer), _bind(session, every, total, 0.0)]
-        added = as_type(total, F32) if update.atomic and session.target.is_cuda else total
+        narrowed = update.atomic and session.target.is_cuda and session.buffers[leaf.buffer].dtype != F64
+        added = as_type(total, F32) if narrowed else total
         combine = replace(leaf, id=f"{update.id}_out", value=added)
         end: Node = replace(around, id=combine.id, leaf=combine, origin=Origin.COMBINE)
         inside: tuple[Node, ...] = (

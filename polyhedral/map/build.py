@@ -8,10 +8,10 @@ enforce them.
 from dataclasses import replace
 from typing import assert_never
 
-from texpr.grammar.ast import Kernel, Par, Role, Seq
+from texpr.grammar.ast import Role
 from texpr.polyhedral.map.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Single
 from texpr.polyhedral.map.cores import build_cores
-from texpr.polyhedral.map.digits import Names
+from texpr.polyhedral.map.digits import Names, names_taken
 from texpr.polyhedral.map.idle_attributes import idle_attributes
 from texpr.polyhedral.map.launches import build_blocks, build_combined, build_flat, build_single
 from texpr.polyhedral.map.partials import add_partials
@@ -27,12 +27,11 @@ from texpr.polyhedral.mapped.walks import launch_names, launches, located, tree_
 from texpr.polyhedral.orders.find import launch_orders
 from texpr.polyhedral.orders.flow import check_enforced
 from texpr.polyhedral.orders.synchronise import synchronise
-from texpr.polyhedral.walk import walk
 
 
 def build(problem: Problem, candidate: Candidate) -> MappedProgram:
     """The program of a candidate that fits the problem."""
-    session = Session(problem=problem, names=Names(_taken(problem.kernel)))
+    session = Session(problem=problem, names=Names(names_taken(problem.kernel)))
     for buffer in problem.kernel.params:
         session.buffers[buffer.name] = place_parameter(buffer)
     for buffer in workspaces(problem.kernel):
@@ -52,11 +51,6 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
             notes=idle_attributes(problem.kernel, problem.target, host, buffers),
         ),
     )
-
-
-def _taken(kernel: Kernel) -> tuple[str, ...]:
-    loops = tuple(s.index for s in walk(kernel.body) if isinstance(s, Par | Seq))
-    return loops + tuple(b.name for b in kernel.buffers) + tuple(s.name for s in kernel.sizes)
 
 
 def _host(session: Session, candidate: Candidate, outline: Outline) -> tuple[HostNode, ...]:

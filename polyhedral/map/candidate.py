@@ -76,7 +76,9 @@ Choice = Single | Flat | Blocks | Combined | Cores
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A choice for every launch, by name. `wide`: arrays that carry long sums are in f64, too (`long_sums`)."""
+    """A choice for every launch, by name. `wide`: arrays that carry long sums are in f64, too (`long_sums`). `kept` has
+    the buffers whose elements memory has in f64 for the time of a call (`kept`); launches of their own copy them."""
 
     launches: Mapping[str, Choice]
     wide: bool = True
+    kept: frozenset[str] = frozenset()

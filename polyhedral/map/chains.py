@@ -21,7 +21,7 @@ from texpr.grammar.index.expr import const
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.cores import CPU_TASKS
-from texpr.polyhedral.map.long_sums import serial_additions
+from texpr.polyhedral.map.long_sums import CHAIN, repeating, serial_additions, size_ranges
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
@@ -47,12 +47,26 @@ State = dict[str, Sum]
 
 def sums(mapped: MappedProgram, sizes: Mapping[str, int]) -> dict[str, Sum]:
     """For every buffer of the mapping that something is added to, the most that its elements get at these sizes."""
-    walk = _Walk(mapped, sizes)
-    ranges = {name: (const(value), const(value)) for name, value in sizes.items()}
+    return _sums(mapped, {name: (const(value), const(value)) for name, value in sizes.items()})
+
+
+def left_in_memory(mapped: MappedProgram, long: frozenset[str]) -> list[str]:
+    """The kernel's buffers with `long` updates whose elements, not in f64, get more additions than a partial may, at
+    some sizes that `where` allows."""
+    found = _sums(mapped, size_ranges(mapped.kernel))
+    writes = [s.write for s in mapped.proved.program.statements if s.id in long]
+    targets = dict.fromkeys(write.buffer for write in writes if write is not None)
+    return [n for n in targets if n in found and found[n].additions > CHAIN and mapped.kernel.buffer(n).dtype != F64]
+
+
+def _sums(mapped: MappedProgram, ranges: Ranges) -> dict[str, Sum]:
+    walk = _Walk(mapped)
     walk.host(mapped.host, {}, ranges)
     serial = serial_additions(mapped.proved.program, ranges)
     return {
-        name: _least(found, serial.get(name)) for name, found in walk.greatest.items() if found.additions or found.chain
+        name: _least(found, serial.get(name))
+        for name, found in walk.greatest.items()
+        if found.additions or found.partials
     }
 
 
@@ -61,10 +75,10 @@ class _Walk:
     """The walk through the launches; `greatest` is what each buffer had at most."""
 
     mapped: MappedProgram
-    sizes: Mapping[str, int]
     greatest: State = field(default_factory=dict)
     launch: Launch = field(init=False)
     places: dict[str, set[tuple[Subscript, ...]]] = field(init=False)
+    telling: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.places = {}
@@ -97,7 +111,7 @@ class _Walk:
                     turns = 1 if node.vector else self._turns(extent, ranges)
                     first = self._nodes(body, state, inside) if turns else state
                     again = self._nodes(body, first, inside) if turns > 1 else first
-                    apart = {name: first[name] for name in _told_apart(node) if name in first}
+                    apart = {name: first[name] for name in self._told_apart(node) if name in first}
                     state = self._repeated(first, {**again, **apart}, turns)
                 case Guard(body=body, orelse=orelse):
                     state = _either(self._nodes(body, state, ranges), self._nodes(orelse, state, ranges))
@@ -157,7 +171,7 @@ class _Walk:
         leaf = statement.leaf
         if isinstance(leaf, Anchor | Bind) or not (statement.atomic or isinstance(leaf, Atomic)):
             return 1
-        told = {s.name for s in leaf.subscripts if isinstance(s, IndexVar)}
+        told = self._told(leaf)
         places = [d for d in self.launch.digits if d.index not in told and d.place in (*GRID_PLACES, Place.CORE)]
         inside = [d for d in self.launch.digits if d.index not in told and d.name in statement.digits]
         blocks = math.prod(self._turns(digit.radix, ranges) for digit in places)
@@ -166,6 +180,29 @@ class _Walk:
         if statement.unused is not None or not statement.digits:
             return blocks * (1 if statement.unused is Unused.ONCE else self.launch.threads)
         return blocks * math.prod(self._turns(digit.radix, ranges) for digit in inside)
+
+    def _told(self, leaf: Accumulate | Atomic) -> frozenset[str]:
+        """The indices that the updated element tells, those apart that repeat its additions."""
+        if leaf.id not in self.telling:
+            program = self.mapped.proved.program
+            told = {s.name for s in leaf.subscripts if isinstance(s, IndexVar)}
+            for statement in program.statements:
+                if leaf.id in (statement.id, f"{statement.id}_out"):
+                    again = repeating(program, statement, size_ranges(program.kernel))
+                    told |= {loop.index for depth, loop in enumerate(statement.loops) if depth not in again}
+            self.telling[leaf.id] = frozenset(told)
+        return self.telling[leaf.id]
+
+    def _told_apart(self, loop: Loop) -> set[str]:
+        """The buffers whose updates in a loop are of different elements in different turns: they tell its index."""
+        inside = [place.node for place in located(loop.body)]
+        digits = [
+            node for node in inside if isinstance(node, Define) and any(d.name == loop.index for d in node.digits)
+        ]
+        own = {loop.index, *(define.index for define in digits)}
+        updates = [s.leaf for s in inside if isinstance(s, Generic) and isinstance(s.leaf, Accumulate | Atomic)]
+        met = {update.buffer for update in updates if own.isdisjoint(self._told(update))}
+        return {update.buffer for update in updates} - met
 
     def _rounds(self, leaf: Leaf) -> bool:
         assert isinstance(leaf, Accumulate | Atomic), "only updates round a sum"
@@ -178,16 +215,6 @@ class _Walk:
     def _note(self, name: str, found: Sum) -> Sum:
         self.greatest[name] = _greater(self.greatest.get(name, Sum()), found)
         return found
-
-
-def _told_apart(loop: Loop) -> set[str]:
-    """The buffers whose updates in a loop are of different elements in different turns: its index is a subscript."""
-    inside = [place.node for place in located(loop.body)]
-    digits = [node for node in inside if isinstance(node, Define) and any(d.name == loop.index for d in node.digits)]
-    own = {loop.index, *(define.index for define in digits)}
-    updates = [s.leaf for s in inside if isinstance(s, Generic) and isinstance(s.leaf, Accumulate | Atomic)]
-    met = {u.buffer for u in updates if not any(isinstance(s, IndexVar) and s.name in own for s in u.subscripts)}
-    return {update.buffer for update in updates} - met
 
 
 def _within(ranges: Ranges, index: str, extent: IndexExpr) -> Ranges:

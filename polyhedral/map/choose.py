@@ -39,7 +39,8 @@ MAX_ROUNDS = 16  # iterations of a reduction that one thread accumulates before 
 
 def choose(problem: Problem, *, wide: bool = True) -> Candidate:
     """The first candidate. Raises E0401, E0403 where the author's placements leave none."""
-    return Candidate(launches={r.name: _choice(problem, r) for r in problem.regions()}, wide=wide)
+    launches = {r.name: _choice(problem, r) for r in problem.regions()}
+    return Candidate(launches=launches, wide=wide, kept=problem.kept.buffers)
 
 
 def _choice(problem: Problem, region: Region) -> Choice:

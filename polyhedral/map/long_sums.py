@@ -1,8 +1,8 @@
 """Long sums: which elements may get more than 4096 additions in f32, and the kernel that carries those in f64.
 
-An f32 has 24 bits, so the 2**27th one adds nothing to a sum of ones. A sum that is carried makes at most 4096 additions
-into one f32 partial: its chunks are summed in f32 and their sums in f64 (`partials`; docs/numerics.md says which sums
-are not carried). Here every long update gets a value in f64, and the locals that such updates go to become f64:
+An f32 has 24 bits, so the 2**27th one adds nothing to a sum of ones. So a sum makes at most 4096 additions into one f32
+partial: where it is carried its chunks are summed in f32 and their sums in f64 (`partials`), and where it is not its
+elements are f64 (`kept`). Here every long update gets a value in f64, and locals that are carried become f64:
 
     new s: f32 ; s = 0.0 ; seq K k { s += A[k] } ; C[i] = s
     new s: f64 ; s = f64(0.0) ; seq K k { s += f64(A[k]) } ; C[i] = f32(s)
@@ -53,11 +53,10 @@ from texpr.polyhedral.walk import map_reads, map_subscripts
 CHAIN = 4096  # additions at most into one f32 partial
 
 
-def carried_wide(program: Program, *, arrays: bool = True) -> Kernel:
-    """The program's kernel with its long sums in f64. Arrays stay as they are where a register carries each element
-    through all its additions, and where `arrays` is false."""
+def carried_wide(program: Program, long: frozenset[str], *, arrays: bool = True) -> Kernel:
+    """The program's kernel with its `long` updates in f64. Arrays stay as they are where a register carries each
+    element through all its additions, and where `arrays` is false."""
     kernel = program.kernel
-    long = long_updates(program)
     if not long:
         return kernel
     updates = [(statement, leaf) for statement in program.statements if (leaf := _update(statement)) is not None]
@@ -69,7 +68,7 @@ def carried_wide(program: Program, *, arrays: bool = True) -> Kernel:
         if b.role is Role.LOCAL and b.name in targets and (not b.shape or (arrays and b.name in again))
     }
     buffers = tuple(replace(b, dtype=F64) if b.name in wide else b for b in kernel.buffers)
-    return replace(kernel, buffers=buffers, body=_Widening(long, wide).block(kernel.body))
+    return replace(kernel, buffers=buffers, body=Widening(long, wide).block(kernel.body))
 
 
 def long_updates(program: Program) -> frozenset[str]:
@@ -130,10 +129,10 @@ def additions(program: Program, statement: ProgramStatement, sizes: Ranges | Non
     """How many instances of an update reach one element at most, while it lives; None where the ranges of the sizes
     (those of `where` unless others are given) leave it open."""
     known = size_ranges(program.kernel) if sizes is None else sizes
-    return _product(_repeating(program, statement, known).values())
+    return product(repeating(program, statement, known).values())
 
 
-def _repeating(program: Program, statement: ProgramStatement, sizes: Ranges) -> dict[int, int | None]:
+def repeating(program: Program, statement: ProgramStatement, sizes: Ranges) -> dict[int, int | None]:
     """The loops, by depth, whose iterations add to one element, with their greatest extents."""
     write = statement.write
     assert write is not None, "an update writes"
@@ -145,7 +144,7 @@ def _repeating(program: Program, statement: ProgramStatement, sizes: Ranges) -> 
             ranges[loop.index] = found
         if depth >= len(program.buffers[write.buffer].outer):
             turns[depth] = most(loop.extent, ranges)
-    if _product(turns.values()) is None or (_product(turns.values()) or 0) > CHAIN:
+    if product(turns.values()) is None or (product(turns.values()) or 0) > CHAIN:
         for depth in sorted(turns, key=lambda d: (turns[d] is not None, -(turns[d] or 0))):
             rest = {d: n for d, n in turns.items() if d != depth}
             if _tells(program, statement, write, set(rest)):
@@ -153,7 +152,7 @@ def _repeating(program: Program, statement: ProgramStatement, sizes: Ranges) -> 
     return turns
 
 
-def _product(turns: Iterable[int | None]) -> int | None:
+def product(turns: Iterable[int | None]) -> int | None:
     total: int | None = 1
     for count in turns:
         total = None if count is None or total is None else total * count
@@ -162,9 +161,9 @@ def _product(turns: Iterable[int | None]) -> int | None:
 
 def _comes_back(program: Program, statement: ProgramStatement) -> bool:
     """Whether additions to one element are apart: not those of the `seq`s right around the update."""
-    repeating = sorted(_repeating(program, statement, size_ranges(program.kernel)))
-    innermost = list(range(len(statement.loops) - len(repeating), len(statement.loops)))
-    return repeating != innermost or any(statement.loops[depth].parallel for depth in repeating)
+    depths = sorted(repeating(program, statement, size_ranges(program.kernel)))
+    innermost = list(range(len(statement.loops) - len(depths), len(statement.loops)))
+    return depths != innermost or any(statement.loops[depth].parallel for depth in depths)
 
 
 def _tells(program: Program, statement: ProgramStatement, write: Access, kept: set[int]) -> bool:
@@ -197,12 +196,16 @@ def size_ranges(kernel: Kernel) -> Ranges:
     return found
 
 
-class _Widening:
-    """Rewrites the statements: `long` updates get values in f64, reads and binds of `wide` locals are converted."""
+class Widening:
+    """Rewrites the statements: `long` updates get values in f64; reads, binds and updates of `wide` buffers, which are
+    f64 in place of their declared types, are converted, and go to another buffer where `places` says so."""
 
-    def __init__(self, long: frozenset[str], wide: Mapping[str, DType]) -> None:
+    def __init__(
+        self, long: frozenset[str], wide: Mapping[str, DType], places: Mapping[str, str] | None = None
+    ) -> None:
         self.long = long
         self.wide = wide
+        self.places = places or {}
 
     def block(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(self._statement(stmt) for stmt in stmts)
@@ -221,7 +224,8 @@ class _Widening:
                 value = self._value(stmt.value)
                 if stmt.buffer in self.wide or stmt.id in self.long:
                     value = as_type(value, F64)
-                return replace(stmt, value=value, subscripts=map_subscripts(stmt.subscripts, self._read))
+                place = self.places.get(stmt.buffer, stmt.buffer)
+                return replace(stmt, buffer=place, value=value, subscripts=map_subscripts(stmt.subscripts, self._read))
             case New() | Asm():
                 return stmt
             case _:
@@ -232,7 +236,10 @@ class _Widening:
 
     def _read(self, read: Read) -> Expr:
         declared = self.wide.get(read.buffer)
-        return read if declared is None else as_type(replace(read, dtype=F64), declared)
+        if declared is None:
+            return read
+        place = self.places.get(read.buffer, read.buffer)
+        return as_type(replace(read, buffer=place, dtype=F64), declared)
 
 
 def as_type(value: Expr, dtype: DType) -> Expr:

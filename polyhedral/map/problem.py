@@ -31,7 +31,7 @@ from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.map.hardware_attributes import check_host_loop
-from texpr.polyhedral.map.long_sums import long_updates
+from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.objective import WeightedAccess
 from texpr.polyhedral.mapped.program import HostIf, HostLoop
 from texpr.polyhedral.program import ProvedProgram
@@ -66,16 +66,24 @@ Outline = tuple[Region | HostLoop[Region] | HostIf[Region], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """`kernel` is the proved one with its long sums carried as they are to be; `long` has the updates that are carried
-    in f64, by id; `sizes` the representative values; `host_ranges` the inclusive ranges of host loops, where known."""
+    """`kernel` is the `kept` one with its long sums carried as they are to be; `sizes` has the representative values;
+    `host_ranges` the inclusive ranges of host loops, where known."""
 
     kernel: Kernel
-    proved: ProvedProgram
+    kept: Kept
     target: Target
     sizes: Mapping[str, int]
-    long: frozenset[str]
     outline: Outline
     host_ranges: Ranges
+
+    @property
+    def proved(self) -> ProvedProgram:
+        return self.kept.proved
+
+    @property
+    def long(self) -> frozenset[str]:
+        """The updates that are carried in f64, by id."""
+        return self.kept.long
 
     def regions(self) -> Iterator[Region]:
         """Every region in text order."""
@@ -134,17 +142,16 @@ def declared(stmts: tuple[Stmt, ...]) -> frozenset[str]:
     return frozenset(s.buffer for s in walk(stmts) if isinstance(s, New))
 
 
-def make_problem(proved: ProvedProgram, kernel: Kernel, target: Target, hints: Mapping[str, int]) -> Problem:
-    """The problem of a kernel, the proved one or one that carries its long sums otherwise. Raises E0402 for an
+def make_problem(kept: Kept, kernel: Kernel, target: Target, hints: Mapping[str, int]) -> Problem:
+    """The problem of a kernel, the kept one or one that carries its long sums otherwise. Raises E0402 for an
     attribute on a host loop."""
     outliner = _Outliner(kernel)
     outline = outliner.nodes(kernel.body, (), ())
     return Problem(
         kernel=kernel,
-        proved=proved,
+        kept=kept,
         target=target,
         sizes={s.name: hints.get(s.name, s.default or DEFAULT_SIZE) for s in kernel.sizes},
-        long=long_updates(proved.program),
         outline=outline,
         host_ranges=outliner.ranges,
     )

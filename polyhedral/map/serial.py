@@ -20,7 +20,7 @@ from texpr.grammar.diagnostics import InternalError, fail
 from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.session import Session
-from texpr.polyhedral.mapped.operators import Generic, Unused
+from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Fresh, Guard, Loop, Node
 from texpr.polyhedral.walk import AccessRewrite, expand_accesses, rewrite_leaf, rewrite_read
@@ -119,6 +119,7 @@ class Body:
         return Generic(
             id=leaf.id,
             leaf=rewrite_leaf(leaf, self._expansion()),
+            origin=session.problem.kept.copies.get(leaf.id, Origin.SOURCE),
             digits=self.digits,
             unused=self.unused,
             atomic=atomic,

@@ -8,19 +8,28 @@ every iteration of every statement exactly once, with the same result. Choose, t
 that it fits. Errors: E0401, E0402, E0403, E0502.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from texpr.grammar.ast import Role
 from texpr.grammar.diagnostics import TExprError
 from texpr.polyhedral.map.build import build
 from texpr.polyhedral.map.candidate import Candidate
+from texpr.polyhedral.map.chains import left_in_memory
 from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.hardware_attributes import check_attributes
+from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
 from texpr.polyhedral.map.long_sums import carried_wide
 from texpr.polyhedral.map.problem import Problem, make_problem
+from texpr.polyhedral.map.states import is_state
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
+
+NO_ROOM = ("E0401", "E0403")
+NARROW = "{} has no room in f64: its long sums stay in f32, of every addition"
+GIVEN_UP = "{} stays as it is: to keep its long sums in f64 takes more steps than allowed, so each addition is rounded"
+STATE = "{} is read or bound between its additions: each sum is a value of {}, rounded"
 
 
 def map_program(
@@ -33,39 +42,65 @@ def map_program(
     """The mapping of a proved program to a target; `hints` gives sizes that are free a value to judge choices at, and
     `candidate` the choices themselves.
 
+    Long sums that the mapping leaves in memory are kept in f64 there, by a mapping of the program that says so.
     Raises E0401 where attributes or sizes leave no mapping, E0402 for attributes that are not mapped, E0403 for
     buffers that do not fit, E0502 for constructs that have no emission.
     """
-    check_attributes(proved.program.kernel, target)
-    problems = Problems(proved, target, hints or {})
+    program = proved.program
+    check_attributes(program.kernel, target)
+    as_it_is, known = keep_nothing(proved), hints or {}
     if candidate is not None:
+        problems = Problems(keep(as_it_is, candidate.kept), target, known)
         return build(problems.wide if candidate.wide else problems.narrow, candidate)
-    if not problems.narrowed:
-        return build(problems.wide, choose(problems.wide))
+    long, kept, notes = as_it_is.long, frozenset[str](), dict[str, str]()
+    mapped = _carried(Problems(as_it_is, target, known))
+    while more := [name for name in left_in_memory(mapped, long) if name not in notes]:
+        states = [name for name in more if is_state(program, name, long)]
+        notes |= {name: STATE.format(name, program.kernel.buffer(name).dtype.name) for name in states}
+        wider = kept.union(more).difference(notes)
+        try:
+            if wider != kept:
+                mapped = _carried(Problems(keep(as_it_is, wider), target, known))
+                kept = wider
+        except TExprError as wrong:
+            codes = {d.code for d in wrong.diagnostics}
+            if not codes <= {*NO_ROOM, "E0307"}:
+                raise
+            why = NARROW if codes <= set(NO_ROOM) else GIVEN_UP
+            locals = [name for name in wider - kept if program.kernel.buffer(name).role is Role.LOCAL]
+            notes |= {name: why.format(name) for name in sorted(locals or wider - kept)}
+    return _noted(mapped, notes.values())
+
+
+def _carried(problems: "Problems") -> MappedProgram:
+    """The mapping with long sums carried, in arrays, too, where they have room in f64."""
     try:
         return build(problems.wide, choose(problems.wide))
     except TExprError as wrong:
-        if not {d.code for d in wrong.diagnostics} <= {"E0401", "E0403"}:
+        if not problems.narrowed or not {d.code for d in wrong.diagnostics} <= set(NO_ROOM):
             raise
     mapped = build(problems.narrow, choose(problems.narrow, wide=False))
-    said = tuple(
-        f"{name} has no room in f64: its long sums stay in f32, of every addition" for name in problems.narrowed
-    )
-    return replace(mapped, report=replace(mapped.report, notes=(*mapped.report.notes, *said)))
+    return _noted(mapped, [NARROW.format(name) for name in problems.narrowed])
+
+
+def _noted(mapped: MappedProgram, notes: Iterable[str]) -> MappedProgram:
+    """The mapping with more notes in its report, each once."""
+    return replace(mapped, report=replace(mapped.report, notes=tuple(dict.fromkeys((*mapped.report.notes, *notes)))))
 
 
 class Problems:
-    """The problem of a proved program with its long sums carried in f64: in arrays, too (`wide`), or not (`narrow`);
+    """The problem of a kept program with its long sums carried in f64: in arrays, too (`wide`), or not (`narrow`);
     `narrowed` has the arrays in which the two differ."""
 
-    def __init__(self, proved: ProvedProgram, target: Target, hints: Mapping[str, int]) -> None:
-        wide, narrow = carried_wide(proved.program), carried_wide(proved.program, arrays=False)
+    def __init__(self, kept: Kept, target: Target, hints: Mapping[str, int]) -> None:
+        program = kept.proved.program
+        wide, narrow = carried_wide(program, kept.long), carried_wide(program, kept.long, arrays=False)
         self.narrowed = [
             new.name for new, old in zip(wide.buffers, narrow.buffers, strict=True) if new.dtype != old.dtype
         ]
-        self._proved, self._target, self._hints, self._narrow = proved, target, hints, narrow
-        self.wide = make_problem(proved, wide, target, hints)
+        self._kept, self._target, self._hints, self._narrow = kept, target, hints, narrow
+        self.wide = make_problem(kept, wide, target, hints)
 
     @property
     def narrow(self) -> Problem:
-        return make_problem(self._proved, self._narrow, self._target, self._hints)
+        return make_problem(self._kept, self._narrow, self._target, self._hints)

@@ -27,16 +27,17 @@ from texpr.polyhedral.program import Access, Program, ProgramBuffer, ProgramStat
 MAX_ACCESSES = 3_000  # of one kernel
 
 
-def build_program(kernel: Kernel) -> Program:
-    """The polyhedral model of a kernel. E0306, E0307 and E0308 as the module says."""
+def build_program(kernel: Kernel, steps: int = isl.TOTAL) -> Program:
+    """The polyhedral model of a kernel, whose proofs may take so many steps. E0306, E0307 and E0308 as the module
+    says."""
     with deep_recursion():
-        return _Model(kernel).build()
+        return _Model(kernel, steps).build()
 
 
 class _Model:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, steps: int) -> None:
         self.kernel = kernel
-        self.work = isl.Work()
+        self.work = isl.Work(steps)
         self.facts = build_facts(kernel, self.work)
         self.diagnostics: list[Diagnostic] = []
 

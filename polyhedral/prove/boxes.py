@@ -5,12 +5,14 @@ say), or takes too many steps to find, the whole extent stands instead: a box ma
 smaller.
 """
 
+from collections.abc import Iterable
+
 from texpr.grammar.ast import IndexConst, IndexExpr, SizeVar
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.linear import Linear, Monomial
 from texpr.polyhedral import isl
 from texpr.polyhedral.isl import columns
-from texpr.polyhedral.program import Program
+from texpr.polyhedral.program import Access, Program
 
 Box = tuple[tuple[IndexExpr, IndexExpr], ...]
 
@@ -32,30 +34,33 @@ def boxes(program: Program) -> dict[str, Box]:
 
 def _box(program: Program, name: str) -> Box:
     """The box of one parameter."""
-    described = program.buffers[name]
-    touched: isl.Set | None = None
-    for statement in program.statements:
-        for access in statement.accesses:
-            if access.buffer == name:
-                part = access.relation.range()
-                touched = part if touched is None else touched.union(part)
-    shape = described.buffer.shape
+    shape = program.buffers[name].buffer.shape
+    touched = elements_of(program, [a for s in program.statements for a in s.accesses if a.buffer == name])
     if touched is None or touched.is_empty():
         return tuple((IndexConst(value=0), IndexConst(value=0)) for _ in shape)
+    whole = tuple((IndexConst(value=0), extent) for extent in shape)
     if touched.dim(isl.dim_type.set) == len(shape):
-        hull = program.facts.around(touched).coalesce()
-        return tuple(_side(hull, k, extent) for k, extent in enumerate(shape))
-    return tuple((IndexConst(value=0), extent) for extent in shape)
+        return tuple(side(touched, k) or whole[k] for k in range(len(shape)))
+    return whole
 
 
-def _side(hull: isl.Set, dim: int, extent: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
-    whole = (IndexConst(value=0), extent)
+def elements_of(program: Program, accesses: Iterable[Access]) -> isl.Set | None:
+    """What some accesses to one buffer touch, None where there are none."""
+    touched: isl.Set | None = None
+    for access in accesses:
+        part = access.relation.range()
+        touched = part if touched is None else touched.union(part)
+    return None if touched is None else program.facts.around(touched).coalesce()
+
+
+def side(hull: isl.Set, dim: int) -> tuple[IndexExpr, IndexExpr] | None:
+    """Where a set begins and ends in a dimension, as [low, high); None where that is not one expression."""
     try:
         low, high = _affine(hull.dim_min(dim)), _affine(hull.dim_max(dim))
     except isl.Error:
-        return whole
+        return None
     if low is None or high is None:
-        return whole
+        return None
     return low.expression(), (high + 1).expression()
 
 

@@ -19,7 +19,7 @@ from texpr.polyhedral.prove.stage import prove
 from texpr.polyhedral.target import parse_target
 
 # The threads of a block exchange data in every step of a loop.
-PIPE = """kernel pipe(A: f32[M, K, 64], B: f32[M, 64]) {
+PIPE = """kernel pipe(A: f32[M, K, 64], B: f32[M, 64]) where K <= 4096 {
     par M i {
         seq K k {
             new t: f32[64]

@@ -127,15 +127,15 @@ def test_every_barrier_names_an_order_that_only_it_enforces() -> None:
 
 
 def test_a_barrier_in_a_loop_that_may_not_run_does_not_count_outside_it() -> None:
-    text = """kernel k(A: f32[M, 64], B: f32[M, 64]) {
+    text = """kernel k(A: f32[M, 64], B: f32[M, 64], D: f32[N]) where N <= 4096 {
         par M i {
             new t: f32[64]
             par 64 a { t[a] = A[i, a] }
-            seq K k { par 64 b { B[i, b] += 1.0 } }
+            seq N k { par 64 b { B[i, b] += 1.0 } }
             par 64 c { A[i, c] = t[63 - c] }
         }
     }"""
-    launch = only_launch(text.replace("seq K", "seq N").replace("B: f32[M, 64]", "B: f32[M, 64], D: f32[N]"))
+    launch = only_launch(text)
     (order,) = launch.orders
     loop = next(n for n, node in enumerate(without_barriers(launch).body) if isinstance(node, Loop))
     assert unenforced(inside(launch, Loop)) == (order,)

@@ -1,0 +1,112 @@
+"""Long sums that nothing carries: their elements are kept in f64 for the time of a call, and rounded once at the end.
+
+    par K k, N j { S[j] += A[k, j] }                       S: inout f32[N]
+
+    new S_sum: f64[N]
+    par N at { if K >= 1 { S_sum[at] = f64(S[at]) } }      the elements that the kernel touches; none of an `out` S
+    par K k, N j { S_sum[j] += f64(A[k, j]) }
+    par N at { if K >= 1 { S[at] = f32(S_sum[at]) } }      the elements that it writes
+
+Input: a proved program, and the buffers whose elements get more additions than a partial may. Output: the same program
+with those arrays in workspaces, and those locals in f64 where they are. It is proved too: its statements, loops and
+accesses are the same, and what is added copies each element by itself. Only `touched_elements` are copied; where data
+tells which are, the others come back as they were. Reads round to the declared type, as in `long_sums`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from texpr.grammar.ast import Always, Bind, Buffer, If, Kernel, New, Par, Read, Role, Stmt
+from texpr.grammar.types import F64
+from texpr.polyhedral.map.digits import Names, names_taken
+from texpr.polyhedral.map.elements import touched_elements
+from texpr.polyhedral.map.long_sums import Widening, as_type, long_updates
+from texpr.polyhedral.mapped.operators import Origin
+from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.program import Access, ProvedProgram
+from texpr.polyhedral.walk import walk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A program with the elements of some `buffers` of the author's in f64; `long` has the updates of its long sums, by
+    id, and `copies` says of the statements that it got what they are for."""
+
+    proved: ProvedProgram
+    buffers: frozenset[str] = frozenset()
+    long: frozenset[str]
+    copies: Mapping[str, Origin] = field(default_factory=dict)
+
+
+def keep_nothing(proved: ProvedProgram) -> Kept:
+    """The program as it is."""
+    return Kept(proved=proved, long=long_updates(proved.program))
+
+
+def keep(kept: Kept, buffers: Collection[str]) -> Kept:
+    """The program, with nothing kept so far, with the elements of some buffers in f64. Raises E0307 where its model
+    takes too many steps."""
+    if not buffers:
+        return kept
+    writer = _Writer(kept.proved)
+    program = build_program(writer.kernel(buffers), max(kept.proved.program.work.left, 1))
+    return Kept(
+        proved=replace(kept.proved, program=program), buffers=frozenset(buffers), long=kept.long, copies=writer.copies
+    )
+
+
+class _Writer:
+    def __init__(self, proved: ProvedProgram) -> None:
+        self.proved = proved
+        self.program = proved.program
+        self.names = Names((*names_taken(self.program.kernel), *(s.id for s in self.program.statements)))
+        self.bands = max((s.band for s in walk(self.program.kernel.body) if isinstance(s, Par)), default=-1)
+        self.copies: dict[str, Origin] = {}
+
+    def kernel(self, names: Collection[str]) -> Kernel:
+        """The kernel with the elements of these buffers in f64."""
+        kernel = self.program.kernel
+        kept = [buffer for buffer in kernel.buffers if buffer.name in names]
+        spaces = {b.name: self._workspace(b) for b in kept if b.role is Role.PARAM}
+        news: list[Stmt] = [New(buffer=space.name, span=space.span) for space in spaces.values()]
+        starts: list[Stmt] = []
+        ends: list[Stmt] = []
+        for name, space in spaces.items():
+            array = kernel.buffer(name)
+            accesses = [a for s in self.program.statements for a in s.accesses if a.buffer == name]
+            writes = [s.write for s in self.program.statements if s.write is not None and s.write.buffer == name]
+            if self.proved.directions[name] != "out":
+                starts.append(self._copy(array, space, accesses, Origin.COPY_IN))
+            ends.append(self._copy(space, array, writes, Origin.COPY_OUT))
+        places = {name: space.name for name, space in spaces.items()}
+        body = Widening(frozenset(), {b.name: b.dtype for b in kept}, places).block(kernel.body)
+        stay = (replace(b, dtype=F64) if b.name in names and b.name not in spaces else b for b in kernel.buffers)
+        return replace(kernel, buffers=(*stay, *spaces.values()), body=(*news, *starts, *body, *ends))
+
+    def _workspace(self, array: Buffer) -> Buffer:
+        return Buffer(
+            name=self.names.fresh(f"{array.name}_sum"),
+            dtype=F64,
+            shape=array.shape,
+            role=Role.LOCAL,
+            flat=array.flat,
+            source_name=array.source_name,
+            span=array.span,
+        )
+
+    def _copy(self, source: Buffer, target: Buffer, accesses: Sequence[Access], origin: Origin) -> Stmt:
+        """Loops that copy the elements of these accesses."""
+        span = accesses[0].span
+        found = touched_elements(self.program, accesses, self.names)
+        id = self.names.fresh(f"{accesses[0].buffer}_{'in' if origin is Origin.COPY_IN else 'out'}")
+        self.copies[id] = origin
+        value = Read(buffer=source.name, subscripts=found.subscripts, dtype=source.dtype, span=span)
+        stmt: Stmt = Bind(
+            id=id, buffer=target.name, subscripts=found.subscripts, value=as_type(value, target.dtype), span=span
+        )
+        if found.condition != Always(value=True):
+            stmt = If(condition=found.condition, then=(stmt,), span=span)
+        self.bands += 1
+        for index, extent in reversed(found.loops):
+            stmt = Par(index=index, source_name=index, extent=extent, band=self.bands, body=(stmt,), span=span)
+        return stmt
