@@ -1,8 +1,11 @@
 """The closed table of fragment layouts: which element of a tile each lane holds in each register.
 
 PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type": `mma16816.a`, `.b` and `.c` are the operands of
-one 16x8x16 product over a warp. Layouts are quasi-affine in (lane, register), so a fragment is a bind through a
-relation like any other.
+one 16x8x16 product over a warp. "Matrix load and store with ldmatrix, stmatrix": `ldmatrix.x1`, `.x2` and `.x4` are
+one, two and four 8x8 matrices of 16-bit elements, one below the other; `.x1t` … are the transposed ones. "Register
+fragments for wgmma.m64nNk16": `wgmma.a` is A where it comes from registers, `wgmma.c` every 8 columns of the
+accumulators; their lanes are the 128 threads of a warpgroup. Layouts are quasi-affine in (lane, register), so a
+fragment is a bind through a relation like any other.
 """
 
 from collections.abc import Callable
@@ -10,6 +13,9 @@ from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp
 from texpr.grammar.index.expr import add, combine, multiply
+
+Place = Callable[[IndexExpr, IndexExpr], tuple[IndexExpr, IndexExpr]]
+"""The element (row, column) that a lane holds in a register."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +26,7 @@ class Fragment:
     columns: int
     registers: int
     lanes: int = 32
-    place: Callable[[IndexExpr, IndexExpr], tuple[IndexExpr, IndexExpr]]
+    place: Place
 
 
 def _div(e: IndexExpr, n: int) -> IndexExpr:
@@ -45,18 +51,39 @@ def _a(lane: IndexExpr, register: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
     return row, add(_pair(lane, register), _times(_div(register, 4), 8))
 
 
-def _b(lane: IndexExpr, register: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
+def _c(lane: IndexExpr, register: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
+    return add(_div(lane, 4), _times(_div(register, 2), 8)), _pair(lane, register)
+
+
+def _transposed(lane: IndexExpr, register: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
+    """Of 8x8 matrices one below the other, `_c` with row and column of each matrix exchanged."""
     return add(_pair(lane, register), _times(_div(register, 2), 8)), _div(lane, 4)
 
 
-def _c(lane: IndexExpr, register: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
-    return add(_div(lane, 4), _times(_div(register, 2), 8)), _pair(lane, register)
+def _of_warpgroup(place: Place) -> Place:
+    """Each of its four warps has 16 rows, as in the fragment of one warp."""
+
+    def warps(lane: IndexExpr, register: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
+        row, column = place(_mod(lane, 32), register)
+        return add(row, _times(_div(lane, 32), 16)), column
+
+    return warps
+
+
+def _matrices(count: int, place: Place) -> Fragment:
+    return Fragment(rows=8 * count, columns=8, registers=2 * count, place=place)
 
 
 FRAGMENTS: dict[str, dict[str, Fragment]] = {
     "mma16816": {
         "a": Fragment(rows=16, columns=16, registers=8, place=_a),
-        "b": Fragment(rows=16, columns=8, registers=4, place=_b),
+        "b": Fragment(rows=16, columns=8, registers=4, place=_transposed),
         "c": Fragment(rows=16, columns=8, registers=4, place=_c),
+    },
+    "ldmatrix": {f"x{count}": _matrices(count, _c) for count in (1, 2, 4)}
+    | {f"x{count}t": _matrices(count, _transposed) for count in (1, 2, 4)},
+    "wgmma": {
+        "a": Fragment(rows=64, columns=16, registers=8, lanes=128, place=_of_warpgroup(_a)),
+        "c": Fragment(rows=64, columns=8, registers=4, lanes=128, place=_of_warpgroup(_c)),
     },
 }

@@ -1,12 +1,13 @@
 """All families of atoms that are tried."""
 
+import mma_cases
 import monoid_cases
 import vector_cases
 
 
 def families():
     """Every family with its cases and texts."""
-    return [vector_cases.family(), monoid_cases.family()]
+    return [vector_cases.family(), monoid_cases.family(), mma_cases.family()]
 
 
 def has(arch, least):

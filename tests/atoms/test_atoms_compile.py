@@ -5,6 +5,7 @@ import pytest
 from families import families, has
 
 from texpr.codegen.toolchain import compile_cubin, compile_host
+from texpr.grammar.diagnostics import TExprError
 
 FAMILIES = families()
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
@@ -25,3 +26,19 @@ def test_the_atoms_compile_without_a_warning(arch):
 @pytest.mark.gxx
 def test_the_host_twins_compile_without_a_warning(tmp_path):
     assert compile_host(texts("sm_90a"), tmp_path, werror=True).exists()
+
+
+TILE = 'TX_DYN_SMEM(s); tx::Shared<tx::f16> tile(s, 64, "");'
+MATRICES = f"{TILE} tx::Fragment<tx::f16, 2> f = {{}}; tx::store_matrices(tile, 0, f);"
+MISSING = {
+    "sm_80": ("texpr/mma.cuh", MATRICES, "stmatrix: sm_90 or newer is needed"),
+}
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("arch", MISSING)
+def test_an_architecture_without_the_instruction_says_so(arch):
+    include, body, sentence = MISSING[arch]
+    with pytest.raises(TExprError) as refused:
+        compile_cubin(f'#include "{include}"\n__global__ void k() {{ {body} }}', arch)
+    assert sentence in str(refused.value.diagnostics[0].notes)

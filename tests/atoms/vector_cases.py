@@ -50,7 +50,7 @@ def shared():
 ROWS = """  const tx::Global<const {c}> x(X, "X");
   const tx::Global<{c}> y(Y, "Y");
   const long long row = tx::block_x(), begin = row * n, end = begin + n;
-  const int past = static_cast<int>(reinterpret_cast<unsigned long long>(x.at(begin)) & 15) / {size};
+  const int past = static_cast<int>(reinterpret_cast<unsigned long long>(x.address(begin)) & 15) / {size};
   for (long long at = begin - past + {width} * tx::lane(); at < end; at += 32 * {width}) {{
     tx::store_chunk<tx::Cache::{put}>(y, at, tx::load_chunk<{width}, tx::Cache::{load}>(x, at, begin, end), begin, end);
   }}"""

@@ -43,9 +43,9 @@ class Pointer {
   TX_FN void atomic(Index index, V value) const {
     atomic_update<Op>(data_ + index, value);
   }
-  // Where an element lies, for copies that begin there.
+  // Where an element lies, or would: for wide accesses, which may begin before the first.
   template <class Index>
-  TX_FN T* at(Index index) const {
+  TX_FN T* address(Index index) const {
     return data_ + index;
   }
 

@@ -126,7 +126,7 @@ template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
 TX_FN VectorOf<Memory, kCount> load(const Memory& from, Index index, Here = Here::now()) {
   static_assert(!Memory::kShared || kCache == Cache::kPlain, "hints are for global memory");
   using Word = typename AccessWord<VectorOf<Memory, kCount>::kBytes>::type;
-  const Word word = load_word<kCache>(reinterpret_cast<const Word*>(from.at(index)));
+  const Word word = load_word<kCache>(reinterpret_cast<const Word*>(from.address(index)));
   VectorOf<Memory, kCount> v;
   __builtin_memcpy(&v, &word, sizeof v);
   return v;
@@ -138,7 +138,7 @@ TX_FN void store(const Memory& to, Index index, Vector<typename Memory::Element,
   using Word = typename AccessWord<sizeof v>::type;
   Word word;
   __builtin_memcpy(&word, &v, sizeof v);
-  store_word<kCache>(reinterpret_cast<Word*>(to.at(index)), word);
+  store_word<kCache>(reinterpret_cast<Word*>(to.address(index)), word);
 }
 
 // `load` of a chunk of which only the elements in [begin, end) are wanted, at least one: the others have any value.
@@ -206,7 +206,7 @@ template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
 TX_FN VectorOf<Memory, kCount> load_funnel(const Memory& from, Index index, Index begin, Index end,
                                            Here here = Here::now()) {
   constexpr int kSize = sizeof(typename Memory::Element);
-  const int past = static_cast<int>(reinterpret_cast<u64>(from.at(index)) & 15);  // the bytes since its chunk began
+  const int past = static_cast<int>(reinterpret_cast<u64>(from.address(index)) & 15);  // the bytes since its chunk began
   const Index first = index - past / kSize, next = first + kCount;
   if (begin < index) begin = index;
   if (end > index + kCount) end = index + kCount;
@@ -219,7 +219,7 @@ TX_FN VectorOf<Memory, kCount> load_funnel(const Memory& from, Index index, Inde
 template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
 TX_FN VectorOf<Memory, kCount> load_funnel(const Memory& from, Index index, Here here = Here::now()) {
   constexpr int kSize = sizeof(typename Memory::Element);
-  const int past = static_cast<int>(reinterpret_cast<u64>(from.at(index)) & 15);
+  const int past = static_cast<int>(reinterpret_cast<u64>(from.address(index)) & 15);
   const Index first = index - past / kSize, end = index + kCount;
   const Index last = past == 0 ? first : first + kCount;  // no branch: the same chunk again
   const VectorOf<Memory, kCount> low = load_part<kCount, kCache>(from, first, index, end, here);

@@ -22,7 +22,7 @@ static Gathering gatherings[kMaxThreads / 32];
 // All threads of the warp (32) or warpgroup (128) of the present one call this at one place of the text, each with its
 // own operands. `perform(operands)` runs once, on the array of pointers to all of them in the order of threads.
 template <class Operands, class Perform>
-inline void together(int threads, const char* instruction, Operands& mine, Perform perform, Site site) {
+inline void gather(int threads, const char* instruction, Operands& mine, Perform perform, Site site) {
   const int self = machine.current, first = self / threads * threads;
   Gathering& gathering = gatherings[first / 32];
   Thread& thread = machine.thread[self];

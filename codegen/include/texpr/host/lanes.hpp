@@ -17,7 +17,7 @@ inline T exchange(const char* instruction, T value, int source, Site site) {
   const auto perform = [](Operands* const* all) {
     for (int i = 0; i < 32; ++i) all[i]->result = all[all[i]->source]->value;
   };
-  together(32, instruction, mine, perform, site);
+  gather(32, instruction, mine, perform, site);
   return mine.result;
 }
 

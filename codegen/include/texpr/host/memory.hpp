@@ -20,6 +20,16 @@ inline void check_bounds(i64 index, i64 count, const char* name, Site site) {
   give_up();
 }
 
+inline void check_alignment(const void* address, int bytes, const char* name, i64 index, Site site) {
+  const u64 past = reinterpret_cast<u64>(address) % static_cast<u64>(bytes);
+  if (past == 0) return;
+  char text[200];
+  std::snprintf(text, sizeof text, "an access of %d bytes at %s[%lld], which lies %d bytes behind a multiple of that",
+                bytes, name, index, static_cast<int>(past));
+  found(TX_HOST_ALIGNMENT, site, text, index);
+  give_up();
+}
+
 inline void found_undefined(const char* name, i64 index, Site site) {
   char text[200];
   std::snprintf(text, sizeof text, "%s[%lld] is read before anything wrote it", name, index);
@@ -75,7 +85,7 @@ class Global : public host::Accessor<Global<T>, T> {
     }
     if (tensor_ != nullptr) count_ = tensor_->bytes / static_cast<i64>(sizeof(T));
   }
-  T* at(i64 index) const { return data_ + index; }
+  T* address(i64 index) const { return data_ + index; }
   const char* name() const { return name_; }
   T* place(i64 index, host::Mode mode, host::Site site, bool unique) const {
     host::check_bounds(index, count_, name_, site);
@@ -105,7 +115,7 @@ class Shared : public host::Accessor<Shared<T>, T> {
 
   Shared(u8* data, i64 count, const char* name) : data_(data), name_(name), count_(count) {}
   void fresh() const {}  // threads come here at different times, so there is no moment to poison at
-  T* at(i64 index) const { return reinterpret_cast<T*>(data_) + index; }
+  T* address(i64 index) const { return reinterpret_cast<T*>(data_) + index; }
   const char* name() const { return name_; }
   T* place(i64 index, host::Mode mode, host::Site site, bool unique) const {
     host::check_bounds(index, count_, name_, site);

@@ -8,16 +8,6 @@ namespace tx {
 
 namespace host {
 
-inline void check_alignment(const void* address, int bytes, const char* name, i64 index, Here here) {
-  const u64 past = reinterpret_cast<u64>(address) % static_cast<u64>(bytes);
-  if (past == 0) return;
-  char text[200];
-  std::snprintf(text, sizeof text, "an access of %d bytes at %s[%lld], which lies %d bytes behind a multiple of that",
-                bytes, name, index, static_cast<int>(past));
-  found(TX_HOST_ALIGNMENT, here, text, index);
-  give_up();
-}
-
 inline void found_unwanted(const char* name, i64 index, Here here) {
   char text[200];
   std::snprintf(text, sizeof text, "a chunk at %s[%lld] is read, of which no element is wanted", name, index);
@@ -31,7 +21,7 @@ template <int kCount, Cache, class Memory>
 inline VectorOf<Memory, kCount> load_part(const Memory& from, i64 index, i64 begin, i64 end, Here here = Here::now()) {
   VectorOf<Memory, kCount> v;
   std::memset(static_cast<void*>(&v), 0xCD, sizeof v);
-  host::check_alignment(from.at(index), sizeof v, from.name(), index, here);
+  host::check_alignment(from.address(index), sizeof v, from.name(), index, here);
   bool any = false;
   for (int i = 0; i < kCount; ++i) {
     if (index + i < begin || index + i >= end) continue;
@@ -52,7 +42,7 @@ template <Cache kCache = Cache::kPlain, int kCount, class Memory>
 inline void store(const Memory& to, i64 index, Vector<typename Memory::Element, kCount> v, Here here = Here::now()) {
   static_assert(!Memory::kShared || kCache == Cache::kPlain, "hints are for global memory");
   static_assert(kCache != Cache::kReadOnly && kCache != Cache::kKeep, "this hint is for loads");
-  host::check_alignment(to.at(index), sizeof v, to.name(), index, here);
+  host::check_alignment(to.address(index), sizeof v, to.name(), index, here);
   for (int i = 0; i < kCount; ++i) *to.place(index + i, host::Mode::kWrite, here, false) = v.element[i];
 }
 

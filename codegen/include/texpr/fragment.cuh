@@ -1,0 +1,96 @@
+#line 2 "/texpr/include/texpr/fragment.cuh"
+// Elements of a tile in the registers of one thread of a warp or warpgroup, and which elements they are. The tables are
+// those of grammar/fragments.py.
+#pragma once
+#include "texpr/here.cuh"
+#include "texpr/kernel.cuh"
+
+namespace tx {
+
+template <class T>
+struct FragmentWord {
+  using type = u32;
+};
+template <>
+struct FragmentWord<f32> {
+  using type = f32;
+};
+
+// kCount elements in words of 32 bits, two of 16 bits in one.
+template <class T, int kCount>
+struct Fragment {
+  static_assert(sizeof(T) == 2 || sizeof(T) == 4, "fragments are of elements of 2 or 4 bytes");
+  using Element = T;
+  using Word = typename FragmentWord<T>::type;
+  static constexpr int kElements = kCount, kWords = kCount * static_cast<int>(sizeof(T)) / 4;
+
+  Word word[kWords];
+
+  TX_FN T get(int i) const {
+    if constexpr (sizeof(T) == 4) {
+      return word[i];
+    } else {
+      return T{static_cast<u16>(word[i / 2] >> (16 * (i % 2)))};
+    }
+  }
+  TX_FN void set(int i, T x) {
+    if constexpr (sizeof(T) == 4) {
+      word[i] = x;
+    } else {
+      const int shift = 16 * (i % 2);
+      word[i / 2] = (word[i / 2] & ~(0xffffu << shift)) | static_cast<u32>(x.bits) << shift;
+    }
+  }
+  TX_FN void fill(T x) {
+    TX_UNROLL
+    for (int i = 0; i < kCount; ++i) set(i, x);
+  }
+};
+
+// The operands of a product by a warp: A is 16 x 16, B 16 x 8. A of a warpgroup is 64 x 16, 16 rows of it in each warp.
+template <class T>
+struct OperandA : Fragment<T, 8> {
+  static_assert(same<T, f16> || same<T, bf16>, "operands of products are f16 or bf16");
+  static TX_FN int row(int i, int lane) { return lane / 4 + i / 2 % 2 * 8; }
+  static TX_FN int column(int i, int lane) { return lane % 4 * 2 + i % 2 + i / 4 * 8; }
+};
+template <class T>
+struct OperandB : Fragment<T, 4> {
+  static_assert(same<T, f16> || same<T, bf16>, "operands of products are f16 or bf16");
+  static TX_FN int row(int i, int lane) { return lane % 4 * 2 + i % 2 + i / 2 * 8; }
+  static TX_FN int column(int, int lane) { return lane / 4; }
+};
+
+// Sums of products: of 16 rows held by a warp, or of 64 held by a warpgroup, 16 of them in each warp.
+template <int kRows, int kColumns, class T = f32>
+struct Accumulator : Fragment<T, kColumns / 2> {
+  static_assert(kRows == 16 || kRows == 64, "a warp holds 16 rows, a warpgroup 64");
+  static_assert(kColumns % 8 == 0 && kColumns >= 8 && kColumns <= 256, "8 to 256 columns, in steps of 8");
+  static_assert(same<T, f32> || same<T, f16>, "accumulators are f32 or f16");
+
+  // Where element i of a thread lies in the tile; `thread` counts in the warp or warpgroup.
+  static TX_FN int row(int i, int thread) { return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8; }
+  static TX_FN int column(int i, int thread) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
+  static TX_FN int self() { return kRows == 16 ? lane() : thread() % 128; }
+  TX_FN int row(int i) const { return row(i, self()); }
+  TX_FN int column(int i) const { return column(i, self()); }
+};
+
+// Two neighbouring elements of a fragment, each rounded once.
+template <class T>
+TX_FN u32 pack(f32 low, f32 high) {
+#if !defined(TX_HOST)
+  if constexpr (same<T, bf16>) {
+    u32 word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+  } else if constexpr (same<T, f16>) {
+    u32 word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+  }
+#endif
+  return static_cast<u32>(narrow<T>(low).bits) | static_cast<u32>(narrow<T>(high).bits) << 16;
+}
+
+}  // namespace tx

@@ -1,0 +1,168 @@
+"""Products of a warp, and loads and stores of matrices: fragments are packed and unpacked by the layouts of the
+catalogue, every element with a value of its own."""
+
+import ml_dtypes
+import numpy as np
+from cases import HEADER, Case, Family, kernel
+
+from texpr.polyhedral.layout.make import fragment
+from texpr.polyhedral.layout.place import every_place
+from texpr.polyhedral.layout.value import Unit
+
+NUMPY = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32)}
+C_ELEMENT = {"f16": "tx::f16", "bf16": "tx::bf16", "f32": "tx::f32"}
+
+
+def held(layout, matrix, lanes=32):
+    """What each lane holds of the matrix: an array of (lane, register)."""
+    places = every_place(layout)
+    registers = int(places[Unit.REGISTER].max()) + 1
+    found = np.zeros((lanes, registers), matrix.dtype)
+    found[places[Unit.LANE], places[Unit.REGISTER]] = matrix
+    return found
+
+
+def products():
+    """mma_<operands>_<sums>: every lane reads its elements one after another, and writes those of two blocks of c."""
+    cases, texts = [], []
+    for t, c in (("f16", "f32"), ("bf16", "f32"), ("f16", "f16")):
+        symbol = f"mma_{t}_{c}"
+        body = f"""  const tx::Global<const {C_ELEMENT[t]}> a(A, "A"), b(B, "B");
+  const tx::Global<{C_ELEMENT[c]}> c(C, "C");
+  tx::OperandA<{C_ELEMENT[t]}> left = {{}};
+  tx::OperandB<{C_ELEMENT[t]}> right[2] = {{}};
+  tx::Accumulator<16, 16, {C_ELEMENT[c]}> sums = {{}};
+  for (int i = 0; i < 8; ++i) left.set(i, a.load(8 * tx::lane() + i));
+  TX_UNROLL
+  for (int k = 0; k < 2; ++k) {{
+    for (int i = 0; i < 4; ++i) {{
+      right[k].set(i, b.load(128 * k + 4 * tx::lane() + i));
+      sums.set(4 * k + i, c.load(128 * k + 4 * tx::lane() + i));
+    }}
+    tx::mma(sums, left, right[k], k);
+  }}
+  for (int k = 0; k < 2; ++k) {{
+    for (int i = 0; i < 4; ++i) c.store(128 * k + 4 * tx::lane() + i, sums.get(4 * k + i));
+  }}"""
+        parameters = f"const {C_ELEMENT[t]}* A, const {C_ELEMENT[t]}* B, {C_ELEMENT[c]}* C"
+        texts.append(kernel(symbol, parameters, body))
+        for name, a, b, start in matrices():
+            want = a @ b + start
+            packed_b = np.stack([held(fragment("mma16816", "b"), b[:, k : k + 8]) for k in (0, 8)])
+            sums = [
+                np.stack([held(fragment("mma16816", "c"), m[:, k : k + 8]) for k in (0, 8)]).astype(NUMPY[c])
+                for m in (start, want)
+            ]
+            cases.append(
+                Case(
+                    name=f"mma {t} {c}, {name}",
+                    symbol=symbol,
+                    inputs=(held(fragment("mma16816", "a"), a).astype(NUMPY[t]), packed_b.astype(NUMPY[t])),
+                    want=(sums[1],),
+                    before=(sums[0],),
+                )
+            )
+    return cases, texts
+
+
+def matrices():
+    """(name, a, b, c) of 16 x 16, 16 x 16, 16 x 16 whose products are exact in every type."""
+    rng = np.random.default_rng(3)
+    eye, count = np.eye(16), np.arange(256.0).reshape(16, 16)
+    yield "A itself", count, eye, np.zeros((16, 16))
+    yield "B itself", eye, count, np.zeros((16, 16))
+    yield "C itself", np.zeros((16, 16)), count, count
+    yield "random", *(rng.integers(-5, 6, (16, 16)).astype(float) for _ in range(3))
+
+
+def moves():
+    """load_<n>, store_<n>: 1, 2 or 4 matrices whose rows lie anywhere, straight and transposed."""
+    cases, texts = {"sm_80": [], "sm_90": []}, {"sm_80": [], "sm_90": []}
+    rng = np.random.default_rng(4)
+    for count in (1, 2, 4):
+        for transposed in (False, True):
+            flag, form = ("true", f"x{count}t") if transposed else ("false", f"x{count}")
+            rows = rng.permutation(32)[: 8 * count]  # of 32 rows of 24 elements
+            image = np.arange(32 * 24, dtype=np.uint16) * 7 + 3
+            matrix = image.reshape(32, 24)[rows, 8:16]
+            registers = held(fragment("ldmatrix", form), matrix)
+            places = np.zeros(32, np.int32)
+            places[: 8 * count] = 24 * rows + 8
+            before = f"""  TX_DYN_SMEM(smem);
+  const tx::Global<const int> places(P, "places");
+  const tx::Shared<tx::f16> tile(smem, 768, "tile");
+  tx::Fragment<tx::f16, {2 * count}> held = {{}};"""
+            load = f"""{before}
+  const tx::Global<const tx::f16> x(X, "X");
+  const tx::Global<tx::f16> y(Y, "Y");
+  for (int k = tx::lane(); k < 768; k += 32) tile.store(k, x.load(k));
+  tx::sync_warp(0);
+  tx::load_matrices<{flag}>(held, tile, places.load(tx::lane()));
+  for (int i = 0; i < {2 * count}; ++i) y.store({2 * count} * tx::lane() + i, held.get(i));"""
+            store = f"""{before}
+  const tx::Global<const tx::f16> x(X, "X");
+  const tx::Global<tx::f16> y(Y, "Y");
+  for (int k = tx::lane(); k < 768; k += 32) tile.store(k, y.load(k));
+  for (int i = 0; i < {2 * count}; ++i) held.set(i, x.load({2 * count} * tx::lane() + i));
+  tx::sync_warp(0);
+  tx::store_matrices<{flag}>(tile, places.load(tx::lane()), held);
+  tx::sync_warp(1);
+  for (int k = tx::lane(); k < 768; k += 32) y.store(k, tile.load(k));"""
+            parameters = "const int* P, const tx::f16* X, tx::f16* Y"
+            texts["sm_80"].append(kernel(f"load_{form}", parameters, load))
+            texts["sm_90"].append(kernel(f"store_{form}", parameters, store))
+            cases["sm_80"].append(
+                Case(
+                    name=f"ldmatrix {form}",
+                    symbol=f"load_{form}",
+                    inputs=(places, image),
+                    want=(registers,),
+                    shared_bytes=1536,
+                )
+            )
+            zero = np.zeros_like(image)
+            stored = zero.reshape(32, 24).copy()
+            stored[rows, 8:16] = matrix
+            cases["sm_90"].append(
+                Case(
+                    name=f"stmatrix {form}",
+                    symbol=f"store_{form}",
+                    inputs=(places, registers),
+                    want=(stored.reshape(-1),),
+                    before=(zero,),
+                    shared_bytes=1536,
+                    arch="sm_90",
+                )
+            )
+    return cases, texts
+
+
+def packs():
+    """Two elements rounded into one word."""
+    rng = np.random.default_rng(5)
+    x = np.concatenate([[1.5, np.inf, -np.inf, np.nan, 1e-8, 65520.0, -0.0, 3.0e38], rng.normal(0, 100, 56)])
+    cases, texts = [], []
+    for t in ("f16", "bf16"):
+        body = f"""  const tx::Global<const float> x(X, "X");
+  const tx::Global<unsigned> y(Y, "Y");
+  y.store(tx::lane(), tx::pack<{C_ELEMENT[t]}>(x.load(2 * tx::lane()), x.load(2 * tx::lane() + 1)));"""
+        texts.append(kernel(f"pack_{t}", "const float* X, unsigned* Y", body))
+        with np.errstate(over="ignore"):
+            want = x.astype(np.float32).astype(NUMPY[t])
+        cases.append(Case(name=f"pack {t}", symbol=f"pack_{t}", inputs=(x.astype(np.float32),), want=(want,)))
+    return cases, texts
+
+
+def family():
+    found, texts = products()
+    more, more_texts = packs()
+    moved, moved_texts = moves()
+    include = HEADER + '#include "texpr/mma.cuh"\n'
+    return Family(
+        name="mma",
+        cases=[*found, *more, *moved["sm_80"], *moved["sm_90"]],
+        texts={
+            "sm_80": include + "".join((*texts, *more_texts, *moved_texts["sm_80"])),
+            "sm_90": "".join(moved_texts["sm_90"]),
+        },
+    )
