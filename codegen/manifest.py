@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.index.operators import CALLED, OPERATORS, Operator
 
 FORMAT = "texpr-manifest"
 VERSION = 1
@@ -103,16 +104,7 @@ class Manifest:
     texpr: str
 
 
-_BINARY: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "ceildiv": lambda a, b: -(-a // b),
-    "min": min,
-    "max": max,
-}
+_BINARY: dict[str, Operator] = {op.value: row for op, row in OPERATORS.items()}
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "==": lambda a, b: a == b,
     "!=": lambda a, b: a != b,
@@ -162,9 +154,10 @@ def evaluate(expr: JsonExpr, values: Mapping[str, int], depth: int = 0) -> int:
         return values[expr]
     if isinstance(expr, list) and len(expr) == 3 and isinstance(expr[0], str) and expr[0] in _BINARY:
         left, right = evaluate(expr[1], values, depth + 1), evaluate(expr[2], values, depth + 1)
-        if expr[0] in ("/", "%", "ceildiv") and right <= 0:
+        row = _BINARY[expr[0]]
+        if row.divides and right <= 0:
             raise damaged("an expression divides by zero or less")
-        value = _BINARY[expr[0]](left, right)
+        value: int = row.value(left, right)
         if value.bit_length() > MAX_VALUE_BITS:
             raise damaged("an expression's value is out of range")
         return value
@@ -195,7 +188,7 @@ def text_of(part: JsonExpr | JsonCondition, depth: int = 0) -> str:
         return str(part)[:80]
     op, *rest = part
     texts = [text_of(operand, depth + 1) for operand in rest]
-    if op in ("ceildiv", "min", "max"):
+    if op in CALLED.values():
         return f"{op}({', '.join(texts)})"
     if len(rest) < 2:
         return " ".join((str(op)[:80], *texts))

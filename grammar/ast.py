@@ -23,6 +23,7 @@ What the checker has settled:
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
+from texpr.grammar.index.operators import IndexOp as IndexOp  # of `IndexBinary`; importers of the tree take it here
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import BOOL, I64, DType
 
@@ -36,8 +37,11 @@ def operands(node: Node) -> tuple[Node, ...]:
     """The nodes directly inside a node, in text order."""
     if isinstance(node, IndexBinary):  # most nodes are index expressions
         return (node.left, node.right)
+    parts = parts_of(type(node))
+    if not parts:
+        return ()
     found: list[Node] = []
-    for name in parts_of(type(node)):
+    for name in parts:
         held = getattr(node, name)
         if isinstance(held, Node):
             found.append(held)
@@ -59,19 +63,6 @@ _PARTS: dict[type[Node], tuple[str, ...]] = {}
 
 
 # ---- index expressions -----------------------------------------------------------------------------------------
-
-
-class IndexOp(StrEnum):
-    """`DIV`, `MOD` and `CEILDIV` floor towards minus infinity; their right operand is positive."""
-
-    ADD = "+"
-    SUB = "-"
-    MUL = "*"
-    DIV = "/"
-    MOD = "%"
-    CEILDIV = "ceildiv"
-    MIN = "min"
-    MAX = "max"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ Library functions written in TExpr (`gelu`, `silu`, ...) are ordinary names and 
 
 from typing import Final
 
+from texpr.grammar.index.operators import CALLED
+
 KEYWORDS: Final[tuple[str, ...]] = (
     "kernel", "fn", "import", "size", "where",
     "par", "seq", "fully", "new", "let", "reg", "if", "else", "anchor", "atomic", "asm", "return", "reference",
@@ -23,7 +25,7 @@ TYPE_NAMES: Final[tuple[str, ...]] = (
 FUNCTION_NAMES: Final[tuple[str, ...]] = (
     "abs", "min", "max", "fma", "exp", "exp2", "expm1", "log", "log2", "log1p", "xlogy", "sqrt", "rsqrt", "pow",
     "tanh", "sigmoid", "erf", "sin", "cos", "floor", "ceil", "round", "bitand", "bitor", "bitxor", "shl", "shr",
-    "ceildiv",
+    *(word for word in CALLED.values() if word not in ("min", "max")),
 )  # fmt: skip
 """Functions that the language itself gives a meaning."""
 

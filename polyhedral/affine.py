@@ -25,8 +25,10 @@ from texpr.grammar.ast import (
     SizeVar,
     Subscript,
 )
-from texpr.grammar.index.expr import DIVISIONS, index_names, substitute
+from texpr.grammar.index.expr import index_names, substitute
 from texpr.grammar.index.linear import Linear, Operation, factors, linear, obstacle, why_not_affine
+from texpr.grammar.index.operators import DIVISIONS, OPERATORS
+from texpr.grammar.walk import walk
 from texpr.polyhedral import isl
 
 MAX_COALESCED = 8  # alternatives of one condition that are merged where they touch
@@ -133,20 +135,10 @@ class Scope:
         return result
 
     def _operation(self, inner: Operation) -> isl.PwAff:
-        left, right = self.form(inner.left), self.form(inner.right)
-        match inner.op:
-            case IndexOp.DIV:
-                return left.div(right).floor()
-            case IndexOp.CEILDIV:
-                return left.div(right).ceil()
-            case IndexOp.MOD:
-                return left.sub(right.mul(left.div(right).floor()))
-            case IndexOp.MIN:
-                return left.min(right)
-            case IndexOp.MAX:
-                return left.max(right)
-            case _:
-                raise AssertionError(f"{inner.op} is resolved by the normal form")
+        build = OPERATORS[inner.op].isl
+        assert build is not None, f"{inner.op} is resolved by the normal form"
+        value: isl.PwAff = build(self.form(inner.left), self.form(inner.right))
+        return value
 
     def index(self, name: str) -> isl.PwAff:
         """One of the indices."""
@@ -202,12 +194,9 @@ def _at(index: str, value: IndexExpr) -> Callable[[IndexVar | SizeVar], IndexExp
 
 def multiplied(expr: IndexExpr) -> frozenset[str]:
     """The indices in products of two expressions that are not constant."""
-    if not isinstance(expr, IndexBinary):
-        return frozenset()
-    found = multiplied(expr.left) | multiplied(expr.right)
-    if expr.op is IndexOp.MUL and not isinstance(expr.left, IndexConst) and not isinstance(expr.right, IndexConst):
-        found |= index_names(expr)
-    return found
+    products = (n for n in walk(expr) if isinstance(n, IndexBinary) and n.op is IndexOp.MUL)
+    found = (index_names(n) for n in products if not any(isinstance(side, IndexConst) for side in (n.left, n.right)))
+    return frozenset[str]().union(*found)
 
 
 def floor_bits(form: Linear) -> int:

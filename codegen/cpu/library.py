@@ -50,6 +50,7 @@ from texpr.codegen.cpu.intrinsics import (
     to_u8,
     to_u32,
 )
+from texpr.codegen.cpu.names import INDEX_FUNCTIONS
 
 types: Any = _types
 erf, tanh, log1p, expm1 = math.erf, math.tanh, math.log1p, math.expm1
@@ -79,10 +80,6 @@ def _make_xlogy(kind: Any) -> Any:
 
 
 xlogy_f32, xlogy_f64 = _make_xlogy(np.float32), _make_xlogy(np.float64)
-
-
-def _ceildiv(a: Any, b: Any) -> Any:
-    return -(-a // b)
 
 
 def _floordiv(a: Any, b: Any) -> Any:
@@ -115,7 +112,8 @@ def _shr(a: Any, count: Any, bits: Any) -> Any:
     return np.int64(-1) if wide < 0 else np.int64(0)
 
 
-ceildiv, floordiv, mod, absolute = inline(_ceildiv), inline(_floordiv), inline(_mod), inline(_absolute)
+floordiv, mod, absolute = inline(_floordiv), inline(_mod), inline(_absolute)
+globals().update({name: inline(value) for name, value in INDEX_FUNCTIONS.items()})
 shl, shr = inline(_shl), inline(_shr)
 
 pointer_f64, pointer_f32, pointer_f16, pointer_bf16 = (pointers[t] for t in ("f64", "f32", "f16", "bf16"))

@@ -9,12 +9,19 @@ import keyword
 import re
 
 from texpr.grammar.ast import Condition, IndexExpr
+from texpr.grammar.index.operators import OPERATORS
 from texpr.grammar.index.text import LOGIC, python, text
 from texpr.grammar.source import Span
 
-MODULE_NAMES = frozenset(
+INDEX_FUNCTIONS = {
+    word: row.value
+    for op, row in OPERATORS.items()
+    if not row.between and not hasattr(builtins, word := row.python or op.value)
+}
+"""The operators of index expressions that are called, and are no functions of Python."""
+MODULE_NAMES = frozenset(INDEX_FUNCTIONS) | frozenset(
     """
-    STORAGE absolute add_c add_r add_rc blocks boolean ceil ceildiv code core cos erf exchange each exp exp2 expm1
+    STORAGE absolute add_c add_r add_rc blocks boolean ceil code core cos erf exchange each exp exp2 expm1
     fabs failed finding finding_type first float32 float64 floor floordiv fma half inf inline int16 int32 int64
     int8 keep log log1p log2
     maximum minimum mod mul_c mul_r nan new njit opaque np odd_f32 odd_f32_of_i64 old peek pointer power prange

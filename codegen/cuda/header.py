@@ -23,8 +23,9 @@ from texpr.codegen.cuda.names import comment, kernel_symbol, mangle
 from texpr.codegen.cuda.usage import nodes_of
 from texpr.codegen.graph import BlockGraph, Generic, HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.codegen.writer import Writer
-from texpr.grammar.ast import IndexExpr, IndexOp, Role
+from texpr.grammar.ast import IndexExpr, Role
 from texpr.grammar.index.expr import names
+from texpr.grammar.index.operators import BETWEEN, OPERATORS
 from texpr.grammar.index.text import Infix, in_words, text
 
 _C_TYPES = {
@@ -43,22 +44,13 @@ _C_TYPES = {
     "bool": "uint8_t",
 }
 _C_WORDS = frozenset(["restrict", "typeof", "typeof_unqual", "complex", "imaginary", "noreturn", "grid"])
-_HELPERS = """\
-#ifndef TEXPR_INDEX
-#define TEXPR_INDEX
-static inline int64_t texpr_floordiv(int64_t a, int64_t b) { return a / b - (a % b < 0); } /* b > 0 */
-static inline int64_t texpr_mod(int64_t a, int64_t b) { return a - texpr_floordiv(a, b) * b; }
-static inline int64_t texpr_ceildiv(int64_t a, int64_t b) { return -texpr_floordiv(-a, b); }
-static inline int64_t texpr_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t texpr_max(int64_t a, int64_t b) { return a < b ? b : a; }
-#endif"""
-_CALLED = {
-    IndexOp.DIV: "texpr_floordiv",
-    IndexOp.MOD: "texpr_mod",
-    IndexOp.CEILDIV: "texpr_ceildiv",
-    IndexOp.MIN: "texpr_min",
-    IndexOp.MAX: "texpr_max",
-}
+_CALLED = {op: row.c_name for op, row in OPERATORS.items() if row.c}
+_FUNCTIONS = (
+    "#ifndef TEXPR_INDEX",
+    "#define TEXPR_INDEX",
+    *(f"static inline int64_t {row.c_name}(int64_t a, int64_t b) {row.c}" for row in OPERATORS.values() if row.c),
+    "#endif",
+)
 
 MAX_WIDTH = 96  # of a line in the comment
 
@@ -87,7 +79,7 @@ def c_header(planned: PlannedGraph, arguments: Arguments, version: str) -> str:
     text = body.text()
     if any(f"{helper}(" in text for helper in _CALLED.values()):
         out.line()
-        for line in _HELPERS.splitlines():
+        for line in _FUNCTIONS:
             out.line(line)
     for line in text.splitlines():
         out.line(line)
@@ -216,7 +208,7 @@ def _c_name(name: str) -> str:
 
 
 _C = Infix(
-    signs={op: op.value for op in IndexOp if op not in _CALLED},
+    signs=BETWEEN,
     calls=_CALLED,
     spelled=lambda leaf: _c_name(leaf.name),
     brackets=True,

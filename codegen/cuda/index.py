@@ -21,8 +21,9 @@ from texpr.grammar.ast import (
     IndexVar,
     SizeVar,
 )
-from texpr.grammar.index.expr import DIVISIONS, apply
+from texpr.grammar.index.expr import apply
 from texpr.grammar.index.interval import of_numbers
+from texpr.grammar.index.operators import OPERATORS
 from texpr.grammar.index.text import text
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
@@ -127,11 +128,11 @@ def mul(left: Term, right: Term) -> Term:
     return Term(f"{left.at(PRODUCT)} * {right.at(ATOM)}", PRODUCT, low, high, wide)
 
 
-def _call(op: IndexOp, name: str, left: Term, right: Term) -> Term:
+def _call(op: IndexOp, left: Term, right: Term) -> Term:
     low, high = _range(op, left, right)
     if left.wide or right.wide:
         left, right = left.as_wide(), right.as_wide()
-    return Term(f"tx::{name}({left.text}, {right.text})", ATOM, low, high, left.wide)
+    return Term(f"tx::{OPERATORS[op].cuda or op.value}({left.text}, {right.text})", ATOM, low, high, left.wide)
 
 
 def div(left: Term, right: Term) -> Term:
@@ -139,7 +140,7 @@ def div(left: Term, right: Term) -> Term:
     if right.text == "1":
         return left
     if right.low < 1 or left.low < 0:
-        return _call(IndexOp.DIV, "floor_div", left, right)
+        return _call(IndexOp.DIV, left, right)
     low, high = _range(IndexOp.DIV, left, right)
     return Term(f"{left.at(PRODUCT)} / {right.at(ATOM)}", PRODUCT, low, high, left.wide or right.wide)
 
@@ -149,7 +150,7 @@ def mod(left: Term, right: Term) -> Term:
     if right.low >= 1 and left.low >= 0 and left.high < right.low:
         return left
     if right.low < 1 or left.low < 0:
-        return _call(IndexOp.MOD, "floor_mod", left, right)
+        return _call(IndexOp.MOD, left, right)
     low, high = _range(IndexOp.MOD, left, right)
     return Term(f"{left.at(PRODUCT)} % {right.at(ATOM)}", PRODUCT, low, high, left.wide or right.wide)
 
@@ -160,12 +161,12 @@ def ceildiv(left: Term, right: Term) -> Term:
         return left
     if left.low >= 0 and right.low == right.high >= 1 and left.high < LONG_MAX - right.high:
         return div(add(left, constant(right.high - 1)), right)
-    return _call(IndexOp.CEILDIV, "ceil_div", left, right)
+    return _call(IndexOp.CEILDIV, left, right)
 
 
 def combine(op: IndexOp, left: Term, right: Term) -> Term:
     """`left op right`; constants are folded."""
-    if left.low == left.high and right.low == right.high and (right.low > 0 or op not in DIVISIONS):
+    if left.low == left.high and right.low == right.high and (right.low > 0 or not OPERATORS[op].divides):
         return constant(apply(op, left.low, right.low))
     match op:
         case IndexOp.ADD:
@@ -180,10 +181,8 @@ def combine(op: IndexOp, left: Term, right: Term) -> Term:
             return mod(left, right)
         case IndexOp.CEILDIV:
             return ceildiv(left, right)
-        case IndexOp.MIN:
-            return _call(op, "min", left, right)
-        case IndexOp.MAX:
-            return _call(op, "max", left, right)
+        case _:
+            return _call(op, left, right)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from texpr.grammar import ast
 from texpr.grammar.ast import Condition, IndexBinary, IndexConst, IndexExpr, IndexVar, SizeVar
 from texpr.grammar.check.loops import EXACT, missed_range
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, did_you_mean, error
-from texpr.grammar.index.expr import COMPARE, DIVISIONS, I64_MAX, I64_MIN, constant_value, leaves, substitute
+from texpr.grammar.index.expr import COMPARE, I64_MAX, I64_MIN, constant_value, leaves, substitute
+from texpr.grammar.index.operators import DIVISIONS
 from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
 from texpr.grammar.walk import fold, rewrite, walk

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from texpr.grammar.ast import CompareOp, Fn, IndexOp
+from texpr.grammar.index.operators import CALLED
+from texpr.grammar.index.operators import OPERATORS as INDEX_OPERATORS
 
 
 class Takes(Enum):
@@ -48,7 +50,6 @@ FUNCTIONS = {
     "abs": Operator(fn=Fn.ABS),
     "min": Operator(fn=Fn.MIN, operands=2, index=IndexOp.MIN),
     "max": Operator(fn=Fn.MAX, operands=2, index=IndexOp.MAX),
-    "ceildiv": Operator(fn=None, operands=2, index=IndexOp.CEILDIV, mend="write (a + b - 1) / b"),
     "fma": Operator(fn=Fn.FMA, operands=3),
     "exp": _float(Fn.EXP),
     "exp2": _float(Fn.EXP2),
@@ -73,6 +74,11 @@ FUNCTIONS = {
     "bitxor": _bits(Fn.BITXOR),
     "shl": _bits(Fn.SHL),
     "shr": _bits(Fn.SHR),
+}
+FUNCTIONS |= {
+    word: Operator(fn=None, operands=2, index=op, mend=INDEX_OPERATORS[op].mend)
+    for op, word in CALLED.items()
+    if word not in FUNCTIONS
 }
 BUILTINS = frozenset({*FUNCTIONS, "select", "fragment"})
 TAKES = {operator.fn: operator.takes for operator in (*SYMBOLS.values(), *FUNCTIONS.values()) if operator.fn}

@@ -32,7 +32,8 @@ from texpr.grammar.check.typing import (
 )
 from texpr.grammar.check.views import element, place, read, read_scalar
 from texpr.grammar.core import value_size
-from texpr.grammar.index.expr import DIVISIONS, ZERO
+from texpr.grammar.index.expr import ZERO
+from texpr.grammar.index.operators import DIVISIONS
 from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL, ELEMENT_TYPES, I64, DType, compute_type

@@ -6,9 +6,10 @@ and 1, and sums that cancel: `ceildiv(64, 32)` is 2, `ceildiv(N, 32)` stays.
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from texpr.grammar.ast import CompareOp, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Node, SizeVar
+from texpr.grammar.index.operators import OPERATORS
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.walk import fold, walk
 
@@ -28,29 +29,10 @@ def constant_value(expression: IndexExpr) -> int | None:
     return expression.value if isinstance(expression, IndexConst) else None
 
 
-DIVISIONS = frozenset({IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV})
-
-
 def apply(op: IndexOp, left: int, right: int) -> int:
     """The value of an operator on integers; ZeroDivisionError for a divisor 0."""
-    match op:
-        case IndexOp.ADD:
-            return left + right
-        case IndexOp.SUB:
-            return left - right
-        case IndexOp.MUL:
-            return left * right
-        case IndexOp.DIV:
-            return left // right
-        case IndexOp.MOD:
-            return left % right
-        case IndexOp.CEILDIV:
-            return -(-left // right)
-        case IndexOp.MIN:
-            return min(left, right)
-        case IndexOp.MAX:
-            return max(left, right)
-    assert_never(op)
+    value: int = OPERATORS[op].value(left, right)
+    return value
 
 
 COMPARE: dict[CompareOp, Callable[[Any, Any], Any]] = {
@@ -67,17 +49,14 @@ COMPARE: dict[CompareOp, Callable[[Any, Any], Any]] = {
 def combine(op: IndexOp, left: IndexExpr, right: IndexExpr, span: Span = NO_SPAN) -> IndexExpr:
     """`left op right`, folded where both are constants, by the identities of 0 and 1, and where a sum cancels."""
     a, b = constant_value(left), constant_value(right)
-    if a is not None and b is not None and not (op in DIVISIONS and b <= 0):
+    row = OPERATORS[op]
+    if a is not None and b is not None and not (row.divides and b <= 0):
         return IndexConst(value=apply(op, a, b), span=span)
+    if a is not None and a == row.units[0]:
+        return right
+    if b is not None and b == row.units[1]:
+        return left
     match op:
-        case IndexOp.ADD if a == 0:
-            return right
-        case IndexOp.ADD | IndexOp.SUB if b == 0:
-            return left
-        case IndexOp.MUL if a == 1:
-            return right
-        case IndexOp.MUL | IndexOp.DIV | IndexOp.CEILDIV if b == 1:
-            return left
         case IndexOp.MUL if a == 0 or b == 0:
             return IndexConst(value=0, span=span)
         case IndexOp.MOD if b == 1:
@@ -90,8 +69,10 @@ def combine(op: IndexOp, left: IndexExpr, right: IndexExpr, span: Span = NO_SPAN
             shifted = _shift(left, b if op is IndexOp.ADD else -b, span)
             if shifted is not None:
                 return shifted
-    if op in (IndexOp.SUB, IndexOp.MIN, IndexOp.MAX) and same(left, right):
-        return left if op is not IndexOp.SUB else IndexConst(value=0, span=span)
+        case _:
+            pass
+    if row.alone is not None and same(left, right):
+        return left if row.alone == "self" else IndexConst(value=int(row.alone), span=span)
     return IndexBinary(op=op, left=left, right=right, span=span)
 
 
@@ -160,14 +141,10 @@ def is_nonnegative(expression: IndexExpr) -> bool:
         match node:
             case IndexConst(value=value):
                 return value >= 0
-            case IndexBinary(op=IndexOp.SUB):
-                return False
-            case IndexBinary(op=IndexOp.MAX):
-                return any(parts)
-            case IndexBinary(op=IndexOp.MOD):
-                return True
+            case IndexBinary(op=op):
+                return OPERATORS[op].nonnegative(parts)
             case _:
-                return all(parts)
+                return True
 
     return fold(expression, nonnegative)
 

@@ -10,7 +10,6 @@ from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp
 from texpr.grammar.index.expr import (
     ONE,
     ZERO,
-    apply,
     combine,
     const,
     constant_value,
@@ -18,6 +17,7 @@ from texpr.grammar.index.expr import (
     multiply,
     subtract,
 )
+from texpr.grammar.index.operators import OPERATORS
 from texpr.grammar.walk import fold
 
 Ranges = Mapping[str, tuple[IndexExpr, IndexExpr]]
@@ -81,21 +81,17 @@ def ends(expr: IndexExpr, ranges: Ranges) -> Ends:
 
 def _combined(op: IndexOp, a: Ends, b: Ends) -> Ends:
     single = b[0] if b[0] == b[1] else None
-    match op:
-        case IndexOp.ADD:
-            return _both(op, a[0], b[0]), _both(op, a[1], b[1])
-        case IndexOp.SUB:
-            return _both(op, a[0], b[1]), _both(op, a[1], b[0])
-        case IndexOp.MUL:
-            return _product(a, b)
-        case IndexOp.DIV | IndexOp.CEILDIV:
-            return _both(op, a[0], single), _both(op, a[1], single)
-        case IndexOp.MOD:
-            return (ZERO, subtract(single, ONE)) if single is not None else (None, None)
-        case IndexOp.MIN:
-            return _both(op, a[0], b[0]), _either(op, a[1], b[1])
-        case IndexOp.MAX:
-            return _either(op, a[0], b[0]), _both(op, a[1], b[1])
+    row = OPERATORS[op]
+    if op is IndexOp.MUL:
+        return _product(a, b)
+    if op is IndexOp.MOD:
+        return (ZERO, subtract(single, ONE)) if single is not None else (None, None)
+    if row.rises is None:
+        return None, None
+    below, above = {1: b, -1: (b[1], b[0]), 0: (single, single)}[row.rises]
+    low = (_either if row.chooses == "greatest" else _both)(op, a[0], below)
+    high = (_either if row.chooses == "least" else _both)(op, a[1], above)
+    return low, high
 
 
 def _product(a: Ends, b: Ends) -> Ends:
@@ -127,20 +123,14 @@ def _numbers(known: Ends) -> tuple[int, int] | None:
 
 def of_numbers(op: IndexOp, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     """Least and greatest value of `x op y` for x in `a` and y in `b`; what is divided by 0 is 0."""
-    match op:
-        case IndexOp.SUB:
-            return a[0] - b[1], a[1] - b[0]
-        case IndexOp.DIV | IndexOp.CEILDIV if b[0] < 1:
-            reach = max(abs(a[0]), abs(a[1]))
-            return -reach, reach
-        case IndexOp.MOD if b[0] < 1:
-            return min(b[0], 0), max(b[1] - 1, 0)
-        case IndexOp.MOD if a[0] >= 0:
-            return a if a[1] < b[0] else (0, min(b[1] - 1, a[1]))
-        case IndexOp.MOD:
-            return 0, b[1] - 1
-        case IndexOp.ADD | IndexOp.MIN | IndexOp.MAX:
-            return apply(op, a[0], b[0]), apply(op, a[1], b[1])
-        case _:
-            corners = [apply(op, x, y) for x in a for y in b]
-            return min(corners), max(corners)
+    row = OPERATORS[op]
+    if row.range is not None:
+        return row.range(a, b)
+    if row.rises:
+        below, above = b if row.rises > 0 else (b[1], b[0])
+        return row.value(a[0], below), row.value(a[1], above)
+    if row.divides and b[0] < 1:
+        reach = max(abs(a[0]), abs(a[1]))
+        return -reach, reach
+    corners = [row.value(x, y) for x in a for y in b]
+    return min(corners), max(corners)

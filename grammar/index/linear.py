@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Union
 
 from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
-from texpr.grammar.index.expr import DIVISIONS, ZERO, add, apply, combine, const, multiply, subtract
+from texpr.grammar.index.expr import ZERO, add, apply, combine, const, multiply, subtract
+from texpr.grammar.index.operators import DIVISIONS, OPERATORS, Operator
 from texpr.grammar.index.text import in_words
 from texpr.grammar.walk import fold
 
@@ -192,6 +193,7 @@ def linear(expression: IndexExpr, definitions: Definitions = NOTHING) -> Linear:
 
 def operation(op: IndexOp, left: Linear, right: Linear) -> Linear:
     """The form of `left op right`."""
+    row = OPERATORS[op]
     match op:
         case IndexOp.ADD:
             return left + right
@@ -199,16 +201,10 @@ def operation(op: IndexOp, left: Linear, right: Linear) -> Linear:
             return left - right
         case IndexOp.MUL if len(left.terms) * len(right.terms) <= MAX_TERMS:
             return left * right
-        case IndexOp.DIV | IndexOp.MOD | IndexOp.CEILDIV:
-            quotient = _divided(op, left, right.value)
-            if quotient is not None:
-                return quotient
-        case IndexOp.MIN | IndexOp.MAX:
-            gap = (left - right).value
-            if gap is not None:
-                return left if (gap <= 0) == (op is IndexOp.MIN) else right
         case _:
-            pass
+            found = _divided(op, left, right.value) if row.divides else _chosen(row, left, right)
+            if found is not None:
+                return found
     return Linear({(Operation(op, left, right),): 1})
 
 
@@ -220,7 +216,14 @@ def _divided(op: IndexOp, left: Linear, divisor: int | None) -> Linear | None:
         return constant(apply(op, left.value, divisor))
     if any(c % divisor for c in left.terms.values()):
         return None
-    return constant(0) if op is IndexOp.MOD else Linear({m: c // divisor for m, c in left.terms.items()})
+    parts = {monomial: apply(op, c, divisor) for monomial, c in left.terms.items()}
+    return Linear({monomial: c for monomial, c in parts.items() if c})
+
+
+def _chosen(row: Operator, left: Linear, right: Linear) -> Linear | None:
+    """The side that the operator chooses where the gap between them is a number, else None."""
+    gap = (left - right).value if row.chooses else None
+    return None if gap is None else left if (gap <= 0) == (row.chooses == "least") else right
 
 
 def difference(left: IndexExpr, right: IndexExpr) -> int | None:

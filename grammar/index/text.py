@@ -27,6 +27,7 @@ from texpr.grammar.ast import (
     Or,
     SizeVar,
 )
+from texpr.grammar.index.operators import BETWEEN, CALLED, OPERATORS
 from texpr.grammar.walk import fold
 
 T = TypeVar("T")
@@ -50,14 +51,14 @@ def text(tree: IndexExpr | Condition, dialect: Dialect[T]) -> T:
 
     def write(node: IndexExpr | Condition, parts: list[T]) -> T:
         match node:
-            case IndexConst(value=value):
-                return dialect.constant(value)
+            case IndexBinary():
+                return dialect.binary(node.op, parts[0], parts[1])
             case IndexVar() | SizeVar():
                 return dialect.name(node)
-            case IndexBinary(op=op):
-                return dialect.binary(op, parts[0], parts[1])
-            case Compare(op=compared):
-                return dialect.compare(compared, parts[0], parts[1])
+            case IndexConst():
+                return dialect.constant(node.value)
+            case Compare():
+                return dialect.compare(node.op, parts[0], parts[1])
             case And():
                 return dialect.every(parts)
             case Or():
@@ -72,9 +73,8 @@ def text(tree: IndexExpr | Condition, dialect: Dialect[T]) -> T:
 
 # ---- operators between their operands --------------------------------------------------------------------------
 
+
 LOGIC, RELATION, SIGNED, SUM, PRODUCT, ATOM = range(6)  # how tightly a text binds
-_LEVELS = {IndexOp.ADD: SUM, IndexOp.SUB: SUM}  # of operators that are written between their operands, PRODUCT else
-_REGROUPED = frozenset({IndexOp.ADD, IndexOp.MUL})  # a + (b + c) is a + b + c
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +115,13 @@ class Infix:
         return Written(self.spelled(leaf))
 
     def binary(self, op: IndexOp, left: Written, right: Written) -> Written:
+        row = OPERATORS[op]
         if op in self.calls:
             return Written(f"{self.calls[op]}({left.text}, {right.text})", op=op)
-        own, sign = _LEVELS.get(op, PRODUCT), self.signs[op]
+        own, sign = SUM if row.between == "sum" else PRODUCT, self.signs[op]
         if op is IndexOp.ADD and right.value is not None and right.value < 0:
             sign, right = self.signs[IndexOp.SUB], self.constant(-right.value)
-        same = self.regroups and right.op is op and op in _REGROUPED
+        same = self.regroups and right.op is op and row.regroups
         first, second = (ATOM, ATOM) if self.brackets else (own, own if same else own + 1)
         return Written(f"{left.at(first)} {sign} {right.at(second)}", own, op)
 
@@ -145,9 +146,8 @@ class Infix:
         return Written(self.truths[value])
 
 
-_ARITHMETIC = {op: op.value for op in (IndexOp.ADD, IndexOp.SUB, IndexOp.MUL, IndexOp.DIV, IndexOp.MOD)}
-_CALLED = {op: op.value for op in IndexOp if op not in _ARITHMETIC}
-LANGUAGE = Infix(signs=_ARITHMETIC, calls=_CALLED)
+LANGUAGE = Infix(signs=BETWEEN, calls=CALLED)
+_PYTHON = {op: row.python or op.value for op, row in OPERATORS.items()}
 
 
 def in_words(tree: IndexExpr | Condition, level: int = LOGIC) -> str:
@@ -157,8 +157,8 @@ def in_words(tree: IndexExpr | Condition, level: int = LOGIC) -> str:
 
 def python(spelled: Callable[[IndexVar | SizeVar], str]) -> Infix:
     """Python on integers, with the names that `spelled` gives."""
-    signs = _ARITHMETIC | {IndexOp.DIV: "//"}
-    return Infix(signs=signs, calls=_CALLED, spelled=spelled, regroups=True, truths=("False", "True"))
+    calls = {op: _PYTHON[op] for op in CALLED}
+    return Infix(signs=_PYTHON, calls=calls, spelled=spelled, regroups=True, truths=("False", "True"))
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------

@@ -4,24 +4,15 @@ Division floors. A divisor of 0, which only a size bound to 0 can make, gives 0 
 the interpreter here.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, assert_never
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
-from texpr.grammar.ast import (
-    Always,
-    And,
-    Compare,
-    Condition,
-    IndexBinary,
-    IndexConst,
-    IndexExpr,
-    IndexOp,
-    IndexVar,
-    Not,
-    Or,
-    SizeVar,
-)
-from texpr.grammar.index.expr import COMPARE, apply
+from texpr.grammar.ast import CompareOp, Condition, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
+from texpr.grammar.index.expr import COMPARE
+from texpr.grammar.index.operators import OPERATORS
+from texpr.grammar.index.text import text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,54 +24,42 @@ else:  # proofs evaluate integers only, so NumPy is loaded where an array is met
 Environment = Mapping[str, Index]
 
 
+TRUE: Mask = True
+FALSE: Mask = False
+
+
 def index_value(expr: IndexExpr, environment: Environment) -> Index:
     """The value of an index expression; `environment` has every index and size. KeyError for a name it lacks."""
-    match expr:
-        case IndexConst():
-            return expr.value
-        case IndexVar() | SizeVar():
-            return environment[expr.name]
-        case IndexBinary():
-            left, right = index_value(expr.left, environment), index_value(expr.right, environment)
-            if not (isinstance(left, int) and isinstance(right, int)):
-                return _array_value(expr.op, left, right)
-            if right == 0 and expr.op in (IndexOp.DIV, IndexOp.MOD, IndexOp.CEILDIV):
-                return 0
-            return apply(expr.op, left, right)
-        case _:
-            assert_never(expr)
+    values: list[Index] = []
+    work: list[IndexExpr | IndexOp] = [expr]
+    while work:  # not by `text`: this is where the exact interpreter spends its time
+        node = work.pop()
+        match node:
+            case IndexVar() | SizeVar():
+                values.append(environment[node.name])
+            case IndexConst():
+                values.append(node.value)
+            case IndexBinary():
+                work += (node.op, node.right, node.left)
+            case _:
+                right = values.pop()
+                values.append(on_operands(node, values.pop(), right))
+    return values.pop()
 
 
-def _array_value(op: IndexOp, left: Index, right: Index) -> Index:
-    import numpy as np
-
-    match op:
-        case IndexOp.ADD:
-            return left + right
-        case IndexOp.SUB:
-            return left - right
-        case IndexOp.MUL:
-            return left * right
-        case IndexOp.DIV:
-            return _floor_divide(left, right)
-        case IndexOp.MOD:
-            with np.errstate(all="ignore"):
-                return np.asarray(np.remainder(left, right))
-        case IndexOp.CEILDIV:
-            return -_floor_divide(-left, right)
-        case IndexOp.MIN:
-            return np.minimum(left, right)
-        case IndexOp.MAX:
-            return np.maximum(left, right)
-        case _:
-            assert_never(op)
-
-
-def _floor_divide(left: Index, right: Index) -> Index:
+def on_operands(op: IndexOp, left: Index, right: Index) -> Index:
+    """The value of an operator."""
+    row = OPERATORS[op]
+    if isinstance(left, int) and isinstance(right, int):
+        value: int = 0 if row.divides and right == 0 else row.value(left, right)
+        return value
+    if not row.divides:
+        result: Index = row.value(left, right)
+        return result
     import numpy as np
 
     with np.errstate(all="ignore"):
-        return np.asarray(np.floor_divide(left, right))
+        return np.asarray(row.value(left, right))
 
 
 def both(left: Mask, right: Mask) -> Mask:
@@ -120,23 +99,36 @@ def as_mask(value: object) -> Mask:
 
 def condition_value(condition: Condition, environment: Environment) -> Mask:
     """The truth of an affine condition."""
-    match condition:
-        case Always():
-            return condition.value
-        case Not():
-            return inverse(condition_value(condition.part, environment))
-        case And():
-            result: Mask = True
-            for part in condition.parts:
-                result = both(result, condition_value(part, environment))
-            return result
-        case Or():
-            result = False
-            for part in condition.parts:
-                result = either(result, condition_value(part, environment))
-            return result
-        case Compare():
-            left, right = index_value(condition.left, environment), index_value(condition.right, environment)
-            return as_mask(COMPARE[condition.op](left, right))
-        case _:
-            assert_never(condition)
+    value: Mask = text(condition, Values(environment))
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values as a dialect: of expressions, and of conditions."""
+
+    environment: Environment
+
+    def constant(self, value: int) -> Any:
+        return value
+
+    def name(self, leaf: IndexVar | SizeVar) -> Any:
+        return self.environment[leaf.name]
+
+    def binary(self, op: IndexOp, left: Any, right: Any) -> Any:
+        return on_operands(op, left, right)
+
+    def compare(self, op: CompareOp, left: Any, right: Any) -> Any:
+        return as_mask(COMPARE[op](left, right))
+
+    def every(self, parts: Sequence[Any]) -> Any:
+        return reduce(both, parts, TRUE)
+
+    def some(self, parts: Sequence[Any]) -> Any:
+        return reduce(either, parts, FALSE)
+
+    def negation(self, part: Any) -> Any:
+        return inverse(part)
+
+    def always(self, value: bool) -> Any:
+        return value

@@ -11,6 +11,7 @@ from typing import Literal
 from texpr.grammar import syntax
 from texpr.grammar.attributes import forgotten_hash
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
+from texpr.grammar.index.operators import CALLED
 from texpr.grammar.python.embedded import read_attributes, read_extent
 from texpr.grammar.python.names import WORDS, FnObject, Meaning, Names, NotRun, Unknown, Word, is_identifier
 from texpr.grammar.python.source import FunctionSource
@@ -23,6 +24,7 @@ FOREIGN_HELP = (
     "under @texpr.fn"
 )
 
+OF_INTEGERS = frozenset({"abs", "bitand", "bitor", "bitxor", "shl", "shr", *CALLED.values()})
 NAMED_EXTENTS = 'an extent has the name that the annotation gives it: A: f32["N"], then par("N")'
 NOT_RUN_HELP = "assign it a number that is written out, or import the file in Python, where its code runs"
 
@@ -185,7 +187,7 @@ class ScopeReader:
                 return self.is_integer(tree.body)
             case syntax.Call(name="select"):
                 return all(self.is_integer(arm) for arm in tree.args[1:])
-            case syntax.Call(name="min" | "max" | "abs" | "bitand" | "bitor" | "bitxor" | "shl" | "shr" | "ceildiv"):
+            case syntax.Call(name=name) if name in OF_INTEGERS:
                 return all(self.is_integer(argument) for argument in tree.args)
             case syntax.Call(name=name):
                 return name in ELEMENT_TYPES and ELEMENT_TYPES[name].is_integer

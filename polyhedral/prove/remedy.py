@@ -11,6 +11,7 @@ from itertools import islice, permutations
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.operators import DIVISIONS
 from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
 from texpr.grammar.walk import walk
@@ -21,7 +22,7 @@ from texpr.polyhedral.program import Program
 MAX_SIZES = 6  # of which pairs are compared
 MAX_DIVISORS = 8
 STEPS = 4_000  # of isl: a hint is worth a part of what one proof may take
-ROUNDS_DOWN = (IndexOp.DIV, IndexOp.CEILDIV, IndexOp.MOD, IndexOp.MUL)
+ROUNDS_DOWN = (*DIVISIONS, IndexOp.MUL)
 
 
 def missing_fact(program: Program, violations: isl.Set, span: Span) -> str | None:

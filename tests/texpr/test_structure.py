@@ -26,6 +26,7 @@ RUNTIME_MAY = {
     "texpr.grammar.diagnostics",
     "texpr.grammar.source",
     "texpr.grammar.codes",
+    "texpr.grammar.index.operators",
 }
 
 

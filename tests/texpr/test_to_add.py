@@ -1,0 +1,93 @@
+"""ARCHITECTURE says what is touched to add something: a copy of the compiler where just that is touched has it."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+Edits = Mapping[str, Sequence[tuple[str, str]]]
+
+INDEX_OPERATOR: Edits = {
+    "grammar/index/operators.py": [
+        ('    MAX = "max"\n', '    MAX = "max"\n    ROUNDUP = "roundup"\n'),
+        (
+            "}\nDIVISIONS =",
+            "    IndexOp.ROUNDUP: Operator(\n"
+            "        value=lambda a, b: -(-a // b) * b,\n"
+            "        isl=lambda a, b: a.div(b).ceil().mul(b),\n"
+            "        divides=True,\n"
+            "        range=lambda a, b: (min(a[0], 0), max(a[1], 0) + max(b[1], 1) - 1),\n"
+            '        cuda="round_up",\n'
+            '        c_name="texpr_roundup",\n'
+            '        c="{ return texpr_ceildiv(a, b) * b; }",\n'
+            "    ),\n"
+            "}\nDIVISIONS =",
+        ),
+    ],
+    "codegen/include/texpr/math.cuh": [
+        (
+            "template <class T>\nTX_FN T shl(",
+            "template <class T>\nTX_FN T round_up(T a, T b) {\n  return wrap_mul(ceil_div(a, b), b);\n}\n"
+            "template <class T>\nTX_FN T shl(",
+        )
+    ],
+}
+INDEX_PROGRAM = '''
+import numpy as np
+import texpr
+
+kernel = texpr.parse("""kernel pad(A: f32[N], B: f32[roundup(N, 8)]) {
+    par roundup(N, 8) i {
+        if i < N { B[i] = A[min(roundup(i, 4), N - 1)] } else { B[i] = 0.0 }
+    }
+}""")["pad"]
+A = np.arange(13, dtype=np.float32)
+want = [A[min(-(-i // 4) * 4, 12)] if i < 13 else 0 for i in range(16)]
+for sizes in ({}, {"N": 13}):
+    for run in (kernel.interpret, kernel.compile("cpu", **sizes)):
+        B = np.zeros(16, np.float32)
+        run(A, B)
+        assert B.tolist() == want, (run, B)
+assert "tx::round_up(" in kernel.compile("cuda:sm_80", stop_after="emit").source
+'''
+
+
+def touched(what: str) -> set[str]:
+    """The files that the table names."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = text.partition("## To add")[2].partition("\n## ")[0]
+    (row,) = re.findall(rf"^\| {what} \| (.*?) \|", table, re.MULTILINE)
+    return set(re.findall(r"`([^`]+)`", row))
+
+
+def copy_with(edits: Edits, folder: Path) -> None:
+    """The compiler with edits, in a folder of its own."""
+    for part in ("grammar", "polyhedral", "codegen", "runtime", "texpr"):
+        shutil.copytree(ROOT / part, folder / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, changes in edits.items():
+        text = (folder / name).read_text(encoding="utf-8")
+        for before, after in changes:
+            assert text.count(before) == 1, f"{name} has {before!r} {text.count(before)} times"
+            text = text.replace(before, after)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("what", "most", "edits", "program"), [("an index operator", 2, INDEX_OPERATOR, INDEX_PROGRAM)]
+)
+def test_what_the_table_names_is_enough(what: str, most: int, edits: Edits, program: str, tmp_path: Path) -> None:
+    assert touched(what) == set(edits) and len(edits) <= most
+    copy_with(edits, tmp_path)
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin", "TEXPR_CACHE_DIR": str(tmp_path / "cache")},
+        cwd=tmp_path,
+    )
+    assert result.returncode == 0, result.stderr
