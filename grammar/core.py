@@ -1,49 +1,44 @@
 """Walks over core values and statements: their size, their names, the buffers that they reach."""
 
+from collections.abc import Iterator
+
 from texpr.grammar import ast
-from texpr.grammar.index.expr import index_size
-from texpr.grammar.walk import fold, walk
+from texpr.grammar.walk import walk
 
 
-def condition_size(c: ast.Condition) -> int:
-    """The number of nodes of a condition."""
-
-    def count(node: ast.Condition, parts: list[int]) -> int:
-        if isinstance(node, ast.Compare):
-            return 3 + index_size(node.left) + index_size(node.right)
-        return 1 + sum(parts)
-
-    return fold(c, count, into=lambda node: not isinstance(node, ast.Compare))
+def value_size(tree: ast.Expr | ast.Condition) -> int:
+    """The number of nodes of a value or a condition; the sides of a comparison count, other leaves of index expressions
+    do not."""
+    return sum(_WEIGHTS.get(type(node), 1) for node in walk(tree))
 
 
-def value_size(e: ast.Expr) -> int:
-    """The number of nodes of a value."""
-    count = 0
-    stack: list[ast.Expr] = [e]
+_WEIGHTS: dict[type[ast.Node], int] = {
+    ast.IndexConst: 0,
+    ast.IndexVar: 0,
+    ast.SizeVar: 0,
+    ast.Gather: 0,
+    ast.Compare: 3,
+}
+
+
+def children(stmt: ast.Stmt) -> tuple[ast.Stmt, ...]:
+    """The statements directly inside; an intrinsic counts as its reference body."""
+    match stmt:
+        case ast.Par(body=body) | ast.Seq(body=body) | ast.Intrinsic(reference=body):
+            return body
+        case ast.If(then=then, orelse=orelse):
+            return then + orelse
+        case _:
+            return ()
+
+
+def statements(body: tuple[ast.Stmt, ...]) -> Iterator[ast.Stmt]:
+    """Every statement in text order, outer before inner."""
+    stack = list(reversed(body))
     while stack:
-        node = stack.pop()
-        count += 1
-        match node:
-            case ast.Op():
-                stack += node.args
-            case ast.Cast():
-                stack.append(node.operand)
-            case ast.Select():
-                stack += (node.then, node.other)
-                if isinstance(node.condition, ast.Expr):
-                    stack.append(node.condition)
-                else:
-                    count += condition_size(node.condition)
-            case ast.ConditionValue():
-                count += condition_size(node.condition)
-            case ast.IndexValue():
-                count += index_size(node.index)
-            case ast.Read():
-                count += sum(index_size(s) for s in node.subscripts if not isinstance(s, ast.Gather))
-                stack += [s.value for s in node.subscripts if isinstance(s, ast.Gather)]
-            case _:
-                pass
-    return count
+        stmt = stack.pop()
+        yield stmt
+        stack.extend(reversed(children(stmt)))
 
 
 def promises_unique(statement: ast.Stmt) -> bool:

@@ -23,7 +23,7 @@ def walk(root: Node) -> Iterator[Node]:
         stack.extend(reversed(operands(node)))
 
 
-def fold(root: N, value: Callable[[Any, list[T]], T], into: Callable[[Any], bool] = lambda node: True) -> T:
+def fold(root: N, value: Callable[[Any, list[T]], T], into: Callable[[Any], bool] | None = None) -> T:
     """The value of a tree: `value(node, values of its operands)`, operands first, in text order. A node for which
     `into` is false is given whole, without values."""
     done: list[T] = []
@@ -36,16 +36,16 @@ def fold(root: N, value: Callable[[Any, list[T]], T], into: Callable[[Any], bool
             del done[-count:]
             done.append(value(node, values))
             continue
-        inside = operands(item) if into(item) else ()
+        inside = operands(item) if into is None or into(item) else ()
         if inside:
             work.append((item, len(inside)))
-            work.extend(reversed(inside))
+            work += inside[::-1]
         else:
             done.append(value(item, []))
     return done.pop()
 
 
-def rewrite(root: N, change: Callable[[Any], Node], into: Callable[[Any], bool] = lambda node: True) -> N:
+def rewrite(root: N, change: Callable[[Any], Node], into: Callable[[Any], bool] | None = None) -> N:
     """The tree with every node passed through `change`, operands first. What changes nowhere stays the same object."""
     return cast(N, fold(root, lambda node, parts: change(with_operands(node, parts) if parts else node), into))
 

@@ -5,62 +5,30 @@ read_accesses(C[i, j] += A[i, k] * B[k, j]) = (Read A[i, k], Read B[k, j])
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import assert_never
 
 from texpr.grammar import walk as tree
 from texpr.grammar.ast import (
-    Accumulate,
     Anchor,
-    Asm,
-    Atomic,
-    Bind,
     Condition,
     Expr,
     Gather,
-    If,
     IndexExpr,
     IndexVar,
-    Intrinsic,
     Leaf,
-    New,
     Node,
     Par,
     Read,
-    Seq,
     Stmt,
     Subscript,
 )
+from texpr.grammar.core import statements
 from texpr.grammar.index.expr import names
 
 AccessRewrite = Callable[[str, tuple[Subscript, ...]], tuple[str, tuple[Subscript, ...]]]
 
 
-def children(stmt: Stmt) -> tuple[Stmt, ...]:
-    """The statements directly inside; an intrinsic counts as its reference body."""
-    match stmt:
-        case Par(body=body) | Seq(body=body):
-            return body
-        case If(then=then, orelse=orelse):
-            return then + orelse
-        case Intrinsic(reference=reference):
-            return reference
-        case New() | Bind() | Accumulate() | Atomic() | Anchor() | Asm():
-            return ()
-        case _:
-            assert_never(stmt)
-
-
-def walk(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Every statement in text order, outer before inner."""
-    stack = list(reversed(stmts))
-    while stack:
-        stmt = stack.pop()
-        yield stmt
-        stack.extend(reversed(children(stmt)))
-
-
 def contains_par(stmts: tuple[Stmt, ...]) -> bool:
-    return any(isinstance(s, Par) for s in walk(stmts))
+    return any(isinstance(s, Par) for s in statements(stmts))
 
 
 def _holds_values(node: Node) -> bool:

@@ -33,13 +33,13 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
+from texpr.grammar.core import children
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import index_range
 from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret.bound import STEPS
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.grammar.walk import walk
-from texpr.polyhedral.walk import children
 
 MOST_BITS = 10  # of a sample: those of f16, so that narrow types hold them
 LEAST_BITS = 2

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexExpr, Kernel, New, Par, Read, Role, Seq, Stmt
+from texpr.grammar.core import children, statements
 from texpr.grammar.index.expr import const, names
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.walk import walk as every_node
 from texpr.polyhedral.map.conflicts import shared_updates
-from texpr.polyhedral.walk import children, walk
 
 if TYPE_CHECKING:
     from texpr.polyhedral.program import Program
@@ -93,8 +93,8 @@ def most_of(extent: IndexExpr, ranges: Ranges) -> int:
 
 def _written(par: Par) -> set[str]:
     """The parameters and workspaces that a par writes."""
-    own = {s.buffer for s in walk((par,)) if isinstance(s, New)}
-    return {s.buffer for s in walk((par,)) if isinstance(s, Bind | Accumulate | Atomic)} - own
+    own = {s.buffer for s in statements((par,)) if isinstance(s, New)}
+    return {s.buffer for s in statements((par,)) if isinstance(s, Bind | Accumulate | Atomic)} - own
 
 
 def _stands_alone(kernel: Kernel, par: Par) -> bool:
@@ -109,7 +109,7 @@ def _chosen(
 ) -> dict[str, tuple[Any, IndexExpr]]:
     """Iterations of the dimensions of a band that its updates tell apart, with their extents."""
     band = list(_band(par))
-    updates = [s for s in walk((par,)) if isinstance(s, Accumulate | Atomic) and s.buffer in writes]
+    updates = [s for s in statements((par,)) if isinstance(s, Accumulate | Atomic) and s.buffer in writes]
     free = [
         p
         for p in band

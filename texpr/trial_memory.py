@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 
 from texpr.codegen.manifest import JsonExpr, Manifest, Parameter, evaluate
 from texpr.grammar.ast import IndexExpr, Kernel, Par, Role, Seq
+from texpr.grammar.core import statements
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.interval import bounds, index_range
 from texpr.grammar.types import ELEMENT_TYPES
-from texpr.polyhedral.walk import walk
 from texpr.runtime.launch import host_memory_bytes
 from texpr.samples import greatest_at
 
@@ -68,7 +68,7 @@ def _extent(parameter: Parameter, sizes: Mapping[str, int]) -> tuple[int, int]:
 def _locals(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[tuple[str, int]]:
     """Every local with the elements of one copy, where the indices in its extents are at their greatest."""
     ranges: dict[str, tuple[IndexExpr, IndexExpr]] = {}
-    for stmt in walk(kernel.body):
+    for stmt in statements(kernel.body):
         if isinstance(stmt, Par | Seq):
             found = index_range(stmt.extent, ranges)
             if found is not None:

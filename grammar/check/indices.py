@@ -13,7 +13,7 @@ from texpr.grammar.check.context import Context
 from texpr.grammar.check.operators import COMPARISONS, FUNCTIONS, SYMBOLS
 from texpr.grammar.check.scope import FnName, IndexName, TypeName, ValueName, ViewName, describe
 from texpr.grammar.check.typing import Typed, Untyped, Value
-from texpr.grammar.core import condition_size
+from texpr.grammar.core import value_size
 from texpr.grammar.index.expr import I64_MAX, I64_MIN, ZERO, combine, index_names, index_size
 from texpr.grammar.index.operators import DIVISIONS
 from texpr.grammar.refusals import RefusedError, refuse
@@ -235,5 +235,5 @@ def _condition_named(ctx: Context, e: syntax.Name) -> Condition | None:
     expr = entity.value.expr
     if not isinstance(expr, ast.ConditionValue):
         return None
-    ctx.charge(condition_size(expr.condition), e.span)
+    ctx.charge(value_size(expr.condition), e.span)
     return expr.condition

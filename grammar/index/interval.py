@@ -10,6 +10,7 @@ from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp
 from texpr.grammar.index.expr import (
     ONE,
     ZERO,
+    apply,
     combine,
     const,
     constant_value,
@@ -49,7 +50,7 @@ def most(extent: IndexExpr, ranges: Ranges) -> int | None:
         match node:
             case IndexBinary(op=IndexOp.MIN):
                 return min((part for part in parts if part is not None), default=None)
-            case IndexBinary(op=IndexOp.DIV | IndexOp.CEILDIV as op, right=IndexConst(value=divisor)) if divisor > 0:
+            case IndexBinary(op=op, right=IndexConst(value=divisor)) if OPERATORS[op].rises == 0 and divisor > 0:
                 return None if parts[0] is None else apply(op, parts[0], divisor)
             case _:
                 return constant_value(node)

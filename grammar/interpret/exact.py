@@ -40,7 +40,7 @@ from texpr.grammar.ast import (
     Stmt,
     Subscript,
 )
-from texpr.grammar.core import promises_unique
+from texpr.grammar.core import promises_unique, statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, fail
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret.cells import Array, undefined
@@ -75,7 +75,8 @@ class ExactInterpreter:
         self.instances = 0
         self.order: dict[int, int] = {}
         self.constants: dict[int, Array] = {}
-        self.number(kernel.body)
+        for statement in statements(kernel.body):
+            self.order[id(statement)] = len(self.order)
         self.buffers = {b.name: b for b in kernel.buffers}
         self.shapes = {b.name: tuple(int(index_value(n, self.sizes)) for n in b.shape) for b in kernel.buffers}
         self.live: dict[str, Instance] = {}
@@ -91,21 +92,6 @@ class ExactInterpreter:
             missing = np.flatnonzero(~instance.defined)
             if missing.size:
                 self.violate(self.reports.unwritten(instance.buffer, instance.element(int(missing[0]))))
-
-    def number(self, body: tuple[Stmt, ...]) -> None:
-        """Numbers the statements in text order."""
-        for stmt in body:
-            self.order[id(stmt)] = len(self.order)
-            match stmt:
-                case Par() | Seq():
-                    self.number(stmt.body)
-                case If():
-                    self.number(stmt.then)
-                    self.number(stmt.orelse)
-                case Intrinsic():
-                    self.number(stmt.reference)
-                case _:
-                    pass
 
     def violate(self, diagnostic: Diagnostic) -> None:
         """Raises, or keeps the first diagnostic per code, buffer, `par` and statements."""
@@ -199,25 +185,34 @@ class ExactInterpreter:
     # ---- values -------------------------------------------------------------------------------------------------
 
     def value(self, expr: Expr, iteration: Iteration) -> Array:
+        casts: list[Cast] = []
+        while isinstance(expr, Cast | Select):
+            if isinstance(expr, Cast):
+                casts.append(expr)
+                expr = expr.operand
+            else:
+                expr = expr.then if self.holds(expr.condition, iteration) else expr.other
         match expr:
             case Const():
                 if id(expr) not in self.constants:
                     self.constants[id(expr)] = numerics.constant(expr.value, expr.dtype)
-                return self.constants[id(expr)]
+                result = self.constants[id(expr)]
             case IndexValue():
-                return numerics.from_index(self.index(expr.index, iteration), expr.dtype)
+                result = numerics.from_index(self.index(expr.index, iteration), expr.dtype)
             case ConditionValue():
-                return numerics.truth(self.holds(expr.condition, iteration))
+                result = numerics.truth(self.holds(expr.condition, iteration))
             case Read():
-                return self.read(expr, iteration)
+                result = self.read(expr, iteration)
             case Op():
-                return numerics.apply(expr.fn, tuple(self.value(arg, iteration) for arg in expr.args), expr.dtype)
-            case Cast():
-                return numerics.cast(self.value(expr.operand, iteration), expr.operand.dtype, expr.dtype)
-            case Select():
-                return self.value(expr.then if self.holds(expr.condition, iteration) else expr.other, iteration)
+                args: list[Array] = []
+                for arg in expr.args:  # one frame of Python for each operator
+                    args.append(self.value(arg, iteration))
+                result = numerics.apply(expr.fn, tuple(args), expr.dtype)
             case _:
                 assert_never(expr)
+        for cast in reversed(casts):
+            result = numerics.cast(result, cast.operand.dtype, cast.dtype)
+        return result
 
     def holds(self, condition: object, iteration: Iteration) -> bool:
         """The truth of an affine condition or of a bool value."""

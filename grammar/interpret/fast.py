@@ -247,28 +247,36 @@ class FastInterpreter(Generic[V]):
 
     def value(self, expr: Expr, lanes: Lanes) -> V:
         arithmetic = self.arithmetic
+        casts: list[Cast] = []
+        while isinstance(expr, Cast):
+            casts.append(expr)
+            expr = expr.operand
         match expr:
             case Const():
-                return arithmetic.constant(expr.value, expr.dtype)
+                result = arithmetic.constant(expr.value, expr.dtype)
             case IndexValue():
-                return arithmetic.index(index_value(expr.index, lanes.environment), expr.dtype)
+                result = arithmetic.index(index_value(expr.index, lanes.environment), expr.dtype)
             case ConditionValue():
-                return arithmetic.truth(condition_value(expr.condition, lanes.environment))
+                result = arithmetic.truth(condition_value(expr.condition, lanes.environment))
             case Read():
                 place, unknown = self.place(expr.buffer, expr.subscripts, lanes, expr.span)
                 if isinstance(place, int) and place < 0:
-                    return arithmetic.constant(0, expr.dtype)
-                loaded = self.memory[expr.buffer].load(place)
-                return arithmetic.tainted(loaded, unknown) if np.any(unknown) else loaded
+                    result = arithmetic.constant(0, expr.dtype)
+                else:
+                    loaded = self.memory[expr.buffer].load(place)
+                    result = arithmetic.tainted(loaded, unknown) if np.any(unknown) else loaded
             case Op():
-                args = tuple(self.value(arg, lanes) for arg in expr.args)
-                return arithmetic.apply(expr.fn, args, expr.args[0].dtype, expr.dtype)
-            case Cast():
-                return arithmetic.cast(self.value(expr.operand, lanes), expr.operand.dtype, expr.dtype)
+                args: list[V] = []
+                for arg in expr.args:  # one frame of Python for each operator
+                    args.append(self.value(arg, lanes))
+                result = arithmetic.apply(expr.fn, tuple(args), expr.args[0].dtype, expr.dtype)
             case Select():
-                return self.select(expr, lanes)
+                result = self.select(expr, lanes)
             case _:
                 assert_never(expr)
+        for cast in reversed(casts):
+            result = arithmetic.cast(result, cast.operand.dtype, cast.dtype)
+        return result
 
     def select(self, expr: Select, lanes: Lanes) -> V:
         """Each arm is evaluated where the condition chooses it, so that the other arm's accesses need not be legal."""

@@ -1,7 +1,6 @@
 """What the fast mode asks of a loop before it runs it: may a `seq` be one more axis of the grid, as a fold or because
 its iterations are independent, and which locals does its body declare."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -12,54 +11,20 @@ from texpr.grammar.ast import (
     Asm,
     Atomic,
     Bind,
-    Cast,
-    ConditionValue,
-    Const,
     Expr,
     Gather,
     If,
-    IndexValue,
     IndexVar,
     Intrinsic,
     New,
-    Op,
     Par,
     Read,
-    Select,
     Seq,
     Stmt,
     Subscript,
 )
-
-
-def child_expressions(expr: Expr) -> Iterator[Expr]:
-    """The expressions directly inside one, gathers among them."""
-    match expr:
-        case Const() | IndexValue() | ConditionValue():
-            return
-        case Read():
-            yield from (s.value for s in expr.subscripts if isinstance(s, Gather))
-        case Op():
-            yield from expr.args
-        case Cast():
-            yield expr.operand
-        case Select():
-            if isinstance(expr.condition, Expr):
-                yield expr.condition
-            yield expr.then
-            yield expr.other
-        case _:
-            assert_never(expr)
-
-
-def reads_of(expr: Expr) -> Iterator[Read]:
-    """The reads in an expression, those in subscripts among them."""
-    pending = [expr]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Read):
-            yield node
-        pending.extend(child_expressions(node))
+from texpr.grammar.core import statements
+from texpr.grammar.walk import walk
 
 
 @dataclass(slots=True)
@@ -100,8 +65,8 @@ class Effects:
 
     def reads(self, subscripts: tuple[Subscript, ...], *values: Expr) -> None:
         for expr in (*values, *(s.value for s in subscripts if isinstance(s, Gather))):
-            for read in reads_of(expr):
-                if read.buffer not in self.private:
+            for read in walk(expr):
+                if isinstance(read, Read) and read.buffer not in self.private:
                     self.touch(read.buffer, read.subscripts).read = True
 
     def collect(self, body: tuple[Stmt, ...], ordered: bool) -> None:
@@ -152,19 +117,4 @@ def is_axis(loop: Seq) -> bool:
 
 def locals_of(body: tuple[Stmt, ...]) -> list[str]:
     """Names of the buffers that a body declares, at any depth."""
-    found: list[str] = []
-    pending = list(body)
-    while pending:
-        stmt = pending.pop()
-        match stmt:
-            case New():
-                found.append(stmt.buffer)
-            case Par() | Seq():
-                pending.extend(stmt.body)
-            case If():
-                pending.extend((*stmt.then, *stmt.orelse))
-            case Intrinsic():
-                pending.extend(stmt.reference)
-            case _:
-                pass
-    return found
+    return [stmt.buffer for stmt in statements(body) if isinstance(stmt, New)]

@@ -24,7 +24,6 @@ from texpr.grammar import numerics
 from texpr.grammar.ast import Buffer, IndexExpr, Kernel, Role, SizeVar
 from texpr.grammar.check.bind import bind_sizes, check_sizes
 from texpr.grammar.core import buffers_written
-from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.grammar.index.expr import size_names
 from texpr.grammar.index.value import index_value
@@ -56,7 +55,6 @@ class Interpretation:
     sizes: dict[str, int] = field(default_factory=dict)
 
 
-@deep_recursion()
 def interpret(
     kernel: Kernel,
     arrays: Mapping[str, Value],

@@ -8,8 +8,8 @@ par M i #grid { par N j #block { S } } two nests, because the author says so
 from dataclasses import dataclass
 
 from texpr.grammar.ast import If, IndexExpr, Kernel, New, Par, Seq, Stmt
+from texpr.grammar.core import children, statements
 from texpr.grammar.index.interval import index_range
-from texpr.polyhedral.walk import children, walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,4 +103,4 @@ def block_statements(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def has_loop(stmts: tuple[Stmt, ...]) -> bool:
-    return any(isinstance(s, Par | Seq) for s in walk(stmts))
+    return any(isinstance(s, Par | Seq) for s in statements(stmts))

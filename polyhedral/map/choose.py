@@ -8,6 +8,7 @@ its blocks. On a CPU the outer indices are on cores and the contiguous one is in
 from collections.abc import Mapping, Sequence
 
 from texpr.grammar.ast import Accumulate, If, IndexExpr, Par, Seq, Stmt
+from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.polyhedral.map.bands import (
@@ -30,7 +31,7 @@ from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.mapped.places import Memory
-from texpr.polyhedral.walk import subscript_names, walk
+from texpr.polyhedral.walk import subscript_names
 
 DEFAULT_THREADS = 256
 MIN_THREADS = 32
@@ -195,7 +196,7 @@ def _named(nest: Nest, pieces: Sequence[tuple[int, int]]) -> Deal:
 def _seq_ranges(stmts: tuple[Stmt, ...]) -> dict[str, tuple[IndexExpr, IndexExpr]]:
     """Ranges of the seq indices below, as far as they are bounded without outer indices."""
     found: dict[str, tuple[IndexExpr, IndexExpr]] = {}
-    for stmt in walk(stmts):
+    for stmt in statements(stmts):
         if isinstance(stmt, Seq):
             inside = index_range(stmt.extent, found)
             if inside is not None:

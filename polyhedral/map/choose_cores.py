@@ -6,6 +6,7 @@ cores after all. The innermost loop is over the index whose steps are contiguous
 """
 
 from texpr.grammar.ast import Accumulate, Atomic, Gather, IndexExpr
+from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, names, row_major
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.value import index_value
@@ -17,7 +18,6 @@ from texpr.polyhedral.map.objective import WeightedAccess
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.walk import walk
 
 LIGHT_CHUNK = 1024  # the most iterations of the only core dimension that a core runs at a time
 HEAVY_CHUNK = 256  # the same where each iteration has loops
@@ -52,7 +52,7 @@ def _chunk(problem: Problem, nest: Nest, extent: IndexExpr) -> int:
 def _core_dims(problem: Problem, nest: Nest) -> tuple[int, ...]:
     """The dimensions over which no two iterations update one element; an extent that depends on a dimension that is no
     core dimension keeps its own off the cores too."""
-    updates = [s for s in walk(nest.body) if isinstance(s, Accumulate | Atomic)]
+    updates = [s for s in statements(nest.body) if isinstance(s, Accumulate | Atomic)]
     program = problem.proved.program
     found: list[int] = []
     for number, par in enumerate(nest.pars):

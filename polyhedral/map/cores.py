@@ -26,6 +26,7 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
+from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, const, minimum, names, subtract
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_loop, nest_of
 from texpr.polyhedral.map.candidate import Cores
@@ -42,7 +43,6 @@ from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
-from texpr.polyhedral.walk import walk
 
 CPU_TASKS = 64  # parts of a parallel launch, each on one thread
 
@@ -108,7 +108,7 @@ class _Core:
 
     def pushed(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece | None) -> tuple[Node, ...]:
         """The par's loop moved inward over statements, as deep as no extent, condition or local hinders it."""
-        if any(isinstance(s, New | Intrinsic) for s in walk(stmts)):
+        if any(isinstance(s, New | Intrinsic) for s in statements(stmts)):
             return (self._vector_loop(par, stmts, piece),)
         found: list[Node] = []
         leaves: list[Stmt] = []
@@ -157,7 +157,7 @@ class _Core:
         loop = self.worker.loop(par, self.worker.nodes(stmts))
         independent = not any(
             isinstance(s, Accumulate | Atomic) and shared_updates(self.session.proved.program, s.id, (par.index,))
-            for s in walk(stmts)
+            for s in statements(stmts)
         )
         vector = independent and not has_loop(stmts)
         if piece is None:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexConst, IndexExpr, Kernel, Par, Seq
+from texpr.grammar.core import statements
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, multiply, product
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place
 from texpr.polyhedral.target import Target
-from texpr.polyhedral.walk import walk
 
 Piece = tuple[int, int]  # (number of the dimension, threads it gets), fastest thread first
 
@@ -40,7 +40,7 @@ class Names:
 
 def names_taken(kernel: Kernel) -> tuple[str, ...]:
     """The names of a kernel's loops, buffers and sizes."""
-    loops = tuple(s.index for s in walk(kernel.body) if isinstance(s, Par | Seq))
+    loops = tuple(s.index for s in statements(kernel.body) if isinstance(s, Par | Seq))
     return loops + tuple(b.name for b in kernel.buffers) + tuple(s.name for s in kernel.sizes)
 
 

@@ -6,11 +6,11 @@ one thread for what is deeper. What a kept attribute did not change is told by `
 """
 
 from texpr.grammar.ast import Asm, Attr, IndexConst, Intrinsic, Kernel, Par, Seq, Stmt
+from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.polyhedral.map.bands import nest_of
 from texpr.polyhedral.map.placement import unsupported
 from texpr.polyhedral.target import Target
-from texpr.polyhedral.walk import children, walk
 
 KEPT: dict[str, frozenset[str]] = {
     "kernel": frozenset({"strict", "unique", "threads"}),
@@ -28,7 +28,7 @@ def check_attributes(kernel: Kernel, target: Target) -> None:
     for attr in kernel.attrs:
         if attr.name not in KEPT["kernel"]:
             found += unsupported(attr).diagnostics
-    for stmt in walk(kernel.body):
+    for stmt in statements(kernel.body):
         allowed = KEPT["statement"]
         match stmt:
             case Par(fully=True):
@@ -70,7 +70,7 @@ def _misplaced(stmts: tuple[Stmt, ...]) -> list[Diagnostic]:
             continue
         nest = nest_of(stmt)
         wrong = [a for p in nest.pars for a in p.attrs if a.name in ("block", "thread")]
-        inner = [a for s in walk(nest.body) if isinstance(s, Par) for a in s.attrs if a.name == "grid"]
+        inner = [a for s in statements(nest.body) if isinstance(s, Par) for a in s.attrs if a.name == "grid"]
         found += (_disagrees(attr, "an outermost `par` runs over the blocks of the grid") for attr in wrong)
         found += (_disagrees(attr, "a `par` inside another runs within one block") for attr in inner)
     return found

@@ -6,14 +6,13 @@ par N i { C[i] = A[i] #unique }     "`#unique` (line 1) changes nothing: its sta
 from collections.abc import Iterator, Mapping, Sequence
 
 from texpr.grammar.ast import AccOp, Accumulate, Atomic, Attr, Fn, Kernel, Leaf, Op, Par, Seq
-from texpr.grammar.core import promises_unique
+from texpr.grammar.core import promises_unique, statements
 from texpr.grammar.walk import walk as nodes_of
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import HostNode, MappedBuffer
 from texpr.polyhedral.mapped.tree import Loop
 from texpr.polyhedral.mapped.walks import launches, located
 from texpr.polyhedral.target import Target
-from texpr.polyhedral.walk import walk
 
 Found = Iterator[tuple[Attr, str]]
 
@@ -29,12 +28,12 @@ def idle_attributes(
 
 
 def _of_kernel(kernel: Kernel, target: Target) -> Found:
-    leaves = [s for s in walk(kernel.body) if isinstance(s, Leaf)]
+    leaves = [s for s in statements(kernel.body) if isinstance(s, Leaf)]
     for attr in kernel.attrs:
         match attr.name:
             case "threads" if not target.is_cuda:
                 yield attr, "a CPU has no thread blocks"
-            case "threads" if not any(isinstance(s, Par) for s in walk(kernel.body)):
+            case "threads" if not any(isinstance(s, Par) for s in statements(kernel.body)):
                 yield attr, "no statement stands in a `par`"
             case "strict" if not any(_contracts(leaf) for leaf in leaves):
                 yield attr, "no statement adds a product of floats"
@@ -47,7 +46,7 @@ def _of_kernel(kernel: Kernel, target: Target) -> Found:
 def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Found:
     loops = (p.node for launch in launches(host) for p in located(launch.body) if isinstance(p.node, Loop))
     unrolled = {(loop.span.source.name, loop.span.start) for loop in loops if loop.unroll}
-    for stmt in walk(kernel.body):
+    for stmt in statements(kernel.body):
         for attr in stmt.attrs:
             match attr.name:
                 case "grid" | "block" | "thread" if not target.is_cuda:
@@ -56,7 +55,9 @@ def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> 
                     yield attr, "the compiler of a CPU's code unrolls as it finds best"
                 case "unroll" if (stmt.span.source.name, stmt.span.start) not in unrolled:
                     yield attr, "each thread has one of the iterations"
-                case "ordered" if isinstance(stmt, Seq) and not any(isinstance(s, Accumulate) for s in walk(stmt.body)):
+                case "ordered" if isinstance(stmt, Seq) and not any(
+                    isinstance(s, Accumulate) for s in statements(stmt.body)
+                ):
                     yield attr, "the loop accumulates nothing"
                 case "strict" if isinstance(stmt, Leaf) and not _contracts(stmt):
                     yield attr, "its statement adds no product of floats"

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from texpr.grammar.ast import Always, Bind, Buffer, If, Kernel, New, Par, Read, Role, Stmt
+from texpr.grammar.core import statements
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.digits import Names, names_taken
 from texpr.polyhedral.map.elements import touched_elements
@@ -24,7 +25,6 @@ from texpr.polyhedral.map.long_sums import Widening, as_type, long_updates
 from texpr.polyhedral.mapped.operators import Origin
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.program import Access, ProvedProgram
-from texpr.polyhedral.walk import walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class _Writer:
         self.proved = proved
         self.program = proved.program
         self.names = Names((*names_taken(self.program.kernel), *(s.id for s in self.program.statements)))
-        self.bands = max((s.band for s in walk(self.program.kernel.body) if isinstance(s, Par)), default=-1)
+        self.bands = max((s.band for s in statements(self.program.kernel.body) if isinstance(s, Par)), default=-1)
         self.copies: dict[str, Origin] = {}
 
     def kernel(self, names: Collection[str]) -> Kernel:

@@ -27,6 +27,7 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
+from texpr.grammar.core import children, statements
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.grammar.index.value import index_value
@@ -36,7 +37,7 @@ from texpr.polyhedral.map.objective import WeightedAccess
 from texpr.polyhedral.mapped.program import HostIf, HostLoop
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
-from texpr.polyhedral.walk import children, contains_par, touched, walk
+from texpr.polyhedral.walk import contains_par, touched
 
 DEFAULT_SIZE = 1024  # what a free size is taken to be where a choice needs a number
 MAX_WEIGHT = 1 << 40  # weights of accesses in loops stop growing here
@@ -139,7 +140,7 @@ def _outside(stmts: tuple[Stmt, ...]) -> Iterator[str]:
 
 def declared(stmts: tuple[Stmt, ...]) -> frozenset[str]:
     """The locals that begin to live below the statements."""
-    return frozenset(s.buffer for s in walk(stmts) if isinstance(s, New))
+    return frozenset(s.buffer for s in statements(stmts) if isinstance(s, New))
 
 
 def make_problem(kept: Kept, kernel: Kernel, target: Target, hints: Mapping[str, int]) -> Problem:

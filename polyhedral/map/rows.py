@@ -34,6 +34,7 @@ from texpr.grammar.ast import (
     Role,
     Seq,
 )
+from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value, minimum, names, subtract
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.conflicts import shared_updates
@@ -44,7 +45,7 @@ from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Free, MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import map_statements
-from texpr.polyhedral.walk import subscript_names, touched, walk
+from texpr.polyhedral.walk import subscript_names, touched
 
 TILE = 1024  # elements of a row
 
@@ -61,13 +62,13 @@ class Piece:
 
 def long_rows(session: Session, par: Par, seq: Seq) -> tuple[Accumulate, ...]:
     """The long updates of `seq` that a tile over `par` can carry; none where one cannot be."""
-    inside = [s for s in walk((seq,)) if not isinstance(s, Bind)]
+    inside = [s for s in statements((seq,)) if not isinstance(s, Bind)]
     updates = [s for s in inside if isinstance(s, Accumulate) and s.id in session.long]
     loops = [s for s in inside if isinstance(s, Seq | Par)]
     moving = {loop.index for loop in loops}
     if any(isinstance(s, If | New | Intrinsic) for s in inside) or any(names(s.extent) & moving for s in loops):
         return ()
-    buffers = [name for s in walk((seq,)) if isinstance(s, Leaf) for name, _ in touched(s)]
+    buffers = [name for s in statements((seq,)) if isinstance(s, Leaf) for name, _ in touched(s)]
     for update in updates:
         used = subscript_names(update.subscripts)
         alone = buffers.count(update.buffer) == 1 and session.buffers[update.buffer].memory is not Memory.REG
@@ -148,7 +149,7 @@ def carried_rows(
             partial(_moved, id=update.id, to=own),
         )
     nodes = (*starts, *body, *ends)
-    extents = [s.extent for s in walk((seq,)) if isinstance(s, Seq | Par)]
+    extents = [s.extent for s in statements((seq,)) if isinstance(s, Seq | Par)]
     parts = tuple(Compare(op=CompareOp.GT, left=e, right=ZERO) for e in extents if (constant_value(e) or 0) <= 0)
     if not parts:
         return nodes

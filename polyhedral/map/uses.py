@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexExpr, Kernel, New, Par, Seq, Stmt
+from texpr.grammar.core import children
 from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.polyhedral.map.bands import bounded_nest, is_serial_par, nest_of
 from texpr.polyhedral.map.placement import LocalUse
-from texpr.polyhedral.walk import children
 
 
 @dataclass(slots=True)

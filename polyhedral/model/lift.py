@@ -98,7 +98,7 @@ def lift(kernel: Kernel, work: isl.Work, facts: Facts, diagnostics: list[Diagnos
     if facts.together:
         whole = _outermost(work, facts, facts.sizes)
         lifting.buffers |= {param.name: BufferDraft(scope=whole.scope, domain=whole.domain) for param in kernel.params}
-        lifting.block(kernel.body, whole, counter, 0)
+        lifting.block(kernel.body, whole, counter)
         return Lifted(statements=tuple(lifting.statements), buffers=lifting.buffers)
     named = _sizes_of_buffers(kernel)
     for param in kernel.params:
@@ -106,7 +106,7 @@ def lift(kernel: Kernel, work: isl.Work, facts: Facts, diagnostics: list[Diagnos
         lifting.buffers[param.name] = BufferDraft(scope=home.scope, domain=home.domain)
     for statement in kernel.body:
         used = sizes_in([statement]).union(*(named[buffer] for buffer in _buffers_in(statement)))
-        lifting.block((statement,), _outermost(work, facts, used), counter, 0)
+        lifting.block((statement,), _outermost(work, facts, used), counter)
     return Lifted(statements=tuple(lifting.statements), buffers=lifting.buffers)
 
 
@@ -151,6 +151,10 @@ class _Counter:
         return self.value - 1
 
 
+Inside = tuple[tuple[Stmt, ...], _Block, _Counter]
+"""A block inside a statement."""
+
+
 class _Walk:
     def __init__(self, diagnostics: list[Diagnostic]) -> None:
         self.diagnostics = diagnostics
@@ -158,27 +162,35 @@ class _Walk:
         self.buffers: dict[str, BufferDraft] = {}
         self.conditions = 0
 
-    def block(self, body: tuple[Stmt, ...], around: _Block, counter: _Counter, depth: int) -> None:
-        for statement in body:
+    def block(self, body: tuple[Stmt, ...], around: _Block, counter: _Counter) -> None:
+        """A block and those inside it, in text order."""
+        work = [(statement, around, counter, 0) for statement in reversed(body)]
+        while work:
+            statement, around, counter, depth = work.pop()
             try:
                 if depth > MAX_DEPTH:
                     raise _too_deep(statement.span)
-                self.statement(statement, around, counter, depth)
+                inside = self.statement(statement, around, counter)
             except NotAffineError as reason:
                 self.diagnostics.append(not_affine(statement.span, reason, "this statement"))
             except TExprError as refused:
                 self.diagnostics += refused.diagnostics
+            else:
+                work += [
+                    (s, block, count, depth + 1) for body, block, count in reversed(inside) for s in reversed(body)
+                ]
 
-    def statement(self, statement: Stmt, around: _Block, counter: _Counter, depth: int) -> None:
+    def statement(self, statement: Stmt, around: _Block, counter: _Counter) -> tuple[Inside, ...]:
+        """Takes in a statement; the blocks inside it, in text order."""
         match statement:
             case Par() | Seq():
-                self.loop(statement, around, counter.next(), depth)
+                return (self.loop(statement, around, counter.next()),)
             case If():
-                self.branches(statement, around, counter, depth)
+                return self.branches(statement, around, counter)
             case New():
                 self.buffers[statement.buffer] = BufferDraft(scope=around.scope, domain=around.domain)
             case Intrinsic():
-                self.block(statement.reference, around, counter, depth + 1)
+                return ((statement.reference, around, counter),)
             case Asm():
                 raise TExprError(
                     [
@@ -192,8 +204,9 @@ class _Walk:
                 )
             case Bind() | Accumulate() | Atomic() | Anchor():
                 self.leaf(statement, around, counter.next())
+        return ()
 
-    def loop(self, loop: Par | Seq, around: _Block, number: int, depth: int) -> None:
+    def loop(self, loop: Par | Seq, around: _Block, number: int) -> Inside:
         if len(around.loops) >= MAX_LOOPS:
             raise _too_deep(loop.span)
         scope = around.scope.inner(loop.index, loop.extent)
@@ -218,32 +231,34 @@ class _Walk:
             position=(*around.position, number, loop.index),
             guards=around.guards,
         )
-        self.block(loop.body, inner, _Counter(), depth + 1)
+        return loop.body, inner, _Counter()
 
-    def branches(self, statement: If, around: _Block, counter: _Counter, depth: int) -> None:
+    def branches(self, statement: If, around: _Block, counter: _Counter) -> tuple[Inside, ...]:
         condition = statement.condition
         if isinstance(condition, Read):
             number, self.conditions = self.conditions, self.conditions + 1
-            for value, body in ((True, statement.then), (False, statement.orelse)):
-                guard = DataGuard(number=number, condition=condition, value=value, depth=len(around.loops))
-                self.block(body, _inside(around, around.domain, (*around.guards, guard)), counter, depth + 1)
-            return
+            guards = [
+                (*around.guards, DataGuard(number=number, condition=condition, value=value, depth=len(around.loops)))
+                for value in (True, False)
+            ]
+            then, other = (_inside(around, around.domain, guard) for guard in guards)
+            return (statement.then, then, counter), (statement.orelse, other, counter)
         with around.scope.work.limited(statement.span, "this condition", around.scope.width, isl.BUILDING):
             holds = around.scope.holds(condition)
-            then, other = around.domain.intersect(holds), around.domain.subtract(holds)
-        self.block(statement.then, _inside(around, then, around.guards), counter, depth + 1)
-        self.block(statement.orelse, _inside(around, other, around.guards), counter, depth + 1)
+            parts = around.domain.intersect(holds), around.domain.subtract(holds)
+        then, other = (_inside(around, part, around.guards) for part in parts)
+        return (statement.then, then, counter), (statement.orelse, other, counter)
 
     def leaf(self, leaf: Leaf, around: _Block, number: int) -> None:
         accesses: list[AccessDraft] = []
         with around.scope.work.limited(leaf.span, "this statement", around.scope.width, isl.BUILDING):
             for guard in around.guards:
-                accesses += _reads(guard.condition, around.scope, around.domain, True, 0)
-            accesses += _reads(leaf.value, around.scope, around.domain, True, 0)
+                accesses += _reads(guard.condition, around.scope, around.domain)
+            accesses += _reads(leaf.value, around.scope, around.domain)
             if not isinstance(leaf, Anchor):
                 for subscript in leaf.subscripts:
                     if isinstance(subscript, Gather):
-                        accesses += _reads(subscript.value, around.scope, around.domain, True, 0)
+                        accesses += _reads(subscript.value, around.scope, around.domain)
                 accesses.append(_written(leaf, around.domain))
         self.statements.append(
             StatementDraft(
@@ -263,46 +278,46 @@ def _inside(around: _Block, domain: isl.Set, guards: tuple[DataGuard, ...]) -> _
     return _Block(scope=around.scope, domain=domain, loops=around.loops, position=around.position, guards=guards)
 
 
-def _reads(expr: Expr, scope: Scope, domain: isl.Set, must: bool, depth: int) -> Iterator[AccessDraft]:
+def _reads(expr: Expr, scope: Scope, domain: isl.Set) -> Iterator[AccessDraft]:
     """The reads of an expression in evaluation order; a gather's own reads come before it."""
-    if depth > MAX_DEPTH:
-        raise _too_deep(expr.span)
-    match expr:
-        case Const() | IndexValue() | ConditionValue():
-            return
-        case Read():
-            for subscript in expr.subscripts:
-                if isinstance(subscript, Gather):
-                    yield from _reads(subscript.value, scope, domain, must, depth + 1)
-            yield AccessDraft(
-                buffer=expr.buffer,
-                mode=AccessMode.READ,
-                subscripts=expr.subscripts,
-                domain=domain,
-                must=must,
-                span=expr.span,
-            )
-        case Op(args=args):
-            for arg in args:
-                yield from _reads(arg, scope, domain, must, depth + 1)
-        case Cast(operand=operand):
-            yield from _reads(operand, scope, domain, must, depth + 1)
-        case Select():
-            yield from _arms(expr, scope, domain, must, depth)
-
-
-def _arms(expr: Select, scope: Scope, domain: isl.Set, must: bool, depth: int) -> Iterator[AccessDraft]:
-    condition = expr.condition
-    if isinstance(condition, ConditionValue):
-        condition = condition.condition
-    if isinstance(condition, Condition):
-        holds = scope.holds(condition)
-        yield from _reads(expr.then, scope, domain.intersect(holds), must, depth + 1)
-        yield from _reads(expr.other, scope, domain.subtract(holds), must, depth + 1)
-        return
-    yield from _reads(condition, scope, domain, must, depth + 1)
-    yield from _reads(expr.then, scope, domain, False, depth + 1)
-    yield from _reads(expr.other, scope, domain, False, depth + 1)
+    work: list[AccessDraft | tuple[Expr, isl.Set, bool, int]] = [(expr, domain, True, 0)]
+    while work:
+        item = work.pop()
+        if isinstance(item, AccessDraft):
+            yield item
+            continue
+        node, domain, must, depth = item
+        if depth > MAX_DEPTH:
+            raise _too_deep(node.span)
+        inside: list[tuple[Expr, isl.Set, bool]] = []
+        match node:
+            case Const() | IndexValue() | ConditionValue():
+                pass
+            case Read():
+                work.append(
+                    AccessDraft(
+                        buffer=node.buffer,
+                        mode=AccessMode.READ,
+                        subscripts=node.subscripts,
+                        domain=domain,
+                        must=must,
+                        span=node.span,
+                    )
+                )
+                inside = [(s.value, domain, must) for s in node.subscripts if isinstance(s, Gather)]
+            case Op(args=args):
+                inside = [(arg, domain, must) for arg in args]
+            case Cast(operand=operand):
+                inside = [(operand, domain, must)]
+            case Select(condition=condition, then=then, other=other):
+                if isinstance(condition, ConditionValue):
+                    condition = condition.condition
+                if isinstance(condition, Condition):
+                    holds = scope.holds(condition)
+                    inside = [(then, domain.intersect(holds), must), (other, domain.subtract(holds), must)]
+                else:
+                    inside = [(condition, domain, must), (then, domain, False), (other, domain, False)]
+        work += [(*each, depth + 1) for each in reversed(inside)]
 
 
 def _written(leaf: Bind | Accumulate | Atomic, domain: isl.Set) -> AccessDraft:

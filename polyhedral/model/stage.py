@@ -12,7 +12,6 @@ quasi-affine, E0307 for the counted limits, all of a kernel at once.
 from collections.abc import Iterator, Mapping, Sequence
 
 from texpr.grammar.ast import Anchor, Buffer, Gather, Kernel
-from texpr.grammar.depth import deep_recursion
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.index.linear import Linear, constant
 from texpr.grammar.source import Span
@@ -30,8 +29,7 @@ MAX_ACCESSES = 3_000  # of one kernel
 def build_program(kernel: Kernel, steps: int = isl.TOTAL) -> Program:
     """The polyhedral model of a kernel, whose proofs may take so many steps. E0306, E0307 and E0308 as the module
     says."""
-    with deep_recursion():
-        return _Model(kernel, steps).build()
+    return _Model(kernel, steps).build()
 
 
 class _Model:

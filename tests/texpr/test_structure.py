@@ -78,6 +78,10 @@ def test_one_module_imports_islpy() -> None:
     assert doors == [ROOT / "polyhedral" / "isl.py"]
 
 
+def test_no_file_raises_the_recursion_limit() -> None:
+    assert not [path for path in own_sources() if "setrecursionlimit" in path.read_text(encoding="utf-8")]
+
+
 def test_no_isl_value_is_made_of_text() -> None:
     made = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
