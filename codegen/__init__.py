@@ -1,1 +1,1 @@
-"""How is it done on this machine: kernel graphs, the passes over them, emission, toolchains, artifacts."""
+"""How is it done on this machine: plans, emission, toolchains, artifacts."""

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 
 from texpr.codegen.cuda.names import kernel_symbol
 from texpr.codegen.device_memory import span_bytes
-from texpr.codegen.graph import HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.codegen.manifest import (
     MAX_MANIFEST_BYTES,
     MAX_WORKSPACE_BYTES,
@@ -41,6 +40,9 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import const, product, row_major
 from texpr.grammar.index.text import JSON, text
 from texpr.grammar.paths import as_path, not_written, read_plain
+from texpr.polyhedral.mapped.planned import PlannedProgram
+from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
+from texpr.polyhedral.mapped.walks import device_buffers
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.boxes import Box, boxes
 from texpr.polyhedral.target import Target
@@ -113,20 +115,19 @@ def signature(kernel: Kernel, target: str, version: str, written: Collection[str
     )
 
 
-def _steps(nodes: tuple[KernelNode, ...], planned: PlannedGraph, arguments: ArgumentTable) -> tuple[Step, ...]:
+def _steps(nodes: tuple[HostNode, ...], planned: PlannedProgram, arguments: ArgumentTable) -> tuple[Step, ...]:
     steps: list[Step] = []
     for node in nodes:
         match node:
-            case Launch(graph=graph):
-                grid = graph.grid_dim
+            case Launch(name=name, grid=grid):
                 steps.append(
                     LaunchStep(
-                        symbol=kernel_symbol(graph.name),
+                        symbol=kernel_symbol(name),
                         grid=(json_expr(grid[0]), json_expr(grid[1]), json_expr(grid[2])),
-                        cluster=graph.cluster_dim,
-                        block=(graph.block_dim, 1, 1),
-                        shared_bytes=planned.shared[graph.name].total_bytes if graph.name in planned.shared else 0,
-                        arguments=arguments.get(kernel_symbol(graph.name), ()),
+                        cluster=node.cluster,
+                        block=(node.threads, 1, 1),
+                        shared_bytes=planned.shared_bytes[name],
+                        arguments=arguments.get(kernel_symbol(name), ()),
                     )
                 )
             case HostLoop(index=index, extent=extent, body=body):
@@ -143,26 +144,33 @@ def _steps(nodes: tuple[KernelNode, ...], planned: PlannedGraph, arguments: Argu
     return tuple(steps)
 
 
-def _workspace(planned: PlannedGraph) -> tuple[WorkspaceTensor, ...]:
+def _workspace(planned: PlannedProgram) -> tuple[WorkspaceTensor, ...]:
     """The workspace tensors with offsets; a tensor's bytes are its extents times its element size, or with an author's
     strides those from its first element to its last."""
     found = []
-    for tensor in planned.graph.tensors:
-        if tensor.role is not Role.LOCAL:
+    for buffer in device_buffers(planned.program):
+        if buffer.role is not Role.LOCAL:
             continue
-        dense = tensor.strides == row_major(tensor.shape)
-        size = product((const(tensor.dtype.size_bytes), *tensor.shape)) if dense else span_bytes(tensor)
-        offset = json_expr(planned.workspace.offsets[tensor.name])
-        found.append(WorkspaceTensor(name=tensor.name, offset_bytes=offset, size_bytes=json_expr(size)))
+        address = planned.addresses[buffer.name]
+        dense = address.strides == row_major(buffer.shape)
+        whole = product((const(buffer.dtype.size_bytes), *buffer.shape))
+        size = json_expr(whole if dense else span_bytes(buffer, address.strides))
+        offset = json_expr(address.offset_bytes)
+        found.append(WorkspaceTensor(name=buffer.name, offset_bytes=offset, size_bytes=size))
     return tuple(found)
 
 
 def make_manifest(
-    kernel: Kernel, proved: ProvedProgram, planned: PlannedGraph, target: Target, arguments: ArgumentTable, version: str
+    kernel: Kernel,
+    proved: ProvedProgram,
+    planned: PlannedProgram,
+    target: Target,
+    arguments: ArgumentTable,
+    version: str,
 ) -> Manifest:
     """The manifest of a planned kernel, without files. `kernel` has its bound sizes' values as `Size.default`."""
     touched = boxes(proved.program)
-    workspace_bytes = json_expr(planned.workspace.total_bytes)
+    workspace_bytes = json_expr(planned.workspace_bytes)
     if isinstance(workspace_bytes, int) and workspace_bytes > MAX_WORKSPACE_BYTES:
         why = f"the workspaces of {kernel.name} need {workspace_bytes} bytes, and an address space has less"
         raise fail("E0403", why, help="bind smaller sizes, or declare smaller buffers")
@@ -173,10 +181,10 @@ def make_manifest(
         loadable=False,
         parameters=parameters(proved.program.kernel, proved.directions, proved.accumulated, touched),
         sizes={size.name: size.default for size in kernel.sizes},
-        facts=tuple(map(json_condition, planned.graph.facts)),
+        facts=tuple(map(json_condition, planned.program.kernel.facts)),
         workspace_bytes=workspace_bytes,
         workspace=_workspace(planned),
-        host=_steps(planned.graph.body, planned, arguments),
+        host=_steps(planned.program.host, planned, arguments),
         files={},
         texpr=version,
     )

@@ -1,29 +1,39 @@
-"""The plan stage: every decision that emission needs, each made by one pass and verified by its checker.
+"""The plan stage: where every buffer lies, each decision made by one pass and verified by its checker.
 
-layouts -> workspace addresses -> shared addresses
+strides -> bytes of workspace -> bytes of shared memory
 """
 
 from texpr.codegen.device_memory import check_workspace, place_workspace
-from texpr.codegen.graph import KernelGraph, PlannedGraph
-from texpr.codegen.layout import check_layouts, choose_layouts
+from texpr.codegen.layout import check_strides, choose_strides
 from texpr.codegen.shared_memory import check_shared, place_shared
+from texpr.grammar.ast import Role
+from texpr.grammar.index.expr import ZERO, const
+from texpr.polyhedral.mapped.planned import Address, PlannedProgram
 from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.walks import block_buffers, device_buffers, launches
 
 
-def plan(graph: KernelGraph, mapped: MappedProgram) -> PlannedGraph:
-    """The graph with all its plans. Raises E0403 where a memory is too small; InternalError is a defect of a pass."""
-    blocks = graph.launches()
-    strides = {b.name: choose_layouts(b) for b in blocks}
-    workspace = place_workspace(graph)
-    shared = {b.name: place_shared(b, strides[b.name], mapped.target) for b in blocks}
+def plan(program: MappedProgram) -> PlannedProgram:
+    """The program with the address of every buffer. Raises E0403 where a memory is too small, or an extent of what
+    lies in a block is no number; InternalError is a defect of a pass."""
+    buffers = program.buffers.values()
+    blocks = {launch.name: block_buffers(program, launch) for launch in launches(program.host)}
+    own = [buffer for found in blocks.values() for buffer in found]
+    strides = choose_strides(buffers, own)
+    check_strides(own, strides)
 
-    check_workspace(graph, workspace)
-    for b in blocks:
-        check_layouts(b, strides[b.name])
-        check_shared(b, strides[b.name], shared[b.name])
-    return PlannedGraph(
-        graph=graph,
-        strides=strides,
-        workspace=workspace,
-        shared=shared,
+    spaces = [buffer for buffer in device_buffers(program) if buffer.role is Role.LOCAL]
+    offsets, workspace_bytes = place_workspace(spaces, strides)
+    check_workspace(spaces, strides, offsets, workspace_bytes, tuple(size.name for size in program.kernel.sizes))
+
+    shared_bytes: dict[str, int] = {}
+    for name, found in blocks.items():
+        places, shared_bytes[name] = place_shared(found, strides, program.target)
+        check_shared(name, found, strides, places, shared_bytes[name])
+        offsets |= {buffer: const(place) for buffer, place in places.items()}
+    return PlannedProgram(
+        program=program,
+        addresses={b.name: Address(strides=strides[b.name], offset_bytes=offsets.get(b.name, ZERO)) for b in buffers},
+        shared_bytes=shared_bytes,
+        workspace_bytes=workspace_bytes,
     )

@@ -179,7 +179,7 @@ def graph(
     target: TargetName = "cuda:sm_90a",
     hint: Hints = None,
 ) -> None:
-    """Show the planned kernel graph: operators, layouts, barriers, shared memory."""
+    """Show the planned program: the mapping with whole statements, and where every buffer lies."""
     compiled = _compile(file, kernel, target, define, hint, "plan")
     _say(compiled.warnings, compiled.dynamic)
     typer.echo(str(compiled.graph))

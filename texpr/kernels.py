@@ -297,7 +297,7 @@ class Compiled:
 
     @property
     def graph(self) -> GraphView:
-        """The kernel graph with its plans: print it, or take `.planned`, the `PlannedGraph`."""
+        """The mapping with the place of every buffer: print it, or take `.planned`, the `PlannedProgram`."""
         return GraphView(self.build.result("plan"))
 
     @property

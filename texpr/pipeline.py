@@ -1,7 +1,7 @@
 """The order of the stages, and the only place where it stands.
 
     text ─parse→ Module ─check→ Kernel ─model→ Program ─prove→ ProvedProgram ─map→ MappedProgram
-         ─lower→ KernelGraph ─plan→ PlannedGraph ─emit→ Emission
+         ─plan→ PlannedProgram ─emit→ Emission
 
 `build` runs a checked kernel down to a stage; `stop_after` returns early with what exists. Every stage is pure, so a
 `Build` is a record of values, and `times_ms` of what each took.
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from texpr.grammar.diagnostics import Diagnostic, did_you_mean, fail
 
 if TYPE_CHECKING:
-    from texpr.codegen.graph import KernelGraph, PlannedGraph
     from texpr.codegen.manifest import Manifest
     from texpr.grammar.ast import Kernel
+    from texpr.polyhedral.mapped.planned import PlannedProgram
     from texpr.polyhedral.mapped.program import MappedProgram
     from texpr.polyhedral.program import Program, ProvedProgram
     from texpr.polyhedral.target import Target
 
-STAGES = ("parse", "check", "model", "prove", "map", "lower", "plan", "emit")
+STAGES = ("parse", "check", "model", "prove", "map", "plan", "emit")
 T = TypeVar("T")
 
 
@@ -124,19 +124,15 @@ def _below(made: Build, bound: "Kernel", hints: Mapping[str, int], checks: bool,
     mapped: MappedProgram = made.stage("map", lambda: map_program(proved, made.target, hints=hints))
     if over("map"):
         return
-    from texpr.codegen.lower import lower
     from texpr.codegen.plan import plan
 
-    graph: KernelGraph = made.stage("lower", lambda: lower(mapped))
-    if over("lower"):
-        return
-    planned: PlannedGraph = made.stage("plan", lambda: plan(graph, mapped))
+    planned: PlannedProgram = made.stage("plan", lambda: plan(mapped))
     if over("plan"):
         return
     made.stage("emit", lambda: _emit(made, proved, planned, checks))
 
 
-def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedGraph", checks: bool) -> Emission:
+def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedProgram", checks: bool) -> Emission:
     from dataclasses import replace
 
     from texpr.codegen.artifact import make_manifest
@@ -144,7 +140,7 @@ def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedGraph", checks:
 
     sizes = tuple(replace(s, default=made.sizes.get(s.name, s.default)) for s in made.kernel.sizes)
     kernel = replace(made.kernel, sizes=sizes)
-    name = planned.graph.name
+    name = planned.program.kernel.name
     if made.target.is_cuda:
         from texpr.codegen.cuda.emit import emit_cuda
         from texpr.codegen.toolchain import header_files

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from texpr.codegen.graph import PlannedGraph
+    from texpr.polyhedral.mapped.planned import PlannedProgram
     from texpr.polyhedral.mapped.program import MappedProgram
 
 
@@ -20,12 +20,12 @@ class MappingView:
 
 
 class GraphView:
-    """A planned kernel graph as it prints."""
+    """A planned program as it prints."""
 
-    def __init__(self, planned: "PlannedGraph") -> None:
+    def __init__(self, planned: "PlannedProgram") -> None:
         self.planned = planned
 
     def __str__(self) -> str:
-        from texpr.codegen.show import show
+        from texpr.polyhedral.mapped.show import show
 
         return show(self.planned)

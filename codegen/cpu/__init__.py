@@ -1,1 +1,1 @@
-"""Emission of Numba text from kernel graphs, and its compilation to a callable."""
+"""Emission of Numba text from planned programs, and its compilation to a callable."""

@@ -1,4 +1,4 @@
-"""The body of a block graph as Numba Python: loops, guards, and one or two lines for each statement."""
+"""The body of a launch as Numba Python: loops, guards, and one or two lines for each statement."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,12 +17,13 @@ from texpr.codegen.cpu.value import (
     unwrapped,
     update_text,
 )
-from texpr.codegen.graph import Define, Fresh, Generic, Store, StoreMode
-from texpr.codegen.lower import UNIQUE_OVER
 from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Gather, IndexConst, IndexVar, Leaf, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.text import ATOM, RELATION, SUM
 from texpr.grammar.types import DType
+from texpr.polyhedral.map.inherited import UNIQUE_OVER
+from texpr.polyhedral.mapped.operators import Generic, Store
+from texpr.polyhedral.mapped.tree import Define, Fresh
 
 
 def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
@@ -30,10 +31,10 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
     writer, names = context.writer, context.names
     for node in body:
         match node:
-            case Define(index=index, terms=terms):
+            case Define(index=index, digits=digits):
                 parts = [
-                    names.of("value", digit) if weight == 1 else f"{weight} * {names.of('value', digit)}"
-                    for weight, digit in terms
+                    names.of("value", d.name) if d.weight == 1 else f"{d.weight} * {names.of('value', d.name)}"
+                    for d in digits
                 ]
                 writer.line(f"{names.of('value', index)} = {' + '.join(parts) or '0'}")
             case Split(index=index, source=source, stride=stride, radix=radix):
@@ -41,8 +42,8 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
                 if stride != IndexConst(value=1):
                     text += f" // {names.text(stride, ATOM)}"
                 writer.line(f"{names.of('value', index)} = {text} % {names.text(radix, ATOM)}")
-            case Fresh(tensor=tensor):
-                fresh = context.tensors[tensor]
+            case Fresh(buffer=buffer):
+                fresh = context.tensors[buffer]
                 if fresh.scalar:
                     writer.line(declaration(fresh))
             case Range():
@@ -82,7 +83,7 @@ def _emit_range(loop: Range, context: Context) -> None:
     with writer.block(f"for {names.of('value', loop.index)} in range({limits}):"):
         emit_body(loop.body, context)
     for carry, variable, element in opened:
-        del context.carried[carry.store.tensor]
+        del context.carried[carry.store.buffer]
         with _where_touched(carry, context):
             if loop.cores and is_shared_update(carry.store, context.parallel) and carry.dtype.bits >= 32:
                 _leave_partial(carry, variable, element, context)
@@ -115,7 +116,7 @@ def _is_better_vectorised(loop: Range) -> bool:
 
 
 def _open_carry(carry: Carry, context: Context) -> tuple[str, str]:
-    tensor = context.tensors[carry.store.tensor]
+    tensor = context.tensors[carry.store.buffer]
     variable = context.names.fresh("sum" if carry.op is AccOp.ADD else "acc")
     element = context.offset(tensor, carry.subscripts)
     shared = is_shared_update(carry.store, context.parallel)
@@ -125,12 +126,12 @@ def _open_carry(carry: Carry, context: Context) -> tuple[str, str]:
         current = cast_text(_loaded(tensor, element), tensor.dtype, carry.dtype)
         with _where_touched(carry, context):
             context.writer.line(f"{variable} = {unwrapped(current)}")
-    context.carried[carry.store.tensor] = variable
+    context.carried[carry.store.buffer] = variable
     return variable, element
 
 
 def _close_carry(carry: Carry, variable: str, element: str, context: Context) -> None:
-    tensor = context.tensors[carry.store.tensor]
+    tensor = context.tensors[carry.store.buffer]
     if is_shared_update(carry.store, context.parallel):
         _emit_atomic(tensor, element, carry.op, variable, carry.dtype, context)
     else:
@@ -138,7 +139,7 @@ def _close_carry(carry: Carry, variable: str, element: str, context: Context) ->
 
 
 def _leave_partial(carry: Carry, variable: str, element: str, context: Context) -> None:
-    tensor = context.tensors[carry.store.tensor]
+    tensor = context.tensors[carry.store.buffer]
     context.writer.line(f"{variable}_parts[task] = {variable}")
     context.writer.line(f"{variable}_done[task] = 1")
     current = cast_text(_loaded(tensor, element), tensor.dtype, carry.dtype)
@@ -187,11 +188,11 @@ def _emit_generic(operator: Generic, context: Context) -> None:
     if store is None:
         writer.line(f"keep({unwrapped(values.value(leaf.value))})")
         return
-    tensor = context.tensors[store.tensor]
+    tensor = context.tensors[store.buffer]
     product = values.contract and store.op is AccOp.ADD and is_contractible(leaf.value)
     value = values.value(leaf.value, contracted=product)
-    if store.tensor in context.carried:
-        variable = context.carried[store.tensor]
+    if store.buffer in context.carried:
+        variable = context.carried[store.buffer]
         result = _updated(store, leaf, variable, value, leaf.value.dtype, product)
         writer.line(f"{variable} = {unwrapped(result)}")
         return
@@ -203,20 +204,15 @@ def _emit_generic(operator: Generic, context: Context) -> None:
             value = held
         element = values.element(tensor, store.subscripts, operator.span)
         _emit_unique(leaf, tensor, element, context)
-    match store.mode:
-        case StoreMode.BIND:
-            _store(tensor, element, value, context)
-        case StoreMode.ATOMIC if context.parallel and not tensor.scalar:
-            if store.op is None:
-                raise InternalError("an atomic store without an operator")
-            _emit_atomic(tensor, element, store.op, value, leaf.value.dtype, context)
-        case StoreMode.UPDATE | StoreMode.ATOMIC:
-            current = tensor.identifier if tensor.scalar else _loaded(tensor, element)
-            dtype = leaf.value.dtype
-            result = _updated(store, leaf, cast_text(current, tensor.dtype, dtype), value, dtype, product)
-            _store(tensor, element, cast_text(result, dtype, tensor.dtype), context)
-        case _:
-            assert_never(store.mode)
+    if store.op is None:
+        _store(tensor, element, value, context)
+    elif is_shared_update(store, context.parallel) and not tensor.scalar:
+        _emit_atomic(tensor, element, store.op, value, leaf.value.dtype, context)
+    else:
+        current = tensor.identifier if tensor.scalar else _loaded(tensor, element)
+        dtype = leaf.value.dtype
+        result = _updated(store, leaf, cast_text(current, tensor.dtype, dtype), value, dtype, product)
+        _store(tensor, element, cast_text(result, dtype, tensor.dtype), context)
 
 
 def _emit_unique(leaf: Leaf, tensor: CpuTensor, element: str, context: Context) -> None:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
-from texpr.codegen.graph import Define, Generic, Store, StoreMode
 from texpr.grammar.ast import AccOp, Accumulate, Atomic, Condition, Gather, IndexConst, IndexExpr, Read
 from texpr.grammar.index.expr import names
 from texpr.grammar.types import DType
+from texpr.polyhedral.mapped.operators import Generic, Store
+from texpr.polyhedral.mapped.tree import Define
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +48,9 @@ def find_carries(loop: Range, dtypes: dict[str, DType], scalars: frozenset[str])
     blocked = set(scalars)
     for site in _sites((loop,), (), ()):
         operator = site.operator
-        blocked.update(load.tensor for load in operator.loads)
+        blocked.update(read.buffer for read in operator.reads)
         if operator.store is not None:
-            sites.setdefault(operator.store.tensor, []).append(site)
+            sites.setdefault(operator.store.buffer, []).append(site)
     blocked.update(_conditions((loop,)))
     carries = []
     for tensor, found in sites.items():
@@ -69,13 +70,7 @@ def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | 
         return None
     dtype = leaf.value.dtype
     for site in sites:
-        other = site.operator.store
-        same = other is not None and (other.op, other.subscripts, other.mode) == (
-            store.op,
-            store.subscripts,
-            store.mode,
-        )
-        if not same or site.operator.leaf.value.dtype != dtype:
+        if site.operator.store != store or site.operator.leaf.value.dtype != dtype:
             return None
     if not _may_round_once(stored, dtype, store.op):
         return None
@@ -157,4 +152,4 @@ def _conditions(body: tuple[CpuNode, ...]) -> Iterator[str]:
 
 def is_shared_update(store: Store, parallel: bool) -> bool:
     """Whether the update must be indivisible: several threads run, and the mapping asks for it."""
-    return parallel and store.mode is StoreMode.ATOMIC
+    return parallel and store.atomic

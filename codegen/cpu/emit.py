@@ -1,8 +1,8 @@
-"""Emission for the CPU: a planned graph becomes a Python module of Numba functions.
+"""Emission for the CPU: a planned program becomes a Python module of Numba functions.
 
 Each launch is one or two functions (`launch.py`). The module's `run` takes addresses of arrays, scalars, sizes and the
 workspace, walks the host program and returns 0, or where there are run-time checks a finding. The text is a
-function of the graph alone.
+function of the program alone.
 
     @njit(int64(int64, int64, int64, int64), error_model="numpy")
     def run(address0, address1, N, workspace):
@@ -21,11 +21,13 @@ from typing import assert_never
 from texpr.codegen.cpu.context import Check, CpuTensor, Writer
 from texpr.codegen.cpu.launch import CORE, ELEMENT, FIRST, LAST, LaunchText, Variable, emit_launch
 from texpr.codegen.cpu.names import MODULE_NAMES, Names, file_name, place
-from texpr.codegen.graph import HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.grammar.ast import IndexExpr, Role
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import SUM
 from texpr.grammar.types import DType
+from texpr.polyhedral.mapped.planned import PlannedProgram
+from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
+from texpr.polyhedral.mapped.walks import device_buffers, launches
 from texpr.polyhedral.target import Target
 
 MAX_BYTES = 4 << 20
@@ -53,15 +55,17 @@ class CpuText:
     workspace_bytes: IndexExpr
 
 
-def emit_cpu(planned: PlannedGraph, target: Target) -> CpuText:
-    """The module text of a planned graph. Raises E0506 when it is longer than 4 MiB."""
-    graph = planned.graph
+def emit_cpu(planned: PlannedProgram, target: Target) -> CpuText:
+    """The module text of a planned program. Raises E0506 when it is longer than 4 MiB."""
+    kernel = planned.program.kernel
+    for words in planned.program.words:
+        raise fail("E0502", f"the words {words.name} are not emitted for a CPU", kernel.span)
     names = Names()
     for name, identifier in ((CORE, "core"), (FIRST, "first"), (LAST, "last")):
         names.reserve("value", name, identifier)
     tensors: dict[str, CpuTensor] = {}
     candidates: list[Variable] = []
-    for tensor in graph.tensors:
+    for tensor in device_buffers(planned.program):
         scalar = tensor.role is Role.SCALAR
         identifier = names.of("value", tensor.name)
         tensors[tensor.name] = CpuTensor(
@@ -69,18 +73,18 @@ def emit_cpu(planned: PlannedGraph, target: Target) -> CpuText:
             identifier=identifier,
             dtype=tensor.dtype,
             shape=tensor.shape,
-            strides=tensor.strides,
+            strides=planned.addresses[tensor.name].strides,
             scalar=scalar,
             device=not scalar,
         )
         text = _scalar_type(tensor.dtype) if scalar else f"pointer({ELEMENT[tensor.dtype.name]})"
         candidates.append(Variable(identifier=identifier, type_text=text))
-    candidates += [Variable(identifier=names.of("value", size), type_text="int64") for size in graph.sizes]
+    candidates += [Variable(identifier=names.of("value", size.name), type_text="int64") for size in kernel.sizes]
 
     checks: list[Check] = []
     parts: list[str] = []
     functions: dict[str, LaunchText] = {}
-    for block in graph.launches():
+    for block in launches(planned.program.host):
         function = emit_launch(block, planned, tensors, candidates, names, checks)
         functions[block.name] = function
         parts.append(function.text)
@@ -89,15 +93,15 @@ def emit_cpu(planned: PlannedGraph, target: Target) -> CpuText:
     parts.append(run.text())
     parts.append(_tables(parameters, checks))
     body = "\n\n".join(parts)
-    source = _header(graph.name, graph.source_name, body, target) + body
+    source = _header(kernel.name, kernel.span.source.name, body, target) + body
     if len(source) > MAX_BYTES:
-        raise fail("E0506", f"the module of {graph.name} is longer than {MAX_BYTES} bytes", help="unroll less")
+        raise fail("E0506", f"the module of {kernel.name} is longer than {MAX_BYTES} bytes", help="unroll less")
     return CpuText(
-        name=graph.name,
+        name=kernel.name,
         source=source,
         parameters=parameters,
         checks=tuple(checks),
-        workspace_bytes=planned.workspace.total_bytes,
+        workspace_bytes=planned.workspace_bytes,
     )
 
 
@@ -134,21 +138,21 @@ def _scalar_type(dtype: DType) -> str:
 
 
 def _emit_run(
-    planned: PlannedGraph,
+    planned: PlannedProgram,
     tensors: dict[str, CpuTensor],
     functions: dict[str, LaunchText],
     names: Names,
     out: Writer,
 ) -> tuple[CpuParameter, ...]:
-    graph = planned.graph
+    program = planned.program
     parameters: list[CpuParameter] = []
     arguments: list[str] = []
     types: list[str] = []
     opening: list[str] = []
-    for tensor in graph.tensors:
+    for tensor in device_buffers(program):
         identifier = tensors[tensor.name].identifier
         if tensor.role is Role.LOCAL:
-            offset = names.text(planned.workspace.offsets[tensor.name], SUM)
+            offset = names.text(planned.addresses[tensor.name].offset_bytes, SUM)
             opening.append(f"{identifier} = pointer_{tensor.dtype.name}(workspace + {offset})")
             continue
         scalar = tensor.role is Role.SCALAR
@@ -161,29 +165,29 @@ def _emit_run(
             arguments.append(address)
             types.append("int64")
             opening.append(f"{identifier} = pointer_{tensor.dtype.name}({address})")
-    for size in graph.sizes:
-        parameters.append(CpuParameter(name=size, kind="size"))
-        arguments.append(names.of("value", size))
+    for size in program.kernel.sizes:
+        parameters.append(CpuParameter(name=size.name, kind="size"))
+        arguments.append(names.of("value", size.name))
         types.append("int64")
     parameters.append(CpuParameter(name="", kind="workspace"))
     arguments.append("workspace")
     types.append("int64")
-    out.line(f"# {file_name(graph.source_name)}: the host program")
+    out.line(f"# {file_name(program.kernel.span.source.name)}: the host program")
     checked = any(function.checked for function in functions.values())
     out.line(f'@njit({"finding_type" if checked else "int64"}({", ".join(types)}), error_model="numpy")')
     with out.block(f"def run({', '.join(arguments)}):"):
         for line in opening:
             out.line(line)
-        _emit_host(graph.body, functions, names, out)
+        _emit_host(program.host, functions, names, out)
         out.line("return finding(0, 0, 0)" if checked else "return 0")
     return tuple(parameters)
 
 
-def _emit_host(body: tuple[KernelNode, ...], functions: dict[str, LaunchText], names: Names, out: Writer) -> None:
+def _emit_host(body: tuple[HostNode, ...], functions: dict[str, LaunchText], names: Names, out: Writer) -> None:
     for node in body:
         match node:
-            case Launch(graph=graph):
-                function = functions[graph.name]
+            case Launch(name=name):
+                function = functions[name]
                 call = f"{function.identifier}({', '.join(function.arguments)})"
                 if not function.checked and any(f.checked for f in functions.values()):
                     out.line(call)

@@ -20,12 +20,16 @@ from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial, Writer
 from texpr.codegen.cpu.names import Names, place
 from texpr.codegen.cpu.ranges import CpuNode, Range, Split, bound_ranges, flattened
 from texpr.codegen.cpu.work import SERIAL_OPERATIONS, operations
-from texpr.codegen.graph import BlockGraph, Define, PlannedGraph
 from texpr.codegen.layout import span_elements
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
+from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import ATOM
 from texpr.polyhedral.map.cores import CPU_TASKS
 from texpr.polyhedral.mapped.places import Place
+from texpr.polyhedral.mapped.planned import PlannedProgram
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.tree import Define
+from texpr.polyhedral.mapped.walks import block_buffers
 
 STACK_BYTES = 256 << 10  # locals of one function beyond this go to the heap
 
@@ -67,8 +71,8 @@ class LaunchText:
 
 
 def emit_launch(
-    block: BlockGraph,
-    planned: PlannedGraph,
+    block: Launch,
+    planned: PlannedProgram,
     tensors: dict[str, CpuTensor],
     candidates: list[Variable],
     names: Names,
@@ -76,8 +80,12 @@ def emit_launch(
 ) -> LaunchText:
     """The text of a launch. `tensors` are those of the device, `candidates` what its functions may take; run-time
     checks are appended to `checks`."""
+    if block.threads != 1 or block.cluster != (1, 1, 1) or block.pipes:
+        raise fail(
+            "E0502", f"{block.name}: blocks of threads, clusters and pipes are not emitted for a CPU", block.span
+        )
     local, declarations = _locals(block, planned, names)
-    blocks = _count(block.grid_dim)
+    blocks = _count(block.grid)
     each = operations(block)
     parallel = _is_parallel(block, blocks, each)
     before = len(checks)
@@ -179,27 +187,27 @@ def _reach(tensor: CpuTensor) -> IndexExpr:
     return total
 
 
-def _locals(block: BlockGraph, planned: PlannedGraph, names: Names) -> tuple[dict[str, CpuTensor], list[str]]:
+def _locals(block: Launch, planned: PlannedProgram, names: Names) -> tuple[dict[str, CpuTensor], list[str]]:
     """The tensors of a block, and the lines that make room for them."""
-    strides = planned.strides[block.name]
     found: dict[str, CpuTensor] = {}
     lines: list[str] = []
     stack = 0
-    for tensor in block.tensors:
+    for tensor in block_buffers(planned.program, block):
+        strides = planned.addresses[tensor.name].strides
         identifier = names.of("value", tensor.name)
         cpu = CpuTensor(
             name=tensor.name,
             identifier=identifier,
             dtype=tensor.dtype,
-            shape=tuple(IndexConst(value=e) for e in tensor.shape),
-            strides=tuple(IndexConst(value=s) for s in strides[tensor.name]),
+            shape=tensor.shape,
+            strides=strides,
             scalar=not tensor.shape,
         )
         found[tensor.name] = cpu
         if cpu.scalar:
             lines.append(declaration(cpu))
             continue
-        count = max(1, span_elements(tensor.shape, strides[tensor.name]))
+        count = max(1, span_elements(tensor, strides))
         stack += count * tensor.dtype.size_bytes
         if stack <= STACK_BYTES:
             lines.append(f"{identifier} = stack_{tensor.dtype.name}({count})")
@@ -208,12 +216,12 @@ def _locals(block: BlockGraph, planned: PlannedGraph, names: Names) -> tuple[dic
     return found, lines
 
 
-def _core_loop(block: BlockGraph, blocks: IndexExpr, parallel: bool) -> tuple[CpuNode, ...]:
+def _core_loop(block: Launch, blocks: IndexExpr, parallel: bool) -> tuple[CpuNode, ...]:
     """The body inside the loop over core iterations; a single iteration needs no loop."""
     body = bound_ranges(block.body)
-    cores = [d for d in block.digits if d.place is Place.CORE]
+    cores = [d for d in block.hardware if d.place is Place.CORE]
     if not parallel and blocks == IndexConst(value=1):
-        return (*(Define(index=d.name, terms=()) for d in cores), *body)
+        return (*(Define(index=d.name, digits=()) for d in cores), *body)
     counter = cores[0].name if len(cores) == 1 else CORE
     digits: tuple[CpuNode, ...] = ()
     if len(cores) > 1:
@@ -233,9 +241,9 @@ def _count(grid: tuple[IndexExpr, IndexExpr, IndexExpr]) -> IndexExpr:
     return total
 
 
-def _is_parallel(block: BlockGraph, blocks: IndexExpr, each: IndexExpr | None) -> bool:
+def _is_parallel(block: Launch, blocks: IndexExpr, each: IndexExpr | None) -> bool:
     """Whether other cores may help: not where there is one core iteration, or surely less work than waking costs."""
-    if blocks == IndexConst(value=1) or not any(d.place is Place.CORE for d in block.digits):
+    if blocks == IndexConst(value=1) or not any(d.place is Place.CORE for d in block.hardware):
         return False
     if isinstance(blocks, IndexConst) and isinstance(each, IndexConst):
         return blocks.value * each.value >= SERIAL_OPERATIONS

@@ -1,4 +1,4 @@
-"""Guards become loop bounds: the body of a block graph as Python will loop over it.
+"""Guards become loop bounds: the body of a launch as Python will loop over it.
 
 A guard that fills a loop's body is cut into parts. A part that is linear in the loop's index bounds its range; a part
 without the index moves before the loop; the rest stays. LLVM vectorises a loop without a branch much better.
@@ -9,7 +9,6 @@ without the index moves before the loop; the rest stays. LLVM vectorises a loop 
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import assert_never
 
-from texpr.codegen.graph import BlockNode, Define, Fresh, Generic, Guard, Loop
 from texpr.grammar.ast import (
     Always,
     And,
@@ -25,12 +24,13 @@ from texpr.grammar.ast import (
     Or,
     Read,
 )
-from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, add, combine, const
 from texpr.grammar.index.linear import Linear, constant, linear
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
-from texpr.polyhedral.mapped.sync import Barrier
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Split:
 CpuNode = Define | Split | Range | Branch | Generic | Fresh
 
 
-def bound_ranges(body: tuple[BlockNode, ...]) -> tuple[CpuNode, ...]:
+def bound_ranges(body: tuple[Node, ...]) -> tuple[CpuNode, ...]:
     """The body with every guard that bounds a loop made its bound; statement instances and their order are kept."""
     result: list[CpuNode] = []
     for node in body:
@@ -81,10 +81,8 @@ def bound_ranges(body: tuple[BlockNode, ...]) -> tuple[CpuNode, ...]:
                 _append(result, branch)
             case Loop():
                 _append(result, _range(node))
-            case Barrier():
-                raise InternalError("one thread has no one to wait for")
             case _:
-                assert_never(node)
+                raise fail("E0502", f"{type(node).__name__} is not emitted for a CPU")
     return tuple(result)
 
 
@@ -251,8 +249,8 @@ def _variable(name: str) -> Linear:
 
 def _defined(define: Define, definitions: dict[str, Linear]) -> Linear:
     total = constant(0)
-    for weight, digit in define.terms:
-        total += linear(IndexVar(name=digit), definitions) * weight
+    for digit in define.digits:
+        total += linear(IndexVar(name=digit.name), definitions) * digit.weight
     return total
 
 
@@ -271,7 +269,7 @@ def names_in(value: object) -> frozenset[str]:
         if isinstance(item, IndexVar):
             found.add(item.name)
         elif isinstance(item, Define):
-            found.update(digit for _, digit in item.terms)
+            found.update(digit.name for digit in item.digits)
         elif isinstance(item, Split):
             found.add(item.source)
             stack += [item.stride, item.radix]

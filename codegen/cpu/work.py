@@ -7,15 +7,14 @@ expression of sizes and host indices, so that it is known at emission where they
     par N i { C[i] = A[i] + B[i] } in blocks of 4096   ->   4 operations * 4096 for each block
 """
 
-from typing import assert_never
-
-from texpr.codegen.graph import BlockGraph, BlockNode, Define, Fresh, Generic, Guard, Loop
 from texpr.grammar.ast import Cast, Fn, IndexConst, IndexExpr, Op, Read
 from texpr.grammar.index.expr import add, at_least_zero, multiply, subtract
 from texpr.grammar.index.interval import Ranges, greatest
 from texpr.grammar.types import DType
 from texpr.grammar.walk import walk
-from texpr.polyhedral.mapped.sync import Barrier
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
 SERIAL_OPERATIONS = 1 << 19  # 40 to 400 us of one core, by what can be vectorised
 
@@ -42,22 +41,22 @@ _SMALL_FLOAT = 8  # an access to a float of 16 or 8 bits, which is converted by 
 _ZERO: IndexExpr = IndexConst(value=0)
 
 
-def operations(block: BlockGraph) -> IndexExpr | None:
+def operations(launch: Launch) -> IndexExpr | None:
     """Operations of one core iteration of a launch, at most, in sizes and host indices; None where its loops do not
     say. Guards count as if they held, and a loop in a triangle as if it were as long as the longest."""
-    digits = {d.name: (_ZERO, subtract(d.radix, IndexConst(value=1))) for d in block.digits}
-    return _body(block.body, digits)
+    digits = {d.name: (_ZERO, subtract(d.radix, IndexConst(value=1))) for d in launch.hardware}
+    return _body(launch.body, digits)
 
 
-def _body(body: tuple[BlockNode, ...], bounds: Ranges) -> IndexExpr | None:
+def _body(body: tuple[Node, ...], bounds: Ranges) -> IndexExpr | None:
     total: IndexExpr = _ZERO
     known = dict(bounds)
     for node in body:
         match node:
-            case Define(index=index, terms=terms):
+            case Define(index=index, digits=digits):
                 last: IndexExpr = _ZERO
-                for weight, digit in terms:
-                    last = add(last, multiply(IndexConst(value=weight), known[digit][1]))
+                for digit in digits:
+                    last = add(last, multiply(IndexConst(value=digit.weight), known[digit.name][1]))
                 known[index] = _ZERO, last
                 part: IndexExpr | None = _ZERO
             case Loop(index=index, extent=extent, body=inner):
@@ -71,10 +70,10 @@ def _body(body: tuple[BlockNode, ...], bounds: Ranges) -> IndexExpr | None:
                 part = _body(inner + orelse, known)
             case Generic():
                 part = IndexConst(value=_statement(node))
-            case Fresh() | Barrier():
+            case Fresh():
                 part = _ZERO
             case _:
-                assert_never(node)
+                return None
         if part is None:
             return None
         total = add(total, part)

@@ -1,1 +1,1 @@
-"""Emission of CUDA C++ from kernel graphs."""
+"""Emission of CUDA C++ from planned programs."""

@@ -13,15 +13,16 @@ from texpr.codegen.cuda.expr import Surroundings, Value, cast, emit_value, produ
 from texpr.codegen.cuda.frame import Frame, Layout, words_of
 from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.names import comment, place, source_line, virtual_path
-from texpr.codegen.graph import BlockNode, Define, Fresh, Generic, Guard, Loop, StoreMode
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import AccOp, Condition, Gather, IndexBinary, IndexConst, IndexExpr, IndexOp, Read, Subscript
 from texpr.grammar.core import promises_unique
-from texpr.grammar.diagnostics import InternalError, fail
+from texpr.grammar.diagnostics import fail
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
+from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
-from texpr.polyhedral.mapped.sync import Barrier
+from texpr.polyhedral.mapped.sync import Action, Barrier
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
 _COORDINATES: dict[Place, str] = {
     Place.GRID_X: "tx::block_x()",
@@ -44,7 +45,7 @@ def emit_body(frame: Frame) -> str:
     frame.declare_tensors(out)
     emitter = _Body(frame, out)
     emitter.digits()
-    emitter.nodes(frame.graph.body)
+    emitter.nodes(frame.launch.body)
     return without_unused_indices(out.text())
 
 
@@ -62,18 +63,18 @@ def without_unused_indices(text: str) -> str:
 
 class _Body:
     def __init__(self, frame: Frame, out: Writer) -> None:
-        self.frame, self.graph, self.out = frame, frame.graph, out
+        self.frame, self.launch, self.out = frame, frame.launch, out
         self.scope = frame.scope
         self.layouts = frame.layouts
         self.barriers = 0  # so many were written
-        self.temporary_span = self.graph.span
+        self.temporary_span = self.launch.span
         self.commented = ""
 
     # ---- digits and indices ----
 
     def digits(self) -> None:
         """The digits of hardware places: coordinate / stride % radix."""
-        for digit in self.graph.digits:
+        for digit in self.launch.hardware:
             value = ix.div(self._coordinate(digit.place), self._factor(digit.stride))
             if not self._highest(digit):
                 value = ix.mod(value, self._factor(digit.radix))
@@ -81,14 +82,14 @@ class _Body:
 
     def _coordinate(self, place_: Place) -> ix.Term:
         if place_ not in _COORDINATES:
-            raise fail("E0502", f"the place {place_} is not emitted on this target", self.graph.span)
+            raise fail("E0502", f"the place {place_} is not emitted on this target", self.launch.span)
         if place_ in _GRID_AXIS:
-            blocks = ix.term(self.graph.grid_dim[_GRID_AXIS[place_]], self.scope)
+            blocks = ix.term(self.launch.grid[_GRID_AXIS[place_]], self.scope)
             high = min(max(blocks.high - 1, 0), ix.INT_MAX - 1)
         elif place_ is Place.LANE:
-            high = min(self.graph.block_dim, 32) - 1
+            high = min(self.launch.threads, 32) - 1
         else:
-            high = (self.graph.block_dim - 1) // (128 if place_ is Place.WARPGROUP else 32)
+            high = (self.launch.threads - 1) // (128 if place_ is Place.WARPGROUP else 32)
         return ix.variable(_COORDINATES[place_], 0, high)
 
     def _factor(self, expr: IndexExpr) -> ix.Term:
@@ -104,7 +105,7 @@ class _Body:
         """Whether stride * radix is the extent of the digit's grid axis, so that no remainder is needed."""
         if digit.place not in _GRID_AXIS:
             return False
-        extent = self.graph.grid_dim[_GRID_AXIS[digit.place]]
+        extent = self.launch.grid[_GRID_AXIS[digit.place]]
         if digit.stride == IndexConst(value=1) and digit.radix == extent:
             return True
         match extent:
@@ -130,16 +131,16 @@ class _Body:
 
     # ---- the tree ----
 
-    def nodes(self, nodes: tuple[BlockNode, ...]) -> None:
+    def nodes(self, nodes: tuple[Node, ...]) -> None:
         for node in nodes:
             self._node(node)
 
-    def _node(self, node: BlockNode) -> None:
+    def _node(self, node: Node) -> None:
         match node:
-            case Define(index=name, terms=terms):
+            case Define(index=name, digits=digits):
                 total = ix.constant(0)
-                for weight, digit in terms:
-                    total = ix.add(total, ix.mul(ix.constant(weight), self.scope.indices[digit]))
+                for digit in digits:
+                    total = ix.add(total, ix.mul(ix.constant(digit.weight), self.scope.indices[digit.name]))
                 self._declare(name, total)
             case Loop():
                 self._loop(node)
@@ -148,13 +149,15 @@ class _Body:
                     self._guard(node)
             case Guard():
                 self._guard(node)
-            case Fresh(tensor=name):
-                if any(t.name == name for t in self.graph.tensors) and name in self.layouts:
+            case Fresh(buffer=name):
+                if name in self.frame.local and name in self.layouts:
                     self.out.line(f"{self.layouts[name].name}.fresh();")
-            case Barrier():
+            case Barrier(parts=(), action=Action.BOTH, name=""):
                 self._barrier(node)
             case Generic():
                 self._generic(node)
+            case _:
+                raise fail("E0502", f"{type(node).__name__} is not emitted for CUDA", self.launch.span)
 
     def _loop(self, loop: Loop) -> None:
         outer = self.scope
@@ -209,28 +212,21 @@ class _Body:
             value = emit_value(node.leaf.value, around)
             self._emit_at(node.span, f"tx::anchor({value.text});")
             return
-        layout = self.layouts[store.tensor]
+        layout = self.layouts[store.buffer]
         gathered = tuple(emit_value(s.value, around) for s in store.subscripts if isinstance(s, Gather))
         where = self._offset(layout, store.subscripts, gathered).text
         value = emit_value(node.leaf.value, around)
-        match store.mode:
-            case StoreMode.BIND:
-                verb = "store_unique" if promises_unique(node.leaf) else "store"
-                call = f"{verb}({where}, {cast(value, layout.dtype).text})"
-            case StoreMode.UPDATE:
-                factors = product_factors(value)
-                if store.op is AccOp.ADD and factors is not None and not around.strict:
-                    call = f"add_product({where}, {factors[0]}, {factors[1]})"
-                else:
-                    call = f"update<{self._operator(store.op)}>({where}, {value.text})"
-            case StoreMode.ATOMIC:
-                call = f"atomic<{self._operator(store.op)}>({where}, {value.text})"
+        factors = product_factors(value)
+        if store.op is None:
+            verb = "store_unique" if promises_unique(node.leaf) else "store"
+            call = f"{verb}({where}, {cast(value, layout.dtype).text})"
+        elif store.atomic:
+            call = f"atomic<{_OPERATORS[store.op]}>({where}, {value.text})"
+        elif store.op is AccOp.ADD and factors is not None and not around.strict:
+            call = f"add_product({where}, {factors[0]}, {factors[1]})"
+        else:
+            call = f"update<{_OPERATORS[store.op]}>({where}, {value.text})"
         self._emit_at(node.span, f"{layout.name}.{call};")
-
-    def _operator(self, op: AccOp | None) -> str:
-        if op is None:
-            raise InternalError("an update without an operator")
-        return _OPERATORS[op]
 
     def _around(self, *, strict: bool) -> Surroundings:
         return Surroundings(scope=self.scope, read=self._read, strict=strict, temporary=self._temporary)
@@ -275,7 +271,7 @@ class _Body:
     def _explain(self, node: Generic) -> None:
         """The source line of a statement, once for each run of statements that come from it."""
         where = place(node.span)
-        calls = "".join(f", called at {place(s)}" for s in reversed(node.call_spans) if place(s))
+        calls = "".join(f", called at {place(s)}" for s in reversed(node.leaf.call_spans) if place(s))
         if not where or where + calls == self.commented:
             return
         self.commented = where + calls
@@ -303,4 +299,4 @@ class _Body:
             case Scope.WARP:
                 self.out.line(f"tx::sync_warp({number});")
             case Scope.THREAD | Scope.CLUSTER | Scope.GRID:
-                raise fail("E0502", f"a barrier of the {barrier.scope} is not emitted", self.graph.span)
+                raise fail("E0502", f"a barrier of the {barrier.scope} is not emitted", self.launch.span)

@@ -1,4 +1,4 @@
-"""Emission of CUDA C++: a planned graph becomes one `.cu` text, a C header for launchers in C and C++, and
+"""Emission of CUDA C++: a planned program becomes one `.cu` text, a C header for launchers in C and C++, and
 the table of what each kernel's launch passes.
 
     // vadd: CUDA C++ by TExpr 0.1.0 for cuda:sm_90a, from vadd.tex
@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from texpr.codegen.cuda.header import c_header
 from texpr.codegen.cuda.kernel import Kernel, emit_kernel
 from texpr.codegen.cuda.names import comment, file_name, kernel_symbol, listed, virtual_path
-from texpr.codegen.graph import BlockGraph, PlannedGraph
 from texpr.codegen.writer import Writer
+from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import in_words
+from texpr.polyhedral.mapped.planned import PlannedProgram
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.walks import launches
 from texpr.polyhedral.target import Target
 
 HEADERS = (
@@ -36,7 +39,7 @@ class CudaText:
     """`source` is the .cu text, `header` the C header, `headers` the include files that the source needs (paths under
     the include folder). `symbols` maps launch names to kernel symbols; `arguments` gives for each symbol its kernel's
     arguments in order as (kind, name), kind one of param, scalar, workspace, size, index: the arrays used, the scalars
-    used, the workspaces used (each in the graph's order), the sizes used, the host indices used."""
+    used, the workspaces used (each in the program's order), the sizes used, the host indices used."""
 
     source: str
     header: str
@@ -45,19 +48,20 @@ class CudaText:
     arguments: dict[str, tuple[tuple[str, str], ...]]
 
 
-def emit_cuda(planned: PlannedGraph, target: Target, *, checks: bool = False) -> CudaText:
-    """The texts of a planned graph; equal input gives equal bytes. With `checks`, subscripts that are read from data
+def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False) -> CudaText:
+    """The texts of a planned program; equal input gives equal bytes. With `checks`, subscripts that are read from data
     are checked on the device too. Raises E0502 for what is not emitted, E0506 for too long a text."""
-    graph = planned.graph
-    launches = graph.launches()
-    own_path = virtual_path(f"{graph.name}.cu")
+    for words in planned.program.words:
+        raise fail("E0502", f"the words {words.name} are not emitted for CUDA", planned.program.kernel.span)
+    found = tuple(launches(planned.program.host))
+    own_path = virtual_path(f"{planned.program.kernel.name}.cu")
     out = Writer()
-    _title(planned, target, launches, out)
+    _title(planned, target, found, out)
     if checks:
         out.line("#define TX_CHECKS 1")
     out.line('#include "texpr/kernel.cuh"')
     kernels: dict[str, Kernel] = {}
-    for launch in launches:
+    for launch in found:
         out.line()
         out.directive(f'#line {out.line_number + 1} "{own_path}"')
         kernels[launch.name] = emit_kernel(planned, launch, out)
@@ -71,17 +75,15 @@ def emit_cuda(planned: PlannedGraph, target: Target, *, checks: bool = False) ->
     )
 
 
-def _title(planned: PlannedGraph, target: Target, launches: tuple[BlockGraph, ...], out: Writer) -> None:
-    graph = planned.graph
-    out.line(
-        f"// {comment(graph.name)}: CUDA C++ by TExpr {VERSION} for {target.name}, from {file_name(graph.source_name)}"
-    )
-    for launch in launches:
-        plan = planned.shared.get(launch.name)
-        shape = comment(listed(in_words(extent) for extent in launch.grid_dim))
+def _title(planned: PlannedProgram, target: Target, found: tuple[Launch, ...], out: Writer) -> None:
+    kernel = planned.program.kernel
+    source = file_name(kernel.span.source.name)
+    out.line(f"// {comment(kernel.name)}: CUDA C++ by TExpr {VERSION} for {target.name}, from {source}")
+    for launch in found:
+        shape = comment(listed(in_words(extent) for extent in launch.grid))
         out.line(
-            f"//   {kernel_symbol(launch.name)}: grid ({shape}), block {launch.block_dim} threads, "
-            f"shared {plan.total_bytes if plan else 0} bytes"
+            f"//   {kernel_symbol(launch.name)}: grid ({shape}), block {launch.threads} threads, "
+            f"shared {planned.shared_bytes[launch.name]} bytes"
         )
     out.line(
         "// Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and"

@@ -20,13 +20,14 @@ from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from texpr.codegen.cuda.names import comment, kernel_symbol, mangle
-from texpr.codegen.cuda.usage import nodes_of
-from texpr.codegen.graph import BlockGraph, Generic, HostIf, HostLoop, KernelNode, Launch, PlannedGraph
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import IndexExpr, Role
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.operators import BETWEEN, OPERATORS
 from texpr.grammar.index.text import Infix, in_words, text
+from texpr.polyhedral.mapped.planned import PlannedProgram
+from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
+from texpr.polyhedral.mapped.walks import device_buffers, launches, tree_writes
 
 _C_TYPES = {
     "f64": "double",
@@ -57,25 +58,27 @@ MAX_WIDTH = 96  # of a line in the comment
 Arguments = Mapping[str, tuple[tuple[str, str], ...]]
 
 
-def c_header(planned: PlannedGraph, arguments: Arguments, version: str) -> str:
+def c_header(planned: PlannedProgram, arguments: Arguments, version: str) -> str:
     """The header's text. `arguments` gives for each kernel's symbol what its launch passes, as (kind, name); functions
     take the free sizes in order of appearance, then the indices of the host loops around the launch."""
-    graph = planned.graph
-    guard = f"TEXPR_{mangle(graph.name)}_H"
+    program = planned.program
+    name, sizes = program.kernel.name, tuple(size.name for size in program.kernel.sizes)
+    guard = f"TEXPR_{mangle(name)}_H"
     out = Writer()
     _say(planned, arguments, version, out)
     out.line(f"#ifndef {guard}")
     out.line(f"#define {guard}")
     out.line("#include <stdint.h>")
     body = Writer()
-    for launch, indices in _launches(graph.body, ()):
-        _launch(launch, planned, (*graph.sizes, *indices), body)
-    if planned.workspace.offsets:
-        stem = f"texpr_{mangle(graph.name)}"
+    for launch, indices in _launches(program.host, ()):
+        _launch(launch, planned, (*sizes, *indices), body)
+    spaces = [buffer.name for buffer in device_buffers(program) if buffer.role is Role.LOCAL]
+    if spaces:
+        stem = f"texpr_{mangle(name)}"
         body.line()
-        _function(f"{stem}_workspace_bytes", graph.sizes, planned.workspace.total_bytes, body)
-        for name, offset in planned.workspace.offsets.items():
-            _function(f"{stem}_offset_{mangle(name)}", graph.sizes, offset, body)
+        _function(f"{stem}_workspace_bytes", sizes, planned.workspace_bytes, body)
+        for space in spaces:
+            _function(f"{stem}_offset_{mangle(space)}", sizes, planned.addresses[space].offset_bytes, body)
     text = body.text()
     if any(f"{helper}(" in text for helper in _CALLED.values()):
         out.line()
@@ -88,16 +91,12 @@ def c_header(planned: PlannedGraph, arguments: Arguments, version: str) -> str:
     return out.text()
 
 
-def _say(planned: PlannedGraph, arguments: Arguments, version: str, out: Writer) -> None:
+def _say(planned: PlannedProgram, arguments: Arguments, version: str, out: Writer) -> None:
     """The comment: arrays, and the host program."""
-    graph = planned.graph
-    written = {
-        node.store.tensor
-        for launch in graph.launches()
-        for node in nodes_of(launch.body)
-        if isinstance(node, Generic) and node.store is not None
-    }
-    out.line(f"/* {comment(graph.name)}: what a launcher in C or C++ needs, by TExpr {version}.")
+    program = planned.program
+    buffers = device_buffers(program)
+    written = set[str]().union(*(tree_writes(launch.body) for launch in launches(program.host)))
+    out.line(f"/* {comment(program.kernel.name)}: what a launcher in C or C++ needs, by TExpr {version}.")
     out.line(
         " * There is nothing to link: load the cubin with the CUDA driver (cuModuleLoadData), take each kernel by its"
     )
@@ -107,7 +106,7 @@ def _say(planned: PlannedGraph, arguments: Arguments, version: str, out: Writer)
         " * Arrays are device pointers, aligned as given, and share no memory unless they are only read; f16, bf16 and"
     )
     out.line(" * f8 are bit patterns.")
-    for tensor in graph.tensors:
+    for tensor in buffers:
         if tensor.role is Role.PARAM:
             shape = ", ".join(in_words(e) for e in tensor.shape)
             use = "written" if tensor.name in written else "read"
@@ -118,21 +117,21 @@ def _say(planned: PlannedGraph, arguments: Arguments, version: str, out: Writer)
         t.name: f"{_C_TYPES[t.dtype.name]} "
         if t.role is Role.SCALAR
         else f"{'' if t.name in written else 'const '}{_C_TYPES[t.dtype.name]} *"
-        for t in graph.tensors
+        for t in buffers
     }
-    for depth, line in _host_program(graph.body, arguments, types, 0):
+    for depth, line in _host_program(program.host, arguments, types, 0):
         out.line(f" *   {'  ' * depth}{comment(line)}")
     out.line(" */")
 
 
 def _host_program(
-    body: tuple[KernelNode, ...], arguments: Arguments, types: Mapping[str, str], depth: int
+    body: tuple[HostNode, ...], arguments: Arguments, types: Mapping[str, str], depth: int
 ) -> Iterator[tuple[int, str]]:
     """The lines of the host program with their depths."""
     for node in body:
         match node:
-            case Launch(graph=graph):
-                symbol = kernel_symbol(graph.name)
+            case Launch(name=name):
+                symbol = kernel_symbol(name)
                 passed = [
                     f"int64_t {name}" if kind in ("size", "index") else f"{types[name]}{name}"
                     for kind, name in arguments.get(symbol, ())
@@ -156,12 +155,12 @@ def _host_program(
                 assert_never(node)
 
 
-def _launches(body: tuple[KernelNode, ...], indices: tuple[str, ...]) -> Iterator[tuple[BlockGraph, tuple[str, ...]]]:
+def _launches(body: tuple[HostNode, ...], indices: tuple[str, ...]) -> Iterator[tuple[Launch, tuple[str, ...]]]:
     """Every launch with the indices of the host loops around it."""
     for node in body:
         match node:
-            case Launch(graph=graph):
-                yield graph, indices
+            case Launch():
+                yield node, indices
             case HostLoop(index=index, body=inner):
                 yield from _launches(inner, (*indices, index))
             case HostIf(then=then, orelse=orelse):
@@ -170,18 +169,17 @@ def _launches(body: tuple[KernelNode, ...], indices: tuple[str, ...]) -> Iterato
                 assert_never(node)
 
 
-def _launch(graph: BlockGraph, planned: PlannedGraph, values: tuple[str, ...], out: Writer) -> None:
+def _launch(launch: Launch, planned: PlannedProgram, values: tuple[str, ...], out: Writer) -> None:
     """The macros and the grid of one launch."""
-    symbol = kernel_symbol(graph.name)
-    shared = planned.shared[graph.name].total_bytes if graph.name in planned.shared else 0
+    symbol = kernel_symbol(launch.name)
     out.line()
     out.line(f'#define TEXPR_{symbol}_SYMBOL "{symbol}"')
-    out.line(f"#define TEXPR_{symbol}_BLOCK {graph.block_dim}")
-    out.line(f"#define TEXPR_{symbol}_SHARED_BYTES {shared}")
+    out.line(f"#define TEXPR_{symbol}_BLOCK {launch.threads}")
+    out.line(f"#define TEXPR_{symbol}_SHARED_BYTES {planned.shared_bytes[launch.name]}")
     parameters = [*(f"int64_t {_c_name(value)}" for value in values), "int64_t grid[3]"]
     with out.block(f"static inline void texpr_{symbol}_grid({', '.join(parameters)})"):
-        _unused(values, graph.grid_dim, out)
-        for axis, extent in enumerate(graph.grid_dim):
+        _unused(values, launch.grid, out)
+        for axis, extent in enumerate(launch.grid):
             out.line(f"grid[{axis}] = {text(extent, _C).text};")
 
 

@@ -13,6 +13,7 @@ from texpr.polyhedral.map.candidate import Blocks, Candidate, Choice, Combined, 
 from texpr.polyhedral.map.cores import build_cores
 from texpr.polyhedral.map.digits import Names, names_taken
 from texpr.polyhedral.map.idle_attributes import idle_attributes
+from texpr.polyhedral.map.inherited import inherit_attributes
 from texpr.polyhedral.map.launches import build_blocks, build_combined, build_flat, build_single
 from texpr.polyhedral.map.partials import add_partials
 from texpr.polyhedral.map.placement import place_parameter, place_workspace
@@ -36,7 +37,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
         session.buffers[buffer.name] = place_parameter(buffer)
     for buffer in workspaces(problem.kernel):
         session.buffers[buffer.name] = place_workspace(buffer, problem.target)
-    host = _host(session, candidate, problem.outline)
+    host = inherit_attributes(problem.kernel, _host(session, candidate, problem.outline))
     touched = set[str]().union(*(tree_buffers(launch.body) for launch in launches(host)))
     buffers = {n: b for n, b in session.buffers.items() if n in touched or b.role is not Role.LOCAL}
     return MappedProgram(

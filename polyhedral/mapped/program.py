@@ -14,7 +14,7 @@ from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.order import Order
-from texpr.polyhedral.mapped.places import Digit, Memory, Scope
+from texpr.polyhedral.mapped.places import LOOP_PLACES, Digit, Memory, Scope
 from texpr.polyhedral.mapped.sync import Pipe
 from texpr.polyhedral.mapped.tree import Node
 from texpr.polyhedral.program import ProvedProgram
@@ -73,6 +73,11 @@ class Launch:
     orders: tuple[Order, ...] = ()
     arguments: tuple[str, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def hardware(self) -> tuple[Digit, ...]:
+        """The digits that no loop of the body runs over."""
+        return tuple(d for d in self.digits if d.place not in LOOP_PLACES)
 
 
 L = TypeVar("L")

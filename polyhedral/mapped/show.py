@@ -1,18 +1,22 @@
-"""A mapping as text, for `texpr map` and `print(compiled.mapping)`.
+"""A mapped or planned program as text, for `texpr map`, `texpr graph` and their like in Python.
 
 launch matmul_0   grid (ceildiv(M, 8) * ceildiv(N, 32), 1, 1)   256 threads
   i = 8*i_block + i_warp         i_block: grid.x / ceildiv(N, 32) % ceildiv(M, 8); i_warp: warp % 8
   …
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import assert_never
 
-from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Gather, Leaf, Read, Subscript
+from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Gather, Leaf, Read, Role, Subscript
+from texpr.grammar.index.expr import ZERO
 from texpr.grammar.index.text import ATOM, in_words
+from texpr.grammar.show import show_value
 from texpr.polyhedral.mapped.operators import Copy, Generic
 from texpr.polyhedral.mapped.order import Order
-from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.places import Digit, Memory, Place
+from texpr.polyhedral.mapped.planned import Address, PlannedProgram
 from texpr.polyhedral.mapped.program import (
     Fixed,
     HostIf,
@@ -28,25 +32,58 @@ from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node,
 from texpr.polyhedral.walk import read_accesses, written
 
 
-def show(mapped: MappedProgram) -> str:
-    """The mapping: launches with digits and bodies, barriers with reasons, buffers, accesses and notes."""
-    lines = [f"kernel {mapped.kernel.name} on {mapped.target.name}"]
-    if mapped.report.representative:
-        sizes = ", ".join(f"{name} = {value}" for name, value in mapped.report.representative.items())
+def show(program: MappedProgram | PlannedProgram) -> str:
+    """A mapping: launches with digits and bodies, barriers with reasons, buffers, accesses and notes. Of a planned
+    program whole statements, and where every buffer lies. Ends with a newline."""
+    if isinstance(program, PlannedProgram):
+        return _planned(program)
+    lines = [f"kernel {program.kernel.name} on {program.target.name}"]
+    if program.report.representative:
+        sizes = ", ".join(f"{name} = {value}" for name, value in program.report.representative.items())
         lines.append(f"judged at {sizes}; right for every size")
-    for node in mapped.host:
-        lines += _host(node, 0)
+    for node in program.host:
+        lines += _host(node, _Words(leaf=leaf_text))
     lines.append("buffers")
-    lines += [f"  {line}" for line in _table([_buffer(b) for b in mapped.buffers.values()])]
-    if mapped.report.accesses:
+    lines += [f"  {line}" for line in _table([_buffer(b) for b in program.buffers.values()])]
+    if program.report.accesses:
         lines.append("accesses in global memory, of one warp")
         rows: list[tuple[str, ...]] = [("statement", "access", "mode", "lane stride", "d", "sectors", "ideal")]
-        for a in mapped.report.accesses:
+        for a in program.report.accesses:
             figures = (a.lane_stride, a.distance, a.sectors, a.ideal_sectors)
             rows.append((a.statement, a.relation, a.mode, *("-" if f is None else str(f) for f in figures)))
         lines += [f"  {line}" for line in _table(rows)]
-    lines += [f"note: {note}" for note in mapped.report.notes]
+    lines += [f"note: {note}" for note in program.report.notes]
     return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Words:
+    """How a statement is written, and the bytes of shared memory by launch."""
+
+    leaf: Callable[[Leaf], str]
+    shared_bytes: Mapping[str, int] = field(default_factory=dict)
+
+
+def _planned(planned: PlannedProgram) -> str:
+    program = planned.program
+    lines = [f"kernel {program.kernel.name} on {program.target.name}"]
+    if program.kernel.facts:
+        lines.append(f"where {', '.join(map(in_words, program.kernel.facts))}")
+    for node in program.host:
+        lines += _host(node, _Words(leaf=whole_text, shared_bytes=planned.shared_bytes))
+    lines.append("buffers")
+    rows = [_placed(buffer, planned.addresses[buffer.name]) for buffer in program.buffers.values()]
+    lines += [f"  {line}" for line in _table(rows)]
+    if planned.workspace_bytes != ZERO:
+        lines.append(f"workspace of {in_words(planned.workspace_bytes)} bytes")
+    return "\n".join(lines) + "\n"
+
+
+def _placed(buffer: MappedBuffer, address: Address) -> tuple[str, str, str, str]:
+    named, memory, _, _ = _buffer(buffer)
+    within = buffer.role is Role.LOCAL and buffer.memory is not Memory.REG
+    strides = f"strides ({', '.join(map(in_words, address.strides))})" if buffer.shape else ""
+    return named, memory, strides, f"at byte {in_words(address.offset_bytes)}" if within else ""
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -64,37 +101,35 @@ def _buffer(buffer: MappedBuffer) -> tuple[str, str, str, str]:
     return f"{buffer.name}: {buffer.dtype}[{shape}]", buffer.memory.value, layout, buffer.reason + expanded
 
 
-def _host(node: HostNode, depth: int) -> Iterator[str]:
-    pad = "  " * depth
+def _host(node: HostNode, words: _Words) -> Iterator[str]:
     match node:
         case Launch():
-            yield from (pad + line for line in _launch(node))
+            yield from _launch(node, words)
         case HostLoop(index=index, extent=extent, body=body):
-            yield f"{pad}host loop {index} < {in_words(extent)}"
-            for inner in body:
-                yield from _host(inner, depth + 1)
+            yield f"host loop {index} < {in_words(extent)}"
+            yield from (f"  {line}" for inner in body for line in _host(inner, words))
         case HostIf(condition=condition, then=then, orelse=orelse):
-            yield f"{pad}host if {in_words(condition)}"
-            for inner in then:
-                yield from _host(inner, depth + 1)
+            yield f"host if {in_words(condition)}"
+            yield from (f"  {line}" for inner in then for line in _host(inner, words))
             if orelse:
-                yield f"{pad}host else"
-            for inner in orelse:
-                yield from _host(inner, depth + 1)
+                yield "host else"
+            yield from (f"  {line}" for inner in orelse for line in _host(inner, words))
 
 
-def _launch(launch: Launch) -> Iterator[str]:
+def _launch(launch: Launch, words: _Words) -> Iterator[str]:
     grid = ", ".join(in_words(g) for g in launch.grid)
     arguments = f"  arguments {', '.join(launch.arguments)}" if launch.arguments else ""
     cluster = f"  clusters of {launch.cluster}" if launch.cluster != (1, 1, 1) else ""
     threads = f"{launch.threads} thread{'s' * (launch.threads > 1)}"
-    yield f"launch {launch.name}  grid ({grid})  {threads}{cluster}{arguments}"
+    shared_bytes = words.shared_bytes.get(launch.name, 0)
+    shared = f"  {shared_bytes} bytes of shared memory" if shared_bytes else ""
+    yield f"launch {launch.name}  grid ({grid})  {threads}{cluster}{shared}{arguments}"
     if launch.digits:
         yield "  digits"
         yield from (f"    {line}" for line in _table([(d.name, _place(d)) for d in launch.digits]))
     yield from (f"  {pipe_text(pipe)}" for pipe in launch.pipes)
     yield "  body"
-    yield from (f"    {line}" for line in _nodes(launch.body))
+    yield from (f"    {line}" for line in _nodes(launch.body, words))
 
 
 def _place(digit: Digit) -> str:
@@ -105,9 +140,9 @@ def _place(digit: Digit) -> str:
     return f"{digit.place.value}{over} % {radix}"
 
 
-def _nodes(body: Sequence[Node]) -> Iterator[str]:
+def _nodes(body: Sequence[Node], words: _Words) -> Iterator[str]:
     for node in body:
-        yield from _node(node)
+        yield from _node(node, words)
 
 
 def _reason(orders: Sequence[Order]) -> str:
@@ -120,7 +155,7 @@ def _reason(orders: Sequence[Order]) -> str:
     return f"{order.sink} {verb} {order.buffer}{when}{more}"
 
 
-def _node(node: Node) -> Iterator[str]:
+def _node(node: Node, words: _Words) -> Iterator[str]:
     match node:
         case Define(index=index, digits=digits):
             terms = (d.name if d.weight == 1 else f"{d.weight}*{d.name}" for d in digits)
@@ -131,30 +166,30 @@ def _node(node: Node) -> Iterator[str]:
             )
             marks = ", ".join(m for m in (kind, "unrolled" if node.unroll else "") if m)
             yield f"for {index} < {in_words(extent)}{f'  ({marks})' if marks else ''}"
-            yield from (f"  {line}" for line in _nodes(body))
+            yield from (f"  {line}" for line in _nodes(body, words))
         case Guard(condition=condition, body=body, orelse=orelse):
             yield f"if {_condition(condition)}{'  (padding)' if node.padding else '  (once)' if node.once else ''}"
-            yield from (f"  {line}" for line in _nodes(body))
+            yield from (f"  {line}" for line in _nodes(body, words))
             if orelse:
                 yield "else"
-                yield from (f"  {line}" for line in _nodes(orelse))
+                yield from (f"  {line}" for line in _nodes(orelse, words))
         case Generic():
-            yield _statement(node)
+            yield _statement(node, words)
         case Copy(over=over):
             box = ", ".join(f"{index} < {in_words(extent)}" for index, extent in over)
             how = ", ".join(
                 w for w in (node.completion.value, node.pipe, node.unused.value if node.unused else "") if w
             )
-            yield f"{node.id}: copy {leaf_text(node.leaf)}{f' for {box}' if box else ''}  ({how})"
+            yield f"{node.id}: copy {words.leaf(node.leaf)}{f' for {box}' if box else ''}  ({how})"
         case Fresh(buffer=buffer):
             yield f"new {buffer}"
         case Parts(parts=parts):
             for part in parts:
                 yield f"part {part.name} ({part.warps} warp{'s' * (part.warps > 1)})"
-                yield from (f"  {line}" for line in _nodes(part.body))
+                yield from (f"  {line}" for line in _nodes(part.body, words))
         case Last(counter=counter, at=at, n=n, body=body):
             yield f"last of {in_words(n)} at {word_text(counter, at)}"
-            yield from (f"  {line}" for line in _nodes(body))
+            yield from (f"  {line}" for line in _nodes(body, words))
         case Barrier(orders=orders) if orders:
             yield f"{sync_text(node)}: {_reason(orders)}"
         case _ if isinstance(node, Sync):
@@ -175,11 +210,11 @@ def element_text(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
     return f"{buffer}[{shown}]" if subscripts else buffer
 
 
-def _statement(statement: Generic) -> str:
+def _statement(statement: Generic, words: _Words) -> str:
     marks = [statement.origin.value if statement.origin.value != "source" else ""]
     marks += ["atomic" if statement.atomic else "", statement.unused.value if statement.unused else ""]
     shown = ", ".join(m for m in marks if m)
-    return f"{statement.id}: {leaf_text(statement.leaf)}{f'  ({shown})' if shown else ''}"
+    return f"{statement.id}: {words.leaf(statement.leaf)}{f'  ({shown})' if shown else ''}"
 
 
 def leaf_text(leaf: Leaf) -> str:
@@ -188,6 +223,15 @@ def leaf_text(leaf: Leaf) -> str:
     target = written(leaf)
     what = "anchor" if isinstance(leaf, Anchor) or target is None else f"{element_text(*target)} {_sign(leaf)}"
     return f"{what} {f'from {reads}' if reads else 'a constant'}"
+
+
+def whole_text(leaf: Leaf) -> str:
+    """What a statement computes, gathered subscripts in brackets of their own."""
+    value, target = show_value(leaf.value), written(leaf)
+    if target is None:
+        return f"anchor {value}"
+    shown = ", ".join(f"[{show_value(s.value)}]" if isinstance(s, Gather) else in_words(s) for s in target[1])
+    return f"{target[0]}{f'[{shown}]' if shown else ''} {_sign(leaf)} {value}"
 
 
 _SIGN = {AccOp.ADD: "+=", AccOp.MUL: "*=", AccOp.MAX: "max=", AccOp.MIN: "min="}

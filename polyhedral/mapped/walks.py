@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from texpr.grammar.ast import IndexExpr, Read
+from texpr.grammar.ast import IndexExpr, Read, Role
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.between import Await, Publish
 from texpr.polyhedral.mapped.operators import Copy, Generic
-from texpr.polyhedral.mapped.places import Digit
-from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
+from texpr.polyhedral.mapped.places import Digit, Memory
+from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
-from texpr.polyhedral.walk import leaf_names, subscript_names, touched, value_reads
+from texpr.polyhedral.walk import leaf_names, read_accesses, subscript_names, value_reads, written
 
 Path = tuple[int, ...]
 
@@ -99,18 +99,28 @@ def node_reads(node: Node) -> tuple[Read, ...]:
     return value_reads(node.condition) if isinstance(node, Guard) and isinstance(node.condition, Read) else ()
 
 
-def tree_buffers(body: Sequence[Node]) -> set[str]:
-    """The buffers that a tree touches."""
+def tree_reads(body: Sequence[Node]) -> set[str]:
+    """The buffers that a tree reads, those of conditions and gathered subscripts included."""
     found: set[str] = set()
     for place in located(body):
         match place.node:
             case Generic(leaf=leaf) | Copy(leaf=leaf):
-                found |= {name for name, _ in touched(leaf)}
-            case Fresh(buffer=buffer):
-                found.add(buffer)
+                found |= {read.buffer for read in read_accesses(leaf)}
             case node:
                 found |= {read.buffer for read in node_reads(node)}
     return found
+
+
+def tree_writes(body: Sequence[Node]) -> set[str]:
+    """The buffers that a tree writes."""
+    leaves = (p.node.leaf for p in located(body) if isinstance(p.node, Generic | Copy))
+    return {write[0] for write in map(written, leaves) if write is not None}
+
+
+def tree_buffers(body: Sequence[Node]) -> set[str]:
+    """The buffers that a tree touches."""
+    begun = {place.node.buffer for place in located(body) if isinstance(place.node, Fresh)}
+    return tree_reads(body) | tree_writes(body) | begun
 
 
 def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Sequence[Node]) -> frozenset[str]:
@@ -165,3 +175,32 @@ def launches(host: Sequence[HostNode]) -> Iterator[Launch]:
                 yield from launches(then + orelse)
             case _:
                 assert_never(node)
+
+
+def map_launches(host: Sequence[HostNode], change: Callable[[Launch], Launch]) -> tuple[HostNode, ...]:
+    """The host program with every launch put through `change`."""
+    found: list[HostNode] = []
+    for node in host:
+        match node:
+            case Launch():
+                found.append(change(node))
+            case HostLoop(body=body):
+                found.append(replace(node, body=map_launches(body, change)))
+            case HostIf(then=then, orelse=orelse):
+                found.append(replace(node, then=map_launches(then, change), orelse=map_launches(orelse, change)))
+            case _:
+                assert_never(node)
+    return tuple(found)
+
+
+def device_buffers(program: MappedProgram) -> tuple[MappedBuffer, ...]:
+    """The buffers that launches share, in the order of the C ABI: parameters as declared, then workspaces."""
+    spaces = (b for b in program.buffers.values() if b.role is Role.LOCAL and b.memory is Memory.GLOBAL)
+    return (*(program.buffers[p.name] for p in program.kernel.params), *spaces)
+
+
+def block_buffers(program: MappedProgram, launch: Launch) -> tuple[MappedBuffer, ...]:
+    """The buffers that a block of the launch, or a thread of it, has for itself."""
+    used = tree_buffers(launch.body)
+    own = (b for b in program.buffers.values() if b.role is Role.LOCAL and b.memory is not Memory.GLOBAL)
+    return tuple(b for b in own if b.name in used)

@@ -1,17 +1,21 @@
-"""Hand-built planned graphs for the tests of emission: small kernels with their digits, tensors and barriers."""
+"""Hand-built mapped programs for the tests of emission, planned: small kernels with digits, buffers and barriers."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from texpr.codegen import graph as g
+from texpr.codegen.plan import plan as plan_program
 from texpr.grammar import ast
 from texpr.grammar.source import NO_SPAN, SourceText, Span
 from texpr.grammar.types import F16, F32, I32
+from texpr.polyhedral.mapped.operators import Generic, Unused
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import Fixed, Free, Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop
 from texpr.polyhedral.program import Hazard
+from texpr.polyhedral.target import parse_target
 
 
 def number(value):
@@ -71,13 +75,20 @@ def row_major(shape):
 
 def tensor(name, *shape, dtype=F32, role=ast.Role.PARAM, strides=None):
     extents = tuple(expr(s) for s in shape)
-    steps = tuple(expr(s) for s in strides) if strides else row_major(extents)
-    return g.DTensor(name=name, dtype=dtype, shape=extents, strides=steps, role=role)
+    layout = Fixed(strides=tuple(expr(s) for s in strides) if strides else row_major(extents))
+    memory = Memory.REG if role is ast.Role.SCALAR else Memory.GLOBAL
+    return MappedBuffer(
+        name=name, dtype=dtype, shape=extents, memory=memory, scope=Scope.GRID, layout=layout, role=role
+    )  # fmt: skip
 
 
 def block_tensor(name, *shape, dtype=F32, memory=Memory.SHARED, strides=None):
-    dense = tuple(e.value for e in row_major(tuple(number(s) for s in shape)))
-    return g.BlockTensor(name=name, dtype=dtype, shape=shape, strides=strides or dense, memory=memory)
+    layout = Free() if strides is None else Fixed(strides=tuple(number(s) for s in strides))
+    scope = Scope.THREAD if memory is Memory.REG else Scope.BLOCK
+    extents = tuple(number(s) for s in shape)
+    return MappedBuffer(
+        name=name, dtype=dtype, shape=extents, memory=memory, scope=scope, layout=layout, role=ast.Role.LOCAL
+    )  # fmt: skip
 
 
 def digit(name, place, radix, *, weight=1, stride=1, of="i"):
@@ -85,19 +96,19 @@ def digit(name, place, radix, *, weight=1, stride=1, of="i"):
 
 
 def define(name, *terms):
-    return g.Define(index=name, terms=terms)
+    digits = tuple(digit(digit_name, "serial", 1, weight=weight, of=name) for weight, digit_name in terms)
+    return Define(index=name, digits=digits)
 
 
 def statement(target, subscripts, value, *, op=None, atomic=False, id="S0", span=NO_SPAN, attrs=(), once=False):
     subscripts = tuple(expr(s) for s in subscripts)
     common = {"id": id, "buffer": target, "subscripts": subscripts, "value": value, "span": span, "attrs": attrs}
     if op is None:
-        leaf, mode = ast.Bind(**common), g.StoreMode.BIND
+        leaf = ast.Bind(**common)
     else:
         kind = ast.Atomic if atomic else ast.Accumulate
-        leaf, mode = kind(op=op, **common), g.StoreMode.ATOMIC if atomic else g.StoreMode.UPDATE
-    store = g.Store(tensor=target, subscripts=subscripts, mode=mode, op=op, span=span)
-    return g.Generic(id=id, leaf=leaf, loads=(), store=store, span=span, once=once)
+        leaf = kind(op=op, **common)
+    return Generic(id=id, leaf=leaf, atomic=atomic, unused=Unused.ONCE if once else None)
 
 
 def attr(name):
@@ -111,32 +122,31 @@ def order(source, sink, buffer, source_span, sink_span, scope=Scope.BLOCK, carri
     )  # fmt: skip
 
 
-def plan(launches, tensors, *, sizes=(), facts=(), shared=None, name="kernel", source="kernel.tex"):
-    """A planned graph of launches in order; `shared` maps launch names to byte offsets."""
-    shared = shared or {}
-    launches = tuple(launches)
-    graph = g.KernelGraph(
-        name=name, source_name=source, tensors=tuple(tensors), sizes=tuple(sizes), facts=tuple(facts),
-        body=tuple(g.Launch(graph=launch) for launch in launches),
-    )  # fmt: skip
-    return g.PlannedGraph(
-        graph=graph,
-        strides={launch.name: {t.name: t.strides for t in launch.tensors} for launch in launches},
-        workspace=g.WorkspacePlan(offsets={}, total_bytes=number(0)),
-        shared={
-            launch.name: g.SharedPlan(
-                offsets=shared.get(launch.name, ({}, 0))[0], total_bytes=shared.get(launch.name, ({}, 0))[1]
-            )
-            for launch in launches
-        },
+def plan(blocks, tensors, *, sizes=(), facts=(), name="kernel", source="kernel.tex"):
+    """A planned program of launches in order, each as `launch` gives it with its buffers."""
+    kernel = ast.Kernel(
+        name=name,
+        buffers=tuple(ast.Buffer(name=t.name, dtype=t.dtype, shape=t.shape, role=t.role) for t in tensors),
+        sizes=tuple(ast.Size(name=size) for size in sizes),
+        facts=tuple(facts),
+        body=(),
+        span=Span(SourceText(source, ""), 0, 0),
     )
+    own = [buffer for _, local in blocks for buffer in local]
+    program = MappedProgram(
+        kernel=kernel, proved=None, target=parse_target("cuda:sm_90a"), host=tuple(found for found, _ in blocks),
+        buffers={buffer.name: buffer for buffer in (*tensors, *own)},
+    )  # fmt: skip
+    return plan_program(program)
 
 
 def launch(name, body, *, grid=(1, 1, 1), block=32, digits=(), tensors=(), arguments=()):
-    return g.BlockGraph(
-        name=name, grid_dim=tuple(expr(e) for e in grid), cluster_dim=(1, 1, 1), block_dim=block,
-        digits=tuple(digits), tensors=tuple(tensors), body=tuple(body), arguments=tuple(arguments),
+    """A launch, and the buffers of its blocks and threads."""
+    found = Launch(
+        name=name, grid=tuple(expr(e) for e in grid), threads=block, digits=tuple(digits), body=tuple(body),
+        arguments=tuple(arguments),
     )  # fmt: skip
+    return found, tuple(tensors)
 
 
 def span_of(text, part, name="kernel.tex"):
@@ -153,7 +163,7 @@ def vadd():
     """C = A + B on blocks of 256 threads, for a free size N."""
     body = (
         define("i", (256, "i_block"), (32, "i_warp"), (1, "i_lane")),
-        g.Guard(
+        Guard(
             condition=less("i", "N"),
             body=(
                 statement(
@@ -193,11 +203,11 @@ def matmul(m=48, n=40, k=24):
     body = (
         define("i", (4, "i_block"), (1, "i_warp")),
         define("j", (32, "j_block"), (1, "j_lane")),
-        g.Guard(
+        Guard(
             condition=ast.And(parts=(less("i", m), less("j", n))),
             body=(
                 statement("C", ("i", "j"), const(0.0), span=init),
-                g.Loop(
+                Loop(
                     index="k", extent=number(k), span=acc,
                     body=(statement("C", ("i", "j"), op("mul", a, b), op=ast.AccOp.ADD, id="S1", span=acc),),
                 ),
@@ -240,12 +250,12 @@ def reverse(*, barrier=True, shift=0, condition=None, scope=Scope.BLOCK, reach=6
         define("j", (32, "i_warp"), (1, "i_lane")),
         statement("C", (row, "j"), read("tile", binary("-", reach + shift, "j")), id="S1", span=second),
     )
-    body = (define("b", (1, "b_block")), g.Fresh(tensor="tile"), *inner)
+    body = (define("b", (1, "b_block")), Fresh(buffer="tile"), *inner)
     waits = ()
     if barrier:
         waits = (Barrier(scope=scope, orders=(order("S0", "S1", "tile", first, second, scope),)),)
     if condition is not None:
-        waits = (g.Guard(condition=condition, body=waits),)
+        waits = (Guard(condition=condition, body=waits),)
     body = (*body[:4], *waits, *body[4:])
     block = launch(
         "reverse_0",
@@ -262,7 +272,6 @@ def reverse(*, barrier=True, shift=0, condition=None, scope=Scope.BLOCK, reach=6
     return plan(
         (block,),
         (tensor("A", 4, 64), tensor("C", 4, 64)),
-        shared={"reverse_0": ({"tile": 0}, 256)},
         name="reverse",
         source="reverse.tex",
     )

@@ -5,7 +5,6 @@ import pytest
 
 from texpr.codegen.cpu.build import build_cpu
 from texpr.codegen.cpu.emit import emit_cpu
-from texpr.codegen.lower import lower
 from texpr.codegen.plan import plan
 from texpr.grammar.ast import (
     AccOp,
@@ -108,7 +107,7 @@ def program(name, buffers, host, sizes=()):
 
 
 def compiled(mapped):
-    text = emit_cpu(plan(lower(mapped), mapped), CPU)
+    text = emit_cpu(plan(mapped), CPU)
     return build_cpu(text), text
 
 

@@ -11,9 +11,12 @@ import pytest
 
 import texpr
 from texpr.codegen.cpu.work import SERIAL_OPERATIONS, operations
-from texpr.codegen.graph import BlockGraph, BlockNode, Define, Generic, Guard, Loop
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr
 from texpr.grammar.index.expr import apply
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import launches
 
 VADD = "kernel vadd(A: f32[N], B: f32[N], C: f32[N]) { par N i { C[i] = A[i] + B[i] } }"
 GELU = "kernel gelu_all(A: f32[N], C: f32[N]) { par N i { C[i] = 0.5 * A[i] * (1.0 + erf(A[i])) } }"
@@ -129,7 +132,7 @@ def value(expr: IndexExpr, env: Mapping[str, int]) -> int:
             return env[expr.name]
 
 
-def instances(block: BlockGraph, sizes: Mapping[str, int]) -> int:
+def instances(block: Launch, sizes: Mapping[str, int]) -> int:
     """Statement instances of the core iteration that has most of them, as if guards held."""
     cores = [d for d in block.digits if d.place.name == "CORE"]
     choices: list[dict[str, int]] = [dict(sizes)]
@@ -138,12 +141,12 @@ def instances(block: BlockGraph, sizes: Mapping[str, int]) -> int:
     return max((count(block.body, env) for env in choices), default=0)
 
 
-def count(body: tuple[BlockNode, ...], env: dict[str, int]) -> int:
+def count(body: tuple[Node, ...], env: dict[str, int]) -> int:
     total = 0
     for node in body:
         match node:
-            case Define(index=index, terms=terms):
-                env = env | {index: sum(weight * env[digit] for weight, digit in terms)}
+            case Define(index=index, digits=digits):
+                env = env | {index: sum(d.weight * env[d.name] for d in digits)}
             case Loop(index=index, extent=extent, body=inner):
                 total += sum(count(inner, env | {index: n}) for n in range(value(extent, env)))
             case Guard(body=inner, orelse=orelse):
@@ -153,8 +156,8 @@ def count(body: tuple[BlockNode, ...], env: dict[str, int]) -> int:
     return total
 
 
-def blocks_of(text: str, **sizes: int) -> Iterator[BlockGraph]:
-    yield from texpr.parse(text).only.compile("cpu", sizes=sizes).graph.planned.graph.launches()
+def blocks_of(text: str, **sizes: int) -> Iterator[Launch]:
+    yield from launches(texpr.parse(text).only.compile("cpu", sizes=sizes).mapping.program.host)
 
 
 @pytest.mark.parametrize("text", [VADD, TOTAL, MATMUL, TRIANGLE, UPPER, BANDED, STEPS])
@@ -173,5 +176,5 @@ def test_every_kernel_of_the_tests_is_counted() -> None:
     for name in ("atax", "softmax", "matmul_tiled", "two_mm"):
         kernel = texpr.load(folder / f"{name}.tex").only
         sizes = {size.name: 32 for size in kernel.core().sizes if size.default is None}
-        for block in kernel.compile("cpu", sizes=sizes).graph.planned.graph.launches():
+        for block in launches(kernel.compile("cpu", sizes=sizes).mapping.program.host):
             assert isinstance(operations(block), IndexConst)

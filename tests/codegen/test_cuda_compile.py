@@ -7,7 +7,6 @@ import subprocess
 import pytest
 
 import texpr
-from texpr.codegen import graph as g
 from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.cuda.names import mangle
 from texpr.codegen.toolchain import INCLUDE, compile_cubin, compile_host, compile_ptx, find_gxx, find_nvcc
@@ -15,6 +14,7 @@ from texpr.grammar import ast
 from texpr.grammar.types import BF16, F8E4M3, F16, F32, F64, I8, I32, I64
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.sync import Barrier
+from texpr.polyhedral.mapped.tree import Loop
 from texpr.polyhedral.target import parse_target
 
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
@@ -90,7 +90,7 @@ def test_a_tensor_of_one_thread_lies_in_registers_where_loops_are_unrolled(build
     fill = build.statement("acc", ("k",), build.read("A", "i", "k"), span=at)
     drain = build.statement("C", ("i", build.binary("-", 15, "q")), build.read("acc", "q"), span=at, id="S1")
     loops = (
-        g.Loop(index=name, extent=build.number(16), body=(leaf,), unroll=True, span=at)
+        Loop(index=name, extent=build.number(16), body=(leaf,), unroll=True, span=at)
         for name, leaf in (("k", fill), ("q", drain))
     )
     digits = (build.digit("i_lane", "lane", 32),)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from texpr.codegen import graph as g
 from texpr.codegen.cuda.emit import VERSION, emit_cuda
 from texpr.codegen.cuda.literals import literal
 from texpr.codegen.cuda.names import Scope, comment, file_name, kernel_symbol, mangle
@@ -13,6 +12,7 @@ from texpr.grammar import ast
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.types import F16, F32, I32, I64
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.tree import Loop
 from texpr.polyhedral.target import parse_target
 from texpr.version import VERSION as PACKAGE_VERSION
 
@@ -45,7 +45,7 @@ def test_no_bare_subscript_is_emitted(build, name):
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_access_stands_under_the_line_of_its_statement(build, name):
     planned = getattr(build, name)()
-    (launch,) = planned.graph.launches()
+    (launch,) = planned.program.host
     lines = source(planned).splitlines()
     accesses = [number for number, line in enumerate(lines) if ".store(" in line or ".add_product(" in line]
     assert accesses
@@ -263,7 +263,7 @@ def test_an_unrolled_loop_says_so_and_a_short_one_does_it_unasked(build):
     def loop(extent, **more):
         acc = build.block_tensor("acc", 8, memory=Memory.REG)
         body = (
-            g.Loop(
+            Loop(
                 index="k", extent=build.number(extent), body=(build.statement("acc", ("k",), build.const(0.0)),), **more
             ),
         )

@@ -5,13 +5,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from texpr.codegen import graph as g
 from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.host_run import HostArray, HostModule
 from texpr.grammar import ast
 from texpr.grammar.types import F32, I32
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.sync import Barrier
+from texpr.polyhedral.mapped.tree import Fresh, Guard, Loop
 from texpr.polyhedral.target import parse_target
 
 pytestmark = pytest.mark.gxx
@@ -27,12 +27,12 @@ module = cache(HostModule)
 
 
 def run(planned, arguments, *, seed=0, launch=0, grid=None, shared=None):
-    """Compile and run one launch of a planned graph; grids are constant here."""
-    block = planned.graph.launches()[launch]
+    """Compile and run one launch of a planned program; grids are constant here."""
+    block = planned.program.host[launch]
     text = emit_cuda(planned, TARGET)
-    extents = grid or tuple(e.value for e in block.grid_dim)
-    shared = planned.shared[block.name].total_bytes if shared is None else shared
-    return module(text.source).launch(text.symbols[block.name], arguments, extents, block.block_dim, shared, seed)
+    extents = grid or tuple(e.value for e in block.grid)
+    shared = planned.shared_bytes[block.name] if shared is None else shared
+    return module(text.source).launch(text.symbols[block.name], arguments, extents, block.threads, shared, seed)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 77, 123456789])
@@ -128,7 +128,6 @@ def warp_reverse(build, *, barrier):
     return build.plan(
         (block,),
         (build.tensor("A", 64), build.tensor("C", 64)),
-        shared={"k_0": ({"tile": 0}, 256)},
     )
 
 
@@ -156,7 +155,7 @@ def divided(build, *scopes):
         (Barrier(scope=scope, orders=(build.order("S0", "S0", "C", first, sink),)),)
         for scope, sink in zip(scopes, (first, second), strict=False)
     ]
-    split = g.Guard(condition=build.less("i", 40), body=arms[0], orelse=arms[1] if len(arms) == 2 else ())
+    split = Guard(condition=build.less("i", 40), body=arms[0], orelse=arms[1] if len(arms) == 2 else ())
     block = build.launch("k_0", (*body, store, split), block=64, digits=digits)
     return build.plan((block,), (build.tensor("C", 64),))
 
@@ -213,7 +212,7 @@ class TestGlobal:
 
     def test_many_readers_and_a_later_writer_race(self, build):
         look = build.statement("D", ("i",), build.read("C", 0))
-        write = g.Guard(
+        write = Guard(
             condition=build.less(63, "i"), body=(build.statement("C", (0,), build.const(1.0), id="S1", once=True),)
         )
         planned = flat(build, (look, write), (build.tensor("C", 1), build.tensor("D", 128)))
@@ -258,17 +257,17 @@ class TestGlobal:
 
     def test_an_undefined_register_is_told(self, build):
         acc = build.block_tensor("acc", 1, memory=Memory.REG)
-        body = (g.Fresh(tensor="acc"), build.statement("C", ("i",), build.read("acc", 0)))
+        body = (Fresh(buffer="acc"), build.statement("C", ("i",), build.read("acc", 0)))
         report = run(flat(build, body, (build.tensor("C", 128),), locals_=(acc,)), [array(np.zeros(128, np.float32))])
         assert (report.kind, report.message) == ("undefined", "acc[0] is read before anything wrote it")
 
     def test_fresh_forgets_what_the_last_iteration_wrote(self, build):
         acc = build.block_tensor("acc", memory=Memory.REG)
-        once = g.Guard(condition=build.less("k", 1), body=(build.statement("acc", (), build.const(2.0)),))
-        loop = g.Loop(
+        once = Guard(condition=build.less("k", 1), body=(build.statement("acc", (), build.const(2.0)),))
+        loop = Loop(
             index="k",
             extent=build.number(2),
-            body=(g.Fresh(tensor="acc"), once, build.statement("C", ("i",), build.read("acc"), id="S1")),
+            body=(Fresh(buffer="acc"), once, build.statement("C", ("i",), build.read("acc"), id="S1")),
         )
         report = run(
             flat(build, (loop,), (build.tensor("C", 128),), locals_=(acc,)), [array(np.zeros(128, np.float32))]

@@ -1,53 +1,38 @@
 """Plans and their checkers: each plan is right on real kernels, and each checker finds a plan made wrong."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import texpr
-from texpr.codegen import graph as g
 from texpr.codegen.device_memory import check_workspace, place_workspace
-from texpr.codegen.layout import check_layouts, choose_layouts
+from texpr.codegen.layout import check_strides, choose_strides
+from texpr.codegen.plan import plan
 from texpr.codegen.shared_memory import check_shared, place_shared
-from texpr.codegen.show import show
-from texpr.grammar.ast import (
-    AccOp,
-    Accumulate,
-    Anchor,
-    Bind,
-    Compare,
-    CompareOp,
-    Const,
-    Gather,
-    IndexConst,
-    IndexVar,
-    Read,
-    Role,
-    SizeVar,
-)
+from texpr.grammar.ast import IndexConst, Role, SizeVar
 from texpr.grammar.diagnostics import InternalError, TExprError
-from texpr.grammar.index.expr import row_major
-from texpr.grammar.types import F16, F32, F64, I8, I64
-from texpr.polyhedral.mapped.operators import Origin
-from texpr.polyhedral.mapped.places import Digit, Memory, Place
+from texpr.grammar.index.expr import const, row_major
+from texpr.grammar.types import F16, F32, F64, I8
+from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.program import Fixed, Free, MappedBuffer
 from texpr.polyhedral.target import parse_target
 
 ONE = IndexConst(value=1)
 SM90 = parse_target("cuda:sm_90a")
 
 
-def block(*tensors, body=()):
-    return g.BlockGraph(
-        name="k", grid_dim=(ONE, ONE, ONE), cluster_dim=(1, 1, 1), block_dim=32, digits=(), tensors=tensors, body=body
-    )
+def strides_of(steps):
+    return tuple(const(step) for step in steps)
 
 
 def tensor(name, shape, dtype=F32, memory=Memory.SHARED, strides=None, align=16):
-    return g.BlockTensor(name=name, dtype=dtype, shape=shape, strides=strides, memory=memory, align=align)
-
-
-def planned(text, target="cuda:sm_90a"):
-    return texpr.parse(text).only.compile(target, stop_after="plan").graph
+    layout = Free() if strides is None else Fixed(strides=strides_of(strides))
+    return MappedBuffer(
+        name=name, dtype=dtype, shape=strides_of(shape), memory=memory, scope=Scope.BLOCK, layout=layout,
+        role=Role.LOCAL, align=align,
+    )  # fmt: skip
 
 
 shapes = st.lists(st.integers(1, 6), max_size=4).map(tuple)
@@ -55,12 +40,18 @@ shapes = st.lists(st.integers(1, 6), max_size=4).map(tuple)
 
 @given(st.lists(shapes, max_size=4))
 def test_free_layouts_become_row_major_and_injective(found):
-    graph = block(*(tensor(f"t{n}", shape) for n, shape in enumerate(found)))
-    strides = choose_layouts(graph)
-    check_layouts(graph, strides)
+    own = [tensor(f"t{n}", shape) for n, shape in enumerate(found)]
+    strides = choose_strides(own, own)
+    check_strides(own, strides)
     for n, shape in enumerate(found):
-        want = row_major(tuple(IndexConst(value=e) for e in shape))
-        assert strides[f"t{n}"] == tuple(s.value for s in want)
+        assert strides[f"t{n}"] == row_major(strides_of(shape))
+
+
+def test_an_extent_in_a_block_that_is_no_number_is_an_error_of_the_program():
+    wrong = replace(tensor("t", (4,)), shape=(SizeVar(name="N"),))
+    with pytest.raises(TExprError) as caught:
+        choose_strides([wrong], [wrong])
+    assert caught.value.diagnostics[0].code == "E0403"
 
 
 @pytest.mark.parametrize(
@@ -68,13 +59,13 @@ def test_free_layouts_become_row_major_and_injective(found):
 )
 def test_the_layout_checker_finds_two_elements_at_one_address(shape, strides):
     with pytest.raises(InternalError):
-        check_layouts(block(tensor("t", shape)), {"t": strides})
+        check_strides([tensor("t", shape)], {"t": strides_of(strides)})
 
 
 def test_a_padded_layout_is_kept():
-    graph = block(tensor("t", (64, 64), strides=(72, 1)))
-    assert choose_layouts(graph) == {"t": (72, 1)}
-    check_layouts(graph, {"t": (72, 1)})
+    own = [tensor("t", (64, 64), strides=(72, 1))]
+    assert choose_strides(own, own) == {"t": strides_of((72, 1))}
+    check_strides(own, {"t": strides_of((72, 1))})
 
 
 dtypes = st.sampled_from([F64, F32, F16, I8])
@@ -82,41 +73,41 @@ dtypes = st.sampled_from([F64, F32, F16, I8])
 
 @given(st.lists(st.tuples(shapes, dtypes, st.sampled_from([16, 32, 128])), max_size=6))
 def test_shared_tensors_are_aligned_and_never_overlap(found):
-    graph = block(*(tensor(f"t{n}", s, dtype=d, align=a) for n, (s, d, a) in enumerate(found)))
-    strides = choose_layouts(graph)
-    plan = place_shared(graph, strides, SM90)
-    check_shared(graph, strides, plan)
+    own = [tensor(f"t{n}", s, dtype=d, align=a) for n, (s, d, a) in enumerate(found)]
+    strides = choose_strides(own, own)
+    offsets, total_bytes = place_shared(own, strides, SM90)
+    check_shared("k", own, strides, offsets, total_bytes)
     for n, (_, _, align) in enumerate(found):
-        assert plan.offsets[f"t{n}"] % align == 0
+        assert offsets[f"t{n}"] % align == 0
 
 
 def test_the_shared_checker_finds_overlap_misalignment_and_a_short_total():
-    graph = block(tensor("a", (10,)), tensor("b", (10,)))
-    strides = choose_layouts(graph)
-    right = place_shared(graph, strides, SM90)
-    for wrong in (
-        g.SharedPlan(offsets={"a": 0, "b": 32}, total_bytes=100),
-        g.SharedPlan(offsets={"a": 0, "b": 44}, total_bytes=100),
-        g.SharedPlan(offsets=right.offsets, total_bytes=right.total_bytes - 1),
-        g.SharedPlan(offsets={"a": 0}, total_bytes=right.total_bytes),
+    own = [tensor("a", (10,)), tensor("b", (10,))]
+    strides = choose_strides(own, own)
+    right, total_bytes = place_shared(own, strides, SM90)
+    for offsets, total in (
+        ({"a": 0, "b": 32}, 100),
+        ({"a": 0, "b": 44}, 100),
+        (right, total_bytes - 1),
+        ({"a": 0}, total_bytes),
     ):
         with pytest.raises(InternalError):
-            check_shared(graph, strides, wrong)
+            check_shared("k", own, strides, offsets, total)
 
 
 def test_more_shared_memory_than_the_target_has_is_an_error_of_the_program():
-    graph = block(tensor("a", (64 * 1024,)))
+    own = [tensor("a", (64 * 1024,))]
     with pytest.raises(TExprError) as caught:
-        place_shared(graph, choose_layouts(graph), SM90)
+        place_shared(own, choose_strides(own, own), SM90)
     assert caught.value.diagnostics[0].code == "E0403"
 
 
 def workspaces(*found):
-    tensors = []
-    for n, (dtype, shape) in enumerate(found):
-        strides = row_major(shape)
-        tensors.append(g.DTensor(name=f"w{n}", dtype=dtype, shape=shape, strides=strides, role=Role.LOCAL))
-    return g.KernelGraph(name="k", source_name="k.tex", tensors=tuple(tensors), sizes=("M", "N"), facts=(), body=())
+    spaces = [
+        replace(tensor(f"w{n}", (), dtype=dtype, memory=Memory.GLOBAL), shape=shape)
+        for n, (dtype, shape) in enumerate(found)
+    ]
+    return spaces, choose_strides(spaces, ())
 
 
 extents = st.one_of(
@@ -126,94 +117,38 @@ extents = st.one_of(
 
 @given(st.lists(st.tuples(dtypes, st.lists(extents, max_size=3).map(tuple)), max_size=5))
 def test_workspaces_never_overlap_at_any_size(found):
-    graph = workspaces(*found)
-    check_workspace(graph, place_workspace(graph))
+    spaces, strides = workspaces(*found)
+    check_workspace(spaces, strides, *place_workspace(spaces, strides), ("M", "N"))
 
 
 def test_the_workspace_checker_finds_overlap_and_misalignment():
     size = SizeVar(name="N")
-    graph = workspaces((F32, (size,)), (F16, (size,)))
-    right = place_workspace(graph)
-    for offsets in ({"w0": IndexConst(value=0), "w1": IndexConst(value=256)}, right.offsets | {"w1": ONE}):
+    spaces, strides = workspaces((F32, (size,)), (F16, (size,)))
+    right, total_bytes = place_workspace(spaces, strides)
+    for offsets in ({"w0": IndexConst(value=0), "w1": IndexConst(value=256)}, right | {"w1": ONE}):
         with pytest.raises(InternalError):
-            check_workspace(graph, g.WorkspacePlan(offsets=offsets, total_bytes=right.total_bytes))
+            check_workspace(spaces, strides, offsets, total_bytes, ("N",))
 
 
-def test_a_planned_graph_prints_its_workspace():
-    text = """kernel steps(A: f32[N], C: f32[N]) {
-    new w: f32[N]
-    par N i { w[i] = A[i] + 1.0 }
-    par N i { C[i] = w[N - 1 - i] }
+STEPS = """kernel steps(A: f32[M, 64], C: f32[M, 64]) {
+    new w: f32[M, 64]
+    par M i #grid {
+        new shared t: f32[64] #align(128)
+        new shared u: f32[64]
+        par 64 a #block { t[a] = A[i, a] + 1.0; u[a] = 0.0 }
+        par 64 b #block { w[i, b] = t[63 - b] + u[b] }
+    }
+    par M i, 64 j { C[i, j] = w[M - 1 - i, j] }
 }
 """
-    assert "w: f32[N] strides (1)  workspace at byte 0" in show(planned(text, "cpu").planned)
 
 
-def test_a_graph_of_every_node_prints(golden):
-    i, n = IndexVar(name="i"), SizeVar(name="N")
-    load = Read(buffer="A", subscripts=(Gather(value=Read(buffer="idx", subscripts=(i,), dtype=I64)),), dtype=F32)
-    bind = Bind(id="S0", buffer="t", subscripts=(), value=load)
-    update = Accumulate(id="S1", op=AccOp.ADD, buffer="s", subscripts=(i,), value=load)
-    anchor = Anchor(id="S2", value=Const(value=1.0, dtype=F32))
-    loads = (
-        g.Load(tensor="idx", subscripts=(i,), mode=g.LoadMode.PLAIN),
-        g.Load(tensor="A", subscripts=load.subscripts, mode=g.LoadMode.GATHER),
-    )
-    body = (
-        g.Define(index="i", terms=((32, "i_block"), (1, "i_lane"))),
-        g.Guard(
-            condition=Compare(op=CompareOp.LT, left=i, right=n),
-            body=(
-                g.Fresh(tensor="t"),
-                g.Generic(
-                    id="S0", leaf=bind, loads=loads, store=g.Store(tensor="t", subscripts=(), mode=g.StoreMode.BIND)
-                ),
-                g.Loop(
-                    index="k",
-                    extent=n,
-                    vector=True,
-                    body=(
-                        g.Generic(
-                            id="S1",
-                            leaf=update,
-                            loads=loads,
-                            store=g.Store(tensor="s", subscripts=(i,), mode=g.StoreMode.ATOMIC, op=AccOp.ADD),
-                            origin=Origin.COMBINE,
-                        ),
-                    ),
-                ),
-            ),
-            orelse=(g.Generic(id="S2", leaf=anchor, loads=(), store=None, once=True),),
-        ),
-    )
-    digits = (
-        Digit(name="i_block", index="i", weight=32, radix=n, stride=ONE, place=Place.GRID_X),
-        Digit(name="i_lane", index="i", weight=1, radix=IndexConst(value=32), stride=ONE, place=Place.LANE),
-    )
-    launch = g.BlockGraph(
-        name="k_0",
-        grid_dim=(n, ONE, ONE),
-        cluster_dim=(1, 1, 1),
-        block_dim=32,
-        digits=digits,
-        tensors=(tensor("t", (), memory=Memory.REG), tensor("s", (8,))),
-        body=body,
-        arguments=("r",),
-    )
-    always = Compare(op=CompareOp.GT, left=n, right=IndexConst(value=0))
-    graph = g.KernelGraph(
-        name="k",
-        source_name="k.tex",
-        tensors=(
-            g.DTensor(name="A", dtype=F32, shape=(n,), strides=(ONE,), role=Role.PARAM),
-            g.DTensor(name="a", dtype=F32, shape=(), strides=(), role=Role.SCALAR),
-        ),
-        sizes=("N",),
-        facts=(always,),
-        body=(
-            g.HostLoop(
-                index="r", extent=n, body=(g.HostIf(condition=always, then=(g.Launch(graph=launch),), orelse=()),)
-            ),
-        ),
-    )
-    golden("graph/every_node.txt", show(graph))
+def test_a_planned_program_prints_where_everything_lies(golden):
+    golden("graph/steps.txt", str(texpr.parse(STEPS).only.compile("cuda:sm_90a", stop_after="plan").graph))
+
+
+def test_every_buffer_has_an_address_and_every_launch_its_bytes():
+    program = texpr.parse(STEPS).only.compile("cuda:sm_90a", stop_after="map").mapping.program
+    planned = plan(program)
+    assert planned.addresses.keys() == program.buffers.keys()
+    assert planned.shared_bytes == {"steps_0": 512, "steps_1": 0}

@@ -6,7 +6,6 @@ from stages import barriers, with_launch, without_barrier
 from test_kernels import CASES, compiled_variant, reference_of
 
 import texpr
-from texpr.codegen.lower import lower
 from texpr.codegen.plan import plan
 from texpr.grammar.diagnostics import TExprError
 from texpr.polyhedral.mapped.places import Scope
@@ -54,7 +53,7 @@ def test_cuda_host_finds_the_race_without_the_barrier(name: str, launch: str, nu
     ref = reference_of(name, 0)
     made: texpr.Compiled = compiled_variant(name, 0, (), TARGET)
     program = with_launch(made.mapping.program, without_barrier(launch_of(name, launch), number))
-    source = emit_cuda(plan(lower(program), program), parse_target(TARGET)).source
+    source = emit_cuda(plan(program), parse_target(TARGET)).source
     with pytest.raises(TExprError) as caught:
         Launcher(made.manifest, HostBackend(source))(**copied(ref.values))
     assert caught.value.diagnostics[0].code == "E0604"

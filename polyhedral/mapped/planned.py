@@ -1,0 +1,32 @@
+"""The planned program: a mapped program, and where its buffers lie. Emission makes no decision beyond it.
+
+t: f32[64] shared      strides (1) at byte 1024 of the block's shared memory
+W: f32[M, 3] global    strides (3, 1) at byte 0 of the call's workspace
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from texpr.grammar.ast import IndexExpr
+from texpr.grammar.index.expr import ZERO
+from texpr.polyhedral.mapped.program import MappedProgram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where the elements of a buffer lie: strides in elements, and the bytes from where its memory begins: the shared
+    memory of a block, or the workspace of a call. A parameter and a thread's own buffer begin at 0 of their own."""
+
+    strides: tuple[IndexExpr, ...]
+    offset_bytes: IndexExpr = ZERO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedProgram:
+    """`addresses` has every buffer of the program; `shared_bytes` what a block of each launch takes, by the launch's
+    name, and `workspace_bytes` what a call takes, in sizes."""
+
+    program: MappedProgram
+    addresses: Mapping[str, Address]
+    shared_bytes: Mapping[str, int]
+    workspace_bytes: IndexExpr
