@@ -3,9 +3,12 @@
 
 A launch runs every block's threads as fibers and stops at the first finding: an access out of bounds, a race, a read of
 an undefined element, threads that do not meet at a barrier, a subscript from data out of range, a broken `#unique`.
+Blocks of a kernel with pipes, clusters or flags run together, and more is found: threads that wait for ever, phases and
+bytes of mbarriers that do not fit, memory of a block that has ended.
 """
 
 import ctypes
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +23,20 @@ from texpr.grammar.types import DType
 if TYPE_CHECKING:
     from texpr.codegen.manifest import LaunchStep
 
-KINDS = ("ok", "bounds", "race", "undefined", "divergence", "gather", "unique", "launch", "alignment")
+KINDS = (
+    "ok",
+    "bounds",
+    "race",
+    "undefined",
+    "divergence",
+    "gather",
+    "unique",
+    "launch",
+    "alignment",
+    "deadlock",
+    "phase",
+    "exited",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +47,30 @@ class HostArray:
     size_bytes: int
 
 
-HostArgument = HostArray | bytes | int  # an array, a value's bytes, or a size (i64)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostTensorMap:
+    """A tensor map argument: an array of `shape` (the contiguous dimension last) whose boxes of shape `box` are copied,
+    in shared memory with a swizzle of 32, 64 or 128 bytes or none (0)."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
+    box: tuple[int, ...]
+    element_bytes: int
+    swizzle_bytes: int = 0
+
+    def pack(self) -> bytes:
+        """The bytes of `tx::TensorMap` of include/texpr/host/tma.hpp: dimensions from the contiguous one."""
+
+        def five(values: tuple[int, ...]) -> list[int]:
+            return [*reversed(values), *[1] * (5 - len(values))]
+
+        fields = [*five(self.strides_bytes), *five(self.shape), *five(self.box)]
+        scalars = [len(self.shape), self.element_bytes, self.swizzle_bytes, 0]
+        return struct.pack("<Q5q14I24x", self.address, *fields, *scalars)
+
+
+HostArgument = HostArray | HostTensorMap | bytes | int  # an array, a tensor map, a value's bytes, or a size (i64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +181,8 @@ class HostModule:
             case HostArray():  # an address of its own, so that no other array is taken for it
                 value: Any = ctypes.create_string_buffer(16)
                 size = 0
+            case HostTensorMap():
+                return self._packed(argument.pack(), keep)
             case bytes():
                 value, size = ctypes.create_string_buffer(argument, len(argument)), len(argument)
             case _:

@@ -37,6 +37,9 @@ constexpr bool kHasRegisterSharing = true;
 constexpr bool kHasRegisterSharing = false;
 #endif
 
+constexpr bool kHasMulticast =
+    kArch < 1200 || kArch == 9999;  // fast on sm_90 and sm_100; sm_120 has one block a cluster
+
 // Whose threads a synchronisation orders.
 enum class Scope { kBlock, kCluster };
 

@@ -48,6 +48,11 @@ class Pointer {
   TX_FN T* address(Index index) const {
     return data_ + index;
   }
+  // Where an element lies, for copies that begin there.
+  template <class Index>
+  TX_FN T* at(Index index) const {
+    return data_ + index;
+  }
 
  private:
   T* data_;

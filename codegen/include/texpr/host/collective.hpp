@@ -23,6 +23,12 @@ static Gathering gatherings[kMaxThreads / 32];
 // own operands. `perform(operands)` runs once, on the array of pointers to all of them in the order of threads.
 template <class Operands, class Perform>
 inline void gather(int threads, const char* instruction, Operands& mine, Perform perform, Site site) {
+  if (machine.company != nullptr) {
+    const auto run = [](const void* what, void* const* all) {
+      (*static_cast<const Perform*>(what))(reinterpret_cast<Operands* const*>(all));
+    };
+    return machine.company->gather({threads, instruction, &mine, run, &perform}, site);
+  }
   const int self = machine.current, first = self / threads * threads;
   Gathering& gathering = gatherings[first / 32];
   Thread& thread = machine.thread[self];

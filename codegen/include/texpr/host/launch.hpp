@@ -27,14 +27,24 @@ inline P argument_value(const tx_host_argument& argument) {
   }
 }
 
+inline bool add_tensor(const void* data, i64 bytes) {
+  if (machine.tensor_count == kMaxTensors || bytes < 0) return false;
+  machine.tensors[machine.tensor_count++] = {data, bytes, nullptr};
+  return true;
+}
+
+// The arrays that a value of type P brings with it: none, but for a tensor map (tma.hpp).
+template <class P>
+struct ArraysOf {
+  static bool add(const void*) { return true; }
+};
+
 template <class P>
 inline bool argument_fits(const tx_host_argument& argument) {
   if constexpr (IsPointer<P>::value) {
-    if (machine.tensor_count == kMaxTensors || argument.bytes < 0) return false;
-    machine.tensors[machine.tensor_count++] = {argument.data, argument.bytes, nullptr};
-    return true;
+    return add_tensor(argument.data, argument.bytes);
   } else {
-    return argument.bytes == static_cast<i64>(sizeof(P));
+    return argument.bytes == static_cast<i64>(sizeof(P)) && ArraysOf<P>::add(argument.data);
   }
 }
 
@@ -71,22 +81,39 @@ inline bool allocate_launch(Stacks& stacks) {
   return machine.shared != nullptr && machine.shared_cells != nullptr && machine.shared_defined != nullptr;
 }
 
+inline void stand_at_block(i64 block) {
+  machine.block = block;
+  machine.block_at[0] = static_cast<int>(block % machine.grid[0]);
+  machine.block_at[1] = static_cast<int>(block / machine.grid[0] % machine.grid[1]);
+  machine.block_at[2] = static_cast<int>(block / machine.grid[0] / machine.grid[1]);
+}
+
 inline void run_grid(const Stacks& stacks, u32 seed) {
   const i64 blocks = machine.grid[0] * machine.grid[1] * machine.grid[2];
   const Order order(blocks, seed);
   for (i64 k = 0; k < blocks && !machine.failed; ++k) {
-    machine.block = order.at(k);
-    machine.block_at[0] = static_cast<int>(machine.block % machine.grid[0]);
-    machine.block_at[1] = static_cast<int>(machine.block / machine.grid[0] % machine.grid[1]);
-    machine.block_at[2] = static_cast<int>(machine.block / machine.grid[0] / machine.grid[1]);
+    stand_at_block(order.at(k));
     run_block(stacks, seed);
   }
 }
 
-// The exported entry of a kernel. Not for two threads at once: the machine is one.
-template <class... P>
-inline int launch(void (*kernel)(P...), const tx_host_argument* arguments, int count, const long long* grid, int block,
-                  int shared_bytes, unsigned seed, tx_host_report* report) {
+// Runs the launch that the machine holds, block after block.
+struct Alone {
+  void run(u32 seed) const {
+    Stacks stacks;
+    if (allocate_launch(stacks)) {
+      run_grid(stacks, seed);
+    } else {
+      found(TX_HOST_LAUNCH, Site{}, "not enough memory to run the launch with checks");
+    }
+    free_launch(stacks);
+  }
+};
+
+// The exported entry of a kernel; `way` says how its blocks are run. Not for two threads at once: the machine is one.
+template <class Way, class... P>
+inline int launch(const Way& way, void (*kernel)(P...), const tx_host_argument* arguments, int count,
+                  const long long* grid, int block, int shared_bytes, unsigned seed, tx_host_report* report) {
   std::memset(report, 0, sizeof *report);
   const Call<P...> call{kernel, arguments};
   machine.body = Call<P...>::body;
@@ -96,6 +123,7 @@ inline int launch(void (*kernel)(P...), const tx_host_argument* arguments, int c
   machine.tensor_count = 0;
   machine.report = report;
   machine.failed = false;
+  machine.company = nullptr;
   bool fits = count == static_cast<int>(sizeof...(P)) && block > 0 && block <= kMaxThreads && shared_bytes >= 0;
   for (int axis = 0; axis < 3; ++axis) {
     machine.grid[axis] = grid[axis];
@@ -107,13 +135,7 @@ inline int launch(void (*kernel)(P...), const tx_host_argument* arguments, int c
     found(TX_HOST_LAUNCH, Site{}, "the arguments or the launch shape do not fit the kernel");
     return report->kind;
   }
-  Stacks stacks;
-  if (allocate_launch(stacks)) {
-    run_grid(stacks, seed);
-  } else {
-    found(TX_HOST_LAUNCH, Site{}, "not enough memory to run the launch with checks");
-  }
-  free_launch(stacks);
+  way.run(seed);
   return report->kind;
 }
 

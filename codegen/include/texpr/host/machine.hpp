@@ -28,6 +28,23 @@ struct Thread {
 };
 
 struct Cell;
+enum class Mode : u8 { kRead, kWrite, kAtomic };
+
+// An instruction that threads run together (collective.hpp): `perform` takes pointers to the operands of all.
+struct Collective {
+  int threads;
+  const char* instruction;
+  void* operands;  // of the present thread
+  void (*perform)(const void* what, void* const* all);
+  const void* what;
+};
+
+// What stands in for the barriers and checks of a block that runs alone, when blocks run together (crew.hpp).
+struct Company {
+  void (*wait)(Wait kind, int barrier, Site site);
+  void (*touch)(const void* place, int bytes, Mode mode, Site site, const char* name, i64 index, bool unique);
+  void (*gather)(const Collective& mine, Site site);
+};
 
 // An array argument of the launch and the shadow of its elements (made when first touched).
 struct Tensor {
@@ -59,13 +76,15 @@ struct Machine {
   u8* shared_defined;
   // the thread
   int current;
+  Thread* running;
   Fiber scheduler;
   Thread thread[kMaxThreads];
+  const Company* company;  // null: blocks run one after another
 };
 
 static Machine machine;
 
-inline void leave_to_scheduler() { machine.thread[machine.current].fiber.switch_to(machine.scheduler); }
+inline void leave_to_scheduler() { machine.running->fiber.switch_to(machine.scheduler); }
 
 // Notes the first finding and gives the launch up.
 inline void found(int kind, Site site, const char* message, i64 index = 0) {
@@ -95,7 +114,8 @@ inline void found_other(Site site, int thread, i64 block) {
 }
 
 inline void wait_at(Wait kind, int barrier, Site site) {
-  Thread& self = machine.thread[machine.current];
+  if (machine.company != nullptr) return machine.company->wait(kind, barrier, site);
+  Thread& self = *machine.running;
   self.wait = kind;
   self.barrier = barrier;
   self.site = site;
@@ -104,7 +124,7 @@ inline void wait_at(Wait kind, int barrier, Site site) {
 
 inline void thread_entry() {
   machine.body(machine.body_data);
-  machine.thread[machine.current].wait = Wait::kDone;
+  machine.running->wait = Wait::kDone;
   give_up();
 }
 
@@ -239,6 +259,7 @@ inline void run_block(const Stacks& stacks, u32 seed) {
       const int t = static_cast<int>(order.at(k));
       if (machine.thread[t].wait != Wait::kRunning) continue;
       machine.current = t;
+      machine.running = &machine.thread[t];
       machine.scheduler.switch_to(machine.thread[t].fiber);
     }
   } while (!machine.failed && open_barriers());

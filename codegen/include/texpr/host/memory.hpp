@@ -30,6 +30,15 @@ inline void check_alignment(const void* address, int bytes, const char* name, i6
   give_up();
 }
 
+// Where an element lies, for copies that begin there; `bytes` are left in its tensor from there.
+template <class T>
+struct Spot {
+  T* data;
+  i64 bytes;
+  const char* name;
+  i64 index;
+};
+
 inline void found_undefined(const char* name, i64 index, Site site) {
   char text[200];
   std::snprintf(text, sizeof text, "%s[%lld] is read before anything wrote it", name, index);
@@ -89,6 +98,10 @@ class Global : public host::Accessor<Global<T>, T> {
   const char* name() const { return name_; }
   T* place(i64 index, host::Mode mode, host::Site site, bool unique) const {
     host::check_bounds(index, count_, name_, site);
+    if (__builtin_expect(host::machine.company != nullptr, 0)) {
+      host::machine.company->touch(data_ + index, sizeof(T), mode, site, name_, index, unique);
+      return data_ + index;
+    }
     if (tensor_->cells == nullptr) {
       // calloc gives untouched pages, and a cell of zeros is one without accesses
       tensor_->cells = static_cast<host::Cell*>(std::calloc(static_cast<size_t>(count_), sizeof(host::Cell)));
@@ -99,6 +112,10 @@ class Global : public host::Accessor<Global<T>, T> {
     }
     host::check_race(tensor_->cells[index], mode, site, name_, index, false, unique);
     return data_ + index;
+  }
+  host::Spot<T> at(i64 index, TX_SITE) const {
+    host::check_bounds(index, count_, name_, TX_HERE);
+    return {data_ + index, (count_ - index) * static_cast<i64>(sizeof(T)), name_, index};
   }
 
  private:
@@ -124,12 +141,20 @@ class Shared : public host::Accessor<Shared<T>, T> {
       host::found(TX_HOST_BOUNDS, site, "the launch gives less shared memory than the kernel uses", index);
       host::give_up();
     }
+    if (__builtin_expect(host::machine.company != nullptr, 0)) {
+      host::machine.company->touch(host::machine.shared + first, sizeof(T), mode, site, name_, index, unique);
+      return reinterpret_cast<T*>(data_) + index;
+    }
     for (i64 b = first; b < first + static_cast<i64>(sizeof(T)); ++b) {
       host::check_race(host::machine.shared_cells[b], mode, site, name_, index, true, unique);
       if (mode == host::Mode::kWrite) host::machine.shared_defined[b] = 1;
       if (host::machine.shared_defined[b] == 0) host::found_undefined(name_, index, site);
     }
     return reinterpret_cast<T*>(data_) + index;
+  }
+  host::Spot<T> at(i64 index, TX_SITE) const {
+    host::check_bounds(index, count_, name_, TX_HERE);
+    return {reinterpret_cast<T*>(data_) + index, (count_ - index) * static_cast<i64>(sizeof(T)), name_, index};
   }
 
  private:

@@ -7,8 +7,6 @@
 
 namespace tx::host {
 
-enum class Mode : u8 { kRead, kWrite, kAtomic };
-
 struct Access {
   Site site;
   i64 block = 0;

@@ -23,6 +23,9 @@ enum tx_host_kind {
   TX_HOST_UNIQUE = 6,      // the promise #unique is broken
   TX_HOST_LAUNCH = 7,      // arguments or launch shape that do not fit the kernel
   TX_HOST_ALIGNMENT = 8,   // an access at an address that its width does not divide
+  TX_HOST_DEADLOCK = 9,    // nobody can go on, or might not be able to
+  TX_HOST_PHASE = 10,   // an mbarrier or a cluster's barrier used in another phase, or with other counts, than it has
+  TX_HOST_EXITED = 11,  // shared memory of a block that may have ended
 };
 
 // The first finding of a launch. `thread` and `block` made it at file:line; the `other_` ones are its counterpart in a
@@ -49,6 +52,7 @@ struct Site {
   const char* file = "";
   int line = 0;
 
+  // As the default of a last parameter: the place of the call.
   static Site now(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 

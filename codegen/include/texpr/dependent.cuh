@@ -1,0 +1,26 @@
+#line 2 "/texpr/include/texpr/dependent.cuh"
+// Launches that overlap their predecessor's end (programmatic dependent launch).
+#pragma once
+#include "texpr/here.cuh"
+#if defined(TX_HOST)
+#include "texpr/host/dependent.hpp"
+#else
+
+namespace tx {
+
+// Until the launch before this one is over, and all that it wrote is seen. Every thread that touches global memory
+// which that launch touches runs it, or passes a barrier with one that did.
+template <int kOn = kArch>
+TX_FN void after_launch(Here = Here::now()) {
+  static_assert(kOn >= 900, "dependent launches: sm_90 or newer is needed");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+// The next launch may begin once all blocks came here or ended; it orders no memory.
+template <int kOn = kArch>
+TX_FN void trigger_next(Here = Here::now()) {
+  static_assert(kOn >= 900, "dependent launches: sm_90 or newer is needed");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+}  // namespace tx
+#endif
