@@ -27,16 +27,6 @@ from texpr.polyhedral import isl
 from texpr.polyhedral.facts import Facts
 
 
-class StatementKind(StrEnum):
-    """What a statement is, for the choices of mapping and of code generation."""
-
-    CONTRACTION = "contraction"  # accumulate-add of a product of two reads, over a seq
-    REDUCTION = "reduction"  # an accumulation whose element does not depend on some loop
-    MAP = "map"  # a bind whose write is injective on its domain, at equal values of the seq loops
-    COPY = "copy"  # a map whose value is one read (or a cast of it)
-    GENERIC = "generic"  # everything else
-
-
 class AccessMode(StrEnum):
     READ = "read"
     WRITE = "write"
@@ -66,7 +56,6 @@ class LoopDim:
 
     index: str
     parallel: bool
-    band: int | None
     extent: IndexExpr
     node: Par | Seq = field(compare=False, repr=False)
 
@@ -87,18 +76,16 @@ class ProgramStatement:
     """A leaf statement S with its loops (outermost first), domain and accesses.
 
     `position` interleaves child numbers and loop indices: compared as a vector (loop entries by the index's value) it
-    is the sequential order of the program. `conditional` marks statements under a data-dependent `if`; `guards` are
-    those `if`s, outermost first, and the first accesses of such a statement are the reads of their conditions.
+    is the sequential order of the program. `guards` are the data-dependent `if`s around it, outermost first, and the
+    first accesses of such a statement are the reads of their conditions.
     """
 
     id: str
     leaf: Leaf
-    kind: StatementKind
     loops: tuple[LoopDim, ...]
     domain: isl.Set
     accesses: tuple[Access, ...]
     position: tuple[int | str, ...]
-    conditional: bool = False
     guards: tuple[DataGuard, ...] = ()
 
     @property

@@ -220,7 +220,6 @@ class _Walk:
         dim = LoopDim(
             index=loop.index,
             parallel=isinstance(loop, Par),
-            band=loop.band if isinstance(loop, Par) else None,
             extent=loop.extent,
             node=loop,
         )

@@ -11,17 +11,16 @@ quasi-affine, E0307 for the counted limits, all of a kernel at once.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from texpr.grammar.ast import Anchor, Buffer, Gather, Kernel
+from texpr.grammar.ast import Buffer, Gather, Kernel
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
 from texpr.grammar.index.linear import Linear, constant
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
-from texpr.polyhedral.affine import NotAffineError, Scope, coprime_columns, extend, normal, relation
+from texpr.polyhedral.affine import NotAffineError, Scope, extend, normal, relation
 from texpr.polyhedral.facts import Facts, build_facts, sizes_in
 from texpr.polyhedral.model.delinearize import FlatAccess, Refusal, Split, delinearize, show
-from texpr.polyhedral.model.kinds import statement_kind
 from texpr.polyhedral.model.lift import AccessDraft, BufferDraft, StatementDraft, lift, not_affine
-from texpr.polyhedral.program import Access, Program, ProgramBuffer, ProgramStatement, StatementKind
+from texpr.polyhedral.program import Access, Program, ProgramBuffer, ProgramStatement
 
 MAX_ACCESSES = 3_000  # of one kernel
 
@@ -61,7 +60,7 @@ class _Model:
             except TExprError as limit:
                 self.diagnostics += limit.diagnostics
         self.stop_on_errors()
-        statements = tuple(_statement(draft, self.facts, relations, buffers) for draft in drafts.statements)
+        statements = tuple(_statement(draft, self.facts, relations) for draft in drafts.statements)
         return Program(kernel=self.kernel, work=self.work, facts=self.facts, statements=statements, buffers=buffers)
 
     def stop_on_errors(self) -> None:
@@ -240,9 +239,7 @@ def _relation(
     return reached.set_tuple_name(isl.dim_type.in_, draft.id).set_tuple_name(isl.dim_type.out, access.buffer)
 
 
-def _statement(
-    draft: StatementDraft, facts: Facts, relations: Mapping[int, isl.Map], buffers: Mapping[str, ProgramBuffer]
-) -> ProgramStatement:
+def _statement(draft: StatementDraft, facts: Facts, relations: Mapping[int, isl.Map]) -> ProgramStatement:
     with draft.scope.work.limited(draft.leaf.span, "this statement", draft.scope.width, isl.BUILDING):
         domain = facts.known(draft.domain).set_tuple_name(draft.id)
     accesses = tuple(
@@ -259,23 +256,13 @@ def _statement(
         )
         for number, access in enumerate(draft.accesses)
     )
-    outer = () if isinstance(draft.leaf, Anchor) else buffers[draft.leaf.buffer].outer
-    try:
-        width = draft.scope.width + coprime_columns(accesses[-1].subscripts if accesses else ())
-        with draft.scope.work.limited(draft.leaf.span, "the kind of this statement", width):
-            kind = statement_kind(draft.leaf, accesses, draft.loops, outer)
-    except TExprError:
-        # Kinds only guide choices: what is not recognised in time is generic.
-        kind = StatementKind.GENERIC
     return ProgramStatement(
         id=draft.id,
         leaf=draft.leaf,
-        kind=kind,
         loops=draft.loops,
         domain=domain,
         accesses=accesses,
         position=draft.position,
-        conditional=bool(draft.guards),
         guards=draft.guards,
     )
 

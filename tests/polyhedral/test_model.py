@@ -1,4 +1,4 @@
-"""Kernels are lifted to statements with named domains, exact accesses and kinds."""
+"""Kernels are lifted to statements with named domains, exact accesses."""
 
 import islpy as isl
 import pytest
@@ -18,11 +18,7 @@ def is_set(points: isl.Set, text: str) -> bool:
     return bool(points.is_equal(isl.Set(text, context=points.get_ctx())))
 
 
-def kinds(text: str, **sizes: int) -> list[str]:
-    return [str(statement.kind) for statement in program(text, **sizes).statements]
-
-
-def test_a_matmul_is_a_bind_and_a_contraction() -> None:
+def test_a_matmul_is_a_bind_and_an_update() -> None:
     lifted = program(
         "kernel f(A: f32[M, K], B: f32[K, N], C: f32[M, N]) {"
         " par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } } }"
@@ -34,7 +30,6 @@ def test_a_matmul_is_a_bind_and_a_contraction() -> None:
     assert is_set(update.domain, domain)
     assert [update.domain.get_dim_name(isl.dim_type.set, d) for d in range(3)] == ["i", "j", "k"]
     assert is_map(update.accesses[1].relation, domain.replace("k] :", "k] -> B[k, j] :"))
-    assert kinds(SEED) == ["contraction"]
 
 
 def test_flat_subscripts_with_free_sizes_are_split() -> None:
@@ -93,7 +88,7 @@ def test_select_arms_and_ifs_restrict_accesses_and_domains() -> None:
 def test_a_data_condition_makes_may_accesses_that_begin_with_its_read() -> None:
     lifted = program("kernel f(A: f32[N], B: f32[N]) { par N i { if A[i] > 0.0 { B[i] = 1.0 } else { B[i] = 2.0 } } }")
     _, then, other = lifted.statements
-    assert then.conditional and not then.accesses[-1].must
+    assert then.guards and not then.accesses[-1].must
     assert then.accesses[0].mode is AccessMode.READ and lifted.buffers[then.accesses[0].buffer].outer == ("i",)
     assert [(g.number, g.value, g.depth) for g in then.guards + other.guards] == [(0, True, 1), (0, False, 1)]
 
@@ -106,26 +101,6 @@ def test_a_gather_has_the_whole_range_of_its_dimension() -> None:
     assert (index.buffer, gathered.buffer, gathered.must) == ("idx", "E", False)
     text = "[N, V] -> { S0[i, j] -> E[r, j] : 0 <= i < N and 0 <= j < 8 and 0 <= r < V }"
     assert is_map(gathered.relation, text)
-
-
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        ("par N i { B[i] = A[i] }", "copy"),
-        ("par N i { B[N - 1 - i] = f32(A[i]) }", "copy"),
-        ("par N i { B[i] = A[i] + 1.0 }", "map"),
-        ("seq N t { par N i { B[i] = A[i] + 1.0 } }", "map"),
-        ("par N i { B[0] += A[i] }", "reduction"),
-        ("par N i { seq N k { B[i] max= A[k] } }", "reduction"),
-        ("par N i { seq N k { B[i] += A[k] * A[i] } }", "contraction"),
-        ("par N i { B[0] += A[i] * A[i] }", "reduction"),
-        ("par N i { B[i] += A[i] * A[i] }", "generic"),
-        ("par N i { B[i / 2] = A[i] }", "generic"),
-        ("par N i { anchor A[i] }", "generic"),
-    ],
-)
-def test_statements_have_kinds(body: str, kind: str) -> None:
-    assert kinds(f"kernel f(A: f32[N], B: f32[N]) {{ {body} }}") == [kind]
 
 
 @pytest.mark.parametrize("extent", ["0", "N - 9", "1", "i - 4"])
@@ -177,5 +152,5 @@ kernel f(A: f16[M, 16], B: f16[16, 8], C: f32[M, 8]) where M % 16 == 0 {
 
 def test_the_reference_stands_for_an_intrinsic() -> None:
     lifted = program(MMA)
-    assert [str(statement.kind) for statement in lifted.statements] == ["map", "contraction"]
+    assert [s.accesses[-1].mode for s in lifted.statements] == [AccessMode.WRITE, AccessMode.ACCUMULATE]
     assert set(lifted.buffers) == {"A", "B", "C"}

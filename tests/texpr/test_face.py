@@ -123,6 +123,12 @@ def test_compilation_stops_after_a_stage(stage: str) -> None:
     assert code_of(lambda: compiled.source) == "E0502"
 
 
+def test_what_is_no_stage_is_told_with_the_stages() -> None:
+    with pytest.raises(texpr.TExprError, match="there is no stage 'lower'") as caught:
+        texpr.parse(ADD).only.compile(stop_after="lower")
+    assert "parse, check, model, prove, map, plan, emit" in str(caught.value)
+
+
 def test_modules_give_kernels_by_name_and_attribute() -> None:
     module = texpr.parse(ADD + ADD.replace("add", "sum_of"))
     assert [kernel.name for kernel in module] == ["add", "sum_of"]
