@@ -1,13 +1,13 @@
-"""The attributes of the language in one table: where each may stand and with which arguments.
+"""The attributes of the language in one table: where each may stand, with which arguments, and where it is mapped.
 
 `Place` names a construct. `check_attributes` turns surface attributes into core ones and refuses unknown, misplaced,
 repeated and malformed ones, and arguments that no machine could keep (E0205).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from math import prod
 
 from texpr.grammar import syntax
@@ -48,65 +48,128 @@ def forgotten_hash(text: str) -> str | None:
     return word[1] if word is not None and word[1] in ATTRIBUTES else None
 
 
+class Needs(Enum):
+    """What a construct must hold for an attribute to change anything there."""
+
+    PARS = "a `par` in it"
+    PRODUCTS = "a product of floats that is added"
+    GATHERED_WRITES = "a write of a gathered element"
+    ACCUMULATIONS = "an accumulation"
+    ITERATIONS = "iterations that one thread runs after another"
+    MEMORY = "a buffer in memory"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """Arguments are positive integers or sizes unless `words` lists them; `power` asks for a power of two, `greatest`
-    is the greatest value."""
+    """Where an attribute may stand, and where this version maps it: elsewhere it is E0402, never ignored.
+
+    Arguments are positive integers or sizes unless `words` lists them: from `least` to `most` many, `levels` with a
+    word and a colon before them; `zero` is one too, `power` asks for a power of two, `greatest` is the greatest value,
+    `names_sizes` makes a free name in them a size. `fineness` orders scopes and `unit`s. What is `inherited` holds for
+    every statement of its construct. It changes nothing without what it `needs`, and on a CPU where `on_cpu` says why.
+    """
 
     places: tuple[Place, ...]
+    mapped: tuple[Place, ...] = ()
+    form: str
     least: int = 0
     most: int = 0
     words: tuple[str, ...] = ()
+    levels: bool = False
+    zero: bool = False
     power: bool = False
     greatest: int | None = None
-    levels: bool = False
-    form: str = ""
+    names_sizes: bool = False
+    fineness: int | None = None
+    unit: bool = False
+    inherited: bool = False
+    needs: Needs | None = None
+    on_cpu: str | None = None
+
+
+def _scope(form: str, fineness: int, *, unit: bool = False, mapped: bool = False) -> Spec:
+    on_cpu = "it names a place of a GPU" if mapped else None
+    return Spec(
+        places=PARS, mapped=(Place.PAR,) if mapped else (), form=form, fineness=fineness, unit=unit, on_cpu=on_cpu
+    )  # fmt: skip
 
 
 ATTRIBUTES: dict[str, Spec] = {
-    "grid": Spec(places=PARS, form="#grid"),
-    "cluster": Spec(places=PARS, form="#cluster"),
-    "block": Spec(places=PARS, form="#block"),
-    "warp": Spec(places=PARS, form="#warp"),
-    "thread": Spec(places=PARS, form="#thread"),
-    "warpgroup": Spec(places=PARS, form="#warpgroup"),
-    "cta": Spec(places=PARS, form="#cta"),
+    "grid": _scope("#grid", 0, mapped=True),
+    "cluster": _scope("#cluster", 1),
+    "block": _scope("#block", 2, mapped=True),
+    "warp": _scope("#warp", 4, unit=True),
+    "thread": _scope("#thread", 5, mapped=True),
+    "warpgroup": _scope("#warpgroup", 3, unit=True),
+    "cta": _scope("#cta", 2, unit=True),
     "tile": Spec(
         places=LOOPS, least=1, most=32, levels=True, form="#tile(128, 128) or #tile(block: 128, 128, warp: 64, 32)"
     ),
-    "unroll": Spec(places=LOOPS, most=1, form="#unroll or #unroll(n)"),
+    "unroll": Spec(
+        places=LOOPS, mapped=(Place.PAR, Place.SEQ), most=1, form="#unroll or #unroll(n)", needs=Needs.ITERATIONS,
+        on_cpu="the compiler of a CPU's code unrolls as it finds best",
+    ),
     "vector": Spec(places=LOOPS, least=1, most=1, power=True, greatest=MAX_VECTOR, form="#vector(n), n a power of two"),
     "stages": Spec(places=(Place.SEQ,), least=1, most=1, form="#stages(n)"),
-    "ordered": Spec(places=(Place.SEQ,), form="#ordered"),
-    "align": Spec(places=(Place.FULLY, *BUFFERS), least=1, most=1, power=True, form="#align(n), n a power of two"),
-    "tf32": Spec(places=STATEMENTS, form="#tf32"),
-    "fast": Spec(places=STATEMENTS, form="#fast"),
-    "strict": Spec(places=STATEMENTS, form="#strict"),
-    "unique": Spec(places=STATEMENTS, form="#unique"),
-    "threads": Spec(places=(Place.KERNEL,), least=1, most=1, greatest=MAX_THREADS, form="#threads(n)"),
+    "ordered": Spec(
+        places=(Place.SEQ,), mapped=(Place.SEQ,), form="#ordered", inherited=True, needs=Needs.ACCUMULATIONS
+    ),
+    "align": Spec(
+        places=(Place.FULLY, *BUFFERS), mapped=BUFFERS, least=1, most=1, power=True,
+        form="#align(n), n a power of two", needs=Needs.MEMORY,
+    ),
+    "tf32": Spec(places=STATEMENTS, form="#tf32", inherited=True),
+    "fast": Spec(places=STATEMENTS, form="#fast", inherited=True),
+    "strict": Spec(places=STATEMENTS, mapped=STATEMENTS, form="#strict", inherited=True, needs=Needs.PRODUCTS),
+    "unique": Spec(places=STATEMENTS, mapped=STATEMENTS, form="#unique", needs=Needs.GATHERED_WRITES),
+    "threads": Spec(
+        places=(Place.KERNEL,), mapped=(Place.KERNEL,), least=1, most=1, greatest=MAX_THREADS, form="#threads(n)",
+        needs=Needs.PARS, on_cpu="a CPU has no thread blocks",
+    ),
     "cluster_shape": Spec(places=(Place.KERNEL,), least=1, most=3, form="#cluster_shape(x, y, z)"),
     "persistent": Spec(places=(Place.KERNEL,), form="#persistent"),
     "cooperative": Spec(places=(Place.KERNEL,), form="#cooperative"),
     "raster": Spec(places=(Place.KERNEL,), least=1, most=1, form="#raster(n)"),
     "blocks_per_sm": Spec(places=(Place.KERNEL,), least=1, most=1, greatest=MAX_BLOCKS, form="#blocks_per_sm(n)"),
-    "strides": Spec(places=BUFFERS, least=1, most=32, form="#strides(s0, s1, …), one for each dimension"),
-    "layout": Spec(places=BUFFERS, least=1, most=1, words=("col", "row"), form="#layout(col)"),
-    "pad": Spec(places=(Place.NEW,), most=1, form="#pad or #pad(n)"),
-    "swizzle": Spec(places=(Place.NEW,), most=3, form="#swizzle or #swizzle(bits, base, shift)"),
-    "ptx": Spec(places=(Place.FN,), least=1, most=2, form="#ptx(major, minor)"),
+    "strides": Spec(
+        places=BUFFERS, mapped=BUFFERS, least=1, most=32, zero=True, names_sizes=True,
+        form="#strides(s0, s1, …), one for each dimension",
+    ),
+    "layout": Spec(places=BUFFERS, mapped=BUFFERS, least=1, most=1, words=("col", "row"), form="#layout(col)"),
+    "pad": Spec(places=(Place.NEW,), mapped=(Place.NEW,), most=1, form="#pad or #pad(n)", needs=Needs.MEMORY),
+    "swizzle": Spec(places=(Place.NEW,), most=3, zero=True, form="#swizzle or #swizzle(bits, base, shift)"),
+    "ptx": Spec(places=(Place.FN,), least=1, most=2, zero=True, form="#ptx(major, minor)"),
     "sm": Spec(places=(Place.FN,), least=1, most=1, form="#sm(80)"),
-}
+}  # fmt: skip
 
-ZERO_ALLOWED = frozenset({"strides", "ptx", "swizzle"})
 LEVELS = ("grid", "cluster", "block", "warpgroup", "warp", "thread")
-FINENESS = {"grid": 0, "cluster": 1, "block": 2, "cta": 2, "warpgroup": 3, "warp": 4, "thread": 5}
-UNITS = ("warpgroup", "warp", "cta")
+SCOPES = frozenset(name for name, spec in ATTRIBUTES.items() if spec.fineness is not None and spec.mapped)
+"""The scopes that this version maps."""
+
+
+def is_mapped(name: str, place: Place) -> bool:
+    """Whether this version maps an attribute there."""
+    return name in ATTRIBUTES and place in ATTRIBUTES[name].mapped
+
+
+def inherited(attrs: Iterable[Attr]) -> tuple[Attr, ...]:
+    """The attributes of a kernel or a loop that hold for every statement in it."""
+    return tuple(attr for attr in attrs if attr.name in ATTRIBUTES and ATTRIBUTES[attr.name].inherited)
+
+
+def names_sizes(name: str) -> bool:
+    """Whether a free name in the arguments of an attribute is a size."""
+    return name in ATTRIBUTES and ATTRIBUTES[name].names_sizes
+
 
 ReadIndex = Callable[[syntax.Expr], IndexExpr]
 
 
-def check_attributes(attrs: tuple[syntax.Attr, ...], place: Place, read: ReadIndex, dims: int = 1) -> tuple[Attr, ...]:
-    """The core attributes of a construct. `read` gives an argument as an index expression; `dims` counts the band."""
+def check_attributes(
+    attrs: tuple[syntax.Attr, ...], place: Place, read: ReadIndex, dims: int = 1, *, rank: int | None = None
+) -> tuple[Attr, ...]:
+    """The core attributes of a construct. `read` gives an argument as an index expression; `dims` counts the loops of a
+    band, `rank` the dimensions of a buffer."""
     result: list[Attr] = []
     for attr in attrs:
         spec = ATTRIBUTES.get(attr.name)
@@ -127,6 +190,8 @@ def check_attributes(attrs: tuple[syntax.Attr, ...], place: Place, read: ReadInd
         _check_values(result[-1], dims, spec)
     if place in PARS:
         _check_scopes(result)
+    if place in BUFFERS and rank is not None:
+        _check_layouts(result, rank)
     return tuple(result)
 
 
@@ -155,7 +220,7 @@ def _number(attr: syntax.Attr, spec: Spec, arg: syntax.AttrArg, read: ReadIndex)
             "E0205", f"an argument of `#{attr.name}` is made of integers and sizes", arg.span, help=f"write {spec.form}"
         )
     if isinstance(value, IndexConst):
-        least = 0 if attr.name in ZERO_ALLOWED else 1
+        least = 0 if spec.zero else 1
         demand = ""
         if value.value < least:
             demand = f"at least {least}"
@@ -225,19 +290,41 @@ def _check_tile(attr: Attr, dims: int, span: Span) -> None:
         raise refuse("E0205", "the levels of `#tile` go from coarse to fine, each once", span, help=", ".join(LEVELS))
 
 
+def _check_layouts(attrs: list[Attr], rank: int) -> None:
+    """One attribute at most says where the elements of a buffer lie, for all its dimensions."""
+    names = [attr.name for attr in attrs]
+    for attr in attrs:
+        match attr.name:
+            case "strides" if len(attr.args) != rank:
+                message = f"`#strides` has one stride for each dimension, here are {rank}"
+                raise refuse("E0205", message, attr.span)
+            case "layout" if "strides" in names:
+                raise refuse("E0205", "`#layout` and `#strides` say two things", attr.span, help="remove one")
+            case "pad" if rank < 2:
+                raise refuse(
+                    "E0205", "`#pad` stands between the rows of a buffer, and this one has no rows", attr.span,
+                    help="remove it, or declare the buffer with two dimensions",
+                )  # fmt: skip
+            case "pad" if "strides" in names or "layout" in names:
+                raise refuse("E0205", "`#pad` and another layout say two things", attr.span, help="remove one")
+            case _:
+                pass
+
+
 def _check_scopes(attrs: list[Attr]) -> None:
     """At most a scope and a finer unit: `#block #warp` is one iteration per warp of the CTA."""
-    found = [attr for attr in attrs if attr.name in FINENESS]
+    found = [(attr, spec) for attr in attrs if (spec := ATTRIBUTES[attr.name]).fineness is not None]
     if len(found) > 2:
-        raise refuse("E0205", "a `par` has one scope and at most one unit", found[2].span, help="write #block #warp")
-    if found and found[0].name in ("warpgroup", "cta"):
+        raise refuse("E0205", "a `par` has one scope and at most one unit", found[2][0].span, help="write #block #warp")
+    if found and found[0][0].name in ("warpgroup", "cta"):
+        name = found[0][0].name
         raise refuse(
-            "E0205", f"`#{found[0].name}` is a unit and needs a scope before it", found[0].span,
-            help=f"write #grid #{found[0].name}" if found[0].name == "cta" else "write #block #warpgroup",
+            "E0205", f"`#{name}` is a unit and needs a scope before it", found[0][0].span,
+            help=f"write #grid #{name}" if name == "cta" else "write #block #warpgroup",
         )  # fmt: skip
     if len(found) == 2:
-        scope, unit = found
-        if unit.name not in UNITS or FINENESS[unit.name] <= FINENESS[scope.name]:
+        (scope, coarse), (unit, fine) = found
+        if not fine.unit or (fine.fineness or 0) <= (coarse.fineness or 0):
             raise refuse(
                 "E0205", f"`#{unit.name}` is not a unit finer than `#{scope.name}`", unit.span,
                 help="the units are #cta, #warpgroup and #warp",

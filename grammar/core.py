@@ -41,13 +41,6 @@ def statements(body: tuple[ast.Stmt, ...]) -> Iterator[ast.Stmt]:
         stack.extend(reversed(children(stmt)))
 
 
-def promises_unique(statement: ast.Stmt) -> bool:
-    """Whether `#unique` stands on a gathered write: of an affine one the proofs know, and need no promise."""
-    if not isinstance(statement, ast.Bind | ast.Accumulate | ast.Atomic) or not statement.has("unique"):
-        return False
-    return any(isinstance(s, ast.Gather) for s in statement.subscripts)
-
-
 def buffers_read(e: ast.Expr) -> set[str]:
     """Names of the buffers that a value reads, in its subscripts too."""
     return {node.buffer for node in walk(e) if isinstance(node, ast.Read)}

@@ -20,6 +20,7 @@ from texpr.codegen.cpu.value import (
 from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Gather, IndexConst, IndexVar, Leaf, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.text import ATOM, RELATION, SUM
+from texpr.grammar.permissions import keeps_order, may_contract
 from texpr.grammar.types import DType
 from texpr.polyhedral.map.inherited import UNIQUE_OVER
 from texpr.polyhedral.mapped.operators import Generic, Store
@@ -184,7 +185,7 @@ def _emit_generic(operator: Generic, context: Context) -> None:
     leaf, store = operator.leaf, operator.store
     writer = context.writer
     writer.line(f"# {place(operator.span)}")
-    values = Values(context, contract=not leaf.has("strict"))
+    values = Values(context, contract=may_contract(leaf))
     if store is None:
         writer.line(f"keep({unwrapped(values.value(leaf.value))})")
         return
@@ -243,5 +244,5 @@ def _emit_unique(leaf: Leaf, tensor: CpuTensor, element: str, context: Context) 
 def _updated(store: Store, leaf: Leaf, current: str, value: str, dtype: DType, product: bool) -> str:
     if store.op is None or isinstance(leaf, Bind | Anchor):
         raise InternalError("an update without an operator")
-    reorder = not leaf.has("ordered") or isinstance(leaf, Atomic)
+    reorder = not keeps_order(leaf) or isinstance(leaf, Atomic)
     return update_text(store.op, current, value, dtype, reorder=reorder, contract=product)

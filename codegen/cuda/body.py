@@ -15,8 +15,8 @@ from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.names import comment, place, source_line, virtual_path
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import AccOp, Condition, Gather, IndexBinary, IndexConst, IndexExpr, IndexOp, Read, Subscript
-from texpr.grammar.core import promises_unique
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.permissions import may_contract, promises_unique
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.mapped.operators import Generic
@@ -206,7 +206,7 @@ class _Body:
 
     def _statement(self, node: Generic) -> None:
         self.temporary_span = node.span
-        around = self._around(strict=node.leaf.has("strict"))
+        around = self._around(strict=not may_contract(node.leaf))
         store = node.store
         if store is None:
             value = emit_value(node.leaf.value, around)

@@ -7,6 +7,7 @@ from texpr.grammar.check.context import BufferDraft, Context, whole
 from texpr.grammar.check.indices import index
 from texpr.grammar.check.scope import TypeName
 from texpr.grammar.index.expr import ONE, index_names, multiply
+from texpr.grammar.permissions import alignment_of
 from texpr.grammar.refusals import RefusedError, refuse
 from texpr.grammar.source import Span
 from texpr.grammar.surface import name_place
@@ -55,7 +56,7 @@ def new(ctx: Context, s: syntax.New) -> None:
         dtype = None
     else:
         extents, dtype = shape(ctx, s.type), element_type(ctx, s.type)
-    attrs = check_attributes(s.attrs, Place.NEW, lambda e: index(ctx, e, "an argument"))
+    attrs = check_attributes(s.attrs, Place.NEW, lambda e: index(ctx, e, "an argument"), rank=len(extents))
     draft = ctx.local(s.name, dtype, extents, s.span)
     draft.memory = s.level
     place_elements(draft, attrs)
@@ -63,44 +64,27 @@ def new(ctx: Context, s: syntax.New) -> None:
 
 
 def place_elements(draft: BufferDraft, attrs: tuple[Attr, ...]) -> None:
-    """Strides, alignment and the rest of a buffer's attributes; E0205 where they do not fit its shape."""
-    rest: list[Attr] = []
+    """Strides, alignment and the rest of a buffer's attributes; E0205 for an alignment below an element's."""
     for attr in attrs:
         match attr.name:
             case "strides":
                 draft.strides = tuple(arg for arg in attr.args if not isinstance(arg, str))
-                if len(draft.strides) != len(draft.shape):
-                    message = f"`#strides` has one stride for each dimension, here are {len(draft.shape)}"
-                    raise refuse("E0205", message, attr.span)
             case "layout":
-                if any(before.name == "strides" for before in attrs):
-                    raise refuse("E0205", "`#layout` and `#strides` say two things", attr.span, help="remove one")
-                if attr.args == ("col",):
-                    draft.strides = _column_major(draft.shape)
-            case "align":
-                (value,) = attr.args
-                if not isinstance(value, IndexConst):
-                    raise refuse("E0205", "`#align` takes an integer", attr.span)
-                least = draft.dtype.size_bytes if draft.dtype is not None else 1
-                if value.value < least:
-                    raise refuse(
-                        "E0205", f"`#align({value.value})` is less than an element of {draft.dtype} needs",
-                        attr.span, help=f"write #align({least}) or more",
-                    )  # fmt: skip
-                draft.align = value.value
-                rest.append(attr)
-            case "pad":
-                if len(draft.shape) < 2:
-                    raise refuse(
-                        "E0205", "`#pad` stands between the rows of a buffer, and this one has no rows", attr.span,
-                        help="remove it, or declare the buffer with two dimensions",
-                    )  # fmt: skip
-                if any(other.name in ("strides", "layout") for other in attrs):
-                    raise refuse("E0205", "`#pad` and another layout say two things", attr.span, help="remove one")
-                rest.append(attr)
+                draft.strides = _column_major(draft.shape) if attr.args == ("col",) else None
             case _:
-                rest.append(attr)
-    draft.attrs = tuple(rest)
+                draft.attrs += (attr,)
+    aligned = alignment_of(attrs)
+    if aligned is not None:
+        (value,) = aligned.args
+        if not isinstance(value, IndexConst):
+            raise refuse("E0205", "`#align` takes an integer", aligned.span)
+        least = draft.dtype.size_bytes if draft.dtype is not None else 1
+        if value.value < least:
+            raise refuse(
+                "E0205", f"`#align({value.value})` is less than an element of {draft.dtype} needs", aligned.span,
+                help=f"write #align({least}) or more",
+            )  # fmt: skip
+        draft.align = value.value
 
 
 def _column_major(extents: tuple[IndexExpr, ...]) -> tuple[IndexExpr, ...]:

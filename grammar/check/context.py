@@ -17,6 +17,7 @@ from texpr.grammar.check.scope import Entity, FnName, IndexName, Part, Poison, S
 from texpr.grammar.check.typing import Value
 from texpr.grammar.diagnostics import MAX_TOLD, Diagnostic, Label, Severity, did_you_mean, error
 from texpr.grammar.index.expr import size_names
+from texpr.grammar.permissions import unique_of
 from texpr.grammar.refusals import LimitError, RefusedError, refuse
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import F32, DType
@@ -300,10 +301,9 @@ class Context:
 
     def written_attrs(self, subscripts: tuple[ast.Subscript, ...], attrs: tuple[Attr, ...]) -> tuple[Attr, ...]:
         """The attributes of a statement that writes there: the kernel's `#unique` is that of its gathered writes."""
-        own = {attr.name for attr in attrs}
-        if "unique" in own or not any(isinstance(s, ast.Gather) for s in subscripts):
+        if unique_of(attrs) or not any(isinstance(s, ast.Gather) for s in subscripts):
             return attrs
-        return attrs + tuple(attr for attr in self.kernel_attrs if attr.name == "unique")
+        return attrs + unique_of(self.kernel_attrs)
 
     def type_of(self, buffer: str, span: Span) -> DType:
         """The element type of a buffer; E0303 where its first bind is still to come."""

@@ -154,7 +154,8 @@ def _parameter(ctx: Context, p: syntax.Param) -> None:
     ctx.taken.add(p.name)
     ctx.buffers[p.name] = draft
     ctx.define(p.name, whole(draft, "a scalar parameter" if is_scalar else None), name_place(p, p.name))
-    attrs = check_attributes(p.attrs, Place.PARAMETER, lambda e: index(ctx, e, "an argument"))
+    rank = None if is_scalar else len(extents)
+    attrs = check_attributes(p.attrs, Place.PARAMETER, lambda e: index(ctx, e, "an argument"), rank=rank)
     if is_scalar and attrs:
         raise refuse("E0205", f"`#{attrs[0].name}` has no meaning on a scalar", attrs[0].span)
     place_elements(draft, attrs)

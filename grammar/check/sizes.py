@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from texpr.grammar import syntax
+from texpr.grammar.attributes import names_sizes
 from texpr.grammar.check.operators import BUILTINS
 from texpr.grammar.source import Span
 
@@ -28,7 +29,7 @@ class FreeNames:
         self._read((self._size, e) for e in extents)
 
     def read_attributes(self, attrs: tuple[syntax.Attr, ...]) -> None:
-        """Read the strides among attributes."""
+        """Read the attributes whose arguments name sizes."""
         self._read([(self._attributes, attrs)])
 
     def read_block(self, body: tuple[syntax.Stmt, ...]) -> None:
@@ -82,7 +83,7 @@ class FreeNames:
                 return []
 
     def _attributes(self, attrs: tuple[syntax.Attr, ...]) -> list[Task]:
-        return [(self._size, arg.value) for attr in attrs if attr.name == "strides" for arg in attr.args]
+        return [(self._size, arg.value) for attr in attrs if names_sizes(attr.name) for arg in attr.args]
 
     def _dims(self, dims: tuple[syntax.Dim, ...]) -> list[Task]:
         return [task for dim in dims for task in ((self._size, dim.extent), (self._bind, dim.index))]

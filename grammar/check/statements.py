@@ -23,6 +23,7 @@ from texpr.grammar.check.scope import Entity, IndexName, Poison, ValueName, View
 from texpr.grammar.check.typing import Typed, Untyped, Value, joined, operation, settle, stored, update, wraps_first
 from texpr.grammar.check.values import as_index, truth_of
 from texpr.grammar.check.views import Place, array_of, function_named, target
+from texpr.grammar.permissions import unique_of
 from texpr.grammar.refusals import LimitError, RefusedError, refuse
 from texpr.grammar.source import Span
 from texpr.grammar.surface import alike, name_place
@@ -220,7 +221,7 @@ def _check_gather(ctx: Context, place: Place, span: Span) -> None:
     """E0209 for a gathered write without a promise that no two iterations meet."""
     if not any(isinstance(s, ast.Gather) for s in place[1]):
         return
-    if any(attr.name == "unique" for attr in (*ctx.attrs, *ctx.kernel_attrs)):
+    if unique_of((*ctx.attrs, *ctx.kernel_attrs)):
         return
     raise refuse(
         "E0209", "a gathered element is written without `atomic` or `#unique`", span,

@@ -38,6 +38,7 @@ from texpr.grammar.interpret.bound import (
     to_integer,
 )
 from texpr.grammar.interpret.cells import LaneLayout, PlainCells, Shape, spread
+from texpr.grammar.permissions import may_approximate, may_use_tf32
 from texpr.grammar.types import F64, DType
 
 Array = NDArray[Any]
@@ -250,8 +251,7 @@ class BoundedArithmetic:
         self.tf32 = False
 
     def begin(self, attrs: tuple[Attr, ...]) -> None:
-        names = {attr.name for attr in attrs}
-        self.fast, self.tf32 = "fast" in names, "tf32" in names
+        self.fast, self.tf32 = may_approximate(attrs), may_use_tf32(attrs)
 
     def constant(self, value: int | float | bool, dtype: DType) -> Bounded:
         literal = numerics.constant(value, dtype)

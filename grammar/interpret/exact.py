@@ -40,12 +40,13 @@ from texpr.grammar.ast import (
     Stmt,
     Subscript,
 )
-from texpr.grammar.core import promises_unique, statements
+from texpr.grammar.core import statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, fail
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret.cells import Array, undefined
 from texpr.grammar.interpret.errors import Reports, Site, asm_error
 from texpr.grammar.interpret.shadow import READ, WRITE, Instance, Kind, Running, touch
+from texpr.grammar.permissions import promises_unique
 from texpr.grammar.source import NO_SPAN, Span
 
 Iteration = Mapping[str, int]

@@ -24,6 +24,7 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.core import statements
+from texpr.grammar.permissions import keeps_order
 from texpr.grammar.walk import walk
 
 
@@ -90,7 +91,7 @@ class Effects:
                 case Par():
                     self.collect(stmt.body, ordered)
                 case Seq():
-                    self.collect(stmt.body, ordered or stmt.has("ordered"))
+                    self.collect(stmt.body, ordered or keeps_order(stmt))
                 case If():
                     if isinstance(stmt.condition, Read):
                         self.reads((), stmt.condition)
@@ -111,7 +112,7 @@ def is_axis(loop: Seq) -> bool:
     `#ordered`), or has a dimension that each iteration subscripts with its own index.
     """
     effects = Effects(loop.index)
-    effects.collect(loop.body, ordered=loop.has("ordered"))
+    effects.collect(loop.body, ordered=keeps_order(loop))
     return effects.known and all(touches.independent() for touches in effects.touches.values())
 
 

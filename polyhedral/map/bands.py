@@ -8,8 +8,10 @@ par M i #grid { par N j #block { S } } two nests, because the author says so
 from dataclasses import dataclass
 
 from texpr.grammar.ast import If, IndexExpr, Kernel, New, Par, Seq, Stmt
+from texpr.grammar.attributes import SCOPES
 from texpr.grammar.core import children, statements
 from texpr.grammar.index.interval import index_range
+from texpr.polyhedral.mapped.places import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +28,12 @@ class Nest:
 
 def is_serial_par(stmt: Stmt) -> bool:
     """Whether the author keeps the iterations in one thread."""
-    return isinstance(stmt, Par) and stmt.has("thread")
+    return isinstance(stmt, Par) and asked_scope(stmt) is Scope.THREAD
+
+
+def asked_scope(par: Par) -> Scope | None:
+    """The scope that the author gives the iterations."""
+    return next((Scope(attr.name) for attr in par.attrs if attr.name in SCOPES), None)
 
 
 def nest_of(par: Par) -> Nest:
@@ -34,9 +41,9 @@ def nest_of(par: Par) -> Nest:
     pars = [par]
     while len(pars[-1].body) == 1:
         inner = pars[-1].body[0]
-        if not isinstance(inner, Par) or inner.has("thread"):
+        if not isinstance(inner, Par) or is_serial_par(inner):
             break
-        if inner.has("block") and not par.has("block"):
+        if asked_scope(inner) is Scope.BLOCK and asked_scope(par) is not Scope.BLOCK:
             break
         pars.append(inner)
     return Nest(pars=tuple(pars), body=pars[-1].body)
@@ -58,7 +65,7 @@ def bounded_nest(nest: Nest) -> tuple[Nest, dict[str, tuple[IndexExpr, IndexExpr
 
 def has_block_level(kernel: Kernel, nest: Nest) -> bool:
     """Whether a block has work of its own: an inner par, a buffer that the author shares, or `#grid` on the nest."""
-    if any(p.has("grid") for p in nest.pars):
+    if any(asked_scope(p) is Scope.GRID for p in nest.pars):
         return True
     for stmt in outside_serial(nest.body):
         if isinstance(stmt, Par) and not is_serial_par(stmt):

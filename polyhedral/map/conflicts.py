@@ -7,8 +7,8 @@ seq T t { par M i { C[t + i] += … } }  no: the launches of two t run one after
 
 from collections.abc import Collection
 
-from texpr.grammar.core import promises_unique
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.permissions import promises_unique
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import coprime_columns
 from texpr.polyhedral.isl import columns

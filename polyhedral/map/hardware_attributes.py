@@ -1,56 +1,49 @@
 """The author's attributes: which ones this mapping keeps, and a refusal with a way round for all others.
 
-`KEPT` has the attributes that are kept on each construct; every other one is E0402, never ignored. `#grid`, `#block`
-and `#thread` are kept where they say what the structure gives: blocks for an outermost par, threads for one inside it,
-one thread for what is deeper. What a kept attribute did not change is told by `idle_attributes.py`.
+The table of attributes says which ones are mapped on each construct; every other one is E0402, never ignored. `#grid`,
+`#block` and `#thread` are kept where they say what the structure gives: blocks for an outermost par, threads for one
+inside it, one thread for what is deeper. What a kept attribute did not change is told by `idle_attributes.py`.
 """
 
 from texpr.grammar.ast import Asm, Attr, IndexConst, Intrinsic, Kernel, Par, Seq, Stmt
+from texpr.grammar.attributes import SCOPES, Place, is_mapped
 from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
-from texpr.polyhedral.map.bands import nest_of
+from texpr.grammar.permissions import unroll_of
+from texpr.polyhedral.map.bands import asked_scope, nest_of
 from texpr.polyhedral.map.placement import unsupported
+from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.target import Target
-
-KEPT: dict[str, frozenset[str]] = {
-    "kernel": frozenset({"strict", "unique", "threads"}),
-    "par": frozenset({"grid", "block", "thread", "unroll"}),
-    "seq": frozenset({"ordered", "unroll"}),
-    "statement": frozenset({"strict", "unique"}),
-}
-_SCOPES = frozenset({"grid", "block", "thread"})
-_UNITS = frozenset({"warp", "warpgroup", "cta"})
 
 
 def check_attributes(kernel: Kernel, target: Target) -> None:
     """Raises E0402 for every scheduling attribute that is not mapped, E0502 for hardware bodies and `fully par`."""
     found: list[Diagnostic] = []
     for attr in kernel.attrs:
-        if attr.name not in KEPT["kernel"]:
+        if not is_mapped(attr.name, Place.KERNEL):
             found += unsupported(attr).diagnostics
     for stmt in statements(kernel.body):
-        allowed = KEPT["statement"]
+        place, understood = Place.STATEMENT, frozenset[str]()
         match stmt:
             case Par(fully=True):
                 found.append(_not_emitted(stmt, "`fully par`", "write a `par`, which promises no simultaneity"))
                 continue
             case Par():
-                found += _check_scope(stmt)
-                allowed = KEPT["par"] | _UNITS
+                place = Place.PAR
             case Seq():
-                allowed = KEPT["seq"]
+                place = Place.SEQ
             case Intrinsic(hardware=hardware, name=name) if hardware:
-                allowed = frozenset(attr.name for attr in stmt.attrs)
+                understood = frozenset(attr.name for attr in stmt.attrs)
                 found.append(
                     _not_emitted(stmt, f"the hardware body of {name}", "write out the statements of its reference body")
                 )
             case Asm():
-                allowed = frozenset({"clobber"})
+                understood = frozenset({"clobber"})
                 found.append(_not_emitted(stmt, "`asm`", "write the statement in the language"))
             case _:
                 pass
         for attr in stmt.attrs:
-            if attr.name not in allowed:
+            if attr.name not in understood and not is_mapped(attr.name, place):
                 found += unsupported(attr).diagnostics
     if target.is_cuda:
         found += _misplaced(kernel.body)
@@ -69,18 +62,19 @@ def _misplaced(stmts: tuple[Stmt, ...]) -> list[Diagnostic]:
         if stmt.fully:
             continue
         nest = nest_of(stmt)
-        wrong = [a for p in nest.pars for a in p.attrs if a.name in ("block", "thread")]
-        inner = [a for s in statements(nest.body) if isinstance(s, Par) for a in s.attrs if a.name == "grid"]
-        found += (_disagrees(attr, "an outermost `par` runs over the blocks of the grid") for attr in wrong)
-        found += (_disagrees(attr, "a `par` inside another runs within one block") for attr in inner)
+        inside = [s for s in statements(nest.body) if isinstance(s, Par)]
+        wrong = [p for p in nest.pars if asked_scope(p) in (Scope.BLOCK, Scope.THREAD)]
+        inner = [p for p in inside if asked_scope(p) is Scope.GRID]
+        found += (_disagrees(_scope_of(p), "an outermost `par` runs over the blocks of the grid") for p in wrong)
+        found += (_disagrees(_scope_of(p), "a `par` inside another runs within one block") for p in inner)
     return found
 
 
 def check_host_loop(seq: Seq) -> None:
     """Raises E0402 for `#unroll` on a loop of launches: no thread has its iterations."""
-    for attr in seq.attrs:
-        if attr.name == "unroll":
-            raise TExprError((_disagrees(attr, "the host runs this `seq`, as a loop of launches"),))
+    attr = unroll_of(seq)
+    if attr is not None:
+        raise TExprError((_disagrees(attr, "the host runs this `seq`, as a loop of launches"),))
 
 
 def _disagrees(attr: Attr, why: str) -> Diagnostic:
@@ -100,11 +94,8 @@ def _once(found: list[Diagnostic]) -> list[Diagnostic]:
     return kept
 
 
-def _check_scope(par: Par) -> tuple[Diagnostic, ...]:
-    """Only the first scope attribute alone is mapped; a unit after it, or another scope, is not."""
-    scopes = [a for a in par.attrs if a.name in _SCOPES | _UNITS]
-    refused = [a for a in scopes if a.name in _UNITS] or scopes[1:]
-    return tuple(d for attr in refused for d in unsupported(attr).diagnostics)
+def _scope_of(par: Par) -> Attr:
+    return next(attr for attr in par.attrs if attr.name in SCOPES)
 
 
 def _not_emitted(stmt: Stmt, what: str, way_round: str) -> Diagnostic:

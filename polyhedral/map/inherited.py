@@ -21,25 +21,25 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.core import promises_unique
+from texpr.grammar.attributes import inherited
+from texpr.grammar.permissions import promises_unique
 from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.program import HostNode, Launch
 from texpr.polyhedral.mapped.walks import map_launches, map_statements
 
-INHERITED = ("strict", "fast", "tf32", "ordered")
 UNIQUE_OVER = "unique over"  # not a name that the language has: `#unique` with its parallel indices
 
 
 def _inherited(kernel: Kernel) -> dict[str, tuple[Attr, ...]]:
     """For every leaf statement, by id, the attributes that it takes over."""
     found: dict[str, tuple[Attr, ...]] = {}
-    general = tuple(a for a in kernel.attrs if a.name in INHERITED)
+    general = inherited(kernel.attrs)
     pending: list[tuple[Stmt, tuple[Attr, ...], tuple[IndexVar, ...]]] = [(s, general, ()) for s in kernel.body]
     while pending:
         statement, attrs, pars = pending.pop()
         match statement:
             case Seq(body=body):
-                inner = attrs + tuple(a for a in statement.attrs if a.name == "ordered")
+                inner = attrs + inherited(statement.attrs)
                 pending.extend((s, inner, pars) for s in body)
             case Par(body=body, index=index):
                 pending.extend((s, attrs, (*pars, IndexVar(name=index))) for s in body)
@@ -57,11 +57,11 @@ def _inherited(kernel: Kernel) -> dict[str, tuple[Attr, ...]]:
 
 def inherit_attributes(kernel: Kernel, host: Sequence[HostNode]) -> tuple[HostNode, ...]:
     """The launches with the attributes of the kernel's loops on their statements, the mapping's own copies included."""
-    inherited = _inherited(kernel)
+    taken_over = _inherited(kernel)
 
     def statement(node: Generic) -> Generic:
         leaf = node.leaf
-        extra = tuple(a for a in inherited.get(leaf.id, ()) if not leaf.has(a.name))
+        extra = tuple(a for a in taken_over.get(leaf.id, ()) if not leaf.has(a.name))
         return replace(node, leaf=replace(leaf, attrs=leaf.attrs + extra)) if extra else node
 
     def launch(node: Launch) -> Launch:

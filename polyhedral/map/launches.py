@@ -28,6 +28,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, const, constant_value, minimum
 from texpr.grammar.index.interval import Ranges
+from texpr.grammar.permissions import unroll_of
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par, nest_of
 from texpr.polyhedral.map.candidate import Blocks, Combined, Deal, Flat, Single
 from texpr.polyhedral.map.digits import Piece, grid_digits, grid_size, thread_digits
@@ -189,7 +190,7 @@ class _Block:
         for p, digit in reversed(list(zip(nest.pars, serial, strict=True))):
             if digit is not None:
                 session.digits.append(digit)
-                unroll = p.has("unroll") and constant_value(digit.radix) is not None
+                unroll = unroll_of(p) is not None and constant_value(digit.radix) is not None
                 nodes = (
                     Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, unroll=unroll, span=p.span),
                 )

@@ -43,6 +43,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError
 from texpr.grammar.index.expr import ZERO, const
 from texpr.grammar.index.interval import Ranges, index_range, most
+from texpr.grammar.permissions import keeps_order
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import coprime_columns
@@ -122,7 +123,7 @@ def _update(statement: ProgramStatement) -> Accumulate | Atomic | None:
 
 def is_ordered(statement: ProgramStatement) -> bool:
     """Whether the author asks for the serial sum."""
-    return statement.leaf.has("ordered") or any(loop.node.has("ordered") for loop in statement.loops)
+    return keeps_order(statement.leaf) or any(keeps_order(loop.node) for loop in statement.loops)
 
 
 def additions(program: Program, statement: ProgramStatement, sizes: Ranges | None = None) -> int | None:

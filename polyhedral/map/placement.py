@@ -9,16 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from texpr.grammar.ast import Attr, Buffer, IndexConst, IndexExpr, Role
+from texpr.grammar.attributes import Place, is_mapped
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ONE, add, index_names, multiply, row_major, subtract
 from texpr.grammar.index.interval import Ranges, bounds
+from texpr.grammar.permissions import alignment_of, padding_of
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import Fixed, Free, Layout, MappedBuffer
 from texpr.polyhedral.target import Target
 
 MAX_REGISTER_BYTES = 1024  # the largest local of one thread that is kept in registers
 MAX_THREAD_BYTES = 128 << 10  # of all locals of one thread: CUDA gives it 512 KiB, and spills and calls need some
-UNSUPPORTED_LAYOUTS = ("swizzle",)
 ALIGNMENT_BYTES = {Memory.GLOBAL: 256, Memory.SHARED: 1024}  # of the memory's own start; a workspace begins at one
 
 
@@ -51,11 +52,11 @@ def local_strides(buffer: Buffer) -> tuple[IndexExpr, ...] | None:
     """The strides that the author fixed by `#strides` or `#pad(n)` (n elements after each row), or None."""
     if buffer.strides is not None:
         return buffer.strides
-    for attr in buffer.attrs:
-        if attr.name == "pad" and len(buffer.shape) > 1:
-            amount = attr.args[0] if attr.args and not isinstance(attr.args[0], str) else ONE
-            return row_major((*buffer.shape[:-1], add(buffer.shape[-1], amount)))
-    return None
+    attr = padding_of(buffer)
+    if attr is None:
+        return None
+    amount = attr.args[0] if attr.args and not isinstance(attr.args[0], str) else ONE
+    return row_major((*buffer.shape[:-1], add(buffer.shape[-1], amount)))
 
 
 def place_parameter(buffer: Buffer) -> MappedBuffer:
@@ -112,23 +113,23 @@ def contradiction(buffer: Buffer, why: str) -> TExprError:
 def check_layout(buffer: Buffer) -> None:
     """Raises E0402 for a layout attribute that is not mapped yet."""
     for attr in buffer.attrs:
-        if attr.name in UNSUPPORTED_LAYOUTS:
+        if not is_mapped(attr.name, Place.NEW):
             raise unsupported(attr)
 
 
 def _check_alignment(buffer: Buffer, memory: Memory, copies: bool) -> None:
     """Raises E0402 for an `#align(n)` beyond what the start of the memory is a multiple of, or of many copies."""
-    for attr in buffer.attrs:
-        most = ALIGNMENT_BYTES.get(memory, buffer.align)
-        if attr.name != "align" or (buffer.align <= most and not copies):
-            continue
-        why = "the copies of one iteration each follow one another without a gap"
-        if not copies:
-            why = f"a buffer in {memory.value} memory begins at a multiple of {most} bytes"
-        raise fail(
-            "E0402", f"#align({buffer.align}) is not mapped here: {why}", attr.span, "this attribute",
-            help="remove #align" if copies else f"write #align({most}) or less",
-        )  # fmt: skip
+    attr = alignment_of(buffer.attrs)
+    most = ALIGNMENT_BYTES.get(memory, buffer.align)
+    if attr is None or (buffer.align <= most and not copies):
+        return
+    why = "the copies of one iteration each follow one another without a gap"
+    if not copies:
+        why = f"a buffer in {memory.value} memory begins at a multiple of {most} bytes"
+    raise fail(
+        "E0402", f"#align({buffer.align}) is not mapped here: {why}", attr.span, "this attribute",
+        help="remove #align" if copies else f"write #align({most}) or less",
+    )  # fmt: skip
 
 
 def unsupported(attr: Attr) -> TExprError:

@@ -24,6 +24,7 @@ from typing import TypeGuard
 from texpr.grammar.ast import Accumulate, Bind, Buffer, Compare, CompareOp, Const, Expr, Gather, Leaf, Read, Role
 from texpr.grammar.index.expr import ZERO, constant_value
 from texpr.grammar.numerics import identity
+from texpr.grammar.permissions import keeps_order
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.map.apart import inner_digits, sums_apart
 from texpr.polyhedral.map.long_sums import as_type
@@ -84,7 +85,7 @@ def _invariant(session: Session, update: Generic, defined: set[str], inner: set[
     buffer = session.buffers[leaf.buffer]
     return (
         (buffer.memory is not Memory.REG or (buffer.shape != () and update.id in session.long))
-        and not (update.atomic and leaf.has("ordered"))
+        and not (update.atomic and keeps_order(leaf))
         and (update.atomic or inner.isdisjoint(update.digits))
         and not any(isinstance(s, Gather) for s in leaf.subscripts)
         and not subscript_names(leaf.subscripts) & defined

@@ -5,6 +5,7 @@ from texpr.grammar.ast import (
     Anchor,
     Asm,
     Atomic,
+    Attr,
     Bind,
     Condition,
     If,
@@ -18,6 +19,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import InternalError, fail
 from texpr.grammar.index.expr import constant_value
+from texpr.grammar.permissions import unroll_of
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
@@ -74,20 +76,19 @@ class Body:
 
     def loop(self, stmt: Par | Seq, body: tuple[Node, ...]) -> Loop:
         """The loop of a seq, or of a par that one thread runs. Raises E0401 for an `#unroll` that cannot be."""
-        unroll = stmt.has("unroll")
-        if unroll:
-            self._check_unroll(stmt)
+        unroll = unroll_of(stmt)
+        if unroll is not None:
+            self._check_unroll(stmt, unroll)
         return Loop(
             index=stmt.index,
             extent=stmt.extent,
             body=body,
             parallel=isinstance(stmt, Par),
-            unroll=unroll,
+            unroll=unroll is not None,
             span=stmt.span,
         )
 
-    def _check_unroll(self, stmt: Par | Seq) -> None:
-        attr = next(a for a in stmt.attrs if a.name == "unroll")
+    def _check_unroll(self, stmt: Par | Seq, attr: Attr) -> None:
         extent = constant_value(stmt.extent)
         if extent is None:
             raise fail(

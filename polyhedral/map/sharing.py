@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from texpr.grammar.ast import Accumulate, Bind, Gather, New, Seq, Stmt
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import Ranges
+from texpr.grammar.permissions import keeps_order, unroll_of
 from texpr.polyhedral.map.bands import Nest, block_statements
 from texpr.polyhedral.map.digits import Names, share, thread_digits
 from texpr.polyhedral.map.lanes import choose_lanes
@@ -27,7 +28,7 @@ Placement = Mapping[str, Memory]
 
 def can_share(problem: Problem, seq: Seq, memory: Placement) -> bool:
     """Whether the threads of a block may share out the iterations; `memory` has the locals that lie somewhere."""
-    if seq.has("ordered") or seq.has("unroll"):
+    if keeps_order(seq) or unroll_of(seq):
         return False
     updates = [s for s in seq.body if isinstance(s, Accumulate)]
     targets = {u.buffer for u in updates}
@@ -37,7 +38,7 @@ def can_share(problem: Problem, seq: Seq, memory: Placement) -> bool:
         not any(isinstance(s, Gather) for s in update.subscripts)
         and seq.index not in subscript_names(update.subscripts)
         and not any(read.buffer in targets for read in read_accesses(update))
-        and not update.has("ordered")
+        and not keeps_order(update)
         for update in updates
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from texpr.grammar.ast import Role, Seq
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
+from texpr.grammar.permissions import keeps_order, unique_of
 from texpr.polyhedral import isl
 from texpr.polyhedral.facts import size_names
 from texpr.polyhedral.isl import least_point
@@ -83,7 +84,7 @@ def _by_loop(uses: list[Use], outer: int) -> Iterable[list[Use]]:
 def _levels(first: Use, second: Use, outer: int) -> list[int]:
     """The shared `par` loops in which the two could conflict, outermost first."""
     s, t, a, b = first.statement, second.statement, first.access, second.access
-    if s is t and s.leaf.has("unique") and is_gathered(a) and a.subscripts == b.subscripts:
+    if s is t and unique_of(s.leaf.attrs) and is_gathered(a) and a.subscripts == b.subscripts:
         return []
     levels = [level for level in range(outer, shared_loops(s, t)) if s.loops[level].parallel]
     if _is_reduction(a, b):
@@ -124,7 +125,7 @@ def _least(program: Program, met: isl.Map, level: int, first: Use, second: Use) 
 
 def _ordered(statement: ProgramStatement, level: int) -> bool:
     """Whether a `seq` outside the loop at `level` is `#ordered`."""
-    return any(isinstance(loop.node, Seq) and loop.node.has("ordered") for loop in statement.loops[:level])
+    return any(isinstance(loop.node, Seq) and keeps_order(loop.node) for loop in statement.loops[:level])
 
 
 def _unordered(statement: ProgramStatement, level: int, access: Access) -> Diagnostic:

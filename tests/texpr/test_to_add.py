@@ -56,6 +56,37 @@ for sizes in ({}, {"N": 13}):
 assert "tx::round_up(" in kernel.compile("cuda:sm_80", stop_after="emit").source
 '''
 
+ATTRIBUTE: Edits = {
+    "grammar/attributes.py": [
+        (
+            '    "unique": Spec(',
+            '    "rounded": Spec(\n'
+            '        places=STATEMENTS, mapped=STATEMENTS, form="#rounded", inherited=True, needs=Needs.PRODUCTS\n'
+            "    ),\n"
+            '    "unique": Spec(',
+        )
+    ],
+    "grammar/permissions.py": [('not leaf.has("strict")', 'not leaf.has("strict") and not leaf.has("rounded")')],
+}
+ATTRIBUTE_PROGRAM = """
+import texpr
+
+def built(attribute, value="A[i] * 2.0 + 1.0", word=""):
+    text = f"kernel f(A: f32[N], B: f32[N]) {attribute} {{ par N i {{ B[i] = {value} {word} }} }}"
+    made = texpr.parse(text).only.compile("cuda:sm_80", stop_after="emit")
+    return made.source, str(made.mapping)
+
+assert "strict_mul" not in built("")[0]
+assert "strict_mul" in built("#rounded")[0] and "strict_mul" in built("", word="#rounded")[0]
+assert "`#rounded` (line 1) changes nothing: no statement adds a product" in built("#rounded", value="A[i]")[1]
+try:
+    texpr.parse("kernel f(A: f32[N]) { par N i #rounded { A[i] = 1.0 } }").only.core()
+except texpr.TExprError as refused:
+    assert "`#rounded` has no meaning on a `par`" in str(refused)
+else:
+    raise AssertionError("it stands on a statement only")
+"""
+
 
 def touched(what: str) -> set[str]:
     """The files that the table names."""
@@ -78,7 +109,11 @@ def copy_with(edits: Edits, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "most", "edits", "program"), [("an index operator", 2, INDEX_OPERATOR, INDEX_PROGRAM)]
+    ("what", "most", "edits", "program"),
+    [
+        ("an index operator", 2, INDEX_OPERATOR, INDEX_PROGRAM),
+        ("an attribute", 2, ATTRIBUTE, ATTRIBUTE_PROGRAM),
+    ],
 )
 def test_what_the_table_names_is_enough(what: str, most: int, edits: Edits, program: str, tmp_path: Path) -> None:
     assert touched(what) == set(edits) and len(edits) <= most

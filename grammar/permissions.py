@@ -1,0 +1,83 @@
+"""What the author's attributes ask of a statement, a loop or a buffer, for those that several stages obey.
+
+Nobody else reads the names of these attributes, so what one means is said once.
+"""
+
+from collections.abc import Iterable
+
+from texpr.grammar.ast import (
+    AccOp,
+    Accumulate,
+    Atomic,
+    Attr,
+    Bind,
+    Buffer,
+    Fn,
+    Gather,
+    Leaf,
+    Op,
+    Par,
+    Seq,
+    Statement,
+    Stmt,
+)
+from texpr.grammar.walk import walk
+
+
+def _named(attrs: Iterable[Attr], name: str) -> Attr | None:
+    return next((attr for attr in attrs if attr.name == name), None)
+
+
+def keeps_order(statement: Statement) -> bool:
+    """`#ordered`: accumulations, of this loop or into this target, stay in the order of the text."""
+    return statement.has("ordered")
+
+
+def may_contract(leaf: Statement) -> bool:
+    """Whether a product and the addition that takes it may be rounded once: not under `#strict`."""
+    return not leaf.has("strict")
+
+
+def contracts(leaf: Leaf) -> bool:
+    """Whether there is a product of floats that could be one instruction with the addition that takes it."""
+    ops = [node for node in walk(leaf) if isinstance(node, Op) and node.dtype.is_float]
+    products = any(op.fn is Fn.MUL for op in ops)
+    adds = isinstance(leaf, Accumulate | Atomic) and leaf.op is AccOp.ADD
+    return products and (adds or any(op.fn in (Fn.ADD, Fn.SUB) for op in ops))
+
+
+def may_approximate(attrs: Iterable[Attr]) -> bool:
+    """`#fast`: functions may be approximate."""
+    return _named(attrs, "fast") is not None
+
+
+def may_use_tf32(attrs: Iterable[Attr]) -> bool:
+    """`#tf32`: factors of f32 products may be rounded to tf32."""
+    return _named(attrs, "tf32") is not None
+
+
+def unroll_of(loop: Par | Seq) -> Attr | None:
+    """The `#unroll` of a loop."""
+    return _named(loop.attrs, "unroll")
+
+
+def unique_of(attrs: Iterable[Attr]) -> tuple[Attr, ...]:
+    """The `#unique` among attributes: no two iterations meet in a gathered element."""
+    return tuple(attr for attr in attrs if attr.name == "unique")
+
+
+def promises_unique(statement: Stmt) -> bool:
+    """Whether `#unique` stands on a gathered write: of an affine one the proofs know, and need no promise."""
+    if not isinstance(statement, Bind | Accumulate | Atomic) or not unique_of(statement.attrs):
+        return False
+    return any(isinstance(s, Gather) for s in statement.subscripts)
+
+
+def alignment_of(attrs: Iterable[Attr]) -> Attr | None:
+    """The `#align(n)` among attributes: where the first element lies is a multiple of n bytes."""
+    return _named(attrs, "align")
+
+
+def padding_of(buffer: Buffer) -> Attr | None:
+    """The `#pad` of a buffer: elements after each row."""
+    return _named(buffer.attrs, "pad")
