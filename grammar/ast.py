@@ -23,7 +23,9 @@ What the checker has settled:
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
-from texpr.grammar.index.operators import IndexOp as IndexOp  # of `IndexBinary`; importers of the tree take it here
+from texpr.grammar.index.operators import CompareOp as CompareOp
+from texpr.grammar.index.operators import IndexOp as IndexOp
+from texpr.grammar.operators import Fn as Fn
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import BOOL, I64, DType
 
@@ -97,15 +99,6 @@ IndexExpr = IndexConst | IndexVar | SizeVar | IndexBinary
 # ---- affine conditions -----------------------------------------------------------------------------------------
 
 
-class CompareOp(StrEnum):
-    EQ = "=="
-    NE = "!="
-    LT = "<"
-    LE = "<="
-    GT = ">"
-    GE = ">="
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compare(Node):
     op: CompareOp
@@ -139,53 +132,6 @@ Condition = Compare | And | Or | Not | Always
 
 
 # ---- values ----------------------------------------------------------------------------------------------------
-
-
-class Fn(StrEnum):
-    """Operators on values. Result and operands have `Op.dtype`, except comparisons: there `Op.dtype` is bool and
-    both operands have one common type."""
-
-    ADD = "add"
-    SUB = "sub"
-    MUL = "mul"
-    DIV = "div"  # floats only
-    FLOORDIV = "floordiv"  # integers only
-    MOD = "mod"  # integers only
-    NEG = "neg"
-    ABS = "abs"
-    MIN = "min"
-    MAX = "max"
-    FMA = "fma"
-    EXP = "exp"
-    EXP2 = "exp2"
-    LOG = "log"
-    LOG2 = "log2"
-    LOG1P = "log1p"  # log(1 + x)
-    EXPM1 = "expm1"  # exp(x) - 1
-    XLOGY = "xlogy"  # x * log(y), and 0 where x is 0 and y is a number
-    SQRT = "sqrt"
-    RSQRT = "rsqrt"
-    POW = "pow"
-    TANH = "tanh"
-    SIGMOID = "sigmoid"
-    ERF = "erf"
-    SIN = "sin"
-    COS = "cos"
-    FLOOR = "floor"
-    CEIL = "ceil"
-    ROUND = "round"
-    BITAND = "bitand"
-    BITOR = "bitor"
-    BITXOR = "bitxor"
-    SHL = "shl"
-    SHR = "shr"
-    NOT = "not"  # bool
-    EQ = "eq"
-    NE = "ne"
-    LT = "lt"
-    LE = "le"
-    GT = "gt"
-    GE = "ge"
 
 
 COMPARISONS = frozenset({Fn.EQ, Fn.NE, Fn.LT, Fn.LE, Fn.GT, Fn.GE})

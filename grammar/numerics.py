@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from texpr.grammar.ast import COMPARISONS, AccOp, Fn
+from texpr.grammar.functions import FLOAT_FUNCTIONS
 from texpr.grammar.types import BOOL, F32, F64, I64, DType, Kind
 
 Array = NDArray[Any]
@@ -151,30 +152,7 @@ def constant(value: int | float | bool, dtype: DType) -> Array:
     return np.asarray(bits - (1 << dtype.bits) if bits > high else bits, dtype=storage(dtype))
 
 
-# ---- functions of float64 --------------------------------------------------------------------------------------
-
-
-_erf = np.frompyfunc(math.erf, 1, 1)
-
-
-def _erf64(x: Array) -> Array:
-    return np.asarray(_erf(x), dtype=np.float64)
-
-
-def _sigmoid64(x: Array) -> Array:
-    small = np.exp(-np.abs(x))
-    return np.where(np.isnan(x), x, np.where(x >= 0, 1.0, small) / (1.0 + small))
-
-
-def _power64(x: Array, y: Array) -> Array:
-    """pow; NumPy takes the root where the exponent is the scalar 0.5, which differs for -0 and minus infinity."""
-    result = np.power(x, y)
-    return np.where((y == 0.5) & ((x == 0) | np.isneginf(x)), np.abs(x), result)
-
-
-def _xlogy64(x: Array, y: Array) -> Array:
-    """x * log(y), and 0 where x is 0 and y is a number."""
-    return np.where((x == 0) & ~np.isnan(y), 0.0, x * np.log(y))
+# ---- floats -----------------------------------------------------------------------------------------------------
 
 
 def _exact_fma(a: float, b: float, c: float) -> float:
@@ -202,24 +180,6 @@ def _fma32(a: Array, b: Array, c: Array) -> Array:
     return _towards_odd(total, residue).astype(np.float32)
 
 
-_UNARY: dict[Fn, Callable[[Array], Array]] = {
-    Fn.EXP: np.exp,
-    Fn.EXP2: np.exp2,
-    Fn.LOG: np.log,
-    Fn.LOG2: np.log2,
-    Fn.LOG1P: np.log1p,
-    Fn.EXPM1: np.expm1,
-    Fn.SQRT: np.sqrt,
-    Fn.RSQRT: lambda x: 1.0 / np.sqrt(x),
-    Fn.TANH: np.tanh,
-    Fn.SIGMOID: _sigmoid64,
-    Fn.ERF: _erf64,
-    Fn.SIN: np.sin,
-    Fn.COS: np.cos,
-}
-
-_BINARY: dict[Fn, Callable[[Array, Array], Array]] = {Fn.POW: _power64, Fn.XLOGY: _xlogy64}
-
 _FLOAT: dict[Fn, Callable[..., Array]] = {
     Fn.ADD: np.add,
     Fn.SUB: np.subtract,
@@ -244,8 +204,7 @@ def _apply_float(fn: Fn, args: tuple[Array, ...], dtype: DType) -> Array:
     if fn is Fn.FMA:
         return _fma32(*args) if dtype == F32 else np.asarray(_fma64(*args), dtype=np.float64)
     wide = tuple(a.astype(np.float64) for a in args)
-    result = _BINARY[fn](*wide) if fn in _BINARY else _UNARY[fn](*wide)
-    return np.asarray(result).astype(storage(dtype))
+    return np.asarray(FLOAT_FUNCTIONS[fn].value(*wide)).astype(storage(dtype))
 
 
 # ---- integers and bools ----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Library functions written in TExpr (`gelu`, `silu`, ...) are ordinary names and 
 
 from typing import Final
 
-from texpr.grammar.index.operators import CALLED
+from texpr.grammar.operators import FUNCTIONS
 
 KEYWORDS: Final[tuple[str, ...]] = (
     "kernel", "fn", "import", "size", "where",
@@ -22,11 +22,7 @@ TYPE_NAMES: Final[tuple[str, ...]] = (
 )  # fmt: skip
 """Element types; in an expression the name of a type is its cast."""
 
-FUNCTION_NAMES: Final[tuple[str, ...]] = (
-    "abs", "min", "max", "fma", "exp", "exp2", "expm1", "log", "log2", "log1p", "xlogy", "sqrt", "rsqrt", "pow",
-    "tanh", "sigmoid", "erf", "sin", "cos", "floor", "ceil", "round", "bitand", "bitor", "bitxor", "shl", "shr",
-    *(word for word in CALLED.values() if word not in ("min", "max")),
-)  # fmt: skip
+FUNCTION_NAMES: Final[tuple[str, ...]] = tuple(FUNCTIONS)
 """Functions that the language itself gives a meaning."""
 
 STATEMENT_WORDS: Final[tuple[str, ...]] = (

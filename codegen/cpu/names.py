@@ -11,6 +11,7 @@ import re
 from texpr.grammar.ast import Condition, IndexExpr
 from texpr.grammar.index.operators import OPERATORS
 from texpr.grammar.index.text import LOGIC, python, text
+from texpr.grammar.operators import OPERATORS as VALUE_OPERATORS
 from texpr.grammar.source import Span
 
 INDEX_FUNCTIONS = {
@@ -19,15 +20,18 @@ INDEX_FUNCTIONS = {
     if not row.between and not hasattr(builtins, word := row.python or op.value)
 }
 """The operators of index expressions that are called, and are no functions of Python."""
-MODULE_NAMES = frozenset(INDEX_FUNCTIONS) | frozenset(
-    """
-    STORAGE absolute add_c add_r add_rc blocks boolean ceil code core cos erf exchange each exp exp2 expm1
-    fabs failed finding finding_type first float32 float64 floor floordiv fma half inf inline int16 int32 int64
-    int8 keep log log1p log2
-    maximum minimum mod mul_c mul_r nan new njit opaque np odd_f32 odd_f32_of_i64 old peek pointer power prange
-    restrict rint run shl shr sigmoid_f32 sigmoid_f64 sin sqrt sub_c tanh to_i16 to_i32 to_i64 to_i8
-    to_u32 to_u8 task tasks last uint16 uint32 uint8 void workspace xlogy_f32 xlogy_f64 zeros
+FLOAT_FUNCTIONS = frozenset(row.cpu.format(name) for row in VALUE_OPERATORS.values() for name in ("f32", "f64")) - {""}
+MODULE_NAMES = (
+    frozenset(INDEX_FUNCTIONS)
+    | FLOAT_FUNCTIONS
+    | frozenset(
+        """
+    STORAGE absolute add_c add_r add_rc blocks boolean code core exchange each failed finding finding_type
+    first float32 float64 floordiv half inf inline int16 int32 int64 int8 keep mod mul_c mul_r nan new njit
+    opaque np odd_f32 odd_f32_of_i64 old peek pointer prange restrict run shl shr sub_c to_i16 to_i32 to_i64
+    to_i8 to_u32 to_u8 task tasks last uint16 uint32 uint8 void workspace zeros
     """.split()  # noqa: SIM905 -- a list of 70 lines says no more
+    )
 )
 _PREFIXES = ("pointer_", "stack_", "decode_", "encode_")
 _RESERVED = MODULE_NAMES | set(keyword.kwlist) | set(keyword.softkwlist) | set(dir(builtins))

@@ -30,6 +30,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.text import SUM
+from texpr.grammar.operators import OPERATORS
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType, Kind, compute_type
 
@@ -40,27 +41,6 @@ _NUMPY |= {"u32": "uint32", "u8": "uint8"}
 
 _INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.BITAND: "&", Fn.BITOR: "|", Fn.BITXOR: "^"}
 _COMPARE = {Fn.EQ: "==", Fn.NE: "!=", Fn.LT: "<", Fn.LE: "<=", Fn.GT: ">", Fn.GE: ">="}
-_FLOAT_CALL = {
-    Fn.ABS: "fabs",
-    Fn.MIN: "minimum",
-    Fn.MAX: "maximum",
-    Fn.FMA: "fma",
-    Fn.EXP: "exp",
-    Fn.EXP2: "exp2",
-    Fn.LOG: "log",
-    Fn.LOG2: "log2",
-    Fn.LOG1P: "log1p",
-    Fn.EXPM1: "expm1",
-    Fn.SQRT: "sqrt",
-    Fn.POW: "power",
-    Fn.TANH: "tanh",
-    Fn.ERF: "erf",
-    Fn.SIN: "sin",
-    Fn.COS: "cos",
-    Fn.FLOOR: "floor",
-    Fn.CEIL: "ceil",
-    Fn.ROUND: "rint",
-}
 _BOOL_INFIX = {Fn.BITAND: "and", Fn.MIN: "and", Fn.MUL: "and", Fn.BITOR: "or", Fn.MAX: "or", Fn.ADD: "or"}
 _CONTRACTED = {Fn.ADD: "add_c", Fn.SUB: "sub_c"}
 
@@ -281,12 +261,8 @@ def _float_text(fn: Fn, args: list[str], bare: str, dtype: DType) -> str:
             return f"(-{args[0]})"
         case Fn.RSQRT:
             return f"(np.{_NUMPY[dtype.name]}(1.0) / sqrt({bare}))"
-        case Fn.SIGMOID:
-            return f"sigmoid_{dtype.name}({bare})"
-        case Fn.XLOGY:
-            return f"xlogy_{dtype.name}({bare})"
-        case _ if fn in _FLOAT_CALL:
-            return f"{_FLOAT_CALL[fn]}({bare})"
+        case _ if fn in OPERATORS and OPERATORS[fn].cpu:
+            return f"{OPERATORS[fn].cpu.format(dtype.name)}({bare})"
         case _:
             raise InternalError(f"{fn.value} has no meaning on {dtype}")
 

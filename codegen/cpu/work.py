@@ -10,6 +10,7 @@ expression of sizes and host indices, so that it is known at emission where they
 from texpr.grammar.ast import Cast, Fn, IndexConst, IndexExpr, Op, Read
 from texpr.grammar.index.expr import add, at_least_zero, multiply, subtract
 from texpr.grammar.index.interval import Ranges, greatest
+from texpr.grammar.operators import OPERATORS
 from texpr.grammar.types import DType
 from texpr.grammar.walk import walk
 from texpr.polyhedral.mapped.operators import Generic
@@ -18,24 +19,7 @@ from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
 SERIAL_OPERATIONS = 1 << 19  # 40 to 400 us of one core, by what can be vectorised
 
-_COSTS = dict.fromkeys((Fn.DIV, Fn.FLOORDIV, Fn.MOD, Fn.SQRT, Fn.RSQRT), 4) | dict.fromkeys(
-    (
-        Fn.EXP,
-        Fn.EXP2,
-        Fn.LOG,
-        Fn.LOG2,
-        Fn.LOG1P,
-        Fn.EXPM1,
-        Fn.XLOGY,
-        Fn.POW,
-        Fn.TANH,
-        Fn.SIGMOID,
-        Fn.ERF,
-        Fn.SIN,
-        Fn.COS,
-    ),
-    16,
-)
+_COSTS = {fn: row.cost for fn, row in OPERATORS.items()} | {Fn.FLOORDIV: OPERATORS[Fn.DIV].cost}
 _SMALL_FLOAT = 8  # an access to a float of 16 or 8 bits, which is converted by integer arithmetic
 
 _ZERO: IndexExpr = IndexConst(value=0)

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Condition, IndexConst, IndexExpr, IndexOp
 from texpr.grammar.check.context import Context
-from texpr.grammar.check.operators import COMPARISONS, FUNCTIONS, SYMBOLS
 from texpr.grammar.check.scope import FnName, IndexName, TypeName, ValueName, ViewName, describe
 from texpr.grammar.check.typing import Typed, Untyped, Value
 from texpr.grammar.core import value_size
 from texpr.grammar.index.expr import I64_MAX, I64_MIN, ZERO, combine, index_names, index_size
 from texpr.grammar.index.operators import DIVISIONS
+from texpr.grammar.operators import COMPARISONS, FUNCTIONS, SYMBOLS
 from texpr.grammar.refusals import RefusedError, refuse
 from texpr.grammar.source import Span
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from texpr.grammar import syntax
 from texpr.grammar.ast import IndexExpr, Subscript
-from texpr.grammar.check.operators import BUILTINS
 from texpr.grammar.check.typing import Value
 from texpr.grammar.diagnostics import Label
+from texpr.grammar.operators import BUILTINS
 from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
 from texpr.grammar.types import ELEMENT_TYPES, I64, DType

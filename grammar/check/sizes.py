@@ -9,7 +9,7 @@ from typing import Any
 
 from texpr.grammar import syntax
 from texpr.grammar.attributes import names_sizes
-from texpr.grammar.check.operators import BUILTINS
+from texpr.grammar.operators import BUILTINS
 from texpr.grammar.source import Span
 
 Task = tuple[Callable[[Any], list["Task"]], Any]  # a reader, which gives what is to be read next, and its node

@@ -12,7 +12,6 @@ from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Fn, IndexConst, IndexExpr, IndexOp
 from texpr.grammar.check.context import Context
 from texpr.grammar.check.indices import affine, try_condition
-from texpr.grammar.check.operators import COMPARISONS, FUNCTIONS, SYMBOLS, Operator, Takes
 from texpr.grammar.check.reductions import reduction
 from texpr.grammar.check.scope import FnName, IndexName, TypeName, ValueName, ViewName
 from texpr.grammar.check.typing import (
@@ -34,6 +33,7 @@ from texpr.grammar.check.views import element, place, read, read_scalar
 from texpr.grammar.core import value_size
 from texpr.grammar.index.expr import ZERO
 from texpr.grammar.index.operators import DIVISIONS
+from texpr.grammar.operators import COMPARISONS, FUNCTIONS, SYMBOLS, Operator, Takes
 from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL, ELEMENT_TYPES, I64, DType, compute_type

@@ -25,6 +25,15 @@ class IndexOp(StrEnum):
     MAX = "max"
 
 
+class CompareOp(StrEnum):
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+
 Range = tuple[int, int]
 
 

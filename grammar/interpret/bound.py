@@ -15,7 +15,6 @@ and abs are continuous and need no such care. Infinities and NaN have bound 0 wh
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,43 +23,14 @@ from numpy.typing import NDArray
 
 from texpr.grammar import numerics
 from texpr.grammar.ast import Fn
+from texpr.grammar.functions import FLOAT_FUNCTIONS, FunctionError, Rule
 from texpr.grammar.types import F32, F64, DType
 
 Array = NDArray[Any]
 DECISION = 4.0  # bounds within which a decision is open: what tests allow
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionError:
-    """What a function may err by, relative in ulps of the result for f32 and f64; under `#fast` in f32 also
-    `fast_ulps`, an absolute part, and a part that grows with the argument's magnitude."""
-
-    f32_ulps: float
-    f64_ulps: float
-    fast_ulps: float
-    fast_absolute: float = 0.0
-    fast_per_argument: float = 0.0
-
-
-FUNCTION_ERRORS: dict[Fn, FunctionError] = {
-    Fn.DIV: FunctionError(0.5, 0.5, 2),
-    Fn.SQRT: FunctionError(0.5, 0.5, 3),
-    Fn.RSQRT: FunctionError(2, 1, 3),
-    Fn.EXP: FunctionError(2, 1, 3, 0.0, 1.2),
-    Fn.EXP2: FunctionError(2, 1, 3),
-    Fn.LOG: FunctionError(1, 1, 3, 2.0**-21),
-    Fn.LOG2: FunctionError(1, 1, 3, 2.0**-21),
-    Fn.EXPM1: FunctionError(2, 2, 3),
-    Fn.LOG1P: FunctionError(2, 2, 3),
-    Fn.XLOGY: FunctionError(2, 2, 4),
-    Fn.POW: FunctionError(8, 2, 16, 0.0, 4),
-    Fn.TANH: FunctionError(3, 2, 2.0**13),
-    Fn.SIGMOID: FunctionError(5, 3, 8, 0.0, 1.2),
-    Fn.ERF: FunctionError(2, 2, 4),
-    Fn.SIN: FunctionError(2, 2, 4, 2.0**-20),
-    Fn.COS: FunctionError(2, 2, 4, 2.0**-20),
-}
-
+FUNCTION_ERRORS = {Fn.DIV: FunctionError(0.5, 0.5, 2)} | {fn: row.error for fn, row in FLOAT_FUNCTIONS.items()}
 TF32_ROUNDOFF = 2.0**-10  # both operands of a product lose 13 bits
 
 
@@ -117,8 +87,6 @@ def settle(value: Array, bound: Array, undecided: Array, dtype: DType, *, certai
 
 # ---- propagation -----------------------------------------------------------------------------------------------
 
-Rule = Callable[[Array, tuple[Array, ...], tuple[Array, ...]], Array]
-
 
 def _quotient(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
     margin = np.abs(v[1]) - b[1]
@@ -126,55 +94,6 @@ def _quotient(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
     return (
         np.where(b[0] + b[1] == 0, 0.0, (b[0] + np.abs(r) * b[1]) / np.where(b[1] == 0, np.abs(v[1]), margin)) + certain
     )
-
-
-def _logarithm(scale: float) -> Rule:
-    def rule(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
-        moved = np.where(v[0] > b[0], scale * b[0] / (v[0] - b[0]), np.inf)
-        return np.asarray(np.where(b[0] == 0, 0.0, moved))
-
-    return rule
-
-
-def _root(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
-    low = np.sqrt(np.maximum(v[0] - b[0], 0.0))
-    return np.where(b[0] == 0, 0.0, np.where(v[0] >= b[0], b[0] / (np.abs(r) + low), np.inf))
-
-
-def _inverse_root(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
-    moved = np.where(v[0] > b[0], np.abs(r) * b[0] / (v[0] - b[0]), np.inf)
-    return np.asarray(np.where(b[0] == 0, 0.0, moved))
-
-
-def _exponential(function: Callable[[Array], Array], scale: float) -> Rule:
-    def rule(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
-        rise = scale * b[0]
-        return np.asarray(np.where(rise > 1, function(v[0] + b[0]) - r, np.abs(r) * np.expm1(np.minimum(rise, 1.0))))
-
-    return rule
-
-
-def _power(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
-    relative = np.abs(v[1]) * b[0] / (v[0] - b[0]) + np.abs(np.log(np.abs(v[0]))) * b[1]
-    moved = np.where(v[0] > b[0], np.abs(r) * np.expm1(relative), np.inf)
-    return np.asarray(np.where(b[0] + b[1] == 0, 0.0, moved))
-
-
-def _exponential_less_one(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
-    grown = np.where(b[0] > 1, np.expm1(v[0] + b[0]) - r, (np.abs(r + 1.0)) * np.expm1(np.minimum(b[0], 1.0)))
-    return np.asarray(np.where(b[0] == 0, 0.0, grown))
-
-
-def _logarithm_of_one_more(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
-    room = (1.0 + v[0]) - b[0]
-    return np.asarray(np.where(b[0] == 0, 0.0, np.where(room > 0, b[0] / room, np.inf)))
-
-
-def _product_with_logarithm(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
-    of_x = np.where(b[0] == 0, 0.0, np.abs(np.log(v[1])) * b[0])
-    moved = np.where(v[1] > b[1], b[1] / (v[1] - b[1]), np.inf)
-    of_y = np.where((b[1] == 0) | (np.abs(v[0]) + b[0] == 0), 0.0, (np.abs(v[0]) + b[0]) * moved)
-    return np.asarray(of_x + of_y)
 
 
 def _product(v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
@@ -191,21 +110,7 @@ PROPAGATION: dict[Fn, Rule] = {
     Fn.ABS: lambda r, v, b: b[0],
     Fn.MIN: lambda r, v, b: np.maximum(b[0], b[1]),
     Fn.MAX: lambda r, v, b: np.maximum(b[0], b[1]),
-    Fn.EXP: _exponential(np.exp, 1.0),
-    Fn.EXP2: _exponential(np.exp2, math.log(2)),
-    Fn.LOG: _logarithm(1.0),
-    Fn.LOG2: _logarithm(1 / math.log(2)),
-    Fn.LOG1P: _logarithm_of_one_more,
-    Fn.EXPM1: _exponential_less_one,
-    Fn.XLOGY: _product_with_logarithm,
-    Fn.SQRT: _root,
-    Fn.RSQRT: _inverse_root,
-    Fn.POW: _power,
-    Fn.TANH: lambda r, v, b: b[0],
-    Fn.SIGMOID: lambda r, v, b: np.fmin(0.25 * b[0], np.abs(r) * np.expm1(b[0])),
-    Fn.ERF: lambda r, v, b: 1.13 * b[0],
-    Fn.SIN: lambda r, v, b: np.minimum(b[0], 2.0),
-    Fn.COS: lambda r, v, b: np.minimum(b[0], 2.0),
+    **{fn: row.passes for fn, row in FLOAT_FUNCTIONS.items()},
 }
 
 STEPS = frozenset({Fn.FLOOR, Fn.CEIL, Fn.ROUND})

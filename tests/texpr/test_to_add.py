@@ -49,7 +49,7 @@ kernel = texpr.parse("""kernel pad(A: f32[N], B: f32[roundup(N, 8)]) {
 A = np.arange(13, dtype=np.float32)
 want = [A[min(-(-i // 4) * 4, 12)] if i < 13 else 0 for i in range(16)]
 for sizes in ({}, {"N": 13}):
-    for run in (kernel.interpret, kernel.compile("cpu", **sizes)):
+    for run in (kernel.interpret, kernel.compile("cpu", **sizes), kernel.compile("cuda-host:sm_90a", **sizes)):
         B = np.zeros(16, np.float32)
         run(A, B)
         assert B.tolist() == want, (run, B)
@@ -87,6 +87,43 @@ else:
     raise AssertionError("it stands on a statement only")
 """
 
+EXPRESSION_OPERATOR: Edits = {
+    "grammar/operators.py": [
+        ('    COS = "cos"\n', '    COS = "cos"\n    CBRT = "cbrt"\n'),
+        ('    "cos": _float(Fn.COS),\n', '    "cos": _float(Fn.COS),\n    "cbrt": _float(Fn.CBRT),\n'),
+    ],
+    "grammar/functions.py": [
+        (
+            "FLOAT_FUNCTIONS = {\n",
+            "FLOAT_FUNCTIONS = {\n"
+            "    Fn.CBRT: FloatFunction(np.cbrt, FunctionError(2, 2, 4), lambda r, v, b: 2.0 * np.cbrt(b[0])),\n",
+        )
+    ],
+    "codegen/cpu/library.py": [
+        (
+            "def _floordiv(",
+            "def _cbrt(x: Any) -> Any:\n    return np.cbrt(x)\n\n\ncbrt = inline(_cbrt)\n\n\ndef _floordiv(",
+        ),
+    ],
+    "codegen/include/texpr/math.cuh": [
+        ("TX_UNARY(tanh, tanh)\n", "TX_UNARY(tanh, tanh)\nTX_UNARY(cbrt, cbrt)\n"),
+    ],
+}
+EXPRESSION_PROGRAM = """
+import numpy as np
+import texpr
+
+kernel = texpr.parse("kernel roots(A: f32[N], C: f32[N]) { par N i { C[i] = cbrt(A[i]) + 1.0 } }")["roots"]
+A = np.asarray([0.0, 8.0, -27.0, 2.0], np.float32)
+reference = kernel.interpret(A, np.zeros(4, np.float32), float64=True)
+for run in (kernel.interpret, kernel.compile("cpu"), kernel.compile("cuda-host:sm_90a")):
+    C = np.zeros(4, np.float32)
+    run(A, C)
+    assert np.all(np.abs(C - reference.outputs["C"]) <= 4 * reference.bounds["C"]), (run, C)
+    assert np.allclose(C, np.cbrt(A) + 1)
+assert "tx::cbrt(" in kernel.compile("cuda:sm_80", stop_after="emit").source
+"""
+
 
 def touched(what: str) -> set[str]:
     """The files that the table names."""
@@ -108,13 +145,14 @@ def copy_with(edits: Edits, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("what", "most", "edits", "program"),
-    [
-        ("an index operator", 2, INDEX_OPERATOR, INDEX_PROGRAM),
-        ("an attribute", 2, ATTRIBUTE, ATTRIBUTE_PROGRAM),
-    ],
-)
+ADDED = [
+    ("an index operator", 2, INDEX_OPERATOR, INDEX_PROGRAM),
+    ("an attribute", 2, ATTRIBUTE, ATTRIBUTE_PROGRAM),
+    ("an expression operator, such as a function of floats", 4, EXPRESSION_OPERATOR, EXPRESSION_PROGRAM),
+]
+
+
+@pytest.mark.parametrize(("what", "most", "edits", "program"), ADDED, ids=[added[0].split(",")[0] for added in ADDED])
 def test_what_the_table_names_is_enough(what: str, most: int, edits: Edits, program: str, tmp_path: Path) -> None:
     assert touched(what) == set(edits) and len(edits) <= most
     copy_with(edits, tmp_path)
