@@ -23,10 +23,12 @@ from typing import Literal
 from texpr.grammar import syntax
 from texpr.grammar.diagnostics import Diagnostic, TExprError, fail, first
 from texpr.grammar.python.comments import docstring_trivia
+from texpr.grammar.python.context import Context
 from texpr.grammar.python.embedded import read_conditions
 from texpr.grammar.python.names import FnObject, is_identifier
 from texpr.grammar.python.source import FunctionSource, read_function_source
-from texpr.grammar.python.stmt import StatementReader
+from texpr.grammar.python.stmt import read_body
+from texpr.grammar.python.types import annotation, read_parameters, read_sizes
 from texpr.grammar.source import Span
 from texpr.grammar.text.limits import MAX_DIAGNOSTICS
 from texpr.grammar.words import RESERVED
@@ -125,31 +127,31 @@ def _read(task: _Task, diagnostics: list[Diagnostic]) -> _Read | None:
         diagnostics += failure.diagnostics
         return None
     definition, name_span = found.definition, found.name_span()
-    reader = StatementReader(found, task.kind)
+    ctx = Context(found, task.kind)
     if not is_identifier(definition.name):
         what = "is a reserved word of TExpr" if definition.name in RESERVED else "is not an ASCII identifier"
-        reader.refuse("E0105", f"`{definition.name}` {what}", name_span, "choose another name")
+        ctx.refuse("E0105", f"`{definition.name}` {what}", name_span, "choose another name")
     for decorator in definition.decorator_list[1:]:
-        reader.refuse("E0105", "only one decorator stands on a kernel or a fn", decorator, "remove the others")
-    params = reader.parameters()
-    sizes = reader.size_parameters()
+        ctx.refuse("E0105", "only one decorator stands on a kernel or a fn", decorator, "remove the others")
+    params = read_parameters(ctx)
+    sizes = read_sizes(ctx)
     if sizes and task.kind == "fn":
-        reader.refuse("E0105", "a fn has no sizes of its own", sizes[0].span, "its sizes are those of the shapes")
+        ctx.refuse("E0105", "a fn has no sizes of its own", sizes[0].span, "its sizes are those of the shapes")
     strings = _decorator_strings(found)
-    attrs = tuple(a for text in task.attrs for a in reader.attribute_text(text, strings.get(text, name_span)))
+    attrs = tuple(a for text in task.attrs for a in ctx.attribute_text(text, strings.get(text, name_span)))
     where: tuple[syntax.Expr, ...] = ()
     if task.where is not None and task.kind == "kernel":
         try:
             where = read_conditions(task.where, strings.get(task.where, name_span))
         except TExprError as failure:
-            reader.diagnostics += failure.diagnostics
+            ctx.diagnostics += failure.diagnostics
     elif task.where is not None:
-        reader.refuse("E0105", "a fn has no `where`", name_span, "state it on the kernel")
-    result = _result(reader, task.kind)
-    body = reader.body()
+        ctx.refuse("E0105", "a fn has no `where`", name_span, "state it on the kernel")
+    result = _result(ctx, task.kind)
+    body = read_body(ctx)
     body = replace(body, body=(*sizes, *body.body))
-    diagnostics += sorted(reader.diagnostics, key=_position)
-    callees, imports = dict(reader.callees), dict(reader.imports)
+    diagnostics += sorted(ctx.diagnostics, key=_position)
+    callees, imports = dict(ctx.callees), dict(ctx.imports)
     name, span, trivia = definition.name, found.span(definition), docstring_trivia(found)
     item: syntax.KernelDef | syntax.FnDef
     if task.kind == "kernel":
@@ -180,20 +182,20 @@ def _reference(
     params: tuple[syntax.Param, ...],
     result: syntax.TypeExpr | None,
     diagnostics: list[Diagnostic],
-) -> tuple[StatementReader, syntax.Block] | None:
+) -> tuple[Context, syntax.Block] | None:
     """The body that gives a hardware `fn` its meaning; None where its diagnostics say why not."""
     try:
         found = read_function_source(function)
     except TExprError as failure:
         diagnostics += failure.diagnostics
         return None
-    reader = StatementReader(found, "fn")
-    if (reader.parameters(), _result(reader, "fn")) != (params, result):
+    ctx = Context(found, "fn")
+    if (read_parameters(ctx), _result(ctx, "fn")) != (params, result):
         message = "a reference has the parameters and the result of its fn"
-        reader.refuse("E0207", message, found.name_span(), "give both the same names and annotations")
-    body = reader.body()
-    diagnostics += sorted(reader.diagnostics, key=_position)
-    return reader, body
+        ctx.refuse("E0207", message, found.name_span(), "give both the same names and annotations")
+    body = read_body(ctx)
+    diagnostics += sorted(ctx.diagnostics, key=_position)
+    return ctx, body
 
 
 def _decorator_strings(found: FunctionSource) -> dict[str, Span]:
@@ -207,21 +209,21 @@ def _decorator_strings(found: FunctionSource) -> dict[str, Span]:
     }
 
 
-def _result(reader: StatementReader, kind: Kind) -> syntax.TypeExpr | None:
+def _result(ctx: Context, kind: Kind) -> syntax.TypeExpr | None:
     """The type after `->`: of a fn its result; `None`, or nothing, means none."""
-    node = reader.found.definition.returns
+    node = ctx.found.definition.returns
     if node is None or (isinstance(node, ast.Constant) and node.value is None):
         return None
     if kind == "kernel":
-        reader.refuse("E0212", "a kernel returns nothing", node, "write the result into a parameter")
+        ctx.refuse("E0212", "a kernel returns nothing", node, "write the result into a parameter")
         return None
     try:
-        evaluated = reader.found.function.__annotations__.get("return")
+        evaluated = ctx.found.function.__annotations__.get("return")
     except Exception:  # as for parameters: evaluating an annotation may raise anything
         evaluated = None
-    found = reader.annotation(node, evaluated)
+    found = annotation(ctx, node, evaluated)
     if found.direction is not None or found.attrs:
-        reader.refuse("E0105", "a result has neither direction nor attributes", node, "write -> f32")
+        ctx.refuse("E0105", "a result has neither direction nor attributes", node, "write -> f32")
     return found.type
 
 

@@ -1,10 +1,11 @@
 """The state of reading one function: what its names are, and what was found wrong so far.
 
-A reader never stops at an error: it keeps the diagnostic and puts a placeholder into the tree, which is then not
-returned, so that all errors of a function come at once.
+A reader is a function of a `Context` and a part of Python's tree. It never stops at an error: it keeps the diagnostic
+and puts a placeholder into the tree, which is then not returned, so that all errors of a function come at once.
 """
 
 import ast
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,7 @@ from texpr.grammar import syntax
 from texpr.grammar.attributes import forgotten_hash
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
 from texpr.grammar.index.operators import CALLED
+from texpr.grammar.python.comments import comments_of
 from texpr.grammar.python.embedded import read_attributes, read_extent
 from texpr.grammar.python.names import WORDS, FnObject, Meaning, Names, NotRun, Unknown, Word, is_identifier
 from texpr.grammar.python.source import FunctionSource
@@ -52,11 +54,13 @@ def instead_of(name: str) -> str:
     return own.get(name, "call a function under @texpr.fn, or one of texpr.language")
 
 
-class ScopeReader:
-    """The scopes of one function's body; collects diagnostics, called `fn` objects and imported libraries."""
+class Context:
+    """The scopes of one function's body; collects diagnostics, called `fn` objects and imported libraries. `kind` says
+    whether `return` has a meaning."""
 
-    def __init__(self, found: FunctionSource) -> None:
+    def __init__(self, found: FunctionSource, kind: Literal["kernel", "fn"]) -> None:
         self.found = found
+        self.kind = kind
         self.names = Names(found.function)
         self.diagnostics: list[Diagnostic] = []
         self.callees: dict[int, FnObject] = {}
@@ -67,6 +71,12 @@ class ScopeReader:
         self.lets: list[syntax.Let] | None = None  # of the reduction whose element is read, where `:=` may stand
         self.not_run: set[ast.AST] = set()  # names whose values are not known, told already
         self.literal_span: Span | None = None  # set while the text of a string annotation is read
+        self.type_parameters: AbstractSet[str] = frozenset()
+        self.atomic = False  # under `with atomic`
+        self.attrs: tuple[syntax.Attr, ...] = ()  # of `with attr`
+        self.assignments = 0
+        self.comments = comments_of(found)
+        self.block_stop = 0  # where the last block ended
 
     # ---- names and errors ----
 
