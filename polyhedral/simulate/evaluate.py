@@ -28,6 +28,14 @@ from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.simulate.cells import Array, Cells, Line, Violation, Watch
+from texpr.polyhedral.simulate.failure import failure
+
+
+class Values(dict[str, Any]):
+    """Indices, sizes and digits by name, in every thread or one for all."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise failure(f"{name} has no value where it is used")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +43,25 @@ class Lanes:
     """The threads that run a node, by their numbers, and the values of indices, sizes and digits in each."""
 
     thread: Array
-    values: Mapping[str, Any]
+    values: Values
 
     def only(self, mask: Array) -> "Lanes":
         """The threads where the mask holds."""
         if mask.all():
             return self
         return Lanes(
-            self.thread[mask], {n: v[mask] if isinstance(v, np.ndarray) else v for n, v in self.values.items()}
+            self.thread[mask], Values({n: v[mask] if isinstance(v, np.ndarray) else v for n, v in self.values.items()})
         )
 
     def having(self, name: str, value: Any) -> "Lanes":
-        return replace(self, values={**self.values, name: value})
+        return replace(self, values=Values(self.values, **{name: value}))
 
     def spread(self, name: str, extent: Array) -> "Lanes":
         """Every thread once for each value of an index below its extent: independent iterations run at once."""
         count = np.maximum(extent, 0)
         first = np.repeat(np.cumsum(count) - count, count)
         values = {n: np.repeat(v, count) if isinstance(v, np.ndarray) else v for n, v in self.values.items()}
-        return Lanes(np.repeat(self.thread, count), {**values, name: np.arange(len(first)) - first})
+        return Lanes(np.repeat(self.thread, count), Values(values, **{name: np.arange(len(first)) - first}))
 
     def index(self, expr: IndexExpr) -> Array:
         """The value of an index expression in every thread."""

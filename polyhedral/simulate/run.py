@@ -22,7 +22,7 @@ from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node,
 from texpr.polyhedral.mapped.walks import located, statements
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.coordinates import Geometry
-from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes
+from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes, Values
 from texpr.polyhedral.walk import written
 
 
@@ -147,7 +147,7 @@ class Runner:
 
     def crew(self, thread: Array) -> Crew:
         """These threads at the beginning of the launch."""
-        lanes = Lanes(thread, {**self.values, **self.geometry.digits(self.launch, thread, self.values)})
+        lanes = Lanes(thread, Values(self.values, **self.geometry.digits(self.launch, thread, self.values)))
         return Crew([Frame(body=self.launch.body, lanes=lanes, team=Team(0, self.launch.threads))])
 
     def finish(self, crew: Crew) -> None:
@@ -258,7 +258,7 @@ class Runner:
                 own = crew.apart(mask)
                 team = Team(frame.team.first + first, threads, part.name)
                 digits = self.geometry.digits(self.launch, own.lanes.thread, self.values, team.first)
-                lanes = replace(own.lanes, values={**own.lanes.values, **digits})
+                lanes = replace(own.lanes, values=Values(own.lanes.values, **digits))
                 own.frames.append(Frame(body=part.body, lanes=lanes, team=team))
                 found.append(own)
             first += threads

@@ -48,6 +48,7 @@ from texpr.polyhedral.mapped.program import Free, HostNode, Launch, MappedBuffer
 from texpr.polyhedral.mapped.sync import Action, Barrier, Pipe
 from texpr.polyhedral.mapped.tree import Define, Guard, Last, Loop, Node, Part, Parts
 from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.program import Hazard
 from texpr.polyhedral.target import parse_target
 
 _INDEX = {
@@ -196,6 +197,21 @@ def parts(*every: Part) -> Parts:
 
 def last(counter: str, n: str | int, *body: Node, at: Sequence[str | int] = ()) -> Last:
     return Last(counter=counter, at=tuple(map(index, at)), n=index(n), body=body)
+
+
+def order(
+    source: str, sink: str, buffer: str, hazard: str = "flow", scope: str = "block", after: str = "", distance: int = 1
+) -> Order:
+    """`source` is over before `sink` begins, in the same iteration, or `distance` iterations `after` in a loop."""
+    return Order(
+        source=source,
+        sink=sink,
+        buffer=buffer,
+        hazard=Hazard(hazard),
+        scope=Scope(scope),
+        carried_by=after or None,
+        distance=distance if after else None,
+    )
 
 
 def launch(

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rings import GRAPHS
+from hand_built import GRAPHS
 from stages import PIPE, mapped
 
 from texpr.polyhedral.simulate.stage import simulate

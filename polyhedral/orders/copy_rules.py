@@ -1,0 +1,55 @@
+"""Asynchronous copies in a happens-before graph: issued, read, written, and what waits for them."""
+
+from dataclasses import dataclass, field
+
+from texpr.polyhedral.mapped.operators import Completion, Copy
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.sync import Close, GroupKind, Until, WaitGroup
+from texpr.polyhedral.orders.points import Findings, Points
+from texpr.polyhedral.orders.ring_rules import RingRules
+from texpr.polyhedral.orders.trace import Event
+
+GROUPS = {Completion.CP_ASYNC: GroupKind.CP_ASYNC, Completion.BULK: GroupKind.BULK}
+
+
+@dataclass(slots=True)
+class CopyRules:
+    """The copies of each thread by kind of group: the last list is of the group that is open."""
+
+    points: Points
+    findings: Findings
+    rings: RingRules
+    groups: dict[tuple[int, int, int, GroupKind], list[list[int]]] = field(default_factory=dict)
+
+    def issue(self, node: Copy, number: int, event: Event) -> None:
+        """A copy that is over later: its group, its pipe, and the blocks that may not end before it is over."""
+        if node.completion is Completion.NOW:
+            return
+        blocks = self.rings.copy(node, number, event) if node.pipe else (event.block,)
+        buffers = self.points.trace.program.buffers
+        for thread in self.points.threads(number):
+            if node.completion in GROUPS:
+                self._of(event, thread, GROUPS[node.completion])[-1].append(number)
+            if buffers[node.source.buffer].memory is Memory.SHARED:
+                self.findings.before_end(
+                    self.points, self.points.reads(number, thread), event.launch, event.block, node
+                )
+            if buffers[node.target.buffer].memory is Memory.SHARED:
+                for block in blocks:
+                    point = self.points.writes(number, thread)
+                    self.findings.before_end(self.points, point, event.launch, block, node)
+
+    def close(self, node: Close, number: int, event: Event) -> None:
+        for thread in self.points.threads(number):
+            self._of(event, thread, node.kind).append([])
+
+    def wait(self, node: WaitGroup, number: int, event: Event) -> None:
+        over = self.points.reads if node.until is Until.READ else self.points.writes
+        for thread in self.points.threads(number):
+            closed = self._of(event, thread, node.kind)[:-1]
+            for group in closed[: len(closed) - node.behind]:
+                for copy in group:
+                    self.points.graph.edge(over(copy, thread), self.points.goes_on(number, thread))
+
+    def _of(self, event: Event, thread: int, kind: GroupKind) -> list[list[int]]:
+        return self.groups.setdefault((event.launch, event.block, thread, kind), [[]])

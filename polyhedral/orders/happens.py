@@ -1,0 +1,185 @@
+"""The check of all synchronisation: what happens before what in a program, and whether every order is among it.
+
+    unenforced orders, counts that do not come out, waits that never end:    faults(program, sizes)
+
+A program is unrolled at given sizes (`trace.py`). Of each block a few threads stand for all: two of those that take
+part in the same events, in one warp and in another. Every event of such a thread is two points, where it comes and
+where it goes on, and between them is what it waits for. What is directly before what:
+
+    an event and the next of its thread           an arrival, its turn of a barrier, those that wait for the turn
+    a commit, or bytes, turn n full, its waits    a release, turn n free, the acquire of turn n + stages
+    a copy's issue, its reads, its writes         reads or writes of a closed group, the wait for it
+    publish, await                                n arrivals, the body of `Last`
+    the end of a launch, `AfterLaunch`            the end of every thread of a block, the end of the block
+
+An order is enforced iff a path leads from every instance of its source to every instance of its sink that it relates:
+in the same iteration of the loops around both, or `distance` iterations later of the one that carries it; loops of two
+parts with one index name count as one, and blocks that take turns as iterations of the turn's index. That slots are
+reused in time, and that parity is right, follows: an order of `stages` iterations is one more path.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from texpr.grammar import walk
+from texpr.grammar.ast import Condition, IndexBinary, IndexConst, IndexExpr, Read
+from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.index.operators import DIVISIONS
+from texpr.grammar.index.value import condition_value
+from texpr.polyhedral.mapped.operators import Completion, Copy
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.sync import Fence, FenceKind
+from texpr.polyhedral.mapped.tree import Guard, Loop
+from texpr.polyhedral.mapped.walks import launches, located
+from texpr.polyhedral.orders.points import Points
+from texpr.polyhedral.orders.rules import Rules
+from texpr.polyhedral.orders.trace import Event, Fault, unrolled
+from texpr.polyhedral.program import Hazard
+
+
+def check_syncs(program: MappedProgram) -> None:
+    """InternalError with the first fault of the program's synchronisation at any of `small_sizes`."""
+    for sizes in small_sizes(program):
+        for fault in faults(program, sizes):
+            shown = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+            raise InternalError(f"{program.kernel.name}{f' with {shown}' if shown else ''}: {fault.message}")
+
+
+def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
+    """Sizes at which loops run not at all, once, twice, and so often that every slot of a pipe is used a third time.
+
+    The rules of pipes, groups and barriers look no further back than `stages` turns, and loops repeat them: what is
+    wrong at some size is wrong at one of these. Sizes are multiples of what they are divided by.
+    """
+    stages = max((pipe.stages for launch in launches(program.host) for pipe in launch.pipes), default=1)
+    unit = math.lcm(*(value for launch in launches(program.host) for value in _divisors(launch)))
+    for turns in (0, 1, 2, 2 * stages + 1):
+        sizes = {size.name: turns * unit for size in program.kernel.sizes}
+        if all(condition_value(fact, sizes) for fact in program.kernel.facts):
+            yield sizes
+
+
+def _divisors(launch: Launch) -> Iterator[int]:
+    """Constants that extents and conditions are divided by."""
+    found: list[IndexExpr | Condition] = list(launch.grid)
+    for place in located(launch.body):
+        match place.node:
+            case Loop(extent=extent):
+                found.append(extent)
+            case Guard(condition=condition) if not isinstance(condition, Read):
+                found.append(condition)
+            case _:
+                pass
+    for tree in found:
+        for node in walk.walk(tree):
+            if isinstance(node, IndexBinary) and node.op in DIVISIONS and isinstance(node.right, IndexConst):
+                yield node.right.value
+
+
+def faults(program: MappedProgram, sizes: Mapping[str, int]) -> tuple[Fault, ...]:
+    """What is wrong with the synchronisation of the launches, taken one after the other, at these sizes."""
+    every = tuple(launches(program.host))
+    try:
+        trace = unrolled(program, every, sizes)
+    except KeyError as missing:
+        return (Fault(f"{missing.args[0]} has no value where it is used"),)
+    rules = Rules(Points(trace))
+    findings = rules.apply()
+    if trace.faults or findings.faults:
+        return (*trace.faults, *findings.faults)
+    order, circle = rules.points.graph.sorted()
+    if circle:
+        return (Fault(f"threads wait in a circle: {rules.points.names(circle)}"),)
+    asked = [*findings.required, *_asked(rules.points, every)]
+    wrong = rules.points.graph.unordered([(first, then) for first, then, _ in asked], order)
+    return tuple(dict.fromkeys((*_misread(rules, every), *(asked[n][2] for n in wrong))))
+
+
+Asked = tuple[int, int, Fault]
+"""Two points, and what is wrong when the first is not before the second."""
+
+
+def _asked(points: Points, every: Sequence[Launch]) -> Iterator[Asked]:
+    """The points of all pairs of instances, on all pairs of threads, that orders relate."""
+    for launch in every:
+        for order in launch.orders:
+            fault = Fault(f"nothing orders {order.source} before {order.sink} on {order.buffer}", order.sink_span)
+            for source, sink in _pairs(points, order):
+                for a, b in _threads(points, order, source, sink):
+                    first = _begin(points, order, source, sink, a)
+                    if first is None:
+                        yield 0, 0, Fault(f"no fence shows {order.sink} what {order.source} wrote", order.sink_span)
+                    else:
+                        yield first, points.comes(sink, b), fault
+
+
+def _pairs(points: Points, order: Order) -> Iterator[tuple[int, int]]:
+    """The numbers of two events that the order relates."""
+    by_id = points.by_id
+    for source in by_id.get(order.source, ()):
+        for sink in by_id.get(order.sink, ()):
+            if related(order, points.trace.events[source], points.trace.events[sink]):
+                yield source, sink
+
+
+def related(order: Order, source: Event, sink: Event, *, exactly: bool = False) -> bool:
+    """Whether the order relates two instances: in the carrying loop, at least its distance apart, or `exactly`."""
+    for name, turn in source.names.items():
+        if name == order.carried_by:
+            apart, least = sink.names.get(name, turn) - turn, order.distance or 1
+            return apart == least if exactly else apart >= least
+        if name in sink.names and sink.names[name] != turn:
+            return False
+    return order.carried_by is None
+
+
+def _threads(points: Points, order: Order, source: int, sink: int) -> Iterator[tuple[int, int]]:
+    """Threads of the two events, as close as the order's scope says."""
+    first, then = points.trace.events[source], points.trace.events[sink]
+    grid, warp = points.trace.grids[first.launch], points.trace.program.target.warp_size
+    if order.scope is not Scope.GRID:
+        if first.launch != then.launch or grid.cluster_of(first.block) != grid.cluster_of(then.block):
+            return
+        if order.scope is not Scope.CLUSTER and first.block != then.block:
+            return
+    for a in points.threads(source):
+        for b in points.threads(sink):
+            if order.scope is not Scope.WARP or a // warp == b // warp:
+                yield a, b
+
+
+def _begin(points: Points, order: Order, source: int, sink: int, thread: int) -> int | None:
+    """Where the source is over: its writes, its reads for an anti order, or the fence behind a write that the sink, an
+    asynchronous copy of the other proxy, must see."""
+    event, then = points.trace.events[source].node, points.trace.events[sink].node
+    if isinstance(event, Copy) and event.completion is not Completion.NOW:
+        return points.reads(source, thread) if order.hazard is Hazard.ANTI else points.writes(source, thread)
+    other = isinstance(then, Copy) and then.completion in (Completion.TRANSACTION, Completion.BULK)
+    if not other or order.hazard is Hazard.ANTI:
+        return points.goes_on(source, thread)
+    behind = (n for n in points.of_thread(source, thread) if n > source)
+    fence = next((n for n in behind if _is_fence(points.trace.events[n])), None)
+    return None if fence is None else points.goes_on(fence, thread)
+
+
+def _is_fence(event: Event) -> bool:
+    return isinstance(event.node, Fence) and event.node.kind is FenceKind.ASYNC_PROXY
+
+
+def _misread(rules: Rules, every: Sequence[Launch]) -> Iterator[Fault]:
+    """Readers of a pipe's buffer that wait for another turn than the one that the order's source filled."""
+    points = rules.points
+    for launch in every:
+        piped = {b for pipe in launch.pipes for b in pipe.buffers}
+        for order in launch.orders:
+            if order.buffer not in piped or order.hazard is not Hazard.FLOW:
+                continue
+            for source, sink in _pairs(points, order):
+                first, then = points.trace.events[source], points.trace.events[sink]
+                filled = rules.rings.filled.get((order.buffer, source))
+                read = rules.rings.read.get((order.buffer, sink))
+                if related(order, first, then, exactly=True) and filled != read:
+                    message = f"{order.sink} reads turn {read} of the slots of {order.buffer}"
+                    yield Fault(f"{message}, and {order.source} wrote turn {filled}", order.sink_span)

@@ -1,0 +1,136 @@
+"""The points of a happens-before graph: events of the threads that stand for all others."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from texpr.grammar.source import NO_SPAN, Span
+from texpr.polyhedral.mapped.operators import Completion, Copy, Operator
+from texpr.polyhedral.mapped.show_sync import sync_text
+from texpr.polyhedral.mapped.sync import Sync
+from texpr.polyhedral.mapped.tree import Last
+from texpr.polyhedral.orders.graph import Graph
+from texpr.polyhedral.orders.trace import Event, Fault, Trace, by_block
+
+
+@dataclass(slots=True)
+class Findings:
+    """Faults, and what must hold in the graph: a point before another, or else a fault."""
+
+    faults: list[Fault] = field(default_factory=list)
+    required: list[tuple[int, int, Fault]] = field(default_factory=list)
+
+    def fault(self, message: str, span: Span = NO_SPAN) -> None:
+        self.faults.append(Fault(message, span))
+
+    def require(self, first: int, then: int, message: str, span: Span) -> None:
+        self.required.append((first, then, Fault(message, span)))
+
+    def before_end(self, points: "Points", point: int, launch: int, block: int, node: Sync | Last | Operator) -> None:
+        """What happens in the memory of a block is over before the block ends."""
+        what = node.id if isinstance(node, Operator) else sync_text(node) if isinstance(node, Sync) else "a node"
+        message = f"block {block} may end before {what} is over in its memory"
+        self.require(point, points.end(launch, block), message, node.span)
+
+
+@dataclass(slots=True)
+class Points:
+    """Two points for each event and standing thread, and two more of an asynchronous copy."""
+
+    trace: Trace
+    graph: Graph = field(default_factory=Graph)
+    by_id: dict[str, list[int]] = field(default_factory=dict)
+    standing: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    blocks: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key, numbers in by_block(self.trace):
+            self.blocks[key] = numbers
+            self.standing[key] = self._standing(key[0], [self.trace.events[n] for n in numbers])
+            for thread in self.standing[key]:
+                self._chain(key, thread)
+        for number, event in enumerate(self.trace.events):
+            if isinstance(event.node, Operator):
+                self.by_id.setdefault(event.node.id, []).append(number)
+
+    def _standing(self, launch: int, events: Sequence[Event]) -> tuple[int, ...]:
+        """Threads that stand for all: the first, and of those that take part in the same events one, another of its
+        warp, and one of another warp."""
+        threads = self.trace.launches[launch].threads
+        warp = self.trace.program.target.warp_size
+        taking_part = np.array([e.who for e in events]).reshape(len(events), threads)
+        alike: dict[bytes, list[int]] = {}
+        for thread in range(threads):
+            alike.setdefault(taking_part[:, thread].tobytes(), []).append(thread)
+        found = {0}
+        for group in alike.values():
+            first = group[0]
+            found.add(first)
+            found.update([t for t in group if t != first and t // warp == first // warp][:1])
+            found.update([t for t in group if t // warp != first // warp][:1])
+        return tuple(sorted(found))
+
+    def _chain(self, key: tuple[int, int], thread: int) -> None:
+        last = self.begin(*key)
+        for number in self.blocks[key]:
+            event = self.trace.events[number]
+            if not event.who[thread]:
+                continue
+            self.graph.edge(last, self.comes(number, thread))
+            last = self.goes_on(number, thread)
+            self.graph.edge(self.comes(number, thread), last)
+            if isinstance(event.node, Copy) and event.node.completion is not Completion.NOW:
+                self.graph.edge(last, self.reads(number, thread))
+                self.graph.edge(self.reads(number, thread), self.writes(number, thread))
+        self.graph.edge(last, self.end(*key))
+
+    def threads(self, number: int) -> list[int]:
+        """The standing threads that take part in an event."""
+        event = self.trace.events[number]
+        return [t for t in self.standing[event.launch, event.block] if event.who[t]]
+
+    def of_thread(self, number: int, thread: int) -> list[int]:
+        """The events of a thread of the block that an event is of."""
+        event = self.trace.events[number]
+        return [n for n in self.blocks[event.launch, event.block] if self.trace.events[n].who[thread]]
+
+    def begin(self, launch: int, block: int) -> int:
+        return self.graph.point(("begin", launch, block))
+
+    def end(self, launch: int, block: int) -> int:
+        """Where all threads of a block have ended."""
+        return self.graph.point(("end", launch, block))
+
+    def over(self, launch: int) -> int:
+        """Where all blocks of a launch have ended."""
+        known = ("over", launch) in self.graph.numbers
+        point = self.graph.point(("over", launch))
+        if not known:
+            for block in range(self.trace.grids[launch].blocks):
+                self.graph.edge(self.end(launch, block), point)
+        return point
+
+    def comes(self, number: int, thread: int) -> int:
+        return self.graph.point(("comes", number, thread))
+
+    def goes_on(self, number: int, thread: int) -> int:
+        return self.graph.point(("goes on", number, thread))
+
+    def reads(self, number: int, thread: int) -> int:
+        return self.graph.point(("reads", number, thread))
+
+    def writes(self, number: int, thread: int) -> int:
+        return self.graph.point(("writes", number, thread))
+
+    def names(self, points: Iterable[int]) -> str:
+        """The syncs among these points, in words."""
+        name_of = {number: name for name, number in self.graph.numbers.items()}
+        texts: dict[str, None] = {}
+        for point in points:
+            match name_of[point]:
+                case ("comes" | "goes on", int(number), _):
+                    node = self.trace.events[number].node
+                    if isinstance(node, Sync):
+                        texts.setdefault(sync_text(node))
+        return ", ".join(texts)

@@ -1,0 +1,133 @@
+"""What each sync adds to a happens-before graph, and what must come out even.
+
+Counts are of all threads, edges of those that stand for them. What a rule takes for granted (that a pipe is initialised
+where it is used, that a block has not ended where another reaches into it) is `required` of the graph.
+"""
+
+from typing import assert_never
+
+import numpy as np
+
+from texpr.grammar.ast import Gather
+from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
+from texpr.polyhedral.mapped.operators import Copy, Generic
+from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.show_sync import sync_text
+from texpr.polyhedral.mapped.sync import Acquire, Barrier, Close, Commit, Fence, FenceKind, Release, Wait, WaitGroup
+from texpr.polyhedral.mapped.tree import Last, Parts
+from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.orders.copy_rules import CopyRules
+from texpr.polyhedral.orders.gates import Gates
+from texpr.polyhedral.orders.points import Findings, Points
+from texpr.polyhedral.orders.ring_rules import RingRules
+from texpr.polyhedral.orders.trace import Event
+from texpr.polyhedral.orders.word_rules import WordRules
+from texpr.polyhedral.walk import touched
+
+
+class Rules:
+    """The rules of every sync, applied to all events of a program."""
+
+    def __init__(self, points: Points) -> None:
+        self.points = points
+        self.findings = Findings()
+        self.gates = Gates(points, self.findings)
+        self.rings = RingRules(points, self.findings)
+        self.copies = CopyRules(points, self.findings, self.rings)
+        self.words = WordRules(points, self.findings, self.gates)
+
+    def apply(self) -> Findings:
+        """Every rule on every event: what is wrong, and what must be found in the graph."""
+        trace = self.points.trace
+        for launch in range(1, len(trace.launches)):
+            self._begin(launch)
+        for numbers in self.points.blocks.values():
+            for number in numbers:
+                self._event(number, trace.events[number])
+        self.gates.end()
+        self.rings.end()
+        self.words.end()
+        return self.findings
+
+    def _begin(self, number: int) -> None:
+        """A launch begins when the one before is over, unless it waits for that itself."""
+        body = self.points.trace.launches[number].body
+        if not any(isinstance(place.node, AfterLaunch) for place in located(body)):
+            for block in range(self.points.trace.grids[number].blocks):
+                self.points.graph.edge(self.points.over(number - 1), self.points.begin(number, block))
+
+    def _event(self, number: int, event: Event) -> None:
+        match event.node:
+            case Barrier() as node:
+                self._barrier(node, number, event)
+            case Acquire() | Commit() | Wait() | Release() as node:
+                self.rings.event(node, number, event)
+            case Copy() as node:
+                self.rings.turns_of(number, event)
+                self.copies.issue(node, number, event)
+            case Generic():
+                self.rings.turns_of(number, event)
+                self._reaches_out(number, event)
+            case Close() as node:
+                self.copies.close(node, number, event)
+            case WaitGroup() as node:
+                self.copies.wait(node, number, event)
+            case Fence(kind=kind):
+                if kind is FenceKind.BARRIER_INIT and event.who[0]:
+                    self.rings.initialised[event.launch, event.block] = self.points.comes(number, 0)
+            case AfterLaunch():
+                if event.launch:
+                    for thread in self.points.threads(number):
+                        self.points.graph.edge(self.points.over(event.launch - 1), self.points.goes_on(number, thread))
+            case TriggerNext():
+                pass
+            case GridBarrier() as node:
+                needed = self.points.trace.grids[event.launch].blocks * len(event.who)
+                self.gates.come(("grid", event.launch), needed, sync_text(node), number, event)
+            case Turn() | Publish() | Await() | Last() as node:
+                self.words.event(node, number, event)
+            case _:
+                assert_never(event.node)
+
+    def _barrier(self, node: Barrier, number: int, event: Event) -> None:
+        text = sync_text(node)
+        if node.parts and event.part not in node.parts:
+            self.findings.fault(f"part {event.part or 'none'} comes to `{text}`", node.span)
+            return
+        name = (node.scope, node.parts, node.name, event.launch)
+        warp = self.points.trace.program.target.warp_size
+        if node.scope in (Scope.WARP, Scope.WARPGROUP):
+            width = warp if node.scope is Scope.WARP else 4 * warp
+            for first in range(0, len(event.who), width):
+                here = np.zeros_like(event.who)
+                here[first : first + width] = event.who[first : first + width]
+                needed = min(width, len(event.who) - first)
+                self.gates.come((*name, event.block, first), needed, text, number, event, here, node.action)
+            return
+        members = self._members(node, event) if node.parts else len(event.who)
+        if node.scope is Scope.CLUSTER:
+            cluster = self.points.trace.grids[event.launch].cluster_of(event.block)
+            self.gates.come((*name, cluster[0]), members * len(cluster), text, number, event, event.who, node.action)
+        else:
+            self.gates.come((*name, event.block), members, text, number, event, event.who, node.action)
+
+    def _members(self, node: Barrier, event: Event) -> int:
+        """The threads of the parts that a barrier names."""
+        body = self.points.trace.launches[event.launch].body
+        parts = (p for place in located(body) if isinstance(place.node, Parts) for p in place.node.parts)
+        warps = {part.name: part.warps for part in parts}
+        return self.points.trace.program.target.warp_size * sum(warps.get(name, 0) for name in node.parts)
+
+    def _reaches_out(self, number: int, event: Event) -> None:
+        """A statement in the memory of blocks of the cluster: they may not end before."""
+        assert isinstance(event.node, Generic)
+        cluster = self.points.trace.grids[event.launch].cluster_of(event.block)
+        for name, subscripts in touched(event.node.leaf):
+            if self.points.trace.program.buffers[name].memory is not Memory.CLUSTER:
+                continue
+            first = subscripts[0]
+            ranks = range(len(cluster)) if isinstance(first, Gather) else np.unique(event.value(first)).tolist()
+            for rank in ranks:
+                for thread in self.points.threads(number):
+                    point = self.points.goes_on(number, thread)
+                    self.findings.before_end(self.points, point, event.launch, cluster[rank], event.node)

@@ -1,0 +1,264 @@
+"""What the threads of every block do, in order, at given sizes: the launches of a program unrolled.
+
+    part load: for k < 2 { acquire a; S0; commit a }    0 acquire a  1 S0 (k = 0)  2 commit a  3 acquire a  4 S0 (k = 1)
+    part sum:  for k < 2 { wait a; S1 }                 6 wait a     7 S1 (k = 0)  8 wait a    9 S1 (k = 1)
+
+Program order of a thread is the order of the events that it takes part in; events of different parts have no order by
+their numbers. Nothing is computed: a condition on data may hold or not, so both sides are events, and syncs inside are
+refused. Blocks take their turns in order, and of those that count at a `Last` the one that comes last in the list.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from texpr.grammar.ast import IndexExpr, Read
+from texpr.grammar.index.value import condition_value, index_value
+from texpr.grammar.source import NO_SPAN, Span
+from texpr.polyhedral.mapped.between import Turn
+from texpr.polyhedral.mapped.operators import Copy, Generic, Unused
+from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.sync import Sync
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is wrong with the syncs of a program, in words."""
+
+    message: str
+    span: Span = NO_SPAN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Event:
+    """A node that some threads of a block come to. `names` has the loop indices and turns around it, `values` all that
+    expressions there may use, one value for each thread or one for all. Of a `Last`, `round` counts how often all
+    blocks came before, and `runs` says whether this block runs the body."""
+
+    node: Sync | Last | Generic | Copy
+    launch: int
+    block: int
+    part: str
+    team: Mask
+    who: Mask
+    names: Mapping[str, int]
+    values: Mapping[str, Any]
+    round: int = 0
+    runs: bool = False
+
+    @property
+    def threads(self) -> int:
+        """How many take part."""
+        return int(self.who.sum())
+
+    @property
+    def span(self) -> Span:
+        return self.node.span
+
+    def value(self, expr: IndexExpr) -> NDArray[Any]:
+        """The expression in the threads that take part."""
+        return np.broadcast_to(np.asarray(index_value(expr, self.values)), self.who.shape)[self.who]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Blocks along each axis, of the grid and of a cluster."""
+
+    grid: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+
+    @property
+    def blocks(self) -> int:
+        return int(np.prod(self.grid))
+
+    def cluster_of(self, block: int) -> tuple[int, ...]:
+        """The blocks of a block's cluster, by rank."""
+        (gx, gy, _), (cx, cy, cz) = self.grid, self.cluster
+        x, y, z = (p - p % c for p, c in zip(self.place(block), self.cluster, strict=True))
+        return tuple(x + a + gx * (y + b + gy * (z + c)) for c in range(cz) for b in range(cy) for a in range(cx))
+
+    def place(self, block: int) -> tuple[int, int, int]:
+        gx, gy, _ = self.grid
+        return block % gx, block // gx % gy, block // (gx * gy)
+
+
+@dataclass(slots=True, kw_only=True)
+class Trace:
+    """The events of all launches, block by block, and how their grids look."""
+
+    program: MappedProgram
+    launches: tuple[Launch, ...]
+    sizes: Mapping[str, int]
+    grids: list[Grid] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    counts: dict[tuple[int, str, tuple[int, ...]], int] = field(default_factory=dict)  # of `Last`, by launch
+    rounds: dict[tuple[int, str, tuple[int, ...]], int] = field(default_factory=dict)
+
+
+def unrolled(program: MappedProgram, launches: Sequence[Launch], sizes: Mapping[str, int]) -> Trace:
+    """The events of the launches at these sizes, one launch after the other."""
+    trace = Trace(program=program, launches=tuple(launches), sizes=sizes)
+    for number, launch in enumerate(launches):
+        x, y, z = (max(0, int(index_value(g, sizes))) for g in launch.grid)
+        grid = Grid((x, y, z), launch.cluster)
+        trace.grids.append(grid)
+        for block in range(grid.blocks):
+            _Block(trace, number, block).unroll()
+    return trace
+
+
+@dataclass(slots=True)
+class _Block:
+    """One block while it is unrolled: events are added to the trace."""
+
+    trace: Trace
+    launch: int
+    block: int
+
+    def unroll(self) -> None:
+        launch = self.trace.launches[self.launch]
+        everyone = np.ones(launch.threads, dtype=np.bool_)
+        here = _Here(team=everyone, part="", who=everyone, values=self._digits(launch, everyone), names={})
+        self._nodes(launch.body, here)
+
+    def _digits(self, launch: Launch, team: Mask) -> dict[str, Any]:
+        """Sizes and hardware digits; threads are counted from the first of the team."""
+        inside = np.arange(launch.threads) - int(np.argmax(team))
+        digits = {d.name: self._digit(d, inside) for d in launch.digits}
+        return {**self.trace.sizes, **{name: value for name, value in digits.items() if value is not None}}
+
+    def _digit(self, digit: Digit, inside: NDArray[Any]) -> Any:
+        grid, warp = self.trace.grids[self.launch], self.trace.program.target.warp_size
+        x, y, z = grid.place(self.block)
+        coordinates: dict[Place, Any] = {
+            Place.GRID_X: x,
+            Place.GRID_Y: y,
+            Place.GRID_Z: z,
+            Place.CLUSTER: grid.cluster_of(self.block).index(self.block),
+            Place.LANE: inside % warp,
+            Place.WARP: inside // warp,
+            Place.WARPGROUP: inside // (4 * warp),
+        }
+        if digit.place not in coordinates:
+            return None
+        stride, radix = (index_value(e, self.trace.sizes) for e in (digit.stride, digit.radix))
+        return coordinates[digit.place] // stride % radix
+
+    def _nodes(self, body: Sequence[Node], here: "_Here") -> None:
+        for node in body:
+            if not here.who.any():
+                return
+            match node:
+                case Define(index=index, digits=digits):
+                    total = sum((d.weight * here.values[d.name] for d in digits), 0)
+                    here = here.having(index, total)
+                case Fresh():
+                    pass
+                case Loop():
+                    self._loop(node, here)
+                case Guard():
+                    self._guard(node, here)
+                case Parts():
+                    self._parts(node, here)
+                case Generic() | Copy():
+                    once = node.unused is Unused.ONCE
+                    self._event(node, replace(here, who=here.first()) if once else here)
+                case Turn(index=index):
+                    self._event(node, here)
+                    here = replace(here.having(index, self.block), names={**here.names, index: self.block})
+                case Last():
+                    self._last(node, here)
+                case _:
+                    self._event(node, here)
+
+    def _event(self, node: Sync | Last | Generic | Copy, here: "_Here") -> None:
+        if here.on_data and isinstance(node, Sync | Last):
+            self.trace.faults.append(Fault("a sync under a condition on data is not checked", node.span))
+        self.trace.events.append(
+            Event(
+                node=node,
+                launch=self.launch,
+                block=self.block,
+                part=here.part,
+                team=here.team,
+                who=here.who,
+                names=here.names,
+                values=here.values,
+            )
+        )
+
+    def _loop(self, loop: Loop, here: "_Here") -> None:
+        extent = np.broadcast_to(np.asarray(index_value(loop.extent, here.values)), here.who.shape)
+        for turn in range(int(extent[here.who].max(initial=0))):
+            inside = replace(here.having(loop.index, turn), who=here.who & (extent > turn))
+            self._nodes(loop.body, replace(inside, names={**here.names, loop.index: turn}))
+
+    def _guard(self, guard: Guard, here: "_Here") -> None:
+        who = here.first() if guard.once else here.who
+        if isinstance(guard.condition, Read):
+            for body in (guard.body, guard.orelse):
+                self._nodes(body, replace(here, who=who, on_data=True))
+            return
+        holds = np.broadcast_to(np.asarray(condition_value(guard.condition, here.values)), who.shape)
+        self._nodes(guard.body, replace(here, who=who & holds))
+        self._nodes(guard.orelse, replace(here, who=who & ~holds))
+
+    def _parts(self, node: Parts, here: "_Here") -> None:
+        launch = self.trace.launches[self.launch]
+        first = int(np.argmax(here.team))
+        for part in node.parts:
+            threads = part.warps * self.trace.program.target.warp_size
+            team = np.zeros(launch.threads, dtype=np.bool_)
+            team[first : first + threads] = True
+            values = {**here.values, **self._digits(launch, team)}
+            self._nodes(part.body, replace(here, team=team, part=part.name, who=here.who & team, values=values))
+            first += threads
+
+    def _last(self, node: Last, here: "_Here") -> None:
+        self._event(node, here)
+        event = self.trace.events[-1]
+        key = (self.launch, node.counter, tuple(int(event.value(e)[0]) for e in node.at))
+        self.trace.counts[key] = self.trace.counts.get(key, 0) + 1
+        rounds = self.trace.rounds.get(key, 0)
+        runs = bool(self.trace.counts[key] == event.value(node.n)[0])
+        self.trace.events[-1] = replace(event, round=rounds, runs=runs)
+        if runs:
+            self.trace.counts[key], self.trace.rounds[key] = 0, rounds + 1
+            self._nodes(node.body, here)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Here:
+    """What is around a list of nodes."""
+
+    team: Mask
+    part: str
+    who: Mask
+    names: Mapping[str, int]
+    values: Mapping[str, Any]
+    on_data: bool = False
+
+    def having(self, name: str, value: Any) -> "_Here":
+        return replace(self, values={**self.values, name: value})
+
+    def first(self) -> Mask:
+        """The first thread of the team, if it is here."""
+        found = np.zeros_like(self.who)
+        found[int(np.argmax(self.team))] = True
+        return found & self.who
+
+
+def by_block(trace: Trace) -> Iterator[tuple[tuple[int, int], list[int]]]:
+    """The numbers of the events of each block of each launch."""
+    for launch, grid in enumerate(trace.grids):
+        for block in range(grid.blocks):
+            here = [n for n, e in enumerate(trace.events) if (e.launch, e.block) == (launch, block)]
+            yield (launch, block), here

@@ -1,0 +1,147 @@
+"""Of every sync that is dropped, doubled, moved or detuned, the checker and the simulator say that it is wrong.
+
+They share nothing but the tree: one searches a graph of what happens before what, the other runs the program under
+seeded schedules. Where neither finds anything, the change is harmless, and `HARMLESS` says why.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from graphs import launch, loop, once, order, part, parts, program
+from hand_built import GRAPHS, Graph
+from rings import INITIALISED, ring
+from spoil import detuned, spoiled
+
+from texpr.grammar.diagnostics import InternalError, TExprError
+from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
+from texpr.polyhedral.orders.happens import check_syncs, faults, small_sizes
+from texpr.polyhedral.simulate.stage import simulate
+
+HARMLESS = (
+    ("", r"double (barrier \((block|cluster|grid)\)|wait at barrier)", "who has met has met"),
+    ("", r"double fence", "what is visible stays visible"),
+    ("", r"double (wait \(|await|after)", "what is over stays over"),
+    ("", r"double close", "one more group, an empty one, makes waits for all but the youngest wait for more"),
+    ("staged|named", r"later barrier \(block\)$", "it moves past the definition of an index"),
+    ("named", r"earlier barrier \(block, left, right\)$", "it moves past the definition of an index"),
+    (
+        "staged [234]",
+        r"earlier wait ring",
+        "the next copy is issued after the wait and not before, which is only slower",
+    ),
+    ("groups", r"later wait \(cp_async", "it moves past another wait"),
+    ("groups", r"a barrier of warps", "the block is one warp"),
+    ("exchanged", r"(later arrive|earlier wait) at barrier", "it moves past a read that no other thread writes"),
+    ("look-back", r"earlier t = turn", "it moves past the definition of an index"),
+    (
+        "overlapping",
+        r".* the next launch may begin",
+        "it orders nothing, the next launch waits for the end of this one",
+    ),
+    ("overlapping", r"drop after", "then the launch begins when the one before is over"),
+    ("overlapping", r"earlier after", "it moves past a read of what no launch writes"),
+)
+RUN = ("ring 2", "multicast 2", "handed on 2", "staged 2", "groups", "named", "exchanged", "look-back", "ticket")
+RUN += ("two passes", "overlapping")
+
+
+def why_harmless(name: str, text: str) -> str | None:
+    return next((why for graph, change, why in HARMLESS if re.match(graph, name) and re.match(change, text)), None)
+
+
+def changes(graph: Graph) -> Iterator[tuple[str, MappedProgram]]:
+    yield from spoiled(graph.program)
+    yield from detuned(graph.program)
+
+
+def found_by_checker(mapped: MappedProgram) -> bool:
+    return any(faults(mapped, sizes) for sizes in small_sizes(mapped))
+
+
+def found_by_simulator(graph: Graph, mapped: MappedProgram, seeds: int) -> bool:
+    arrays = graph.arrays()
+    for seed in range(seeds):
+        try:
+            got = simulate(mapped, arrays, seed=seed, sizes=graph.sizes)
+        except TExprError:
+            return True
+        if not np.array_equal(got[graph.result], graph.expected(arrays["A"])):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_checker_finds_no_fault_in_a_right_graph(name: str) -> None:
+    check_syncs(GRAPHS[name].program)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_checker_finds_every_change_that_is_not_harmless(name: str) -> None:
+    wrong = {text: found_by_checker(mapped) for text, mapped in changes(GRAPHS[name])}
+    assert {t for t, found in wrong.items() if not found} == {t for t in wrong if why_harmless(name, t)}
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_the_simulator_finds_every_change_that_is_not_harmless(name: str) -> None:
+    graph = GRAPHS[name]
+    missed = set()
+    for text, mapped in changes(graph):
+        harmless = why_harmless(name, text) is not None
+        if found_by_simulator(graph, mapped, 1 if harmless else 8) == harmless:
+            missed.add(text)
+    assert not missed
+
+
+def test_every_order_of_a_ring_is_missed_when_its_sync_goes() -> None:
+    (only,) = ring(2).host
+    assert isinstance(only, Launch)
+    longer = replace(only, orders=(order("S2", "S0", "a", "anti", after="k", distance=1),))
+    with pytest.raises(InternalError, match=r"K = 2: nothing orders S2 before S0 on a"):
+        check_syncs(replace(ring(2), host=(longer,)))
+
+
+def tangled() -> MappedProgram:
+    """Two parts that each wait for the other's first turn before they commit their own."""
+    pipes = tuple(
+        Pipe(
+            name=name,
+            stages=1,
+            kind=PipeKind.ARRIVE,
+            scope=Scope.BLOCK,
+            buffers=(),
+            producers=(End(part=name),),
+            consumers=(End(part=other),),
+            commits=1,
+            releases=1,
+        )
+        for name, other in (("left", "right"), ("right", "left"))
+    )
+
+    def half(own: str, other: str) -> tuple[object, ...]:
+        return Acquire(pipe=own), Wait(pipe=other), Commit(pipe=own), Release(pipe=other)
+
+    body = (
+        *INITIALISED,
+        parts(
+            part("left", 1, once(loop("k", 1, *half("left", "right")))),  # type: ignore[arg-type]  # a Node each
+            part("right", 1, once(loop("k", 1, *half("right", "left")))),  # type: ignore[arg-type]  # a Node each
+        ),
+    )
+    return program("A: i32[32]", launch(*body, threads=64, pipes=pipes))
+
+
+def test_parts_that_wait_for_one_another_are_a_circle_and_a_deadlock() -> None:
+    with pytest.raises(InternalError, match=r"threads wait in a circle: .*wait right"):
+        check_syncs(tangled())
+    with pytest.raises(TExprError) as caught:
+        simulate(tangled(), {"A": np.zeros(32, np.int32)})
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "E0604"
+    assert "nobody can go on" in diagnostic.message
+    assert "block 0, part left, threads 0 to 0 wait at `wait right`" in diagnostic.message
+    assert "block 0, part right, threads 32 to 32 wait at `wait left`" in diagnostic.message
