@@ -143,6 +143,25 @@ FOUND = {
         }
         for n in (1, 2, 3, 4)
     },
+    **{
+        f"across_{n}": FENCED
+        | {op: CONSUMER[op] for op in ("WAIT", "RELEASE")}
+        | PRODUCER
+        | {
+            "INIT": (NEVER_MADE, TWICE),
+            "FENCE": (f"{RACE}|{NO_FENCE}", HARMLESS),
+            "ARRIVE": (NOT_ARRIVED, ARRIVED),
+            "FIRST": (f"{NEVER_MADE}|nothing says that it runs already", NOT_ARRIVED),
+            "RELEASE": (SLOTS, f"{PHASE}|{RACE}|{ONE_MORE}", f"{PHASE}|{RACE}|its parity is that of before|{ONE_MORE}"),
+            "DRAIN": (ENDS, r"waits for phase \d+ of ab.empty"),
+        }
+        for n in (1, 2, 3, 4)
+    },
+    "letters": {
+        "SHOW": (EARLY, HARMLESS),
+        "PUBLISH": (r"waits for phase 0 of box.full\[0\]", f"{PHASE}|{ENDS}", RACE),
+        "WAIT": (EARLY, HARMLESS, RACE),
+    },
     "peers": {
         "ARRIVE": (NOT_ARRIVED, ARRIVED),
         "FIRST": (ARRIVED, NOT_ARRIVED),

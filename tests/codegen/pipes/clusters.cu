@@ -112,6 +112,83 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(32)
 }
 TX_EXPORT_AS(neighbours, tx::Launched().cluster(4));
 
+// Each block writes 32 words to the next one by stores, and tells it. Moved, the operations say it to their block only.
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(32)
+    letters(const float* a, float* o, int broken) {
+  TX_DYN_SMEM(smem);
+  const tx::Global<const float> A(a, "A");
+  const tx::Global<float> O(o, "O");
+  const tx::Shared<float> box(smem, 32, "box");
+  const tx::Mbarrier full(smem + 128, 0, "box", "full");
+  const int next = (tx::cluster_rank() + 1) % tx::cluster_size();
+  if (tx::thread() == 0) {
+    full.init(1);
+    tx::fence_barrier_init();
+  }
+  tx::cluster_arrive_relaxed();
+  tx::cluster_wait();
+  tx::remote(box, next).store(tx::lane(), A.load(tx::block_x() * 32 + tx::lane()));
+  OP(SHOW) tx::sync_warp(0);
+  if (tx::lane() == 0) {
+    OP(PUBLISH) full.arrive_remote<tx::Scope::kCluster>(next, 0);
+    MOVED(PUBLISH) full.arrive_remote<tx::Scope::kBlock>(next, 0);
+  }
+  OP(WAIT) full.wait<tx::Scope::kCluster>(0);
+  MOVED(WAIT) full.wait<tx::Scope::kBlock>(0);
+  O.store(tx::block_x() * 32 + tx::lane(), 2.0f * box.load((tx::lane() + 1) % 32));
+}
+TX_EXPORT_AS(letters, tx::Launched().cluster(4));
+
+// A ring between two blocks: the first warp of each fills slots of the other, the second reads those of its own.
+template <int kStages>
+TX_FN void across(tx::u8* smem, const float* a, float* o, int broken) {
+  constexpr int kTurns = 9;
+  const tx::Global<const float> A(a, "A");
+  const tx::Global<float> O(o, "O");
+  const tx::Shared<float> tile(smem, 32 * kStages, "tile");
+  tx::Pipe<kStages, tx::PipeKind::kArrive, tx::Scope::kCluster> ab(smem + 128 * kStages, "ab");
+  const int other = 1 - tx::cluster_rank();
+  if (tx::thread() == 0) {
+    OP(INIT) ab.init(32, 32);
+    OP(FENCE) tx::fence_barrier_init();
+  }
+  OP(ARRIVE) tx::cluster_arrive_relaxed();
+  OP(FIRST) tx::cluster_wait();
+  if (tx::warp() == 0) {
+    for (int k = 0; k < kTurns; ++k, ab.advance()) {
+      OP(ACQUIRE) ab.acquire();
+      MOVED(COMMIT) ab.commit_to(other);
+      tx::remote(tile, other).store(ab.stage * 32 + tx::lane(), A.load((other * kTurns + k) * 32 + tx::lane()));
+      MOVED(ACQUIRE) ab.acquire();
+      OP(COMMIT) ab.commit_to(other);
+    }
+    OP(DRAIN) {
+      for (int k = 0; k < kStages; ++k, ab.advance()) ab.acquire();
+    }
+  } else {
+    for (int k = 0; k < kTurns; ++k, ab.advance()) {
+      MOVED(RELEASE) ab.release_to(other);
+      OP(WAIT) ab.wait();
+      const float x = tile.load(ab.stage * 32 + (tx::lane() + 2) % 32);
+      MOVED(WAIT) ab.wait();
+      OP(RELEASE) ab.release_to(other);
+      O.store(((1 - other) * kTurns + k) * 32 + tx::lane(), 2.0f * x);
+    }
+  }
+}
+
+#define ACROSS(stages)                                                       \
+  extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64) \
+      across_##stages(const float* a, float* o, int broken) {                \
+    TX_DYN_SMEM(smem);                                                       \
+    across<stages>(smem, a, o, broken);                                      \
+  }                                                                          \
+  TX_EXPORT_AS(across_##stages, tx::Launched().cluster(2))
+ACROSS(1);
+ACROSS(2);
+ACROSS(3);
+ACROSS(4);
+
 // A box, loaded with one swizzle and stored with another or the same; its corner may be outside.
 extern "C" __global__ void __launch_bounds__(32)
     boxes(const __grid_constant__ tx::TensorMap A, const __grid_constant__ tx::TensorMap O, int bytes, int row,

@@ -94,6 +94,17 @@ def _multicast(stages: int) -> Case:
     )
 
 
+def _across(stages: int) -> Case:
+    return Case(
+        kernel=f"across_{stages}",
+        arrays=lambda: {"a": _words(2 * STEPS * 32), "o": np.zeros(2 * STEPS * 32, np.float32)},
+        expected=_turned(2, 32),
+        grid=2,
+        shared=(128 + 16) * stages,
+        least_arch=90,
+    )
+
+
 def _peers(arrays: dict[str, Any]) -> dict[str, Any]:
     most = arrays["a"].reshape(-1, 4, 32).max(axis=2)
     return {"o": (most.sum(axis=1, keepdims=True) + np.roll(most, -1, axis=1)).reshape(-1)}
@@ -188,7 +199,9 @@ def _all() -> list[Case]:
                 least_arch=least,
             )
         )
-    for kernel, outputs, shared, expected in (("peers", 8, 32, _peers), ("neighbours", 256, 144, _neighbours)):
+    cases += [_across(n) for n in (1, 2, 3, 4)]
+    in_cluster = (("peers", 8, 32, _peers), ("neighbours", 256, 144, _neighbours), ("letters", 256, 144, _neighbours))
+    for kernel, outputs, shared, expected in in_cluster:
         cases.append(
             Case(
                 kernel=kernel,

@@ -2,6 +2,7 @@
 // Vector clocks. An agent is what does things one after another: a thread, the copies of a thread, the phases of an
 // mbarrier. What somebody knows is, for every agent, up to which of its times everything is over and seen.
 #pragma once
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -9,7 +10,9 @@
 
 namespace tx::host {
 
-enum View { kOver, kFencedShared, kFencedGlobal, kViews };  // is over; and is seen by bulk copies in that memory
+// What an agent did is over; is over but for its stores, which may not be seen yet; is over and is seen by bulk copies
+// in that memory.
+enum View { kOver, kFreed, kFencedShared, kFencedGlobal, kViews };
 
 // A clock is shared by all that know the same, such as the threads of a block after a barrier, and copied on change.
 class Known {
@@ -27,9 +30,14 @@ class Known {
     if (clock_ != nullptr && --clock_->users == 0) delete clock_;
   }
 
+  // Surely the same: one clock is shared.
+  bool is(const Known& other) const { return clock_ == other.clock_; }
+
   u32 of(View view, u32 agent) const {
     return clock_ != nullptr && agent < clock_->time[view].size() ? clock_->time[view][agent] : 0;
   }
+  // It is over, or may still store.
+  bool freed(u32 agent, u32 time) const { return of(kOver, agent) >= time || of(kFreed, agent) >= time; }
   void raise(View view, u32 agent, u32 time) {
     if (of(view, agent) >= time) return;
     own();
@@ -49,6 +57,14 @@ class Known {
       if (mine.size() < theirs.size()) mine.resize(theirs.size(), 0);
       for (size_t agent = 0; agent < theirs.size(); ++agent) {
         if (mine[agent] < theirs[agent]) mine[agent] = theirs[agent];
+      }
+    }
+  }
+  // Takes from another only what frees memory: its stores may not be seen yet.
+  void join_freed(const Known& other) {
+    for (const View view : {kOver, kFreed}) {
+      for (size_t agent = 0; other.clock_ != nullptr && agent < other.clock_->time[view].size(); ++agent) {
+        raise(kFreed, static_cast<u32>(agent), other.clock_->time[view][agent]);
       }
     }
   }

@@ -60,6 +60,7 @@ struct Group {
 // Threads that meet: each leaves what it knows, all take what was left when the last has come.
 struct Meeting {
   Known gathered;
+  Known common;  // of those that came: what one of them knew and, as a rule, all, since they met before
   int arrived = 0, expected = 0, number = 0;
   u32 round = 0;
   Site site;
@@ -143,12 +144,12 @@ struct Signal {
   const u32* word;
   Site site;
   Known known{};
-  const Runner* by = nullptr;           // who published last
-  int turn = -1;                        // the turn of its block
-  std::vector<const Block*> counted{};  // in this round of a counter
+  bool published = false;
+  int turn = -1;               // of the block that published last
+  std::vector<i64> counted{};  // the blocks that came in this round of a counter
 };
 
-// The state of a launch whose blocks run crew.
+// The state of a launch whose blocks run together.
 struct Crew {
   Launched way;
   u32 universe = 0;  // differs between any two sets of blocks that run together; 0: none
@@ -237,24 +238,31 @@ inline u32 new_agent() { return crew.next_agent++; }
 inline void open_meeting(Meeting& meeting) {
   ++meeting.round;
   meeting.arrived = 0;
-  for (Runner* runner : meeting.waiting) runner->known.join(meeting.gathered);
+  for (Runner* runner : meeting.waiting) {
+    if (runner->known.is(meeting.common)) {
+      runner->known = meeting.gathered;
+    } else {
+      runner->known.join(meeting.gathered);
+    }
+  }
   for (Runner* runner : meeting.waiting) {
     if (runner->waits_on == &meeting) make_ready(*runner);  // the last one to come runs already
   }
   meeting.waiting.clear();
-  meeting.gathered = Known();
+  meeting.gathered = meeting.common = Known();
 }
 
 inline void arrive_at(Meeting& meeting, Runner& me, int expected, Site site) {
-  release_into(meeting.gathered, me);
+  if (!meeting.common.is(me.known)) {
+    meeting.gathered.join(me.known);
+    meeting.common = me.known;
+  }
+  meeting.gathered.raise(kOver, me.agent, me.time++);
   if (meeting.arrived == 0) {
     meeting.site = site;
     meeting.thread = me.index;
   }
-  if (++meeting.arrived == expected) {
-    me.known.join(meeting.gathered);
-    open_meeting(meeting);
-  }
+  if (++meeting.arrived == expected) open_meeting(meeting);
 }
 
 // Waits at a barrier of `expected` threads. `kind` is its name in reports.

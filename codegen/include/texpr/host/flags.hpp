@@ -59,14 +59,14 @@ inline void publish(const Global<u32>& flags, i64 at, u32 state, Here here = Her
   host::need_flags(me, here);
   u32* const word = host::touch_word(me, flags, at, here);
   host::Signal& signal = host::signal_at(word, here);
-  if (*word == state && signal.by != nullptr) {
+  if (*word == state && signal.published) {
     host::refuse(TX_HOST_PHASE, here, "block %lld thread %d publishes %u at a flag that says so already",
                  host::machine.block, me.index, state);
   }
   *word = state;
   signal.known = host::Known();
   host::release_into(signal.known, me);
-  signal.by = &me;
+  signal.published = true;
   signal.turn = me.block->turn;
   host::wake(&signal);
 }
@@ -93,13 +93,13 @@ inline bool last(const Global<u32>& counters, i64 at, int n, Here here = Here::n
   host::need_flags(me, here);
   u32* const word = host::touch_word(me, counters, at, here);
   host::Signal& signal = host::signal_at(word, here);
-  for (const host::Block* block : signal.counted) {
-    if (block == me.block) {
-      host::refuse(TX_HOST_PHASE, here, "block %lld is counted twice of the %d that are to come", block->number, n);
+  for (const i64 block : signal.counted) {
+    if (block == me.block->number) {
+      host::refuse(TX_HOST_PHASE, here, "block %lld is counted twice of the %d that are to come", block, n);
     }
   }
   const bool is_last = host::count_round(word, n, here) == static_cast<u32>(n - 1);
-  signal.counted.push_back(me.block);
+  signal.counted.push_back(me.block->number);
   if (is_last) signal.counted.clear();
   host::release_into(signal.known, me);
   me.known.join(signal.known);

@@ -19,7 +19,8 @@ struct Phases {
   i64 bytes = 0;     // expected and not here
   int phase = 0;
   u32 agent = 0;
-  Known gathered, over;  // of this phase, and of those before
+  Known gathered, over;  // what was left in this phase, and in those before
+  Known far, far_over;   // the same by other blocks, to be seen by those who wait with the scope of the cluster
 };
 
 inline void free_phases(Phases* state) { delete state; }
@@ -34,7 +35,8 @@ inline void end_phase(Phases& at) {
   if (at.pending != 0 || at.bytes != 0) return;
   at.gathered.raise(kOver, at.agent, static_cast<u32>(at.phase) + 2);
   at.over.join(at.gathered);
-  at.gathered = Known();
+  at.far_over.join(at.far);
+  at.gathered = at.far = Known();
   at.pending = at.arrivals;
   ++at.phase;
   wake(&at);
@@ -142,7 +144,16 @@ class Mbarrier {
     host::Block& there = peer(me, rank, here);
     host::Phases& at = use(me, there, here);
     host::need_fence(at, me, here);
-    arrive_at(me, at, phase, here);
+    check_phase(me, at, phase, here);
+    if constexpr (kSeenBy == Scope::kCluster) {
+      host::release_into(at.far, me);
+    } else {
+      host::Known mine;
+      host::release_into(mine, me);
+      at.gathered.join_freed(mine);
+    }
+    --at.pending;
+    host::end_phase(at);
   }
   void expect(int bytes, int phase, Here here = Here::now()) const {
     host::Runner& me = host::self(here);
@@ -186,7 +197,13 @@ class Mbarrier {
       refuse(here, "is waited for in phase %d and is in phase %d already: its parity is that of before", phase,
              at.phase);
     }
-    if (phase >= 0) me.known.join(at.over);
+    if (phase < 0) return;
+    me.known.join(at.over);
+    if constexpr (kSees == Scope::kCluster) {
+      me.known.join(at.far_over);
+    } else {
+      me.known.join_freed(at.far_over);
+    }
   }
 
   // For copies of `me`, into a block: the state of the one there, which counts them, and who they are.

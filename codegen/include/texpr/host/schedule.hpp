@@ -90,7 +90,7 @@ inline void open_cluster_if_all(Cluster& cluster) {
 inline void end_block(Block& block) {
   block.ended = true;
   for (const Visitor& visitor : block.visitors) {
-    if (block.end.of(kOver, visitor.agent) >= visitor.time) continue;
+    if (block.end.freed(visitor.agent, visitor.time)) continue;
     char text[240];
     std::snprintf(
         text, sizeof text,
@@ -225,6 +225,17 @@ inline void free_cluster(Cluster* cluster) {
   delete cluster;
 }
 
+// Gives a cluster's memory back when all its threads have ended. Its bulk stores may still be on the way.
+inline void leave_cluster(Cluster* cluster) {
+  std::vector<Copy*> late;
+  for (Copy* copy : crew.copies) {
+    if (copy->by->block->cluster == cluster) late.push_back(copy);
+  }
+  for (Copy* copy : late) finish_copy(copy);
+  crew.clusters.erase(std::find(crew.clusters.begin(), crew.clusters.end(), cluster));
+  free_cluster(cluster);
+}
+
 // Counters and flags are as they were before the launch.
 inline void need_restored() {
   for (const Signal* signal : crew.signals) {
@@ -258,7 +269,10 @@ inline void run_together(const Order& order, i64 first, i64 count, int slots, co
   i64 started = 0;
   while (!machine.failed) {
     for (size_t p = 0; p < places.size() && started < count; ++p) {
-      if (places[p] != nullptr && places[p]->live > 0) continue;
+      if (places[p] != nullptr) {
+        if (places[p]->live > 0) continue;
+        leave_cluster(places[p]);
+      }
       places[p] = start_cluster(order.at(first + started), stacks, static_cast<int>(p) * cluster_threads,
                                 1 + static_cast<u32>(started * cluster_threads));
       ++started;

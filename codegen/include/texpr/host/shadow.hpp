@@ -1,6 +1,8 @@
 #line 2 "/texpr/include/texpr/host/shadow.hpp"
 // Shadow memory of blocks that run together: every byte has a cell with its last write and the reads and updates since.
 #pragma once
+#include <algorithm>
+
 #include "texpr/host/crew.hpp"
 #include "texpr/host/memory.hpp"
 
@@ -20,8 +22,9 @@ struct Touch {
 };
 
 struct ByteCell {
-  Touch write;     // time 0: from before the launch
-  u32 others = 0;  // the first of a list in `touches`; 0: none
+  Touch write;               // time 0: from before the launch
+  u32 others = 0;            // the first of a list in `touches`, the latest; 0: none
+  u16 count = 0, limit = 8;  // of that list, and how long it may become before it is pruned
   bool defined = false;
   bool mbarrier = false;  // threads touch it through Mbarrier only
 };
@@ -98,7 +101,10 @@ struct Named {
 
 inline bool is_over(const Touch& before, const Actor& now) {
   if (before.universe != crew.universe) return before.time == 0 && now.by->known.of(kOver, 0) > 0;
-  return (before.agent == now.by->agent) || now.by->known.of(kOver, before.agent) >= before.time;
+  const Known& known = now.by->known;
+  const bool is_store = before.mode == Mode::kWrite && before.proxy == Proxy::kThread;
+  return before.agent == now.by->agent || known.of(kOver, before.agent) >= before.time ||
+         (!is_store && known.freed(before.agent, before.time));
 }
 
 // A store of a thread that no fence has shown to the copy engine.
@@ -150,7 +156,7 @@ inline void enter(Block& block, const Actor& now) {
            machine.block, now.by->index, block.number);
   }
   bool runs = &block == now.by->block;
-  for (size_t t = 0; t < block.runners.size() && !runs; ++t) runs = now.by->known.of(kOver, block.runners[t].agent) > 0;
+  for (size_t t = 0; t < block.runners.size() && !runs; ++t) runs = now.by->known.freed(block.runners[t].agent, 1);
   if (!runs) {
     refuse(TX_HOST_EXITED, now.site,
            "block %lld thread %d accesses shared memory of block %lld, and nothing says that it runs already",
@@ -159,25 +165,48 @@ inline void enter(Block& block, const Actor& now) {
   if (&block != now.by->block || now.proxy != Proxy::kThread) visit(block, now);
 }
 
-inline void note(ByteCell& cell, const Touch& touch, const Actor& now) {
-  if (touch.mode == Mode::kWrite) {
-    while (cell.others != 0) cell.others = touches.remove(cell.others);
-    cell.write = touch;
-    return;
-  }
-  bool foreign = false;  // one of earlier blocks is enough: nothing here is after any of them
+// Leaves of a cell's reads and updates what can be told: one of each agent, the latest, none that the present one
+// follows in the same way, and one of earlier blocks, since nothing here is after any of them.
+inline void prune(ByteCell& cell, const Actor& now) {
+  static std::vector<u32> seen;
+  static u32 round = 0;
+  ++round;
+  seen.resize(std::max<size_t>(seen.size(), 2 * static_cast<size_t>(crew.next_agent)), 0);
+  bool foreign[2] = {false, false};
+  cell.count = 0;
   u32* link = &cell.others;
   while (*link != 0) {
     const Touch& old = touches.nodes[*link].touch;
-    const bool other = old.universe != touch.universe;
-    if (old.mode == touch.mode && (other ? foreign : is_over(old, now))) {
+    const int way = old.mode == Mode::kRead ? 0 : 1;
+    bool told;
+    if (old.universe != crew.universe) {
+      told = foreign[way];
+      foreign[way] = true;
+    } else {
+      u32& last = seen[2 * old.agent + static_cast<u32>(way)];
+      told = last == round ||
+             (old.mode == touches.nodes[cell.others].touch.mode && link != &cell.others && is_over(old, now));
+      last = round;
+    }
+    if (told) {
       *link = touches.remove(*link);
     } else {
-      foreign = foreign || (other && old.mode == touch.mode);
+      ++cell.count;
       link = &touches.nodes[*link].next;
     }
   }
+  cell.limit = static_cast<u16>(std::min(2 * cell.count + 8, 0xffff));
+}
+
+inline void note(ByteCell& cell, const Touch& touch, const Actor& now) {
+  if (touch.mode == Mode::kWrite) {
+    while (cell.others != 0) cell.others = touches.remove(cell.others);
+    cell.count = 0;
+    cell.write = touch;
+    return;
+  }
   cell.others = touches.add(touch, cell.others);
+  if (++cell.count >= cell.limit) prune(cell, now);
 }
 
 inline void touch_bytes(const void* place, i64 bytes, Mode mode, const Actor& now, const Named& what,
