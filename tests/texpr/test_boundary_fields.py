@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from rings import GRAPHS
+from hand_built import GRAPHS
 
 import texpr
 from texpr.polyhedral import program as model
