@@ -135,9 +135,9 @@ class HostModule:
     """The kernels of one emitted text, compiled for the CPU. Raises E0503 without a g++ that works, E0504 when it
     refuses the text."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, werror: bool = False) -> None:
         with scratch_folder() as folder:
-            library = compile_host(source, folder)
+            library = compile_host(source, folder, werror=werror)
             try:
                 self._library = ctypes.CDLL(str(library))
             except OSError as why:  # such as a folder of files that may not be executed

@@ -93,12 +93,13 @@ class Generic:
 
 
 class Completion(StrEnum):
-    """When a copy is over: with its node, or when a `Wait` of its pipe or a `WaitGroup` of its thread says so."""
+    """When an instruction is over: with its node, or when a `Wait` of its pipe or a `WaitGroup` of its thread says."""
 
     NOW = "now"
     CP_ASYNC = "cp_async"  # the committing thread's pipe of that kind, or group
     TRANSACTION = "transaction"  # the pipe, by the bytes that arrive in the block
     BULK = "bulk"  # the thread's group, from shared memory
+    WGMMA = "wgmma"  # the warpgroup's group of products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,12 +42,11 @@ class Family:
     texts: dict[str, str] = field(default_factory=dict)
 
 
-def kernel(symbol, parameters, body, threads=32):
-    """The text of one kernel with its entry for the host build."""
-    return (
-        f'extern "C" __global__ void __launch_bounds__({threads})\n{symbol}({parameters}) {{\n{body}\n}}\n'
-        f"TX_EXPORT({symbol});\n"
-    )
+def kernel(symbol, parameters, body, threads=32, way=None):
+    """The text of one kernel with its entry for the host build; `way` is how its blocks run together there, for one
+    with more than barriers."""
+    entry = f"TX_EXPORT({symbol});" if way is None else f"TX_EXPORT_AS({symbol}, tx::Launched(){way});"
+    return f'extern "C" __global__ void __launch_bounds__({threads})\n{symbol}({parameters}) {{\n{body}\n}}\n{entry}\n'
 
 
 def run_on_host(module, case, seed=0):

@@ -3,11 +3,12 @@
 import mma_cases
 import monoid_cases
 import vector_cases
+import wgmma_cases
 
 
-def families():
-    """Every family with its cases and texts."""
-    return [vector_cases.family(), monoid_cases.family(), mma_cases.family()]
+def families(full=False):
+    """Every family with its cases and texts; `full`: for every number of columns too."""
+    return [vector_cases.family(), monoid_cases.family(), mma_cases.family(), wgmma_cases.family(full)]
 
 
 def has(arch, least):

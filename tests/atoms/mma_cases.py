@@ -5,10 +5,12 @@ import ml_dtypes
 import numpy as np
 from cases import HEADER, Case, Family, kernel
 
-from texpr.polyhedral.layout.make import fragment
+from texpr.grammar.types import BF16, F16, F32
 from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Unit
+from texpr.polyhedral.mapped import atoms
 
+TYPES = {"f16": F16, "bf16": BF16, "f32": F32}
 NUMPY = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32)}
 C_ELEMENT = {"f16": "tx::f16", "bf16": "tx::bf16", "f32": "tx::f32"}
 
@@ -26,7 +28,7 @@ def products():
     """mma_<operands>_<sums>: every lane reads its elements one after another, and writes those of two blocks of c."""
     cases, texts = [], []
     for t, c in (("f16", "f32"), ("bf16", "f32"), ("f16", "f16")):
-        symbol = f"mma_{t}_{c}"
+        symbol, roles = f"mma_{t}_{c}", atoms.mma(TYPES[t], TYPES[c]).operands
         body = f"""  const tx::Global<const {C_ELEMENT[t]}> a(A, "A"), b(B, "B");
   const tx::Global<{C_ELEMENT[c]}> c(C, "C");
   tx::OperandA<{C_ELEMENT[t]}> left = {{}};
@@ -48,16 +50,16 @@ def products():
         texts.append(kernel(symbol, parameters, body))
         for name, a, b, start in matrices():
             want = a @ b + start
-            packed_b = np.stack([held(fragment("mma16816", "b"), b[:, k : k + 8]) for k in (0, 8)])
+            packed_b = np.stack([held(roles["b"].layout, b[:, k : k + 8]) for k in (0, 8)])
             sums = [
-                np.stack([held(fragment("mma16816", "c"), m[:, k : k + 8]) for k in (0, 8)]).astype(NUMPY[c])
+                np.stack([held(roles["c"].layout, m[:, k : k + 8]) for k in (0, 8)]).astype(NUMPY[c])
                 for m in (start, want)
             ]
             cases.append(
                 Case(
                     name=f"mma {t} {c}, {name}",
                     symbol=symbol,
-                    inputs=(held(fragment("mma16816", "a"), a).astype(NUMPY[t]), packed_b.astype(NUMPY[t])),
+                    inputs=(held(roles["a"].layout, a).astype(NUMPY[t]), packed_b.astype(NUMPY[t])),
                     want=(sums[1],),
                     before=(sums[0],),
                 )
@@ -85,7 +87,8 @@ def moves():
             rows = rng.permutation(32)[: 8 * count]  # of 32 rows of 24 elements
             image = np.arange(32 * 24, dtype=np.uint16) * 7 + 3
             matrix = image.reshape(32, 24)[rows, 8:16]
-            registers = held(fragment("ldmatrix", form), matrix)
+            atom = atoms.load_matrices(F16, count, transposed=transposed)
+            registers = held(atom.operands["target"].layout, matrix)
             places = np.zeros(32, np.int32)
             places[: 8 * count] = 24 * rows + 8
             before = f"""  TX_DYN_SMEM(smem);

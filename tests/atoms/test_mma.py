@@ -17,7 +17,7 @@ FAMILY = mma_cases.family()
 
 @cache
 def module():
-    return HostModule("".join(FAMILY.texts.values()))
+    return HostModule("".join(FAMILY.texts.values()), werror=True)
 
 
 @pytest.mark.parametrize("number", range(len(FAMILY.cases)), ids=[c.name.replace(" ", "-") for c in FAMILY.cases])

@@ -20,7 +20,7 @@ FAMILY = monoid_cases.family()
 
 @cache
 def module():
-    return HostModule(FAMILY.texts["sm_80"])
+    return HostModule(FAMILY.texts["sm_80"], werror=True)
 
 
 def of_numpy(monoid, dtype, row, rng):

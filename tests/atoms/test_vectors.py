@@ -17,7 +17,7 @@ FAMILY = vector_cases.family()
 
 @cache
 def module():
-    return HostModule(FAMILY.texts["sm_80"])
+    return HostModule(FAMILY.texts["sm_80"], werror=True)
 
 
 @pytest.mark.parametrize("number", range(len(FAMILY.cases)), ids=[c.name.replace(" ", "-") for c in FAMILY.cases])

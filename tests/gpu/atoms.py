@@ -1,7 +1,7 @@
 """Compare every atom on a GPU with NumPy: the kernels of `tests/atoms`, bit by bit where they are exact.
 
     python tests/gpu/atoms.py build OUT [--arch sm_90a]    where the compiler is, without a GPU
-    python tests/gpu/atoms.py run OUT                      with NumPy and CuPy; nothing of the compiler
+    python tests/gpu/atoms.py run OUT                      with NumPy, ml_dtypes and CuPy; nothing of the compiler
 
 `build` writes one cubin for each family, and for every case its inputs and what its outputs must be.
 """
@@ -25,17 +25,20 @@ def build(out: Path, arch: str) -> None:
     from texpr.codegen.toolchain import compile_cubin
 
     rows, arrays = [], {}
-    for family in families():
+    for family in families(full=True):
         text = "".join(text for least, text in family.texts.items() if has(arch, least))
+        if not text:
+            continue
         (out / f"{family.name}.cubin").write_bytes(compile_cubin(text, arch))
         for case in family.cases:
             if not has(arch, case.arch):
                 continue
             for kind in ("inputs", "want", "within", "before"):
-                for k, data in enumerate(getattr(case, kind)):
-                    arrays[f"{len(rows)}_{kind}_{k}"] = np.asarray(data)
+                for k, data in enumerate(map(np.asarray, getattr(case, kind))):
+                    arrays[f"{len(rows)}_{kind}_{k}"] = data if data.dtype.kind != "V" else data.view(np.uint16)
             keep = ("name", "symbol", "grid", "block", "shared_bytes")
             row = {name: getattr(case, name) for name in keep} | {"sizes": list(case.sizes), "family": family.name}
+            row["dtypes"] = [want.dtype.name for want in case.want]
             rows.append(row | {kind: len(getattr(case, kind)) for kind in ("inputs", "want", "within", "before")})
     np.savez_compressed(out / "atoms.npz", **arrays)
     (out / "atoms.json").write_text(json.dumps(rows))
@@ -55,6 +58,7 @@ class Loaded:
 def run(out: Path) -> int:
     """Launch every kernel; 0 when all are right."""
     import cupy
+    import ml_dtypes
 
     sys.path.insert(0, str(ATOMS))
     from compared import outputs, wrong
@@ -66,7 +70,9 @@ def run(out: Path) -> int:
             kind: tuple(arrays[f"{number}_{kind}_{k}"] for k in range(row[kind]))
             for kind in ("inputs", "want", "within", "before")
         }
-        case = Loaded(row["name"], parts["want"], parts["within"], parts["before"])
+        types = [np.dtype(getattr(ml_dtypes, name, name)) for name in row["dtypes"]]
+        want = tuple(a.view(t) for a, t in zip(parts["want"], types, strict=True))
+        case = Loaded(row["name"], want, parts["within"], parts["before"])
         if row["family"] not in modules:
             modules[row["family"]] = cupy.RawModule(path=str(out / f"{row['family']}.cubin"))
         kernel = modules[row["family"]].get_function(row["symbol"])

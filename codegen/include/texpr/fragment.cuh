@@ -4,6 +4,9 @@
 #pragma once
 #include "texpr/here.cuh"
 #include "texpr/kernel.cuh"
+#if defined(TX_HOST)
+#include "texpr/host/registers.hpp"
+#endif
 
 namespace tx {
 
@@ -25,15 +28,20 @@ struct Fragment {
   static constexpr int kElements = kCount, kWords = kCount * static_cast<int>(sizeof(T)) / 4;
 
   Word word[kWords];
+#if defined(TX_HOST)
+  host::Registers state;
+#endif
 
-  TX_FN T get(int i) const {
+  TX_FN T get(int i, Here here = Here::now()) const {
+    check_read(here);
     if constexpr (sizeof(T) == 4) {
       return word[i];
     } else {
       return T{static_cast<u16>(word[i / 2] >> (16 * (i % 2)))};
     }
   }
-  TX_FN void set(int i, T x) {
+  TX_FN void set(int i, T x, Here here = Here::now()) {
+    check_write(here);
     if constexpr (sizeof(T) == 4) {
       word[i] = x;
     } else {
@@ -41,10 +49,18 @@ struct Fragment {
       word[i / 2] = (word[i / 2] & ~(0xffffu << shift)) | static_cast<u32>(x.bits) << shift;
     }
   }
-  TX_FN void fill(T x) {
+  TX_FN void fill(T x, Here here = Here::now()) {
     TX_UNROLL
-    for (int i = 0; i < kCount; ++i) set(i, x);
+    for (int i = 0; i < kCount; ++i) set(i, x, here);
   }
+
+#if defined(TX_HOST)
+  void check_read(Here here) const { state.check_settled(here); }
+  void check_write(Here here) { state.check_write(here); }
+#else
+  TX_FN void check_read(Here) const {}
+  TX_FN void check_write(Here) const {}
+#endif
 };
 
 // The operands of a product by a warp: A is 16 x 16, B 16 x 8. A of a warpgroup is 64 x 16, 16 rows of it in each warp.

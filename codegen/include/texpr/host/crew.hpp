@@ -2,6 +2,8 @@
 // Blocks that run together: those of a cluster, or all of a launch. Their threads are interleaved in an order that the
 // seed chooses, and what is before what is told by vector clocks (clock.hpp), never by the order in which it happened.
 #pragma once
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "texpr/host/clock.hpp"
@@ -54,7 +56,8 @@ struct Block;
 struct Group {
   u32 agent = 0, read_agent = 0;  // of their results; of their sources, where these are free earlier
   u32 started = 0;
-  std::vector<u32> closed;  // `started` at each close
+  std::vector<u32> closed;                                    // `started` at each close
+  std::vector<std::pair<u32, std::function<void()>>> shares;  // of products, by number: what the wait for them computes
 };
 
 // Threads that meet: each leaves what it knows, all take what was left when the last has come.

@@ -70,18 +70,28 @@ inline void product_reads(Spot<T> from, i64 bytes, Site site) {
              {agent_of(me.products.agent), ++me.products.started, &me, Proxy::kAsync, site});
 }
 
+// This thread's share of the products up to number `over`: from now on its registers hold them.
+inline void finish_products(Runner& me, u32 over) {
+  size_t done = 0;
+  while (done < me.products.shares.size() && me.products.shares[done].first <= over) {
+    me.products.shares[done++].second();
+  }
+  me.products.shares.erase(me.products.shares.begin(), me.products.shares.begin() + static_cast<long>(done));
+  me.known.raise(kOver, me.products.agent, over);
+}
+
 }  // namespace host
 
 inline void fence_async_shared(Here here = Here::now()) { host::fence_stores(host::self(here), host::kFencedShared); }
 inline void fence_async_global(Here here = Here::now()) { host::fence_stores(host::self(here), host::kFencedGlobal); }
 
-inline void wgmma_fence(Here here = Here::now()) { host::self(here); }
+inline void wgmma_fence(Here here = Here::now()) { ++host::self(here).thread.fences; }
 inline void wgmma_close(Here here = Here::now()) { host::close_group(host::self(here).products); }
 template <int kBehind>
 inline void wgmma_wait(Here here = Here::now()) {
   host::Runner& me = host::self(here);
   const u32 over = host::over_with(me.products, kBehind);
-  if (over > 0) me.known.raise(host::kOver, me.products.agent, over);
+  if (over > 0) host::finish_products(me, over);
 }
 
 }  // namespace tx

@@ -25,6 +25,7 @@ struct Thread {
   int barrier;           // its number, while waiting
   const char* together;  // the instruction that it waits to run with others (collective.hpp)
   Site site;
+  u32 fences;  // of wgmma, so far
 };
 
 struct Cell;

@@ -1,0 +1,168 @@
+#line 2 "/texpr/include/texpr/host/wgmma.hpp"
+// The products of wgmma.cuh on a CPU: computed when their group is waited for, from shared memory as it is then, where
+// nobody may write until then. Operands are found through their descriptors, bit by bit as the hardware does.
+#pragma once
+#include <memory>
+
+#include "texpr/descriptor.cuh"
+#include "texpr/fragment.cuh"
+#include "texpr/host/collective.hpp"
+#include "texpr/host/group.hpp"
+
+namespace tx {
+
+namespace host {
+
+// One operand in shared memory: element (outer, k), outer a row of a or a column of b.
+template <class T>
+struct SharedOperand {
+  u64 bits;
+  bool outer_contiguous;
+
+  // In bytes. PTX ISA, "Shared memory matrix layout": without a swizzle, matrices of 8 x 16 bytes; else rows of 32, 64
+  // or 128 bytes in groups of 8, the 16-byte chunk XORed with bits 7 and up of the address.
+  u32 place(int outer, int k) const {
+    const u32 begin = static_cast<u32>(bits & 0x3fff) << 4, leading = static_cast<u32>(bits >> 16 & 0x3fff) << 4;
+    const u32 stride = static_cast<u32>(bits >> 32 & 0x3fff) << 4;
+    const int mode = static_cast<int>(bits >> 62), mixed = mode == 0 ? 0 : 4 - mode;  // 1, 2, 3: 128, 64, 32 bytes
+    const int width = 8 << mixed;                                                     // elements of a row
+    const int row = outer_contiguous ? k : outer, column = outer_contiguous ? outer : k;
+    const u32 inside = static_cast<u32>(row % 8 * 2 * width + column % width * 2);
+    const u32 panel = static_cast<u32>(column / width), eight = static_cast<u32>(row / 8);
+    const bool exchanged = mode == 0 && outer_contiguous;
+    const u32 linear = begin + inside + panel * (exchanged ? stride : leading) + eight * (exchanged ? leading : stride);
+    return linear ^ (linear >> 7 & ((1u << mixed) - 1)) << 4;
+  }
+  f64 get(int outer, int k, const Block& block) const {
+    T element;
+    std::memcpy(&element, block.shared + place(outer, k), sizeof element);
+    return static_cast<f64>(widen(element));
+  }
+  // Notes what a warp's share of a product reads, until its group is waited for.
+  void reads(int first, int last, const Actor& warp, const char* name) const {
+    for (int outer = first; outer < last; ++outer) {
+      for (int k = 0; k < 16; ++k) {
+        const u32 at = place(outer, k);
+        if (at + sizeof(T) > static_cast<u32>(machine.shared_bytes)) {
+          refuse(TX_HOST_BOUNDS, warp.site, "wgmma reads %s at byte %u of shared memory, and the launch gives %d", name,
+                 at, machine.shared_bytes);
+        }
+        touch_bytes(machine.shared + at, sizeof(T), Mode::kRead, warp, {name, static_cast<i64>(at), 1});
+      }
+    }
+  }
+};
+
+// A product that all threads of a warpgroup have started.
+template <class T>
+struct Product {
+  SharedOperand<T> a, b;
+  bool a_in_registers, accumulate;
+  T held[64][16];  // a, where it comes from registers
+};
+
+template <int kColumns, class T>
+struct ProductOperands {
+  Runner* runner;
+  Accumulator<64, kColumns>* c;
+  const OperandA<T>* held;  // null: a is in shared memory
+  SharedOperand<T> a, b;
+  bool accumulate;
+};
+
+// The rows of a thread: two of its warp's 16.
+template <int kColumns, class T>
+inline void finish_share(const Product<T>& product, Accumulator<64, kColumns>& c, const Runner& runner) {
+  using Sums = Accumulator<64, kColumns>;
+  const int thread = runner.index % 128;
+  const Block& block = *runner.block;
+  f64 left[2][16], right[16];
+  for (int half = 0; half < 2; ++half) {
+    const int row = Sums::row(2 * half, thread);
+    for (int k = 0; k < 16; ++k) {
+      left[half][k] =
+          product.a_in_registers ? static_cast<f64>(widen(product.held[row][k])) : product.a.get(row, k, block);
+    }
+  }
+  for (int i = 0; i < kColumns / 2; ++i) {
+    if (i / 2 % 2 != 0) continue;  // its column is that of the element two before
+    for (int k = 0; k < 16; ++k) right[k] = product.b.get(Sums::column(i, thread), k, block);
+    for (int half = 0; half < 2; ++half) {
+      f32& element = c.word[i + 2 * half];
+      f64 sum = product.accumulate ? static_cast<f64>(element) : 0.0;
+      for (int k = 0; k < 16; ++k) sum += left[half][k] * right[k];
+      element = static_cast<f32>(sum);
+    }
+  }
+  --c.state.on_the_way;
+}
+
+// The last thread of the warpgroup has come. Its warps read, each for all its threads, whose groups count alike.
+template <int kColumns, class T>
+inline void start_product(ProductOperands<kColumns, T>* const* all, Site site) {
+  const ProductOperands<kColumns, T>& first = *all[0];
+  auto product = std::make_shared<Product<T>>();
+  product->a = first.a;
+  product->b = first.b;
+  product->a_in_registers = first.held != nullptr;
+  product->accumulate = first.accumulate;
+  for (int thread = 0; thread < 128; ++thread) {
+    const ProductOperands<kColumns, T>& mine = *all[thread];
+    if (mine.a.bits != first.a.bits || mine.b.bits != first.b.bits || mine.accumulate != first.accumulate) {
+      refuse(TX_HOST_DIVERGENCE, site, "wgmma of one warpgroup: threads %d and %d give other descriptors",
+             first.runner->index, mine.runner->index);
+    }
+    for (int i = 0; i < 8 && mine.held != nullptr; ++i) {
+      const int row = thread / 32 * 16 + OperandA<T>::row(i, thread % 32);
+      product->held[row][OperandA<T>::column(i, thread % 32)] = mine.held->get(i, site);
+    }
+  }
+  for (int thread = 0; thread < 128; ++thread) {
+    Runner& runner = *all[thread]->runner;
+    Runner& leader = *all[thread / 32 * 32]->runner;
+    runner.products.agent = agent_of(leader.products.agent);
+    const u32 number = ++runner.products.started;
+    if (&runner == &leader) {
+      const Actor warp{runner.products.agent, number, &runner, Proxy::kAsync, site};
+      const int row = thread / 32 * 16;
+      if (!product->a_in_registers) product->a.reads(row, row + 16, warp, "a");
+      product->b.reads(0, kColumns, warp, "b");
+    }
+    Accumulator<64, kColumns>* const c = all[thread]->c;
+    ++c->state.on_the_way;
+    c->state.settled = false;
+    runner.products.shares.emplace_back(number, [product, c, &runner] { finish_share(*product, *c, runner); });
+  }
+}
+
+template <int kColumns, class T>
+inline void begin_product(Accumulator<64, kColumns>& c, const OperandA<T>* held, SharedOperand<T> a, SharedOperand<T> b,
+                          bool accumulate, Site site) {
+  ProductOperands<kColumns, T> mine{&self(site), &c, held, a, b, accumulate};
+  c.state.check_fenced(site);
+  if (held != nullptr) held->state.check_fenced(site);
+  gather(128, "wgmma", mine, [site](ProductOperands<kColumns, T>* const* all) { start_product(all, site); }, site);
+}
+
+}  // namespace host
+
+template <int kColumns>
+inline void settle(Accumulator<64, kColumns>& c, Here here = Here::now()) {
+  if (c.state.on_the_way > 0) c.state.check_settled(here);
+  c.state.settled = true;
+}
+
+template <int kColumns, class T, Major kMajorA, Major kMajorB>
+inline void wgmma(Accumulator<64, kColumns>& c, MatrixDescriptor<T, kMajorA> a, MatrixDescriptor<T, kMajorB> b,
+                  bool accumulate = true, Here here = Here::now()) {
+  const OperandA<T>* const none = nullptr;
+  host::begin_product<kColumns, T>(c, none, {a.bits, kMajorA == Major::kOuter}, {b.bits, kMajorB == Major::kOuter},
+                                   accumulate, here);
+}
+template <int kColumns, class T, Major kMajorB>
+inline void wgmma(Accumulator<64, kColumns>& c, const OperandA<T>& a, MatrixDescriptor<T, kMajorB> b,
+                  bool accumulate = true, Here here = Here::now()) {
+  host::begin_product<kColumns, T>(c, &a, {0, false}, {b.bits, kMajorB == Major::kOuter}, accumulate, here);
+}
+
+}  // namespace tx

@@ -1,0 +1,186 @@
+#line 2 "/texpr/include/texpr/wgmma.cuh"
+// Products of a warpgroup on tensor cores: c += a * b, 64 rows, 8 to 256 columns, 16 deep; a from shared memory or from
+// registers, b from shared memory. Products run on their own after they are started; group.cuh orders them:
+//
+//   fence_async_shared(); sync_block(0);                 what threads stored is seen
+//   wgmma_fence();                                       the registers of c are as they should be
+//   for (k …) wgmma(c, a.at(0, 16 * k), b.at(0, 16 * k), k > 0);
+//   wgmma_close(); wgmma_wait<0>(); settle(c);           now c may be read
+#pragma once
+#include "texpr/descriptor.cuh"
+#include "texpr/fragment.cuh"
+#include "texpr/group.cuh"
+#if defined(TX_HOST)
+#include "texpr/host/wgmma.hpp"
+#else
+
+namespace tx {
+
+// The accumulators belong to this thread again: after wgmma_wait, before they are read.
+template <int kColumns>
+TX_FN void settle(Accumulator<64, kColumns>& c, Here = Here::now()) {
+  TX_UNROLL
+  for (int i = 0; i < kColumns / 2; ++i) asm volatile("" : "+f"(c.word[i])::"memory");
+}
+
+// The text of the instruction for each number of columns: the registers of c, then the others by their places.
+template <int kColumns>
+struct Wgmma;
+
+#define TX_C_4 "%0, %1, %2, %3"
+#define TX_C_8 TX_C_4 ", %4, %5, %6, %7"
+#define TX_C_12 TX_C_8 ", %8, %9, %10, %11"
+#define TX_C_16 TX_C_12 ", %12, %13, %14, %15"
+#define TX_C_20 TX_C_16 ", %16, %17, %18, %19"
+#define TX_C_24 TX_C_20 ", %20, %21, %22, %23"
+#define TX_C_28 TX_C_24 ", %24, %25, %26, %27"
+#define TX_C_32 TX_C_28 ", %28, %29, %30, %31"
+#define TX_C_36 TX_C_32 ", %32, %33, %34, %35"
+#define TX_C_40 TX_C_36 ", %36, %37, %38, %39"
+#define TX_C_44 TX_C_40 ", %40, %41, %42, %43"
+#define TX_C_48 TX_C_44 ", %44, %45, %46, %47"
+#define TX_C_52 TX_C_48 ", %48, %49, %50, %51"
+#define TX_C_56 TX_C_52 ", %52, %53, %54, %55"
+#define TX_C_60 TX_C_56 ", %56, %57, %58, %59"
+#define TX_C_64 TX_C_60 ", %60, %61, %62, %63"
+#define TX_C_68 TX_C_64 ", %64, %65, %66, %67"
+#define TX_C_72 TX_C_68 ", %68, %69, %70, %71"
+#define TX_C_76 TX_C_72 ", %72, %73, %74, %75"
+#define TX_C_80 TX_C_76 ", %76, %77, %78, %79"
+#define TX_C_84 TX_C_80 ", %80, %81, %82, %83"
+#define TX_C_88 TX_C_84 ", %84, %85, %86, %87"
+#define TX_C_92 TX_C_88 ", %88, %89, %90, %91"
+#define TX_C_96 TX_C_92 ", %92, %93, %94, %95"
+#define TX_C_100 TX_C_96 ", %96, %97, %98, %99"
+#define TX_C_104 TX_C_100 ", %100, %101, %102, %103"
+#define TX_C_108 TX_C_104 ", %104, %105, %106, %107"
+#define TX_C_112 TX_C_108 ", %108, %109, %110, %111"
+#define TX_C_116 TX_C_112 ", %112, %113, %114, %115"
+#define TX_C_120 TX_C_116 ", %116, %117, %118, %119"
+#define TX_C_124 TX_C_120 ", %120, %121, %122, %123"
+#define TX_C_128 TX_C_124 ", %124, %125, %126, %127"
+#define TX_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define TX_D_4 TX_D4(0)
+#define TX_D_8 TX_D_4, TX_D4(4)
+#define TX_D_12 TX_D_8, TX_D4(8)
+#define TX_D_16 TX_D_12, TX_D4(12)
+#define TX_D_20 TX_D_16, TX_D4(16)
+#define TX_D_24 TX_D_20, TX_D4(20)
+#define TX_D_28 TX_D_24, TX_D4(24)
+#define TX_D_32 TX_D_28, TX_D4(28)
+#define TX_D_36 TX_D_32, TX_D4(32)
+#define TX_D_40 TX_D_36, TX_D4(36)
+#define TX_D_44 TX_D_40, TX_D4(40)
+#define TX_D_48 TX_D_44, TX_D4(44)
+#define TX_D_52 TX_D_48, TX_D4(48)
+#define TX_D_56 TX_D_52, TX_D4(52)
+#define TX_D_60 TX_D_56, TX_D4(56)
+#define TX_D_64 TX_D_60, TX_D4(60)
+#define TX_D_68 TX_D_64, TX_D4(64)
+#define TX_D_72 TX_D_68, TX_D4(68)
+#define TX_D_76 TX_D_72, TX_D4(72)
+#define TX_D_80 TX_D_76, TX_D4(76)
+#define TX_D_84 TX_D_80, TX_D4(80)
+#define TX_D_88 TX_D_84, TX_D4(84)
+#define TX_D_92 TX_D_88, TX_D4(88)
+#define TX_D_96 TX_D_92, TX_D4(92)
+#define TX_D_100 TX_D_96, TX_D4(96)
+#define TX_D_104 TX_D_100, TX_D4(100)
+#define TX_D_108 TX_D_104, TX_D4(104)
+#define TX_D_112 TX_D_108, TX_D4(108)
+#define TX_D_116 TX_D_112, TX_D4(112)
+#define TX_D_120 TX_D_116, TX_D4(116)
+#define TX_D_124 TX_D_120, TX_D4(120)
+#define TX_D_128 TX_D_124, TX_D4(124)
+
+#define TX_WGMMA_SHARED(type, n, r, p0, p1, p2, p3, p4)                                                              \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type \
+               "." type " {" TX_C_##r "}, %" #p0 ", %" #p1 ", p, 1, 1, %" #p3 ", %" #p4 ";\n}"                       \
+               : TX_D_##r                                                                                            \
+               : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposedA), "n"(kTransposedB)                               \
+               : "memory")
+#define TX_WGMMA_REGISTERS(type, n, r, p0, p1, p2, p3, p4, p5, p6)                                                   \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type \
+               "." type " {" TX_C_##r "}, {%" #p0 ", %" #p1 ", %" #p2 ", %" #p3 "}, %" #p4 ", p, 1, 1, %" #p6 ";\n}" \
+               : TX_D_##r                                                                                            \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kTransposedB)              \
+               : "memory")
+#define TX_WGMMA(n, r, p0, p1, p2, p3, p4, p5, p6)                                       \
+  template <>                                                                            \
+  struct Wgmma<n> {                                                                      \
+    template <class T, int kTransposedA, int kTransposedB>                               \
+    static TX_FN void shared(f32 (&d)[r], u64 a, u64 b, int accumulate) {                \
+      if constexpr (same<T, bf16>) {                                                     \
+        TX_WGMMA_SHARED("bf16", n, r, p0, p1, p2, p3, p4);                               \
+      } else {                                                                           \
+        TX_WGMMA_SHARED("f16", n, r, p0, p1, p2, p3, p4);                                \
+      }                                                                                  \
+    }                                                                                    \
+    template <class T, int kTransposedB>                                                 \
+    static TX_FN void registers(f32 (&d)[r], const u32 (&a)[4], u64 b, int accumulate) { \
+      if constexpr (same<T, bf16>) {                                                     \
+        TX_WGMMA_REGISTERS("bf16", n, r, p0, p1, p2, p3, p4, p5, p6);                    \
+      } else {                                                                           \
+        TX_WGMMA_REGISTERS("f16", n, r, p0, p1, p2, p3, p4, p5, p6);                     \
+      }                                                                                  \
+    }                                                                                    \
+  };
+TX_WGMMA(8, 4, 4, 5, 6, 7, 8, 9, 10)
+TX_WGMMA(16, 8, 8, 9, 10, 11, 12, 13, 14)
+TX_WGMMA(24, 12, 12, 13, 14, 15, 16, 17, 18)
+TX_WGMMA(32, 16, 16, 17, 18, 19, 20, 21, 22)
+TX_WGMMA(40, 20, 20, 21, 22, 23, 24, 25, 26)
+TX_WGMMA(48, 24, 24, 25, 26, 27, 28, 29, 30)
+TX_WGMMA(56, 28, 28, 29, 30, 31, 32, 33, 34)
+TX_WGMMA(64, 32, 32, 33, 34, 35, 36, 37, 38)
+TX_WGMMA(72, 36, 36, 37, 38, 39, 40, 41, 42)
+TX_WGMMA(80, 40, 40, 41, 42, 43, 44, 45, 46)
+TX_WGMMA(88, 44, 44, 45, 46, 47, 48, 49, 50)
+TX_WGMMA(96, 48, 48, 49, 50, 51, 52, 53, 54)
+TX_WGMMA(104, 52, 52, 53, 54, 55, 56, 57, 58)
+TX_WGMMA(112, 56, 56, 57, 58, 59, 60, 61, 62)
+TX_WGMMA(120, 60, 60, 61, 62, 63, 64, 65, 66)
+TX_WGMMA(128, 64, 64, 65, 66, 67, 68, 69, 70)
+TX_WGMMA(136, 68, 68, 69, 70, 71, 72, 73, 74)
+TX_WGMMA(144, 72, 72, 73, 74, 75, 76, 77, 78)
+TX_WGMMA(152, 76, 76, 77, 78, 79, 80, 81, 82)
+TX_WGMMA(160, 80, 80, 81, 82, 83, 84, 85, 86)
+TX_WGMMA(168, 84, 84, 85, 86, 87, 88, 89, 90)
+TX_WGMMA(176, 88, 88, 89, 90, 91, 92, 93, 94)
+TX_WGMMA(184, 92, 92, 93, 94, 95, 96, 97, 98)
+TX_WGMMA(192, 96, 96, 97, 98, 99, 100, 101, 102)
+TX_WGMMA(200, 100, 100, 101, 102, 103, 104, 105, 106)
+TX_WGMMA(208, 104, 104, 105, 106, 107, 108, 109, 110)
+TX_WGMMA(216, 108, 108, 109, 110, 111, 112, 113, 114)
+TX_WGMMA(224, 112, 112, 113, 114, 115, 116, 117, 118)
+TX_WGMMA(232, 116, 116, 117, 118, 119, 120, 121, 122)
+TX_WGMMA(240, 120, 120, 121, 122, 123, 124, 125, 126)
+TX_WGMMA(248, 124, 124, 125, 126, 127, 128, 129, 130)
+TX_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
+#undef TX_WGMMA
+#undef TX_WGMMA_SHARED
+#undef TX_WGMMA_REGISTERS
+#undef TX_D4
+
+// Starts c = a * b, or c += a * b where `accumulate`.
+template <int kColumns, class T, Major kMajorA, Major kMajorB, bool kHas = kHasWgmma>
+TX_FN void wgmma(Accumulator<64, kColumns>& c, MatrixDescriptor<T, kMajorA> a, MatrixDescriptor<T, kMajorB> b,
+                 bool accumulate = true, Here = Here::now()) {
+  static_assert(kHas, "wgmma: only sm_90a has it; use mma");
+  if constexpr (kHas) {
+    Wgmma<kColumns>::template shared<T, kMajorA == Major::kOuter, kMajorB == Major::kOuter>(c.word, a.bits, b.bits,
+                                                                                            accumulate);
+  }
+}
+// The same with a in registers, which stay as they are until the product is waited for.
+template <int kColumns, class T, Major kMajorB, bool kHas = kHasWgmma>
+TX_FN void wgmma(Accumulator<64, kColumns>& c, const OperandA<T>& a, MatrixDescriptor<T, kMajorB> b,
+                 bool accumulate = true, Here = Here::now()) {
+  static_assert(kHas, "wgmma: only sm_90a has it; use mma");
+  if constexpr (kHas) {
+    Wgmma<kColumns>::template registers<T, kMajorB == Major::kOuter>(c.word, a.word, b.bits, accumulate);
+  }
+}
+
+}  // namespace tx
+#endif

@@ -1,0 +1,287 @@
+"""Atoms: the instructions that operators are made of, as data.
+
+    mma(F16, F32)      a warp, from sm_80 on: c[16, 8] += a[16, 16] * b[16, 8], a, b and c in registers
+                       c: register x0 / 8 * 2 + x1 % 2, lane x0 % 8 * 4 + x1 / 2
+
+An atom's operands are tiles, and a layout says of each where its elements lie or which thread of the unit holds them in
+which register. So what every thread does follows from the layouts: the holder of an element of the result computes it
+from the elements that the operator names (`Copy`: the same element; `Contract`: a row of a and a column of b; a tree
+over lanes: its group). The simulator and the mapper look at that expansion only, and emission writes `wrapper`, the one
+function of the device headers that means the same; its host twin is of the same name.
+
+An atom is added by an entry here, its wrapper and the twin of that; `tests/atoms` holds it against NumPy, on the CPU
+and on hardware.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.index.expr import const
+from texpr.grammar.types import F16, F32, DType
+from texpr.polyhedral.layout.make import CHUNK_BYTES, fragment, repeated, row_major, swizzled
+from texpr.polyhedral.layout.value import Layout, Term, Unit
+from texpr.polyhedral.mapped.monoids import Monoid
+from texpr.polyhedral.mapped.operators import Completion
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.target import Target
+
+
+class Team(StrEnum):
+    """Which threads run an atom together. `Unit.LANE` counts the threads of the team."""
+
+    THREAD = "thread"
+    WARP = "warp"
+    WARPGROUP = "warpgroup"
+
+
+class Cache(StrEnum):
+    """A hint for the caches, by its name in `vector.cuh`."""
+
+    PLAIN = "kPlain"
+    STREAM = "kStream"
+    BYPASS = "kBypass"
+    READ_ONLY = "kReadOnly"
+    NO_ALLOCATE = "kNoAllocate"
+    KEEP = "kKeep"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arch:
+    """The architectures that have an instruction: from `least` on, or only those of that name with the suffix `a`."""
+
+    least: int
+    only: bool = False
+
+    def has(self, target: Target) -> bool:
+        """Whether the target's text may use it."""
+        if not target.is_cuda:
+            return False
+        number = int(target.arch.removeprefix("sm_").rstrip("af"))
+        return target.arch == f"sm_{self.least}a" if self.only else number >= self.least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """A tile of an atom: where it is, how it lies there, and to what its first byte is aligned in a memory."""
+
+    memory: Memory
+    dtype: DType
+    layout: Layout
+    alignment_bytes: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrapper:
+    """The device function of an atom with its template arguments, and the header that has it."""
+
+    header: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Atom:
+    """One instruction, or one tree of them. `chunk_bytes`: it may read, and discards, the rest of an aligned chunk of
+    so many bytes that holds an element it is asked for; 0: it reads what it is asked for."""
+
+    name: str
+    team: Team
+    arch: Arch
+    operands: Mapping[str, Operand]
+    wrapper: Wrapper
+    completion: Completion = Completion.NOW
+    chunk_bytes: int = 0
+
+
+SM_80, SM_90, SM_90A = Arch(least=80), Arch(least=90), Arch(least=90, only=True)
+VECTOR_BYTES = (2, 4, 8, 16)
+
+
+def _atom(name: str, team: Team, arch: Arch, wrapper: tuple[str, str], **operands: Operand) -> Atom:
+    header, function = wrapper
+    return Atom(
+        name=name,
+        team=team,
+        arch=arch,
+        operands=MappingProxyType(operands),
+        wrapper=Wrapper(header=f"texpr/{header}.cuh", function=f"tx::{function}"),
+    )
+
+
+def _held(dtype: DType, layout: Layout) -> Operand:
+    return Operand(memory=Memory.REG, dtype=dtype, layout=layout)
+
+
+def _registers(count: int) -> Layout:
+    """Elements one after another in the registers of one thread."""
+    return Layout(shape=(const(count),), terms=(Term(dim=0, stride=const(1), unit=Unit.REGISTER),))
+
+
+# ---- one thread --------------------------------------------------------------------------------------------------
+
+
+class Reading(StrEnum):
+    """How a wide access meets the ends of an array, by the name of its function: all elements exist; some of an aligned
+    chunk do; pieces of two chunks at any address."""
+
+    WHOLE = "load"
+    CHUNK = "load_chunk"
+    FUNNEL = "load_funnel"
+
+
+def load(dtype: DType, count: int, memory: Memory, cache: Cache = Cache.PLAIN, how: Reading = Reading.WHOLE) -> Atom:
+    """`count` neighbouring elements into registers, in accesses of 2 to 16 bytes."""
+    size = _access_bytes(dtype, count, memory, cache)
+    if how is not Reading.WHOLE and (size != CHUNK_BYTES or memory is not Memory.GLOBAL):
+        raise InternalError("chunks are of 16 bytes of global memory")
+    aligned = dtype.bits // 8 if how is Reading.FUNNEL else size
+    source = Operand(memory=memory, dtype=dtype, layout=row_major((count,)), alignment_bytes=aligned)
+    wrapper = ("vector", f"{how}<{count}, tx::Cache::{cache}>")
+    atom = _atom(
+        f"{how} {count} {dtype}", Team.THREAD, SM_80, wrapper, source=source, target=_held(dtype, _registers(count))
+    )
+    return atom if how is Reading.WHOLE else replace(atom, chunk_bytes=CHUNK_BYTES)
+
+
+def store(dtype: DType, count: int, memory: Memory, cache: Cache = Cache.PLAIN, *, chunk: bool = False) -> Atom:
+    """`count` neighbouring elements from registers; with `chunk` those of them that exist, and no other byte."""
+    size = _access_bytes(dtype, count, memory, cache)
+    if cache in (Cache.READ_ONLY, Cache.KEEP):
+        raise InternalError(f"{cache} is a hint for loads")
+    target = Operand(memory=memory, dtype=dtype, layout=row_major((count,)), alignment_bytes=size)
+    function = "store_chunk" if chunk else "store"
+    return _atom(
+        f"{function} {count} {dtype}",
+        Team.THREAD,
+        SM_80,
+        ("vector", f"{function}<tx::Cache::{cache}>"),
+        source=_held(dtype, _registers(count)),
+        target=target,
+    )
+
+
+def _access_bytes(dtype: DType, count: int, memory: Memory, cache: Cache) -> int:
+    size = dtype.bits // 8 * count
+    if size not in VECTOR_BYTES or (memory is not Memory.GLOBAL and cache is not Cache.PLAIN):
+        raise InternalError(f"no access of {size} bytes of {memory} memory with {cache}")
+    return size
+
+
+def fma(dtype: DType) -> Atom:
+    """c += a * b of single elements, one rounding."""
+    one = _held(dtype, _registers(1))
+    return _atom(f"fma {dtype}", Team.THREAD, SM_80, ("math", "fma"), a=one, b=one, c=one)
+
+
+# ---- a warp ------------------------------------------------------------------------------------------------------
+
+
+def tree(monoid: Monoid, dtype: DType, lanes: int, target: Target, *, scan: bool = False) -> Atom:
+    """Groups of neighbouring lanes combine one partial each; all lanes of a group get the result. Of a scan, each lane
+    gets that of the lanes up to its own."""
+    groups = target.warp_size // lanes
+    if lanes < 2 or groups * lanes != target.warp_size or lanes & (lanes - 1):
+        raise InternalError(f"no group is of {lanes} lanes")
+    group, lane = Term(dim=0, stride=const(lanes), unit=Unit.LANE), Term(dim=1, stride=const(1), unit=Unit.LANE)
+    each = Layout(shape=(const(groups), const(lanes)), terms=(group, lane))
+    whole = Layout(shape=(const(groups),), terms=(group, lane), copies=(lanes,))
+    function = "scan_lanes" if scan else "reduce_lanes"
+    return _atom(
+        f"{function} {monoid.name} {dtype} of {lanes}",
+        Team.WARP,
+        SM_80,
+        ("lanes", f"{function}<tx::{monoid.name}<tx::{dtype}>, {lanes}>"),
+        source=_held(dtype, each),
+        target=_held(dtype, each if scan else whole),
+    )
+
+
+def mma(dtype: DType, sums: DType) -> Atom:
+    """c[16, 8] += a[16, 16] * b[16, 8] on tensor cores: f16 or bf16 into f32, f16 into f16."""
+    if dtype.bits != 16 or not dtype.is_float or (sums != F32 and not dtype == sums == F16):
+        raise InternalError(f"no product of {dtype} with sums of {sums}")
+    a, b, c = (fragment("mma16816", role) for role in "abc")
+    name = f"mma.m16n8k16 {dtype} {sums}"
+    return _atom(name, Team.WARP, SM_80, ("mma", "mma"), a=_held(dtype, a), b=_held(dtype, b), c=_held(sums, c))
+
+
+def load_matrices(dtype: DType, count: int, *, transposed: bool = False) -> Atom:
+    """1, 2 or 4 matrices of 8 x 8 elements of 16 bits from shared memory; each row of 16 bytes lies anywhere."""
+    tile, held = _matrices(dtype, count, transposed)
+    wrapper = ("mma", f"load_matrices<{str(transposed).lower()}>")
+    return _atom(f"ldmatrix.x{count} {dtype}", Team.WARP, SM_80, wrapper, source=tile, target=held)
+
+
+def store_matrices(dtype: DType, count: int, *, transposed: bool = False) -> Atom:
+    """The same from registers into shared memory."""
+    tile, held = _matrices(dtype, count, transposed)
+    wrapper = ("mma", f"store_matrices<{str(transposed).lower()}>")
+    return _atom(f"stmatrix.x{count} {dtype}", Team.WARP, SM_90, wrapper, source=held, target=tile)
+
+
+def _matrices(dtype: DType, count: int, transposed: bool) -> tuple[Operand, Operand]:
+    if count not in (1, 2, 4) or dtype.bits != 16:
+        raise InternalError(f"no instruction moves {count} matrices of {dtype}")
+    rows = row_major((8 * count, 8))
+    held = fragment("ldmatrix", f"x{count}t" if transposed else f"x{count}")
+    shared = Operand(memory=Memory.SHARED, dtype=dtype, layout=rows, alignment_bytes=CHUNK_BYTES)
+    return shared, _held(dtype, held)
+
+
+# ---- a warpgroup -------------------------------------------------------------------------------------------------
+
+WGMMA_ROWS, WGMMA_DEPTH = 64, 16
+SWIZZLE_BYTES = (16, 32, 64, 128)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedOperand:
+    """An operand of wgmma in shared memory: under which swizzle (16: none), and whether k is its contiguous dimension,
+    tile[m or n][k], or the other one, tile[k][m or n]."""
+
+    swizzle_bytes: int = 128
+    k_contiguous: bool = True
+
+
+def wgmma_tile(rows: int, columns: int, *, swizzle_bytes: int, element_bytes: int = 2) -> Layout:
+    """A tile as wgmma reads it and TMA writes it: `swizzled`, or panels of 16 bytes without an XOR."""
+    if swizzle_bytes != CHUNK_BYTES:
+        return swizzled((rows, columns), element_bytes, swizzle_bytes)
+    panel = CHUNK_BYTES // element_bytes
+    terms = (
+        Term(dim=0, stride=const(panel)),
+        Term(dim=1, modulus=panel, stride=const(1)),
+        Term(dim=1, divisor=panel, stride=const(panel * rows)),
+    )
+    return Layout(shape=(const(rows), const(columns)), terms=terms)
+
+
+def wgmma(dtype: DType, columns: int, b: SharedOperand, a: SharedOperand | None = None) -> Atom:
+    """c[64, columns] += a[64, 16] * b[16, columns] on tensor cores, over when its group is waited for. `a` None: from
+    registers. The tiles in shared memory are parts of larger ones of the same swizzle."""
+    if columns not in range(8, 257, 8) or dtype.bits != 16 or not dtype.is_float:
+        raise InternalError(f"no wgmma of {dtype} has {columns} columns")
+    blocks = Layout(shape=(const(1), const(columns // 8)), terms=(Term(dim=1, stride=const(1), unit=Unit.REGISTER),))
+    held_a = _held(dtype, fragment("wgmma", "a"))
+    atom = _atom(
+        f"wgmma.m64n{columns}k16 {dtype}",
+        Team.WARPGROUP,
+        SM_90A,
+        ("wgmma", "wgmma"),
+        a=held_a if a is None else _shared(dtype, WGMMA_ROWS, a),
+        b=_shared(dtype, columns, b),
+        c=_held(F32, repeated(blocks, fragment("wgmma", "c"))),
+    )
+    return replace(atom, completion=Completion.WGMMA)
+
+
+def _shared(dtype: DType, outer: int, operand: SharedOperand) -> Operand:
+    if operand.swizzle_bytes not in SWIZZLE_BYTES:
+        raise InternalError(f"no swizzle is of {operand.swizzle_bytes} bytes")
+    panel = operand.swizzle_bytes // (dtype.bits // 8)
+    shape = (outer, WGMMA_DEPTH) if operand.k_contiguous else (WGMMA_DEPTH, outer)
+    rows, columns = shape[0], -(-shape[1] // panel) * panel
+    layout = wgmma_tile(rows, columns, swizzle_bytes=operand.swizzle_bytes)
+    return Operand(memory=Memory.SHARED, dtype=dtype, layout=layout, alignment_bytes=8 * operand.swizzle_bytes)

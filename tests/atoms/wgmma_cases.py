@@ -1,0 +1,107 @@
+"""Products of a warpgroup: operands lie in shared memory as the layouts of the catalogue say, or in registers, and
+every element of the accumulators is compared."""
+
+import numpy as np
+from cases import HEADER, Case, Family, kernel
+from mma_cases import C_ELEMENT, NUMPY, TYPES, held
+
+from texpr.polyhedral.layout.place import every_place
+from texpr.polyhedral.layout.value import Unit
+from texpr.polyhedral.mapped.atoms import SharedOperand, wgmma, wgmma_tile
+
+DEPTH = 64  # of k, four instructions
+FEW = (8, 24, 64, 104, 256)  # numbers of columns where not all are tried
+
+
+def image(matrix, swizzle):
+    """The memory of a tile of 16-bit elements, in elements."""
+    layout = wgmma_tile(*matrix.shape, swizzle_bytes=swizzle)
+    addresses = every_place(layout)[Unit.ADDRESS]
+    found = np.zeros(int(addresses.max()) + 1, matrix.dtype)
+    found[addresses] = matrix
+    return found
+
+
+def widened(matrix, swizzle):
+    """With columns of zeros up to whole panels."""
+    panel = swizzle // 2
+    return np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % panel)))
+
+
+BODY = """  TX_DYN_SMEM(smem);
+  const tx::Global<const {t}> a(A, "A"), b(B, "B");
+  const tx::Global<float> c(C, "C");
+  const tx::Shared<{t}> left(smem, {count_a}, "left"), right(smem + {bytes_a}, {count_b}, "right");
+  for (int i = tx::thread(); i < {stored_a}; i += 128) left.store(i, a.load(i));
+  for (int i = tx::thread(); i < {count_b}; i += 128) right.store(i, b.load(i));
+  tx::Accumulator<64, {n}> sums;
+  sums.fill(9.0f);
+  tx::fence_async_shared();
+  tx::sync_block(0);
+{operands}
+  tx::wgmma_fence();
+  TX_UNROLL
+  for (int k = 0; k < {depth}; k += 16) tx::wgmma(sums, {at_a}, {at_b}, k > 0);
+  tx::wgmma_close();
+  tx::wgmma_wait<0>();
+  tx::settle(sums);
+  for (int i = 0; i < {n} / 2; ++i) c.store({n} / 2 * tx::thread() + i, sums.get(i));"""
+
+
+def product(symbol, dtype, n, swizzle_a, major_a, swizzle_b, major_b, seed=0):
+    """A case and its text; `swizzle_a` 0: a from registers."""
+    rng = np.random.default_rng(n + seed)
+    a, b = rng.integers(-8, 9, (64, DEPTH)).astype(float), rng.integers(-8, 9, (DEPTH, n)).astype(float)
+    t, on_chip = C_ELEMENT[dtype], SharedOperand(swizzle_bytes=swizzle_b, k_contiguous=major_b == "kK")
+    roles = wgmma(TYPES[dtype], n, on_chip).operands  # with a from registers
+    at = {"kK": "(0, k)", "kOuter": "(k, 0)"}
+    tile_b = widened(b.T if major_b == "kK" else b, swizzle_b)
+    lines = [f"  const tx::MatrixTile<{t}, tx::Major::{major_b}, {len(tile_b)}, {swizzle_b}> y(right);"]
+    memory_b = image(tile_b.astype(NUMPY[dtype]), swizzle_b)
+    if swizzle_a:
+        tile_a = widened(a if major_a == "kK" else a.T, swizzle_a)
+        memory_a = image(tile_a.astype(NUMPY[dtype]), swizzle_a)
+        lines.append(f"  const tx::MatrixTile<{t}, tx::Major::{major_a}, {len(tile_a)}, {swizzle_a}> x(left);")
+        at_a, stored_a = f"x.at{at[major_a]}", len(memory_a)
+    else:
+        parts = [held(roles["a"].layout, a[:, k : k + 16], 128) for k in range(0, DEPTH, 16)]
+        memory_a = np.stack(parts).astype(NUMPY[dtype]).reshape(-1)
+        lines.append(f"  tx::OperandA<{t}> x[{DEPTH // 16}];")
+        lines.append(f"  TX_UNROLL\n  for (int k = 0; k < {DEPTH // 16}; ++k) {{")
+        lines.append("    for (int i = 0; i < 8; ++i) x[k].set(i, a.load(1024 * k + 8 * tx::thread() + i));\n  }")
+        at_a, stored_a = "x[k / 16]", 0
+    bytes_a = -(-2 * stored_a // 1024) * 1024 if swizzle_a else 1024
+    body = BODY.format(
+        t=t, n=n, depth=DEPTH, count_a=bytes_a // 2, bytes_a=bytes_a, stored_a=stored_a, count_b=len(memory_b),
+        operands="\n".join(lines), at_a=at_a, at_b=f"y.at{at[major_b]}",
+    )  # fmt: skip
+    want = held(roles["c"].layout, a @ b, 128)
+    case = Case(
+        name=f"wgmma {dtype} n{n}, a {major_a if swizzle_a else 'registers'} {swizzle_a}, b {major_b} {swizzle_b}",
+        symbol=symbol,
+        inputs=(memory_a, memory_b),
+        want=(want.astype(np.float32),),
+        block=128,
+        shared_bytes=bytes_a + 2 * len(memory_b),
+        arch="sm_90a",
+    )
+    return case, kernel(symbol, f"const {t}* A, const {t}* B, float* C", body, 128, "")
+
+
+def family(full=False):
+    """All numbers of columns; every layout of the operands; a from registers."""
+    made = []
+    for n in range(8, 257, 8) if full else FEW:
+        made.append(product(f"columns_{n}", "bf16", n, 128, "kK", 128, "kK"))
+    for number, swizzle in enumerate((16, 32, 64, 128)):
+        for major_a in ("kK", "kOuter"):
+            for major_b in ("kK", "kOuter"):
+                dtype = "f16" if number % 2 else "bf16"
+                symbol = f"tiles_{swizzle}_{major_a}_{major_b}"
+                other = 128 if swizzle == 16 else swizzle // 2
+                made.append(product(symbol, dtype, 72, swizzle, major_a, other, major_b))
+    for dtype in ("f16", "bf16"):
+        for major_b in ("kK", "kOuter"):
+            made.append(product(f"registers_{dtype}_{major_b}", dtype, 64, 0, "kK", 128, major_b))
+    text = HEADER + '#include "texpr/wgmma.cuh"\n' + "".join(text for _, text in made)
+    return Family(name="wgmma", cases=[case for case, _ in made], texts={"sm_90a": text})
