@@ -1,7 +1,7 @@
 """The attributes of the language in one table: where each may stand, with which arguments, and where it is mapped.
 
-`Place` names a construct. `check_attributes` turns surface attributes into core ones and refuses unknown, misplaced,
-repeated and malformed ones, and arguments that no machine could keep (E0205).
+`check_attributes` turns surface attributes into core ones and refuses unknown, misplaced, repeated and malformed ones,
+and arguments that no machine could keep (E0205).
 """
 
 import re
@@ -18,7 +18,7 @@ from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
 
 
-class Place(StrEnum):
+class Construct(StrEnum):
     """Where an attribute may stand."""
 
     PAR = "a `par`"
@@ -31,10 +31,10 @@ class Place(StrEnum):
     FN = "a `fn`"
 
 
-PARS = (Place.PAR, Place.FULLY)
-LOOPS = (*PARS, Place.SEQ)
-BUFFERS = (Place.PARAMETER, Place.NEW)
-STATEMENTS = (Place.STATEMENT, Place.KERNEL)
+PARS = (Construct.PAR, Construct.FULLY)
+LOOPS = (*PARS, Construct.SEQ)
+BUFFERS = (Construct.PARAMETER, Construct.NEW)
+STATEMENTS = (Construct.STATEMENT, Construct.KERNEL)
 MAX_VECTOR = 64  # elements: 64 bytes, the widest register that a target has, of one byte each
 MAX_THREADS = 1024  # of a block, on every GPU
 MAX_BLOCKS = 32  # of a multiprocessor
@@ -69,8 +69,8 @@ class Spec:
     every statement of its construct. It changes nothing without what it `needs`, and on a CPU where `on_cpu` says why.
     """
 
-    places: tuple[Place, ...]
-    mapped: tuple[Place, ...] = ()
+    on: tuple[Construct, ...]
+    mapped: tuple[Construct, ...] = ()
     form: str
     least: int = 0
     most: int = 0
@@ -90,7 +90,7 @@ class Spec:
 def _scope(form: str, fineness: int, *, unit: bool = False, mapped: bool = False) -> Spec:
     on_cpu = "it names a place of a GPU" if mapped else None
     return Spec(
-        places=PARS, mapped=(Place.PAR,) if mapped else (), form=form, fineness=fineness, unit=unit, on_cpu=on_cpu
+        on=PARS, mapped=(Construct.PAR,) if mapped else (), form=form, fineness=fineness, unit=unit, on_cpu=on_cpu
     )  # fmt: skip
 
 
@@ -103,43 +103,43 @@ ATTRIBUTES: dict[str, Spec] = {
     "warpgroup": _scope("#warpgroup", 3, unit=True),
     "cta": _scope("#cta", 2, unit=True),
     "tile": Spec(
-        places=LOOPS, least=1, most=32, levels=True, form="#tile(128, 128) or #tile(block: 128, 128, warp: 64, 32)"
+        on=LOOPS, least=1, most=32, levels=True, form="#tile(128, 128) or #tile(block: 128, 128, warp: 64, 32)"
     ),
     "unroll": Spec(
-        places=LOOPS, mapped=(Place.PAR, Place.SEQ), most=1, form="#unroll or #unroll(n)", needs=Needs.ITERATIONS,
+        on=LOOPS, mapped=(Construct.PAR, Construct.SEQ), most=1, form="#unroll or #unroll(n)", needs=Needs.ITERATIONS,
         on_cpu="the compiler of a CPU's code unrolls as it finds best",
     ),
-    "vector": Spec(places=LOOPS, least=1, most=1, power=True, greatest=MAX_VECTOR, form="#vector(n), n a power of two"),
-    "stages": Spec(places=(Place.SEQ,), least=1, most=1, form="#stages(n)"),
+    "vector": Spec(on=LOOPS, least=1, most=1, power=True, greatest=MAX_VECTOR, form="#vector(n), n a power of two"),
+    "stages": Spec(on=(Construct.SEQ,), least=1, most=1, form="#stages(n)"),
     "ordered": Spec(
-        places=(Place.SEQ,), mapped=(Place.SEQ,), form="#ordered", inherited=True, needs=Needs.ACCUMULATIONS
+        on=(Construct.SEQ,), mapped=(Construct.SEQ,), form="#ordered", inherited=True, needs=Needs.ACCUMULATIONS
     ),
     "align": Spec(
-        places=(Place.FULLY, *BUFFERS), mapped=BUFFERS, least=1, most=1, power=True,
+        on=(Construct.FULLY, *BUFFERS), mapped=BUFFERS, least=1, most=1, power=True,
         form="#align(n), n a power of two", needs=Needs.MEMORY,
     ),
-    "tf32": Spec(places=STATEMENTS, form="#tf32", inherited=True),
-    "fast": Spec(places=STATEMENTS, form="#fast", inherited=True),
-    "strict": Spec(places=STATEMENTS, mapped=STATEMENTS, form="#strict", inherited=True, needs=Needs.PRODUCTS),
-    "unique": Spec(places=STATEMENTS, mapped=STATEMENTS, form="#unique", needs=Needs.GATHERED_WRITES),
+    "tf32": Spec(on=STATEMENTS, form="#tf32", inherited=True),
+    "fast": Spec(on=STATEMENTS, form="#fast", inherited=True),
+    "strict": Spec(on=STATEMENTS, mapped=STATEMENTS, form="#strict", inherited=True, needs=Needs.PRODUCTS),
+    "unique": Spec(on=STATEMENTS, mapped=STATEMENTS, form="#unique", needs=Needs.GATHERED_WRITES),
     "threads": Spec(
-        places=(Place.KERNEL,), mapped=(Place.KERNEL,), least=1, most=1, greatest=MAX_THREADS, form="#threads(n)",
+        on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), least=1, most=1, greatest=MAX_THREADS, form="#threads(n)",
         needs=Needs.PARS, on_cpu="a CPU has no thread blocks",
     ),
-    "cluster_shape": Spec(places=(Place.KERNEL,), least=1, most=3, form="#cluster_shape(x, y, z)"),
-    "persistent": Spec(places=(Place.KERNEL,), form="#persistent"),
-    "cooperative": Spec(places=(Place.KERNEL,), form="#cooperative"),
-    "raster": Spec(places=(Place.KERNEL,), least=1, most=1, form="#raster(n)"),
-    "blocks_per_sm": Spec(places=(Place.KERNEL,), least=1, most=1, greatest=MAX_BLOCKS, form="#blocks_per_sm(n)"),
+    "cluster_shape": Spec(on=(Construct.KERNEL,), least=1, most=3, form="#cluster_shape(x, y, z)"),
+    "persistent": Spec(on=(Construct.KERNEL,), form="#persistent"),
+    "cooperative": Spec(on=(Construct.KERNEL,), form="#cooperative"),
+    "raster": Spec(on=(Construct.KERNEL,), least=1, most=1, form="#raster(n)"),
+    "blocks_per_sm": Spec(on=(Construct.KERNEL,), least=1, most=1, greatest=MAX_BLOCKS, form="#blocks_per_sm(n)"),
     "strides": Spec(
-        places=BUFFERS, mapped=BUFFERS, least=1, most=32, zero=True, names_sizes=True,
+        on=BUFFERS, mapped=BUFFERS, least=1, most=32, zero=True, names_sizes=True,
         form="#strides(s0, s1, …), one for each dimension",
     ),
-    "layout": Spec(places=BUFFERS, mapped=BUFFERS, least=1, most=1, words=("col", "row"), form="#layout(col)"),
-    "pad": Spec(places=(Place.NEW,), mapped=(Place.NEW,), most=1, form="#pad or #pad(n)", needs=Needs.MEMORY),
-    "swizzle": Spec(places=(Place.NEW,), most=3, zero=True, form="#swizzle or #swizzle(bits, base, shift)"),
-    "ptx": Spec(places=(Place.FN,), least=1, most=2, zero=True, form="#ptx(major, minor)"),
-    "sm": Spec(places=(Place.FN,), least=1, most=1, form="#sm(80)"),
+    "layout": Spec(on=BUFFERS, mapped=BUFFERS, least=1, most=1, words=("col", "row"), form="#layout(col)"),
+    "pad": Spec(on=(Construct.NEW,), mapped=(Construct.NEW,), most=1, form="#pad or #pad(n)", needs=Needs.MEMORY),
+    "swizzle": Spec(on=(Construct.NEW,), most=3, zero=True, form="#swizzle or #swizzle(bits, base, shift)"),
+    "ptx": Spec(on=(Construct.FN,), least=1, most=2, zero=True, form="#ptx(major, minor)"),
+    "sm": Spec(on=(Construct.FN,), least=1, most=1, form="#sm(80)"),
 }  # fmt: skip
 
 LEVELS = ("grid", "cluster", "block", "warpgroup", "warp", "thread")
@@ -147,9 +147,9 @@ SCOPES = frozenset(name for name, spec in ATTRIBUTES.items() if spec.fineness is
 """The scopes that this version maps."""
 
 
-def is_mapped(name: str, place: Place) -> bool:
+def is_mapped(name: str, construct: Construct) -> bool:
     """Whether this version maps an attribute there."""
-    return name in ATTRIBUTES and place in ATTRIBUTES[name].mapped
+    return name in ATTRIBUTES and construct in ATTRIBUTES[name].mapped
 
 
 def inherited(attrs: Iterable[Attr]) -> tuple[Attr, ...]:
@@ -166,7 +166,7 @@ ReadIndex = Callable[[syntax.Expr], IndexExpr]
 
 
 def check_attributes(
-    attrs: tuple[syntax.Attr, ...], place: Place, read: ReadIndex, dims: int = 1, *, rank: int | None = None
+    attrs: tuple[syntax.Attr, ...], construct: Construct, read: ReadIndex, dims: int = 1, *, rank: int | None = None
 ) -> tuple[Attr, ...]:
     """The core attributes of a construct. `read` gives an argument as an index expression; `dims` counts the loops of a
     band, `rank` the dimensions of a buffer."""
@@ -174,23 +174,19 @@ def check_attributes(
     for attr in attrs:
         spec = ATTRIBUTES.get(attr.name)
         if spec is None:
-            known = [name for name, s in ATTRIBUTES.items() if place in s.places]
-            raise refuse(
-                "E0205",
-                f"`#{attr.name}` is not an attribute",
-                attr.span,
-                help=did_you_mean(attr.name, ATTRIBUTES, f"on {place} may stand {', '.join('#' + n for n in known)}"),
-            )
-        if place not in spec.places:
-            where = ", ".join(p.value for p in spec.places)
-            raise refuse("E0205", f"`#{attr.name}` has no meaning on {place}", attr.span, help=f"it belongs to {where}")
+            known = ", ".join(f"#{name}" for name, row in ATTRIBUTES.items() if construct in row.on)
+            help = did_you_mean(attr.name, ATTRIBUTES, f"on {construct} may stand {known}")
+            raise refuse("E0205", f"`#{attr.name}` is not an attribute", attr.span, help=help)
+        if construct not in spec.on:
+            help = f"it belongs to {', '.join(spec.on)}"
+            raise refuse("E0205", f"`#{attr.name}` has no meaning on {construct}", attr.span, help=help)
         if any(before.name == attr.name for before in result):
             raise refuse("E0205", f"`#{attr.name}` stands twice", attr.span, help="remove one")
         result.append(_attribute(attr, spec, read))
         _check_values(result[-1], dims, spec)
-    if place in PARS:
+    if construct in PARS:
         _check_scopes(result)
-    if place in BUFFERS and rank is not None:
+    if construct in BUFFERS and rank is not None:
         _check_layouts(result, rank)
     return tuple(result)
 
@@ -236,7 +232,7 @@ def _number(attr: syntax.Attr, spec: Spec, arg: syntax.AttrArg, read: ReadIndex)
 
 def check_fn_attributes(definition: syntax.FnDef, read: ReadIndex) -> tuple[Attr, ...]:
     """The attributes of a `fn`: they say what its hardware body needs, so a `fn` without a `reference` has none."""
-    attrs = check_attributes(definition.attrs, Place.FN, read)
+    attrs = check_attributes(definition.attrs, Construct.FN, read)
     if attrs and definition.reference is None:
         raise refuse(
             "E0205", f"`#{attrs[0].name}` says what the hardware body of a `fn` needs, and this one has none",

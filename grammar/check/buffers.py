@@ -2,7 +2,7 @@
 
 from texpr.grammar import syntax
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr
-from texpr.grammar.attributes import Place, check_attributes, check_fn_attributes
+from texpr.grammar.attributes import Construct, check_attributes, check_fn_attributes
 from texpr.grammar.check.context import BufferDraft, Context, whole
 from texpr.grammar.check.indices import index
 from texpr.grammar.check.scope import TypeName
@@ -56,7 +56,7 @@ def new(ctx: Context, s: syntax.New) -> None:
         dtype = None
     else:
         extents, dtype = shape(ctx, s.type), element_type(ctx, s.type)
-    attrs = check_attributes(s.attrs, Place.NEW, lambda e: index(ctx, e, "an argument"), rank=len(extents))
+    attrs = check_attributes(s.attrs, Construct.NEW, lambda e: index(ctx, e, "an argument"), rank=len(extents))
     draft = ctx.local(s.name, dtype, extents, s.span)
     draft.memory = s.level
     place_elements(draft, attrs)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import IndexConst, IndexExpr, Role
-from texpr.grammar.attributes import Place, check_attributes
+from texpr.grammar.attributes import Construct, check_attributes
 from texpr.grammar.check.buffers import element_type, place_elements, shape
 from texpr.grammar.check.calls import read_call
 from texpr.grammar.check.context import BufferDraft, Context, Given, Readers, whole
@@ -58,7 +58,7 @@ def read_kernel(ctx: Context, definition: syntax.KernelDef) -> ast.Kernel:
         for s in definition.body.body:
             if isinstance(s, syntax.SizeDef):
                 guarded(ctx, _constant, s)
-        ctx.kernel_attrs = attributes(ctx, definition.attrs, Place.KERNEL)
+        ctx.kernel_attrs = attributes(ctx, definition.attrs, Construct.KERNEL)
         for parameter in definition.params:
             guarded(ctx, _parameter, parameter)
         for condition in definition.where:
@@ -155,7 +155,7 @@ def _parameter(ctx: Context, p: syntax.Param) -> None:
     ctx.buffers[p.name] = draft
     ctx.define(p.name, whole(draft, "a scalar parameter" if is_scalar else None), name_place(p, p.name))
     rank = None if is_scalar else len(extents)
-    attrs = check_attributes(p.attrs, Place.PARAMETER, lambda e: index(ctx, e, "an argument"), rank=rank)
+    attrs = check_attributes(p.attrs, Construct.PARAMETER, lambda e: index(ctx, e, "an argument"), rank=rank)
     if is_scalar and attrs:
         raise refuse("E0205", f"`#{attrs[0].name}` has no meaning on a scalar", attrs[0].span)
     place_elements(draft, attrs)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr, IndexVar
-from texpr.grammar.attributes import Place, check_attributes
+from texpr.grammar.attributes import Construct, check_attributes
 from texpr.grammar.check.context import Context
 from texpr.grammar.check.indices import index, operands, try_index
 from texpr.grammar.check.scope import IndexName
@@ -71,12 +71,12 @@ def emit_loops(
         ctx.emit(statement)
 
 
-def attributes(ctx: Context, attrs: tuple[syntax.Attr, ...], place: Place, dims: int = 1) -> tuple[Attr, ...]:
+def attributes(ctx: Context, attrs: tuple[syntax.Attr, ...], construct: Construct, dims: int = 1) -> tuple[Attr, ...]:
     """The core attributes of a construct; a refused one is reported and left out."""
     if not attrs:
         return ()
     try:
-        return check_attributes(attrs, place, lambda e: index(ctx, e, "an argument"), dims)
+        return check_attributes(attrs, construct, lambda e: index(ctx, e, "an argument"), dims)
     except RefusedError as refused:
         ctx.report(refused)
         return ()

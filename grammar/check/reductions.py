@@ -7,7 +7,7 @@ x = f(sum K k { A[i, k] })    ->    new sum; sum = 0; seq K k { sum += A[i, k] }
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import AccOp
-from texpr.grammar.attributes import Place as Construct
+from texpr.grammar.attributes import Construct
 from texpr.grammar.check.context import Context
 from texpr.grammar.check.loops import attributes, emit_loops, open_loops
 from texpr.grammar.check.typing import Typed, Value, identity, settle, update, wraps_first

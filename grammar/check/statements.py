@@ -8,7 +8,7 @@ from typing import assert_never
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import AccOp, Attr, Fn
-from texpr.grammar.attributes import Place as Construct
+from texpr.grammar.attributes import Construct
 from texpr.grammar.check.arrays import assign_array, is_array, reg
 from texpr.grammar.check.assembly import asm
 from texpr.grammar.check.buffers import new

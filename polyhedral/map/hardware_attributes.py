@@ -6,7 +6,7 @@ inside it, one thread for what is deeper. What a kept attribute did not change i
 """
 
 from texpr.grammar.ast import Asm, Attr, IndexConst, Intrinsic, Kernel, Par, Seq, Stmt
-from texpr.grammar.attributes import SCOPES, Place, is_mapped
+from texpr.grammar.attributes import SCOPES, Construct, is_mapped
 from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.permissions import unroll_of
@@ -20,18 +20,18 @@ def check_attributes(kernel: Kernel, target: Target) -> None:
     """Raises E0402 for every scheduling attribute that is not mapped, E0502 for hardware bodies and `fully par`."""
     found: list[Diagnostic] = []
     for attr in kernel.attrs:
-        if not is_mapped(attr.name, Place.KERNEL):
+        if not is_mapped(attr.name, Construct.KERNEL):
             found += unsupported(attr).diagnostics
     for stmt in statements(kernel.body):
-        place, understood = Place.STATEMENT, frozenset[str]()
+        construct, understood = Construct.STATEMENT, frozenset[str]()
         match stmt:
             case Par(fully=True):
                 found.append(_not_emitted(stmt, "`fully par`", "write a `par`, which promises no simultaneity"))
                 continue
             case Par():
-                place = Place.PAR
+                construct = Construct.PAR
             case Seq():
-                place = Place.SEQ
+                construct = Construct.SEQ
             case Intrinsic(hardware=hardware, name=name) if hardware:
                 understood = frozenset(attr.name for attr in stmt.attrs)
                 found.append(
@@ -43,7 +43,7 @@ def check_attributes(kernel: Kernel, target: Target) -> None:
             case _:
                 pass
         for attr in stmt.attrs:
-            if attr.name not in understood and not is_mapped(attr.name, place):
+            if attr.name not in understood and not is_mapped(attr.name, construct):
                 found += unsupported(attr).diagnostics
     if target.is_cuda:
         found += _misplaced(kernel.body)

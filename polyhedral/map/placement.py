@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from texpr.grammar.ast import Attr, Buffer, IndexConst, IndexExpr, Role
-from texpr.grammar.attributes import Place, is_mapped
+from texpr.grammar.attributes import Construct, is_mapped
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ONE, add, index_names, multiply, row_major, subtract
 from texpr.grammar.index.interval import Ranges, bounds
@@ -113,7 +113,7 @@ def contradiction(buffer: Buffer, why: str) -> TExprError:
 def check_layout(buffer: Buffer) -> None:
     """Raises E0402 for a layout attribute that is not mapped yet."""
     for attr in buffer.attrs:
-        if not is_mapped(attr.name, Place.NEW):
+        if not is_mapped(attr.name, Construct.NEW):
             raise unsupported(attr)
 
 

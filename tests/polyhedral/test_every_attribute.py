@@ -11,7 +11,7 @@ import pytest
 
 import texpr
 from texpr.codegen.manifest_io import write_manifest
-from texpr.grammar.attributes import ATTRIBUTES, Place
+from texpr.grammar.attributes import ATTRIBUTES, Construct
 from texpr.grammar.diagnostics import TExprError
 
 LANGUAGE = Path(__file__).parent.parent.parent / "docs" / "language.md"
@@ -22,7 +22,7 @@ SIGN = re.compile(r"#(\w+)(?:\([^)]*\))?")
 class Kept:
     """The attribute stands at `place`; `because` is in the mapping, text or manifest with it, and not without it."""
 
-    place: Place
+    place: Construct
     program: str
     because: str
 
@@ -41,44 +41,46 @@ SHARED = (
 FULLY = "kernel f(A: f32[64]) { fully par 64 i %s { A[i] = 1.0 } }"
 
 KEPT: dict[str, tuple[Kept, ...]] = {
-    "#grid": (Kept(place=Place.PAR, program=COPY.replace("64 i", "64 i #grid"), because="grid (64, 1, 1)"),),
-    "#block": (Kept(place=Place.PAR, program=ROWS % ("", "#block"), because="j = 32*j_warp + j_lane"),),
-    "#thread": (Kept(place=Place.PAR, program=ROWS % ("", "#thread"), because="par, in one thread"),),
+    "#grid": (Kept(place=Construct.PAR, program=COPY.replace("64 i", "64 i #grid"), because="grid (64, 1, 1)"),),
+    "#block": (Kept(place=Construct.PAR, program=ROWS % ("", "#block"), because="j = 32*j_warp + j_lane"),),
+    "#thread": (Kept(place=Construct.PAR, program=ROWS % ("", "#thread"), because="par, in one thread"),),
     "#unroll": (
-        Kept(place=Place.PAR, program=ROWS % ("", "#thread #unroll"), because="unrolled"),
-        Kept(place=Place.SEQ, program=SUM % "#unroll", because="unrolled"),
+        Kept(place=Construct.PAR, program=ROWS % ("", "#thread #unroll"), because="unrolled"),
+        Kept(place=Construct.SEQ, program=SUM % "#unroll", because="unrolled"),
     ),
-    "#ordered": (Kept(place=Place.SEQ, program=ROW_SUM % "#ordered", because="for k < 1024"),),
+    "#ordered": (Kept(place=Construct.SEQ, program=ROW_SUM % "#ordered", because="for k < 1024"),),
     "#align(n)": (
         Kept(
-            place=Place.PARAMETER, program=COPY.replace("A: f32[64]", "A: f32[64] #align(64)"), because='"align": 64'
+            place=Construct.PARAMETER,
+            program=COPY.replace("A: f32[64]", "A: f32[64] #align(64)"),
+            because='"align": 64',
         ),
-        Kept(place=Place.NEW, program=SHARED % "#align(512)", because="512"),
+        Kept(place=Construct.NEW, program=SHARED % "#align(512)", because="512"),
     ),
     "#strict": (
-        Kept(place=Place.STATEMENT, program=MADD % ("", "#strict"), because="strict_mul"),
-        Kept(place=Place.KERNEL, program=MADD % ("#strict", ""), because="strict_mul"),
+        Kept(place=Construct.STATEMENT, program=MADD % ("", "#strict"), because="strict_mul"),
+        Kept(place=Construct.KERNEL, program=MADD % ("#strict", ""), because="strict_mul"),
     ),
     "#unique": (
-        Kept(place=Place.STATEMENT, program=SCATTER % ("", "#unique"), because="store_unique"),
-        Kept(place=Place.KERNEL, program=SCATTER % ("#unique", ""), because="store_unique"),
+        Kept(place=Construct.STATEMENT, program=SCATTER % ("", "#unique"), because="store_unique"),
+        Kept(place=Construct.KERNEL, program=SCATTER % ("#unique", ""), because="store_unique"),
     ),
     "#threads(n)": (
-        Kept(place=Place.KERNEL, program=COPY.replace(") {", ") #threads(32) {"), because="32 threads"),
+        Kept(place=Construct.KERNEL, program=COPY.replace(") {", ") #threads(32) {"), because="32 threads"),
     ),
     "#strides(s0, s1, …)": (
-        Kept(place=Place.PARAMETER, program=COPY.replace("]) {", "] #strides(2)) {"), because="strides (2)"),
-        Kept(place=Place.NEW, program=SHARED % "#strides(20, 1)", because="strides (20, 1)"),
+        Kept(place=Construct.PARAMETER, program=COPY.replace("]) {", "] #strides(2)) {"), because="strides (2)"),
+        Kept(place=Construct.NEW, program=SHARED % "#strides(20, 1)", because="strides (20, 1)"),
     ),
     "#layout(col)": (
         Kept(
-            place=Place.PARAMETER,
+            place=Construct.PARAMETER,
             program=(ROWS % ("", "")).replace("64]) {", "64] #layout(col)) {"),
             because="strides (1, 8)",
         ),
-        Kept(place=Place.NEW, program=SHARED % "#layout(col)", because="strides (1, 4)"),
+        Kept(place=Construct.NEW, program=SHARED % "#layout(col)", because="strides (1, 4)"),
     ),
-    "#pad": (Kept(place=Place.NEW, program=SHARED % "#pad", because="strides (17, 1)"),),
+    "#pad": (Kept(place=Construct.NEW, program=SHARED % "#pad", because="strides (17, 1)"),),
 }  # fmt: skip
 
 UNMAPPED: dict[str, tuple[str, ...]] = {
@@ -194,7 +196,7 @@ def test_the_report_of_a_cpu_says_which_attribute_is_a_gpus(name: str) -> None:
 
 def test_no_attribute_stands_on_a_fully_par_that_is_mapped() -> None:
     for name, spec in ATTRIBUTES.items():
-        if Place.FULLY in spec.places and name not in ("warpgroup", "cta"):
+        if Construct.FULLY in spec.on and name not in ("warpgroup", "cta"):
             sign = f"#{name}" + ("(4)" if spec.least else "")
             assert refusal(FULLY % sign, "cpu", "map") == {"E0502"}
 
@@ -234,7 +236,7 @@ def test_the_cases_cover_every_attribute_at_every_place() -> None:
     forms = {*KEPT, *UNMAPPED, *OF_HARDWARE_BODIES}
     assert {name_of(form) for form in forms} == set(ATTRIBUTES)
     for form, cases in KEPT.items():
-        places = set(ATTRIBUTES[name_of(form)].places) - {Place.FULLY}
+        places = set(ATTRIBUTES[name_of(form)].on) - {Construct.FULLY}
         assert {case.place for case in cases} == places, form
 
 

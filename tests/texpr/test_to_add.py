@@ -61,7 +61,7 @@ ATTRIBUTE: Edits = {
         (
             '    "unique": Spec(',
             '    "rounded": Spec(\n'
-            '        places=STATEMENTS, mapped=STATEMENTS, form="#rounded", inherited=True, needs=Needs.PRODUCTS\n'
+            '        on=STATEMENTS, mapped=STATEMENTS, form="#rounded", inherited=True, needs=Needs.PRODUCTS\n'
             "    ),\n"
             '    "unique": Spec(',
         )
