@@ -9,7 +9,7 @@ access conflicts if it may happen. A local is new in each iteration of the loops
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from texpr.grammar.ast import Role, Seq
+from texpr.grammar.ast import IndexConst, IndexVar, Role, Seq, Subscript
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
 from texpr.grammar.permissions import keeps_order, unique_of
 from texpr.polyhedral import isl
@@ -86,10 +86,19 @@ def _levels(first: Use, second: Use, outer: int) -> list[int]:
     s, t, a, b = first.statement, second.statement, first.access, second.access
     if s is t and unique_of(s.leaf.attrs) and is_gathered(a) and a.subscripts == b.subscripts:
         return []
-    levels = [level for level in range(outer, shared_loops(s, t)) if s.loops[level].parallel]
+    if any(isinstance(x, IndexConst) and isinstance(y, IndexConst) and x != y for x, y in _both(a, b)):
+        return []
+    apart = {x.name for x, y in _both(a, b) if isinstance(x, IndexVar) and x == y}  # a dimension is the loop's index
+    loops = range(outer, shared_loops(s, t))
+    levels = [level for level in loops if s.loops[level].parallel and s.loops[level].index not in apart]
     if _is_reduction(a, b):
         levels = [level for level in levels if _ordered(s, level)]
     return [level for level in levels if not exclusive(s, t, level)]
+
+
+def _both(a: Access, b: Access) -> Iterator[tuple[Subscript, Subscript]]:
+    """The subscripts of two accesses, dimension by dimension."""
+    return zip(a.subscripts, b.subscripts, strict=True)
 
 
 def _is_reduction(a: Access, b: Access) -> bool:

@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import islpy as isl
 import pytest
@@ -13,7 +14,8 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.source import SourceText
 from texpr.grammar.text.parser import parse
 from texpr.polyhedral.model.stage import build_program
-from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.program import Program, ProvedProgram
+from texpr.polyhedral.prove import races
 from texpr.polyhedral.prove.dependence import find_dependences
 from texpr.polyhedral.prove.stage import prove
 
@@ -204,3 +206,24 @@ def test_the_branches_of_a_data_condition_do_not_depend_on_each_other() -> None:
     dependences = find_dependences(found.program)
     assert [d for d in dependences if d.source.buffer == "S"] == []
     assert all(not d.must for d in dependences if d.sink.statement != "S0")
+
+
+def test_iterations_that_a_subscript_tells_apart_are_not_asked_of_isl(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+    conflict = races._conflict
+
+    def counted(program: Any, first: Any, second: Any, levels: Any) -> Any:
+        asked.append((first.statement.id, second.statement.id))
+        return conflict(program, first, second, levels)
+
+    monkeypatch.setattr(races, "_conflict", counted)
+
+    def program(text: str) -> Program:
+        return build_program(check(parse(SourceText(name="t.tex", text=text)))[0])
+
+    own = "kernel f(A: f32[M, N, 2]) { par M i, N j { A[i, j, 0] = 1.0; A[i, j, 1] = A[i, j, 0] } }"
+    assert not list(races.check_races(program(own))) and asked == []
+    ends = "kernel f(A: f32[M, 2]) { par M i { A[i, 0] = 1.0 }; par M k { seq 9 q { A[k, 1] = 2.0 } } }"
+    assert not list(races.check_races(program(ends))) and asked == []
+    mixed = "kernel f(A: f32[M, M]) { par M i, M j { A[i, j] = 1.0; A[j, i] = 2.0 } }"
+    assert [d.code for d in races.check_races(program(mixed))] == ["E0301"] and asked
