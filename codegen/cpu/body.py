@@ -19,6 +19,7 @@ from texpr.codegen.cpu.value import (
 )
 from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Gather, IndexConst, IndexVar, Leaf, Read
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.index.expr import ZERO
 from texpr.grammar.index.text import ATOM, RELATION, SUM
 from texpr.grammar.permissions import keeps_order, may_contract
 from texpr.grammar.types import DType
@@ -32,11 +33,12 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
     writer, names = context.writer, context.names
     for node in body:
         match node:
-            case Define(index=index, digits=digits):
+            case Define(index=index, digits=digits, offset=offset):
                 parts = [
                     names.of("value", d.name) if d.weight == 1 else f"{d.weight} * {names.of('value', d.name)}"
                     for d in digits
                 ]
+                parts += [] if offset == ZERO else [names.text(offset, SUM)]
                 writer.line(f"{names.of('value', index)} = {' + '.join(parts) or '0'}")
             case Split(index=index, source=source, stride=stride, radix=radix):
                 text = names.of("value", source)

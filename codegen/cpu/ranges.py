@@ -251,7 +251,7 @@ def _defined(define: Define, definitions: dict[str, Linear]) -> Linear:
     total = constant(0)
     for digit in define.digits:
         total += linear(IndexVar(name=digit.name), definitions) * digit.weight
-    return total
+    return total + linear(define.offset, definitions)
 
 
 def _limits(high: IndexExpr) -> tuple[IndexExpr, ...]:
@@ -270,6 +270,7 @@ def names_in(value: object) -> frozenset[str]:
             found.add(item.name)
         elif isinstance(item, Define):
             found.update(digit.name for digit in item.digits)
+            stack.append(item.offset)
         elif isinstance(item, Split):
             found.add(item.source)
             stack += [item.stride, item.radix]

@@ -9,7 +9,7 @@ expression of sizes and host indices, so that it is known at emission where they
 
 from texpr.grammar.ast import Cast, Fn, IndexConst, IndexExpr, Op, Read
 from texpr.grammar.index.expr import add, at_least_zero, multiply, subtract
-from texpr.grammar.index.interval import Ranges, greatest
+from texpr.grammar.index.interval import Ranges, bounds, greatest
 from texpr.grammar.operators import OPERATORS
 from texpr.grammar.types import DType
 from texpr.grammar.walk import walk
@@ -32,16 +32,19 @@ def operations(launch: Launch) -> IndexExpr | None:
     return _body(launch.body, digits)
 
 
-def _body(body: tuple[Node, ...], bounds: Ranges) -> IndexExpr | None:
+def _body(body: tuple[Node, ...], ranges: Ranges) -> IndexExpr | None:
     total: IndexExpr = _ZERO
-    known = dict(bounds)
+    known = dict(ranges)
     for node in body:
         match node:
-            case Define(index=index, digits=digits):
-                last: IndexExpr = _ZERO
+            case Define(index=index, digits=digits, offset=offset):
+                around = bounds(offset, known)
+                if around is None:
+                    return None
+                last = around[1]
                 for digit in digits:
                     last = add(last, multiply(IndexConst(value=digit.weight), known[digit.name][1]))
-                known[index] = _ZERO, last
+                known[index] = around[0], last
                 part: IndexExpr | None = _ZERO
             case Loop(index=index, extent=extent, body=inner):
                 most_often = greatest(extent, known)

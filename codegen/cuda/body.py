@@ -137,11 +137,11 @@ class _Body:
 
     def _node(self, node: Node) -> None:
         match node:
-            case Define(index=name, digits=digits):
+            case Define(index=name, digits=digits, offset=offset):
                 total = ix.constant(0)
                 for digit in digits:
                     total = ix.add(total, ix.mul(ix.constant(digit.weight), self.scope.indices[digit.name]))
-                self._declare(name, total)
+                self._declare(name, ix.add(total, ix.term(offset, self.scope)))
             case Loop():
                 self._loop(node)
             case Guard(once=True):

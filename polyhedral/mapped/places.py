@@ -1,8 +1,8 @@
 """Places: where the digits of parallel indices run, who shares a memory, who waits for whom.
 
-Every parallel index is a sum of **digits**, i = sum(weight * digit) (+ nothing else), each digit in [0, radix) at one
-place; on the hardware a digit is `coordinate(place) / stride % radix`, so the map is a bijection by construction and
-an index beyond its extent is cut by a printed `Guard`. The coordinate of a place:
+Every parallel index is a sum of **digits**, i = sum(weight * digit) (+ an offset that is constant over them), each
+digit in [0, radix) at one place; on the hardware a digit is `coordinate(place) / stride % radix`, so the map is a
+bijection by construction and an index beyond its extent is cut by a printed `Guard`. The coordinate of a place:
 
     grid.x grid.y grid.z   blockIdx          core     the CPU's parallel loop counter
     warp                   threadIdx.x / 32  lane     threadIdx.x % 32

@@ -157,8 +157,9 @@ def _reason(orders: Sequence[Order]) -> str:
 
 def _node(node: Node, words: _Words) -> Iterator[str]:
     match node:
-        case Define(index=index, digits=digits):
-            terms = (d.name if d.weight == 1 else f"{d.weight}*{d.name}" for d in digits)
+        case Define(index=index, digits=digits, offset=offset):
+            terms = [d.name if d.weight == 1 else f"{d.weight}*{d.name}" for d in digits]
+            terms += [] if offset == ZERO else [in_words(offset)]
             yield f"{index} = {' + '.join(terms) or '0'}"
         case Loop(index=index, extent=extent, body=body):
             kind = (

@@ -12,7 +12,8 @@ The leaves are operators and synchronisation; nothing else computes or waits.
 
 from dataclasses import dataclass, field
 
-from texpr.grammar.ast import Condition, IndexExpr, Read
+from texpr.grammar.ast import Condition, IndexExpr, IndexVar, Read
+from texpr.grammar.index.expr import ZERO, add, const, multiply
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.operators import Operator
 from texpr.polyhedral.mapped.order import Order
@@ -22,10 +23,23 @@ from texpr.polyhedral.mapped.sync import Sync
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Define:
-    """`index = sum(weight * digit)` over the digits named; an index with no digits is 0 (extent 1)."""
+    """`index = sum(weight * digit) + offset` over the digits named; an index with no digits and no offset is 0.
+
+    The offset is constant over the index's own digits (an earlier index, a host index, a size), so that the index is
+    still one to one; who builds one guards the index at both ends.
+    """
 
     index: str
     digits: tuple[Digit, ...]
+    offset: IndexExpr = ZERO
+
+    @property
+    def value(self) -> IndexExpr:
+        """The index over the names of its digits and those of the offset."""
+        total: IndexExpr = ZERO
+        for digit in self.digits:
+            total = add(total, multiply(const(digit.weight), IndexVar(name=digit.name)))
+        return add(total, self.offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,6 +129,8 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
     found = found.union(*(names(d.radix) | names(d.stride) for d in digits))
     for place in located(body):
         match place.node:
+            case Define(offset=offset):
+                found |= names(offset)
             case Loop(extent=extent):
                 found |= names(extent)
             case Generic(leaf=leaf):

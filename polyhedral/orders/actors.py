@@ -115,7 +115,8 @@ class _Collector:
             here = replace(around, path=(*around.path, number), env=known, digits=digits_here)
             match node:
                 case Define(index=index, digits=digits):
-                    known = {**known, index: self._define(digits, len(around.nodes))}
+                    self._define(digits, len(around.nodes))
+                    known = {**known, index: put(node.value, known)}
                     digits_here |= {d.name for d in digits}
                 case Loop(index=index, extent=extent, body=inside):
                     self.visit(
@@ -140,13 +141,12 @@ class _Collector:
                 case _:
                     raise InternalError(f"{self.launch.name}: the accesses of a {type(node).__name__} are not ordered")
 
-    def _define(self, digits: Sequence[Digit], depth: int) -> IndexExpr:
+    def _define(self, digits: Sequence[Digit], depth: int) -> None:
         for digit in digits:
             if digit.place in (Place.LANE, Place.WARP):
                 if digit.name in self.defined:
                     raise InternalError(f"{self.launch.name}: the thread digit {digit.name} is defined twice")
                 self.defined[digit.name] = depth
-        return _sum((const(d.weight), d) for d in digits)
 
     def _guard(self, node: Guard, condition: Condition | Read, here: Around) -> None:
         holds: Condition | None = None

@@ -112,8 +112,8 @@ def _build(launch: Launch, graph: _Graph, body: Sequence[Node], path: Path, scop
     for number, node in enumerate(body):
         here, behind = (*path, number), (*path, number + 1)
         match node:
-            case Define(index=index, digits=digits):
-                varying = varying.with_index(index, frozenset(d.name for d in digits))
+            case Define(index=index):
+                varying = varying.with_index(index, names(node.value))
                 graph.steps[here] = [_Step(to=behind)]
             case Loop(index=index, extent=extent, body=inside):
                 graph.loops.setdefault(index, []).append(here)

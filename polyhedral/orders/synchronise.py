@@ -132,7 +132,7 @@ def _varying(launch: Launch) -> frozenset[str]:
     thread = {d.name for d in launch.digits if d.place in (Place.LANE, Place.WARP)}
     found = set(thread)
     for place in located(launch.body):
-        if isinstance(place.node, Define) and any(d.name in thread for d in place.node.digits):
+        if isinstance(place.node, Define) and names(place.node.value) & found:
             found.add(place.node.index)
     return frozenset(found)
 

@@ -157,8 +157,8 @@ class _Block:
             if not here.who.any():
                 return
             match node:
-                case Define(index=index, digits=digits):
-                    total = sum((d.weight * here.values[d.name] for d in digits), 0)
+                case Define(index=index, digits=digits, offset=offset):
+                    total = sum((d.weight * here.values[d.name] for d in digits), index_value(offset, here.values))
                     here = here.having(index, total)
                 case Fresh():
                     pass

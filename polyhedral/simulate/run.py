@@ -7,12 +7,12 @@ another, because syncs stand inside, the crew parts for good: every thread goes 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Condition, Read
-from texpr.grammar.index.value import condition_value
+from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.operators import Completion, Copy, Generic, Operator, Unused
 from texpr.polyhedral.mapped.places import Scope
@@ -163,11 +163,8 @@ class Runner:
         node = frame.body[frame.at]
         frame.at += 1
         match node:
-            case Define(index=index, digits=digits):
-                total: Any = 0
-                for digit in digits:
-                    total = total + digit.weight * frame.lanes.values[digit.name]
-                frame.lanes = frame.lanes.having(index, total)
+            case Define(index=index):
+                frame.lanes = frame.lanes.having(index, index_value(node.value, frame.lanes.values))
             case Loop():
                 return self._loop(crew, frame, node)
             case Guard():

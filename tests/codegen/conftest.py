@@ -95,9 +95,9 @@ def digit(name, place, radix, *, weight=1, stride=1, of="i"):
     return Digit(name=name, index=of, weight=weight, radix=expr(radix), stride=expr(stride), place=Place(place))
 
 
-def define(name, *terms):
+def define(name, *terms, offset=0):
     digits = tuple(digit(digit_name, "serial", 1, weight=weight, of=name) for weight, digit_name in terms)
-    return Define(index=name, digits=digits)
+    return Define(index=name, digits=digits, offset=expr(offset))
 
 
 def statement(target, subscripts, value, *, op=None, atomic=False, id="S0", span=NO_SPAN, attrs=(), once=False):

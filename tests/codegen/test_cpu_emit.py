@@ -122,6 +122,26 @@ def chunked(index, extent, chunk, body):
     return digits, binary(IndexOp.CEILDIV, extent, number(chunk)), (loop,)
 
 
+def test_an_index_with_an_offset_begins_before_its_first_digit():
+    digits = (core("i_core", "i", 16, binary(IndexOp.CEILDIV, binary(IndexOp.ADD, size("N"), number(3)), number(16))),
+              serial("i_vec", "i", 1, 16))  # fmt: skip
+    low = Compare(op=CompareOp.LE, left=number(0), right=var("i"))
+    inner = (
+        Define(index="i", digits=digits, offset=number(-3)),
+        Guard(
+            condition=And(parts=(low, less(var("i"), size("N")))),
+            body=(bind("S0", "C", (var("i"),), read("A", var("i"))),),
+        ),
+    )
+    loop = Loop(index="i_vec", extent=number(16), body=inner, digit=digits[1], parallel=True, vector=True)
+    buffers = [array(n, F32, size("N")) for n in "AC"]
+    run, text = compiled(program("shifted", buffers, [launch("s0", [loop], digits, digits[0].radix)], ["N"]))
+    for n in (0, 1, 13, 14, 40):
+        a, c = np.arange(n, dtype=np.float32), np.zeros(n, np.float32)
+        run(a, c, n, 0)
+        assert (c == a).all(), text.source
+
+
 def vadd():
     value = Op(fn=Fn.ADD, args=(read("A", var("i")), read("B", var("i"))), dtype=F32)
     digits, blocks, body = chunked("i", size("N"), 4096, [bind("S0", "C", (var("i"),), value)])

@@ -12,7 +12,7 @@ from texpr.grammar import ast
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.types import F16, F32, I32, I64
 from texpr.polyhedral.mapped.places import Memory
-from texpr.polyhedral.mapped.tree import Loop
+from texpr.polyhedral.mapped.tree import Guard, Loop
 from texpr.polyhedral.target import parse_target
 from texpr.version import VERSION as PACKAGE_VERSION
 
@@ -257,6 +257,15 @@ def test_a_place_without_emission_is_a_diagnostic(build):
     block = build.launch("k_0", body, digits=(build.digit("i_c", "cluster", 2),))
     with pytest.raises(TExprError, match="E0502"):
         source(build.plan((block,), (build.tensor("C", 2),)))
+
+
+def test_an_index_with_an_offset_is_its_digits_and_the_offset(build):
+    body = (build.define("i", (32, "i_warp"), (1, "i_lane"), offset=build.binary("-", 0, build.binary("%", "N", 32))),)
+    guard = Guard(condition=build.less("i", "N"), body=(build.statement("C", ("i",), build.const(1.0)),))
+    digits = (build.digit("i_warp", "warp", 2, weight=32), build.digit("i_lane", "lane", 32))
+    block = build.launch("k_0", (*body, guard), block=64, digits=digits)
+    text = source(build.plan((block,), (build.tensor("C", "N"),), sizes=("N",)))
+    assert re.search(r"const (int|tx::i64) i = 32 \* i_warp \+ i_lane \+ 0 - N % 32;", text), text
 
 
 def test_an_unrolled_loop_says_so_and_a_short_one_does_it_unasked(build):

@@ -122,8 +122,8 @@ class Walker:
         for number, node in enumerate(body):
             here = replace(around, path=(*around.path, number))
             match node:
-                case Define(index=index, digits=digits):
-                    total = sum((d.weight * rows.values[d.name] for d in digits), 0)
+                case Define(index=index, digits=digits, offset=offset):
+                    total = sum((d.weight * rows.values[d.name] for d in digits), index_value(offset, rows.values))
                     rows = Rows(rows.thread, {**rows.values, index: total}, rows.turns)
                     if any(d.place in (Place.LANE, Place.WARP) for d in digits):
                         depth = around.band_depth if around.band else len(around.nodes)

@@ -91,7 +91,9 @@ def walked(body: list[dict[str, Any]], values: Values) -> Iterator[tuple[dict[st
     for node in body:
         match node["kind"]:
             case "Define":
-                values[node["index"]] = sum(d["weight"] * values[d["name"]] for d in node["digits"])
+                values[node["index"]] = sum(
+                    (d["weight"] * values[d["name"]] for d in node["digits"]), value(node["offset"], values)
+                )
             case "Loop":
                 for turn in range(value(node["extent"], values)):
                     yield from walked(node["body"], {**values, node["index"]: turn})
