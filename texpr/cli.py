@@ -21,8 +21,10 @@ from texpr.command_options import (
     File,
     Hints,
     KernelName,
+    MappingFile,
     RunDefines,
     TargetName,
+    candidate_in,
     definitions,
     kernel_of,
     usage,
@@ -142,13 +144,20 @@ def fmt(
 
 
 def _compile(
-    file: Path, name: str | None, target: str, define: list[str] | None, hints: list[str] | None, stop_after: str | None
+    file: Path,
+    name: str | None,
+    target: str,
+    define: list[str] | None,
+    hints: list[str] | None,
+    mapping: Path | None,
+    stop_after: str | None,
 ) -> Any:
     sizes, types, _ = definitions(define)
     values, wrong, _ = definitions(hints)
     if wrong:
         raise usage("--hint wants NAME=INTEGER")
-    return kernel_of(file, name).compile(target, types=types, sizes=sizes, hints=values, stop_after=stop_after)
+    program, choices = kernel_of(file, name), candidate_in(mapping)
+    return program.compile(target, types=types, sizes=sizes, hints=values, mapping=choices, stop_after=stop_after)
 
 
 @app.command(name="map")
@@ -158,10 +167,14 @@ def map_command(
     kernel: KernelName = None,
     target: TargetName = "cuda:sm_90a",
     hint: Hints = None,
+    mapping: MappingFile = None,
+    alternatives: Annotated[
+        bool, typer.Option("--alternatives", help="what else could be chosen, and what it costs")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show where everything runs: grid, block, digits, buffers, access relations, required orders."""
-    compiled = _compile(file, kernel, target, define, hint, "map")
+    compiled = _compile(file, kernel, target, define, hint, mapping, "map")
     if as_json:
         from texpr.mapping_json import mapping_json
 
@@ -169,6 +182,10 @@ def map_command(
     else:
         _say(compiled.warnings, compiled.dynamic)
         typer.echo(str(compiled.mapping))
+        if alternatives:
+            from texpr.alternatives import table
+
+            typer.echo(table(compiled.mapping.alternatives()))
 
 
 @app.command()
@@ -178,9 +195,10 @@ def graph(
     kernel: KernelName = None,
     target: TargetName = "cuda:sm_90a",
     hint: Hints = None,
+    mapping: MappingFile = None,
 ) -> None:
     """Show the planned program: the mapping with whole statements, and where every buffer lies."""
-    compiled = _compile(file, kernel, target, define, hint, "plan")
+    compiled = _compile(file, kernel, target, define, hint, mapping, "plan")
     _say(compiled.warnings, compiled.dynamic)
     typer.echo(str(compiled.graph))
 
@@ -193,10 +211,11 @@ def build(
     kernel: KernelName = None,
     target: TargetName = "cuda:sm_90a",
     hint: Hints = None,
+    mapping: MappingFile = None,
     source_only: Annotated[bool, typer.Option("--source-only", help="write text, no binary")] = False,
 ) -> None:
     """Compile a kernel and write its artifact: text, headers, C header, cubin, manifest."""
-    compiled = _compile(file, kernel, target, define, hint, None)
+    compiled = _compile(file, kernel, target, define, hint, mapping, None)
     _say(compiled.warnings, compiled.dynamic)
     folder = compiled.save(output, source_only=source_only)
     typer.echo(f"{compiled.name} for {compiled.target} in {folder}")
@@ -215,6 +234,7 @@ def run(
     define: RunDefines = None,
     kernel: KernelName = None,
     target: TargetName = "cpu",
+    mapping: MappingFile = None,
     seed: Annotated[int, typer.Option(help="of the random inputs", min=0)] = 0,
     inputs: Annotated[Path | None, typer.Option("--input", help="an .npz with arrays by parameter name")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="write all arrays to this .npz")] = None,
@@ -237,6 +257,7 @@ def run(
             sizes=sizes,
             types=types,
             scalars=scalars,
+            mapping=candidate_in(mapping),
             seed=seed,
             inputs=inputs,
             output=output,

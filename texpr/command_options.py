@@ -1,5 +1,6 @@
 """What the commands of `texpr` are given: arguments and options, sizes and scalars by `-D`, a kernel of a file."""
 
+import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -8,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.diagnostics import TExprError, fail
 
 if TYPE_CHECKING:
     from texpr.kernels import Kernel
+    from texpr.polyhedral.mapped.candidate import Candidate
 
 USAGE = 2  # the exit code of wrong usage
 MAX_NUMBER = 400  # characters of a scalar's value
@@ -32,6 +34,10 @@ TargetName = Annotated[
     str, typer.Option("--target", "-t", help="cpu, cuda (this machine's GPU), cuda:sm_XX or cuda-host:sm_XX")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print data as JSON")]
+MappingFile = Annotated[
+    Path | None,
+    typer.Option("--mapping", metavar="FILE", help="choices of the mapping: what `map --json` printed, or edited"),
+]
 Hints = Annotated[list[str] | None, typer.Option("--hint", metavar="NAME=VALUE", help="cost of a dynamic size")]
 
 
@@ -130,3 +136,19 @@ def kernel_of(file: Path, name: str | None) -> "Kernel":
         names = ", ".join(kernel.name for kernel in kernels)
         raise usage(f"{file} has {names}; name one: {file}:{kernels[0].name}")
     return kernels[0]
+
+
+def candidate_in(path: Path | None) -> "Candidate | None":
+    """The candidate in a JSON file, its own or that of `texpr map --json`. Raises E0606 for a file that is no JSON, and
+    E0607 for one that holds something else."""
+    if path is None:
+        return None
+    from texpr.frontends import read_text
+    from texpr.polyhedral.mapped.candidate_json import read_candidate
+
+    text = read_text(path)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as why:
+        raise fail("E0606", f"{path} is not JSON: {str(why)[:200]}") from None
+    return read_candidate(data["candidate"] if isinstance(data, Mapping) and "candidate" in data else data)

@@ -17,6 +17,7 @@ from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 from texpr.polyhedral import isl
+from texpr.polyhedral.mapped.candidate_json import candidate_json
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import element_text, leaf_text
 from texpr.polyhedral.walk import read_accesses, written
@@ -37,6 +38,7 @@ def mapping_json(program: MappedProgram) -> dict[str, Any]:
         "buffers": {name: _plain(buffer) for name, buffer in program.buffers.items()},
         "host": [_plain(node) for node in program.host],
         "report": _plain(program.report),
+        "candidate": candidate_json(program.candidate),
     }
 
 

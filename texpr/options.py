@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from texpr.grammar.diagnostics import TExprError, fail, nearest
 
 if TYPE_CHECKING:
+    from texpr.polyhedral.mapped.candidate import Candidate
     from texpr.polyhedral.target import Target
 
 T = TypeVar("T", bound=str)
@@ -150,3 +151,11 @@ def text(option: str, value: Any) -> str:
     if not isinstance(value, str):
         raise fail("E0607", f"`{option}` is a text, not a {_kind(value)}")
     return value
+
+
+def candidate_of(mapping: Any) -> "Candidate | None":
+    """The option `mapping`: a candidate, or its JSON. Raises E0607."""
+    from texpr.polyhedral.mapped.candidate import Candidate
+    from texpr.polyhedral.mapped.candidate_json import read_candidate
+
+    return mapping if mapping is None or isinstance(mapping, Candidate) else read_candidate(mapping)

@@ -17,6 +17,7 @@ from texpr.grammar.diagnostics import Diagnostic, did_you_mean, fail
 if TYPE_CHECKING:
     from texpr.codegen.manifest import Manifest
     from texpr.grammar.ast import Kernel
+    from texpr.polyhedral.mapped.candidate import Candidate
     from texpr.polyhedral.mapped.planned import PlannedProgram
     from texpr.polyhedral.mapped.program import MappedProgram
     from texpr.polyhedral.program import Program, ProvedProgram
@@ -71,6 +72,7 @@ def build(
     *,
     sizes: Mapping[str, int],
     hints: Mapping[str, int] | None = None,
+    candidate: "Candidate | None" = None,
     checks: bool = False,
     stop_after: str | None = None,
 ) -> Build:
@@ -79,6 +81,7 @@ def build(
     Args:
         sizes: values of the sizes bound at compile time; the others stay free.
         hints: representative values of free sizes, for the cost model only.
+        candidate: the choices of the mapping; None lets the compiler choose.
         checks: emit run-time checks of gathered subscripts on CUDA (`cpu` and `cuda-host` always have them).
         stop_after: the last stage to run; None runs all.
 
@@ -102,11 +105,18 @@ def build(
     from texpr.polyhedral.isl import translated
 
     with translated(kernel.span):
-        _below(made, bound, hints or {}, checks, over)
+        _below(made, bound, hints or {}, candidate, checks, over)
     return made
 
 
-def _below(made: Build, bound: "Kernel", hints: Mapping[str, int], checks: bool, over: Callable[[str], bool]) -> None:
+def _below(
+    made: Build,
+    bound: "Kernel",
+    hints: Mapping[str, int],
+    candidate: "Candidate | None",
+    checks: bool,
+    over: Callable[[str], bool],
+) -> None:
     """The stages below the check, as far as they shall run."""
     from texpr.polyhedral.model.stage import build_program
 
@@ -121,7 +131,9 @@ def _below(made: Build, bound: "Kernel", hints: Mapping[str, int], checks: bool,
         return
     from texpr.polyhedral.map.stage import map_program
 
-    mapped: MappedProgram = made.stage("map", lambda: map_program(proved, made.target, hints=hints))
+    mapped: MappedProgram = made.stage(
+        "map", lambda: map_program(proved, made.target, hints=hints, candidate=candidate)
+    )
     if over("map"):
         return
     from texpr.codegen.plan import plan

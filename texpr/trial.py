@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from texpr.grammar import ast
     from texpr.inspect import Progress
     from texpr.kernels import Kernel
+    from texpr.polyhedral.mapped.candidate import Candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +199,7 @@ def run_trial(
     sizes: Mapping[str, int],
     types: Mapping[str, str] | None = None,
     scalars: Mapping[str, int | float | bool] | None = None,
+    mapping: "Candidate | Mapping[str, Any] | None" = None,
     seed: int = 0,
     inputs: Path | None = None,
     output: Path | None = None,
@@ -224,7 +226,7 @@ def run_trial(
     solved = trial_sizes(manifest, sizes, given)
     check_memory(core, manifest, solved, check=check)
     static = {name: value for name, value in sizes.items() if name not in kernel.dynamic}
-    compiled = kernel.compile(target, types=types, sizes=static)
+    compiled = kernel.compile(target, types=types, sizes=static, mapping=mapping)
     if warned is not None:
         warned(compiled.warnings)
     on_host = not compiled.target.startswith("cuda:")

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import assert_never
 
 from texpr.grammar.ast import Role
-from texpr.polyhedral.map.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Single
 from texpr.polyhedral.map.cores import build_cores
 from texpr.polyhedral.map.digits import Names, names_taken
 from texpr.polyhedral.map.idle_attributes import idle_attributes
@@ -21,6 +20,7 @@ from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.promote import promote
 from texpr.polyhedral.map.report import access_reports
 from texpr.polyhedral.map.session import Session
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Single
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
 from texpr.polyhedral.mapped.tree import Guard, Loop
@@ -46,6 +46,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
         target=problem.target,
         host=host,
         buffers=buffers,
+        candidate=candidate,
         report=Report(
             accesses=access_reports(problem, host, buffers),
             representative=dict(problem.sizes),

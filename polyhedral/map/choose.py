@@ -20,7 +20,6 @@ from texpr.polyhedral.map.bands import (
     is_serial_par,
     nest_of,
 )
-from texpr.polyhedral.map.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single
 from texpr.polyhedral.map.choose_cores import choose_cores
 from texpr.polyhedral.map.digits import power_of_two, share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
@@ -30,6 +29,7 @@ from texpr.polyhedral.map.placement import choose_memory, size_bytes
 from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
 from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.walk import subscript_names
 

@@ -11,13 +11,13 @@ from texpr.grammar.index.expr import ONE, add, names, row_major
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.map.bands import Nest, has_loop
-from texpr.polyhedral.map.candidate import Cores
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import power_of_two
 from texpr.polyhedral.map.objective import WeightedAccess
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.mapped.candidate import Cores
 
 LIGHT_CHUNK = 1024  # the most iterations of the only core dimension that a core runs at a time
 HEAVY_CHUNK = 256  # the same where each iteration has loops
@@ -27,7 +27,7 @@ MIN_CHUNKS = 64  # chunks that keep many cores busy
 
 def choose_cores(problem: Problem, nest: Nest, ranges: Ranges) -> Cores:
     """The indices of a bounded nest dealt to cores, loops and the innermost loop."""
-    cores = _core_dims(problem, nest)
+    cores = core_dims(problem, nest)
     vector = _vector_dim(problem, nest)
     if vector in cores and len(cores) > 1:
         cores = tuple(d for d in cores if d != vector)
@@ -49,7 +49,12 @@ def _chunk(problem: Problem, nest: Nest, extent: IndexExpr) -> int:
     return max(MIN_CHUNK, min(most, power_of_two(problem.representative(extent, {}) // MIN_CHUNKS)))
 
 
-def _core_dims(problem: Problem, nest: Nest) -> tuple[int, ...]:
+def core_indices(problem: Problem, nest: Nest) -> tuple[str, ...]:
+    """The indices that may be on cores."""
+    return tuple(nest.indices[d] for d in core_dims(problem, nest))
+
+
+def core_dims(problem: Problem, nest: Nest) -> tuple[int, ...]:
     """The dimensions over which no two iterations update one element; an extent that depends on a dimension that is no
     core dimension keeps its own off the cores too."""
     updates = [s for s in statements(nest.body) if isinstance(s, Accumulate | Atomic)]
@@ -86,14 +91,14 @@ def _vector_dim(problem: Problem, nest: Nest) -> int | None:
     for number, par in enumerate(nest.pars):
         if any(par.index in names(p.extent) for p in nest.pars[number + 1 :]):
             continue
-        unit = sum(a.weight for a in accesses if _step(problem, a, par.index) == 1)
-        far = sum(a.weight for a in accesses if _step(problem, a, par.index) not in (0, 1))
+        unit = sum(a.weight for a in accesses if step(problem, a, par.index) == 1)
+        far = sum(a.weight for a in accesses if step(problem, a, par.index) not in (0, 1))
         if unit > far and (best is None or unit - far >= best[0]):
             best = (unit - far, number)
     return None if best is None else best[1]
 
 
-def _step(problem: Problem, access: WeightedAccess, index: str) -> int | None:
+def step(problem: Problem, access: WeightedAccess, index: str) -> int | None:
     """Elements between neighbouring iterations of the index; None for a gather."""
     buffer = access.buffer
     strides = buffer.strides if buffer.strides is not None else row_major(buffer.shape)

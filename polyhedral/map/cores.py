@@ -29,7 +29,6 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, const, minimum, names, subtract
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_loop, nest_of
-from texpr.polyhedral.map.candidate import Cores
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import core_digits
 from texpr.polyhedral.map.launches import padding_guard
@@ -39,6 +38,7 @@ from texpr.polyhedral.map.rows import Piece, carried_rows, long_rows, tiles
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.mapped.candidate import Cores
 from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.program import Launch

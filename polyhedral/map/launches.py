@@ -30,7 +30,6 @@ from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, const, co
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.permissions import unroll_of
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par, nest_of
-from texpr.polyhedral.map.candidate import Blocks, Combined, Deal, Flat, Single
 from texpr.polyhedral.map.digits import Piece, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
@@ -38,6 +37,7 @@ from texpr.polyhedral.map.reductions import Team, shared_out, split
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.mapped.candidate import Blocks, Combined, Deal, Flat, Single
 from texpr.polyhedral.mapped.operators import Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch

@@ -33,6 +33,24 @@ class LocalUse:
     shared_by_threads: bool
     indices: tuple[str, ...]
 
+    @property
+    def bytes(self) -> int | None:
+        """Bytes of a local of constant shape, else None."""
+        return size_bytes(self.buffer)
+
+
+def memories(use: LocalUse, target: Target) -> tuple[Memory, ...]:
+    """Where a local may lie, room apart: the author's word alone, if there is one."""
+    pinned = use.buffer.memory if target.is_cuda else None
+    if pinned is not None:
+        return (Memory(pinned),)
+    found = [Memory.GLOBAL]
+    if use.block_level and use.bytes is not None and target.is_cuda:
+        found.insert(0, Memory.SHARED)
+    if not use.shared_by_threads and use.bytes is not None and use.bytes <= MAX_THREAD_BYTES:
+        found.insert(0, Memory.REG)
+    return tuple(found)
+
 
 def size_bytes(buffer: Buffer) -> int | None:
     """Bytes of a buffer of constant shape, padding included, else None."""

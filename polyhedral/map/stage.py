@@ -12,16 +12,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from texpr.grammar.ast import Role
-from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.diagnostics import TExprError, fail
 from texpr.polyhedral.map.build import build
-from texpr.polyhedral.map.candidate import Candidate
 from texpr.polyhedral.map.chains import left_in_memory
 from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.hardware_attributes import check_attributes
 from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
-from texpr.polyhedral.map.long_sums import carried_wide
+from texpr.polyhedral.map.legal import check_candidate
+from texpr.polyhedral.map.long_sums import CHAIN, carried_wide
 from texpr.polyhedral.map.problem import Problem, make_problem
 from texpr.polyhedral.map.states import is_state
+from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
@@ -50,8 +51,7 @@ def map_program(
     check_attributes(program.kernel, target)
     as_it_is, known = keep_nothing(proved), hints or {}
     if candidate is not None:
-        problems = Problems(keep(as_it_is, candidate.kept), target, known)
-        return build(problems.wide if candidate.wide else problems.narrow, candidate)
+        return _chosen(as_it_is, target, known, candidate)
     long, kept, notes = as_it_is.long, frozenset[str](), dict[str, str]()
     mapped = _carried(Problems(as_it_is, target, known))
     while more := [name for name in left_in_memory(mapped, long) if name not in notes]:
@@ -70,6 +70,36 @@ def map_program(
             locals = [name for name in wider - kept if program.kernel.buffer(name).role is Role.LOCAL]
             notes |= {name: why.format(name) for name in sorted(locals or wider - kept)}
     return _noted(mapped, notes.values())
+
+
+def _chosen(as_it_is: Kept, target: Target, hints: Mapping[str, int], candidate: Candidate) -> MappedProgram:
+    """The mapping of a candidate from outside. Raises E0401 where it does not fit, or leaves long sums in memory."""
+    program, long = as_it_is.proved.program, as_it_is.long
+    writes = [s.write for s in program.statements if s.id in long]
+    able = {write.buffer for write in writes if write is not None}
+    if not candidate.kept <= able:
+        wrong = ", ".join(sorted(candidate.kept - able))
+        raise fail("E0401", f"the candidate keeps {wrong} in f64, which gets no long sum", program.kernel.span)
+    problem = _problem(as_it_is, target, hints, candidate)
+    check_candidate(problem, candidate)
+    mapped = build(problem, candidate)
+    for name in left_in_memory(mapped, long):
+        if not is_state(program, name, long):
+            why = f"the candidate makes more than {CHAIN} additions to an element of {name} in memory"
+            raise fail(
+                "E0401", why, program.kernel.span, help=f"keep it in f64 (`kept`: {name!r}), or sum inside a `par`"
+            )
+    return mapped
+
+
+def problem_of(proved: ProvedProgram, mapped: MappedProgram) -> Problem:
+    """The problem of a proved program that one of its mappings solves, at the same representative sizes."""
+    return _problem(keep_nothing(proved), mapped.target, mapped.report.representative, mapped.candidate)
+
+
+def _problem(as_it_is: Kept, target: Target, hints: Mapping[str, int], candidate: Candidate) -> Problem:
+    problems = Problems(keep(as_it_is, candidate.kept), target, hints)
+    return problems.wide if candidate.wide else problems.narrow
 
 
 def _carried(problems: "Problems") -> MappedProgram:

@@ -13,6 +13,7 @@ from texpr.grammar.ast import Condition, IndexExpr, Kernel, Role
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.mapped.between import Words
+from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import LOOP_PLACES, Digit, Memory, Scope
 from texpr.polyhedral.mapped.sync import Pipe
@@ -132,13 +133,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedProgram:
-    """A kernel mapped to a target; `buffers` has every buffer that a launch touches, parameters included, and `words`
-    the counters and flags of its launches."""
+    """A kernel mapped to a target by the choices of `candidate`; `buffers` has every buffer that a launch touches,
+    parameters included, and `words` the counters and flags of its launches."""
 
     kernel: Kernel
     proved: ProvedProgram = field(compare=False, repr=False)
     target: Target
     host: tuple[HostNode, ...]
     buffers: Mapping[str, MappedBuffer]
+    candidate: Candidate
     words: tuple[Words, ...] = ()
     report: Report = field(default_factory=Report)

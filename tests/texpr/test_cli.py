@@ -78,13 +78,13 @@ def test_map_shows_the_mapping(add: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "lane" in done.stdout
     data = json.loads(texpr("map", add, "--json").stdout)
-    assert data["schema"] == 2
+    assert data["schema"] == 3
 
 
-def test_graph_shows_the_operators(add: Path) -> None:
+def test_graph_shows_where_buffers_lie(add: Path) -> None:
     done = texpr("graph", add)
     assert done.returncode == 0, done.stderr
-    assert "generic" in done.stdout
+    assert "buffers\n" in done.stdout and "strides (1)" in done.stdout
 
 
 def test_build_writes_an_artifact_and_nothing_when_wrong(add: Path, halve: Path, tmp_path: Path) -> None:

@@ -1,0 +1,189 @@
+"""What a candidate costs, item by item, at the representative sizes: the terms by which candidates are compared.
+
+    matmul_0   4096 blocks of 256 threads   2 waves   0 % idle   34.1e6 sectors, of 33.6e6 at best
+
+Sectors are those of 32 bytes that a warp's requests of global memory touch, times how often they are made: an access
+inside a loop counts for each turn, but the element of an accumulation, which a register carries, for none. No cache is
+modelled. On a CPU it counts how many accesses step by at most one element in the innermost loop.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, assert_never
+
+from texpr.grammar.ast import If, Par, Seq, Stmt
+from texpr.grammar.index.interval import Ranges, index_range
+from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par, nest_of
+from texpr.polyhedral.map.choose import band_sizes
+from texpr.polyhedral.map.choose_cores import step
+from texpr.polyhedral.map.digits import Names, thread_digits
+from texpr.polyhedral.map.objective import UNKNOWN_SECTORS, WeightedAccess, footprint, lane_values
+from texpr.polyhedral.map.problem import Problem, Region, declared
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single
+
+RESIDENT_THREADS = 2048  # of one multiprocessor, where neither registers nor shared memory are short
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchCost:
+    """`blocks` of `threads` run in `waves` on a GPU's multiprocessors; `idle` is the share of threads beyond an extent.
+    `requests` are warps' requests of global memory with `sectors` of them, `ideal` at least; on a CPU every access is a
+    request, and a sector where it is not contiguous."""
+
+    blocks: int
+    threads: int
+    waves: int
+    idle: float
+    requests: int
+    sectors: int
+    ideal: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """The cost of every launch, by name. How often the host repeats one does not count: it is the same for all."""
+
+    launches: Mapping[str, LaunchCost]
+
+    @property
+    def sectors(self) -> int:
+        return sum(launch.sectors for launch in self.launches.values())
+
+
+def cost(problem: Problem, candidate: Candidate) -> Cost:
+    """The cost of a candidate that fits the problem."""
+    launches = {r.name: _launch(problem, r, candidate.launches[r.name]) for r in problem.regions()}
+    return Cost(launches=launches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """An access by lanes, `times` over: how often it is made by some warp."""
+
+    access: WeightedAccess
+    lanes: Mapping[str, Any]
+    times: int
+
+
+def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
+    match choice:
+        case Single():
+            return _counted(problem, 1, 1, 0.0, _alone(problem, region.stmts, {}, 1))
+        case Cores():
+            return _cores(problem, *_nest(region), choice)
+        case Flat():
+            nest, ranges = _nest(region)
+            sizes = band_sizes(problem, nest, ranges)
+            blocks, idle = _blocks_of(nest, sizes, choice.deal)
+            warps = -(-blocks * choice.threads // problem.target.warp_size)
+            lanes = _lanes(problem, nest.indices, choice.deal)
+            found = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=warps)
+            return _counted(problem, blocks, choice.threads, idle, (_Request(a, lanes, a.weight) for a in found))
+        case Combined():
+            nest, ranges = _nest(region)
+            extents = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
+            covered = choice.threads * choice.rounds
+            parts = {i: -(-n // covered) if i == choice.over else n for i, n in extents.items()}
+            blocks = prod(min(n, choice.blocks.get(i, n)) for i, n in parts.items())
+            warps = prod(parts.values()) * choice.rounds * -(-choice.threads // problem.target.warp_size)
+            lanes = _lanes(problem, (choice.over,), ((choice.over, choice.threads),))
+            idle = 1 - extents[choice.over] / (parts[choice.over] * covered)
+            found = problem.accesses(nest.body, ranges, weight=warps)
+            return _counted(problem, blocks, choice.threads, idle, (_Request(a, lanes, a.weight) for a in found))
+        case Blocks():
+            nest, ranges = _nest(region)
+            blocks = prod(band_sizes(problem, nest, ranges))
+            inside = _Inside(problem, choice, declared(nest.body))
+            return _counted(problem, blocks, choice.threads, 0.0, inside.visit(nest.body, ranges, blocks))
+        case _:
+            assert_never(choice)
+
+
+def _nest(region: Region) -> tuple[Nest, Ranges]:
+    assert region.band is not None, "plain statements are `Single`"
+    return bounded_nest(nest_of(region.band))
+
+
+def _lanes(problem: Problem, indices: Sequence[str], deal: Deal) -> dict[str, Any]:
+    """The value of each index on the lanes of a warp."""
+    warp = problem.target.warp_size
+    pieces = tuple((list(indices).index(index), threads) for index, threads in deal)
+    return lane_values(thread_digits(indices, pieces, Names(()), warp), indices, warp)
+
+
+def _blocks_of(nest: Nest, sizes: Sequence[int], deal: Deal) -> tuple[int, float]:
+    """Blocks of a band, and the share of their threads beyond an extent."""
+    covered = {i: prod(n for index, n in deal if index == i) for i in nest.indices}
+    counts = [-(-n // covered[i]) for i, n in zip(nest.indices, sizes, strict=True)]
+    return prod(counts), 1 - prod(sizes) / (prod(counts) * prod(covered.values()))
+
+
+def _alone(problem: Problem, stmts: tuple[Stmt, ...], ranges: Ranges, times: int) -> Iterator[_Request]:
+    """The requests of one thread."""
+    found = problem.accesses(stmts, ranges, without=declared(stmts), weight=times)
+    return (_Request(access, {}, access.weight) for access in found)
+
+
+class _Inside:
+    """The requests of the threads of blocks; accesses to the launch's own locals do not count."""
+
+    def __init__(self, problem: Problem, choice: Blocks, own: frozenset[str]) -> None:
+        self.problem, self.choice, self.own = problem, choice, own
+        self.warps = -(-choice.threads // problem.target.warp_size)
+
+    def visit(self, stmts: tuple[Stmt, ...], ranges: Ranges, times: int) -> Iterator[_Request]:
+        for stmt in stmts:
+            match stmt:
+                case Par(index=index) if not is_serial_par(stmt):
+                    nest, known = bounded_nest(nest_of(stmt))
+                    deal = self.choice.inner[index]
+                    rounds, _ = _blocks_of(nest, band_sizes(self.problem, nest, known, ranges), deal)
+                    lanes = _lanes(self.problem, nest.indices, deal)
+                    yield from self._requests(nest.body, {**ranges, **known}, lanes, times * rounds * self.warps)
+                case Seq(index=index, extent=extent) if index in self.choice.shared_out:
+                    rounds = -(-self.problem.representative(extent, ranges) // self.choice.threads)
+                    lanes = _lanes(self.problem, (index,), ((index, self.choice.threads),))
+                    yield from self._requests(stmt.body, ranges, lanes, times * rounds * self.warps)
+                case Seq(index=index, extent=extent, body=body):
+                    inside = index_range(extent, ranges)
+                    turns = self.problem.representative(extent, ranges)
+                    yield from self.visit(body, {**ranges, index: inside} if inside else ranges, times * turns)
+                case If(then=then, orelse=orelse):
+                    yield from self.visit(then + orelse, ranges, times)
+                case _:
+                    yield from self._requests((stmt,), ranges, {}, times)
+
+    def _requests(
+        self, stmts: tuple[Stmt, ...], ranges: Ranges, lanes: Mapping[str, Any], times: int
+    ) -> Iterator[_Request]:
+        found = self.problem.accesses(stmts, ranges, without=self.own, weight=times)
+        return (_Request(access, lanes, access.weight) for access in found)
+
+
+def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests: Iterator[_Request]) -> LaunchCost:
+    resident = problem.target.multiprocessors * max(1, RESIDENT_THREADS // threads)
+    made = sectors = ideal = 0
+    for request in (r for r in requests if not r.access.update):
+        fixed = {**dict.fromkeys(request.lanes, 0), **problem.sizes}
+        found = footprint(request.access.buffer, request.access.subscripts, request.lanes, fixed)
+        made += request.times
+        sectors += request.times * (UNKNOWN_SECTORS if found is None else found.sectors)
+        ideal += request.times * (1 if found is None else found.ideal)
+    waves = -(-blocks // resident)
+    return LaunchCost(
+        blocks=blocks, threads=threads, waves=waves, idle=idle, requests=made, sectors=sectors, ideal=ideal
+    )
+
+
+def _cores(problem: Problem, nest: Nest, ranges: Ranges, choice: Cores) -> LaunchCost:
+    """A CPU's launch: tasks instead of blocks, and an access is contiguous or not in the innermost loop."""
+    sizes = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
+    tasks = prod(-(-sizes[i] // (choice.chunk or 1)) for i in choice.cores)
+    rest = prod(n for i, n in sizes.items() if i not in choice.cores)
+    times = tasks * rest * (choice.chunk or 1)
+    found = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=times)
+    read = [a for a in found if not a.update]
+    strided = sum(a.weight for a in read if choice.vector and step(problem, a, choice.vector) not in (0, 1))
+    made = sum(a.weight for a in read)
+    return LaunchCost(blocks=tasks, threads=1, waves=1, idle=0.0, requests=made, sectors=strided, ideal=0)

@@ -1,0 +1,226 @@
+"""Whether a candidate fits a problem: what `build` takes for granted is checked here, for candidates from outside.
+
+`check_candidate` shares no code with what proposes candidates. It refuses what would leave an iteration without a
+thread or give it two, split a reduction that cannot be split, make more additions into one partial than promised, or
+contradict the author; a memory that is too small is E0403 where the buffers are placed. Errors: E0401.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import NoReturn, assert_never
+
+from texpr.grammar.ast import Accumulate, If, Par, Seq, Stmt
+from texpr.grammar.diagnostics import fail
+from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
+from texpr.grammar.index.interval import Ranges, most
+from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par, nest_of
+from texpr.polyhedral.map.choose_cores import core_indices
+from texpr.polyhedral.map.hardware_attributes import threads_asked
+from texpr.polyhedral.map.long_sums import CHAIN, size_ranges
+from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
+from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.sharing import can_share, combinable, part_bytes
+from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.target import Target
+from texpr.polyhedral.walk import subscript_names
+
+
+def check_candidate(problem: Problem, candidate: Candidate) -> None:
+    """Raises E0401 for a candidate that is none of this problem."""
+    regions = {region.name: region for region in problem.regions()}
+    if candidate.launches.keys() != regions.keys():
+        found, wanted = ", ".join(candidate.launches), ", ".join(regions)
+        raise fail("E0401", f"the candidate has the launches {found or 'none'}; this kernel has {wanted}")
+    for name, region in regions.items():
+        _Check(problem, region).choice(candidate.launches[name])
+
+
+def thread_pieces_fit(radices: Sequence[int], threads: int, warp: int) -> bool:
+    """Whether pieces, fastest first, number the threads of a block: together all of them, none across a warp's edge
+    that it does not divide."""
+    done = 1
+    for radix in radices:
+        while radix > 1:
+            mine = min(radix, warp // done) if done < warp else radix
+            if radix % mine or (done < warp and warp % (done * mine)):
+                return False
+            done, radix = done * mine, radix // mine
+    return done == threads
+
+
+class _Check:
+    """The check of one launch's choice."""
+
+    def __init__(self, problem: Problem, region: Region) -> None:
+        self.problem, self.region = problem, region
+        self.target: Target = problem.target
+
+    def choice(self, choice: Choice) -> None:
+        band = self.region.band
+        if (band is None) != isinstance(choice, Single):
+            self._refuse("plain statements are `Single`, and nothing else is")
+        if isinstance(choice, Cores) == self.target.is_cuda and not isinstance(choice, Single):
+            self._refuse(f"the form {type(choice).__name__} is none of {self.target.name}")
+        match choice:
+            case Single():
+                self._memory(choice.memory, self.region.stmts, block_level=False, outer=(), ranges={})
+            case Flat():
+                self._flat(choice, *self._nest())
+            case Blocks():
+                self._blocks(choice, *self._nest())
+            case Combined():
+                self._combined(choice, *self._nest())
+            case Cores():
+                self._cores(choice, *self._nest())
+            case _:
+                assert_never(choice)
+
+    def _nest(self) -> tuple[Nest, Ranges]:
+        assert self.region.band is not None, "checked before"
+        return bounded_nest(nest_of(self.region.band))
+
+    def _flat(self, choice: Flat, nest: Nest, ranges: Ranges) -> None:
+        if has_block_level(self.problem.kernel, nest):
+            self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
+        self._threads(choice.threads)
+        self._deal(choice.deal, nest, choice.threads, "deal")
+        self._grid(choice.grid, nest)
+        self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
+
+    def _blocks(self, choice: Blocks, nest: Nest, ranges: Ranges) -> None:
+        self._threads(choice.threads)
+        self._grid(choice.grid, nest)
+        uses = self._memory(choice.memory, nest.body, block_level=True, outer=nest.indices, ranges=ranges)
+        inner = {stmt.index: stmt for stmt in _at_block_level(nest.body, choice.shared_out) if isinstance(stmt, Par)}
+        if inner.keys() != choice.inner.keys():
+            self._refuse(f"`inner` deals threads to {_listed(choice.inner)}; the nests inside are {_listed(inner)}")
+        for index, deal in choice.inner.items():
+            self._deal(deal, bounded_nest(nest_of(inner[index]))[0], choice.threads, f"inner of {index}")
+        seqs = {s.index: s for s in _at_block_level(nest.body, choice.shared_out) if isinstance(s, Seq)}
+        bytes_needed = sum(use.bytes or 0 for use in uses if choice.memory[use.buffer.name] is Memory.SHARED)
+        for index in choice.shared_out:
+            if index not in seqs or not can_share(self.problem, seqs[index], choice.memory) or choice.threads == 1:
+                self._refuse(f"`shared_out`: {index} is no reduction that the threads of a block can share")
+            bytes_needed += part_bytes(seqs[index], choice.threads)
+        if bytes_needed > self.target.shared_bytes:
+            self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")
+
+    def _combined(self, choice: Combined, nest: Nest, ranges: Ranges) -> None:
+        self._threads(choice.threads)
+        self._grid(choice.grid, nest)
+        free = {nest.indices[d] for d in combinable(nest)}
+        if choice.over not in free or has_block_level(self.problem.kernel, nest):
+            self._refuse(f"`over`: the updates cannot be combined over {choice.over}")
+        if choice.rounds < 1 or any(limit < 1 for limit in choice.blocks.values()):
+            self._refuse("`rounds` and `blocks` count from 1")
+        updates = [s for s in nest.body if isinstance(s, Accumulate)]
+        used = frozenset[str]().union(*(subscript_names(u.subscripts) for u in updates))
+        summed = {p.index: p for p in nest.pars if p.index not in used}
+        if not choice.blocks.keys() <= summed.keys():
+            self._refuse(f"`blocks` limits {_listed(choice.blocks)}; the summed indices are {_listed(summed)}")
+        bytes_needed = sum(choice.threads * u.value.dtype.size_bytes for u in updates)
+        if bytes_needed > self.target.shared_bytes:
+            self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")
+        if any(u.id in self.problem.long for u in updates):
+            self._chain(choice, summed, ranges)
+
+    def _chain(self, choice: Combined, summed: Mapping[str, Par], ranges: Ranges) -> None:
+        """At most `CHAIN` blocks add to one element of a long sum."""
+        known, adding = size_ranges(self.problem.kernel), 1
+        for index in summed:
+            covered = choice.threads * choice.rounds if index == choice.over else 1
+            count = most(ceildiv(at_least_zero(add(ranges[index][1], ONE)), covered), known)
+            limits = [n for n in (count, choice.blocks.get(index)) if n is not None]
+            adding *= max(1, min(limits)) if limits else CHAIN + 1
+        if adding > CHAIN:
+            self._refuse(f"more than {CHAIN} blocks may add to one element: limit them by `blocks`")
+
+    def _cores(self, choice: Cores, nest: Nest, ranges: Ranges) -> None:
+        allowed = core_indices(self.problem, nest)
+        if not set(choice.cores) <= set(allowed) or len(set(choice.cores)) != len(choice.cores):
+            self._refuse(f"`cores` has {_listed(choice.cores)}; those that may be on cores are {_listed(allowed)}")
+        for par in nest.pars:
+            if par.index in choice.cores and names(par.extent) & (set(nest.indices) - set(choice.cores)):
+                self._refuse(f"`cores`: the extent of {par.index} depends on an index that is a loop")
+        if choice.vector is not None:
+            if choice.vector not in nest.indices:
+                self._refuse(f"`vector`: {choice.vector} is no index of the band")
+            after = nest.pars[nest.indices.index(choice.vector) + 1 :]
+            if any(choice.vector in names(p.extent) for p in after):
+                self._refuse(f"`vector`: an extent inside depends on {choice.vector}")
+        alone = choice.cores == (choice.vector,)
+        if choice.vector in choice.cores and not alone:
+            self._refuse("`vector` is on cores, too: only a vector that is alone on cores can be, in chunks")
+        if alone != (choice.chunk is not None) or (choice.chunk or 1) < 1:
+            self._refuse("`chunk` says how many iterations a core runs where the vector is the only core index")
+        self._memory(choice.memory, nest.body, block_level=False, outer=choice.cores, ranges=ranges)
+
+    # ---- parts ----
+
+    def _threads(self, threads: int) -> None:
+        asked, warp = threads_asked(self.problem.kernel, self.target), self.target.warp_size
+        small = 0 < threads < warp and threads & (threads - 1) == 0
+        if not (small or (threads % warp == 0 and 0 < threads <= self.target.max_threads)):
+            self._refuse(f"a block cannot have {threads} threads")
+        if asked is not None and asked != threads:
+            self._refuse(f"the author asks for {asked} threads, and the candidate has {threads}")
+
+    def _deal(self, deal: Deal, nest: Nest, threads: int, where: str) -> None:
+        if not {index for index, _ in deal} <= set(nest.indices):
+            self._refuse(f"`{where}` deals threads to {_listed(i for i, _ in deal)}, not {_listed(nest.indices)}")
+        radices = [radix for _, radix in deal]
+        if min(radices, default=1) < 1 or not thread_pieces_fit(radices, threads, self.target.warp_size):
+            self._refuse(f"`{where}` deals {prod(radices)} threads, in pieces that do not number {threads}")
+
+    def _grid(self, grid: tuple[str, ...], nest: Nest) -> None:
+        if sorted(grid) != sorted(nest.indices):
+            self._refuse(f"`grid` orders {_listed(grid)}; the band has {_listed(nest.indices)}")
+
+    def _memory(
+        self,
+        memory: Mapping[str, Memory],
+        stmts: tuple[Stmt, ...],
+        *,
+        block_level: bool,
+        outer: tuple[str, ...],
+        ranges: Ranges,
+    ) -> tuple[LocalUse, ...]:
+        uses, _ = local_uses(self.problem.kernel, stmts, block_level=block_level, outer=outer, ranges=ranges)
+        if memory.keys() != {use.buffer.name for use in uses}:
+            self._refuse(f"`memory` places {_listed(memory)}; the locals are {_listed(u.buffer.name for u in uses)}")
+        for use in uses:
+            allowed = memories(use, self.target)
+            if memory[use.buffer.name] not in allowed:
+                where = " or ".join(m.value for m in allowed)
+                self._refuse(f"`memory`: {use.buffer.name} can lie in {where} memory only")
+        kept = sum(use.bytes or 0 for use in uses if memory[use.buffer.name] is Memory.REG)
+        if kept > MAX_THREAD_BYTES:
+            self._refuse(f"`memory`: a thread has {MAX_THREAD_BYTES} bytes of its own, not {kept}")
+        return uses
+
+    def _refuse(self, why: str) -> NoReturn:
+        span = self.region.stmts[0].span
+        raise fail("E0401", f"the candidate does not fit {self.region.name}: {why}", span, "this launch")
+
+
+def _at_block_level(stmts: tuple[Stmt, ...], shared_out: Sequence[str]) -> Iterator[Stmt]:
+    """The nests and loops that a block runs as one, what is shared out not entered."""
+    for stmt in stmts:
+        match stmt:
+            case Par() if not is_serial_par(stmt):
+                yield stmt
+            case Seq(index=index, body=body):
+                yield stmt
+                if index not in shared_out:
+                    yield from _at_block_level(body, shared_out)
+            case If(then=then, orelse=orelse):
+                yield from _at_block_level(then + orelse, shared_out)
+            case _:
+                pass
+
+
+def _listed(items: object) -> str:
+    assert hasattr(items, "__iter__"), "names"
+    return ", ".join(str(item) for item in items) or "none"

@@ -1,0 +1,124 @@
+"""The space of a problem: the first candidate, and those that differ from it in one choice of one launch.
+
+    softmax_0: Blocks(threads=256, …)   ->   threads 32 … 1024, each reduction in one thread, Flat, …
+
+What is proposed fits (`legal` says so of every one in the tests); what a candidate's memory cannot hold is found when
+it is built, as an author's own would be. The author's attributes only remove candidates.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.interval import Ranges
+from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, nest_of
+from texpr.polyhedral.map.choose import band_sizes, choose, choose_blocks, choose_combined, choose_flat
+from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
+from texpr.polyhedral.map.digits import share
+from texpr.polyhedral.map.hardware_attributes import threads_asked
+from texpr.polyhedral.map.legal import check_candidate
+from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.sharing import combinable
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat
+
+THREADS = (32, 64, 128, 256, 512, 1024)
+ROUNDS = (1, 4, 16, 64)
+
+
+def candidates(problem: Problem, *, wide: bool = True) -> Iterator[Candidate]:
+    """The first candidate, then its neighbours that fit, each once, in text order of the launches."""
+    first = choose(problem, wide=wide)
+    yield first
+    for region in problem.regions():
+        seen = [first.launches[region.name]]
+        for choice in _choices(problem, region, seen[0]):
+            candidate = replace(first, launches={**first.launches, region.name: choice})
+            if choice not in seen and _fits(problem, candidate):
+                seen.append(choice)
+                yield candidate
+
+
+def _fits(problem: Problem, candidate: Candidate) -> bool:
+    try:
+        check_candidate(problem, candidate)
+    except TExprError:
+        return False
+    return True
+
+
+def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice]:
+    if region.band is None:
+        return
+    nest, ranges = bounded_nest(nest_of(region.band))
+    if isinstance(first, Cores):
+        yield from _cores(problem, nest, first)
+        return
+    blocks = first if isinstance(first, Blocks) else choose_blocks(problem, nest, ranges)
+    if not has_block_level(problem.kernel, nest):
+        yield from _flat(problem, nest, ranges)
+        yield from _combined(problem, nest, ranges)
+    yield from _blocks(problem, blocks)
+
+
+def _teams(problem: Problem) -> tuple[int, ...]:
+    asked = threads_asked(problem.kernel, problem.target)
+    return tuple(t for t in THREADS if t <= problem.target.max_threads) if asked is None else (asked,)
+
+
+def _flat(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Flat]:
+    """Each index on the lanes, alone or a warp's width of it, with blocks of every size."""
+    usual = choose_flat(problem, nest, ranges)
+    sizes = band_sizes(problem, nest, ranges)
+    warp = problem.target.warp_size
+    for threads in _teams(problem):
+        for first in reversed(range(len(sizes))):
+            order = (first, *(d for d in reversed(range(len(sizes))) if d != first))
+            for cap in (threads, warp):
+                caps = [cap if d == first else threads for d in range(len(sizes))]
+                deal = tuple((nest.indices[d], n) for d, n in share(sizes, order, caps, threads))
+                yield replace(usual, threads=threads, deal=deal, grid=tuple(nest.indices[d] for d in order))
+
+
+def _combined(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Combined]:
+    """Each summed index over the threads, with rounds of several lengths."""
+    for over in combinable(nest):
+        usual = choose_combined(problem, nest, ranges, over)
+        yield usual
+        for threads in _teams(problem):
+            yield from (replace(usual, threads=threads, rounds=rounds) for rounds in ROUNDS)
+
+
+def _blocks(problem: Problem, usual: Blocks) -> Iterator[Blocks]:
+    """Blocks of every size, each reduction shared out or not, the lanes on each index of a nest."""
+    for threads in _teams(problem):
+        inner = {index: _scaled(deal, threads) for index, deal in usual.inner.items()}
+        yield replace(usual, threads=threads, inner=inner)
+    for index in usual.shared_out:
+        yield replace(usual, shared_out=tuple(i for i in usual.shared_out if i != index))
+    for nest, deal in usual.inner.items():
+        if len(deal) > 1:
+            turned: Mapping[str, Deal] = {**usual.inner, nest: (*deal[1:], deal[0])}
+            yield replace(usual, inner=turned)
+
+
+def _scaled(deal: Deal, threads: int) -> Deal:
+    """The deal for so many threads: its slowest pieces grow or shrink."""
+    pieces, left = list[tuple[str, int]](), threads
+    for index, radix in deal:
+        mine = min(radix, left)
+        pieces.append((index, mine))
+        left //= mine
+    if pieces:
+        pieces[-1] = (pieces[-1][0], pieces[-1][1] * left)
+    return tuple(piece for piece in pieces if piece[1] > 1)
+
+
+def _cores(problem: Problem, nest: Nest, first: Cores) -> Iterator[Cores]:
+    """Fewer core indices, each index or none innermost, chunks of several lengths."""
+    allowed = core_indices(problem, nest)
+    for vector in (*reversed(nest.indices), None):
+        cores = tuple(i for i in allowed if i != vector) or allowed
+        yield replace(first, cores=cores, vector=vector, chunk=LIGHT_CHUNK if cores == (vector,) else None)
+        yield replace(first, cores=cores[:1], vector=vector, chunk=LIGHT_CHUNK if cores[:1] == (vector,) else None)
+    if first.chunk is not None:
+        yield from (replace(first, chunk=chunk) for chunk in (MIN_CHUNK, HEAVY_CHUNK, LIGHT_CHUNK))

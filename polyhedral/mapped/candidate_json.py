@@ -1,0 +1,147 @@
+"""Candidates as data, both ways: what `texpr map --json` prints under `candidate`, and `--mapping FILE` reads.
+
+    {"schema": 1, "wide": true, "kept": [], "launches": {
+        "vadd_0": {"form": "flat", "threads": 256, "deal": [["i", 256]], "grid": ["i"], "memory": {}}}}
+
+Reading checks the type of every field; what does not fit the kernel is found by `legal.check_candidate`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from texpr.grammar.diagnostics import TExprError, fail
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Single
+from texpr.polyhedral.mapped.places import Memory
+
+CANDIDATE_SCHEMA = 1
+FORMS: dict[str, type[Choice]] = {
+    "single": Single,
+    "flat": Flat,
+    "blocks": Blocks,
+    "combined": Combined,
+    "cores": Cores,
+}
+
+
+def candidate_json(candidate: Candidate) -> dict[str, Any]:
+    """The candidate as JSON values."""
+    launches = {name: _choice_json(choice) for name, choice in candidate.launches.items()}
+    return {"schema": CANDIDATE_SCHEMA, "wide": candidate.wide, "kept": sorted(candidate.kept), "launches": launches}
+
+
+def _choice_json(choice: Choice) -> dict[str, Any]:
+    form = next(name for name, kind in FORMS.items() if kind is type(choice))
+    return {"form": form} | {field.name: _plain(getattr(choice, field.name)) for field in fields(choice)}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Memory():
+            return value.value
+        case tuple():
+            return [_plain(item) for item in value]
+        case Mapping():
+            return {name: _plain(item) for name, item in value.items()}
+        case _:
+            return value
+
+
+def read_candidate(data: Any) -> Candidate:
+    """The candidate that the JSON values are. Raises E0607 with the place of what is wrong."""
+    top = _object(data, "the candidate", {"schema", "wide", "kept", "launches"})
+    if top["schema"] != CANDIDATE_SCHEMA:
+        raise _wrong("schema", f"{CANDIDATE_SCHEMA}, the version that this TExpr reads", top["schema"])
+    launches = top["launches"]
+    if not isinstance(launches, Mapping):
+        raise _wrong("launches", "an object by launch", launches)
+    return Candidate(
+        wide=_flag(top["wide"], "wide"),
+        kept=frozenset(_names(top["kept"], "kept")),
+        launches={_text(name, "launches"): _choice(item, f"launches.{name}") for name, item in launches.items()},
+    )
+
+
+def _choice(data: Any, where: str) -> Choice:
+    form = data.get("form") if isinstance(data, Mapping) else None
+    if not isinstance(form, str) or form not in FORMS:
+        raise _wrong(f"{where}.form", f"one of {', '.join(FORMS)}", form)
+    kind = FORMS[form]
+    _object(data, where, {"form", *(field.name for field in fields(kind))})
+    return kind(**{f.name: _READERS[f.name](data[f.name], f"{where}.{f.name}") for f in fields(kind)})
+
+
+def _object(data: Any, where: str, keys: set[str]) -> Mapping[str, Any]:
+    if not isinstance(data, Mapping) or set(data) != keys:
+        raise _wrong(where, f"an object of {', '.join(sorted(keys))}", data)
+    return data
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(where, "true or false", value)
+    return value
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong(where, "a name", value)
+    return value
+
+
+def _number(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+        raise _wrong(where, "a number from 1", value)
+    return value
+
+
+def _names(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise _wrong(where, "a list of names", value)
+    return tuple(_text(item, where) for item in value)
+
+
+def _deal(value: Any, where: str) -> tuple[tuple[str, int], ...]:
+    if not isinstance(value, list | tuple) or any(not isinstance(p, list | tuple) or len(p) != 2 for p in value):
+        raise _wrong(where, "a list of pairs of an index and a number of threads", value)
+    return tuple((_text(index, where), _number(threads, where)) for index, threads in value)
+
+
+def _by_name(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
+    def mapping(value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise _wrong(where, "an object by name", value)
+        return {_text(name, where): read(item, f"{where}.{name}") for name, item in value.items()}
+
+    return mapping
+
+
+def _memory(value: Any, where: str) -> Memory:
+    if value not in (Memory.REG.value, Memory.SHARED.value, Memory.GLOBAL.value):
+        raise _wrong(where, "reg, shared or global", value)
+    return Memory(value)
+
+
+def _or_none(read: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    return lambda value, where: None if value is None else read(value, where)
+
+
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "threads": _number,
+    "deal": _deal,
+    "grid": _names,
+    "inner": _by_name(_deal),
+    "shared_out": _names,
+    "over": _text,
+    "rounds": _number,
+    "blocks": _by_name(_number),
+    "cores": _names,
+    "vector": _or_none(_text),
+    "chunk": _or_none(_number),
+    "memory": _by_name(_memory),
+}
+
+
+def _wrong(where: str, wanted: str, found: Any) -> TExprError:
+    said = repr(found)[:60] if isinstance(found, str | int | float | None) else f"a {type(found).__name__[:40]}"
+    return fail("E0607", f"`mapping`: {where[:80]} is {wanted}, not {said}")
