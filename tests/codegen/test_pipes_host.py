@@ -127,6 +127,10 @@ FOUND = {
         "WAIT": (ENDS, HARMLESS),
     },
     "dependent_0": {"AFTER": (before := r"reads A\[\d+\] before after_launch", HARMLESS, before)},
+    "settled_0": {
+        "SETTLED": (before, HARMLESS),
+        "AFTER": (late := r"writes O\[\d+\] before after_launch", HARMLESS, late),
+    },
     **{
         f"multicast_{n}": {
             "INIT": (NEVER_MADE, TWICE),
@@ -278,11 +282,14 @@ extern "C" __global__ void light() {
   extern __shared__ __align__(16) tx::u8 smem[];
   tx::Pipe<2, tx::PipeKind::kTransaction, tx::Scope::kCluster> ab(smem, "ab");
   ab.release_to(1);
+  ab.release_after_to<1>(0);
+  ab.release_after<1>();
 }
 extern "C" __global__ void heavy() {
   extern __shared__ __align__(16) tx::u8 smem[];
   tx::Pipe<2, tx::PipeKind::kArrive, tx::Scope::kCluster> ab(smem, "ab");
   ab.commit_to(1);
+  ab.commit();
 }
 """
 

@@ -5,6 +5,7 @@
 #if defined(TX_HOST)
 #include "texpr/host/dependent.hpp"
 #else
+#include "texpr/memory.cuh"
 
 namespace tx {
 
@@ -15,6 +16,10 @@ TX_FN void after_launch(Here = Here::now()) {
   static_assert(kOn >= 900, "dependent launches: sm_90 or newer is needed");
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
+// The launch before this one does not write that array, as was proved: it may be read before `after_launch`.
+template <class T>
+TX_FN void settled(const Global<T>&, Here = Here::now()) {}
+
 // The next launch may begin once all blocks came here or ended; it orders no memory.
 template <int kOn = kArch>
 TX_FN void trigger_next(Here = Here::now()) {

@@ -24,6 +24,9 @@ TX_FN int from_last(const int (&at)[kRank], int k) {
 
 TX_FN u64 map_address(const TensorMap& map) { return reinterpret_cast<u64>(&map); }
 
+// As for the array itself (dependent.cuh).
+TX_FN void settled(const TensorMap&, Here = Here::now()) {}
+
 template <int kOn = kArch>
 TX_FN void prefetch_map(const TensorMap& map) {
   static_assert(kOn >= 900, "tensor maps: sm_90 or newer is needed");

@@ -28,6 +28,7 @@ enum Operation {
   LAST,
   GRID,
   STEP,
+  SETTLED,
   END
 };
 

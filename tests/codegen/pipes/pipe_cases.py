@@ -188,7 +188,13 @@ def _stepped(arrays: dict[str, Any]) -> dict[str, Any]:
 def _all() -> list[Case]:
     cases = [_ring(kind, n) for kind in ("arrive", "copies", "groups", "transaction", "products") for n in (1, 2, 3, 4)]
     cases += [_multicast(n) for n in (1, 2, 3, 4)]
-    singles = (("parts_0", 2, 32, 80), ("ended_0", 2, 32, 80), ("stores_0", 33, 64, 90), ("dependent_0", 33, 64, 90))
+    singles = (
+        ("parts_0", 2, 32, 80),
+        ("ended_0", 2, 32, 80),
+        ("stores_0", 33, 64, 90),
+        ("dependent_0", 33, 64, 90),
+        ("settled_0", 33, 64, 90),
+    )
     for kernel, by, width, least in singles:
         cases.append(
             Case(

@@ -210,6 +210,18 @@ TX_FN void dependent(tx::u8*, const float* a, float* o, int broken) {
   for (int k = 0; k < kSteps; ++k) O.store(k * 64 + tx::thread(), 2.0f * A.load(k * 64 + (tx::thread() + 33) % 64));
   MOVED(AFTER) tx::after_launch();
 }
+
+// The same, where what is read was there before: only the results wait.
+TX_FN void settled(tx::u8*, const float* a, float* o, int broken) {
+  const tx::Global<const float> A(a, "A");
+  const tx::Global<float> O(o, "O");
+  OP(SETTLED) tx::settled(A);
+  float x[kSteps];
+  for (int k = 0; k < kSteps; ++k) x[k] = A.load(k * 64 + (tx::thread() + 33) % 64);
+  OP(AFTER) tx::after_launch();
+  for (int k = 0; k < kSteps; ++k) O.store(k * 64 + tx::thread(), 2.0f * x[k]);
+  MOVED(AFTER) tx::after_launch();
+}
 #endif
 
 #if defined(TX_HOST)
@@ -266,6 +278,7 @@ KERNEL(pairs, ended, tx::Launched().cluster(2));
 RINGS(transaction);
 KERNEL(stores_0, stores, tx::Launched());
 KERNEL(dependent_0, dependent, tx::Launched().dependent());
+KERNEL(settled_0, settled, tx::Launched().dependent());
 #endif
 #if defined(TX_HOST)
 RINGS(products);

@@ -6,6 +6,21 @@
 namespace tx {
 
 inline void after_launch(Here here = Here::now()) { host::self(here).known.raise(host::kOver, 0, 1); }
+
+namespace host {
+
+inline void settle(const void* data, Site site) {
+  self(site);
+  for (Region& array : arrays) array.settled = array.settled || array.first == data;
+}
+
+}  // namespace host
+
+template <class T>
+inline void settled(const Global<T>& array, Here here = Here::now()) {
+  host::settle(array.address(0), here);
+}
+
 inline void trigger_next(Here here = Here::now()) { host::self(here); }
 
 }  // namespace tx

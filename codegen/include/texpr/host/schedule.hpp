@@ -307,7 +307,7 @@ inline void merge_arrays() {
       array.bytes = end - array.first;
       merged = true;
     }
-    if (!merged) arrays.push_back({first, machine.tensors[k].bytes, nullptr, nullptr});
+    if (!merged) arrays.push_back({first, machine.tensors[k].bytes});
   }
 }
 

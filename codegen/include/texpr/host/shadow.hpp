@@ -65,6 +65,7 @@ struct Region {
   i64 bytes = 0;
   ByteCell* cells = nullptr;
   Block* block = nullptr;
+  bool settled = false;  // the launch before does not write it
 };
 
 static std::vector<Region> arrays;
@@ -125,7 +126,7 @@ inline const char* action(Mode mode, bool mbarrier) {
   char text[250];
   if (before.time == 0) {
     std::snprintf(text, sizeof text,
-                  "block %lld thread %d %s %s[%lld] before after_launch, when the launch before may still write it",
+                  "block %lld thread %d %s %s[%lld] before after_launch, and the launch before may still use it",
                   machine.block, now.by->index, action(mode, mbarrier), what.name, index);
   } else {
     std::snprintf(text, sizeof text, "%s%sblock %lld thread %d %s %s[%lld], %sblock %u thread %u %s it, and %s",
@@ -232,7 +233,8 @@ inline void touch_bytes(const void* place, i64 bytes, Mode mode, const Actor& no
              as_mbarrier ? "%s[%lld] is used and is no mbarrier" : "%s[%lld] lies in an mbarrier", what.name, index);
     }
     const bool written = region.block == nullptr || cell.write.universe == crew.universe;
-    if (written && !is_over(cell.write, now)) {
+    const bool settled = region.settled && mode == Mode::kRead && cell.write.time == 0;
+    if (written && !settled && !is_over(cell.write, now)) {
       const char* const why = cell.write.proxy == Proxy::kThread ? "nothing orders them" : "nothing waits for it";
       refuse_touch(cell.write, now, mode, what, index, as_mbarrier, unique, why);
     }

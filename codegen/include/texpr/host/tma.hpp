@@ -1,6 +1,7 @@
 #line 2 "/texpr/include/texpr/host/tma.hpp"
 // tma.cuh on the CPU.
 #pragma once
+#include "texpr/host/dependent.hpp"
 #include "texpr/host/group.hpp"
 
 namespace tx {
@@ -109,6 +110,8 @@ inline void start_box(Block& block, Spot<T> to, const TensorMap& map, Mbarrier f
 }
 
 }  // namespace host
+
+inline void settled(const TensorMap& map, Here here = Here::now()) { host::settle(map.data, here); }
 
 inline void prefetch_map(const TensorMap&, Here here = Here::now()) { host::self(here); }
 
