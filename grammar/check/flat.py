@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from texpr.grammar import ast
 from texpr.grammar.ast import IndexExpr, IndexOp, IndexVar
+from texpr.grammar.check.nested import Nested, Stack
 from texpr.grammar.index.expr import ONE, ZERO, combine, index_names, subtract
 from texpr.grammar.index.linear import Atom, Linear, Operation, atom_names, constant, difference, linear, operation
 from texpr.grammar.refusals import refuse
@@ -68,22 +69,22 @@ def greatest(expression: IndexExpr, loops: Loops) -> Linear:
     """An upper bound of an expression over its loops, exact where it is monotone in each index."""
     bound = linear(expression)
     for index, last in reversed(loops):
-        bound = _extreme(bound, index, linear(last), 1)
+        bound = Stack().run(_extreme(bound, index, linear(last), 1))
     return bound
 
 
-def _extreme(form: Linear, index: str, last: Linear, sign: int) -> Linear:
+async def _extreme(form: Linear, index: str, last: Linear, sign: int) -> Linear:
     """The greatest (sign 1) or least (sign -1) value over 0 <= index <= last."""
     total = constant(0)
     for monomial, factor in form.terms.items():
         term = constant(factor)
         for atom in monomial:
-            term *= _atom_extreme(atom, index, last, sign if factor > 0 else -sign)
+            term *= await _atom_extreme(atom, index, last, sign if factor > 0 else -sign)
         total += term
     return total
 
 
-def _atom_extreme(atom: Atom, index: str, last: Linear, sign: int) -> Linear:
+async def _atom_extreme(atom: Atom, index: str, last: Linear, sign: int) -> Linear:
     """Quotients follow their dividend; a remainder is at most its divisor - 1; min and max follow both sides."""
     if index not in atom_names(atom):
         return Linear({(atom,): 1})
@@ -91,7 +92,8 @@ def _atom_extreme(atom: Atom, index: str, last: Linear, sign: int) -> Linear:
         return last if sign > 0 else constant(0)
     if atom.op is IndexOp.MOD:
         return atom.right - 1 if sign > 0 else constant(0)
-    left, right = (_extreme(side, index, last, sign) for side in (atom.left, atom.right))
+    left = await Nested(_extreme(atom.left, index, last, sign))
+    right = await Nested(_extreme(atom.right, index, last, sign))
     return operation(atom.op, left, right)
 
 

@@ -10,7 +10,7 @@ from texpr.grammar.check.indices import index, not_an_index, try_index
 from texpr.grammar.check.scope import FnName, IndexName, Part, TypeName, ValueName, ViewName, describe
 from texpr.grammar.check.typing import Typed, Value, typed
 from texpr.grammar.core import buffers_read, value_size
-from texpr.grammar.index.expr import add, index_names, index_size
+from texpr.grammar.index.expr import add, index_names, index_size, same
 from texpr.grammar.index.linear import difference
 from texpr.grammar.index.text import in_words
 from texpr.grammar.refusals import refuse
@@ -263,6 +263,6 @@ def same_extent(ctx: Context, wanted: IndexExpr, actual: IndexExpr, span: Span) 
             "E0207", f"the extent {texts[1]} is not {texts[0]} for every iteration", span,
             help="take a slice of the extent that the function wants",
         )  # fmt: skip
-    fact = ast.Compare(op=ast.CompareOp.EQ, left=actual, right=wanted, span=span)
-    if fact not in ctx.facts:
-        ctx.facts.append(fact)
+    stated = (f for f in ctx.facts if isinstance(f, ast.Compare) and f.op is ast.CompareOp.EQ)
+    if not any(same(f.left, actual) and same(f.right, wanted) for f in stated):
+        ctx.facts.append(ast.Compare(op=ast.CompareOp.EQ, left=actual, right=wanted, span=span))

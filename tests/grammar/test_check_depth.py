@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from texpr.grammar.ast import Kernel
+from texpr.grammar.check.bind import bind_sizes, free_sizes
 from texpr.grammar.check.nested import Nested, Stack
 from texpr.grammar.check.stage import check
 from texpr.grammar.text.limits import MAX_BLOCK_DEPTH, MAX_EXPRESSION_HEIGHT
@@ -37,6 +38,11 @@ DEEP = {
     "functions": "".join(f"fn g{n}(x: f32) {{ return {f'g{n + 1}(x)' if n < 59 else 'x'} }}\n" for n in range(60))
     + body("B[i] = g0(A[i])"),
     "shapes": f"kernel f(A: f32[{of('1 + (', 'N')}]) {{ par {of('1 + (', 'N')} i {{ A[i] = 1.0 }} }}",
+    "extents that calls compare": "fn g(inout a: f32[n], b: f32[n]) { a[0] = b[0] }\n"
+    + body("; ".join([f"g(A[0:{of('1 + max(2, ', 'N', 50)}], B[0:{of('1 + max(2, ', 'M', 50)}])"] * 2)).replace(
+        "N]", "N], C: f32[M]", 1
+    ),
+    "lengths of a bare program": f"par N i {{ B[{of('max(N, ', 'i')}] = A[{of('(1 + ', 'i', 60, ') / 2')}] }}",
     "a bare program": f"par N i {{ B[{of('1 + (', 'i')}] = {of('sqrt(', 'A[i]')} }}",
 }
 
@@ -58,7 +64,8 @@ def test_the_deepest_programs_are_checked_from_a_deep_stack(name: str) -> None:
     limit = sys.getrecursionlimit()
     module = parse_text(DEEP[name])
     check(module)  # so that the library is loaded
-    assert len(below(LEFT, lambda: check(module))) == 1
+    (kernel,) = below(LEFT, lambda: check(module))
+    below(LEFT, lambda: (bind_sizes(kernel, dict.fromkeys(free_sizes(kernel), 4)),))
     assert sys.getrecursionlimit() == limit
 
 
