@@ -124,6 +124,115 @@ for run in (kernel.interpret, kernel.compile("cpu"), kernel.compile("cuda-host:s
 assert "tx::cbrt(" in kernel.compile("cuda:sm_80", stop_after="emit").source
 """
 
+ATOM: Edits = {
+    "polyhedral/mapped/atoms.py": [
+        (
+            "def mma(dtype: DType, sums: DType)",
+            "def vote(target: Target) -> Atom:\n"
+            '    """Every lane gets the number of lanes whose value is not 0."""\n'
+            "    lanes = target.warp_size\n"
+            "    term = Term(dim=0, stride=const(1), unit=Unit.LANE)\n"
+            "    each = Layout(shape=(const(lanes),), terms=(term,))\n"
+            "    same = Layout(shape=(), terms=(term,), copies=(lanes,))\n"
+            '    return _atom("vote", Team.WARP, SM_80, ("lanes", "vote"), source=_held(F32, each), '
+            "target=_held(F32, same))\n\n\n"
+            "def mma(dtype: DType, sums: DType)",
+        )
+    ],
+    "codegen/include/texpr/lanes.cuh": [
+        (
+            "// The value of lane `source` (0 to 31).\n",
+            "TX_FN f32 vote(f32 x, Here = Here::now()) {\n"
+            "  return static_cast<f32>(__popc(__ballot_sync(0xffffffffu, x != 0.0f)));\n}\n"
+            "// The value of lane `source` (0 to 31).\n",
+        )
+    ],
+    "codegen/include/texpr/host/lanes.hpp": [
+        (
+            "template <class T>\ninline T shuffle(T",
+            "inline f32 vote(f32 x, Here here = Here::now()) {\n"
+            "  struct Operands {\n    f32 x, count;\n  };\n  Operands mine{x, 0.0f};\n"
+            "  const auto perform = [](Operands* const* all) {\n"
+            "    for (int i = 0; i < 32; ++i) {\n"
+            "      for (int j = 0; j < 32; ++j) all[i]->count += all[j]->x != 0.0f ? 1.0f : 0.0f;\n    }\n  };\n"
+            '  host::gather(32, "vote", mine, perform, here);\n  return mine.count;\n}\n'
+            "template <class T>\ninline T shuffle(T",
+        )
+    ],
+}
+ATOM_PROGRAM = """
+import numpy as np
+from texpr.codegen.host_run import HostArray, HostModule
+from texpr.polyhedral.mapped import atoms
+from texpr.polyhedral.target import parse_target
+
+atom = atoms.vote(parse_target("cuda:sm_90a"))
+text = f'''#include "{atom.wrapper.header}"
+extern "C" __global__ void k(float* Y) {{
+  const tx::Global<float> y(Y, "Y");
+  y.store(tx::lane(), {atom.wrapper.function}(tx::lane() % 3 == 0 ? 1.0f : 0.0f));
+}}
+TX_EXPORT(k);
+'''
+y = np.zeros(32, np.float32)
+assert HostModule(text, werror=True).launch("k", [HostArray(y.ctypes.data, y.nbytes)], (1, 1, 1), 32) is None
+assert np.all(y == 11)
+"""
+
+MONOID: Edits = {
+    "polyhedral/mapped/monoids.py": [
+        (
+            '    _scalar("Product",',
+            '    _scalar("Nearest", lambda dtype: np.inf, lambda a, b: np.where(abs(b) < abs(a), b, a), _exact),\n'
+            '    _scalar("Product",',
+        )
+    ],
+    "codegen/include/texpr/monoid.cuh": [
+        (
+            "template <class T>\nstruct Product :",
+            "template <class T>\nstruct Nearest : Scalar<T, Min> {\n"
+            "  static constexpr bool kSymmetric = false;\n"
+            "  static TX_FN T identity() { return highest<T>(); }\n"
+            "  static TX_FN T combine(T a, T b) { return abs(b) < abs(a) ? b : a; }\n};\n"
+            "template <class T>\nstruct Product :",
+        )
+    ],
+    "codegen/cpu/monoids.py": [
+        (
+            "def _product(kind: Any)",
+            "def _nearest(kind: Any) -> Functions:\n"
+            "    return _scalar(inline(lambda a, b: b if abs(b) < abs(a) else a))\n\n\n"
+            "def _product(kind: Any)",
+        ),
+        ('    "Product": _product,\n', '    "Nearest": _nearest,\n    "Product": _product,\n'),
+    ],
+}
+MONOID_PROGRAM = """
+import functools
+import numpy as np
+from texpr.codegen.cpu.monoids import numba_monoid
+from texpr.codegen.host_run import HostArray, HostModule
+from texpr.grammar.types import F32
+from texpr.polyhedral.mapped.monoids import MONOIDS
+
+x = np.asarray([3 - 2 * k for k in range(16)] + [40 + k for k in range(16)], np.float32)
+monoid, compiled = MONOIDS["Nearest"], numba_monoid("Nearest", F32)
+partials = [monoid.lift(value, 0) for value in x]
+assert monoid.result(functools.reduce(monoid.combine, partials))[0] == 1
+partials = [compiled.lift(value, 0) for value in x]
+assert compiled.result(functools.reduce(compiled.combine, partials, compiled.identity))[0] == 1
+text = '''#include "texpr/lanes.cuh"
+#include "texpr/monoid.cuh"
+extern "C" __global__ void k(float* Y) {
+  const tx::Global<float> y(Y, "Y");
+  y.store(tx::lane(), tx::reduce_lanes<tx::Nearest<float>>(y.load(tx::lane())));
+}
+TX_EXPORT(k);
+'''
+assert HostModule(text, werror=True).launch("k", [HostArray(x.ctypes.data, x.nbytes)], (1, 1, 1), 32) is None
+assert np.all(x == 1)
+"""
+
 
 def touched(what: str) -> set[str]:
     """The files that the table names."""
@@ -149,6 +258,8 @@ ADDED = [
     ("an index operator", 2, INDEX_OPERATOR, INDEX_PROGRAM),
     ("an attribute", 2, ATTRIBUTE, ATTRIBUTE_PROGRAM),
     ("an expression operator, such as a function of floats", 4, EXPRESSION_OPERATOR, EXPRESSION_PROGRAM),
+    ("an atom, such as a vote of a warp", 3, ATOM, ATOM_PROGRAM),
+    ("a monoid", 3, MONOID, MONOID_PROGRAM),
 ]
 
 
