@@ -143,10 +143,10 @@ class Context:
                 setattr(self, name, value)
 
     @contextmanager
-    def inner(self, scope: Scope | None = None) -> Iterator[list[ast.Stmt]]:
+    def inner(self) -> Iterator[list[ast.Stmt]]:
         """A block: names that are defined in it end with it, and what is emitted in it goes to a list of its own."""
         before = self.scope, self.block
-        self.scope, self.block = Scope(self.scope) if scope is None else scope, []
+        self.scope, self.block = Scope(self.scope), []
         try:
             yield self.block
         finally:

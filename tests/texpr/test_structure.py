@@ -115,6 +115,15 @@ def test_importing_texpr_loads_no_heavy_library() -> None:
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("folder", ["grammar/check", "grammar/python", "grammar/interpret", "grammar/text"])
+def test_readers_share_a_context_and_no_base_class(folder: str) -> None:
+    may = {"Exception", "Enum", "StrEnum", "NamedTuple", "TypedDict", "Protocol", "Generic", "RefusedError"}
+    for path in (ROOT / folder).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            bases = node.bases if isinstance(node, ast.ClassDef) else []
+            assert {ast.unparse(base).partition("[")[0] for base in bases} <= may, f"{path}: {node}"
+
+
 def test_packages_mapping_and_links_agree() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     assert set(config["packages"]) == set(config["package-dir"])
