@@ -16,8 +16,8 @@ from dataclasses import replace
 from texpr.grammar.ast import AccOp, Accumulate, Bind, Const, Gather, Read, Role
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.types import BOOL, F32, F64, DType
+from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
-from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import Free, MappedBuffer
@@ -26,20 +26,20 @@ from texpr.polyhedral.mapped.walks import located, node_reads, statements
 from texpr.polyhedral.walk import read_accesses, subscript_names, touched
 
 
-def sums_apart(session: Session, loop: Loop) -> tuple[tuple[Node, ...], Loop, tuple[Node, ...]]:
+def sums_apart(draft: Draft, loop: Loop) -> tuple[tuple[Node, ...], Loop, tuple[Node, ...]]:
     """What stands before the loop, the loop with registers in place of its long sums' elements, what stands after."""
     starts: list[Node] = []
     ends: list[Node] = []
-    for update in _apart(session, loop):
+    for update in _apart(draft, loop):
         leaf, span = update.leaf, update.span
         assert isinstance(leaf, Accumulate), "only accumulations are carried"
         around = update
         if inner_digits((loop,)) & set(update.digits):
             around = replace(update, digits=(), unused=Unused.REPLICATED)
         every = replace(around, unused=Unused.REPLICATED) if around.unused is not None else around
-        total = Read(buffer=_register(session, update, "sum", F64), subscripts=(), dtype=F64, span=span)
-        starts += [Fresh(buffer=total.buffer), _bind(session, every, total, 0.0)]
-        narrowed = update.atomic and session.target.is_cuda and session.buffers[leaf.buffer].dtype != F64
+        total = Read(buffer=_register(draft, update, "sum", F64), subscripts=(), dtype=F64, span=span)
+        starts += [Fresh(buffer=total.buffer), _bind(draft, every, total, 0.0)]
+        narrowed = update.atomic and draft.target.is_cuda and draft.buffers[leaf.buffer].dtype != F64
         added = as_type(total, F32) if narrowed else total
         combine = replace(leaf, id=f"{update.id}_out", value=added)
         end: Node = replace(around, id=combine.id, leaf=combine, origin=Origin.COMBINE)
@@ -47,9 +47,9 @@ def sums_apart(session: Session, loop: Loop) -> tuple[tuple[Node, ...], Loop, tu
             replace(update, leaf=replace(leaf, buffer=total.buffer, subscripts=()), atomic=False),
         )
         if not _surely_runs(loop):
-            some = Read(buffer=_register(session, update, "some", BOOL), subscripts=(), dtype=BOOL, span=span)
-            starts += [Fresh(buffer=some.buffer), _bind(session, every, some, False)]
-            inside = (*inside, _bind(session, update, some, True))
+            some = Read(buffer=_register(draft, update, "some", BOOL), subscripts=(), dtype=BOOL, span=span)
+            starts += [Fresh(buffer=some.buffer), _bind(draft, every, some, False)]
+            inside = (*inside, _bind(draft, update, some, True))
             end = Guard(condition=some, body=(end,), span=span)
         ends.append(end)
         loop = replace(loop, body=_with(loop.body, update, inside))
@@ -62,7 +62,7 @@ def inner_digits(body: Sequence[Node]) -> set[str]:
     return {digit.name for define in defines for digit in define.digits}
 
 
-def _apart(session: Session, loop: Loop) -> list[Generic]:
+def _apart(draft: Draft, loop: Loop) -> list[Generic]:
     """The long updates of elements that stay where they are in the loop, of buffers that it only adds to."""
     if loop.digit is not None:
         return []
@@ -71,9 +71,9 @@ def _apart(session: Session, loop: Loop) -> list[Generic]:
     found = [
         s
         for s in statements(loop.body)
-        if s.id in session.long
+        if s.id in draft.long
         and isinstance(s.leaf, Accumulate)
-        and session.buffers[s.leaf.buffer].memory is not Memory.REG
+        and draft.buffers[s.leaf.buffer].memory is not Memory.REG
         and not any(isinstance(subscript, Gather) for subscript in s.leaf.subscripts)
         and not subscript_names(s.leaf.subscripts) & moving
         and (s.atomic or not inner_digits((loop,)) & set(s.digits))
@@ -95,12 +95,12 @@ def _surely_runs(loop: Loop) -> bool:
     return not any(isinstance(n, Guard) for n in inside) and all((constant_value(e) or 0) > 0 for e in extents)
 
 
-def _register(session: Session, update: Generic, suffix: str, dtype: DType) -> str:
+def _register(draft: Draft, update: Generic, suffix: str, dtype: DType) -> str:
     assert isinstance(update.leaf, Accumulate), "only accumulations are carried"
-    buffer = session.kernel.buffer(update.leaf.buffer)
-    name = session.names.fresh(f"{buffer.name}_{suffix}")
+    buffer = draft.kernel.buffer(update.leaf.buffer)
+    name = draft.names.fresh(f"{buffer.name}_{suffix}")
     said = buffer.source_name or buffer.name
-    session.buffers[name] = MappedBuffer(
+    draft.buffers[name] = MappedBuffer(
         name=name,
         dtype=dtype,
         shape=(),
@@ -114,8 +114,8 @@ def _register(session: Session, update: Generic, suffix: str, dtype: DType) -> s
     return name
 
 
-def _bind(session: Session, like: Generic, target: Read, value: float | bool) -> Generic:
-    id = session.names.fresh(f"{like.id}_{'zero' if target.dtype == F64 else 'some'}")
+def _bind(draft: Draft, like: Generic, target: Read, value: float | bool) -> Generic:
+    id = draft.names.fresh(f"{like.id}_{'zero' if target.dtype == F64 else 'some'}")
     constant = Const(value=value, dtype=target.dtype, span=like.span)
     leaf = Bind(id=id, buffer=target.buffer, subscripts=(), value=constant, span=like.span)
     return replace(like, id=id, leaf=leaf, origin=Origin.INIT, atomic=False)

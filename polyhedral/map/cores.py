@@ -31,12 +31,12 @@ from texpr.grammar.index.expr import ONE, add, const, minimum, names, subtract
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_loop, nest_of
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import core_digits
+from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import padding_guard
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.rows import Piece, carried_rows, long_rows, tiles
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.mapped.candidate import Cores
 from texpr.polyhedral.mapped.operators import Generic
@@ -47,18 +47,18 @@ from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 CPU_TASKS = 64  # parts of a parallel launch, each on one thread
 
 
-def build_cores(session: Session, region: Region, choice: Cores) -> Launch:
+def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
     """The launch of an outermost band: one thread for every iteration of the core digits."""
     assert region.band is not None, "plain statements have no cores"
     nest, ranges = bounded_nest(nest_of(region.band))
     pars = {p.index: p for p in nest.pars}
     on_core = [pars[index] for index in choice.cores]
     extents = [add(ranges[index][1], ONE) for index in choice.cores]
-    digits, total = core_digits(choice.cores, extents, [choice.chunk or 1] * len(extents), session.names)
-    uses, known = local_uses(session.kernel, nest.body, block_level=False, outer=choice.cores, ranges=ranges)
-    placed = place_locals(uses, choice.memory, known, session.target, session.problem.host_ranges)
-    session.buffers.update(placed)
-    level = _Core(session, Body(session, hardware=choice.cores))
+    digits, total = core_digits(choice.cores, extents, [choice.chunk or 1] * len(extents), draft.names)
+    uses, known = local_uses(draft.kernel, nest.body, block_level=False, outer=choice.cores, ranges=ranges)
+    placed = place_locals(uses, choice.memory, known, draft.target, draft.problem.host_ranges)
+    draft.buffers.update(placed)
+    level = _Core(draft, Body(draft, hardware=choice.cores))
     body: tuple[Node, ...]
     start: list[Node] = []
     if choice.vector is None:
@@ -92,12 +92,12 @@ def build_cores(session: Session, region: Region, choice: Cores) -> Launch:
 class _Core:
     """The body of a core: the innermost loop moved inward."""
 
-    def __init__(self, session: Session, worker: Body) -> None:
-        self.session, self.worker = session, worker
+    def __init__(self, draft: Draft, worker: Body) -> None:
+        self.draft, self.worker = draft, worker
 
     def piece(self, par: Par, cores: tuple[Digit, ...], chunk: int) -> Piece:
         """The chunk of consecutive iterations that one core runs."""
-        fresh = self.session.names.fresh
+        fresh = self.draft.names.fresh
         name, first = fresh(f"{par.index}_vector"), fresh(f"{par.index}_first")
         return Piece(
             digit=Digit(name=name, index=par.index, weight=1, radix=const(chunk), stride=ONE, place=Place.VECTOR),
@@ -121,7 +121,7 @@ class _Core:
                 leaves = []
             match stmt:
                 case Seq(extent=extent) if par.index not in names(extent) and (
-                    rows := long_rows(self.session, par, stmt)
+                    rows := long_rows(self.draft, par, stmt)
                 ):
                     found += self._rows(par, stmt, rows, piece)
                 case Seq(extent=extent) | Par(extent=extent) if par.index not in names(extent):
@@ -138,11 +138,11 @@ class _Core:
     def _rows(self, par: Par, seq: Seq, updates: tuple[Accumulate, ...], piece: Piece | None) -> tuple[Node, ...]:
         """A `seq` with long sums of rows, over the core's chunk of the par or over tiles of it."""
         if piece is None:
-            tile, piece = tiles(self.session, par)
+            tile, piece = tiles(self.draft, par)
             body = (piece.start, *self._rows(par, seq, updates, piece))
             return (Loop(index=tile.name, extent=tile.radix, body=body, digit=tile, span=par.span),)
         loop = self.worker.loop(seq, self.pushed(par, seq.body, piece))
-        return carried_rows(self.session, seq, updates, loop, piece, partial(self._over, par, piece))
+        return carried_rows(self.draft, seq, updates, loop, piece, partial(self._over, par, piece))
 
     def _over(self, par: Par, piece: Piece, statement: Generic) -> Loop:
         """A statement at each index of a piece."""
@@ -156,7 +156,7 @@ class _Core:
         """The par's loop around statements, over all of it or over a core's chunk."""
         loop = self.worker.loop(par, self.worker.nodes(stmts))
         independent = not any(
-            isinstance(s, Accumulate | Atomic) and shared_updates(self.session.proved.program, s.id, (par.index,))
+            isinstance(s, Accumulate | Atomic) and shared_updates(self.draft.proved.program, s.id, (par.index,))
             for s in statements(stmts)
         )
         vector = independent and not has_loop(stmts)

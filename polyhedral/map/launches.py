@@ -31,11 +31,11 @@ from texpr.grammar.index.interval import Ranges
 from texpr.grammar.permissions import unroll_of
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par, nest_of
 from texpr.polyhedral.map.digits import Piece, grid_digits, grid_size, thread_digits
+from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reductions import Team, shared_out, split
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.mapped.candidate import Blocks, Combined, Deal, Flat, Single
 from texpr.polyhedral.mapped.operators import Unused
@@ -44,23 +44,23 @@ from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 
 
-def build_single(session: Session, region: Region, choice: Single) -> Launch:
+def build_single(draft: Draft, region: Region, choice: Single) -> Launch:
     """A launch of one thread for statements outside any par."""
     stmts = region.stmts
-    _place(session, stmts, choice.memory, block_level=False, outer=(), ranges={})
-    body = Body(session, hardware=()).nodes(stmts)
+    _place(draft, stmts, choice.memory, block_level=False, outer=(), ranges={})
+    body = Body(draft, hardware=()).nodes(stmts)
     span = stmts[0].span.to(stmts[-1].span)
     return Launch(name=region.name, grid=(ONE, ONE, ONE), threads=1, digits=(), body=body, span=span)
 
 
-def build_flat(session: Session, region: Region, choice: Flat) -> Launch:
+def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     """A band dealt to threads and blocks, each thread with its iteration."""
     nest, ranges, extents = _band(region)
-    band = thread_digits(nest.indices, _pieces(nest, choice.deal), session.names, session.target.warp_size)
-    grid = _grid(session, nest, extents, band.covered, choice.grid)
-    session.digits += band.all
-    _place(session, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
-    worker = Body(session, hardware=nest.indices, digits=tuple(d.name for d in band.all))
+    band = thread_digits(nest.indices, _pieces(nest, choice.deal), draft.names, draft.target.warp_size)
+    grid = _grid(draft, nest, extents, band.covered, choice.grid)
+    draft.digits += band.all
+    _place(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
+    worker = Body(draft, hardware=nest.indices, digits=tuple(d.name for d in band.all))
     body = worker.nodes(nest.body)
     condition = padding_guard(nest, dict(zip(nest.indices, band.covered, strict=True)), ranges)
     if condition is not None:
@@ -72,36 +72,36 @@ def build_flat(session: Session, region: Region, choice: Flat) -> Launch:
     return _launch(region, choice.threads, grid, (*defines, *body))
 
 
-def build_combined(session: Session, region: Region, choice: Combined) -> Launch:
+def build_combined(draft: Draft, region: Region, choice: Combined) -> Launch:
     """A band of accumulations: blocks take rounds of the reduced dimension and make one atomic update each."""
     nest, ranges, extents = _band(region)
     dim = nest.indices.index(choice.over)
     covered = [choice.threads * choice.rounds if d == dim else 1 for d in range(len(nest.pars))]
     updates = [s for s in nest.body if isinstance(s, Accumulate)]
-    strides = [_stride(session, i, e, c, choice) for i, e, c in zip(nest.indices, extents, covered, strict=True)]
+    strides = [_stride(draft, i, e, c, choice) for i, e, c in zip(nest.indices, extents, covered, strict=True)]
     reached = {i: s.weight if s else c for i, s, c in zip(nest.indices, strides, covered, strict=True)}
     inside = padding_guard(nest, reached, ranges)
     bounded = [minimum(e, const(s.weight)) if s else e for e, s in zip(extents, strides, strict=True)]
-    grid = _grid(session, nest, bounded, covered, choice.grid)
+    grid = _grid(draft, nest, bounded, covered, choice.grid)
     places = [tuple(d for d in (block, stride) if d) for block, stride in zip(grid, strides, strict=True)]
     defines = {d: Define(index=nest.indices[d], digits=places[d]) for d in range(len(places)) if d != dim}
     around = tuple((define, stride) for d, define in defines.items() if (stride := strides[d]) is not None)
     team = Team(outer=nest.indices, threads=choice.threads)
     body = shared_out(
-        session, team, nest.pars[dim], updates, places[dim], const(choice.rounds), inside, around, strides[dim]
+        draft, team, nest.pars[dim], updates, places[dim], const(choice.rounds), inside, around, strides[dim]
     )
     outer = (define for d, define in defines.items() if strides[d] is None)
     return _launch(region, choice.threads, grid, (*outer, *body))
 
 
-def _stride(session: Session, index: str, extent: IndexExpr, covered: int, choice: Combined) -> Digit | None:
+def _stride(draft: Draft, index: str, extent: IndexExpr, covered: int, choice: Combined) -> Digit | None:
     """The serial digit of an index that has more iterations than its blocks reach: its weight is what they reach."""
     blocks = choice.blocks.get(index)
     if blocks is None:
         return None
     reach = covered * blocks
     return Digit(
-        name=session.names.fresh(f"{index}_stride"),
+        name=draft.names.fresh(f"{index}_stride"),
         index=index,
         weight=reach,
         radix=ceildiv(at_least_zero(extent), reach),
@@ -110,12 +110,12 @@ def _stride(session: Session, index: str, extent: IndexExpr, covered: int, choic
     )
 
 
-def build_blocks(session: Session, region: Region, choice: Blocks) -> Launch:
+def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     """A band each of whose iterations has a block."""
     nest, ranges, extents = _band(region)
-    grid = _grid(session, nest, extents, [1] * len(extents), choice.grid)
-    _place(session, nest.body, choice.memory, block_level=True, outer=nest.indices, ranges=ranges)
-    body = _Block(session, nest.indices, choice).nodes(nest.body)
+    grid = _grid(draft, nest, extents, [1] * len(extents), choice.grid)
+    _place(draft, nest.body, choice.memory, block_level=True, outer=nest.indices, ranges=ranges)
+    body = _Block(draft, nest.indices, choice).nodes(nest.body)
     condition = padding_guard(nest, dict.fromkeys(nest.indices, 1), ranges)
     if condition is not None:
         body = (Guard(condition=condition, body=body, padding=True, uniform=Scope.BLOCK, span=nest.pars[0].span),)
@@ -128,9 +128,9 @@ def build_blocks(session: Session, region: Region, choice: Blocks) -> Launch:
 class _Block:
     """The nodes of statements at block level: nests over the threads, loops and conditions around them."""
 
-    def __init__(self, session: Session, outer: tuple[str, ...], choice: Blocks) -> None:
-        self.session, self.outer, self.choice = session, outer, choice
-        self.level = Body(session, hardware=outer)
+    def __init__(self, draft: Draft, outer: tuple[str, ...], choice: Blocks) -> None:
+        self.draft, self.outer, self.choice = draft, outer, choice
+        self.level = Body(draft, hardware=outer)
 
     def nodes(self, stmts: tuple[Stmt, ...]) -> tuple[Node, ...]:
         return tuple(node for stmt in stmts for node in self._node(stmt))
@@ -141,7 +141,7 @@ class _Block:
                 return self._inner(stmt)
             case Seq(index=index) if index in self.choice.shared_out:
                 team = Team(outer=self.outer, threads=self.choice.threads)
-                return split(self.session, team, stmt)
+                return split(self.draft, team, stmt)
             case Seq(body=body):
                 return (self.level.loop(stmt, self.nodes(body)),)
             case If(condition=condition, then=then, orelse=orelse):
@@ -157,25 +157,25 @@ class _Block:
             case New():
                 return self.level.nodes((stmt,))
             case _:
-                return Body(self.session, hardware=self.outer, unused=self._unused(stmt)).nodes((stmt,))
+                return Body(self.draft, hardware=self.outer, unused=self._unused(stmt)).nodes((stmt,))
 
     def _unused(self, stmt: Stmt) -> Unused | None:
         """Replicated where the statement writes registers that every thread keeps, else once."""
         if self.choice.threads == 1:
             return None
-        if isinstance(stmt, Bind | Accumulate) and self.session.buffers[stmt.buffer].memory is Memory.REG:
+        if isinstance(stmt, Bind | Accumulate) and self.draft.buffers[stmt.buffer].memory is Memory.REG:
             return Unused.REPLICATED
         return Unused.ONCE
 
     def _inner(self, par: Par) -> tuple[Node, ...]:
         """One nest over the threads of the block, with a serial digit for what they do not cover."""
-        session = self.session
+        draft = self.draft
         nest, known = bounded_nest(nest_of(par))
         extents = [add(known[p.index][1], ONE) for p in nest.pars]
         pieces = _pieces(nest, self.choice.inner[par.index])
-        band = thread_digits(nest.indices, pieces, session.names, session.target.warp_size)
-        session.digits += band.all
-        worker = Body(session, hardware=self.outer + nest.indices, digits=tuple(d.name for d in band.all))
+        band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size)
+        draft.digits += band.all
+        worker = Body(draft, hardware=self.outer + nest.indices, digits=tuple(d.name for d in band.all))
         nodes = worker.nodes(nest.body)
         covered = dict(zip(nest.indices, band.covered, strict=True))
         condition = padding_guard(nest, covered, known)
@@ -189,7 +189,7 @@ class _Block:
         nodes = (*defines, *nodes)
         for p, digit in reversed(list(zip(nest.pars, serial, strict=True))):
             if digit is not None:
-                session.digits.append(digit)
+                draft.digits.append(digit)
                 unroll = unroll_of(p) is not None and constant_value(digit.radix) is not None
                 nodes = (
                     Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, unroll=unroll, span=p.span),
@@ -200,7 +200,7 @@ class _Block:
         radix = ceildiv(at_least_zero(extent), covered)
         if radix == ONE:
             return None
-        name = self.session.names.fresh(f"{par.index}_serial")
+        name = self.draft.names.fresh(f"{par.index}_serial")
         return Digit(name=name, index=par.index, weight=covered, radix=radix, stride=ONE, place=Place.SERIAL)
 
 
@@ -233,14 +233,14 @@ def _pieces(nest: Nest, deal: Deal) -> tuple[Piece, ...]:
 
 
 def _grid(
-    session: Session, nest: Nest, extents: Sequence[IndexExpr], covered: Sequence[int], order: tuple[str, ...]
+    draft: Draft, nest: Nest, extents: Sequence[IndexExpr], covered: Sequence[int], order: tuple[str, ...]
 ) -> tuple[Digit | None, ...]:
     dims = [nest.indices.index(index) for index in order]
-    return grid_digits(nest.indices, extents, covered, dims, session.names, session.target, nest.pars[0].span)
+    return grid_digits(nest.indices, extents, covered, dims, draft.names, draft.target, nest.pars[0].span)
 
 
 def _place(
-    session: Session,
+    draft: Draft,
     stmts: tuple[Stmt, ...],
     memory: Mapping[str, Memory],
     *,
@@ -248,8 +248,8 @@ def _place(
     outer: tuple[str, ...],
     ranges: Ranges,
 ) -> None:
-    uses, known = local_uses(session.kernel, stmts, block_level=block_level, outer=outer, ranges=ranges)
-    session.buffers.update(place_locals(uses, memory, known, session.target, session.problem.host_ranges))
+    uses, known = local_uses(draft.kernel, stmts, block_level=block_level, outer=outer, ranges=ranges)
+    draft.buffers.update(place_locals(uses, memory, known, draft.target, draft.problem.host_ranges))
 
 
 def _launch(region: Region, threads: int, grid: Sequence[Digit | None], body: tuple[Node, ...]) -> Launch:

@@ -21,8 +21,8 @@ from texpr.grammar.ast import AccOp, Accumulate, Atomic, Bind, Cast, Const, Inde
 from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, constant_value, minimum, multiply, subtract
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F32, F64
+from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import CHAIN, narrow
-from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.program import Free
@@ -31,31 +31,29 @@ from texpr.polyhedral.mapped.walks import located, map_nodes, map_statements, no
 from texpr.polyhedral.walk import touched, written
 
 
-def add_partials(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The body with its long sums in partials; new buffers go to the session."""
-    body = _unwidened(session, body)
-    for name in dict.fromkeys(
-        leaf.buffer for leaf in map(partial(_long, session), statements(body)) if leaf is not None
-    ):
-        extents = [constant_value(extent) for extent in session.buffers[name].shape]
-        buffer = session.buffers[name]
+def add_partials(draft: Draft, body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The body with its long sums in partials; new buffers go to the draft."""
+    body = _unwidened(draft, body)
+    for name in dict.fromkeys(leaf.buffer for leaf in map(partial(_long, draft), statements(body)) if leaf is not None):
+        extents = [constant_value(extent) for extent in draft.buffers[name].shape]
+        buffer = draft.buffers[name]
         if buffer.memory is Memory.REG and buffer.dtype == F64 and all(extent is not None for extent in extents):
-            body = _Partials(session, name).nodes(body, {})
+            body = _Partials(draft, name).nodes(body, {})
     return body
 
 
-def _long(session: Session, statement: Generic) -> Accumulate | Atomic | None:
+def _long(draft: Draft, statement: Generic) -> Accumulate | Atomic | None:
     """The update, if it is one of a long sum."""
     leaf = statement.leaf
-    return leaf if isinstance(leaf, Accumulate | Atomic) and statement.id in session.long else None
+    return leaf if isinstance(leaf, Accumulate | Atomic) and statement.id in draft.long else None
 
 
-def _unwidened(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
+def _unwidened(draft: Draft, body: tuple[Node, ...]) -> tuple[Node, ...]:
     """Long updates of what stayed narrow, back in f32."""
 
     def change(statement: Generic) -> Generic:
-        leaf = _long(session, statement)
-        if leaf is None or session.buffers[leaf.buffer].dtype == F64 or not session.target.is_cuda:
+        leaf = _long(draft, statement)
+        if leaf is None or draft.buffers[leaf.buffer].dtype == F64 or not draft.target.is_cuda:
             return statement
         return replace(statement, leaf=replace(leaf, value=narrow(leaf.value)))
 
@@ -65,8 +63,8 @@ def _unwidened(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
 class _Partials:
     """Puts the partials of one f64 register into a body."""
 
-    def __init__(self, session: Session, name: str) -> None:
-        self.session = session
+    def __init__(self, draft: Draft, name: str) -> None:
+        self.draft = draft
         self.name = name
 
     def nodes(self, body: Sequence[Node], ranges: Ranges) -> tuple[Node, ...]:
@@ -99,7 +97,7 @@ class _Partials:
 
     def _chunked(self, loop: Loop, update: Generic, length: int) -> Loop:
         """The loop in chunks, each with a partial."""
-        fresh = self.session.names.fresh
+        fresh = self.draft.names.fresh
         chunk, step = fresh(f"{loop.index}_chunk"), fresh(f"{loop.index}_step")
         extent = at_least_zero(loop.extent)
         whole = constant_value(extent)
@@ -112,7 +110,7 @@ class _Partials:
             body: tuple[Node, ...] = (Define(index=loop.index, digits=parts), *loop.body)
         else:
             body = _substituted(loop.body, loop.digit.name, parts)
-            self.session.digits += parts
+            self.draft.digits += parts
         inner = replace(
             loop,
             index=step,
@@ -132,9 +130,9 @@ class _Partials:
 
     def _with_partial(self, update: Generic, body: tuple[Node, ...]) -> tuple[Node, ...]:
         """A partial that starts from 0, the body adding to it, and its sum added to the register."""
-        buffer = self.session.buffers[self.name]
-        local = self.session.names.fresh(f"{self.name.removesuffix('_acc').removesuffix('_part')}_chunk")
-        self.session.buffers[local] = replace(
+        buffer = self.draft.buffers[self.name]
+        local = self.draft.names.fresh(f"{self.name.removesuffix('_acc').removesuffix('_part')}_chunk")
+        self.draft.buffers[local] = replace(
             buffer, name=local, dtype=F32, reason=f"at most {CHAIN} terms of {self.name}, in f32", layout=Free()
         )
         defined = {d.name for d in _digits_defined(body)}
@@ -149,15 +147,15 @@ class _Partials:
 
         span = update.span
         zero = Const(value=0.0, dtype=F32, span=span)
-        indices = tuple(IndexVar(name=self.session.names.fresh("part")) for _ in buffer.shape)
-        fresh = self.session.names.fresh
+        indices = tuple(IndexVar(name=self.draft.names.fresh("part")) for _ in buffer.shape)
+        fresh = self.draft.names.fresh
         start = Bind(id=fresh(f"{update.id}_zero"), buffer=local, subscripts=indices, value=zero, span=span)
         total = Cast(operand=Read(buffer=local, subscripts=indices, dtype=F32, span=span), dtype=F64, span=span)
         end = Accumulate(
             id=fresh(f"{update.id}_sum"), op=AccOp.ADD, buffer=self.name, subscripts=indices, value=total, span=span
         )
 
-        unroll = self.session.target.is_cuda  # so that the elements can be registers
+        unroll = self.draft.target.is_cuda  # so that the elements can be registers
 
         def over(leaf: Bind | Accumulate, origin: Origin) -> Node:
             node: Node = replace(update, id=leaf.id, leaf=leaf, origin=origin, atomic=False)
@@ -178,7 +176,7 @@ class _Partials:
         return [s for s in statements((loop,)) if self._is_update(s)]
 
     def _is_update(self, statement: Generic) -> bool:
-        leaf = _long(self.session, statement)
+        leaf = _long(self.draft, statement)
         return leaf is not None and leaf.buffer == self.name
 
     def _only_updates(self, loop: Loop) -> bool:
@@ -199,7 +197,7 @@ class _Partials:
     def _is_private(self, loop: Loop) -> bool:
         """Whether the loop stays within a thread: it writes registers only, and no barrier is needed inside."""
         written_to = {write[0] for s in statements((loop,)) if (write := written(s.leaf)) is not None}
-        return all(self.session.buffers[name].memory is Memory.REG for name in written_to)
+        return all(self.draft.buffers[name].memory is Memory.REG for name in written_to)
 
     def _is_subscript(self, loop: Loop, updates: Sequence[Generic]) -> bool:
         """Whether different iterations update different elements of the register."""

@@ -27,8 +27,8 @@ from texpr.grammar.numerics import identity
 from texpr.grammar.permissions import keeps_order
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.map.apart import inner_digits, sums_apart
+from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
-from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import Free, MappedBuffer
@@ -37,27 +37,27 @@ from texpr.polyhedral.mapped.walks import located, tree_buffers
 from texpr.polyhedral.walk import read_accesses, subscript_names
 
 
-def promote(session: Session, body: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The tree with every accumulation that allows it carried in a register; new buffers go to the session."""
+def promote(draft: Draft, body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The tree with every accumulation that allows it carried in a register; new buffers go to the draft."""
     found: list[Node] = []
     for node in body:
         match node:
             case Loop():
-                updates = _carried(session, node)
+                updates = _carried(draft, node)
                 before: dict[str, Node] = {}
                 while found and (same := _bound_by(found[-1], updates)) is not None and same.id not in before:
                     before[same.id] = found.pop()
-                found += _promoted(session, node, updates, before)
+                found += _promoted(draft, node, updates, before)
             case Guard(body=inside, orelse=orelse):
-                found.append(replace(node, body=promote(session, inside), orelse=promote(session, orelse)))
+                found.append(replace(node, body=promote(draft, inside), orelse=promote(draft, orelse)))
             case _:
                 found.append(node)
     return tuple(found)
 
 
-def _carried(session: Session, loop: Loop) -> tuple[Generic, ...]:
+def _carried(draft: Draft, loop: Loop) -> tuple[Generic, ...]:
     """The accumulations that the loop may carry in registers; over a digit, the indivisible ones of a CPU's core."""
-    if loop.digit is not None and session.target.is_cuda:
+    if loop.digit is not None and draft.target.is_cuda:
         return ()
     defined = {loop.index}
     inner = inner_digits((loop,))
@@ -75,16 +75,16 @@ def _carried(session: Session, loop: Loop) -> tuple[Generic, ...]:
             case Generic() | Fresh():
                 pass
     if loop.digit is not None:
-        updates = [u for u in updates if u.atomic and u.id in session.long]
-    return tuple(u for u in updates if _invariant(session, u, defined, inner) and _alone(u, loop))
+        updates = [u for u in updates if u.atomic and u.id in draft.long]
+    return tuple(u for u in updates if _invariant(draft, u, defined, inner) and _alone(u, loop))
 
 
-def _invariant(session: Session, update: Generic, defined: set[str], inner: set[str]) -> bool:
+def _invariant(draft: Draft, update: Generic, defined: set[str], inner: set[str]) -> bool:
     leaf = update.leaf
     assert isinstance(leaf, Accumulate), "only accumulations are candidates"
-    buffer = session.buffers[leaf.buffer]
+    buffer = draft.buffers[leaf.buffer]
     return (
-        (buffer.memory is not Memory.REG or (buffer.shape != () and update.id in session.long))
+        (buffer.memory is not Memory.REG or (buffer.shape != () and update.id in draft.long))
         and not (update.atomic and keeps_order(leaf))
         and (update.atomic or inner.isdisjoint(update.digits))
         and not any(isinstance(s, Gather) for s in leaf.subscripts)
@@ -120,7 +120,7 @@ def _is_update(leaf: Leaf) -> TypeGuard[Accumulate]:
     return isinstance(leaf, Accumulate)
 
 
-def _promoted(session: Session, loop: Loop, updates: Sequence[Generic], before: Mapping[str, Node]) -> tuple[Node, ...]:
+def _promoted(draft: Draft, loop: Loop, updates: Sequence[Generic], before: Mapping[str, Node]) -> tuple[Node, ...]:
     """The loop with its accumulations in registers, and the copies around it; `before` has binds of their elements.
     Long sums whose elements need not exist are kept apart, and loops inside carry what stays in place there."""
     extents = [n.extent for n in (loop, *(p.node for p in located(loop.body))) if isinstance(n, Loop)]
@@ -131,9 +131,9 @@ def _promoted(session: Session, loop: Loop, updates: Sequence[Generic], before: 
     ends: list[Node] = []
     inside = loop
     for update in updates:
-        inside = _one(session, inside, update, before.get(update.id), starts, ends)
-    apart_starts, inside, apart_ends = sums_apart(session, inside)
-    inside = replace(inside, body=promote(session, inside.body))
+        inside = _one(draft, inside, update, before.get(update.id), starts, ends)
+    apart_starts, inside, apart_ends = sums_apart(draft, inside)
+    inside = replace(inside, body=promote(draft, inside.body))
     kept = (*starts, *apart_starts, inside, *apart_ends, *ends)
     if runs or before or not updates:
         return kept
@@ -141,19 +141,17 @@ def _promoted(session: Session, loop: Loop, updates: Sequence[Generic], before: 
     return (Guard(condition=some, body=kept, span=loop.span),)
 
 
-def _one(
-    session: Session, loop: Loop, update: Generic, start: Node | None, starts: list[Node], ends: list[Node]
-) -> Loop:
+def _one(draft: Draft, loop: Loop, update: Generic, start: Node | None, starts: list[Node], ends: list[Node]) -> Loop:
     """The loop with one accumulation in a register; what comes before and after it is appended."""
     leaf = update.leaf
     assert isinstance(leaf, Accumulate), "only accumulations are promoted"
     carried = leaf.value.dtype
-    stored = session.buffers[leaf.buffer].dtype
+    stored = draft.buffers[leaf.buffer].dtype
     around = update
     if inner_digits((loop,)) & set(update.digits):
         around = replace(update, digits=(), unused=Unused.REPLICATED)
-    local = session.names.fresh(f"{leaf.buffer}_acc")
-    session.buffers[local] = _register(session.kernel.buffer(leaf.buffer), local, carried)
+    local = draft.names.fresh(f"{leaf.buffer}_acc")
+    draft.buffers[local] = _register(draft.kernel.buffer(leaf.buffer), local, carried)
     here = Read(buffer=local, subscripts=(), dtype=carried, span=leaf.span)
     there = Read(buffer=leaf.buffer, subscripts=leaf.subscripts, dtype=stored, span=leaf.span)
 
@@ -172,7 +170,7 @@ def _one(
     else:
         starts.append(moved(Origin.COPY_IN, "in", here, as_type(there, carried)))
     if update.atomic:
-        narrowed = update.id in session.long and session.target.is_cuda and stored != F64
+        narrowed = update.id in draft.long and draft.target.is_cuda and stored != F64
         added = as_type(here, F32) if narrowed else here
         combine = replace(leaf, id=f"{update.id}_out", value=added)
         ends.append(replace(around, id=combine.id, leaf=combine, origin=Origin.COMBINE))

@@ -40,9 +40,9 @@ from texpr.grammar.numerics import identity
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
+from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import CHAIN, as_type, narrow, size_ranges
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Free, MappedBuffer
@@ -57,13 +57,13 @@ class Team:
     threads: int
 
 
-def split(session: Session, team: Team, seq: Seq) -> tuple[Node, ...]:
+def split(draft: Draft, team: Team, seq: Seq) -> tuple[Node, ...]:
     """A `seq` over the block's threads."""
     extent = constant_value(seq.extent)
     inside = None
     if extent is None or extent % team.threads:
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
-    nodes = shared_out(session, team, seq, seq.body, (), ceildiv(at_least_zero(seq.extent), team.threads), inside)
+    nodes = shared_out(draft, team, seq, seq.body, (), ceildiv(at_least_zero(seq.extent), team.threads), inside)
     if extent is None or extent <= 0:
         some = Compare(op=CompareOp.GT, left=seq.extent, right=ZERO)
         nodes = (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
@@ -71,7 +71,7 @@ def split(session: Session, team: Team, seq: Seq) -> tuple[Node, ...]:
 
 
 def shared_out(
-    session: Session,
+    draft: Draft,
     team: Team,
     loop: Seq | Par,
     body: Sequence[Stmt],
@@ -84,11 +84,11 @@ def shared_out(
     """The body's updates over the loop's index, a sum of `places` (of blocks, and the serial `stride`), `rounds` of a
     serial digit and all threads; `around` has the indices that a serial digit of their own runs over, too, and `inside`
     cuts what is no iteration."""
-    turns = most(rounds, size_ranges(session.kernel))
+    turns = most(rounds, size_ranges(draft.kernel))
     if stride is None and not around and turns is not None and turns <= CHAIN:  # no thread's part is long
-        body = [_narrow(session, s) if isinstance(s, Accumulate) else s for s in body]
+        body = [_narrow(draft, s) if isinstance(s, Accumulate) else s for s in body]
     updates = [s for s in body if isinstance(s, Accumulate)]
-    partials = {u.id: _local(session, f"{u.buffer}_part", u.value.dtype, ()) for u in updates}
+    partials = {u.id: _local(draft, f"{u.buffer}_part", u.value.dtype, ()) for u in updates}
     nodes: list[Node] = []
     for update in updates:
         name = partials[update.id]
@@ -96,9 +96,9 @@ def shared_out(
         nodes.append(Fresh(buffer=name))
         first = Const(value=start, dtype=update.value.dtype, span=update.span)
         nodes.append(_made(update, "init", Origin.INIT, name, (), first, unused=Unused.REPLICATED))
-    nodes += _partial(session, team, loop, body, partials, places, rounds, inside, around, stride)
+    nodes += _partial(draft, team, loop, body, partials, places, rounds, inside, around, stride)
     for update in updates:
-        nodes += _combine(session, team, update, partials[update.id])
+        nodes += _combine(draft, team, update, partials[update.id])
     return tuple(nodes)
 
 
@@ -107,7 +107,7 @@ def _serial(digit: Digit, body: tuple[Node, ...], span: Span) -> Loop:
 
 
 def _partial(
-    session: Session,
+    draft: Draft,
     team: Team,
     loop: Seq | Par,
     body: Sequence[Stmt],
@@ -120,8 +120,8 @@ def _partial(
 ) -> tuple[Node, ...]:
     """Every thread accumulates its iterations, T apart."""
     index = loop.index
-    band, digits = _band(session, team, index)
-    worker = Body(session, hardware=(*team.outer, index), digits=digits)
+    band, digits = _band(draft, team, index)
+    worker = Body(draft, hardware=(*team.outer, index), digits=digits)
     nodes: tuple[Node, ...] = worker.nodes(
         tuple(replace(s, buffer=partials[s.id], subscripts=()) if isinstance(s, Accumulate) else s for s in body)
     )
@@ -129,61 +129,61 @@ def _partial(
         nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
     own: tuple[Digit, ...] = ()
     if rounds != ONE:
-        name = session.names.fresh(f"{index}_serial")
+        name = draft.names.fresh(f"{index}_serial")
         own = (Digit(name=name, index=index, weight=team.threads, radix=rounds, stride=ONE, place=Place.SERIAL),)
     nodes = (Define(index=index, digits=(*places, *own, *reversed(band.all))), *nodes)
     for digit in (*own, *(() if stride is None else (stride,))):
         nodes = (_serial(digit, nodes, loop.span),)
     for define, digit in around:
         nodes = (_serial(digit, (define, *nodes), loop.span),)
-    session.digits += (*(digit for _, digit in around), *(() if stride is None else (stride,)), *own)
+    draft.digits += (*(digit for _, digit in around), *(() if stride is None else (stride,)), *own)
     return nodes
 
 
-def _narrow(session: Session, update: Accumulate) -> Accumulate:
-    return replace(update, value=narrow(update.value)) if update.id in session.long else update
+def _narrow(draft: Draft, update: Accumulate) -> Accumulate:
+    return replace(update, value=narrow(update.value)) if update.id in draft.long else update
 
 
-def _combine(session: Session, team: Team, update: Accumulate, partial: str) -> tuple[Node, ...]:
+def _combine(draft: Draft, team: Team, update: Accumulate, partial: str) -> tuple[Node, ...]:
     """The partial results through shared memory to the element."""
     dtype = update.value.dtype
-    warp = min(session.target.warp_size, team.threads)
-    array = _local(session, f"{update.buffer}_parts", dtype, (const(team.threads),))
-    slot = session.names.fresh("slot")
-    band, digits = _band(session, team, slot)
+    warp = min(draft.target.warp_size, team.threads)
+    array = _local(draft, f"{update.buffer}_parts", dtype, (const(team.threads),))
+    slot = draft.names.fresh("slot")
+    band, digits = _band(draft, team, slot)
     nodes: list[Node] = [
         Fresh(buffer=array),
         Define(index=slot, digits=tuple(reversed(band.all))),
         _made(update, "part", Origin.COMBINE, array, (IndexVar(name=slot),), _read(partial, (), update), digits),
     ]
     if team.threads > warp:
-        nodes += _fold_warps(session, team, update, array, warp)
-    target = session.buffers[update.buffer]
+        nodes += _fold_warps(draft, team, update, array, warp)
+    target = draft.buffers[update.buffer]
     unused = Unused.REPLICATED if target.memory is Memory.REG else Unused.ONCE
-    total = _local(session, f"{update.buffer}_total", dtype, ())
+    total = _local(draft, f"{update.buffer}_total", dtype, ())
     nodes.append(Fresh(buffer=total))
     first = _read(array, (ZERO,), update)
     nodes.append(_made(update, "first", Origin.COMBINE, total, (), first, unused=unused))
-    step = session.names.fresh("lane_slot")
+    step = draft.names.fresh("lane_slot")
     other = _read(array, (add(IndexVar(name=step), ONE),), update)
     inner = _made(update, "fold", Origin.COMBINE, total, (), other, unused=unused, accumulate=True)
     nodes.append(Loop(index=step, extent=const(warp - 1), body=(inner,), span=update.span))
     result: Expr = _read(total, (), update)
-    if update.id in session.long:
+    if update.id in draft.long:
         result = as_type(result, F64 if target.dtype == F64 else F32)
-    final = Body(session, hardware=team.outer, unused=unused).leaf(replace(update, value=result))
+    final = Body(draft, hardware=team.outer, unused=unused).leaf(replace(update, value=result))
     nodes.append(replace(final, id=f"{update.id}_out", origin=Origin.COMBINE))
     return tuple(nodes)
 
 
-def _fold_warps(session: Session, team: Team, update: Accumulate, array: str, warp: int) -> tuple[Node, ...]:
+def _fold_warps(draft: Draft, team: Team, update: Accumulate, array: str, warp: int) -> tuple[Node, ...]:
     """The first warp adds the slots of the others to its own."""
     dtype = update.value.dtype
-    row = session.names.fresh("column")
-    band, digits = _band(session, team, row)
+    row = draft.names.fresh("column")
+    band, digits = _band(draft, team, row)
     here = IndexVar(name=row)
-    column = _local(session, f"{update.buffer}_column", dtype, ())
-    step = session.names.fresh("warp_slot")
+    column = _local(draft, f"{update.buffer}_column", dtype, ())
+    step = draft.names.fresh("warp_slot")
     next_row = add(multiply(const(warp), IndexBinary(op=IndexOp.ADD, left=IndexVar(name=step), right=ONE)), here)
     inside: tuple[Node, ...] = (
         Fresh(buffer=column),
@@ -214,18 +214,18 @@ def _fold_warps(session: Session, team: Team, update: Accumulate, array: str, wa
     )
 
 
-def _band(session: Session, team: Team, index: str) -> tuple[ThreadDigits, tuple[str, ...]]:
+def _band(draft: Draft, team: Team, index: str) -> tuple[ThreadDigits, tuple[str, ...]]:
     """Digits of an index that runs over all threads, and their names."""
     pieces = ((0, team.threads),)
-    band = thread_digits((index,), pieces, session.names, session.target.warp_size)
-    session.digits += band.all
+    band = thread_digits((index,), pieces, draft.names, draft.target.warp_size)
+    draft.digits += band.all
     return band, tuple(d.name for d in band.all)
 
 
-def _local(session: Session, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...]) -> str:
+def _local(draft: Draft, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...]) -> str:
     """A new buffer: an array in shared memory, or a thread's own scalar."""
-    name = session.names.fresh(wanted)
-    session.buffers[name] = MappedBuffer(
+    name = draft.names.fresh(wanted)
+    draft.buffers[name] = MappedBuffer(
         name=name,
         dtype=dtype,
         shape=shape,

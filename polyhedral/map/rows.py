@@ -38,8 +38,8 @@ from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value, minimum, names, subtract
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.conflicts import shared_updates
+from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
-from texpr.polyhedral.map.session import Session
 from texpr.polyhedral.mapped.operators import Generic, Origin
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Free, MappedBuffer
@@ -60,10 +60,10 @@ class Piece:
     extent: IndexExpr
 
 
-def long_rows(session: Session, par: Par, seq: Seq) -> tuple[Accumulate, ...]:
+def long_rows(draft: Draft, par: Par, seq: Seq) -> tuple[Accumulate, ...]:
     """The long updates of `seq` that a tile over `par` can carry; none where one cannot be."""
     inside = [s for s in statements((seq,)) if not isinstance(s, Bind)]
-    updates = [s for s in inside if isinstance(s, Accumulate) and s.id in session.long]
+    updates = [s for s in inside if isinstance(s, Accumulate) and s.id in draft.long]
     loops = [s for s in inside if isinstance(s, Seq | Par)]
     moving = {loop.index for loop in loops}
     if any(isinstance(s, If | New | Intrinsic) for s in inside) or any(names(s.extent) & moving for s in loops):
@@ -71,17 +71,17 @@ def long_rows(session: Session, par: Par, seq: Seq) -> tuple[Accumulate, ...]:
     buffers = [name for s in statements((seq,)) if isinstance(s, Leaf) for name, _ in touched(s)]
     for update in updates:
         used = subscript_names(update.subscripts)
-        alone = buffers.count(update.buffer) == 1 and session.buffers[update.buffer].memory is not Memory.REG
+        alone = buffers.count(update.buffer) == 1 and draft.buffers[update.buffer].memory is not Memory.REG
         if not alone or used & moving or par.index not in used or any(isinstance(s, Gather) for s in update.subscripts):
             return ()
-        if shared_updates(session.proved.program, update.id, (par.index,)):
+        if shared_updates(draft.proved.program, update.id, (par.index,)):
             return ()
     return tuple(updates)
 
 
-def tiles(session: Session, par: Par) -> tuple[Digit, Piece]:
+def tiles(draft: Draft, par: Par) -> tuple[Digit, Piece]:
     """The digit that counts the tiles of a dimension, and a tile."""
-    fresh = session.names.fresh
+    fresh = draft.names.fresh
     radix = ceildiv(at_least_zero(par.extent), TILE)
     tile = Digit(
         name=fresh(f"{par.index}_tile"), index=par.index, weight=TILE, radix=radix, stride=ONE, place=Place.SERIAL
@@ -95,7 +95,7 @@ def tiles(session: Session, par: Par) -> tuple[Digit, Piece]:
         place=Place.VECTOR,
     )
     first = fresh(f"{par.index}_first")
-    session.digits += (tile, digit)
+    draft.digits += (tile, digit)
     return tile, Piece(
         digit=digit,
         start=Define(index=first, digits=(tile,)),
@@ -105,7 +105,7 @@ def tiles(session: Session, par: Par) -> tuple[Digit, Piece]:
 
 
 def carried_rows(
-    session: Session,
+    draft: Draft,
     seq: Seq,
     updates: Sequence[Accumulate],
     loop: Loop,
@@ -118,9 +118,9 @@ def carried_rows(
     body: tuple[Node, ...] = (loop,)
     here = (IndexVar(name=piece.digit.name),)
     for update in updates:
-        buffer, span = session.buffers[update.buffer], update.span
-        name = session.names.fresh(f"{update.buffer}_row")
-        session.buffers[name] = MappedBuffer(
+        buffer, span = draft.buffers[update.buffer], update.span
+        name = draft.names.fresh(f"{update.buffer}_row")
+        draft.buffers[name] = MappedBuffer(
             name=name,
             dtype=F64,
             shape=(piece.digit.radix,),
@@ -134,9 +134,9 @@ def carried_rows(
         own = Read(buffer=name, subscripts=here, dtype=F64, span=span)
         there = Read(buffer=update.buffer, subscripts=update.subscripts, dtype=buffer.dtype, span=span)
 
-        every = session.names.fresh("row")
+        every = draft.names.fresh("row")
         zero = Const(value=0.0, dtype=F64, span=span)
-        made = partial(_made, session, update)
+        made = partial(_made, draft, update)
         first = made("zero", replace(own, subscripts=(IndexVar(name=every),)), zero, Origin.INIT)
         starts += [
             Fresh(buffer=name),
@@ -157,8 +157,8 @@ def carried_rows(
     return (Guard(condition=condition, body=nodes, span=seq.span),)
 
 
-def _made(session: Session, update: Accumulate, suffix: str, target: Read, value: Expr, origin: Origin) -> Generic:
-    id = session.names.fresh(f"{update.id}_{suffix}")
+def _made(draft: Draft, update: Accumulate, suffix: str, target: Read, value: Expr, origin: Origin) -> Generic:
+    id = draft.names.fresh(f"{update.id}_{suffix}")
     leaf = Bind(id=id, buffer=target.buffer, subscripts=target.subscripts, value=value, span=update.span)
     return Generic(id=id, leaf=leaf, origin=origin)
 

@@ -21,7 +21,7 @@ from texpr.grammar.diagnostics import InternalError, fail
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import unroll_of
 from texpr.polyhedral.map.conflicts import shared_updates
-from texpr.polyhedral.map.session import Session
+from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Fresh, Guard, Loop, Node
@@ -36,13 +36,13 @@ class Body:
 
     def __init__(
         self,
-        session: Session,
+        draft: Draft,
         *,
         hardware: tuple[str, ...],
         digits: tuple[str, ...] = (),
         unused: Unused | None = None,
     ) -> None:
-        self.session = session
+        self.draft = draft
         self.hardware = hardware
         self.digits = digits
         self.unused = unused
@@ -113,18 +113,18 @@ class Body:
 
     def leaf(self, leaf: Leaf) -> Generic:
         """The statement at its place."""
-        session = self.session
+        draft = self.draft
         atomic = False
-        if isinstance(leaf, Accumulate | Atomic) and session.buffers[leaf.buffer].memory is not Memory.REG:
-            atomic = shared_updates(session.proved.program, leaf.id, self.hardware)
+        if isinstance(leaf, Accumulate | Atomic) and draft.buffers[leaf.buffer].memory is not Memory.REG:
+            atomic = shared_updates(draft.proved.program, leaf.id, self.hardware)
         return Generic(
             id=leaf.id,
             leaf=rewrite_leaf(leaf, self._expansion()),
-            origin=session.problem.kept.copies.get(leaf.id, Origin.SOURCE),
+            origin=draft.problem.kept.copies.get(leaf.id, Origin.SOURCE),
             digits=self.digits,
             unused=self.unused,
             atomic=atomic,
         )
 
     def _expansion(self) -> AccessRewrite:
-        return expand_accesses({name: b.expanded for name, b in self.session.buffers.items() if b.expanded})
+        return expand_accesses({name: b.expanded for name, b in self.draft.buffers.items() if b.expanded})

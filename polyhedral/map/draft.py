@@ -12,7 +12,7 @@ from texpr.polyhedral.target import Target
 
 
 @dataclass(slots=True, kw_only=True)
-class Session:
+class Draft:
     """`buffers` has every buffer that was placed so far, parameters first; `digits` those of the launch at work, in the
     order in which they were made, grid digits apart."""
 
