@@ -276,6 +276,43 @@ class TestKinds:
         assert report.kind == "race" and report.block != report.other_block
 
 
+# The cases of misuse.cu: kind and words.
+MISUSES = (
+    ("bounds", "a bulk copy of 24 bytes; their number is a multiple of 16"),
+    ("alignment", "an access of 16 bytes at tile[1], which lies 4 bytes behind a multiple of that"),
+    ("bounds", "a copy of 32 bytes at tile[28] goes 16 bytes beyond its end"),
+    ("phase", "ab.full[0] expects 0 bytes; 1 to 1048575 can be"),
+    ("phase", "ab.full[0] is made with 0 arrivals; it lies on a multiple of 8 in shared memory, and takes 1 or more"),
+    ("divergence", "barrier 1 is of 48 threads; it takes whole warps of the block's 64"),
+    ("divergence", "barrier 1 is of "),
+    ("bounds", "O is not in shared memory, which this copy needs"),
+    ("bounds", "rank 1 is not of the cluster's 1 blocks"),
+    ("bounds", "17 of 16 bytes of a cp.async are to be read"),
+    ("launch", "block 0 thread 0 uses flags between blocks: export the kernel as Launched().flags()"),
+    ("launch", "sync_grid needs all blocks at once: export the kernel as Launched().cooperative()"),
+    ("phase", "raw[0] lies in an mbarrier"),
+    ("phase", "ab.full[0] gets an arrival for phase 1 from block 0 thread 0 and is in phase 0"),
+    ("bounds", "tile[32] is outside its 32 elements"),
+    ("bounds", "A is not in shared memory, which this copy needs"),
+)
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("case", range(len(MISUSES)))
+def test_what_the_device_leaves_undefined_is_refused(case):
+    kind, words = MISUSES[case]
+    launch = Case(
+        kernel="misuse",
+        arrays=lambda: {"a": np.ones(64, np.float32), "o": np.zeros(64, np.float32)},
+        expected=lambda arrays: {},
+        shared=264,
+    )
+    for seed in SEEDS:
+        report, _ = run(launch, case, seed)
+        assert (report.kind, report.message[: len(words)]) == (kind, words)
+        assert (" threads for thread " in report.message) == (case == 6)  # who came first is the seed's choice
+
+
 REMOTE_ARRIVAL = """
 #include "texpr/pipe.cuh"
 extern "C" __global__ void light() {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parent
-TEXTS = ("rings", "clusters", "grids")
+TEXTS = ("rings", "clusters", "grids", "misuse")
 STEPS = 9
 HOW = ("dropped", "doubled", "moved")
 
