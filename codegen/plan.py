@@ -5,7 +5,7 @@ strides -> bytes of workspace -> bytes of shared memory
 
 from texpr.codegen.device_memory import check_workspace, place_workspace
 from texpr.codegen.layout import check_strides, choose_strides
-from texpr.codegen.shared_memory import check_shared, place_shared
+from texpr.codegen.shared_memory import check_shared, place_shared, stage_bytes
 from texpr.grammar.ast import Role
 from texpr.grammar.index.expr import ZERO, const
 from texpr.polyhedral.mapped.planned import Address, PlannedProgram
@@ -27,13 +27,24 @@ def plan(program: MappedProgram) -> PlannedProgram:
     check_workspace(spaces, strides, offsets, workspace_bytes, tuple(size.name for size in program.kernel.sizes))
 
     shared_bytes: dict[str, int] = {}
-    for name, found in blocks.items():
-        places, shared_bytes[name] = place_shared(found, strides, program.target)
-        check_shared(name, found, strides, places, shared_bytes[name])
+    slots: dict[str, int] = {}
+    for launch in launches(program.host):
+        name, found = launch.name, blocks[launch.name]
+        stages = {buffer: pipe.stages for pipe in launch.pipes for buffer in pipe.buffers}
+        places, shared_bytes[name] = place_shared(found, strides, program.target, stages)
+        check_shared(name, found, strides, places, shared_bytes[name], stages)
         offsets |= {buffer: const(place) for buffer, place in places.items()}
+        slots |= {buffer.name: stage_bytes(buffer, strides) for buffer in found if buffer.name in stages}
     return PlannedProgram(
         program=program,
-        addresses={b.name: Address(strides=strides[b.name], offset_bytes=offsets.get(b.name, ZERO)) for b in buffers},
+        addresses={
+            b.name: Address(
+                strides=strides[b.name],
+                offset_bytes=offsets.get(b.name, ZERO),
+                stage_bytes=slots.get(b.name, 0),
+            )
+            for b in buffers
+        },
         shared_bytes=shared_bytes,
         workspace_bytes=workspace_bytes,
     )

@@ -17,16 +17,25 @@ from texpr.polyhedral.target import Target
 WORD_BYTES = 4  # the total is whole words: an indivisible update of a byte reads the word around it
 
 
-def place_shared(buffers: Sequence[MappedBuffer], strides: Strides, target: Target) -> tuple[dict[str, int], int]:
-    """Offsets in bytes of every shared buffer among those of a block, and their sum. Raises E0403 when the sum is
-    beyond `target.shared_bytes`."""
+def stage_bytes(buffer: MappedBuffer, strides: Strides) -> int:
+    """The bytes from one slot of a pipe's buffer to the next, which are aligned alike."""
+    align = max(buffer.align, buffer.dtype.size_bytes)
+    return -(-span_elements(buffer, strides[buffer.name]) * buffer.dtype.size_bytes // align) * align
+
+
+def place_shared(
+    buffers: Sequence[MappedBuffer], strides: Strides, target: Target, stages: Mapping[str, int]
+) -> tuple[dict[str, int], int]:
+    """Offsets in bytes of every shared buffer among those of a block, and their sum; those of a pipe have as many
+    `stages`. Raises E0403 when the sum is beyond `target.shared_bytes`."""
     offsets: dict[str, int] = {}
     end = 0
     for buffer in buffers:
         if buffer.memory in (Memory.SHARED, Memory.CLUSTER):
             align = max(buffer.align, buffer.dtype.size_bytes)
             offsets[buffer.name] = -(-end // align) * align
-            end = offsets[buffer.name] + span_elements(buffer, strides[buffer.name]) * buffer.dtype.size_bytes
+            last = span_elements(buffer, strides[buffer.name]) * buffer.dtype.size_bytes
+            end = offsets[buffer.name] + (stages.get(buffer.name, 1) - 1) * stage_bytes(buffer, strides) + last
             if target.is_cuda and end > target.shared_bytes:
                 raise fail(
                     "E0403",
@@ -40,7 +49,12 @@ def place_shared(buffers: Sequence[MappedBuffer], strides: Strides, target: Targ
 
 
 def check_shared(
-    name: str, buffers: Sequence[MappedBuffer], strides: Strides, offsets: Mapping[str, int], total_bytes: int
+    name: str,
+    buffers: Sequence[MappedBuffer],
+    strides: Strides,
+    offsets: Mapping[str, int],
+    total_bytes: int,
+    stages: Mapping[str, int],
 ) -> None:
     """Verify a plan pair by pair: InternalError for an overlap, a misaligned or missing buffer, or a wrong total."""
     shared = [b for b in buffers if b.memory not in (Memory.REG, Memory.GLOBAL)]
@@ -52,6 +66,10 @@ def check_shared(
         shape, steps = numbers(buffer, buffer.shape), numbers(buffer, strides[buffer.name])
         last = sum((e - 1) * s for e, s in zip(shape, steps, strict=True))
         size = 0 if 0 in shape else (last + 1) * (buffer.dtype.bits // 8)
+        slots = stages.get(buffer.name, 1)
+        if slots > 1 and stage_bytes(buffer, strides) < size:
+            raise InternalError(f"{name}: the slots of {buffer.name} overlap")
+        size += (slots - 1) * stage_bytes(buffer, strides)
         if start < 0 or start % buffer.align or start % (buffer.dtype.bits // 8) or start + size > total_bytes:
             raise InternalError(f"{name}: {buffer.name} is misplaced at byte {start}")
         ranges.append((start, start + size, buffer.name))

@@ -121,14 +121,13 @@ class Copy:
     over: tuple[tuple[str, IndexExpr], ...]
     completion: Completion = Completion.NOW
     pipe: str = ""
-    digits: tuple[str, ...] = ()
     unused: Unused | None = None
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property
     def each(self) -> "Generic":
         """What the copy does for one value of its indices."""
-        return Generic(id=self.id, leaf=self.leaf, origin=Origin.COPY_IN, digits=self.digits, unused=self.unused)
+        return Generic(id=self.id, leaf=self.leaf, origin=Origin.COPY_IN, unused=self.unused)
 
     @property
     def leaf(self) -> Bind:

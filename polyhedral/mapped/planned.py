@@ -15,10 +15,12 @@ from texpr.polyhedral.mapped.program import MappedProgram
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
     """Where the elements of a buffer lie: strides in elements, and the bytes from where its memory begins: the shared
-    memory of a block, or the workspace of a call. A parameter and a thread's own buffer begin at 0 of their own."""
+    memory of a block, or the workspace of a call. A parameter and a thread's own buffer begin at 0 of their own. The
+    slots of a pipe's buffer are `stage_bytes` apart."""
 
     strides: tuple[IndexExpr, ...]
     offset_bytes: IndexExpr = ZERO
+    stage_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,17 +26,20 @@ from texpr.grammar.ast import Condition, IndexBinary, IndexConst, IndexExpr, Rea
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.operators import DIVISIONS
 from texpr.grammar.index.value import condition_value
-from texpr.polyhedral.mapped.operators import Completion, Copy
+from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier
+from texpr.polyhedral.mapped.operators import Completion, Copy, Operator
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
-from texpr.polyhedral.mapped.sync import Fence, FenceKind
-from texpr.polyhedral.mapped.tree import Guard, Loop
+from texpr.polyhedral.mapped.sync import Acquire, Barrier, Fence, FenceKind, Wait, WaitGroup
+from texpr.polyhedral.mapped.tree import Guard, Last, Loop
 from texpr.polyhedral.mapped.walks import launches, located
 from texpr.polyhedral.orders.points import Points
 from texpr.polyhedral.orders.rules import Rules
 from texpr.polyhedral.orders.trace import Event, Fault, unrolled
 from texpr.polyhedral.program import Hazard
+
+ORDERING = (Barrier, Acquire, Wait, WaitGroup, Await, Last, GridBarrier, AfterLaunch)
 
 
 def check_syncs(program: MappedProgram) -> None:
@@ -81,6 +84,9 @@ def _divisors(launch: Launch) -> Iterator[int]:
 def faults(program: MappedProgram, sizes: Mapping[str, int]) -> tuple[Fault, ...]:
     """What is wrong with the synchronisation of the launches, taken one after the other, at these sizes."""
     every = tuple(launches(program.host))
+    strays = tuple(_strays(every))
+    if strays:
+        return strays
     try:
         trace = unrolled(program, every, sizes)
     except KeyError as missing:
@@ -104,7 +110,7 @@ Asked = tuple[int, int, Fault]
 def _asked(points: Points, every: Sequence[Launch]) -> Iterator[Asked]:
     """The points of all pairs of instances, on all pairs of threads, that orders relate."""
     for launch in every:
-        for order in launch.orders:
+        for order in _orders(launch):
             fault = Fault(f"nothing orders {order.source} before {order.sink} on {order.buffer}", order.sink_span)
             for source, sink in _pairs(points, order):
                 for a, b in _threads(points, order, source, sink):
@@ -113,6 +119,22 @@ def _asked(points: Points, every: Sequence[Launch]) -> Iterator[Asked]:
                         yield 0, 0, Fault(f"no fence shows {order.sink} what {order.source} wrote", order.sink_span)
                     else:
                         yield first, points.comes(sink, b), fault
+
+
+def _strays(every: Sequence[Launch]) -> Iterator[Fault]:
+    """Orders of what is no operator of the program: no point of the graph stands for it."""
+    known = {p.node.id for launch in every for p in located(launch.body) if isinstance(p.node, Operator)}
+    for launch in every:
+        for order in _orders(launch):
+            for name in {order.source, order.sink} - known:
+                yield Fault(f"{name} is ordered and is no operator", order.sink_span)
+
+
+def _orders(launch: Launch) -> tuple[Order, ...]:
+    """What a launch needs, and what its syncs claim to enforce."""
+    nodes = (place.node for place in located(launch.body))
+    claimed = (order for node in nodes if isinstance(node, ORDERING) for order in node.orders)
+    return tuple(dict.fromkeys((*launch.orders, *claimed)))
 
 
 def _pairs(points: Points, order: Order) -> Iterator[tuple[int, int]]:
@@ -173,7 +195,7 @@ def _misread(rules: Rules, every: Sequence[Launch]) -> Iterator[Fault]:
     points = rules.points
     for launch in every:
         piped = {b for pipe in launch.pipes for b in pipe.buffers}
-        for order in launch.orders:
+        for order in _orders(launch):
             if order.buffer not in piped or order.hazard is not Hazard.FLOW:
                 continue
             for source, sink in _pairs(points, order):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from texpr.polyhedral.mapped.operators import Completion, Copy, Generic
+from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
 from texpr.polyhedral.orders.points import Findings, Points
 from texpr.polyhedral.orders.trace import Event
@@ -42,6 +43,8 @@ class RingRules:
             side = "producer" if isinstance(node, Acquire | Commit) else "consumer"
             self.findings.fault(f"part {event.part or 'none'} is no {side} of {pipe.name}", node.span)
             return
+        if end.ranks and pipe.scope is not Scope.CLUSTER:
+            self.findings.fault(f"{pipe.name} reaches other blocks, and its scope is the {pipe.scope.value}", node.span)
         self._uses(number, event, pipe, (event.block,))
         match node:
             case Acquire():

@@ -1,5 +1,6 @@
 """Values and accesses of a simulated statement, for all threads that run it at once."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Protocol, assert_never
@@ -156,14 +157,21 @@ class Evaluator:
         """The elements at these addresses, read by these agents."""
         cells = self.memory[buffer]
         if cells.buffer.memory is not Memory.REG:
-            self._refuse(cells, cells.shadow.read(place, agents, self.statement))
+            self._refuse(cells, cells.shadow.read(cells.units(place), self._each(cells, agents), self.statement))
         self._check_defined(cells, place)
         return np.asarray(cells.data[place])
 
     def _check_defined(self, cells: Cells, place: Array) -> None:
-        if cells.defined is not None and not cells.defined[place].all():
-            at = int(place[~cells.defined[place]][0])
-            self._fail(f"element {self._element(cells, at)} of {cells.buffer.name} is read before anything wrote it")
+        if cells.defined is None:
+            return
+        units = cells.units(place)
+        if not cells.defined[units].all():
+            at = int(units[~cells.defined[units]][0])
+            self._fail(f"element {cells.element(at)} of {cells.buffer.name} is read before anything wrote it")
+
+    def _each(self, cells: Cells, agents: Array) -> Array:
+        """The agents of every unit of memory of their elements."""
+        return agents if cells.grain == 1 else np.repeat(agents, cells.grain)
 
     def store(self, buffer: str, subscripts: tuple[Subscript, ...], value: Array, lanes: Lanes) -> None:
         cells = self.memory[buffer]
@@ -175,10 +183,10 @@ class Evaluator:
         """These agents write to these addresses."""
         cells = self.memory[buffer]
         if cells.buffer.memory is not Memory.REG:
-            self._refuse(cells, cells.shadow.write(place, agents, self.statement))
+            self._refuse(cells, cells.shadow.write(cells.units(place), self._each(cells, agents), self.statement))
         cells.data[place] = value
         if cells.defined is not None:
-            cells.defined[place] = True
+            cells.defined[cells.units(place)] = True
 
     def update(self, leaf: Accumulate | Atomic, value: Array, lanes: Lanes, *, atomic: bool) -> None:
         """One update of an element by every thread; only an atomic one may meet another."""
@@ -186,7 +194,8 @@ class Evaluator:
         place = self.address(cells, self.copies.written(cells.buffer, lanes.thread)[0], leaf.subscripts, lanes)
         if cells.buffer.memory is not Memory.REG:
             access = cells.shadow.atomic if atomic else cells.shadow.write
-            self._refuse(cells, access(place, self.watch.agents(lanes.thread), self.statement))
+            agents = self._each(cells, self.watch.agents(lanes.thread))
+            self._refuse(cells, access(cells.units(place), agents, self.statement))
         self._check_defined(cells, place)
         dtype, carried = cells.buffer.dtype, leaf.value.dtype
         if dtype == carried:
@@ -204,7 +213,7 @@ class Evaluator:
     def address(self, cells: Cells, copy: Array, subscripts: tuple[Subscript, ...], lanes: Lanes) -> Array:
         """Where the element lies in the cells; E0604 for one that the buffer does not have. Of a buffer in cluster
         memory the first subscript is the rank of the block whose copy is meant."""
-        place = copy
+        place = cells.begin(copy)
         for number, (subscript, extent) in enumerate(zip(subscripts, cells.extents, strict=True)):
             if isinstance(subscript, Gather):
                 index = np.broadcast_to(self.value(subscript.value, lanes), lanes.thread.shape).astype(np.int64)
@@ -216,9 +225,9 @@ class Evaluator:
                 name = cells.buffer.name
                 self._fail(f"subscript {number} of {name} is {at}, and the extent is {extent}")
             if number == 0 and cells.buffer.memory is Memory.CLUSTER:
-                place = self.copies.of_rank(lanes.thread, index)
+                place = cells.begin(self.copies.of_rank(lanes.thread, index))
             else:
-                place = place * extent + index
+                place = place + index * cells.strides[number]
         return place
 
     def poison(self, buffer: str, lanes: Lanes) -> None:
@@ -226,19 +235,16 @@ class Evaluator:
         cells = self.memory[buffer]
         if cells.defined is None:
             return
-        copy = self.copies.read(cells.buffer, lanes.thread)
-        inner = cells.elements
-        for name, extent in zip(cells.buffer.expanded, cells.extents, strict=False):
-            copy = copy * extent + lanes.values[name]
-            inner //= max(1, extent)
-        if inner:
-            cells.defined.reshape(-1, inner)[copy] = False
+        expanded = len(cells.buffer.expanded)
+        begin = cells.begin(self.copies.read(cells.buffer, lanes.thread))
+        for name, stride in zip(cells.buffer.expanded, cells.strides, strict=False):
+            begin = begin + lanes.values[name] * stride
+        inside = cells.inside()
+        count = math.prod(cells.of_copy[expanded:])
+        places = np.flatnonzero(np.bincount(begin))[:, None] + inside[:count]
+        cells.defined[cells.units(places.reshape(-1))] = False
 
     # ---- errors -------------------------------------------------------------------------------------------------
-
-    def _element(self, cells: Cells, place: int) -> str:
-        inside = place % max(1, cells.elements)
-        return str(tuple(int(n) for n in np.unravel_index(inside, cells.of_copy or (1,))))
 
     def _refuse(self, cells: Cells, violation: Violation | None) -> None:
         if violation is None:
@@ -250,7 +256,7 @@ class Evaluator:
                 error(
                     "E0604",
                     f"{self.watch.names(violation.earlier_agent, violation.agent)} touch element "
-                    f"{self._element(cells, violation.place)} of {cells.buffer.name} and {violation.missing} "
+                    f"{cells.element(violation.place)} of {cells.buffer.name} and {violation.missing} "
                     f"{earlier.id} (line {earlier.span.line}) and {now.id} (line {now.span.line})",
                     now.span if now.span is not NO_SPAN else None,
                     "the later access",

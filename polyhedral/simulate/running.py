@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from texpr.grammar.source import Span
+from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.simulate.barriers import Barriers
 from texpr.polyhedral.simulate.cells import Cells
@@ -40,7 +41,7 @@ class Running:
 
     @staticmethod
     def of(
-        mapped: MappedProgram,
+        program: MappedProgram | PlannedProgram,
         launch: Launch,
         values: Mapping[str, int],
         *,
@@ -52,6 +53,7 @@ class Running:
         resident: int,
         whole: bool,
     ) -> "Running":
+        mapped = program.program if isinstance(program, PlannedProgram) else program
         geometry = Geometry.of(launch, values, mapped.target.warp_size)
         threads = geometry.blocks * launch.threads
         team = Team(clocks, int(clocks.add(f"thread {n}" for n in range(threads)).min(initial=clocks.count)))
@@ -65,7 +67,7 @@ class Running:
             before=((lambda: True), (lambda: NOTHING)) if before is None else (before.over, before.known_at_end),
         )
         syncs.pipes = Pipes(launch, geometry, clocks, team, syncs.acts_in)
-        memory = launch_memory(mapped, launch, values, geometry, team, kept)
+        memory = launch_memory(program, launch, values, geometry, team, kept)
         syncs.evaluator = Evaluator(memory, team, syncs, lines)
         runner = Runner(mapped, launch, values, geometry, syncs.evaluator, syncs)
         firsts = sorted({geometry.cluster_of(block)[0] for block in range(geometry.blocks)})

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from texpr.polyhedral.mapped.between import AfterLaunch, GridBarrier
+from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.walks import located
 from texpr.polyhedral.simulate.cells import Cells
@@ -30,7 +31,7 @@ def waits_for_launch(launch: Launch) -> bool:
 class World:
     """Launches that may overlap, in their order."""
 
-    mapped: MappedProgram
+    program: MappedProgram | PlannedProgram
     random: np.random.Generator
     memory: dict[str, Cells]
     words: WordMemory
@@ -63,7 +64,7 @@ class World:
         most = 1 << 30 if cooperative else int(self.random.choice((1, 2, 1 << 30)))
         whole = bool(self.random.integers(2))
         return Running.of(
-            self.mapped,
+            self.program,
             launch,
             values,
             clocks=self.clocks,

@@ -22,11 +22,12 @@ from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret.stage import check_arguments, shaped, solve_sizes, stored
 from texpr.polyhedral.mapped.operators import Completion, Copy
 from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Action, Barrier, Sync
 from texpr.polyhedral.mapped.tree import Last, Node, Parts
 from texpr.polyhedral.mapped.walks import located
-from texpr.polyhedral.simulate.cells import Array, Cells, Watch
+from texpr.polyhedral.simulate.cells import Array, Cells, Watch, dense
 from texpr.polyhedral.simulate.clocks import Clocks, Team
 from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lines
@@ -41,7 +42,7 @@ CHUNK_THREADS = 1 << 16  # threads that run together
 
 
 def simulate(
-    mapped: MappedProgram,
+    program: MappedProgram | PlannedProgram,
     arrays: Mapping[str, Any],
     *,
     seed: int = 0,
@@ -50,19 +51,29 @@ def simulate(
 ) -> dict[str, Array]:
     """The contents of the array parameters after a run on copies of `arrays` (by name, in storage types).
 
-    `sizes` gives those that no shape tells, `seed` orders what has no order; `interleaved` asks for that also where
-    lockstep would do. Raises E0601, E0602 for arguments that do not fit, E0604 for what the module's docstring lists.
+    Of a planned program, shared memory is bytes, in which buffers lie at their addresses. `sizes` gives those that no
+    shape tells, `seed` orders what has no order; `interleaved` asks for that also where lockstep would do. Raises
+    E0601, E0602 for arguments that do not fit, E0604 for what the module's docstring lists.
     """
+    mapped = program.program if isinstance(program, PlannedProgram) else program
     kernel = mapped.kernel
     known = solve_sizes(kernel, arrays, sizes or {})
     given = check_arguments(kernel, arrays, known)
     words = WordMemory({w.name: w for w in mapped.words}, known)
-    machine = Machine(mapped, np.random.default_rng(seed), words, interleaved)
+    machine = Machine(program, mapped, np.random.default_rng(seed), words, interleaved)
     settled = Lockstep.of(0, 1, 1)
     for buffer in kernel.params:
         data = stored(given[buffer.name])
         extents = () if buffer.role is Role.SCALAR else tuple(int(index_value(e, known)) for e in buffer.shape)
-        machine.memory[buffer.name] = Cells(mapped.buffers[buffer.name], extents, data, None, settled.shadow(0))
+        machine.memory[buffer.name] = Cells(
+            buffer=mapped.buffers[buffer.name],
+            extents=extents,
+            strides=dense(extents),
+            step=0,
+            data=data,
+            defined=None,
+            shadow=settled.shadow(0),
+        )
     machine.run(list(in_order(mapped.host, dict(known))))
     left = words.left()
     if left is not None:
@@ -102,6 +113,7 @@ def runs_in_lockstep(launch: Launch) -> bool:
 class Machine:
     """The state of a run between launches: memory of parameters and workspaces, and words."""
 
+    program: MappedProgram | PlannedProgram
     mapped: MappedProgram
     random: np.random.Generator
     words: WordMemory
@@ -121,7 +133,7 @@ class Machine:
             else:
                 clocks = Clocks()
                 self._settle(Team(clocks, 0))
-                World(self.mapped, self.random, self.memory, self.words, clocks).run(launches[at:end])
+                World(self.program, self.random, self.memory, self.words, clocks).run(launches[at:end])
             self.words.settle()
             at = end
 
@@ -136,7 +148,7 @@ class Machine:
             return
         clock = Lockstep.of(geometry.blocks, launch.threads, geometry.warp)
         self._settle(clock)
-        memory = launch_memory(self.mapped, launch, values, geometry, clock, self.memory)
+        memory = launch_memory(self.program, launch, values, geometry, clock, self.memory)
         syncs = LockstepSyncs(launch, clock)
         runner = Runner(self.mapped, launch, values, geometry, Evaluator(memory, clock, syncs, Lines()), syncs)
         order = self.random.permutation(geometry.blocks)

@@ -1,6 +1,10 @@
-"""The memory of a launch: the arrays and workspaces of the call, and its locals, fresh for each launch."""
+"""The memory of a launch: the arrays and workspaces of the call, and its locals, fresh for each launch.
 
-import math
+A mapped program gives every local elements of its own. A planned one says at which bytes of a block's shared memory a
+buffer lies, and there it lies here: an overlap, or a layout that puts two elements in one place, is two accesses of the
+same bytes.
+"""
+
 from collections.abc import Mapping, MutableMapping
 
 import numpy as np
@@ -9,14 +13,17 @@ from texpr.grammar import numerics
 from texpr.grammar.ast import Role
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.walks import tree_buffers
 from texpr.polyhedral.simulate.cells import Cells, Watch
 from texpr.polyhedral.simulate.coordinates import Geometry
 
+WIDEST = 8  # bytes of an element
+
 
 def launch_memory(
-    mapped: MappedProgram,
+    program: MappedProgram | PlannedProgram,
     launch: Launch,
     values: Mapping[str, int],
     geometry: Geometry,
@@ -24,30 +31,62 @@ def launch_memory(
     kept: MutableMapping[str, Cells],
 ) -> Mapping[str, Cells]:
     """The cells of every buffer by name. Those of arrays and workspaces are `kept`, where new workspaces go too."""
+    mapped = program.program if isinstance(program, PlannedProgram) else program
     stages = {name: pipe.stages for pipe in launch.pipes for name in pipe.buffers}
     own: dict[str, Cells] = {}
+    shared: list[tuple[MappedBuffer, tuple[int, ...]]] = []
     for name in tree_buffers(launch.body):
         buffer = mapped.buffers[name]
         if buffer.role is not Role.LOCAL:
             continue
-        workspace = buffer.memory is Memory.GLOBAL and buffer.scope is Scope.GRID
-        if not workspace:
-            own[name] = _fresh(buffer, values, geometry, stages.get(name, 1), watch)
-        elif name not in kept:
-            kept[name] = _fresh(buffer, values, geometry, 1, watch)
+        extents = tuple(max(0, int(index_value(e, values))) for e in buffer.shape)
+        match buffer.memory:
+            case Memory.GLOBAL if buffer.scope is Scope.GRID:
+                if name not in kept:
+                    kept[name] = Cells.alone(buffer, extents, 1, watch)
+            case Memory.GLOBAL:
+                own[name] = Cells.alone(buffer, extents, 1, watch)
+            case Memory.REG:
+                own[name] = Cells.alone(buffer, extents, geometry.blocks * geometry.threads, watch)
+            case Memory.SHARED | Memory.CLUSTER:
+                shared.append((buffer, extents))
+    if isinstance(program, PlannedProgram):
+        own |= _placed(program, launch, geometry, watch, shared)
+    else:
+        own |= {b.name: Cells.alone(b, e, geometry.blocks * stages.get(b.name, 1), watch) for b, e in shared}
     return {**kept, **own}
 
 
-def _fresh(buffer: MappedBuffer, values: Mapping[str, int], geometry: Geometry, stages: int, watch: Watch) -> Cells:
-    """Undefined elements: a copy for each thread, or for each block and stage of a pipe, or one for all."""
-    blocks = geometry.blocks * stages
-    copies = {
-        Memory.REG: geometry.blocks * geometry.threads,
-        Memory.SHARED: blocks,
-        Memory.CLUSTER: blocks,
-        Memory.GLOBAL: 1,
-    }[buffer.memory]
-    extents = tuple(max(0, int(index_value(e, values))) for e in buffer.shape)
-    elements = copies * math.prod(extents[buffer.memory is Memory.CLUSTER :])
-    data = np.zeros(elements, dtype=numerics.storage(buffer.dtype))
-    return Cells(buffer, extents, data, np.zeros(elements, dtype=np.bool_), watch.shadow(elements))
+def _placed(
+    program: PlannedProgram,
+    launch: Launch,
+    geometry: Geometry,
+    watch: Watch,
+    shared: list[tuple[MappedBuffer, tuple[int, ...]]],
+) -> dict[str, Cells]:
+    """Buffers in the shared memory of every block, at their addresses."""
+    if not shared:
+        return {}
+    stages = {name: pipe.stages for pipe in launch.pipes for name in pipe.buffers}
+    size = -(-program.shared_bytes[launch.name] // WIDEST) * WIDEST
+    memory = np.zeros(geometry.blocks * size, dtype=np.uint8)
+    unit = min(numerics.storage(buffer.dtype).itemsize for buffer, _ in shared)
+    defined = np.zeros(len(memory) // unit, dtype=np.bool_)
+    shadow = watch.shadow(len(memory) // unit)
+    found: dict[str, Cells] = {}
+    for buffer, extents in shared:
+        address, dtype = program.addresses[buffer.name], numerics.storage(buffer.dtype)
+        found[buffer.name] = Cells(
+            buffer=buffer,
+            extents=extents,
+            strides=tuple(int(index_value(s, {})) for s in address.strides),
+            step=size // dtype.itemsize,
+            offset=int(index_value(address.offset_bytes, {})) // dtype.itemsize,
+            stages=stages.get(buffer.name, 1),
+            stage_step=address.stage_bytes // dtype.itemsize,
+            data=memory.view(dtype),
+            defined=defined,
+            shadow=shadow,
+            grain=dtype.itemsize // unit,
+        )
+    return found

@@ -75,8 +75,8 @@ dtypes = st.sampled_from([F64, F32, F16, I8])
 def test_shared_tensors_are_aligned_and_never_overlap(found):
     own = [tensor(f"t{n}", s, dtype=d, align=a) for n, (s, d, a) in enumerate(found)]
     strides = choose_strides(own, own)
-    offsets, total_bytes = place_shared(own, strides, SM90)
-    check_shared("k", own, strides, offsets, total_bytes)
+    offsets, total_bytes = place_shared(own, strides, SM90, {})
+    check_shared("k", own, strides, offsets, total_bytes, {})
     for n, (_, _, align) in enumerate(found):
         assert offsets[f"t{n}"] % align == 0
 
@@ -84,7 +84,7 @@ def test_shared_tensors_are_aligned_and_never_overlap(found):
 def test_the_shared_checker_finds_overlap_misalignment_and_a_short_total():
     own = [tensor("a", (10,)), tensor("b", (10,))]
     strides = choose_strides(own, own)
-    right, total_bytes = place_shared(own, strides, SM90)
+    right, total_bytes = place_shared(own, strides, SM90, {})
     for offsets, total in (
         ({"a": 0, "b": 32}, 100),
         ({"a": 0, "b": 44}, 100),
@@ -92,13 +92,13 @@ def test_the_shared_checker_finds_overlap_misalignment_and_a_short_total():
         ({"a": 0}, total_bytes),
     ):
         with pytest.raises(InternalError):
-            check_shared("k", own, strides, offsets, total)
+            check_shared("k", own, strides, offsets, total, {})
 
 
 def test_more_shared_memory_than_the_target_has_is_an_error_of_the_program():
     own = [tensor("a", (64 * 1024,))]
     with pytest.raises(TExprError) as caught:
-        place_shared(own, choose_strides(own, own), SM90)
+        place_shared(own, choose_strides(own, own), SM90, {})
     assert caught.value.diagnostics[0].code == "E0403"
 
 

@@ -41,6 +41,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.types import I32
 from texpr.polyhedral.mapped.between import Words
+from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.operators import Completion, Copy, Generic, Unused, View
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -266,6 +267,7 @@ def program(
         kernel=base.program.kernel,
         proved=base,
         target=parse_target("cuda:sm_90a"),
+        candidate=Candidate(launches={}),
         host=host,
         buffers=buffers,
         words=tuple(words),

@@ -174,6 +174,7 @@ def staged(stages: int) -> MappedProgram:
 
     ahead = stages - 1
     begin = (loop("k", ahead, when("k < K", *fetch("k", "S0"))),) if ahead else ()
+    early = (order("S0", "S3", "a"),) if ahead else ()
     later = order("S2", "S3", "a", after="k", distance=ahead) if ahead else order("S2", "S3", "a")
     body = (
         *INITIALISED,
@@ -196,7 +197,7 @@ def staged(stages: int) -> MappedProgram:
             *body,
             threads=64,
             pipes=(pipe,),
-            orders=(order("S0", "S3", "a"), later, order("S3", "S2", "a", "anti", after="k")),
+            orders=(*early, later, order("S3", "S2", "a", "anti", after="k")),
         ),
         shared={"a": (64,)},
         registers={"s": (1,)},

@@ -16,6 +16,7 @@ from rings import INITIALISED, ring
 from spoil import detuned, spoiled
 
 from texpr.grammar.diagnostics import InternalError, TExprError
+from texpr.polyhedral.mapped.between import GridBarrier
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
@@ -103,6 +104,19 @@ def test_every_order_of_a_ring_is_missed_when_its_sync_goes() -> None:
     longer = replace(only, orders=(order("S2", "S0", "a", "anti", after="k", distance=1),))
     with pytest.raises(InternalError, match=r"K = 2: nothing orders S2 before S0 on a"):
         check_syncs(replace(ring(2), host=(longer,)))
+
+
+def test_an_order_that_a_sync_claims_and_does_not_enforce_is_found() -> None:
+    graph = GRAPHS["two passes"].program
+    (only,) = graph.host
+    assert isinstance(only, Launch)
+    claim = order("S1", "S0", "p", "anti", scope="grid")
+    body = tuple(replace(n, orders=(claim,)) if isinstance(n, GridBarrier) else n for n in only.body)
+    with pytest.raises(InternalError, match="nothing orders S1 before S0 on p"):
+        check_syncs(replace(graph, host=(replace(only, body=body),)))
+    stray = replace(only, orders=(replace(claim, source="if@0"),))
+    with pytest.raises(InternalError, match="if@0 is ordered and is no operator"):
+        check_syncs(replace(graph, host=(stray,)))
 
 
 def tangled() -> MappedProgram:

@@ -16,6 +16,7 @@ import numpy as np
 from hand_built import GRAPHS
 
 import texpr
+from texpr.codegen.plan import plan
 from texpr.polyhedral import program as model
 from texpr.polyhedral.mapped import between, operators, order, places, planned, program, sync, tree
 from texpr.polyhedral.orders.happens import check_syncs
@@ -40,7 +41,8 @@ HAND_BUILT = (
     "overlapping",
 )
 FOR_PEOPLE = {
-    "Guard.padding", "MappedBuffer.reason", "Order.relation", "Report.accesses", "Report.representative",
+    "Guard.padding", "MappedProgram.candidate", "MappedBuffer.reason", "Order.relation",
+    "Report.accesses", "Report.representative",
     *(f"AccessReport.{name}" for name in (
         "statement", "buffer", "mode", "relation", "lane_stride", "distance", "sectors", "ideal_sectors",
     )),
@@ -50,8 +52,8 @@ FOR_PEOPLE = {
 AWAITED = {
     # What `find_dependences` gives to who asks: no stage does yet.
     "Dependence.sink", "Dependence.hazard", "Dependence.relation", "Dependence.must",
-    # Read where a launch cannot be synchronised; and what emitters of pipes and copies will read.
-    "Order.computed", "Pipe.scope", "Copy.digits",
+    # Read where a launch cannot be synchronised.
+    "Order.computed",
 }  # fmt: skip
 
 
@@ -155,5 +157,5 @@ def use() -> None:
     a = np.ones((5, 64), np.float32)
     simulate(mapped, {"A": a, "B": a.copy(), "f": np.ones(5, np.int32), "C": np.zeros(64, np.int32)})
     for graph in (GRAPHS[name] for name in HAND_BUILT):
-        simulate(graph.program, graph.arrays(), sizes=graph.sizes)
         check_syncs(graph.program)
+        simulate(plan(graph.program), graph.arrays(), sizes=graph.sizes)
