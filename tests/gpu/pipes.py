@@ -54,6 +54,8 @@ class Driver:
         self("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self("cuCtxSetCurrent", context)
         self("cuModuleLoadData", ctypes.byref(self.module), cubin)
+        self.stream = ctypes.c_void_p()
+        self("cuStreamCreate", ctypes.byref(self.stream), 1)  # it waits for no other
 
     def __call__(self, name: str, *arguments: Any) -> None:
         code = getattr(self._library, name)(*arguments)
@@ -76,6 +78,7 @@ class Driver:
     def download(self, pointer: int, like: Any) -> Any:
         data = np.empty_like(like)
         size = ctypes.c_size_t(data.nbytes)
+        self("cuCtxSynchronize")
         self("cuMemcpyDtoH_v2", ctypes.c_void_p(data.ctypes.data), ctypes.c_uint64(pointer), size)
         return data
 
@@ -107,9 +110,12 @@ class Driver:
             grid=(case.grid, 1, 1),
             block=(case.block, 1, 1),
             shared_bytes=case.shared,
+            stream=self.stream,
             attributes=attributes,
             count=0 if attribute is None else 1,
         )
+        if attribute != OVERLAPPING:
+            self("cuCtxSynchronize")  # what was copied is there
         self("cuLaunchKernelEx", ctypes.byref(config), self.kernel(case.kernel), pointers, None)
 
 
@@ -145,10 +151,10 @@ def once(driver: Driver, case: Case) -> list[str]:
 def chained(driver: Driver, case: Case, length: int = 8) -> list[str]:
     """Launches each of which may begin before the one whose result it reads has ended."""
     arrays = case.arrays()
-    data, pointers = arrays["a"], [driver.upload(arrays["a"])]
-    for _ in range(length):
-        pointers.append(driver.upload(arrays["o"]))
-        addresses = [ctypes.c_uint64(pointer) for pointer in pointers[-2:]]
+    data, pointers = arrays["a"], [driver.upload(arrays[name]) for name in ("a", *["o"] * length)]
+    driver("cuCtxSynchronize")
+    for number in range(length):
+        addresses = [ctypes.c_uint64(pointer) for pointer in pointers[number : number + 2]]
         driver.launch(case, addresses, OVERLAPPING)
         data = case.expected({"a": data, "o": arrays["o"]})["o"]
     driver("cuCtxSynchronize")
