@@ -49,6 +49,37 @@ BROKEN = {
 }
 
 
+RING, RING_TEXT = wgmma_cases.pipelined("ring")
+BROKEN_RING = {
+    "a slot that is free while a product reads it": ("release_after<1>", "release_after<0>", "left"),
+    "a slot that is never free": ("      if (tx::lane() == 0) ab.release_after<1>();\n", "", "waits"),
+    "stores without their fence": ("      tx::fence_async_shared();\n", "", "no fence_async shows it"),
+    "tiles that are not waited for": ("      ab.wait();\n", "", "nothing orders them"),
+    "sums that are read on their way": ("    tx::wgmma_wait<0>();\n", "", "nothing waits for their product"),
+}
+
+
+@cache
+def broken_rings():
+    """All of them in one text, each a kernel."""
+    texts = []
+    for number, (old, new, _) in enumerate(BROKEN_RING.values()):
+        assert RING_TEXT.count(old) == 1
+        texts.append(
+            RING_TEXT.replace(old, new).replace("ring(", f"ring_{number}(").replace("(ring,", f"(ring_{number},")
+        )
+    return HostModule(wgmma_cases.INCLUDES + "".join(texts))
+
+
+@pytest.mark.parametrize("what", BROKEN_RING)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_ring_of_products_without_its_order_is_told(what, seed):
+    symbol = f"ring_{list(BROKEN_RING).index(what)}"
+    report = cases.run_on_host(broken_rings(), replace(RING, symbol=symbol), seed)
+    assert not isinstance(report, list), "nothing was found"
+    assert BROKEN_RING[what][2] in report.message, report.message
+
+
 @cache
 def broken():
     """All of them in one text, each a kernel."""
@@ -56,7 +87,7 @@ def broken():
     for number, (old, new, _) in enumerate(BROKEN.values()):
         assert TEXT.count(old) == 1
         texts.append(TEXT.replace(old, new).replace("broken", f"broken_{number}"))
-    return HostModule(cases.HEADER + '#include "texpr/wgmma.cuh"\n' + "".join(texts))
+    return HostModule(wgmma_cases.INCLUDES + "".join(texts))
 
 
 @pytest.mark.parametrize("what", BROKEN)

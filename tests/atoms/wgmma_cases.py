@@ -9,6 +9,7 @@ from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.atoms import SharedOperand, wgmma, wgmma_tile
 
+INCLUDES = HEADER + "".join(f'#include "texpr/{name}.cuh"\n' for name in ("pipe", "vector", "wgmma"))
 DEPTH = 64  # of k, four instructions
 FEW = (8, 24, 64, 104, 256)  # numbers of columns where not all are tried
 
@@ -88,6 +89,67 @@ def product(symbol, dtype, n, swizzle_a, major_a, swizzle_b, major_b, seed=0):
     return case, kernel(symbol, f"const {t}* A, const {t}* B, float* C", body, 128, "")
 
 
+STEPS, STAGES = 5, 2
+PIPELINED = """  TX_DYN_SMEM(smem);
+  constexpr int kTile = 64 * 64;
+  const tx::Global<const tx::bf16> a(A, "A"), b(B, "B");
+  const tx::Global<float> c(C, "C");
+  tx::Pipe<{stages}, tx::PipeKind::kArrive> ab(smem + {stages} * 4 * kTile, "ab");
+  if (tx::thread() == 0) ab.init(128, 4);
+  tx::sync_block(0);
+  if (tx::warpgroup() == 0) {{
+    for (int k = 0; k < {steps}; ++k, ab.advance()) {{
+      const tx::Shared<tx::bf16> left(smem + ab.stage * 4 * kTile, kTile, "left");
+      const tx::Shared<tx::bf16> right(smem + ab.stage * 4 * kTile + 2 * kTile, kTile, "right");
+      ab.acquire();
+      for (int i = 8 * tx::thread(); i < kTile; i += 1024) {{
+        tx::store(left, i, tx::load<8>(a, kTile * k + i));
+        tx::store(right, i, tx::load<8>(b, kTile * k + i));
+      }}
+      tx::fence_async_shared();
+      ab.commit();
+    }}
+  }} else {{
+    tx::Accumulator<64, 64> sums;
+    sums.fill(0.0f);
+    for (int k = 0; k < {steps}; ++k, ab.advance()) {{
+      const tx::Shared<tx::bf16> left(smem + ab.stage * 4 * kTile, kTile, "left");
+      const tx::Shared<tx::bf16> right(smem + ab.stage * 4 * kTile + 2 * kTile, kTile, "right");
+      const tx::MatrixTile<tx::bf16, tx::Major::kK, 64> x(left);
+      const tx::MatrixTile<tx::bf16, tx::Major::kOuter, 64> y(right);
+      ab.wait();
+      tx::wgmma_fence();
+      TX_UNROLL
+      for (int i = 0; i < 64; i += 16) tx::wgmma(sums, x.at(0, i), y.at(i, 0));
+      tx::wgmma_close();
+      tx::wgmma_wait<1>();
+      if (tx::lane() == 0) ab.release_after<1>();
+    }}
+    tx::wgmma_wait<0>();
+    tx::settle(sums);
+    for (int i = 0; i < 32; ++i) c.store(32 * (tx::thread() - 128) + i, sums.get(i));
+  }}"""
+
+
+def pipelined(symbol):
+    """A warpgroup that fills a ring, another that multiplies: one group of products stays on the way."""
+    rng = np.random.default_rng(9)
+    a, b = (rng.integers(-8, 9, (STEPS, 64, 64)).astype(float) for _ in range(2))
+    memory = [np.concatenate([image(tile.astype(NUMPY["bf16"]), 128) for tile in tiles]) for tiles in (a, b)]
+    sums = wgmma(TYPES["bf16"], 64, SharedOperand()).operands["c"].layout
+    case = Case(
+        name=f"wgmma of {STEPS} steps in a ring of {STAGES}",
+        symbol=symbol,
+        inputs=tuple(memory),
+        want=(held(sums, (a @ b).sum(axis=0), 128).astype(np.float32),),
+        block=256,
+        shared_bytes=STAGES * 4 * 64 * 64 + 16 * STAGES,
+        arch="sm_90a",
+    )
+    text = PIPELINED.format(steps=STEPS, stages=STAGES)
+    return case, kernel(symbol, "const tx::bf16* A, const tx::bf16* B, float* C", text, 256, "")
+
+
 def family(full=False):
     """All numbers of columns; every layout of the operands; a from registers."""
     made = []
@@ -103,5 +165,6 @@ def family(full=False):
     for dtype in ("f16", "bf16"):
         for major_b in ("kK", "kOuter"):
             made.append(product(f"registers_{dtype}_{major_b}", dtype, 64, 0, "kK", 128, major_b))
-    text = HEADER + '#include "texpr/wgmma.cuh"\n' + "".join(text for _, text in made)
+    made.append(pipelined("ring"))
+    text = INCLUDES + "".join(text for _, text in made)
     return Family(name="wgmma", cases=[case for case, _ in made], texts={"sm_90a": text})

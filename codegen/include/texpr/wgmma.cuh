@@ -6,6 +6,9 @@
 //   wgmma_fence();                                       the registers of c are as they should be
 //   for (k …) wgmma(c, a.at(0, 16 * k), b.at(0, 16 * k), k > 0);
 //   wgmma_close(); wgmma_wait<0>(); settle(c);           now c may be read
+//
+// The fence stands before the products of every group, also in a loop that nobody else touches c in: without it the
+// compiler runs products one after another (C7514).
 #pragma once
 #include "texpr/descriptor.cuh"
 #include "texpr/fragment.cuh"

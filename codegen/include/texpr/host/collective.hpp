@@ -9,7 +9,7 @@ namespace tx::host {
 
 constexpr int kMaxTogether = 128;
 
-// Those of one warp (or the first warp of a warpgroup) who have come to an instruction.
+// Those of one warp or warpgroup who have come to an instruction.
 struct Gathering {
   const char* instruction;
   Site site;
@@ -17,7 +17,7 @@ struct Gathering {
   void* operands[kMaxTogether];
 };
 
-static Gathering gatherings[kMaxThreads / 32];
+static Gathering gatherings[kMaxTeams];
 
 // All threads of the warp (32) or warpgroup (128) of the present one call this at one place of the text, each with its
 // own operands. `perform(operands)` runs once, on the array of pointers to all of them in the order of threads.
@@ -30,7 +30,8 @@ inline void gather(int threads, const char* instruction, Operands& mine, Perform
     return machine.company->gather({threads, instruction, &mine, run, &perform}, site);
   }
   const int self = machine.current, first = self / threads * threads;
-  Gathering& gathering = gatherings[first / 32];
+  const int number = team(threads, first);
+  Gathering& gathering = gatherings[number];
   Thread& thread = machine.thread[self];
   thread.together = instruction;
   thread.site = site;
@@ -41,8 +42,8 @@ inline void gather(int threads, const char* instruction, Operands& mine, Perform
     found(TX_HOST_DIVERGENCE, site, text);
     give_up();
   }
-  if (machine.together_serial[first / 32] != machine.serial) gathering.count = 0;  // what a failed block left behind
-  machine.together_serial[first / 32] = machine.serial;
+  if (machine.together_serial[number] != machine.serial) gathering.count = 0;  // what a failed block left behind
+  machine.together_serial[number] = machine.serial;
   if (gathering.count == 0) {
     gathering.instruction = instruction;
     gathering.site = site;

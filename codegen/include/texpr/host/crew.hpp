@@ -136,7 +136,7 @@ struct Block {
   std::vector<Phases*> mbarriers;  // by place / 8
   Meeting all;
   std::vector<Meeting> warps;
-  std::vector<Assembly> assemblies;  // by the first warp
+  std::vector<Assembly> assemblies;  // by team()
   Meeting parts[16];
 };
 

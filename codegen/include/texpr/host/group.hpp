@@ -1,6 +1,7 @@
 #line 2 "/texpr/include/texpr/host/group.hpp"
 // group.cuh on the CPU.
 #pragma once
+#include "texpr/host/collective.hpp"
 #include "texpr/host/mbarrier.hpp"
 
 namespace tx {
@@ -87,11 +88,16 @@ inline void fence_async_global(Here here = Here::now()) { host::fence_stores(hos
 
 inline void wgmma_fence(Here here = Here::now()) { ++host::self(here).thread.fences; }
 inline void wgmma_close(Here here = Here::now()) { host::close_group(host::self(here).products); }
+// The lanes of a warp wait as one: none goes on while another's product still reads.
 template <int kBehind>
 inline void wgmma_wait(Here here = Here::now()) {
-  host::Runner& me = host::self(here);
-  const u32 over = host::over_with(me.products, kBehind);
-  if (over > 0) host::finish_products(me, over);
+  const auto perform = [](host::Runner* const* warp) {
+    for (int lane = 0; lane < 32; ++lane) {
+      const u32 over = host::over_with(warp[lane]->products, kBehind);
+      if (over > 0) host::finish_products(*warp[lane], over);
+    }
+  };
+  host::gather(32, "wgmma_wait", host::self(here), perform, here);
 }
 
 }  // namespace tx

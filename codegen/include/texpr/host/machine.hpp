@@ -40,6 +40,10 @@ struct Collective {
   const void* what;
 };
 
+// The number of a warp, or of a warpgroup behind those of the warps: a warp may wait while its warpgroup gathers.
+inline int team(int threads, int first) { return threads == 32 ? first / 32 : kMaxThreads / 32 + first / threads; }
+constexpr int kMaxTeams = kMaxThreads / 32 + kMaxThreads / 128;
+
 // What stands in for the barriers and checks of a block that runs alone, when blocks run together (crew.hpp).
 struct Company {
   void (*wait)(Wait kind, int barrier, Site site);
@@ -71,7 +75,7 @@ struct Machine {
   u32 serial;  // differs between any two blocks of the process
   u32 block_epoch;
   u32 warp_epoch[kMaxThreads / 32];
-  u32 together_serial[kMaxThreads / 32];  // the block whose threads gathered last (collective.hpp)
+  u32 together_serial[kMaxTeams];  // the block whose threads gathered last (collective.hpp)
   u8* shared;
   Cell* shared_cells;
   u8* shared_defined;

@@ -47,7 +47,7 @@ inline void assemble(const Collective& mine, Site site) {
            mine.threads);
   }
   pause(me);
-  Assembly& all = me.block->assemblies[static_cast<size_t>(first / 32)];
+  Assembly& all = me.block->assemblies[static_cast<size_t>(team(mine.threads, first))];
   if (all.count == 0) {
     all.instruction = mine.instruction;
     all.site = site;
@@ -192,7 +192,7 @@ inline Cluster* start_cluster(i64 k, const Stacks& stacks, int stack, u32 agent)
     }
     block->live = machine.threads;
     block->warps.resize(static_cast<size_t>(machine.threads + 31) / 32);
-    block->assemblies.resize(block->warps.size());
+    block->assemblies.resize(kMaxTeams);
     block->runners.resize(static_cast<size_t>(machine.threads));
     for (int t = 0; t < machine.threads; ++t, ++stack, ++agent) {
       Runner& runner = block->runners[static_cast<size_t>(t)];
