@@ -25,8 +25,8 @@ from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
 from texpr.polyhedral.mapped.tree import Guard, Loop
 from texpr.polyhedral.mapped.walks import launch_names, launches, located, tree_buffers
+from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.orders.find import launch_orders
-from texpr.polyhedral.orders.flow import check_enforced
 from texpr.polyhedral.orders.synchronise import synchronise
 
 
@@ -40,7 +40,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
     host = inherit_attributes(problem.kernel, _host(draft, candidate, problem.outline))
     touched = set[str]().union(*(tree_buffers(launch.body) for launch in launches(host)))
     buffers = {n: b for n, b in draft.buffers.items() if n in touched or b.role is not Role.LOCAL}
-    return MappedProgram(
+    program = MappedProgram(
         kernel=problem.kernel,
         proved=problem.proved,
         target=problem.target,
@@ -53,6 +53,8 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
             notes=idle_attributes(problem.kernel, problem.target, host, buffers),
         ),
     )
+    check_orders(program)
+    return program
 
 
 def _host(draft: Draft, candidate: Candidate, outline: Outline) -> tuple[HostNode, ...]:
@@ -101,6 +103,4 @@ def _finished(draft: Draft, region: Region, launch: Launch) -> Launch:
     arguments = tuple(i for i in region.host if i in used)
     launch = replace(launch, body=body, digits=digits, arguments=arguments)
     orders = launch_orders(launch, draft.buffers, draft.proved.program)
-    launch = synchronise(replace(launch, orders=orders))
-    check_enforced(launch)
-    return launch
+    return synchronise(replace(launch, orders=orders))

@@ -11,10 +11,10 @@ from typing import assert_never
 from texpr.grammar.ast import IndexExpr, Read, Role
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.between import Await, Publish
-from texpr.polyhedral.mapped.operators import Copy, Generic
-from texpr.polyhedral.mapped.places import Digit, Memory
+from texpr.polyhedral.mapped.operators import Completion, Copy, Generic
+from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
-from texpr.polyhedral.mapped.sync import Sync
+from texpr.polyhedral.mapped.sync import Action, Barrier, Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
 from texpr.polyhedral.walk import leaf_names, read_accesses, subscript_names, value_reads, written
 
@@ -206,3 +206,19 @@ def block_buffers(program: MappedProgram, launch: Launch) -> tuple[MappedBuffer,
     used = tree_buffers(launch.body)
     own = (b for b in program.buffers.values() if b.role is Role.LOCAL and b.memory is not Memory.GLOBAL)
     return tuple(b for b in own if b.name in used)
+
+
+def meets_at_whole_barriers(launch: Launch) -> bool:
+    """Whether the threads of a block wait for one another at barriers of all of them or of whole warps only, and
+    nothing goes on behind their backs."""
+
+    def simple(node: Node) -> bool:
+        match node:
+            case Barrier(scope=scope, parts=parts, action=action):
+                return scope in (Scope.WARP, Scope.BLOCK) and not parts and action is Action.BOTH
+            case Copy(completion=completion):
+                return completion is Completion.NOW
+            case _:
+                return not isinstance(node, Sync | Last | Parts)
+
+    return launch.cluster == (1, 1, 1) and all(simple(place.node) for place in located(launch.body))

@@ -19,10 +19,10 @@ from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Action, Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import acting
+from texpr.polyhedral.mapped.walks import acting, meets_at_whole_barriers
 
 Path = tuple[int, ...]
-_RANK = {Scope.THREAD: 0, Scope.WARP: 1, Scope.BLOCK: 2, Scope.CLUSTER: 3, Scope.GRID: 4}
+_RANK = {scope: number for number, scope in enumerate(Scope)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,12 @@ class _Graph:
     steps: dict[Path, list[_Step]]
     barriers: dict[Path, Scope]
     loops: dict[str, list[Path]]
+
+
+def decides(launch: Launch) -> bool:
+    """Whether this check speaks of the launch: threads of a block, which meet at whole barriers only."""
+    narrow = all(_RANK[order.scope] <= _RANK[Scope.BLOCK] for order in launch.orders)
+    return narrow and meets_at_whole_barriers(launch)
 
 
 def check_enforced(launch: Launch) -> None:

@@ -34,6 +34,7 @@ from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Fence, FenceKind, Wait, WaitGroup
 from texpr.polyhedral.mapped.tree import Guard, Last, Loop
 from texpr.polyhedral.mapped.walks import launches, located
+from texpr.polyhedral.orders.flow import decides
 from texpr.polyhedral.orders.points import Points
 from texpr.polyhedral.orders.rules import Rules
 from texpr.polyhedral.orders.trace import Event, Fault, unrolled
@@ -131,7 +132,9 @@ def _strays(every: Sequence[Launch]) -> Iterator[Fault]:
 
 
 def _orders(launch: Launch) -> tuple[Order, ...]:
-    """What a launch needs, and what its syncs claim to enforce."""
+    """What a launch needs, and what its syncs claim to enforce; nothing where `flow.py` decides."""
+    if decides(launch):
+        return ()
     nodes = (place.node for place in located(launch.body))
     claimed = (order for node in nodes if isinstance(node, ORDERING) for order in node.orders)
     return tuple(dict.fromkeys((*launch.orders, *claimed)))
@@ -142,7 +145,8 @@ def _pairs(points: Points, order: Order) -> Iterator[tuple[int, int]]:
     by_id = points.by_id
     for source in by_id.get(order.source, ()):
         for sink in by_id.get(order.sink, ()):
-            if related(order, points.trace.events[source], points.trace.events[sink]):
+            first, then = points.trace.events[source], points.trace.events[sink]
+            if _near(points, order, first, then) and related(order, first, then):
                 yield source, sink
 
 
@@ -157,15 +161,19 @@ def related(order: Order, source: Event, sink: Event, *, exactly: bool = False) 
     return order.carried_by is None
 
 
+def _near(points: Points, order: Order, first: Event, then: Event) -> bool:
+    """Whether the blocks of two events are as close as the order's scope says."""
+    if order.scope is Scope.GRID:
+        return True
+    if first.launch != then.launch:
+        return False
+    cluster = points.trace.grids[first.launch].cluster_of(first.block)
+    return then.block in cluster if order.scope is Scope.CLUSTER else then.block == first.block
+
+
 def _threads(points: Points, order: Order, source: int, sink: int) -> Iterator[tuple[int, int]]:
-    """Threads of the two events, as close as the order's scope says."""
-    first, then = points.trace.events[source], points.trace.events[sink]
-    grid, warp = points.trace.grids[first.launch], points.trace.program.target.warp_size
-    if order.scope is not Scope.GRID:
-        if first.launch != then.launch or grid.cluster_of(first.block) != grid.cluster_of(then.block):
-            return
-        if order.scope is not Scope.CLUSTER and first.block != then.block:
-            return
+    """Threads of the two events, of one warp where the order is of warps."""
+    warp = points.trace.program.target.warp_size
     for a in points.threads(source):
         for b in points.threads(sink):
             if order.scope is not Scope.WARP or a // warp == b // warp:

@@ -24,6 +24,7 @@ from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
+from texpr.polyhedral.orders.flow import decides
 
 Mask = NDArray[np.bool_]
 
@@ -181,7 +182,9 @@ class _Block:
 
     def _event(self, node: Sync | Last | Generic | Copy, here: "_Here") -> None:
         if here.on_data and isinstance(node, Sync | Last):
-            self.trace.faults.append(Fault("a sync under a condition on data is not checked", node.span))
+            if not decides(self.trace.launches[self.launch]):
+                self.trace.faults.append(Fault("a sync under a condition on data is not checked", node.span))
+            return
         self.trace.events.append(
             Event(
                 node=node,

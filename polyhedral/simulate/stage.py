@@ -20,13 +20,9 @@ import numpy as np
 from texpr.grammar.ast import Role
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret.stage import check_arguments, shaped, solve_sizes, stored
-from texpr.polyhedral.mapped.operators import Completion, Copy
-from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
-from texpr.polyhedral.mapped.sync import Action, Barrier, Sync
-from texpr.polyhedral.mapped.tree import Last, Node, Parts
-from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.mapped.walks import meets_at_whole_barriers
 from texpr.polyhedral.simulate.cells import Array, Cells, Watch, dense
 from texpr.polyhedral.simulate.clocks import Clocks, Team
 from texpr.polyhedral.simulate.coordinates import Geometry
@@ -94,21 +90,6 @@ def in_order(nodes: Sequence[HostNode], values: dict[str, int]) -> Iterator[tupl
                 yield from in_order(then if condition_value(condition, values) else orelse, values)
 
 
-def runs_in_lockstep(launch: Launch) -> bool:
-    """Whether the threads of a block meet at whole barriers only, and nothing goes on behind their backs."""
-
-    def simple(node: Node) -> bool:
-        match node:
-            case Barrier(scope=scope, parts=parts, action=action):
-                return scope in (Scope.WARP, Scope.BLOCK) and not parts and action is Action.BOTH
-            case Copy(completion=completion):
-                return completion is Completion.NOW
-            case _:
-                return not isinstance(node, Sync | Last | Parts)
-
-    return launch.cluster == (1, 1, 1) and all(simple(place.node) for place in located(launch.body))
-
-
 @dataclass(slots=True)
 class Machine:
     """The state of a run between launches: memory of parameters and workspaces, and words."""
@@ -128,7 +109,7 @@ class Machine:
             while end < len(launches) and waits_for_launch(launches[end][0]):
                 end += 1
             launch, values = launches[at]
-            if end == at + 1 and runs_in_lockstep(launch) and not self.interleaved:
+            if end == at + 1 and meets_at_whole_barriers(launch) and not self.interleaved:
                 self._lockstep(launch, values)
             else:
                 clocks = Clocks()

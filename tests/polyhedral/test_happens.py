@@ -14,13 +14,14 @@ from graphs import launch, loop, once, order, part, parts, program
 from hand_built import GRAPHS, Graph
 from rings import INITIALISED, ring
 from spoil import detuned, spoiled
+from stages import mapped, only_launch, without_barriers
 
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.polyhedral.mapped.between import GridBarrier
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
-from texpr.polyhedral.orders.happens import check_syncs, faults, small_sizes
+from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
 
 HARMLESS = (
@@ -60,15 +61,19 @@ def changes(graph: Graph) -> Iterator[tuple[str, MappedProgram]]:
     yield from detuned(graph.program)
 
 
-def found_by_checker(mapped: MappedProgram) -> bool:
-    return any(faults(mapped, sizes) for sizes in small_sizes(mapped))
+def found_by_checker(changed: MappedProgram) -> bool:
+    try:
+        check_orders(changed)
+    except InternalError:
+        return True
+    return False
 
 
-def found_by_simulator(graph: Graph, mapped: MappedProgram, seeds: int) -> bool:
+def found_by_simulator(graph: Graph, changed: MappedProgram, seeds: int) -> bool:
     arrays = graph.arrays()
     for seed in range(seeds):
         try:
-            got = simulate(mapped, arrays, seed=seed, sizes=graph.sizes)
+            got = simulate(changed, arrays, seed=seed, sizes=graph.sizes)
         except TExprError:
             return True
         if not np.array_equal(got[graph.result], graph.expected(arrays["A"])):
@@ -78,12 +83,12 @@ def found_by_simulator(graph: Graph, mapped: MappedProgram, seeds: int) -> bool:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_checker_finds_no_fault_in_a_right_graph(name: str) -> None:
-    check_syncs(GRAPHS[name].program)
+    check_orders(GRAPHS[name].program)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_checker_finds_every_change_that_is_not_harmless(name: str) -> None:
-    wrong = {text: found_by_checker(mapped) for text, mapped in changes(GRAPHS[name])}
+    wrong = {text: found_by_checker(changed) for text, changed in changes(GRAPHS[name])}
     assert {t for t, found in wrong.items() if not found} == {t for t in wrong if why_harmless(name, t)}
 
 
@@ -91,9 +96,9 @@ def test_the_checker_finds_every_change_that_is_not_harmless(name: str) -> None:
 def test_the_simulator_finds_every_change_that_is_not_harmless(name: str) -> None:
     graph = GRAPHS[name]
     missed = set()
-    for text, mapped in changes(graph):
+    for text, changed in changes(graph):
         harmless = why_harmless(name, text) is not None
-        if found_by_simulator(graph, mapped, 1 if harmless else 8) == harmless:
+        if found_by_simulator(graph, changed, 1 if harmless else 8) == harmless:
             missed.add(text)
     assert not missed
 
@@ -103,7 +108,7 @@ def test_every_order_of_a_ring_is_missed_when_its_sync_goes() -> None:
     assert isinstance(only, Launch)
     longer = replace(only, orders=(order("S2", "S0", "a", "anti", after="k", distance=1),))
     with pytest.raises(InternalError, match=r"K = 2: nothing orders S2 before S0 on a"):
-        check_syncs(replace(ring(2), host=(longer,)))
+        check_orders(replace(ring(2), host=(longer,)))
 
 
 def test_an_order_that_a_sync_claims_and_does_not_enforce_is_found() -> None:
@@ -113,10 +118,10 @@ def test_an_order_that_a_sync_claims_and_does_not_enforce_is_found() -> None:
     claim = order("S1", "S0", "p", "anti", scope="grid")
     body = tuple(replace(n, orders=(claim,)) if isinstance(n, GridBarrier) else n for n in only.body)
     with pytest.raises(InternalError, match="nothing orders S1 before S0 on p"):
-        check_syncs(replace(graph, host=(replace(only, body=body),)))
+        check_orders(replace(graph, host=(replace(only, body=body),)))
     stray = replace(only, orders=(replace(claim, source="if@0"),))
     with pytest.raises(InternalError, match="if@0 is ordered and is no operator"):
-        check_syncs(replace(graph, host=(stray,)))
+        check_orders(replace(graph, host=(stray,)))
 
 
 def tangled() -> MappedProgram:
@@ -151,7 +156,7 @@ def tangled() -> MappedProgram:
 
 def test_parts_that_wait_for_one_another_are_a_circle_and_a_deadlock() -> None:
     with pytest.raises(InternalError, match=r"threads wait in a circle: .*wait right"):
-        check_syncs(tangled())
+        check_orders(tangled())
     with pytest.raises(TExprError) as caught:
         simulate(tangled(), {"A": np.zeros(32, np.int32)})
     (diagnostic,) = caught.value.diagnostics
@@ -159,3 +164,22 @@ def test_parts_that_wait_for_one_another_are_a_circle_and_a_deadlock() -> None:
     assert "nobody can go on" in diagnostic.message
     assert "block 0, part left, threads 0 to 0 wait at `wait right`" in diagnostic.message
     assert "block 0, part right, threads 32 to 32 wait at `wait left`" in diagnostic.message
+
+
+EXCHANGE = """kernel exchange(C: i32[4, 64], f: i32[4]) {
+    par 4 i {
+        new t: i32[64]
+        par 64 a { t[a] = C[i, a] }
+        if f[i] > 0 { seq 2 q { par 64 b { C[i, b] += t[63 - b] } par 64 c { t[c] += C[i, 63 - c] } } }
+    }
+}"""
+
+
+def test_a_launch_of_map_beside_one_with_pipes_is_checked_on_its_own() -> None:
+    plain = mapped(EXCHANGE)
+    rings = ring(2)
+    both = replace(rings, host=(*plain.host, *rings.host), buffers={**plain.buffers, **rings.buffers})
+    check_orders(both)
+    spoilt = without_barriers(only_launch(plain))
+    with pytest.raises(InternalError, match="no barrier orders"):
+        check_orders(replace(both, host=(spoilt, *rings.host)))

@@ -19,7 +19,7 @@ import texpr
 from texpr.codegen.plan import plan
 from texpr.polyhedral import program as model
 from texpr.polyhedral.mapped import between, operators, order, places, planned, program, sync, tree
-from texpr.polyhedral.orders.happens import check_syncs
+from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.prove.dependence import find_dependences
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -157,5 +157,5 @@ def use() -> None:
     a = np.ones((5, 64), np.float32)
     simulate(mapped, {"A": a, "B": a.copy(), "f": np.ones(5, np.int32), "C": np.zeros(64, np.int32)})
     for graph in (GRAPHS[name] for name in HAND_BUILT):
-        check_syncs(graph.program)
+        check_orders(graph.program)
         simulate(plan(graph.program), graph.arrays(), sizes=graph.sizes)

@@ -1,0 +1,22 @@
+"""The check that the syncs of a program enforce its orders, by one of two that share nothing with what places syncs.
+
+Threads that meet at whole barriers only are checked for all sizes at once, on the control flow of their launch
+(`flow.py`); pipes, groups, parts and syncs between blocks at small sizes, on a graph of what happens before what
+(`happens.py`).
+"""
+
+from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.walks import launches
+from texpr.polyhedral.orders.flow import check_enforced, decides
+
+
+def check_orders(program: MappedProgram) -> None:
+    """InternalError where an order is not enforced, or a sync waits for what does not come."""
+    every = tuple(launches(program.host))
+    for launch in every:
+        if decides(launch):
+            check_enforced(launch)
+    if not all(map(decides, every)):
+        from texpr.polyhedral.orders.happens import check_syncs
+
+        check_syncs(program)
