@@ -8,6 +8,7 @@ is our text at fault (E0504).
 
 import os
 import platform
+import re
 import secrets
 import shutil
 import signal
@@ -74,6 +75,20 @@ class Compiler:
 
     def __str__(self) -> str:
         return f"{self.path} does not work: {self.fault}" if self.fault else f"{self.version} ({self.path})"
+
+
+@cache
+def included(headers: tuple[str, ...]) -> tuple[str, ...]:
+    """These include files and all that they include on a device, by name: what a text that names them needs."""
+    reached: set[str] = set()
+    work = list(headers)
+    while work:
+        path = work.pop()
+        if path not in reached:
+            reached.add(path)
+            text = (INCLUDE / path).read_text(encoding="utf-8")
+            work += re.findall(r'^#include "(texpr/[^/"]+\.cuh)"$', text, re.MULTILINE)
+    return tuple(sorted(reached))
 
 
 def header_files(paths: Sequence[str]) -> dict[str, str]:

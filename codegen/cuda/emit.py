@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from texpr.codegen.cuda.header import c_header
 from texpr.codegen.cuda.kernel import Kernel, emit_kernel
 from texpr.codegen.cuda.names import comment, file_name, kernel_symbol, listed, virtual_path
+from texpr.codegen.toolchain import included
 from texpr.codegen.writer import Writer
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import in_words
@@ -20,17 +21,6 @@ from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.walks import launches
 from texpr.polyhedral.target import Target
 
-HEADERS = (
-    "texpr/atomic.cuh",
-    "texpr/bits.cuh",
-    "texpr/convert.cuh",
-    "texpr/kernel.cuh",
-    "texpr/math.cuh",
-    "texpr/memory.cuh",
-    "texpr/sync.cuh",
-    "texpr/types.cuh",
-    "texpr/update.cuh",
-)
 VERSION = "0.1.0"
 
 
@@ -69,7 +59,7 @@ def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False) 
     return CudaText(
         source=out.text(),
         header=c_header(planned, arguments, VERSION),
-        headers=HEADERS,
+        headers=included(("texpr/kernel.cuh",)),
         symbols={name: kernel.symbol for name, kernel in kernels.items()},
         arguments=arguments,
     )
