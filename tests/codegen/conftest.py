@@ -8,6 +8,7 @@ from texpr.codegen.plan import plan as plan_program
 from texpr.grammar import ast
 from texpr.grammar.source import NO_SPAN, SourceText, Span
 from texpr.grammar.types import F16, F32, I32
+from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.operators import Generic, Unused
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -135,7 +136,7 @@ def plan(blocks, tensors, *, sizes=(), facts=(), name="kernel", source="kernel.t
     own = [buffer for _, local in blocks for buffer in local]
     program = MappedProgram(
         kernel=kernel, proved=None, target=parse_target("cuda:sm_90a"), host=tuple(found for found, _ in blocks),
-        buffers={buffer.name: buffer for buffer in (*tensors, *own)},
+        buffers={buffer.name: buffer for buffer in (*tensors, *own)}, candidate=Candidate(launches={}),
     )  # fmt: skip
     return plan_program(program)
 

@@ -32,6 +32,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import row_major
 from texpr.grammar.types import F16, F32, I32, I64
+from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Fixed, Free, HostLoop, Launch, MappedBuffer, MappedProgram
@@ -103,7 +104,9 @@ def program(name, buffers, host, sizes=()):
             name=b.name, dtype=b.dtype, shape=b.shape, memory=memory, scope=scope, layout=layout, role=b.role
         )
     kernel = Kernel(name=name, buffers=tuple(buffers), sizes=tuple(Size(name=s) for s in sizes), body=())
-    return MappedProgram(kernel=kernel, proved=None, target=CPU, host=tuple(host), buffers=mapped)
+    return MappedProgram(
+        kernel=kernel, proved=None, target=CPU, host=tuple(host), buffers=mapped, candidate=Candidate(launches={})
+    )
 
 
 def compiled(mapped):
