@@ -13,7 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from texpr.grammar.diagnostics import fail
 from texpr.polyhedral.simulate.cells import Array, Shadow, Violation
+
+MAX_AGENTS = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Snapshot:
         return Snapshot(_widest(self.known, other.known), _widest(self.fenced, other.fenced))
 
 
-NOTHING = Snapshot(np.zeros(0, np.int64), np.zeros(0, np.int64))
+NOTHING = Snapshot(np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
 def _widest(a: Array, b: Array) -> Array:
@@ -43,15 +46,18 @@ class Clocks:
     """The clocks of all agents of launches that may overlap; agents are numbered as they come."""
 
     count: int = 0
-    known: Array = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    fenced: Array = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    known: Array = field(default_factory=lambda: np.zeros((0, 0), np.int32))
+    fenced: Array = field(default_factory=lambda: np.zeros((0, 0), np.int32))
     labels: list[str] = field(default_factory=list)
     asynchronous: set[int] = field(default_factory=set)  # agents of the asynchronous proxy
 
     def add(self, labels: Iterable[str]) -> Array:
-        """New agents, which know nothing."""
+        """New agents, which know nothing. E0403 for more than `MAX_AGENTS`: each has a time of every other."""
         self.labels += labels
         first, self.count = self.count, len(self.labels)
+        if self.count > MAX_AGENTS:
+            message = f"more than {MAX_AGENTS} threads and asynchronous copies are to run interleaved"
+            raise fail("E0403", message, help="simulate smaller sizes")
         if self.count > len(self.known):
             grown = max(self.count, 2 * len(self.known))
             for name in ("known", "fenced"):
