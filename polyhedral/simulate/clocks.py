@@ -149,9 +149,7 @@ class History:
                     or (row is self.clocks.fenced and agent in self.clocks.asynchronous)
                 ):
                     continue
-                missing = (
-                    "nothing orders" if row is self.clocks.known else "no fence shows the second what is written by"
-                )
+                missing = "nothing orders" if row is self.clocks.known else "no fence of the writer lies between"
                 return Violation(place=at, agent=who, earlier=statement, earlier_agent=agent, missing=missing)
         return None
 

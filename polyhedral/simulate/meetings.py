@@ -1,7 +1,7 @@
 """Where the crews of one launch meet: every sync, and the copies that go on behind a thread's back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import numpy as np
@@ -46,7 +46,7 @@ class Touch:
     block: int
     agent: int
     time: int
-    text: str
+    text: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,11 +77,11 @@ class Interleaved:
             case Barrier():
                 return _pause(node, self.barriers.meet(node, thread, part))
             case Acquire():
-                return _pause(node, self.pipes.acquire(node, thread, part))
+                return self._turn(node, thread, self.pipes.acquire(node, thread, part))
             case Commit():
                 self._commit(node, thread, part)
             case Wait():
-                return _pause(node, self.pipes.wait(node, thread, part))
+                return self._turn(node, thread, self.pipes.wait(node, thread, part))
             case Release():
                 self.pipes.release(node, thread, part)
             case Close():
@@ -103,6 +103,14 @@ class Interleaved:
             case _:
                 assert_never(node)
         return None
+
+    def _turn(self, node: Acquire | Wait, thread: Array, waiting: Waiting | None) -> Pause | None:
+        """The pause of a pipe's node, whose text says the turn that is waited for."""
+        pause = _pause(node, waiting)
+        if pause is None:
+            return None
+        counts = self.pipes.acquired if isinstance(node, Acquire) else self.pipes.waited
+        return replace(pause, text=f"{pause.text}, turn {counts[node.pipe, int(thread[0])] - 1}")
 
     def _fence(self, kind: FenceKind, thread: Array) -> None:
         """What the threads wrote is for asynchronous copies too; the first thread of a block initialised its pipes. The
@@ -216,9 +224,9 @@ class Interleaved:
         )
         for agent in agents.tolist():
             if source.buffer.memory is Memory.SHARED:
-                self.touches.append(Touch(threads[0] // self.geometry.threads, agent, READ, f"copy {copy.id}"))
+                self.touches.append(Touch(threads[0] // self.geometry.threads, agent, READ))
             if target.buffer.memory is Memory.SHARED:
-                self.touches += [Touch(block, agent, WRITTEN, f"copy {copy.id}") for block in blocks]
+                self.touches += [Touch(block, agent, WRITTEN) for block in blocks]
         if copy.completion in GROUPS:
             self.groups.add(GROUPS[copy.completion], flight)
         self.flights.append(flight)

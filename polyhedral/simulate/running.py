@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from texpr.grammar.source import Span
+from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.simulate.barriers import Barriers
@@ -152,8 +152,12 @@ class Running:
             if crew.pause is not None:
                 thread, part = crew.lanes.thread, crew.frames[-1].team.part
                 block = int(thread[0]) // self.geometry.threads
-                who = f"block {block}{f', part {part}' if part else ''}, threads {thread.min()} to {thread.max()}"
-                yield f"{who} wait at `{crew.pause.text}`"
+                where = f"block {block}{f', part {part}' if part else ''}"
+                who = (
+                    f"threads {thread.min()} to {thread.max()} wait" if len(thread) > 1 else f"thread {thread[0]} waits"
+                )
+                line = "" if crew.pause.span is NO_SPAN else f" (line {crew.pause.span.line})"
+                yield f"{where}, {who} at `{crew.pause.text}`{line}"
         if self.pending:
             yield f"{len(self.pending)} clusters of {self.launch.name} have not begun"
 
@@ -168,6 +172,6 @@ class Running:
         for touch in self.syncs.touches:
             known = self.exits[touch.block].known
             if touch.agent >= len(known) or known[touch.agent] < touch.time:
-                who = self.clocks.labels[touch.agent]
-                message = f"{self.launch.name}: block {touch.block} ends while {touch.text} by {who} may not be over"
+                what = f"{touch.text} by " * bool(touch.text) + self.clocks.labels[touch.agent]
+                message = f"{self.launch.name}: block {touch.block} ends while {what} may not be over"
                 raise failure(message, self.launch.span)

@@ -162,8 +162,8 @@ def test_parts_that_wait_for_one_another_are_a_circle_and_a_deadlock() -> None:
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "E0604"
     assert "nobody can go on" in diagnostic.message
-    assert "block 0, part left, threads 0 to 0 wait at `wait right`" in diagnostic.message
-    assert "block 0, part right, threads 32 to 32 wait at `wait left`" in diagnostic.message
+    assert "block 0, part left, thread 0 waits at `wait right, turn 0`" in diagnostic.message
+    assert "block 0, part right, thread 32 waits at `wait left, turn 0`" in diagnostic.message
 
 
 EXCHANGE = """kernel exchange(C: i32[4, 64], f: i32[4]) {
@@ -183,3 +183,40 @@ def test_a_launch_of_map_beside_one_with_pipes_is_checked_on_its_own() -> None:
     spoilt = without_barriers(only_launch(plain))
     with pytest.raises(InternalError, match="no barrier orders"):
         check_orders(replace(both, host=(spoilt, *rings.host)))
+
+
+SAID = {
+    ("ring 2", "drop release ring"): (
+        "turn 0 of ring has 0 releases of 64",
+        "block 0, part load, thread 0 waits at `acquire ring, turn 2`; "
+        "block 0, part sum, threads 32 to 95 wait at `wait ring, turn 2`",
+    ),
+    ("ring 2", "earlier release ring"): (
+        "nothing orders S2 before S0 on a",
+        "of a and nothing orders S2 (line 1) and S0",
+    ),
+    ("groups", "drop fence (async_proxy)"): (
+        "no fence shows S3 what S2 wrote",
+        "of b and no fence of the writer lies between S2 (line 1) and S3",
+    ),
+    ("groups", "drop wait (bulk, all, read) (2)"): (
+        "block 0 may end before S3 is over in its memory",
+        "block 0 ends while copy S3 of thread 0 may not be over",
+    ),
+    ("look-back", "one's own word awaited"): (
+        "threads wait in a circle: await done[t], publish done[t]",
+        "wait at `await done",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), SAID)
+def test_what_is_wrong_is_said_in_words(name: str, text: str) -> None:
+    graph = GRAPHS[name]
+    changed = next(c for t, c in changes(graph) if t == text)
+    by_checker, by_simulator = SAID[name, text]
+    with pytest.raises(InternalError, match=re.escape(by_checker)):
+        check_orders(changed)
+    with pytest.raises(TExprError, match=re.escape(by_simulator)):
+        for seed in range(8):
+            simulate(changed, graph.arrays(), seed=seed, sizes=graph.sizes)
