@@ -40,9 +40,10 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import const, product, row_major
 from texpr.grammar.index.text import JSON, text
 from texpr.grammar.paths import as_path, not_written, read_plain
+from texpr.polyhedral.mapped.between import AfterLaunch
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
-from texpr.polyhedral.mapped.walks import device_buffers
+from texpr.polyhedral.mapped.walks import device_buffers, located
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.boxes import Box, boxes
 from texpr.polyhedral.target import Target
@@ -115,11 +116,26 @@ def signature(kernel: Kernel, target: str, version: str, written: Collection[str
     )
 
 
+PASSED = ("param", "scalar", "workspace", "size", "index")  # the kinds of arguments that the runtime passes
+
+
+def _refuse_unlaunched(launch: Launch, arguments: ArgumentTable) -> None:
+    """E0502 for a launch that the runtime does not make yet."""
+    passed = arguments.get(kernel_symbol(launch.name), ())
+    what = [f"{name}, which is passed as {kind}" for kind, name in passed if kind not in PASSED]
+    if any(isinstance(place.node, AfterLaunch) for place in located(launch.body)):
+        what.append("a launch that begins before the one before it is over")
+    if what:
+        why = f"the runtime does not launch {launch.name} with {what[0]}"
+        raise fail("E0502", why, launch.span, help="load the cubin with the CUDA driver, as its header tells")
+
+
 def _steps(nodes: tuple[HostNode, ...], planned: PlannedProgram, arguments: ArgumentTable) -> tuple[Step, ...]:
     steps: list[Step] = []
     for node in nodes:
         match node:
             case Launch(name=name, grid=grid):
+                _refuse_unlaunched(node, arguments)
                 steps.append(
                     LaunchStep(
                         symbol=kernel_symbol(name),

@@ -1,11 +1,12 @@
 """The plan stage: where every buffer lies, each decision made by one pass and verified by its checker.
 
-strides -> bytes of workspace -> bytes of shared memory
+strides -> bytes of workspace -> bytes of shared memory, those of synchronisation last
 """
 
 from texpr.codegen.device_memory import check_workspace, place_workspace
 from texpr.codegen.layout import check_strides, choose_strides
 from texpr.codegen.shared_memory import check_shared, place_shared, stage_bytes
+from texpr.codegen.sync_memory import place_syncs
 from texpr.grammar.ast import Role
 from texpr.grammar.index.expr import ZERO, const
 from texpr.polyhedral.mapped.planned import Address, PlannedProgram
@@ -28,11 +29,13 @@ def plan(program: MappedProgram) -> PlannedProgram:
 
     shared_bytes: dict[str, int] = {}
     slots: dict[str, int] = {}
+    syncs: dict[str, dict[str, int]] = {}
     for launch in launches(program.host):
         name, found = launch.name, blocks[launch.name]
         stages = {buffer: pipe.stages for pipe in launch.pipes for buffer in pipe.buffers}
         places, shared_bytes[name] = place_shared(found, strides, program.target, stages)
         check_shared(name, found, strides, places, shared_bytes[name], stages)
+        syncs[name], shared_bytes[name] = place_syncs(launch, shared_bytes[name], program.target)
         offsets |= {buffer: const(place) for buffer, place in places.items()}
         slots |= {buffer.name: stage_bytes(buffer, strides) for buffer in found if buffer.name in stages}
     return PlannedProgram(
@@ -46,5 +49,6 @@ def plan(program: MappedProgram) -> PlannedProgram:
             for b in buffers
         },
         shared_bytes=shared_bytes,
+        sync_offsets=syncs,
         workspace_bytes=workspace_bytes,
     )

@@ -5,37 +5,53 @@ value is folded away) are taken out again, so that no compiler warns.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
+from typing import assert_never
 
 from texpr.codegen.cuda import index as ix
+from texpr.codegen.cuda.copies import Pieces, copy_call, copy_form
 from texpr.codegen.cuda.expr import Surroundings, Value, cast, emit_value, product_factors
 from texpr.codegen.cuda.frame import Frame, Layout, words_of
 from texpr.codegen.cuda.literals import value_type
-from texpr.codegen.cuda.names import comment, place, source_line, virtual_path
+from texpr.codegen.cuda.names import comment, line_directive, place, source_line
+from texpr.codegen.cuda.stand import Stand
+from texpr.codegen.cuda.sync import Syncs
 from texpr.codegen.writer import Writer
-from texpr.grammar.ast import AccOp, Condition, Gather, IndexBinary, IndexConst, IndexExpr, IndexOp, Read, Subscript
+from texpr.grammar.ast import (
+    AccOp,
+    Always,
+    Condition,
+    Gather,
+    IndexBinary,
+    IndexConst,
+    IndexExpr,
+    IndexOp,
+    Read,
+    Subscript,
+)
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.permissions import may_contract, promises_unique
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
-from texpr.polyhedral.mapped.operators import Generic
-from texpr.polyhedral.mapped.places import Digit, Place, Scope
-from texpr.polyhedral.mapped.sync import Action, Barrier
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.between import Turn
+from texpr.polyhedral.mapped.expand import expand
+from texpr.polyhedral.mapped.operators import Completion, Copy, Generic, Unused, View
+from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.sync import Sync
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Part, Parts
+from texpr.polyhedral.mapped.walks import located
 
 _COORDINATES: dict[Place, str] = {
     Place.GRID_X: "tx::block_x()",
     Place.GRID_Y: "tx::block_y()",
     Place.GRID_Z: "tx::block_z()",
-    Place.WARPGROUP: "tx::warpgroup()",
-    Place.WARP: "tx::warp()",
-    Place.LANE: "tx::lane()",
 }
 _GRID_AXIS = {Place.GRID_X: 0, Place.GRID_Y: 1, Place.GRID_Z: 2}
 _OPERATORS = {AccOp.ADD: "tx::Add", AccOp.MUL: "tx::Mul", AccOp.MAX: "tx::Max", AccOp.MIN: "tx::Min"}
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
-MAX_REASONS = 6  # orders that the comment of one barrier names; the first are those that no other barrier enforces
+MAX_LINES = 3  # of the program that the comment of a part names
 _INDEX_DECLARATION = re.compile(r" *const (?:int|tx::i64) ([A-Za-z0-9_]+) = ")
 
 
@@ -44,6 +60,7 @@ def emit_body(frame: Frame) -> str:
     out = Writer()
     frame.declare_tensors(out)
     emitter = _Body(frame, out)
+    emitter.syncs.initialise()
     emitter.digits()
     emitter.nodes(frame.launch.body)
     return without_unused_indices(out.text())
@@ -66,7 +83,8 @@ class _Body:
         self.frame, self.launch, self.out = frame, frame.launch, out
         self.scope = frame.scope
         self.layouts = frame.layouts
-        self.barriers = 0  # so many were written
+        self.stand = Stand.whole(self.launch)
+        self.syncs = Syncs(frame, out)
         self.temporary_span = self.launch.span
         self.commented = ""
 
@@ -74,23 +92,25 @@ class _Body:
 
     def digits(self) -> None:
         """The digits of hardware places: coordinate / stride % radix."""
-        for digit in self.launch.hardware:
+        self._digits(self.launch.hardware)
+
+    def _digits(self, digits: Iterable[Digit]) -> None:
+        for digit in digits:
             value = ix.div(self._coordinate(digit.place), self._factor(digit.stride))
             if not self._highest(digit):
                 value = ix.mod(value, self._factor(digit.radix))
             self._declare(digit.name, value)
 
     def _coordinate(self, place_: Place) -> ix.Term:
-        if place_ not in _COORDINATES:
-            raise fail("E0502", f"the place {place_} is not emitted on this target", self.launch.span)
         if place_ in _GRID_AXIS:
             blocks = ix.term(self.launch.grid[_GRID_AXIS[place_]], self.scope)
-            high = min(max(blocks.high - 1, 0), ix.INT_MAX - 1)
-        elif place_ is Place.LANE:
-            high = min(self.launch.threads, 32) - 1
-        else:
-            high = (self.launch.threads - 1) // (128 if place_ is Place.WARPGROUP else 32)
-        return ix.variable(_COORDINATES[place_], 0, high)
+            return ix.variable(_COORDINATES[place_], 0, min(max(blocks.high - 1, 0), ix.INT_MAX - 1))
+        if place_ is Place.CLUSTER:
+            return ix.variable("tx::cluster_rank()", 0, prod(self.launch.cluster) - 1)
+        found = self.stand.coordinate(place_, self.launch.threads)
+        if found is None:
+            raise fail("E0502", f"the place {place_} is not emitted here on this target", self.launch.span)
+        return found
 
     def _factor(self, expr: IndexExpr) -> ix.Term:
         """A stride or radix of a digit in 32 bits. It divides the extent of its place, which is positive, as the
@@ -144,20 +164,62 @@ class _Body:
                 self._declare(name, ix.add(total, ix.term(offset, self.scope)))
             case Loop():
                 self._loop(node)
-            case Guard(once=True):
-                with self.out.block("if (tx::thread() == 0)"):
-                    self._guard(node)
             case Guard():
-                self._guard(node)
+                self._inside(node)
             case Fresh(buffer=name):
                 if name in self.frame.local and name in self.layouts:
                     self.out.line(f"{self.layouts[name].name}.fresh();")
-            case Barrier(parts=(), action=Action.BOTH, name=""):
-                self._barrier(node)
             case Generic():
                 self._generic(node)
+            case Copy(completion=Completion.NOW):
+                self._node(expand(node))
+            case Copy():
+                self._copy(node)
+            case Parts(parts=parts):
+                self._parts(parts)
+            case Last():
+                condition = self.syncs.last(node, self.stand, self.scope)
+                self._branch(f"if ({condition}) {{", node.body)
+                self.out.line("}")
+            case Turn():
+                self._declare(node.index, self.syncs.turn(node, self.stand))
+            case _ if isinstance(node, Sync):
+                self.syncs.write(node, self.stand, self.scope)
             case _:
-                raise fail("E0502", f"{type(node).__name__} is not emitted for CUDA", self.launch.span)
+                assert_never(node)
+
+    def _parts(self, parts: tuple[Part, ...]) -> None:
+        """Each part under the condition that tells its warps from those of the parts after it."""
+        first, outer = 0, self.stand
+        for number, part in enumerate(parts, start=1):
+            head = f"if (tx::warp() < {first + part.warps}) {{" if number < len(parts) else "{"
+            head = f"{'} else ' if number > 1 else ''}{head}  // part {part.name}"
+            self.stand = Stand(part=part.name, first_warp=first, warps=part.warps, looped=outer.looped)
+            known = self.scope
+            self.out.line(f"{head}{self._lines(part)}")
+            with self.out.indented():
+                self._digits(d for d in self.launch.hardware if first and d.place in (Place.WARP, Place.WARPGROUP))
+                self.nodes(part.body)
+            self.scope = known
+            first += part.warps
+        self.stand = outer
+        self.out.line("}")
+
+    def _lines(self, part: Part) -> str:
+        """The lines of the program that a part serves."""
+        operators = (p.node for p in located(part.body) if isinstance(p.node, Generic | Copy))
+        lines = list(dict.fromkeys(source_line(o.span) for o in operators if o.span.source.text))
+        more = ", …" if len(lines) > MAX_LINES else ""
+        return comment(f": {'; '.join(lines[:MAX_LINES])}{more}") if lines else ""
+
+    def _branch(self, head: str, body: tuple[Node, ...]) -> None:
+        """A head and what it holds, without its end."""
+        known, outer = self.scope, self.stand
+        self.out.line(head)
+        self.stand = replace(outer, looped=True)
+        with self.out.indented():
+            self.nodes(body)
+        self.scope, self.stand = known, outer
 
     def _loop(self, loop: Loop) -> None:
         outer = self.scope
@@ -167,26 +229,31 @@ class _Body:
         small = extent.low == extent.high and extent.high <= TINY_EXTENT
         if loop.unroll or loop.vector or small:
             self.out.line("TX_UNROLL")
-        self._line_directive(loop.span)
+        line_directive(loop.span, self.out)
         kind = "tx::i64" if index.wide else "int"
         with self.out.block(f"for ({kind} {own} = 0; {own} < {extent.at(ix.SUM)}; ++{own})"):
             self._know(loop.index, index)
+            stand, self.stand = self.stand, replace(self.stand, looped=True)
             self.nodes(loop.body)
+            self.stand = stand
         self.scope = outer
 
+    def _inside(self, guard: Guard) -> None:
+        if not guard.once:
+            self._guard(guard)
+        elif guard.condition == Always(value=True):
+            self._branch(f"if ({self.stand.elected}) {{", guard.body)
+            self.out.line("}")
+        else:
+            with self.out.block(f"if ({self.stand.elected})"):
+                self._guard(guard)
+
     def _guard(self, guard: Guard) -> None:
-        outer = self.scope
         text = self._condition(guard.condition)
-        self._line_directive(guard.span)
-        self.out.line(f"if ({text}) {{")
-        with self.out.indented():
-            self.nodes(guard.body)
-        self.scope = outer
+        line_directive(guard.span, self.out)
+        self._branch(f"if ({text}) {{", guard.body)
         if guard.orelse:
-            self.out.line("} else {")
-            with self.out.indented():
-                self.nodes(guard.orelse)
-            self.scope = outer
+            self._branch("} else {", guard.orelse)
         self.out.line("}")
 
     def _condition(self, condition: Condition | Read) -> str:
@@ -201,7 +268,7 @@ class _Body:
         if not node.once:
             self._statement(node)
             return
-        with self.out.block("if (tx::thread() == 0)"):
+        with self.out.block(f"if ({self.stand.elected})"):
             self._statement(node)
 
     def _statement(self, node: Generic) -> None:
@@ -214,7 +281,7 @@ class _Body:
             return
         layout = self.layouts[store.buffer]
         gathered = tuple(emit_value(s.value, around) for s in store.subscripts if isinstance(s, Gather))
-        where = self._offset(layout, store.subscripts, gathered).text
+        target, where = self._place(store.buffer, store.subscripts, gathered, writes=True)
         value = emit_value(node.leaf.value, around)
         factors = product_factors(value)
         if store.op is None:
@@ -226,7 +293,7 @@ class _Body:
             call = f"add_product({where}, {factors[0]}, {factors[1]})"
         else:
             call = f"update<{_OPERATORS[store.op]}>({where}, {value.text})"
-        self._emit_at(node.span, f"{layout.name}.{call};")
+        self._emit_at(node.span, f"{target}.{call};")
 
     def _around(self, *, strict: bool) -> Surroundings:
         return Surroundings(scope=self.scope, read=self._read, strict=strict, temporary=self._temporary)
@@ -240,7 +307,48 @@ class _Body:
         layout = self.layouts[read.buffer]
         if layout.scalar:
             return f"tx::decode({layout.name})" if layout.dtype.is_bool else layout.name
-        return f"{layout.name}.load({self._offset(layout, read.subscripts, gathered).text})"
+        source, where = self._place(read.buffer, read.subscripts, gathered, writes=False)
+        return f"{source}.load({where})"
+
+    def _place(
+        self, name: str, subscripts: tuple[Subscript, ...], gathered: tuple[Value, ...] = (), *, writes: bool
+    ) -> tuple[str, str]:
+        """The accessor of an element and where it is there: in the slot that a pipe's turn says, in a rank's memory."""
+        layout, own = self.layouts[name], self.layouts[name].name
+        if self.frame.in_cluster(name):
+            first, subscripts = subscripts[0], subscripts[1:]
+            if isinstance(first, Gather):
+                raise fail("E0502", f"a rank of {name} that is read from data is not emitted", self.launch.span)
+            own = f"tx::remote({own}, {ix.term(first, self.scope).text})"
+            layout = replace(layout, shape=layout.shape[1:], strides=layout.strides[1:])
+        offset = self._offset(layout, subscripts, gathered)
+        pipe = self.frame.stages.get(name)
+        if pipe is not None:
+            slot = f"{self.frame.rings[pipe.name]}.{'fill' if writes else 'read'}()"
+            turn = ix.variable(slot, 0, pipe.stages - 1)
+            offset = ix.add(ix.mul(turn, ix.constant(self.frame.stage_elements(name))), offset)
+        return own, offset.text
+
+    # ---- copies ----
+
+    def _copy(self, copy: Copy) -> None:
+        """The call that begins an asynchronous copy, in loops over what one call does not bring."""
+        self._explain(copy.each)
+        if copy.unused is Unused.ONCE:
+            with self.out.block(f"if ({self.stand.elected})"):
+                self._copy(replace(copy, unused=None))
+            return
+        form = copy_form(copy, self.frame.planned, self.launch)
+        if isinstance(form, Pieces) and form.over:
+            index, extent = copy.over[0]
+            inner = replace(copy, over=copy.over[1:])
+            self._loop(Loop(index=index, extent=extent, body=(inner,), parallel=True, span=copy.span))
+        else:
+            self._emit_at(copy.span, copy_call(copy, form, self.frame, self._at, self.scope))
+
+    def _at(self, view: View, writes: bool = False) -> str:
+        own, where = self._place(view.buffer, view.subscripts, writes=writes)
+        return f"{own}.at({where})"
 
     def _offset(self, layout: Layout, subscripts: tuple[Subscript, ...], gathered: tuple[Value, ...]) -> ix.Term:
         """The element that subscripts name, counted from the tensor's first."""
@@ -258,14 +366,10 @@ class _Body:
             total = ix.add(total, ix.mul(part, ix.term(stride, self.scope)))
         return total
 
-    # ---- lines, comments, barriers ----
-
-    def _line_directive(self, span: Span) -> None:
-        if span.source.text:
-            self.out.directive(f'#line {span.line} "{virtual_path(span.source.name)}"')
+    # ---- lines and comments ----
 
     def _emit_at(self, span: Span, text: str) -> None:
-        self._line_directive(span)
+        line_directive(span, self.out)
         self.out.line(text)
 
     def _explain(self, node: Generic) -> None:
@@ -277,26 +381,3 @@ class _Body:
         self.commented = where + calls
         made = "" if node.origin.value == "source" else f" ({node.origin.value.replace('_', ' ')})"
         self.out.line(f"// {where}{calls}{made}: {source_line(node.span)}")
-
-    def _barrier(self, barrier: Barrier) -> None:
-        number, self.barriers = self.barriers, self.barriers + 1
-        said: list[str] = []
-        for order in barrier.orders[:MAX_REASONS]:
-            carried = f", carried by {order.carried_by}" if order.carried_by else ""
-            lines = f"{place(order.source_span) or order.source} to {place(order.sink_span) or order.sink}"
-            text = comment(f"{order.hazard.value} of {order.buffer}, {lines}{carried}")
-            if text not in said:
-                said.append(text)
-        for text in said:
-            self.out.line(f"// barrier {number}: {text}")
-        if len(barrier.orders) > MAX_REASONS:
-            self.out.line(f"// barrier {number}: and {len(barrier.orders) - MAX_REASONS} more")
-        if barrier.orders:
-            self._line_directive(barrier.orders[0].sink_span)
-        match barrier.scope:
-            case Scope.BLOCK:
-                self.out.line(f"tx::sync_block({number});")
-            case Scope.WARP:
-                self.out.line(f"tx::sync_warp({number});")
-            case Scope.THREAD | Scope.CLUSTER | Scope.GRID:
-                raise fail("E0502", f"a barrier of the {barrier.scope} is not emitted", self.launch.span)

@@ -7,14 +7,16 @@ the table of what each kernel's launch passes.
 The text compiles for every `sm_80` and later with nvcc, and unchanged with a host compiler under host/host.hpp.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from texpr.codegen.cuda.copies import TensorMap
 from texpr.codegen.cuda.header import c_header
 from texpr.codegen.cuda.kernel import Kernel, emit_kernel
 from texpr.codegen.cuda.names import comment, file_name, kernel_symbol, listed, virtual_path
+from texpr.codegen.cuda.sync import needed_headers
 from texpr.codegen.toolchain import included
 from texpr.codegen.writer import Writer
-from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import in_words
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
@@ -28,28 +30,30 @@ VERSION = "0.1.0"
 class CudaText:
     """`source` is the .cu text, `header` the C header, `headers` the include files that the source needs (paths under
     the include folder). `symbols` maps launch names to kernel symbols; `arguments` gives for each symbol its kernel's
-    arguments in order as (kind, name), kind one of param, scalar, workspace, size, index: the arrays used, the scalars
-    used, the workspaces used (each in the program's order), the sizes used, the host indices used."""
+    arguments in order as (kind, name), kind one of param, scalar, workspace, words, map, size, index: the arrays used,
+    the scalars used, the workspaces used (each in the program's order), the counters and flags, the tensor maps, the
+    sizes used, the host indices used. `maps` says by symbol and name what a tensor map describes."""
 
     source: str
     header: str
     headers: tuple[str, ...]
     symbols: dict[str, str]
     arguments: dict[str, tuple[tuple[str, str], ...]]
+    maps: dict[str, Mapping[str, TensorMap]]
 
 
 def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False) -> CudaText:
     """The texts of a planned program; equal input gives equal bytes. With `checks`, subscripts that are read from data
     are checked on the device too. Raises E0502 for what is not emitted, E0506 for too long a text."""
-    for words in planned.program.words:
-        raise fail("E0502", f"the words {words.name} are not emitted for CUDA", planned.program.kernel.span)
     found = tuple(launches(planned.program.host))
     own_path = virtual_path(f"{planned.program.kernel.name}.cu")
     out = Writer()
     _title(planned, target, found, out)
     if checks:
         out.line("#define TX_CHECKS 1")
-    out.line('#include "texpr/kernel.cuh"')
+    includes = sorted({"texpr/kernel.cuh", *(h for launch in found for h in needed_headers(launch))})
+    for header in includes:
+        out.line(f'#include "{header}"')
     kernels: dict[str, Kernel] = {}
     for launch in found:
         out.line()
@@ -59,9 +63,10 @@ def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False) 
     return CudaText(
         source=out.text(),
         header=c_header(planned, arguments, VERSION),
-        headers=included(("texpr/kernel.cuh",)),
+        headers=included(tuple(includes)),
         symbols={name: kernel.symbol for name, kernel in kernels.items()},
         arguments=arguments,
+        maps={kernel.symbol: kernel.maps for kernel in kernels.values()},
     )
 
 

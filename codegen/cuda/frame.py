@@ -1,26 +1,40 @@
 """The frame of a kernel: what its launch passes, the tensors that its text declares, and the C++ names of all of it.
 
-Arguments stand in one order: array parameters, scalars, workspaces (each in the program's order), sizes, host indices;
-only what the text uses is passed.
+Arguments stand in one order: array parameters, scalars, workspaces (each in the program's order), words of counters and
+flags, tensor maps, sizes, host indices; only what the text uses is passed.
 """
 
 import re
 from dataclasses import dataclass
 
 from texpr.codegen.cuda import index as ix
+from texpr.codegen.cuda.copies import Box, TensorMap, copy_forms, only_in_boxes
 from texpr.codegen.cuda.literals import storage_type
-from texpr.codegen.cuda.names import Scope, comment
+from texpr.codegen.cuda.names import Scope as Names
+from texpr.codegen.cuda.names import comment, listed, source_line
 from texpr.codegen.layout import span_elements
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import IndexExpr, Role
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import in_words
 from texpr.grammar.types import I64, DType
-from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.between import AfterLaunch, Turn
+from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
-from texpr.polyhedral.mapped.sync import Sync
-from texpr.polyhedral.mapped.walks import block_buffers, device_buffers, located, tree_reads, tree_writes
+from texpr.polyhedral.mapped.show_sync import pipe_text
+from texpr.polyhedral.mapped.sync import Pipe, PipeKind, Sync
+from texpr.polyhedral.mapped.tree import Last
+from texpr.polyhedral.mapped.walks import (
+    block_buffers,
+    device_buffers,
+    launches,
+    located,
+    tree_reads,
+    tree_writes,
+    word_names,
+)
 
 SHARED_ARRAY = "smem"
 _KINDS = {Role.PARAM: "param", Role.SCALAR: "scalar", Role.LOCAL: "workspace"}
@@ -40,6 +54,14 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class WordArray:
+    """The C++ name and the extents of counters or flags."""
+
+    name: str
+    shape: tuple[IndexExpr, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Argument:
     """A candidate for the signature: kind and name as the manifest has them, its C++ name and declaration."""
 
@@ -54,10 +76,13 @@ class Frame:
 
     def __init__(self, planned: PlannedProgram, launch: Launch) -> None:
         self.planned, self.launch = planned, launch
-        self.names = Scope()
+        self.names = Names()
         self.written = tree_writes(launch.body)
         self.used = tree_reads(launch.body) | self.written
-        self.waits = any(isinstance(place.node, Sync) for place in located(launch.body))
+        nodes = [place.node for place in located(launch.body)]
+        self.waits = any(isinstance(node, Sync | Last) for node in nodes)
+        self.forms = copy_forms(planned, launch)
+        self.used -= only_in_boxes(self.forms, launch)
         self.layouts: dict[str, Layout] = {}
         self.candidates: list[Argument] = []
         self._device = device_buffers(planned.program)
@@ -65,16 +90,21 @@ class Frame:
             for buffer in self._device:
                 if buffer.role is role and (role is Role.SCALAR or buffer.name in self.used):
                     self._add_argument(buffer)
+        self.words = self._words()
+        self.maps = self._maps()
         self.scope = self._index_scope()
         self.local = {b.name: b for b in block_buffers(planned.program, launch)}
         for buffer in self.local.values():
             if buffer.name in self.used:
                 self._add_layout(buffer, self.names.new(buffer.name))
+        self.rings = {pipe.name: self.names.new(pipe.name) for pipe in launch.pipes}
+        self.turns = {n.counter: self.names.new(f"{n.counter}_turn") for n in nodes if isinstance(n, Turn)}
+        self.stages = {name: pipe for pipe in launch.pipes for name in pipe.buffers}
 
     def arguments(self, text: str) -> tuple[Argument, ...]:
         """The arguments of the kernel whose body is `text`."""
         used = words_of(text)
-        return tuple(c for c in self.candidates if c.kind in ("param", "workspace") or c.own in used)
+        return tuple(c for c in self.candidates if c.kind not in ("scalar", "size", "index") or c.own in used)
 
     def _add_argument(self, buffer: MappedBuffer) -> None:
         own = self.names.new(buffer.name)
@@ -89,6 +119,26 @@ class Frame:
     def _add_layout(self, buffer: MappedBuffer, own: str, *, scalar: bool = False, data: str = "") -> None:
         strides = self.planned.addresses[buffer.name].strides
         self.layouts[buffer.name] = Layout(own, buffer.dtype, buffer.shape, strides, scalar, data)
+
+    def _words(self) -> dict[str, WordArray]:
+        """The counters and flags of the launch."""
+        used = {name for place in located(self.launch.body) for name in word_names(place.node)}
+        found: dict[str, WordArray] = {}
+        for words in self.planned.program.words:
+            if words.name in used:
+                own = self.names.new(words.name)
+                found[words.name] = WordArray(own, words.shape)
+                self.candidates.append(Argument("words", words.name, own, f"tx::u32* {self.names.new(f'{own}_data')}"))
+        return found
+
+    def _maps(self) -> dict[TensorMap, str]:
+        """The tensor maps of the launch."""
+        found: dict[TensorMap, str] = {}
+        for form in self.forms.values():
+            if isinstance(form, Box) and form.map not in found:
+                own = found[form.map] = self.names.new(f"{form.map.buffer}_box")
+                self.candidates.append(Argument("map", own, own, f"const __grid_constant__ tx::TensorMap {own}"))
+        return found
 
     def _index_scope(self) -> ix.IndexScope:
         bounds = ix.size_bounds(self.planned.program.kernel.facts)
@@ -126,25 +176,74 @@ class Frame:
                 layout = self.layouts[buffer.name]
                 element, label = self._element(buffer), f'"{comment(buffer.name)}"'
                 out.line(f"const tx::Global<{element}> {layout.name}({layout.data}, {label});")
+        for argument in self.candidates:
+            if argument.kind == "words":
+                data = argument.declaration.split()[-1]
+                out.line(f'const tx::Global<tx::u32> {argument.own}({data}, "{comment(argument.name)}");')
         used = [b for b in self.local.values() if b.name in self.layouts]
-        if any(b.memory is Memory.SHARED for b in used):
+        if self.rings or self.turns or any(b.memory in (Memory.SHARED, Memory.CLUSTER) for b in used):
             out.line(f"TX_DYN_SMEM({SHARED_ARRAY});")
         for buffer in used:
             self._declare_local(buffer, out)
+        for pipe in self.launch.pipes:
+            self._declare_ring(pipe, out)
+        for counter, own in self.turns.items():
+            where = f"{SHARED_ARRAY} + {self._sync_offset(counter)}"
+            out.line(f'const tx::Shared<tx::i32> {own}({where}, 1, "{comment(counter)}");')
+        self._declare_settled(out)
+
+    def _declare_ring(self, pipe: Pipe, out: Writer) -> None:
+        kind = "kTransaction" if pipe.kind is PipeKind.TRANSACTION else "kArrive"
+        scope = f", tx::Scope::k{pipe.scope.value.capitalize()}" if pipe.scope is Scope.CLUSTER else ""
+        own, where = self.rings[pipe.name], f"{SHARED_ARRAY} + {self._sync_offset(pipe.name)}"
+        filled = (
+            p.node.span for p in located(self.launch.body) if isinstance(p.node, Copy) and p.node.pipe == pipe.name
+        )
+        lines = listed(dict.fromkeys(source_line(span) for span in filled if span.source.text))
+        out.line(f"// {comment(pipe_text(pipe))}")
+        if lines:
+            out.line(f"//   {comment(lines)}")
+        out.line(f'tx::Ring<{pipe.stages}, tx::PipeKind::{kind}{scope}> {own}({where}, "{comment(pipe.name)}");')
+
+    def _sync_offset(self, name: str) -> int:
+        return self.planned.sync_offsets[self.launch.name][name]
+
+    def _declare_settled(self, out: Writer) -> None:
+        """Of a launch that may begin before the one before it is over: the arrays that no launch writes."""
+        if not any(isinstance(place.node, AfterLaunch) for place in located(self.launch.body)):
+            return
+        written = {name for launch in launches(self.planned.program.host) for name in tree_writes(launch.body)}
+        for buffer in self._device:
+            if buffer.name in self.layouts and buffer.role is Role.PARAM and buffer.name not in written:
+                out.line(f"tx::settled({self.layouts[buffer.name].name});")
+        for map_, own in self.maps.items():
+            if map_.buffer not in written:
+                out.line(f"tx::settled({own});")
 
     def _declare_local(self, buffer: MappedBuffer, out: Writer) -> None:
         name = self.layouts[buffer.name].name
         element, label = storage_type(buffer.dtype), f'"{comment(buffer.name)}"'
         address = self.planned.addresses[buffer.name]
         count = span_elements(buffer, address.strides)
+        pipe = self.stages.get(buffer.name)
+        if pipe is not None:
+            count += (pipe.stages - 1) * self.stage_elements(buffer.name)
         match buffer.memory:
-            case Memory.SHARED:
+            case Memory.SHARED | Memory.CLUSTER:
                 where = f"{SHARED_ARRAY} + {in_words(address.offset_bytes)}"
                 out.line(f"const tx::Shared<{element}> {name}({where}, {count}, {label});")
             case Memory.REG:
                 out.line(f"tx::Reg<{element}, {max(count, 1)}> {name}({label});")
-            case Memory.CLUSTER | Memory.GLOBAL:
+            case Memory.GLOBAL:
                 raise fail("E0502", f"{buffer.name}: {buffer.memory} memory of a block is not emitted", buffer.span)
+
+    def in_cluster(self, name: str) -> bool:
+        """Whether the first subscript of a buffer is the rank of a block."""
+        return name in self.local and self.local[name].memory is Memory.CLUSTER
+
+    def stage_elements(self, name: str) -> int:
+        """The elements from one slot of a pipe's buffer to the next."""
+        return self.planned.addresses[name].stage_bytes // self.layouts[name].dtype.size_bytes
 
 
 _QUOTED = re.compile(r'"[^"]*"')

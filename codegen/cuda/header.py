@@ -124,6 +124,9 @@ def _say(planned: PlannedProgram, arguments: Arguments, version: str, out: Write
     out.line(" */")
 
 
+_OWN_TYPES = {"size": "int64_t ", "index": "int64_t ", "words": "uint32_t *", "map": "CUtensorMap "}
+
+
 def _host_program(
     body: tuple[HostNode, ...], arguments: Arguments, types: Mapping[str, str], depth: int
 ) -> Iterator[tuple[int, str]]:
@@ -132,10 +135,7 @@ def _host_program(
         match node:
             case Launch(name=name):
                 symbol = kernel_symbol(name)
-                passed = [
-                    f"int64_t {name}" if kind in ("size", "index") else f"{types[name]}{name}"
-                    for kind, name in arguments.get(symbol, ())
-                ]
+                passed = [f"{_OWN_TYPES.get(kind) or types[name]}{name}" for kind, name in arguments.get(symbol, ())]
                 if len(line := f"{symbol}({', '.join(passed)})") <= MAX_WIDTH:
                     yield depth, line
                 else:

@@ -7,38 +7,43 @@ vadd_0(const tx::f32* __restrict__ A_data, ..., tx::i64 N) {
 TX_EXPORT(vadd_0);
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from texpr.codegen.cuda.body import emit_body
+from texpr.codegen.cuda.copies import TensorMap
 from texpr.codegen.cuda.frame import Frame
-from texpr.codegen.cuda.names import kernel_symbol
+from texpr.codegen.cuda.names import kernel_symbol, listed
 from texpr.codegen.writer import Writer
-from texpr.grammar.diagnostics import fail
+from texpr.polyhedral.mapped.between import AfterLaunch, Init
+from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.sync import Barrier, Sync
+from texpr.polyhedral.mapped.tree import Last, Parts
+from texpr.polyhedral.mapped.walks import located, word_names
 
 MAX_WIDTH = 100  # of a signature on one line
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """An emitted kernel: its symbol and the arguments that a launch passes, as (kind, name) in order."""
+    """An emitted kernel: its symbol, the arguments that a launch passes, as (kind, name) in order, and what its
+    tensor maps describe, by name."""
 
     symbol: str
     arguments: tuple[tuple[str, str], ...]
+    maps: Mapping[str, TensorMap]
 
 
 def emit_kernel(planned: PlannedProgram, launch: Launch, out: Writer) -> Kernel:
     """Write the kernel of one launch. Raises E0502 for what is not emitted."""
-    if launch.cluster != (1, 1, 1):
-        raise fail("E0502", f"clusters of {launch.cluster} blocks are not emitted for CUDA", launch.span)
-    for pipe in launch.pipes:
-        raise fail("E0502", f"the pipe {pipe.name} is not emitted for CUDA", launch.span)
     symbol = kernel_symbol(launch.name)
     frame = Frame(planned, launch)
     body = emit_body(frame)
     arguments = frame.arguments(body)
-    out.line(f'extern "C" __global__ void __launch_bounds__({launch.threads})')
+    cluster = f" __cluster_dims__({listed(map(str, launch.cluster))})" if launch.cluster != (1, 1, 1) else ""
+    out.line(f'extern "C" __global__ void{cluster} __launch_bounds__({launch.threads})')
     head = f"{symbol}({', '.join(a.declaration for a in arguments)}) {{"
     if len(head) <= MAX_WIDTH:
         out.line(head)
@@ -53,5 +58,24 @@ def emit_kernel(planned: PlannedProgram, launch: Launch, out: Writer) -> Kernel:
             else:
                 out.line(line)
     out.line("}")
-    out.line(f"TX_EXPORT({symbol});")
-    return Kernel(symbol=symbol, arguments=tuple((a.kind, a.name) for a in arguments))
+    way = _way(planned, launch)
+    out.line(f"TX_EXPORT_AS({symbol}, tx::Launched(){way});" if way is not None else f"TX_EXPORT({symbol});")
+    return Kernel(
+        symbol=symbol,
+        arguments=tuple((a.kind, a.name) for a in arguments),
+        maps={own: map_ for map_, own in frame.maps.items()},
+    )
+
+
+def _way(planned: PlannedProgram, launch: Launch) -> str | None:
+    """How the blocks of a launch run on the CPU; None where they have no more than barriers."""
+    nodes = [place.node for place in located(launch.body)]
+    words = {name for node in nodes for name in word_names(node)}
+    init = {w.init for w in planned.program.words if w.name in words}
+    ways = [f".cluster({listed(map(str, launch.cluster))})"] if launch.cluster != (1, 1, 1) else []
+    ways += [".restoring()" if init == {Init.ZERO_ONCE} else ".flags()"] if words else []
+    ways += [".dependent()"] if any(isinstance(node, AfterLaunch) for node in nodes) else []
+    plain = not launch.pipes and all(
+        isinstance(node, Barrier) or not isinstance(node, Sync | Parts | Last | Copy) for node in nodes
+    )
+    return None if plain and not ways else "".join(ways)

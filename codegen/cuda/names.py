@@ -7,6 +7,7 @@ it ends in `_v`, as every name does that ends so already, so that different name
 import re
 from collections.abc import Iterable
 
+from texpr.codegen.writer import Writer
 from texpr.grammar.source import Span
 
 _CPP_WORDS = """
@@ -96,6 +97,12 @@ def comment(text: str) -> str:
 def place(span: Span) -> str:
     """`matmul.tex:5`, or the empty string where a node has no place in a text."""
     return f"{file_name(span.source.name)}:{span.line}" if span.source.text else ""
+
+
+def line_directive(span: Span, out: Writer) -> None:
+    """`#line` for what comes from there, where it comes from a text."""
+    if span.source.text:
+        out.directive(f'#line {span.line} "{virtual_path(span.source.name)}"')
 
 
 def source_line(span: Span) -> str:

@@ -26,9 +26,11 @@ class Address:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedProgram:
     """`addresses` has every buffer of the program; `shared_bytes` what a block of each launch takes, by the launch's
-    name, and `workspace_bytes` what a call takes, in sizes."""
+    name, and `workspace_bytes` what a call takes, in sizes. `sync_offsets` says by launch where in the shared memory
+    the mbarriers of each pipe begin, and where the turn of each counter stands."""
 
     program: MappedProgram
     addresses: Mapping[str, Address]
     shared_bytes: Mapping[str, int]
     workspace_bytes: IndexExpr
+    sync_offsets: Mapping[str, Mapping[str, int]]

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from texpr.grammar.ast import IndexExpr, Read, Role
 from texpr.grammar.index.expr import names
-from texpr.polyhedral.mapped.between import Await, Publish
+from texpr.polyhedral.mapped.between import Await, Publish, Turn
 from texpr.polyhedral.mapped.operators import Completion, Copy, Generic
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
@@ -148,6 +148,15 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
             case _:
                 pass
     return found
+
+
+def word_names(node: Node) -> tuple[str, ...]:
+    """The counters and flags that a node of a tree uses."""
+    match node:
+        case Turn(counter=name) | Last(counter=name) | Publish(flag=name) | Await(flag=name):
+            return (name,)
+        case _:
+            return ()
 
 
 def acting(body: Sequence[Node]) -> Iterator[tuple[str, Located]]:

@@ -254,7 +254,7 @@ def test_a_text_without_end_is_refused(build, monkeypatch):
 
 def test_a_place_without_emission_is_a_diagnostic(build):
     body = (build.define("i", (1, "i_c")), build.statement("C", ("i",), build.const(1.0)))
-    block = build.launch("k_0", body, digits=(build.digit("i_c", "cluster", 2),))
+    block = build.launch("k_0", body, digits=(build.digit("i_c", "core", 2),))
     with pytest.raises(TExprError, match="E0502"):
         source(build.plan((block,), (build.tensor("C", 2),)))
 

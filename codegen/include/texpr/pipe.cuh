@@ -95,6 +95,11 @@ class Pipe {
     if (lap >= 0) empty_at(slot).template arrive_remote<Scope::kBlock>(rank, lap, here);
   }
 
+  // Before turn 0, which `advance` begins.
+  TX_FN void before_first() {
+    stage = kStages - 1;
+    lap_ = -1;
+  }
   // The next turn.
   TX_FN void advance() {
     if (++stage == kStages) {

@@ -1,0 +1,227 @@
+"""Copies in CUDA: which instruction brings the elements, and its call.
+
+now            loops of loads and stores                          (`expand.py`)
+cp_async       tx::cp_async<16>(a.at(…), A.at(…));                whole accesses of 4, 8 or 16 bytes
+transaction    tx::load_bulk(a.at(…), A.at(…), 256, ring.full()); a run of neighbours, in one's own block
+               tx::load_box(a.at(…), A_box, ring.full(), {k, i}); a box of an array, by a tensor map
+               tx::load_box_to(3, …)                              the same into the blocks of ranks 0 and 1
+bulk           tx::store_bulk, tx::store_box                      back, in a group
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from texpr.codegen.cuda import index as ix
+from texpr.grammar.ast import Gather, IndexExpr, Subscript
+from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply, substitute
+from texpr.grammar.index.linear import linear
+from texpr.polyhedral.mapped.operators import Completion, Copy, View
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.planned import PlannedProgram
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.sync import Pipe
+from texpr.polyhedral.mapped.tree import Fresh
+from texpr.polyhedral.mapped.walks import located, map_nodes, tree_buffers
+
+CP_ASYNC_BYTES = (16, 8, 4)
+BULK_BYTES = 16  # runs are of multiples of it
+MAX_RANK = 5  # of a tensor map
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pieces:
+    """`count` neighbours at a time, for each value of the other indices `over`."""
+
+    count: int
+    over: tuple[tuple[str, IndexExpr], ...]
+    source: View
+    target: View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """So many bytes that are neighbours on both sides, the first at these elements."""
+
+    bytes: IndexExpr
+    source: View
+    target: View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorMap:
+    """What a tensor map describes: boxes of an array that lie in shared memory one row after another, under a swizzle
+    of so many bytes (0: none)."""
+
+    buffer: str
+    box: tuple[int, ...]
+    swizzle_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A box of the array of a tensor map with its corner there; `shared` is its first element in shared memory. `ranks`
+    has a bit for each block of the cluster that gets it, 0 for one's own alone."""
+
+    map: TensorMap
+    corner: tuple[IndexExpr, ...]
+    shared: View
+    ranks: int = 0
+
+
+Form = Pieces | Run | Box
+
+
+class CopyNames(Protocol):
+    """The C++ names of pipes and tensor maps."""
+
+    rings: dict[str, str]
+    maps: dict[TensorMap, str]
+
+
+def copy_form(copy: Copy, planned: PlannedProgram, launch: Launch) -> Form:
+    """How an asynchronous copy is made. Raises E0502 for one that no instruction makes."""
+    pipe = next((p for p in launch.pipes if p.name == copy.pipe), None)
+    ranks = _ranks(copy, pipe)
+    match copy.completion:
+        case Completion.CP_ASYNC:
+            return _pieces(copy, planned)
+        case Completion.TRANSACTION:
+            return (None if ranks else _run(copy, planned)) or _box(copy, copy.source, copy.target, planned, ranks)
+        case Completion.BULK:
+            return _run(copy, planned) or _box(copy, copy.target, copy.source, planned, 0)
+        case _:
+            raise _refused(copy, f"completion {copy.completion.value}")
+
+
+def _ranks(copy: Copy, pipe: Pipe | None) -> int:
+    tables = {end.ranks for end in pipe.producers if end.ranks} if pipe is not None else set()
+    if not tables:
+        return 0
+    rows = {row for table in tables for row in table}
+    if len(rows) > 1:
+        raise _refused(copy, "ranks that differ from block to block")
+    return sum(1 << rank for rank in rows.pop())
+
+
+def _first(view: View, copy: Copy) -> View:
+    """The element of a view at 0 of all indices of the copy."""
+    zeros: Mapping[str, IndexExpr] = {name: ZERO for name, _ in copy.over}
+    return View(buffer=view.buffer, subscripts=tuple(_at(s, zeros, copy) for s in view.subscripts), dtype=view.dtype)
+
+
+def _at(subscript: Subscript, values: Mapping[str, IndexExpr], copy: Copy) -> IndexExpr:
+    if isinstance(subscript, Gather):
+        raise _refused(copy, "subscripts that are read from data")
+    return substitute(subscript, lambda leaf: values.get(leaf.name))
+
+
+def _steps(view: View, copy: Copy, planned: PlannedProgram) -> dict[str, int | None]:
+    """How far apart neighbours along each index lie in memory; None where it is no number."""
+    total: IndexExpr = ZERO
+    for subscript, stride in zip(view.subscripts, planned.addresses[view.buffer].strides, strict=True):
+        total = add(total, multiply(_at(subscript, {}, copy), stride))
+    form = linear(total)
+    return {name: form.coefficient(name) for name, _ in copy.over}
+
+
+def _pieces(copy: Copy, planned: PlannedProgram) -> Pieces:
+    size, over = copy.source.dtype.size_bytes, copy.over
+    count = 1
+    if over:
+        name, together = over[-1][0], constant_value(over[-1][1])
+        near = all(_steps(view, copy, planned)[name] == 1 for view in (copy.source, copy.target))
+        if near and together is not None and together * size in CP_ASYNC_BYTES:
+            count, over = together, over[:-1]
+    if count * size not in CP_ASYNC_BYTES:
+        raise _refused(copy, f"accesses of {count * size} bytes by cp.async, which has 4, 8 and 16,")
+    inner = {name: ZERO for name, _ in copy.over[len(over) :]}
+    source, target = (
+        View(buffer=v.buffer, subscripts=tuple(_at(s, inner, copy) for s in v.subscripts), dtype=v.dtype)
+        for v in (copy.source, copy.target)
+    )
+    return Pieces(count=count, over=over, source=source, target=target)
+
+
+def _run(copy: Copy, planned: PlannedProgram) -> Run | None:
+    """The copy as one run, None where its elements do not follow one another on both sides."""
+    steps = [_steps(view, copy, planned) for view in (copy.source, copy.target)]
+    count: IndexExpr = const(1)
+    for name, extent in reversed(copy.over):
+        if any(const(step[name] or 0) != count for step in steps):
+            return None
+        count = multiply(count, extent)
+    bytes_ = multiply(count, const(copy.source.dtype.size_bytes))
+    known = constant_value(bytes_)
+    if known is None or known % BULK_BYTES:
+        raise _refused(copy, f"a run of {'bytes that are no number' if known is None else f'{known} bytes'}")
+    return Run(bytes=bytes_, source=_first(copy.source, copy), target=_first(copy.target, copy))
+
+
+def _box(copy: Copy, array: View, tile: View, planned: PlannedProgram, ranks: int) -> Box:
+    """The copy as a box of a tensor map."""
+    if planned.program.buffers[array.buffer].memory is not Memory.GLOBAL:
+        raise _refused(copy, "a box of what is no array")
+    steps, extents = _steps(tile, copy, planned), dict(copy.over)
+    box: list[int] = []
+    step = 1
+    for subscript in reversed(array.subscripts):
+        form = linear(_at(subscript, {}, copy))
+        along = [name for name, _ in copy.over if form.coefficient(name) != 0]
+        extent = constant_value(extents[along[0]]) if along else 1
+        if len(along) > 1 or extent is None or (along and (form.coefficient(along[0]), steps[along[0]]) != (1, step)):
+            raise _refused(copy, "a box that does not lie in shared memory row after row")
+        box.insert(0, extent)
+        step *= extent
+        for name in along:
+            del extents[name]
+    if extents or len(box) > MAX_RANK:
+        raise _refused(copy, f"a box of {len(box)} dimensions over {len(copy.over)} indices")
+    return Box(
+        map=TensorMap(buffer=array.buffer, box=tuple(box)),
+        corner=tuple(s for s in _first(array, copy).subscripts if not isinstance(s, Gather)),
+        shared=_first(tile, copy),
+        ranks=ranks,
+    )
+
+
+def copy_forms(planned: PlannedProgram, launch: Launch) -> dict[str, Form]:
+    """The forms of the asynchronous copies of a launch, by their ids."""
+    copies = (place.node for place in located(launch.body) if isinstance(place.node, Copy))
+    return {c.id: copy_form(c, planned, launch) for c in copies if c.completion is not Completion.NOW}
+
+
+def only_in_boxes(forms: Mapping[str, Form], launch: Launch) -> set[str]:
+    """The arrays that nothing but boxes touches: of them a kernel gets the tensor map alone."""
+    boxes = {id: form for id, form in forms.items() if isinstance(form, Box)}
+    rest = map_nodes(launch.body, lambda node: Fresh(buffer="") if getattr(node, "id", "") in boxes else node)
+    return {box.map.buffer for box in boxes.values()} - tree_buffers(rest)
+
+
+def copy_call(copy: Copy, form: Form, names: CopyNames, at: Callable[[View, bool], str], scope: ix.IndexScope) -> str:
+    """The call of a form. `at` gives the place of an element that is read, or written (True)."""
+    full = f", {names.rings[copy.pipe]}.full()" if copy.completion is Completion.TRANSACTION else ""
+    match form:
+        case Pieces(count=count, source=source, target=target):
+            return f"tx::cp_async<{count * source.dtype.size_bytes}>({at(target, True)}, {at(source, False)});"
+        case Run(bytes=size, source=source, target=target):
+            verb = "load" if full else "store"
+            return f"tx::{verb}_bulk({at(target, True)}, {at(source, False)}, {ix.term(size, scope).text}{full});"
+        case Box(map=map_, ranks=ranks):
+            corner = f"{{{', '.join(_as_int(ix.term(c, scope)) for c in form.corner)}}}"
+            own, tile = names.maps[map_], at(form.shared, bool(full))
+            if not full:
+                return f"tx::store_box({own}, {tile}, {corner});"
+            to = f"load_box_to({ranks}, " if ranks else "load_box("
+            return f"tx::{to}{tile}, {own}{full}, {corner});"
+        case _:
+            assert_never(form)
+
+
+def _as_int(term: ix.Term) -> str:
+    return f"int({term.text})" if term.wide else term.text
+
+
+def _refused(copy: Copy, what: str) -> TExprError:
+    return fail("E0502", f"{copy.id} copies with {what}, which is not emitted for CUDA", copy.span)

@@ -1,0 +1,49 @@
+"""Where in a launch the text stands: in which part of the block, under which loops.
+
+if (tx::warp() < 1) {          // part load
+} else {                       // part sum: its first warp is 1, so its warps are tx::warp() - 1
+"""
+
+from dataclasses import dataclass
+
+from texpr.codegen.cuda import index as ix
+from texpr.polyhedral.mapped.places import Place
+from texpr.polyhedral.mapped.program import Launch
+
+WARP, WARPGROUP = 32, 4  # threads of a warp, warps of a warpgroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stand:
+    """The part around ("": the whole block), its warps and the number of its first one; `looped` where the text may be
+    run more than once, or by some threads only."""
+
+    part: str = ""
+    first_warp: int = 0
+    warps: int
+    looped: bool = False
+
+    @staticmethod
+    def whole(launch: Launch) -> "Stand":
+        """The start of a launch."""
+        return Stand(warps=-(-launch.threads // WARP))
+
+    @property
+    def elected(self) -> str:
+        """Whether this is the first thread."""
+        return f"tx::thread() == {self.first_warp * WARP}"
+
+    def coordinate(self, place: Place, threads: int) -> ix.Term | None:
+        """The warp, warpgroup or lane of a thread of the part, in a block of `threads`; None for another place."""
+        match place:
+            case Place.LANE:
+                return ix.variable("tx::lane()", 0, min(threads, WARP) - 1)
+            case Place.WARP:
+                own = ix.variable("tx::warp()", self.first_warp, self.first_warp + self.warps - 1)
+                return ix.add(own, ix.constant(-self.first_warp)) if self.first_warp else own
+            case Place.WARPGROUP if self.first_warp % WARPGROUP == 0:
+                first = self.first_warp // WARPGROUP
+                own = ix.variable("tx::warpgroup()", first, first + (self.warps - 1) // WARPGROUP)
+                return ix.add(own, ix.constant(-first)) if first else own
+            case _:
+                return None

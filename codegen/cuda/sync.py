@@ -1,0 +1,315 @@
+"""Synchronisation in CUDA: one call of the headers for each node.
+
+acquire ring          ring.acquire();
+commit ring           ring.commit(256);                  a pipe of bulk copies expects their bytes
+release ring          ring.release_to(0); ring.release_to(1);
+await done[t - 1]     if (tx::thread() == 0) tx::await(done, t - 1);  tx::sync_block(2);
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from texpr.codegen.cuda import index as ix
+from texpr.codegen.cuda.frame import Frame
+from texpr.codegen.cuda.names import comment, line_directive, place
+from texpr.codegen.cuda.stand import WARP, Stand
+from texpr.codegen.writer import Writer
+from texpr.grammar.ast import IndexExpr
+from texpr.grammar.diagnostics import TExprError, fail
+from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
+from texpr.polyhedral.mapped.operators import Completion, Copy
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.sync import (
+    Acquire,
+    Action,
+    Barrier,
+    Close,
+    Commit,
+    End,
+    Fence,
+    FenceKind,
+    GroupKind,
+    Pipe,
+    PipeKind,
+    Release,
+    Sync,
+    Until,
+    Wait,
+    WaitGroup,
+)
+from texpr.polyhedral.mapped.tree import Last, Parts
+from texpr.polyhedral.mapped.walks import located, tree_writes
+
+MAX_REASONS = 6  # orders that the comment of one barrier names; the first are those that no other barrier enforces
+NAMED_BARRIERS = 15  # of a block, besides that of all its threads
+_CLOSE = {
+    GroupKind.CP_ASYNC: "tx::cp_async_close();",
+    GroupKind.WGMMA: "tx::wgmma_close();",
+    GroupKind.BULK: "tx::bulk_close();",
+}
+
+
+class Syncs:
+    """The text of a launch's synchronisation; barriers are numbered as they are written."""
+
+    def __init__(self, frame: Frame, out: Writer) -> None:
+        self.frame, self.launch, self.out = frame, frame.launch, out
+        self.pipes = {pipe.name: pipe for pipe in self.launch.pipes}
+        self.warps = _part_warps(self.launch)
+        self.barriers = 0
+        self.named = _named(self.launch)
+
+    def write(self, node: Sync, stand: Stand, scope: ix.IndexScope) -> None:
+        """The calls of one node but `Turn`, whose value is an index."""
+        match node:
+            case Barrier():
+                self._reasons(node.orders)
+                self.out.line(self._barrier(node, stand))
+            case Acquire(pipe=pipe):
+                self.out.line(f"{self._ring(pipe)}.{'acquire' if self.pipes[pipe].releases else 'acquire_free'}();")
+            case Commit(pipe=pipe):
+                self._commit(self.pipes[pipe], stand)
+            case Wait(pipe=pipe):
+                self.out.line(f"{self._ring(pipe)}.wait();")
+            case Release(pipe=pipe, behind=behind):
+                self._release(self.pipes[pipe], behind, stand)
+            case Close(kind=kind):
+                self.out.line(_CLOSE[kind])
+            case WaitGroup():
+                self.out.line(_group_wait(node))
+            case Fence(kind=kind):
+                self._fence(kind)
+            case Publish(flag=flag, at=at):
+                self._meet(node, stand)
+                self._once(f"tx::publish({self._word(flag, at, scope)}, 1);", stand)
+            case Await(flag=flag, at=at):
+                self._once(f"tx::await({self._word(flag, at, scope)});", stand)
+                self._meet(node, stand)
+            case AfterLaunch():
+                self.out.line("tx::after_launch();")
+            case TriggerNext():
+                self.out.line("tx::trigger_next();")
+            case GridBarrier() | Turn():
+                raise self._refused(type(node).__name__)
+            case _:
+                assert_never(node)
+
+    def turn(self, node: Turn, stand: Stand) -> ix.Term:
+        """The calls that take a turn, and its value."""
+        if stand.looped or stand.part:
+            raise self._refused("a turn that is not taken once by the whole block")
+        blocks = ix.constant(1)
+        for extent in self.launch.grid:
+            blocks = ix.mul(blocks, ix.term(extent, self.frame.scope))
+        own = self.frame.turns[node.counter]
+        word = self._word(node.counter, (), self.frame.scope)
+        self._once(f"{own}.store(0, tx::take_turn({word}, {_as_int(blocks)}));", stand)
+        self._meet(node, stand)
+        return ix.variable(f"{own}.load(0)", 0, min(max(blocks.high - 1, 0), ix.INT_MAX - 1))
+
+    def last(self, node: Last, stand: Stand, scope: ix.IndexScope) -> str:
+        """The condition under which a block is the last one; its threads meet before it and in it."""
+        self._meet(node, stand)
+        number = self._number()
+        count = _as_int(ix.term(node.n, scope))
+        word = self._word(node.counter, node.at, scope)
+        return f"tx::sync_any({number}, {stand.elected} && tx::last({word}, {count}))"
+
+    # ---- pipes ----
+
+    def initialise(self) -> None:
+        """Before anything else: the first thread of the block makes the mbarriers of all pipes, and where blocks touch
+        one another's memory, those of a cluster wait until all of them run."""
+        lines = [
+            f"{self._ring(p.name)}.init({p.commits}, {max(p.releases, 1)});"  # 0: nobody waits for them
+            for p in self.launch.pipes
+        ]
+        if lines:
+            with self.out.block("if (tx::thread() == 0)"):
+                for line in lines:
+                    self.out.line(line)
+        if any(self.frame.in_cluster(name) for name in self.frame.local):
+            self.out.line("tx::cluster_arrive_relaxed();")
+            self.out.line("tx::cluster_wait();")
+
+    def _ring(self, pipe: str) -> str:
+        return self.frame.rings[pipe]
+
+    def _commit(self, pipe: Pipe, stand: Stand) -> None:
+        own, end = self._ring(pipe.name), _end(pipe.producers, stand)
+        match pipe.kind:
+            case PipeKind.TRANSACTION:
+                if pipe.bytes % pipe.commits:
+                    raise self._refused(f"{pipe.commits} commits that share {pipe.bytes} bytes of {pipe.name}")
+                self.out.line(f"{own}.commit({pipe.bytes // pipe.commits});")
+            case PipeKind.CP_ASYNC:
+                self.out.line(f"{own}.commit_copies();")
+            case PipeKind.ARRIVE if end.ranks:
+                self._to_ranks(end, f"{own}.commit_to")
+            case PipeKind.ARRIVE:
+                self.out.line(f"{own}.commit();")
+            case _:
+                assert_never(pipe.kind)
+
+    def _release(self, pipe: Pipe, behind: int, stand: Stand) -> None:
+        own, end = self._ring(pipe.name), _end(pipe.consumers, stand)
+        if not pipe.releases:
+            raise self._refused(f"a release of {pipe.name}, which expects none,")
+        which = f"<{behind}>" if behind else ""
+        if end.ranks:
+            self._to_ranks(end, f"{own}.release_to{which}")
+        else:
+            self.out.line(f"{own}.release{which}();")
+
+    def _to_ranks(self, end: End, call: str) -> None:
+        if len(set(end.ranks)) > 1:
+            raise self._refused("an end of a pipe that reaches other ranks from each rank")
+        self.out.line(" ".join(f"{call}({rank});" for rank in end.ranks[0]))
+
+    # ---- barriers, fences, words ----
+
+    def _barrier(self, node: Barrier, stand: Stand) -> str:
+        match node:
+            case Barrier(scope=Scope.BLOCK, parts=(), action=Action.BOTH, name="") if not stand.part:
+                return f"tx::sync_block({self._number()});"
+            case Barrier(scope=Scope.WARP, parts=(), action=Action.BOTH):
+                return f"tx::sync_warp({self._number()});"
+            case Barrier(scope=Scope.CLUSTER, parts=(), name=""):
+                calls = {Action.ARRIVE: ("arrive",), Action.WAIT: ("wait",), Action.BOTH: ("arrive", "wait")}
+                return " ".join(f"tx::cluster_{call}();" for call in calls[node.action])
+            case Barrier(scope=Scope.BLOCK, action=Action.BOTH | Action.ARRIVE):
+                parts = node.parts or tuple(self.warps) or ("",)
+                count = sum(self.warps.get(part, stand.warps) for part in parts) * WARP
+                verb = "sync" if node.action is Action.BOTH else "arrive"
+                return f"tx::{verb}_part<{self.named[node.parts, node.name]}>({count});"
+            case _:
+                which = f"{node.action.value} at a barrier of the {node.scope.value}"
+                raise self._refused(f"{which}{f' by {node.parts}' if node.parts else ''}")
+
+    def _number(self) -> int:
+        self.barriers += 1
+        return self.barriers - 1
+
+    def _meet(self, node: Publish | Await | Turn | Last, stand: Stand) -> None:
+        """The barrier of the block that such a node holds."""
+        if stand.part:
+            raise self._refused(f"{type(node).__name__} in a part of the block")
+        self.out.line(f"tx::sync_block({self._number()});")
+
+    def _once(self, call: str, stand: Stand) -> None:
+        self.out.line(f"if ({stand.elected}) {call}")
+
+    def _fence(self, kind: FenceKind) -> None:
+        match kind:
+            case FenceKind.BARRIER_INIT:
+                self.out.line("tx::fence_barrier_init();")
+            case FenceKind.WGMMA:
+                self.out.line("tx::wgmma_fence();")
+            case FenceKind.ASYNC_PROXY:
+                self.out.line("tx::fence_async_shared();")
+                if _reads_own_results(self.frame):
+                    self.out.line("tx::fence_async_global();")
+            case _:
+                assert_never(kind)
+
+    def _word(self, name: str, at: Sequence[IndexExpr], scope: ix.IndexScope) -> str:
+        """`done, t - 1`: the words and the number of one of them."""
+        found = self.frame.words[name]
+        total = ix.constant(0)
+        for subscript, extent in zip(at, found.shape, strict=True):
+            total = ix.add(ix.mul(total, ix.term(extent, scope)), ix.term(subscript, scope))
+        return f"{found.name}, {total.text}"
+
+    def _reasons(self, orders: Sequence[Order]) -> None:
+        number = self.barriers
+        said: list[str] = []
+        for order in orders[:MAX_REASONS]:
+            carried = f", carried by {order.carried_by}" if order.carried_by else ""
+            lines = f"{place(order.source_span) or order.source} to {place(order.sink_span) or order.sink}"
+            text = comment(f"{order.hazard.value} of {order.buffer}, {lines}{carried}")
+            if text not in said:
+                said.append(text)
+        for text in said:
+            self.out.line(f"// barrier {number}: {text}")
+        if len(orders) > MAX_REASONS:
+            self.out.line(f"// barrier {number}: and {len(orders) - MAX_REASONS} more")
+        if orders:
+            line_directive(orders[0].sink_span, self.out)
+
+    def _refused(self, what: str) -> TExprError:
+        return fail("E0502", f"{what} is not emitted for CUDA", self.launch.span)
+
+
+def _as_int(term: ix.Term) -> str:
+    return f"int({term.text})" if term.wide else term.text
+
+
+def _group_wait(node: WaitGroup) -> str:
+    match node.kind:
+        case GroupKind.CP_ASYNC:
+            return f"tx::cp_async_wait<{node.behind}>();"
+        case GroupKind.WGMMA:
+            return f"tx::wgmma_wait<{node.behind}>();"
+        case GroupKind.BULK:
+            return f"tx::bulk_wait{'_read' if node.until is Until.READ else ''}<{node.behind}>();"
+        case _:
+            assert_never(node.kind)
+
+
+def _end(ends: Sequence[End], stand: Stand) -> End:
+    """The end at which a part stands; the checker has seen that there is one."""
+    return next((end for end in ends if end.part in ("", stand.part)), End())
+
+
+def _part_warps(launch: Launch) -> dict[str, int]:
+    """The warps of every part by name."""
+    found = (place.node for place in located(launch.body) if isinstance(place.node, Parts))
+    return {part.name: part.warps for node in found for part in node.parts}
+
+
+def _named(launch: Launch) -> dict[tuple[tuple[str, ...], str], int]:
+    """The numbers of barriers of some parts, and of those with names, from 1 on in text order."""
+    found: dict[tuple[tuple[str, ...], str], int] = {}
+    for spot in located(launch.body):
+        if isinstance(spot.node, Barrier) and spot.node.scope is Scope.BLOCK:
+            inside = any(isinstance(around, Parts) for around in spot.around)
+            if spot.node.parts or spot.node.name or spot.node.action is not Action.BOTH or inside:
+                found.setdefault((spot.node.parts, spot.node.name), len(found) + 1)
+    if len(found) > NAMED_BARRIERS:
+        what = f"{len(found)} barriers of parts of a block, which has {NAMED_BARRIERS},"
+        raise fail("E0502", f"{what} are not emitted for CUDA", launch.span)
+    return found
+
+
+def _reads_own_results(frame: Frame) -> bool:
+    """Whether the launch writes arrays that its asynchronous copies read."""
+    copies = (place.node for place in located(frame.launch.body) if isinstance(place.node, Copy))
+    sources = {copy.source.buffer for copy in copies if copy.completion is Completion.TRANSACTION}
+    buffers = frame.planned.program.buffers
+    return any(buffers[name].memory is Memory.GLOBAL for name in sources & tree_writes(frame.launch.body))
+
+
+def needed_headers(launch: Launch) -> Iterator[str]:
+    """The headers of the calls of a launch, besides kernel.cuh."""
+    if launch.pipes:
+        yield "texpr/ring.cuh"
+    if launch.cluster != (1, 1, 1):
+        yield "texpr/cluster.cuh"
+    for spot in located(launch.body):
+        match spot.node:
+            case Turn() | Publish() | Await() | GridBarrier() | Last():
+                yield "texpr/flags.cuh"
+            case AfterLaunch() | TriggerNext():
+                yield "texpr/dependent.cuh"
+            case Barrier(scope=Scope.BLOCK):
+                yield "texpr/parts.cuh" if _named(launch) else "texpr/kernel.cuh"
+            case Close() | WaitGroup() | Fence():
+                yield "texpr/group.cuh"
+            case Copy(completion=Completion.TRANSACTION | Completion.BULK):
+                yield "texpr/tma.cuh"
+            case Copy(completion=Completion.CP_ASYNC):
+                yield "texpr/group.cuh"
+            case _:
+                pass

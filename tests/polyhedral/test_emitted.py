@@ -1,0 +1,127 @@
+"""Hand-built graphs are emitted one call a node; the text is right on the CPU in every order, and compiles."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from emitted import Emitted
+from graphs import barrier, do, launch, program
+from hand_built import GRAPHS
+from rings import ring
+
+from texpr.codegen.artifact import make_manifest
+from texpr.codegen.cuda.emit import emit_cuda
+from texpr.codegen.host_run import HostModule
+from texpr.codegen.plan import plan
+from texpr.codegen.toolchain import compile_cubin
+from texpr.grammar.diagnostics import TExprError
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
+
+SEEDS = (0, 1, 2, 77)
+
+
+@cache
+def emitted() -> dict[str, Emitted]:
+    """Every graph but the one whose barrier has no word, with kernels of its own names."""
+    found = {}
+    for number, (name, graph) in enumerate(GRAPHS.items()):
+        if name != "two passes":
+            host = (
+                replace(h, name=f"graph_{number}_{k}")
+                for k, h in enumerate(graph.program.host)
+                if isinstance(h, Launch)
+            )
+            found[name] = Emitted(replace(graph, program=replace(graph.program, host=tuple(host))))
+    return found
+
+
+def source() -> str:
+    return "\n".join(e.text.source for e in emitted().values())
+
+
+@cache
+def module() -> HostModule:
+    return HostModule(source(), werror=True)
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("name", [name for name in GRAPHS if name != "two passes"])
+def test_the_text_of_a_graph_is_right_in_every_order(name: str) -> None:
+    graph = GRAPHS[name]
+    for seed in SEEDS:
+        arrays = graph.arrays()
+        report = emitted()[name].run(module(), arrays, seed)
+        assert report is None, report
+        np.testing.assert_array_equal(arrays[graph.result], graph.expected(arrays["A"]))
+
+
+@pytest.mark.nvcc
+def test_the_texts_of_all_graphs_compile_without_warnings() -> None:
+    assert compile_cubin(source(), "sm_90a", werror=True)
+
+
+RING = """\
+  // pipe ring: 3 stages, transaction, block; a; load -> sum; commits 1 of 256 bytes, releases 64
+  //   S0: a[x] = A[k, x]
+  tx::Ring<3, tx::PipeKind::kTransaction> ring(smem + 768, "ring");
+  if (tx::thread() == 0) {
+    ring.init(1, 64);
+  }
+  const int i_lane = tx::lane();
+  if (tx::thread() == 0) {
+    tx::fence_barrier_init();
+  }
+  tx::sync_block(0);
+  if (tx::warp() < 1) {  // part load: S0: a[x] = A[k, x]
+    if (tx::thread() == 0) {
+      for (tx::i64 k = 0; k < K; ++k) {
+        ring.acquire();
+        // by_hand:1 (copy in): S0: a[x] = A[k, x]
+#line 1 "/texpr/by_hand"
+        tx::load_bulk(a.at(ring.fill() * 64), A.at(k * 64), 256, ring.full());
+        ring.commit(256);
+      }
+    }
+  } else {  // part sum: S1: s[0] = 0; S2: s[0] += a[63 - i]; S3: B[i] = s[0]
+    const int i_warp_2 = tx::warp() - 1;
+    const int i = i_lane + 32 * i_warp_2;
+"""
+
+
+def text(mapped: MappedProgram) -> str:
+    return emit_cuda(plan(mapped), mapped.target).source
+
+
+def test_a_ring_reads_as_its_parts() -> None:
+    assert RING in text(ring(3))
+
+
+def test_a_part_counts_its_warps_and_threads_from_its_first() -> None:
+    (only,) = ring(1).host
+    assert isinstance(only, Launch)
+    assert "tx::warp() - 1" in text(ring(1)) and "tx::warp() < 1" in text(ring(1))
+
+
+def refusal(mapped: MappedProgram) -> str:
+    with pytest.raises(TExprError) as caught:
+        text(mapped)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "E0502"
+    return diagnostic.message
+
+
+def test_what_is_not_emitted_is_refused_by_its_name() -> None:
+    assert refusal(GRAPHS["two passes"].program) == "GridBarrier is not emitted for CUDA"
+    half = program("B: i32[64]", launch(do("S0", "B[0] = 1"), barrier("block", action="wait"), threads=32))
+    assert refusal(half) == "wait at a barrier of the block is not emitted for CUDA"
+
+
+@pytest.mark.parametrize("name", ["ticket", "overlapping", "multicast 2"])
+def test_what_the_runtime_does_not_pass_is_refused_by_the_manifest(name: str) -> None:
+    mapped = GRAPHS[name].program
+    planned = plan(mapped)
+    found = emit_cuda(planned, mapped.target)
+    with pytest.raises(TExprError) as caught:
+        make_manifest(mapped.kernel, mapped.proved, planned, mapped.target, found.arguments, "0")
+    assert caught.value.diagnostics[0].code == "E0502"
