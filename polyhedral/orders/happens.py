@@ -127,7 +127,7 @@ def _strays(every: Sequence[Launch]) -> Iterator[Fault]:
     known = {p.node.id for launch in every for p in located(launch.body) if isinstance(p.node, Operator)}
     for launch in every:
         for order in _orders(launch):
-            for name in {order.source, order.sink} - known:
+            for name in sorted({order.source, order.sink} - known):
                 yield Fault(f"{name} is ordered and is no operator", order.sink_span)
 
 

@@ -155,14 +155,14 @@ class RingRules:
                 committed = self.counts.get(("commit", launch, name, block), np.zeros_like(counts))
                 if (counts != committed).any():
                     self.findings.fault(f"turns of {name} are acquired and not committed")
-        for ring, turn in {*self.commits, *self.bytes, *self.waited}:
+        for ring, turn in sorted({*self.commits, *self.bytes, *self.waited}):
             pipe = self._named(ring)
             commits, size = self.commits.get((ring, turn), 0), self.bytes.get((ring, turn), 0)
             if commits != pipe.commits:
                 self.findings.fault(f"turn {turn} of {pipe.name} has {commits} commits of {pipe.commits}")
             elif pipe.kind is PipeKind.TRANSACTION and size != pipe.bytes:
                 self.findings.fault(f"turn {turn} of {pipe.name} gets {size} bytes of {pipe.bytes}")
-        for ring, turn in {*self.releases, *self.freed}:
+        for ring, turn in sorted({*self.releases, *self.freed}):
             pipe, count = self._named(ring), self.releases.get((ring, turn), 0)
             if count != pipe.releases:
                 self.findings.fault(f"turn {turn} of {pipe.name} has {count} releases of {pipe.releases}")
