@@ -37,10 +37,10 @@ from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.mapped.between import Turn
 from texpr.polyhedral.mapped.expand import expand
-from texpr.polyhedral.mapped.operators import Completion, Copy, Generic, Unused, View
+from texpr.polyhedral.mapped.operators import Completion, Copy, Elementwise, Generic, Reduce, Unused, View
 from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.sync import Sync
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Part, Parts
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Part, Parts
 from texpr.polyhedral.mapped.walks import located
 
 _COORDINATES: dict[Place, str] = {
@@ -171,7 +171,7 @@ class _Body:
                     self.out.line(f"{self.layouts[name].name}.fresh();")
             case Generic():
                 self._generic(node)
-            case Copy(completion=Completion.NOW):
+            case Copy(completion=Completion.NOW) | Elementwise():
                 self._node(expand(node))
             case Copy():
                 self._copy(node)
@@ -185,6 +185,8 @@ class _Body:
                 self._declare(node.index, self.syncs.turn(node, self.stand))
             case _ if isinstance(node, Sync):
                 self.syncs.write(node, self.stand, self.scope)
+            case Lead() | Reduce():
+                raise fail("E0502", f"{type(node).__name__} is not emitted for CUDA", self.launch.span)
             case _:
                 assert_never(node)
 

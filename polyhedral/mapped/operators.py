@@ -9,16 +9,27 @@ evaluated where the value says (a select's arm only when it is chosen). Outside 
     S2: copy a[i] = A[k, i] for i < 64  (transaction, ring)
 
 A `Copy` binds every element of a box: it means the `Generic`s of its expansion (`expand.py`), at once or until its
-completion is waited for.
+completion is waited for. Where its `access` is wide, neighbouring elements move in one instruction:
+
+    S3: copy v[8*q + e] = X[i, c + e] for e < 8, -c <= e < N - c, else -inf  (now, aligned)
+
+An `Elementwise` runs some leaves for every element of a box, a `Reduce` combines the elements of a box, then those of
+neighbouring lanes, by a monoid of `monoids.py`; partial results of warps meet in memory, behind a barrier:
+
+    S4: each e < 48: p[e] = exp(v[e] - m[0])
+    S5: m[0], s[0] = ScaledSum of partial m[0], s[0] over 32 lanes
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, IndexExpr, Leaf, Read, Subscript
+from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Const, Expr, IndexExpr, Leaf, Read, Subscript
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
-from texpr.polyhedral.walk import read_accesses
+from texpr.polyhedral.walk import read_accesses, value_reads, written
+
+Element = tuple[str, tuple[Subscript, ...]]
+"""A buffer and the subscripts of one of its elements."""
 
 
 class Origin(StrEnum):
@@ -80,6 +91,12 @@ class Generic:
         return read_accesses(self.leaf)
 
     @property
+    def writes(self) -> tuple[Element, ...]:
+        """The element that it writes, if any."""
+        target = written(self.leaf)
+        return () if target is None else (target,)
+
+    @property
     def store(self) -> Store | None:
         """What it writes, None for an anchor. An author's `atomic` is indivisible whoever else updates the element."""
         match self.leaf:
@@ -102,13 +119,47 @@ class Completion(StrEnum):
     WGMMA = "wgmma"  # the warpgroup's group of products
 
 
+class Access(StrEnum):
+    """How a copy moves the elements of its last index, which are neighbours on both sides."""
+
+    EACH = "each"  # one by one
+    ALIGNED = "aligned"  # together, in memory at an address that is a multiple of their bytes
+    FUNNEL = "funnel"  # 16 bytes from any address in global memory: two aligned chunks, shifted together
+
+
+class Cache(StrEnum):
+    """What a wide access asks of the caches; those of the headers."""
+
+    PLAIN = "plain"
+    STREAM = "stream"
+    BYPASS = "bypass"
+    READ_ONLY = "read_only"
+    NO_ALLOCATE = "no_allocate"
+    KEEP = "keep"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """An element of a buffer for each value of a copy's indices."""
+    """An element of a buffer for each value of an operator's indices."""
 
     buffer: str
     subscripts: tuple[Subscript, ...]
     dtype: DType
+
+
+Box = tuple[tuple[str, IndexExpr], ...]
+"""Indices and their extents: each runs from 0 to its extent - 1, the last one fastest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """Only the values in [begin, end) of a copy's last index are wanted: no other element is read into the result or
+    written. Of a target in registers the others become `other`. A wide load may read and discard the rest of an aligned
+    chunk that holds a wanted element."""
+
+    begin: IndexExpr
+    end: IndexExpr
+    other: Const | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,16 +169,27 @@ class Copy:
     id: str
     source: View
     target: View
-    over: tuple[tuple[str, IndexExpr], ...]
+    over: Box
+    within: Within | None = None
+    access: Access = Access.EACH
+    cache: Cache = Cache.PLAIN
     completion: Completion = Completion.NOW
     pipe: str = ""
+    digits: tuple[str, ...] = ()
     unused: Unused | None = None
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property
     def each(self) -> "Generic":
         """What the copy does for one value of its indices."""
-        return Generic(id=self.id, leaf=self.leaf, origin=Origin.COPY_IN, unused=self.unused)
+        return self._generic(self.leaf)
+
+    @property
+    def otherwise(self) -> "Generic | None":
+        """What it does for one that is not wanted."""
+        if self.within is None or self.within.other is None:
+            return None
+        return self._generic(replace(self.leaf, value=self.within.other))
 
     @property
     def leaf(self) -> Bind:
@@ -138,5 +200,77 @@ class Copy:
         target = self.target
         return Bind(id=self.id, buffer=target.buffer, subscripts=target.subscripts, value=read, span=self.span)
 
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return read_accesses(self.leaf)
 
-Operator = Generic | Copy
+    @property
+    def writes(self) -> tuple[Element, ...]:
+        return ((self.target.buffer, self.target.subscripts),)
+
+    def _generic(self, leaf: Leaf) -> "Generic":
+        return Generic(id=self.id, leaf=leaf, origin=Origin.COPY_IN, digits=self.digits, unused=self.unused)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elementwise:
+    """The leaves, one after the other, for each value of the indices `over`, all by one thread. What a leaf binds or
+    reads for one value no leaf binds for another; accumulations into one element combine in the order of the values."""
+
+    id: str
+    leaves: tuple[Leaf, ...]
+    over: Box
+    digits: tuple[str, ...] = ()
+    unused: Unused | None = None
+
+    @property
+    def span(self) -> Span:
+        return self.leaves[0].span
+
+    @property
+    def each(self) -> tuple[Generic, ...]:
+        """What it does for one value of its indices."""
+        return tuple(Generic(id=self.id, leaf=leaf, digits=self.digits, unused=self.unused) for leaf in self.leaves)
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return tuple(read for leaf in self.leaves for read in read_accesses(leaf))
+
+    @property
+    def writes(self) -> tuple[Element, ...]:
+        return tuple(target for target in map(written, self.leaves) if target is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduce:
+    """The targets, one for each component of the monoid, become the values of a box combined: in order in each thread,
+    then, in a tree in their order, over `lanes` neighbouring lanes of a warp, all of which come here and get the
+    result.
+
+    With `lift`, `values` are an element of the program (and its index, where the monoid reads one); else a component
+    each of what earlier reductions left. `last`: the targets hold what the sequential statements leave and not a
+    partial result. No initial value enters.
+    """
+
+    id: str
+    monoid: str
+    values: tuple[Expr, ...]
+    targets: tuple[View, ...]
+    over: Box = ()
+    lanes: int = 1
+    lift: bool = True
+    last: bool = False
+    digits: tuple[str, ...] = ()
+    unused: Unused | None = None
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return tuple(read for value in self.values for read in value_reads(value))
+
+    @property
+    def writes(self) -> tuple[Element, ...]:
+        return tuple((target.buffer, target.subscripts) for target in self.targets)
+
+
+Operator = Generic | Copy | Elementwise | Reduce

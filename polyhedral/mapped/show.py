@@ -13,7 +13,7 @@ from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Gath
 from texpr.grammar.index.expr import ZERO
 from texpr.grammar.index.text import ATOM, in_words
 from texpr.grammar.show import show_value
-from texpr.polyhedral.mapped.operators import Copy, Generic
+from texpr.polyhedral.mapped.operators import Access, Box, Cache, Copy, Elementwise, Generic, Reduce
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.planned import Address, PlannedProgram
@@ -28,7 +28,7 @@ from texpr.polyhedral.mapped.program import (
 )
 from texpr.polyhedral.mapped.show_sync import pipe_text, sync_text, word_text
 from texpr.polyhedral.mapped.sync import Barrier, Sync
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
 from texpr.polyhedral.walk import read_accesses, written
 
 
@@ -176,12 +176,15 @@ def _node(node: Node, words: _Words) -> Iterator[str]:
                 yield from (f"  {line}" for line in _nodes(orelse, words))
         case Generic():
             yield _statement(node, words)
-        case Copy(over=over):
-            box = ", ".join(f"{index} < {in_words(extent)}" for index, extent in over)
-            how = ", ".join(
-                w for w in (node.completion.value, node.pipe, node.unused.value if node.unused else "") if w
-            )
-            yield f"{node.id}: copy {words.leaf(node.leaf)}{f' for {box}' if box else ''}  ({how})"
+        case Copy():
+            yield f"{node.id}: copy {words.leaf(node.leaf)}{_copied(node)}"
+        case Elementwise(leaves=leaves, over=over):
+            what = "; ".join(map(words.leaf, leaves))
+            yield f"{node.id}: each {_box(over)}: {what}{f'  ({node.unused.value})' if node.unused else ''}"
+        case Reduce():
+            yield f"{node.id}: {_reduced(node)}"
+        case Lead(index=index, of=of, bytes=bytes):
+            yield f"{index} = {element_text(of.buffer, of.subscripts)} behind a multiple of {bytes} bytes"
         case Fresh(buffer=buffer):
             yield f"new {buffer}"
         case Parts(parts=parts):
@@ -197,6 +200,32 @@ def _node(node: Node, words: _Words) -> Iterator[str]:
             yield sync_text(node)
         case _:
             assert_never(node)
+
+
+def _box(over: Box) -> str:
+    return ", ".join(f"{index} < {in_words(extent)}" for index, extent in over)
+
+
+def _copied(copy: Copy) -> str:
+    """Which elements are copied, and how."""
+    of = f" for {_box(copy.over)}" if copy.over else ""
+    if copy.within is not None:
+        of += f", {in_words(copy.within.begin)} <= {copy.over[-1][0]} < {in_words(copy.within.end)}"
+        of += f", else {show_value(copy.within.other)}" if copy.within.other else ""
+    wide = copy.access.value if copy.access is not Access.EACH else ""
+    cache = copy.cache.value if copy.cache is not Cache.PLAIN else ""
+    how = (copy.completion.value, copy.pipe, wide, cache, copy.unused.value if copy.unused else "")
+    return f"{of}  ({', '.join(word for word in how if word)})"
+
+
+def _reduced(node: Reduce) -> str:
+    """What is combined, over what, and where it goes."""
+    targets = ", ".join(element_text(t.buffer, t.subscripts) for t in node.targets)
+    values = ", ".join(map(show_value, node.values))
+    of = f"{'' if node.lift else 'partial '}{values}{f' for {_box(node.over)}' if node.over else ''}"
+    how = (f"over {node.lanes} lanes" if node.lanes > 1 else "", "last" if node.last else "")
+    marks = ", ".join(word for word in (*how, node.unused.value if node.unused else "") if word)
+    return f"{targets} = {node.monoid} of {of}{f'  ({marks})' if marks else ''}"
 
 
 def _condition(condition: Condition | Read) -> str:

@@ -1,6 +1,7 @@
 """The body of a launch, a tree: what every thread runs, in order.
 
     i = 256*i_block + 32*i_warp + i_lane            Define: an index has its value from digits, before what uses it
+    lead = X[i, 0] behind a multiple of 128 bytes   Lead: an index has its value from an address
     if i < N                                        Guard: padding of a tile, or the author's `if`
       new t                                         Fresh: a local begins to live, undefined
       for k < K                                     Loop: in one thread
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from texpr.grammar.ast import Condition, IndexExpr, IndexVar, Read
 from texpr.grammar.index.expr import ZERO, add, const, multiply
 from texpr.grammar.source import NO_SPAN, Span
-from texpr.polyhedral.mapped.operators import Operator
+from texpr.polyhedral.mapped.operators import Operator, View
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Scope
 from texpr.polyhedral.mapped.sync import Sync
@@ -40,6 +41,16 @@ class Define:
         for digit in self.digits:
             total = add(total, multiply(const(digit.weight), IndexVar(name=digit.name)))
         return add(total, self.offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lead:
+    """`index` has from here on the elements between the last multiple of `bytes` in memory and this element of an
+    array: its address mod bytes, in elements. An index with the offset -lead counts from there."""
+
+    index: str
+    of: View
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,4 +120,4 @@ class Last:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
-Node = Define | Fresh | Loop | Guard | Parts | Last | Sync | Operator
+Node = Define | Lead | Fresh | Loop | Guard | Parts | Last | Sync | Operator

@@ -11,12 +11,12 @@ from typing import assert_never
 from texpr.grammar.ast import IndexExpr, Read, Role
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.between import Await, Publish, Turn
-from texpr.polyhedral.mapped.operators import Completion, Copy, Generic
+from texpr.polyhedral.mapped.operators import Completion, Copy, Elementwise, Generic, Operator, Reduce
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Action, Barrier, Sync
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
-from texpr.polyhedral.walk import leaf_names, read_accesses, subscript_names, value_reads, written
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
+from texpr.polyhedral.walk import leaf_names, subscript_names, value_reads
 
 Path = tuple[int, ...]
 
@@ -41,9 +41,9 @@ def branches(node: Node) -> tuple[tuple[Node, ...], ...]:
             return tuple(part.body for part in parts)
         case Last(body=body):
             return (body,)
-        case Define() | Fresh() | Generic() | Copy():
+        case Define() | Lead() | Fresh():
             return ()
-        case _ if isinstance(node, Sync):
+        case _ if isinstance(node, Operator | Sync):
             return ()
         case _:
             assert_never(node)
@@ -60,9 +60,9 @@ def with_branches(node: Node, bodies: Sequence[tuple[Node, ...]]) -> Node:
             return replace(node, parts=tuple(replace(p, body=b) for p, b in zip(parts, bodies, strict=True)))
         case Last():
             return replace(node, body=bodies[0])
-        case Define() | Fresh() | Generic() | Copy():
+        case Define() | Lead() | Fresh():
             return node
-        case _ if isinstance(node, Sync):
+        case _ if isinstance(node, Operator | Sync):
             return node
         case _:
             assert_never(node)
@@ -104,8 +104,10 @@ def tree_reads(body: Sequence[Node]) -> set[str]:
     found: set[str] = set()
     for place in located(body):
         match place.node:
-            case Generic(leaf=leaf) | Copy(leaf=leaf):
-                found |= {read.buffer for read in read_accesses(leaf)}
+            case node if isinstance(node, Operator):
+                found |= {read.buffer for read in node.reads}
+            case Lead(of=of):
+                found.add(of.buffer)
             case node:
                 found |= {read.buffer for read in node_reads(node)}
     return found
@@ -113,8 +115,7 @@ def tree_reads(body: Sequence[Node]) -> set[str]:
 
 def tree_writes(body: Sequence[Node]) -> set[str]:
     """The buffers that a tree writes."""
-    leaves = (p.node.leaf for p in located(body) if isinstance(p.node, Generic | Copy))
-    return {write[0] for write in map(written, leaves) if write is not None}
+    return {name for place in located(body) if isinstance(place.node, Operator) for name, _ in place.node.writes}
 
 
 def tree_buffers(body: Sequence[Node]) -> set[str]:
@@ -133,10 +134,10 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
                 found |= names(offset)
             case Loop(extent=extent):
                 found |= names(extent)
-            case Generic(leaf=leaf):
-                found |= leaf_names(leaf)
-            case Copy(leaf=leaf, over=over):
-                found |= leaf_names(leaf).union(*(names(extent) for _, extent in over))
+            case Lead(of=of):
+                found |= subscript_names(of.subscripts)
+            case node if isinstance(node, Operator):
+                found |= operator_names(node)
             case Publish(at=at) | Await(at=at):
                 found |= subscript_names(at)
             case Last(at=at, n=n):
@@ -159,14 +160,31 @@ def word_names(node: Node) -> tuple[str, ...]:
             return ()
 
 
+def operator_names(operator: Operator) -> frozenset[str]:
+    """Every index and size that an operator uses, its own indices included."""
+    match operator:
+        case Generic(leaf=leaf):
+            return leaf_names(leaf)
+        case Copy(leaf=leaf, over=over, within=within):
+            ends = (within.begin, within.end) if within else ()
+            return leaf_names(leaf).union(*map(names, (*ends, *(extent for _, extent in over))))
+        case Elementwise(leaves=leaves, over=over):
+            return frozenset[str]().union(*map(leaf_names, leaves), *(names(extent) for _, extent in over))
+        case Reduce(values=values, targets=targets, over=over):
+            where = (subscript_names(target.subscripts) for target in targets)
+            return frozenset[str]().union(*map(names, values), *where, *(names(extent) for _, extent in over))
+        case _:
+            assert_never(operator)
+
+
 def acting(body: Sequence[Node]) -> Iterator[tuple[str, Located]]:
     """Every node that touches memory with its name in orders: an operator's id, `if@n` for the n-th condition on data
     of the launch, in text order."""
     asked = 0
     for place in located(body):
         match place.node:
-            case Generic(id=id):
-                yield id, place
+            case node if isinstance(node, Operator):
+                yield node.id, place
             case Guard(condition=Read()):
                 yield f"if@{asked}", place
                 asked += 1

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from texpr.grammar.ast import Condition, IndexConst, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
-from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.operators import Generic, Operator, Reduce
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Action, Barrier
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
 from texpr.polyhedral.mapped.walks import acting, meets_at_whole_barriers
+from texpr.polyhedral.walk import subscript_names
 
 Path = tuple[int, ...]
 _RANK = {scope: number for number, scope in enumerate(Scope)}
@@ -141,7 +142,12 @@ def _build(launch: Launch, graph: _Graph, body: Sequence[Node], path: Path, scop
                     raise InternalError(f"{launch.name}: a barrier of the {own} stands where threads diverge")
                 graph.barriers[here] = own
                 graph.steps[here] = [_Step(to=behind)]
-            case Generic() | Fresh():
+            case Lead(index=index, of=of):
+                varying = varying.with_index(index, subscript_names(of.subscripts))
+                graph.steps[here] = [_Step(to=behind)]
+            case Reduce(id=id, lanes=lanes) if lanes > 1 and _RANK[scope] < _RANK[Scope.WARP]:
+                raise InternalError(f"{launch.name}: {id} combines lanes where they diverge")
+            case _ if isinstance(node, Operator | Fresh):
                 graph.steps[here] = [_Step(to=behind)]
             case _:
                 raise InternalError(f"{launch.name}: orders around a {type(node).__name__} are not checked")

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from texpr.polyhedral.mapped.operators import Completion, Copy, Generic
+from texpr.polyhedral.mapped.operators import Completion, Copy, Operator
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
 from texpr.polyhedral.orders.points import Findings, Points
 from texpr.polyhedral.orders.trace import Event
-from texpr.polyhedral.walk import read_accesses
 
 Ring = tuple[int, str, int]
 """Launch, pipe and block."""
@@ -136,12 +135,12 @@ class RingRules:
     def turns_of(self, number: int, event: Event) -> None:
         """Which turns of pipes an operator fills and reads."""
         node = event.node
-        assert isinstance(node, Copy | Generic)
+        assert isinstance(node, Operator)
         for pipe in self.points.trace.launches[event.launch].pipes:
             for buffer in pipe.buffers:
-                if any(read.buffer == buffer for read in read_accesses(node.leaf)):
+                if any(read.buffer == buffer for read in node.reads):
                     self.read[buffer, number] = self._last("wait", pipe, event)
-                if getattr(node.leaf, "buffer", None) == buffer:
+                if any(name == buffer for name, _ in node.writes):
                     self.filled[buffer, number] = self._last("acquire", pipe, event)
                     if self.filled[buffer, number] == self._last("commit", pipe, event):
                         self.findings.fault(f"{node.id} writes to {pipe.name} outside of a turn", event.span)

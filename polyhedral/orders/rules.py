@@ -4,13 +4,15 @@ Counts are of all threads, edges of those that stand for them. What a rule takes
 where it is used, that a block has not ended where another reaches into it) is `required` of the graph.
 """
 
+from collections.abc import Iterable
 from typing import assert_never
 
 import numpy as np
 
 from texpr.grammar.ast import Gather
+from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
-from texpr.polyhedral.mapped.operators import Copy, Generic
+from texpr.polyhedral.mapped.operators import Completion, Copy, Elementwise, Generic, Operator, Reduce
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.show_sync import sync_text
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Close, Commit, Fence, FenceKind, Release, Wait, WaitGroup
@@ -22,7 +24,6 @@ from texpr.polyhedral.orders.points import Findings, Points
 from texpr.polyhedral.orders.ring_rules import RingRules
 from texpr.polyhedral.orders.trace import Event
 from texpr.polyhedral.orders.word_rules import WordRules
-from texpr.polyhedral.walk import touched
 
 
 class Rules:
@@ -65,7 +66,9 @@ class Rules:
             case Copy() as node:
                 self.rings.turns_of(number, event)
                 self.copies.issue(node, number, event)
-            case Generic():
+                if node.completion is Completion.NOW:
+                    self._reaches_out(number, event)
+            case Generic() | Elementwise() | Reduce():
                 self.rings.turns_of(number, event)
                 self._reaches_out(number, event)
             case Close() as node:
@@ -119,14 +122,17 @@ class Rules:
         return self.points.trace.program.target.warp_size * sum(warps.get(name, 0) for name in node.parts)
 
     def _reaches_out(self, number: int, event: Event) -> None:
-        """A statement in the memory of blocks of the cluster: they may not end before."""
-        assert isinstance(event.node, Generic)
+        """An operator in the memory of blocks of the cluster: they may not end before."""
+        assert isinstance(event.node, Operator)
         cluster = self.points.trace.grids[event.launch].cluster_of(event.block)
-        for name, subscripts in touched(event.node.leaf):
+        for name, subscripts in (*((r.buffer, r.subscripts) for r in event.node.reads), *event.node.writes):
             if self.points.trace.program.buffers[name].memory is not Memory.CLUSTER:
                 continue
             first = subscripts[0]
-            ranks = range(len(cluster)) if isinstance(first, Gather) else np.unique(event.value(first)).tolist()
+            if isinstance(first, Gather) or not names(first) <= set(event.values):
+                ranks: Iterable[int] = range(len(cluster))
+            else:
+                ranks = np.unique(event.value(first)).tolist()
             for rank in ranks:
                 for thread in self.points.threads(number):
                     point = self.points.goes_on(number, thread)

@@ -5,7 +5,8 @@
 
 Program order of a thread is the order of the events that it takes part in; events of different parts have no order by
 their numbers. Nothing is computed: a condition on data may hold or not, so both sides are events, and syncs inside are
-refused. Blocks take their turns in order, and of those that count at a `Last` the one that comes last in the list.
+refused; addresses are multiples of all that is asked for. Blocks take their turns in order, and of those that count at
+a `Last` the one that comes last in the list.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +20,11 @@ from texpr.grammar.ast import IndexExpr, Read
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.between import Turn
-from texpr.polyhedral.mapped.operators import Copy, Generic, Unused
+from texpr.polyhedral.mapped.operators import Operator, Unused
 from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
 from texpr.polyhedral.orders.flow import decides
 
 Mask = NDArray[np.bool_]
@@ -43,7 +44,7 @@ class Event:
     expressions there may use, one value for each thread or one for all. Of a `Last`, `round` counts how often all
     blocks came before, and `runs` says whether this block runs the body."""
 
-    node: Sync | Last | Generic | Copy
+    node: Sync | Last | Operator
     launch: int
     block: int
     part: str
@@ -169,7 +170,9 @@ class _Block:
                     self._guard(node, here)
                 case Parts():
                     self._parts(node, here)
-                case Generic() | Copy():
+                case Lead(index=index):
+                    here = here.having(index, 0)
+                case _ if isinstance(node, Operator):
                     once = node.unused is Unused.ONCE
                     self._event(node, replace(here, who=here.first()) if once else here)
                 case Turn(index=index):
@@ -180,7 +183,7 @@ class _Block:
                 case _:
                     self._event(node, here)
 
-    def _event(self, node: Sync | Last | Generic | Copy, here: "_Here") -> None:
+    def _event(self, node: Sync | Last | Operator, here: "_Here") -> None:
         if here.on_data and isinstance(node, Sync | Last):
             if not decides(self.trace.launches[self.launch]):
                 self.trace.faults.append(Fault("a sync under a condition on data is not checked", node.span))

@@ -86,6 +86,7 @@ class Cells:
     defined: Array | None  # None: all are
     shadow: Shadow
     grain: int = 1
+    base_bytes: int = 0  # the address of the first element of the memory, as far as anybody asks
 
     @staticmethod
     def alone(buffer: MappedBuffer, extents: tuple[int, ...], copies: int, watch: Watch) -> "Cells":

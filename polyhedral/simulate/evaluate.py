@@ -26,6 +26,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import Label, TExprError, error
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
+from texpr.polyhedral.mapped.operators import Access, Copy, View
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.simulate.cells import Array, Cells, Line, Violation, Watch
@@ -229,6 +230,33 @@ class Evaluator:
             else:
                 place = place + index * cells.strides[number]
         return place
+
+    def lead(self, of: View, bytes_: int, lanes: Lanes) -> Array:
+        """How many elements lie between the last multiple of `bytes_` and the element. It need not be one that the
+        array has: a row of none begins somewhere."""
+        cells = self.memory[of.buffer]
+        place = cells.begin(self.copies.read(cells.buffer, lanes.thread))
+        for subscript, stride in zip(of.subscripts, cells.strides, strict=True):
+            if isinstance(subscript, Gather):
+                raise failure(f"the address of {of.buffer} at a subscript from data is not simulated")
+            place = place + lanes.index(subscript) * stride
+        size = cells.data.itemsize
+        return np.asarray((place * size + cells.base_bytes) % bytes_ // size)
+
+    def check_wide(self, view: View, copy: Copy, lanes: Lanes) -> None:
+        """Whether the elements of a wide access follow one another, and begin where it asks for."""
+        cells = self.memory[view.buffer]
+        index, extent = copy.over[-1]
+        place = self.address(cells, self.copies.read(cells.buffer, lanes.thread), view.subscripts, lanes)
+        first, count = place - lanes.values[index], lanes.index(extent)
+        outer = (lanes.thread, *(lanes.values[name] for name, _ in copy.over[:-1]))
+        together = np.logical_and.reduce([np.diff(o) == 0 for o in outer])
+        if (np.diff(first)[together] != 0).any():
+            self._fail(f"the elements of {view.buffer} are no neighbours")
+        if copy.access is Access.ALIGNED and cells.buffer.memory is not Memory.REG:
+            size = cells.data.itemsize
+            if ((first * size + cells.base_bytes) % (count * size) != 0).any():
+                self._fail(f"the elements of {view.buffer} begin at no multiple of their bytes")
 
     def poison(self, buffer: str, lanes: Lanes) -> None:
         """The copies that the threads see become undefined."""

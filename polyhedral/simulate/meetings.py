@@ -35,7 +35,8 @@ from texpr.polyhedral.simulate.copies import GROUPS, READ, WRITTEN, Flight, Grou
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes
 from texpr.polyhedral.simulate.failure import failure
 from texpr.polyhedral.simulate.pipes import Pipes, Waiting
-from texpr.polyhedral.simulate.run import Crew, Pause, spread
+from texpr.polyhedral.simulate.reductions import spread
+from texpr.polyhedral.simulate.run import Crew, Pause
 from texpr.polyhedral.simulate.words import Word, WordMemory
 
 
@@ -197,7 +198,7 @@ class Interleaved:
             self.clocks.join(np.array([agent]), self.clocks.snapshot(own))
         if copy.completion in (Completion.TRANSACTION, Completion.BULK):
             self.clocks.asynchronous.update(agents.tolist())
-        every = spread(copy, lanes)
+        every = spread(copy.over, lanes)
         memory = self.evaluator.memory
         source, target = memory[copy.source.buffer], memory[copy.target.buffer]
         over: Callable[[], None] = _nothing

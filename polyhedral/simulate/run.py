@@ -12,17 +12,20 @@ from typing import Protocol
 import numpy as np
 
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Condition, Read
+from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import Span
-from texpr.polyhedral.mapped.operators import Completion, Copy, Generic, Operator, Unused
+from texpr.polyhedral.mapped.expand import expand, wanted
+from texpr.polyhedral.mapped.operators import Access, Completion, Copy, Elementwise, Generic, Operator, Reduce, Unused
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
 from texpr.polyhedral.mapped.walks import located, statements
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes, Values
+from texpr.polyhedral.simulate.reductions import reduce, spread
 from texpr.polyhedral.walk import written
 
 
@@ -113,13 +116,6 @@ class Meetings(Protocol):
         ...
 
 
-def spread(copy: Copy, lanes: Lanes) -> Lanes:
-    """Every thread once for each element that it copies."""
-    for index, extent in copy.over:
-        lanes = lanes.spread(index, lanes.index(extent))
-    return lanes
-
-
 class Runner:
     """Runs the tree of one launch."""
 
@@ -165,6 +161,8 @@ class Runner:
         match node:
             case Define(index=index):
                 frame.lanes = frame.lanes.having(index, index_value(node.value, frame.lanes.values))
+            case Lead(index=index, of=of, bytes=bytes):
+                frame.lanes = frame.lanes.having(index, self.evaluator.lead(of, bytes, frame.lanes))
             case Loop():
                 return self._loop(crew, frame, node)
             case Guard():
@@ -173,12 +171,20 @@ class Runner:
                 return tuple(self._parts(crew, frame, node))
             case Generic():
                 self.statement(node, self._acting(frame, node))
-            case Copy():
+            case Copy() if node.completion is not Completion.NOW:
                 lanes = self._acting(frame, node)
-                if node.completion is Completion.NOW:
-                    self.statement(node.each, spread(node, lanes))
-                elif len(lanes.thread):
+                if len(lanes.thread):
                     self.meetings.issue(node, lanes)
+            case Copy() | Elementwise():
+                lanes = self._acting(frame, node)
+                if isinstance(node, Copy) and node.access is not Access.EACH:
+                    self._check_wide(node, lanes)
+                self._at_once((expand(node),), lanes)
+            case Reduce():
+                lanes = self._acting(frame, node)
+                if len(lanes.thread):
+                    self._begins(node, lanes)
+                    reduce(node, lanes, self.evaluator)
             case Fresh(buffer=buffer):
                 if not self.meetings.parts_crews or buffer in self.kept:
                     self.evaluator.poison(buffer, frame.lanes)
@@ -269,20 +275,49 @@ class Runner:
         """The first thread of the block, or of the part."""
         return frame.lanes.only(frame.lanes.thread % self.launch.threads == frame.team.first)
 
-    def _holds(self, condition: Condition | Read, lanes: Lanes, node: Guard) -> Array:
+    def _holds(self, condition: Condition | Read, lanes: Lanes, node: Guard | Copy) -> Array:
         if isinstance(condition, Read):
             self.evaluator.at("the condition", node.span)
             self.evaluator.watch.step(lanes.thread)
             return np.asarray(self.evaluator.value(condition, lanes)).astype(np.bool_)
         return np.broadcast_to(np.asarray(condition_value(condition, lanes.values)), lanes.thread.shape)
 
+    def _at_once(self, body: Sequence[Node], lanes: Lanes) -> None:
+        """The expansion of an operator, all values of its indices together."""
+        for node in body:
+            match node:
+                case Loop(index=index, extent=extent, body=inside):
+                    self._at_once(inside, lanes.spread(index, lanes.index(extent)))
+                case Guard(condition=condition, body=inside, orelse=orelse):
+                    chosen = self._holds(condition, lanes, node)
+                    self._at_once(inside, lanes.only(chosen))
+                    self._at_once(orelse, lanes.only(~chosen))
+                case Generic():
+                    self.statement(node, lanes)
+                case _:
+                    raise InternalError(f"an operator means a {type(node).__name__}")
+
+    def _check_wide(self, copy: Copy, lanes: Lanes) -> None:
+        """Whether the wanted elements are neighbours on both sides, from an address that is a multiple of their bytes
+        where the access asks for one."""
+        every = spread(copy.over, lanes)
+        if copy.within is not None:
+            every = every.only(self._holds(wanted(copy.over, copy.within), every, copy))
+        if len(every.thread):
+            self._begins(copy, every)
+            for view in (copy.source, copy.target):
+                self.evaluator.check_wide(view, copy, every)
+
+    def _begins(self, node: Operator, lanes: Lanes) -> None:
+        self.evaluator.at(node.id, node.span)
+        self.evaluator.watch.step(lanes.thread)
+
     def statement(self, statement: Generic, lanes: Lanes) -> None:
         """The statement by every thread, all reading before any writes."""
         if not len(lanes.thread):
             return
         leaf = statement.leaf
-        self.evaluator.at(statement.id, statement.span)
-        self.evaluator.watch.step(lanes.thread)
+        self._begins(statement, lanes)
         value = np.broadcast_to(self.evaluator.value(leaf.value, lanes), lanes.thread.shape)
         match leaf:
             case Bind():

@@ -35,6 +35,7 @@ from texpr.polyhedral.simulate.storage import launch_memory
 from texpr.polyhedral.simulate.words import WordMemory
 
 CHUNK_THREADS = 1 << 16  # threads that run together
+LINE_BYTES = 128  # of memory: arrays begin anywhere in one
 
 
 def simulate(
@@ -44,12 +45,14 @@ def simulate(
     seed: int = 0,
     sizes: Mapping[str, int] | None = None,
     interleaved: bool = False,
+    addresses: Mapping[str, int] | None = None,
 ) -> dict[str, Array]:
     """The contents of the array parameters after a run on copies of `arrays` (by name, in storage types).
 
     Of a planned program, shared memory is bytes, in which buffers lie at their addresses. `sizes` gives those that no
-    shape tells, `seed` orders what has no order; `interleaved` asks for that also where lockstep would do. Raises
-    E0601, E0602 for arguments that do not fit, E0604 for what the module's docstring lists.
+    shape tells, `addresses` where arrays begin in a line of memory, in bytes; `seed` orders what has no order, and
+    draws the other addresses; `interleaved` asks for that also where lockstep would do. Raises E0601, E0602 for
+    arguments that do not fit, E0604 for what the module's docstring lists.
     """
     mapped = program.program if isinstance(program, PlannedProgram) else program
     kernel = mapped.kernel
@@ -69,6 +72,7 @@ def simulate(
             data=data,
             defined=None,
             shadow=settled.shadow(0),
+            base_bytes=(addresses or {}).get(buffer.name, machine.address(data.itemsize)),
         )
     machine.run(list(in_order(mapped.host, dict(known))))
     left = words.left()
@@ -100,6 +104,10 @@ class Machine:
     words: WordMemory
     interleaved: bool
     memory: dict[str, Cells] = field(default_factory=dict)
+
+    def address(self, size_bytes: int) -> int:
+        """Where an array of such elements begins in a line of memory: anywhere."""
+        return int(self.random.integers(LINE_BYTES // size_bytes)) * size_bytes
 
     def run(self, launches: Sequence[tuple[Launch, Mapping[str, int]]]) -> None:
         """The launches, each with those that may begin before it is over."""

@@ -7,10 +7,12 @@
         shared={"a": (64,)}, threads=64,
     )
 
-Names in capitals are sizes, others indices; all elements are i32.
+Names in capitals are sizes, others indices. Elements are i32 where no `types` say otherwise; numbers with a point are
+f32, and so is `inf`.
 """
 
 import ast as python
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +23,7 @@ from texpr.grammar.ast import (
     Accumulate,
     Always,
     Bind,
+    Cast,
     Compare,
     CompareOp,
     Condition,
@@ -36,13 +39,25 @@ from texpr.grammar.ast import (
     Op,
     Read,
     Role,
+    Select,
     SizeVar,
 )
 from texpr.grammar.source import SourceText, Span
-from texpr.grammar.types import I32
+from texpr.grammar.types import BOOL, ELEMENT_TYPES, F32, I32, DType
 from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.candidate import Candidate
-from texpr.polyhedral.mapped.operators import Completion, Copy, Generic, Unused, View
+from texpr.polyhedral.mapped.operators import (
+    Access,
+    Box,
+    Completion,
+    Copy,
+    Elementwise,
+    Generic,
+    Reduce,
+    Unused,
+    View,
+    Within,
+)
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Free, HostNode, Launch, MappedBuffer, MappedProgram
@@ -59,7 +74,9 @@ _INDEX = {
     python.FloorDiv: IndexOp.DIV,
     python.Mod: IndexOp.MOD,
 }
-_VALUE = {python.Add: Fn.ADD, python.Sub: Fn.SUB, python.Mult: Fn.MUL}
+_VALUE = {python.Add: Fn.ADD, python.Sub: Fn.SUB, python.Mult: Fn.MUL, python.Div: Fn.DIV}
+_COMPARED = {python.Eq: Fn.EQ, python.Lt: Fn.LT}
+Types = Mapping[str, DType]
 _COMPARE = {
     python.Eq: CompareOp.EQ,
     python.NotEq: CompareOp.NE,
@@ -71,7 +88,7 @@ _COMPARE = {
 
 
 def _parsed(text: str) -> Any:
-    return python.parse(text, mode="eval").body
+    return python.parse(text.strip(), mode="eval").body
 
 
 def _index(node: Any) -> IndexExpr:
@@ -101,15 +118,34 @@ def _element(node: Any) -> tuple[str, tuple[IndexExpr, ...]]:
     return node.value.id, tuple(_index(p) for p in parts)
 
 
-def _value(node: Any) -> Expr:
+def value(text: str, types: Types | None = None) -> Expr:
+    return _value(_parsed(text), types or {})
+
+
+def _value(node: Any, types: Types) -> Expr:
     match node:
         case python.Constant(value=value):
-            return Const(value=value, dtype=I32)
+            return Const(value=value, dtype=F32 if isinstance(value, float) else I32)
+        case python.Name(id="inf"):
+            return Const(value=float("inf"), dtype=F32)
+        case python.UnaryOp(op=python.USub(), operand=python.Name(id="inf")):
+            return Const(value=-float("inf"), dtype=F32)
         case python.Subscript():
             buffer, subscripts = _element(node)
-            return Read(buffer=buffer, subscripts=subscripts, dtype=I32)
+            return Read(buffer=buffer, subscripts=subscripts, dtype=types.get(buffer, I32))
         case python.BinOp(op=op, left=left, right=right):
-            return Op(fn=_VALUE[type(op)], args=(_value(left), _value(right)), dtype=I32)
+            args = (_value(left, types), _value(right, types))
+            return Op(fn=_VALUE[type(op)], args=args, dtype=args[0].dtype)
+        case python.Compare(ops=[op], left=left, comparators=[right]):
+            return Op(fn=_COMPARED[type(op)], args=(_value(left, types), _value(right, types)), dtype=BOOL)
+        case python.Call(func=python.Name(id="select"), args=args):
+            condition, then, other = (_value(a, types) for a in args)
+            return Select(condition=condition, then=then, other=other, dtype=then.dtype)
+        case python.Call(func=python.Name(id=name), args=[argument]) if name in ELEMENT_TYPES:
+            return Cast(operand=_value(argument, types), dtype=ELEMENT_TYPES[name])
+        case python.Call(func=python.Name(id=name), args=args):
+            values = tuple(_value(a, types) for a in args)
+            return Op(fn=Fn(name), args=values, dtype=values[0].dtype)
     raise ValueError(python.unparse(node))
 
 
@@ -118,42 +154,101 @@ def _span(text: str) -> Span:
     return Span(source=SourceText(name="by hand", text=text), start=0, end=len(text))
 
 
-def leaf(id: str, text: str) -> Leaf:
+def leaf(id: str, text: str, types: Types | None = None) -> Leaf:
     span = _span(f"{id}: {text}")
     match python.parse(text).body[0]:
         case python.Assign(targets=[target], value=value):
             buffer, subscripts = _element(target)
-            return Bind(id=id, buffer=buffer, subscripts=subscripts, value=_value(value), span=span)
+            return Bind(id=id, buffer=buffer, subscripts=subscripts, value=_value(value, types or {}), span=span)
         case python.AugAssign(target=target, value=value):
             buffer, subscripts = _element(target)
-            return Accumulate(id=id, op=AccOp.ADD, buffer=buffer, subscripts=subscripts, value=_value(value), span=span)
+            added = _value(value, types or {})
+            return Accumulate(id=id, op=AccOp.ADD, buffer=buffer, subscripts=subscripts, value=added, span=span)
     raise ValueError(text)
 
 
-def do(id: str, text: str, *, once: bool = False, atomic: bool = False) -> Generic:
+def do(id: str, text: str, *, once: bool = False, atomic: bool = False, types: Types | None = None) -> Generic:
     """A statement of every thread that reaches it, or of the first one."""
-    return Generic(id=id, leaf=leaf(id, text), unused=Unused.ONCE if once else Unused.REPLICATED, atomic=atomic)
+    unused = Unused.ONCE if once else Unused.REPLICATED
+    return Generic(id=id, leaf=leaf(id, text, types), unused=unused, atomic=atomic)
 
 
-def copy(id: str, text: str, over: str = "", completion: str = "now", pipe: str = "") -> Copy:
-    bind = leaf(id, text)
-    assert isinstance(bind, Bind) and isinstance(bind.value, Read)
+def box(over: str) -> Box:
+    """`q < 2, e < 8`."""
     pairs = [part.split("<") for part in over.split(",") if part]
+    return tuple((name.strip(), index(extent.strip())) for name, extent in pairs)
+
+
+def view(text: str, types: Types | None = None) -> View:
+    buffer, subscripts = _element(_parsed(text))
+    return View(buffer=buffer, subscripts=subscripts, dtype=(types or {}).get(buffer, I32))
+
+
+def copy(
+    id: str,
+    text: str,
+    over: str = "",
+    completion: str = "now",
+    pipe: str = "",
+    *,
+    within: tuple[str, str] | None = None,
+    other: float | None = None,
+    access: str = "each",
+    types: Types | None = None,
+) -> Copy:
+    """A copy of a box; only the values of its last index `within` two bounds are wanted, the others become `other`."""
+    target, source = (view(side, types) for side in text.split("="))
+    filled = None if other is None else Const(value=other, dtype=target.dtype)
+    ends = None if within is None else Within(begin=index(within[0]), end=index(within[1]), other=filled)
     return Copy(
         id=id,
-        source=View(buffer=bind.value.buffer, subscripts=bind.value.subscripts, dtype=I32),
-        target=View(buffer=bind.buffer, subscripts=bind.subscripts, dtype=I32),
-        over=tuple((name.strip(), index(extent.strip())) for name, extent in pairs),
+        source=source,
+        target=target,
+        over=box(over),
+        within=ends,
+        access=Access(access),
         completion=Completion(completion),
         pipe=pipe,
         unused=Unused.REPLICATED,
-        span=bind.span,
+        span=_span(f"{id}: {text}"),
     )
 
 
-def define(name: str, **places: int) -> Define:
-    """An index as a sum of hardware digits, `lane=32` having 32 values: the first has weight 1."""
-    digits, weight = [], 1
+def each(id: str, over: str, *texts: str, types: Types | None = None) -> Elementwise:
+    """Statements of one thread for every element of a box."""
+    leaves = tuple(leaf(id, text, types) for text in texts)
+    return Elementwise(id=id, leaves=leaves, over=box(over), unused=Unused.REPLICATED)
+
+
+def reduce(
+    id: str,
+    targets: str,
+    monoid: str,
+    *values: str,
+    over: str = "",
+    lanes: int = 1,
+    lift: bool = True,
+    last: bool = False,
+    types: Types | None = None,
+) -> Reduce:
+    """The targets, as `m[0]; s[0]`, become the values combined."""
+    return Reduce(
+        id=id,
+        monoid=monoid,
+        values=tuple(value(v, types) for v in values),
+        targets=tuple(view(t.strip(), types) for t in targets.split(";")),
+        over=box(over),
+        lanes=lanes,
+        lift=lift,
+        last=last,
+        unused=Unused.REPLICATED,
+        span=_span(f"{id}: {targets} = {monoid} of {', '.join(values)}"),
+    )
+
+
+def define(name: str, offset: str | int = 0, weight: int = 1, **places: int) -> Define:
+    """An index as a sum of hardware digits, `lane=32` having 32 values: the first has the weight given."""
+    digits = []
     for place, radix in places.items():
         where = {"grid": Place.GRID_X, "rank": Place.CLUSTER}.get(place) or Place(place)
         stride = IndexConst(value=1)
@@ -168,7 +263,7 @@ def define(name: str, **places: int) -> Define:
             )
         )
         weight *= radix
-    return Define(index=name, digits=tuple(digits))
+    return Define(index=name, digits=tuple(digits), offset=index(offset))
 
 
 def loop(index_name: str, extent: str | int, *body: Node) -> Loop:
@@ -246,14 +341,17 @@ def program(
     registers: Mapping[str, tuple[int, ...]] | None = None,
     workspace: Mapping[str, tuple[str | int, ...]] | None = None,
     words: Sequence[Words] = (),
+    types: Types | None = None,
 ) -> MappedProgram:
     """The launches with their parameters and locals. A buffer in cluster memory has the rank as its first subscript."""
-    first, shape = parameters.split("]")[0].split(": i32[")
+    first, shape = re.split(r": \w+\[", parameters.split("]")[0])
     extents = shape.split(",")
     band = ", ".join(f"{extent} z{number}" for number, extent in enumerate(extents))
     element = ", ".join(f"z{number}" for number in range(len(extents)))
     base = proved(f"kernel hand({parameters}) {{ par {band} {{ {first}[{element}] = 0 }} }}")
-    buffers = {b.name: _buffer(b.name, b.shape, Memory.GLOBAL, Scope.GRID, b.role) for b in base.program.kernel.params}
+    buffers = {
+        b.name: _buffer(b.name, b.shape, Memory.GLOBAL, Scope.GRID, b.role, b.dtype) for b in base.program.kernel.params
+    }
     placed: tuple[tuple[Mapping[str, tuple[Any, ...]] | None, Memory, Scope], ...] = (
         (shared, Memory.SHARED, Scope.BLOCK),
         (cluster, Memory.CLUSTER, Scope.CLUSTER),
@@ -262,7 +360,8 @@ def program(
     )
     for table, memory, scope in placed:
         for name, shape in (table or {}).items():
-            buffers[name] = _buffer(name, tuple(map(index, shape)), memory, scope, Role.LOCAL)
+            dtype = (types or {}).get(name, I32)
+            buffers[name] = _buffer(name, tuple(map(index, shape)), memory, scope, Role.LOCAL, dtype)
     return MappedProgram(
         kernel=base.program.kernel,
         proved=base,
@@ -274,5 +373,7 @@ def program(
     )
 
 
-def _buffer(name: str, shape: tuple[IndexExpr, ...], memory: Memory, scope: Scope, role: Role) -> MappedBuffer:
-    return MappedBuffer(name=name, dtype=I32, shape=shape, memory=memory, scope=scope, layout=Free(), role=role)
+def _buffer(
+    name: str, shape: tuple[IndexExpr, ...], memory: Memory, scope: Scope, role: Role, dtype: DType
+) -> MappedBuffer:
+    return MappedBuffer(name=name, dtype=dtype, shape=shape, memory=memory, scope=scope, layout=Free(), role=role)
