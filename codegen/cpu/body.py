@@ -35,18 +35,17 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
         match node:
             case Define(index=index, digits=digits, offset=offset):
                 parts = [
-                    names.of("value", d.name) if d.weight == 1 else f"{d.weight} * {names.of('value', d.name)}"
-                    for d in digits
+                    names.value(d.name) if d.weight == 1 else f"{d.weight} * {names.value(d.name)}" for d in digits
                 ]
                 parts += [] if offset == ZERO else [names.text(offset, SUM)]
                 writer.line(f"{names.of('value', index)} = {' + '.join(parts) or '0'}")
             case Split(index=index, source=source, stride=stride, radix=radix):
-                text = names.of("value", source)
+                text = names.value(source)
                 if stride != IndexConst(value=1):
                     text += f" // {names.text(stride, ATOM)}"
                 writer.line(f"{names.of('value', index)} = {text} % {names.text(radix, ATOM)}")
             case Fresh(buffer=buffer):
-                fresh = context.tensors[buffer]
+                fresh = context.tensor(buffer)
                 if fresh.scalar:
                     writer.line(declaration(fresh))
             case Range():
@@ -119,7 +118,7 @@ def _is_better_vectorised(loop: Range) -> bool:
 
 
 def _open_carry(carry: Carry, context: Context) -> tuple[str, str]:
-    tensor = context.tensors[carry.store.buffer]
+    tensor = context.tensor(carry.store.buffer)
     variable = context.names.fresh("sum" if carry.op is AccOp.ADD else "acc")
     element = context.offset(tensor, carry.subscripts)
     shared = is_shared_update(carry.store, context.parallel)
@@ -134,7 +133,7 @@ def _open_carry(carry: Carry, context: Context) -> tuple[str, str]:
 
 
 def _close_carry(carry: Carry, variable: str, element: str, context: Context) -> None:
-    tensor = context.tensors[carry.store.buffer]
+    tensor = context.tensor(carry.store.buffer)
     if is_shared_update(carry.store, context.parallel):
         _emit_atomic(tensor, element, carry.op, variable, carry.dtype, context)
     else:
@@ -142,7 +141,7 @@ def _close_carry(carry: Carry, variable: str, element: str, context: Context) ->
 
 
 def _leave_partial(carry: Carry, variable: str, element: str, context: Context) -> None:
-    tensor = context.tensors[carry.store.buffer]
+    tensor = context.tensor(carry.store.buffer)
     context.writer.line(f"{variable}_parts[task] = {variable}")
     context.writer.line(f"{variable}_done[task] = 1")
     current = cast_text(_loaded(tensor, element), tensor.dtype, carry.dtype)
@@ -191,7 +190,7 @@ def _emit_generic(operator: Generic, context: Context) -> None:
     if store is None:
         writer.line(f"keep({unwrapped(values.value(leaf.value))})")
         return
-    tensor = context.tensors[store.buffer]
+    tensor = context.tensor(store.buffer)
     product = values.contract and store.op is AccOp.ADD and is_contractible(leaf.value)
     value = values.value(leaf.value, contracted=product)
     if store.buffer in context.carried:
@@ -230,7 +229,7 @@ def _emit_unique(leaf: Leaf, tensor: CpuTensor, element: str, context: Context) 
     text = "np.int64(0)"
     for index in indices:
         if isinstance(index, IndexVar):
-            text = f"({text} + {names.of('value', index.name)} + 1) * {GOLDEN}"
+            text = f"({text} + {names.value(index.name)} + 1) * {GOLDEN}"
     writer.line(f"{at} = np.int64({element})")
     writer.line(f"{mine} = np.int64({text}) | 1")
     message = f"two iterations reach one element of {tensor.name}, against the promise #unique"

@@ -100,6 +100,11 @@ class Context:
     owners: dict[str, str] = field(default_factory=dict)
     partials: list[Partial] = field(default_factory=list)
 
+    def tensor(self, name: str) -> CpuTensor:
+        """A tensor that the text is about to name."""
+        self.names.named.add(self.tensors[name].identifier)
+        return self.tensors[name]
+
     def offset(self, tensor: CpuTensor, subscripts: tuple[IndexExpr | str, ...]) -> str:
         """The text of an element's offset; a gathered subscript is given by the variable that holds it."""
         parts: list[str] = []

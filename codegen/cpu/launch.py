@@ -12,7 +12,6 @@ its atomics once.
             C[i] = A[i] + np.float32(1.0)
 """
 
-import re
 from dataclasses import dataclass
 
 from texpr.codegen.cpu.body import declaration, emit_body
@@ -85,6 +84,7 @@ def emit_launch(
             "E0502", f"{block.name}: blocks of threads, clusters and pipes are not emitted for a CPU", block.span
         )
     local, declarations = _locals(block, planned, names)
+    names.named.clear()
     blocks = _count(block.grid)
     each = operations(block)
     parallel = _is_parallel(block, blocks, each)
@@ -96,13 +96,10 @@ def emit_launch(
 
     count = names.text(blocks)
     few = _is_small(blocks, each, names) if parallel else ""
-    texts = [writer.text(), count, few, *(p.combine for p in context.partials)]
-    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", " ".join(texts)))
-    host = [Variable(identifier=names.of("value", a), type_text="int64") for a in block.arguments]
-    used = [v for v in [*candidates, *host] if v.identifier in words]
+    offered = [*candidates, *(Variable(identifier=names.of("value", a), type_text="int64") for a in block.arguments)]
+    used = [v for v in offered if v.identifier in names.named]
     owners = [(owner, names.text(_reach(context.tensors[t]))) for t, owner in context.owners.items()]
-    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", " ".join(length for _, length in owners)))
-    used += [v for v in [*candidates, *host] if v.identifier in words and v not in used]
+    used += [v for v in offered if v.identifier in names.named and v not in used]
     arguments = [v.identifier for v in used]
     types = ", ".join(v.type_text for v in used)
     identifier = names.of("function", block.name)

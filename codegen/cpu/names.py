@@ -38,11 +38,13 @@ _RESERVED = MODULE_NAMES | set(keyword.kwlist) | set(keyword.softkwlist) | set(d
 
 
 class Names:
-    """Distinct identifiers for distinct (kind, name) pairs, deterministic in the order of asking."""
+    """Distinct identifiers for distinct (kind, name) pairs, deterministic in the order of asking. `named` has those of
+    the values that the text names since it was last cleared: what a function uses."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, str], str] = {}
         self._used: set[str] = set()
+        self.named: set[str] = set()
 
     def of(self, kind: str, name: str) -> str:
         """The identifier of a name; `kind` keeps apart what the language keeps apart (buffer, index, launch …)."""
@@ -57,10 +59,16 @@ class Names:
             self._given[key] = text
         return self._given[key]
 
+    def value(self, name: str) -> str:
+        """The identifier of a value where the text reads it, which is noted in `named`."""
+        identifier = self.of("value", name)
+        self.named.add(identifier)
+        return identifier
+
     def text(self, tree: IndexExpr | Condition, level: int = LOGIC) -> str:
         """An index expression on i64 variables, or a condition, in Python; `level` is the precedence of what stands
         around it."""
-        return text(tree, python(lambda leaf: self.of("value", leaf.name))).at(level)
+        return text(tree, python(lambda leaf: self.value(leaf.name))).at(level)
 
     def reserve(self, kind: str, name: str, identifier: str) -> None:
         """Give a name of the emitter's own, which no source can hold, an identifier of `MODULE_NAMES`."""

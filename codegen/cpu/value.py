@@ -153,7 +153,7 @@ class Values:
         return name
 
     def _read(self, read: Read) -> str:
-        tensor = self.context.tensors[read.buffer]
+        tensor = self.context.tensor(read.buffer)
         if tensor.scalar:
             return tensor.identifier
         text = f"{tensor.identifier}[{self.element(tensor, read.subscripts, read.span)}]"

@@ -1,10 +1,9 @@
 """The body of a kernel: digits and indices, loops, guards, statements, barriers.
 
-Digits and indices are declared before they are used, and those that the text does not use in the end (an index of one
-value is folded away) are taken out again, so that no compiler warns.
+Digits and indices are declared before they are used, and those that no line uses in the end (an index of one value is
+folded away) are left out, so that no compiler warns.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
@@ -13,12 +12,12 @@ from typing import assert_never
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.copies import Pieces, copy_call, copy_form
 from texpr.codegen.cuda.expr import Surroundings, Value, cast, emit_value, product_factors
-from texpr.codegen.cuda.frame import Frame, Layout, words_of
+from texpr.codegen.cuda.frame import Frame, Layout
+from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.names import comment, line_directive, place, source_line
 from texpr.codegen.cuda.stand import Stand
 from texpr.codegen.cuda.sync import Syncs
-from texpr.codegen.writer import Writer
 from texpr.grammar.ast import (
     AccOp,
     Always,
@@ -34,7 +33,6 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.permissions import may_contract, promises_unique
 from texpr.grammar.source import Span
-from texpr.grammar.types import DType
 from texpr.polyhedral.mapped.between import Turn
 from texpr.polyhedral.mapped.expand import expand
 from texpr.polyhedral.mapped.operators import Completion, Copy, Elementwise, Generic, Reduce, Unused, View
@@ -52,34 +50,21 @@ _GRID_AXIS = {Place.GRID_X: 0, Place.GRID_Y: 1, Place.GRID_Z: 2}
 _OPERATORS = {AccOp.ADD: "tx::Add", AccOp.MUL: "tx::Mul", AccOp.MAX: "tx::Max", AccOp.MIN: "tx::Min"}
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
 MAX_LINES = 3  # of the program that the comment of a part names
-_INDEX_DECLARATION = re.compile(r" *const (?:int|tx::i64) ([A-Za-z0-9_]+) = ")
 
 
-def emit_body(frame: Frame) -> str:
-    """The text between the kernel's braces, with the declarations of tensors; not indented."""
-    out = Writer()
+def emit_body(frame: Frame) -> tuple[list[str], frozenset[str]]:
+    """The lines between the kernel's braces, with the declarations of tensors, not indented; and the names they use."""
+    out = Lines()
     frame.declare_tensors(out)
     emitter = _Body(frame, out)
     emitter.syncs.initialise()
     emitter.digits()
     emitter.nodes(frame.launch.body)
-    return without_unused_indices(out.text())
-
-
-def without_unused_indices(text: str) -> str:
-    """The text without the declarations of digits and indices that it does not use. Every name is declared once."""
-    used: set[str] = set()
-    kept: list[str] = []
-    for line in reversed(text.splitlines()):  # a declaration stands before its uses
-        declared = _INDEX_DECLARATION.match(line)
-        if declared is None or declared[1] in used:
-            kept.append(line)
-            used |= words_of(line if declared is None else line[declared.end() :])
-    return "".join(f"{line}\n" for line in reversed(kept))
+    return out.finish()
 
 
 class _Body:
-    def __init__(self, frame: Frame, out: Writer) -> None:
+    def __init__(self, frame: Frame, out: Lines) -> None:
         self.frame, self.launch, self.out = frame, frame.launch, out
         self.scope = frame.scope
         self.layouts = frame.layouts
@@ -117,9 +102,7 @@ class _Body:
         thread runs, and below 2^31."""
         term = ix.term(expr, self.scope)
         low, high = max(term.low, 1), max(min(term.high, ix.INT_MAX), 1)
-        if not term.wide:
-            return replace(term, low=low, high=high)
-        return ix.Term(f"int({term.text})", ix.ATOM, low, high, False)
+        return replace(term.as_int(), low=low, high=high)
 
     def _highest(self, digit: Digit) -> bool:
         """Whether stride * radix is the extent of the digit's grid axis, so that no remainder is needed."""
@@ -143,7 +126,7 @@ class _Body:
             self._know(name, ix.constant(value.low))
             return
         own = self.frame.names.new(name)
-        self.out.line(f"const {'tx::i64' if value.wide else 'int'} {own} = {value.text};")
+        self.out.declare(own, "tx::i64" if value.wide else "int", value)
         self._know(name, ix.variable(own, value.low, value.high, wide=value.wide))
 
     def _know(self, name: str, term: ix.Term) -> None:
@@ -233,7 +216,7 @@ class _Body:
             self.out.line("TX_UNROLL")
         line_directive(loop.span, self.out)
         kind = "tx::i64" if index.wide else "int"
-        with self.out.block(f"for ({kind} {own} = 0; {own} < {extent.at(ix.SUM)}; ++{own})"):
+        with self.out.block(f"for ({kind} {own} = 0; {own} < {self.out.use(extent, ix.SUM)}; ++{own})"):
             self._know(loop.index, index)
             stand, self.stand = self.stand, replace(self.stand, looped=True)
             self.nodes(loop.body)
@@ -260,8 +243,8 @@ class _Body:
 
     def _condition(self, condition: Condition | Read) -> str:
         if isinstance(condition, Read):
-            return emit_value(condition, self._around(strict=False)).text
-        return ix.term(condition, self.scope).text
+            return self.out.use(emit_value(condition, self._around(strict=False)))
+        return self.out.use(ix.term(condition, self.scope))
 
     # ---- statements ----
 
@@ -279,49 +262,54 @@ class _Body:
         store = node.store
         if store is None:
             value = emit_value(node.leaf.value, around)
-            self._emit_at(node.span, f"tx::anchor({value.text});")
+            self._emit_at(node.span, f"tx::anchor({self.out.use(value)});")
             return
         layout = self.layouts[store.buffer]
         gathered = tuple(emit_value(s.value, around) for s in store.subscripts if isinstance(s, Gather))
-        target, where = self._place(store.buffer, store.subscripts, gathered, writes=True)
+        target, place_ = self._place(store.buffer, store.subscripts, gathered, writes=True)
+        where = self.out.use(place_)
         value = emit_value(node.leaf.value, around)
-        factors = product_factors(value)
+        text, factors = self.out.use(value), product_factors(value)
         if store.op is None:
             verb = "store_unique" if promises_unique(node.leaf) else "store"
             call = f"{verb}({where}, {cast(value, layout.dtype).text})"
         elif store.atomic:
-            call = f"atomic<{_OPERATORS[store.op]}>({where}, {value.text})"
+            call = f"atomic<{_OPERATORS[store.op]}>({where}, {text})"
         elif store.op is AccOp.ADD and factors is not None and not around.strict:
             call = f"add_product({where}, {factors[0]}, {factors[1]})"
         else:
-            call = f"update<{_OPERATORS[store.op]}>({where}, {value.text})"
+            call = f"update<{_OPERATORS[store.op]}>({where}, {text})"
         self._emit_at(node.span, f"{target}.{call};")
 
     def _around(self, *, strict: bool) -> Surroundings:
         return Surroundings(scope=self.scope, read=self._read, strict=strict, temporary=self._temporary)
 
-    def _temporary(self, text: str, dtype: DType) -> str:
+    def _temporary(self, value: Value) -> str:
         name = self.frame.names.new("t")
-        self._emit_at(self.temporary_span, f"const {value_type(dtype)} {name} = {text};")
+        line_directive(self.temporary_span, self.out)
+        self.out.declare(name, value_type(value.dtype), value)
         return name
 
-    def _read(self, read: Read, gathered: tuple[Value, ...]) -> str:
+    def _read(self, read: Read, gathered: tuple[Value, ...]) -> Value:
         layout = self.layouts[read.buffer]
         if layout.scalar:
-            return f"tx::decode({layout.name})" if layout.dtype.is_bool else layout.name
+            text = f"tx::decode({layout.name})" if layout.dtype.is_bool else layout.name
+            return Value(text, ix.ATOM, read.dtype, names=frozenset({layout.name}))
         source, where = self._place(read.buffer, read.subscripts, gathered, writes=False)
-        return f"{source}.load({where})"
+        return Value(f"{source}.load({where.text})", ix.ATOM, read.dtype, names=where.names)
 
     def _place(
         self, name: str, subscripts: tuple[Subscript, ...], gathered: tuple[Value, ...] = (), *, writes: bool
-    ) -> tuple[str, str]:
-        """The accessor of an element and where it is there: in the slot that a pipe's turn says, in a rank's memory."""
-        layout, own = self.layouts[name], self.layouts[name].name
+    ) -> tuple[str, ix.Term]:
+        """The accessor of an element and where it is there: in the slot that a pipe is at, in a rank's memory. The
+        names of both are those of the second."""
+        layout, own, names = self.layouts[name], self.layouts[name].name, frozenset[str]()
         if self.frame.in_cluster(name):
             first, subscripts = subscripts[0], subscripts[1:]
             if isinstance(first, Gather):
                 raise fail("E0502", f"a rank of {name} that is read from data is not emitted", self.launch.span)
-            own = f"tx::remote({own}, {ix.term(first, self.scope).text})"
+            rank = ix.term(first, self.scope)
+            own, names = f"tx::remote({own}, {rank.text})", rank.names
             layout = replace(layout, shape=layout.shape[1:], strides=layout.strides[1:])
         offset = self._offset(layout, subscripts, gathered)
         pipe = self.frame.stages.get(name)
@@ -329,7 +317,7 @@ class _Body:
             slot = f"{self.frame.rings[pipe.name]}.{'fill' if writes else 'read'}()"
             turn = ix.variable(slot, 0, pipe.stages - 1)
             offset = ix.add(ix.mul(turn, ix.constant(self.frame.stage_elements(name))), offset)
-        return own, offset.text
+        return own, replace(offset, names=offset.names | names)
 
     # ---- copies ----
 
@@ -346,11 +334,16 @@ class _Body:
             inner = replace(copy, over=copy.over[1:])
             self._loop(Loop(index=index, extent=extent, body=(inner,), parallel=True, span=copy.span))
         else:
-            self._emit_at(copy.span, copy_call(copy, form, self.frame, self._at, self.scope))
+            self._emit_at(copy.span, copy_call(copy, form, self.frame, self._at, self._number))
 
     def _at(self, view: View, writes: bool = False) -> str:
         own, where = self._place(view.buffer, view.subscripts, writes=writes)
-        return f"{own}.at({where})"
+        return f"{own}.at({self.out.use(where)})"
+
+    def _number(self, expr: IndexExpr) -> ix.Term:
+        term = ix.term(expr, self.scope)
+        self.out.use(term)
+        return term
 
     def _offset(self, layout: Layout, subscripts: tuple[Subscript, ...], gathered: tuple[Value, ...]) -> ix.Term:
         """The element that subscripts name, counted from the tensor's first."""
@@ -361,8 +354,9 @@ class _Body:
                 limit = ix.term(extent, self.scope)
                 wide = not ix.fits_int(0, limit.high)
                 kind = "tx::i64" if wide else "int"
-                text = f"tx::gathered<{kind}>({next(values).text}, {limit.text})"
-                part = ix.variable(text, 0, max(limit.high - 1, 0), wide=wide)
+                value = next(values)
+                text = f"tx::gathered<{kind}>({value.text}, {limit.text})"
+                part = ix.Term(text, ix.ATOM, 0, max(limit.high - 1, 0), wide, names=value.names | limit.names)
             else:
                 part = ix.term(subscript, self.scope)
             total = ix.add(total, ix.mul(part, ix.term(stride, self.scope)))

@@ -199,17 +199,19 @@ def only_in_boxes(forms: Mapping[str, Form], launch: Launch) -> set[str]:
     return {box.map.buffer for box in boxes.values()} - tree_buffers(rest)
 
 
-def copy_call(copy: Copy, form: Form, names: CopyNames, at: Callable[[View, bool], str], scope: ix.IndexScope) -> str:
-    """The call of a form. `at` gives the place of an element that is read, or written (True)."""
+def copy_call(
+    copy: Copy, form: Form, names: CopyNames, at: Callable[[View, bool], str], number: Callable[[IndexExpr], ix.Term]
+) -> str:
+    """The call of a form. `at` gives the place of an element that is read, or written (True); `number` a term."""
     full = f", {names.rings[copy.pipe]}.full()" if copy.completion is Completion.TRANSACTION else ""
     match form:
         case Pieces(count=count, source=source, target=target):
             return f"tx::cp_async<{count * source.dtype.size_bytes}>({at(target, True)}, {at(source, False)});"
         case Run(bytes=size, source=source, target=target):
             verb = "load" if full else "store"
-            return f"tx::{verb}_bulk({at(target, True)}, {at(source, False)}, {ix.term(size, scope).text}{full});"
+            return f"tx::{verb}_bulk({at(target, True)}, {at(source, False)}, {number(size).text}{full});"
         case Box(map=map_, ranks=ranks):
-            corner = f"{{{', '.join(_as_int(ix.term(c, scope)) for c in form.corner)}}}"
+            corner = f"{{{', '.join(number(c).as_int().text for c in form.corner)}}}"
             own, tile = names.maps[map_], at(form.shared, bool(full))
             if not full:
                 return f"tx::store_box({own}, {tile}, {corner});"
@@ -217,10 +219,6 @@ def copy_call(copy: Copy, form: Form, names: CopyNames, at: Callable[[View, bool
             return f"tx::{to}{tile}, {own}{full}, {corner});"
         case _:
             assert_never(form)
-
-
-def _as_int(term: ix.Term) -> str:
-    return f"int({term.text})" if term.wide else term.text
 
 
 def _refused(copy: Copy, what: str) -> TExprError:

@@ -7,21 +7,22 @@ loads of its arms inside them.
     Op(add, Op(mul, A[i], B[i]), 1.0)   ->   tx::fma(A.load(i), B.load(i), 1.0f)
 """
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from texpr.codegen.cuda.index import (
     ATOM,
+    CONDITIONAL,
     CONJUNCTION,
     DISJUNCTION,
     PRODUCT,
     RELATION,
     SUM,
     IndexScope,
+    Term,
     term,
 )
-from texpr.codegen.cuda.literals import literal, value_type
+from texpr.codegen.cuda.literals import is_nonzero, literal, value_type
 from texpr.grammar.ast import (
     COMPARISONS,
     Cast,
@@ -39,7 +40,6 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import F32, I64, U32, DType, compute_type
 
-CONDITIONAL = DISJUNCTION + 1  # the precedence of ?:
 MAX_DEPTH = 12  # of calls and parentheses in one expression, before a temporary is made
 MAX_LAZY_DEPTH = 200  # inside the arms of a select, where no temporary can stand
 
@@ -47,7 +47,8 @@ MAX_LAZY_DEPTH = 200  # inside the arms of a select, where no temporary can stan
 @dataclass(frozen=True, slots=True)
 class Value:
     """C++ text of a value. `product` has the factors of a multiplication that may still be contracted; `constant` says
-    that a compiler may see a number in it, and warn of what it computes."""
+    that a compiler may see a number in it, and warn of what it computes, `nonzero` that this number is not zero;
+    `names` are the variables that the text names."""
 
     text: str
     level: int
@@ -55,6 +56,8 @@ class Value:
     depth: int = 1
     product: tuple[str, str] | None = None
     constant: bool = False
+    nonzero: bool = False
+    names: frozenset[str] = frozenset()
 
     def at(self, level: int) -> str:
         return self.text if self.level <= level else f"({self.text})"
@@ -102,12 +105,19 @@ _OPAQUE_COMPARE = {
     Fn.GT: ("", "less", True),
     Fn.LE: ("!", "less", True),
 }
-_NONZERO = re.compile(r"\(?-?[0-9.]*[1-9][0-9.]*(e[-+][0-9]+)?[fu]?\)?$")  # a literal
 _INTEGER_IDENTITY = frozenset({Fn.FLOOR, Fn.CEIL, Fn.ROUND})
 
 
 def apply(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool) -> Value:
     """`fn(args)` in the type of the operation; the operator-to-text table of this target."""
+    return replace(_applied(fn, args, dtype, strict=strict), names=_names(args))
+
+
+def _names(parts: Iterable[Value | Term]) -> frozenset[str]:
+    return frozenset[str]().union(*(part.names for part in parts))
+
+
+def _applied(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool) -> Value:
     depth = 1 + max(a.depth for a in args)
     if fn in COMPARISONS:
         args = tuple(_widened(a) for a in args)
@@ -138,7 +148,7 @@ def apply(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool) -> Val
 
 def _may_be_zero(value: Value) -> bool:
     """Whether a compiler may see a zero in the value."""
-    return value.constant and not _NONZERO.match(value.text)
+    return value.constant and not value.nonzero
 
 
 def _float(fn: Fn, args: tuple[Value, ...], dtype: DType, depth: int, *, strict: bool) -> Value:
@@ -159,7 +169,7 @@ def _float(fn: Fn, args: tuple[Value, ...], dtype: DType, depth: int, *, strict:
             return Value(f"tx::{_OPAQUE[fn]}({_listed(args)})", ATOM, dtype, depth, product)
         return Value(f"{args[0].at(level)} {sign} {args[1].at(level - 1)}", level, dtype, depth, product)
     if fn is Fn.NEG:
-        return Value(f"-{args[0].at(ATOM)}", PRODUCT, dtype, depth, constant=args[0].constant)
+        return Value(f"-{args[0].at(ATOM)}", PRODUCT, dtype, depth, constant=args[0].constant, nonzero=args[0].nonzero)
     return _call(f"tx::{fn.value}", _listed(args), dtype, depth)
 
 
@@ -180,18 +190,18 @@ def cast(value: Value, dtype: DType) -> Value:
     """The value converted to another type."""
     if value.dtype == dtype:
         return value
-    return _call(f"tx::cast<{value_type(dtype)}>", value.text, dtype, value.depth + 1)
+    return replace(_call(f"tx::cast<{value_type(dtype)}>", value.text, dtype, value.depth + 1), names=value.names)
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a value tree needs of the kernel: terms in scope, how an element is read (with the values of its gathered
-    subscripts), whether contraction is forbidden, and how a temporary is made (text and type to a name)."""
+    subscripts), whether contraction is forbidden, and how a temporary is made (its name for a value)."""
 
     scope: IndexScope
-    read: Callable[[Read, tuple[Value, ...]], str]
+    read: Callable[[Read, tuple[Value, ...]], Value]
     strict: bool
-    temporary: Callable[[str, DType], str]
+    temporary: Callable[[Value], str]
 
 
 Operand = Op | Cast | Read | Select
@@ -205,13 +215,15 @@ def emit_value(root: Expr, around: Surroundings) -> Value:
         node, ready, lazy = work.pop()
         match node:
             case Const(value=value, dtype=dtype):
-                done.append(Value(literal(value, dtype), ATOM, dtype, constant=dtype.is_float or dtype == U32))
+                seen = dtype.is_float or dtype == U32
+                nonzero = seen and is_nonzero(value, dtype)
+                done.append(Value(literal(value, dtype), ATOM, dtype, constant=seen, nonzero=nonzero))
             case IndexValue(index=index, dtype=dtype):
                 found = term(index, around.scope).as_wide()
-                done.append(cast(Value(found.text, found.level, I64), dtype))
+                done.append(cast(Value(found.text, found.level, I64, names=found.names), dtype))
             case ConditionValue(condition=affine, dtype=dtype):
                 truth = term(affine, around.scope)
-                done.append(Value(truth.text, truth.level, dtype))
+                done.append(Value(truth.text, truth.level, dtype, names=truth.names))
             case _ if not ready:
                 work.append((node, True, lazy))
                 work.extend((child, False, lazy or in_arm) for child, in_arm in reversed(_children(node)))
@@ -245,23 +257,21 @@ def _combine(node: Operand, operands: tuple[Value, ...], around: Surroundings) -
             return apply(fn, operands, dtype, strict=around.strict)
         case Cast(dtype=dtype):
             return cast(operands[0], dtype)
-        case Read(dtype=dtype):
-            return Value(around.read(node, operands), ATOM, dtype, 1 + max((o.depth for o in operands), default=0))
+        case Read():
+            return replace(around.read(node, operands), depth=1 + max((o.depth for o in operands), default=0))
         case Select(condition=chosen, dtype=dtype):
             if isinstance(chosen, Condition):
-                truth = term(chosen, around.scope)
-                text, level = truth.text, truth.level
+                question: Term | Value = term(chosen, around.scope)
             else:
-                text, level = operands[0].text, operands[0].level
-                operands = operands[1:]
+                question, operands = operands[0], operands[1:]
             then, other = operands
-            question = text if level <= RELATION else f"({text})"
             return Value(
-                f"{question} ? {then.at(DISJUNCTION)} : {other.at(DISJUNCTION)}",
+                f"{question.at(RELATION)} ? {then.at(DISJUNCTION)} : {other.at(DISJUNCTION)}",
                 CONDITIONAL,
                 dtype,
                 1 + max(then.depth, other.depth),
                 constant=then.constant or other.constant,
+                names=_names((question, then, other)),
             )
 
 
@@ -270,7 +280,8 @@ def _shallow(value: Value, lazy: bool, node: Operand, around: Surroundings) -> V
     if value.depth <= MAX_DEPTH:
         return value
     if not lazy:
-        return Value(around.temporary(value.text, value.dtype), ATOM, value.dtype)
+        name = around.temporary(value)
+        return Value(name, ATOM, value.dtype, names=frozenset({name}))
     if value.depth > MAX_LAZY_DEPTH:
         raise fail(
             "E0506",

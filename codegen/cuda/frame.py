@@ -4,7 +4,7 @@ Arguments stand in one order: array parameters, scalars, workspaces (each in the
 flags, tensor maps, sizes, host indices; only what the text uses is passed.
 """
 
-import re
+from collections.abc import Set
 from dataclasses import dataclass
 
 from texpr.codegen.cuda import index as ix
@@ -101,9 +101,8 @@ class Frame:
         self.turns = {n.counter: self.names.new(f"{n.counter}_turn") for n in nodes if isinstance(n, Turn)}
         self.stages = {name: pipe for pipe in launch.pipes for name in pipe.buffers}
 
-    def arguments(self, text: str) -> tuple[Argument, ...]:
-        """The arguments of the kernel whose body is `text`."""
-        used = words_of(text)
+    def arguments(self, used: Set[str]) -> tuple[Argument, ...]:
+        """The arguments of the kernel whose body uses these C++ names."""
         return tuple(c for c in self.candidates if c.kind not in ("scalar", "size", "index") or c.own in used)
 
     def _add_argument(self, buffer: MappedBuffer) -> None:
@@ -244,12 +243,3 @@ class Frame:
     def stage_elements(self, name: str) -> int:
         """The elements from one slot of a pipe's buffer to the next."""
         return self.planned.addresses[name].stage_bytes // self.layouts[name].dtype.size_bytes
-
-
-_QUOTED = re.compile(r'"[^"]*"')
-
-
-def words_of(text: str) -> set[str]:
-    """The identifiers in C++ text, those in comments, directives and strings left out."""
-    lines = (line for line in text.splitlines() if not line.lstrip().startswith(("//", "#")))
-    return set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", _QUOTED.sub("", "\n".join(lines))))

@@ -21,10 +21,11 @@ from typing import assert_never
 
 from texpr.codegen.cuda.names import comment, kernel_symbol, mangle
 from texpr.codegen.writer import Writer
-from texpr.grammar.ast import IndexExpr, Role
+from texpr.grammar.ast import IndexBinary, IndexExpr, Role
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.operators import BETWEEN, OPERATORS
 from texpr.grammar.index.text import Infix, in_words, text
+from texpr.grammar.walk import walk
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
 from texpr.polyhedral.mapped.walks import device_buffers, launches, tree_writes
@@ -79,12 +80,14 @@ def c_header(planned: PlannedProgram, arguments: Arguments, version: str) -> str
         _function(f"{stem}_workspace_bytes", sizes, planned.workspace_bytes, body)
         for space in spaces:
             _function(f"{stem}_offset_{mangle(space)}", sizes, planned.addresses[space].offset_bytes, body)
-    text = body.text()
-    if any(f"{helper}(" in text for helper in _CALLED.values()):
+    written = [extent for launch in launches(program.host) for extent in launch.grid]
+    if spaces:
+        written += [planned.workspace_bytes, *(planned.addresses[space].offset_bytes for space in spaces)]
+    if any(isinstance(node, IndexBinary) and node.op in _CALLED for result in written for node in walk(result)):
         out.line()
         for line in _FUNCTIONS:
             out.line(line)
-    for line in text.splitlines():
+    for line in body.text().splitlines():
         out.line(line)
     out.line()
     out.line("#endif")

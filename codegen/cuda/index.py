@@ -30,13 +30,14 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 SIZE_MAX = 2**62 - 1  # no array has a larger extent, so `size + constant` does not overflow
 
-ATOM, PRODUCT, SUM, RELATION, CONJUNCTION, DISJUNCTION = range(6)  # precedences, the tightest first
+ATOM, PRODUCT, SUM, RELATION, CONJUNCTION, DISJUNCTION, CONDITIONAL = range(7)  # precedences, the tightest first
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
     """C++ text of an index expression. `low` and `high` bound its value; `wide` says that its type is i64. `partial`
-    bounds what a sum comes to in 32 bits while its operands are added up; None where that is nothing."""
+    bounds what a sum comes to in 32 bits while its operands are added up; None where that is nothing. `names` are the
+    variables that the text names; what is folded away is not among them."""
 
     text: str
     level: int
@@ -44,6 +45,7 @@ class Term:
     high: int
     wide: bool
     partial: tuple[int, int] | None = None
+    names: frozenset[str] = frozenset()
 
     def at(self, level: int) -> str:
         """The text, in parentheses where it binds less tightly than `level`."""
@@ -59,7 +61,11 @@ class Term:
         """The same value in i64."""
         if self.wide:
             return self
-        return Term(f"tx::i64({self.text})", ATOM, self.low, self.high, True)
+        return Term(f"tx::i64({self.text})", ATOM, self.low, self.high, True, names=self.names)
+
+    def as_int(self) -> "Term":
+        """The same value in `int`, which it is known to fit."""
+        return Term(f"int({self.text})", ATOM, self.low, self.high, False, names=self.names) if self.wide else self
 
 
 def fits_int(low: int, high: int) -> bool:
@@ -79,7 +85,8 @@ def constant(value: int) -> Term:
 
 def variable(name: str, low: int, high: int, *, wide: bool | None = None) -> Term:
     """A variable; its type follows from its interval unless `wide` says it."""
-    return Term(name, ATOM, low, high, not fits_int(low, high) if wide is None else wide)
+    wide = not fits_int(low, high) if wide is None else wide
+    return Term(name, ATOM, low, high, wide, names=frozenset({name}))
 
 
 def _range(op: IndexOp, left: Term, right: Term) -> tuple[int, int]:
@@ -106,7 +113,8 @@ def add(left: Term, right: Term, sign: int = 1) -> Term:
     ints = [first, on_the_way if joins else None, None if wide else (low, high)]
     partial = _hull([span for span in ints if span is not None])
     second = right.at(SUM if joins else PRODUCT)
-    return Term(f"{left.at(SUM)} {'+' if sign == 1 else '-'} {second}", SUM, low, high, wide, partial)
+    text = f"{left.at(SUM)} {'+' if sign == 1 else '-'} {second}"
+    return Term(text, SUM, low, high, wide, partial, left.names | right.names)
 
 
 def _hull(spans: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
@@ -125,14 +133,16 @@ def mul(left: Term, right: Term) -> Term:
     wide = left.wide or right.wide or not fits_int(low, high)
     if wide and not left.wide and not right.wide:
         left = left.as_wide()
-    return Term(f"{left.at(PRODUCT)} * {right.at(ATOM)}", PRODUCT, low, high, wide)
+    text = f"{left.at(PRODUCT)} * {right.at(ATOM)}"
+    return Term(text, PRODUCT, low, high, wide, names=left.names | right.names)
 
 
 def _call(op: IndexOp, left: Term, right: Term) -> Term:
     low, high = _range(op, left, right)
     if left.wide or right.wide:
         left, right = left.as_wide(), right.as_wide()
-    return Term(f"tx::{OPERATORS[op].cuda or op.value}({left.text}, {right.text})", ATOM, low, high, left.wide)
+    text = f"tx::{OPERATORS[op].cuda or op.value}({left.text}, {right.text})"
+    return Term(text, ATOM, low, high, left.wide, names=left.names | right.names)
 
 
 def div(left: Term, right: Term) -> Term:
@@ -141,8 +151,14 @@ def div(left: Term, right: Term) -> Term:
         return left
     if right.low < 1 or left.low < 0:
         return _call(IndexOp.DIV, left, right)
-    low, high = _range(IndexOp.DIV, left, right)
-    return Term(f"{left.at(PRODUCT)} / {right.at(ATOM)}", PRODUCT, low, high, left.wide or right.wide)
+    return _divided(IndexOp.DIV, left, right)
+
+
+def _divided(op: IndexOp, left: Term, right: Term) -> Term:
+    """C++'s own division or remainder of what is not negative."""
+    low, high = _range(op, left, right)
+    text = f"{left.at(PRODUCT)} {'/' if op is IndexOp.DIV else '%'} {right.at(ATOM)}"
+    return Term(text, PRODUCT, low, high, left.wide or right.wide, names=left.names | right.names)
 
 
 def mod(left: Term, right: Term) -> Term:
@@ -151,8 +167,7 @@ def mod(left: Term, right: Term) -> Term:
         return left
     if right.low < 1 or left.low < 0:
         return _call(IndexOp.MOD, left, right)
-    low, high = _range(IndexOp.MOD, left, right)
-    return Term(f"{left.at(PRODUCT)} % {right.at(ATOM)}", PRODUCT, low, high, left.wide or right.wide)
+    return _divided(IndexOp.MOD, left, right)
 
 
 def ceildiv(left: Term, right: Term) -> Term:
@@ -209,7 +224,7 @@ class Cpp:
         return combine(op, left, right)
 
     def compare(self, op: CompareOp, left: Term, right: Term) -> Term:
-        return _truth(f"{left.at(SUM)} {op.value} {right.at(SUM)}", RELATION)
+        return _truth(f"{left.at(SUM)} {op.value} {right.at(SUM)}", RELATION, left, right)
 
     def every(self, parts: Sequence[Term]) -> Term:
         return self._joined(parts, "&&", True, CONJUNCTION)
@@ -220,17 +235,19 @@ class Cpp:
     def _joined(self, parts: Sequence[Term], word: str, empty: bool, level: int) -> Term:
         if len(parts) == 1:
             return parts[0]
-        return _truth(f" {word} ".join(part.at(RELATION) for part in parts), level) if parts else self.always(empty)
+        if not parts:
+            return self.always(empty)
+        return _truth(f" {word} ".join(part.at(RELATION) for part in parts), level, *parts)
 
     def negation(self, part: Term) -> Term:
-        return _truth(f"!({part.text})", ATOM)
+        return _truth(f"!({part.text})", ATOM, part)
 
     def always(self, value: bool) -> Term:
         return _truth("true" if value else "false", ATOM)
 
 
-def _truth(text: str, level: int) -> Term:
-    return Term(text, level, 0, 1, False)
+def _truth(text: str, level: int, *parts: Term) -> Term:
+    return Term(text, level, 0, 1, False, names=frozenset[str]().union(*(part.names for part in parts)))
 
 
 def term(tree: IndexExpr | Condition, scope: IndexScope) -> Term:

@@ -40,8 +40,8 @@ def emit_kernel(planned: PlannedProgram, launch: Launch, out: Writer) -> Kernel:
     """Write the kernel of one launch. Raises E0502 for what is not emitted."""
     symbol = kernel_symbol(launch.name)
     frame = Frame(planned, launch)
-    body = emit_body(frame)
-    arguments = frame.arguments(body)
+    body, used = emit_body(frame)
+    arguments = frame.arguments(used)
     cluster = f" __cluster_dims__({listed(map(str, launch.cluster))})" if launch.cluster != (1, 1, 1) else ""
     out.line(f'extern "C" __global__ void{cluster} __launch_bounds__({launch.threads})')
     head = f"{symbol}({', '.join(a.declaration for a in arguments)}) {{"
@@ -52,7 +52,7 @@ def emit_kernel(planned: PlannedProgram, launch: Launch, out: Writer) -> Kernel:
         for number, argument in enumerate(arguments, start=1):
             out.line(f"    {argument.declaration}{',' if number < len(arguments) else ') {'}")
     with out.indented():
-        for line in body.splitlines():
+        for line in body:
             if line.startswith("#"):
                 out.directive(line)
             else:

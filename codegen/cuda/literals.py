@@ -31,6 +31,14 @@ def literal(value: int | float | bool, dtype: DType) -> str:
     return f"{storage_type(dtype)}{{{narrow_pattern(_as_float(value), dtype):#x}}}"
 
 
+def is_nonzero(value: int | float | bool, dtype: DType) -> bool:
+    """Whether a compiler sees in the literal that it is not zero: digits, none of the values with names."""
+    if not dtype.is_float:
+        return int(value) % (1 << dtype.bits) != 0
+    number = _rounded(_as_float(value)) if dtype == F32 else _as_float(value)
+    return dtype in (F32, F64) and math.isfinite(number) and number != 0
+
+
 def _as_float(value: int | float) -> float:
     try:
         return float(value)
@@ -64,11 +72,16 @@ def _float64(value: float) -> str:
     return _special(value, "f64") or _signed(repr(value), value)
 
 
-def _float32(value: float) -> str:
+def _rounded(value: float) -> float:
     try:
         rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
-        rounded = math.copysign(math.inf, value)
+        return math.copysign(math.inf, value)
+    return rounded
+
+
+def _float32(value: float) -> str:
+    rounded = _rounded(value)
     special = _special(rounded, "f32")
     if special is not None:
         return special

@@ -11,9 +11,9 @@ from typing import assert_never
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.frame import Frame
+from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.names import comment, line_directive, place
 from texpr.codegen.cuda.stand import WARP, Stand
-from texpr.codegen.writer import Writer
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
@@ -54,7 +54,7 @@ _CLOSE = {
 class Syncs:
     """The text of a launch's synchronisation; barriers are numbered as they are written."""
 
-    def __init__(self, frame: Frame, out: Writer) -> None:
+    def __init__(self, frame: Frame, out: Lines) -> None:
         self.frame, self.launch, self.out = frame, frame.launch, out
         self.pipes = {pipe.name: pipe for pipe in self.launch.pipes}
         self.warps = _part_warps(self.launch)
@@ -105,7 +105,7 @@ class Syncs:
             blocks = ix.mul(blocks, ix.term(extent, self.frame.scope))
         own = self.frame.turns[node.counter]
         word = self._word(node.counter, (), self.frame.scope)
-        self._once(f"{own}.store(0, tx::take_turn({word}, {_as_int(blocks)}));", stand)
+        self._once(f"{own}.store(0, tx::take_turn({word}, {self.out.use(blocks.as_int())}));", stand)
         self._meet(node, stand)
         return ix.variable(f"{own}.load(0)", 0, min(max(blocks.high - 1, 0), ix.INT_MAX - 1))
 
@@ -113,7 +113,7 @@ class Syncs:
         """The condition under which a block is the last one; its threads meet before it and in it."""
         self._meet(node, stand)
         number = self._number()
-        count = _as_int(ix.term(node.n, scope))
+        count = self.out.use(ix.term(node.n, scope).as_int())
         word = self._word(node.counter, node.at, scope)
         return f"tx::sync_any({number}, {stand.elected} && tx::last({word}, {count}))"
 
@@ -220,7 +220,7 @@ class Syncs:
         total = ix.constant(0)
         for subscript, extent in zip(at, found.shape, strict=True):
             total = ix.add(ix.mul(total, ix.term(extent, scope)), ix.term(subscript, scope))
-        return f"{found.name}, {total.text}"
+        return f"{found.name}, {self.out.use(total)}"
 
     def _reasons(self, orders: Sequence[Order]) -> None:
         number = self.barriers
@@ -240,10 +240,6 @@ class Syncs:
 
     def _refused(self, what: str) -> TExprError:
         return fail("E0502", f"{what} is not emitted for CUDA", self.launch.span)
-
-
-def _as_int(term: ix.Term) -> str:
-    return f"int({term.text})" if term.wide else term.text
 
 
 def _group_wait(node: WaitGroup) -> str:

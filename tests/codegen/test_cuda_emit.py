@@ -5,7 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+import texpr
 from texpr.codegen.cuda.emit import VERSION, emit_cuda
+from texpr.codegen.cuda.index import variable
+from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.literals import literal
 from texpr.codegen.cuda.names import Scope, comment, file_name, kernel_symbol, mangle
 from texpr.grammar import ast
@@ -56,6 +59,24 @@ def test_every_access_stands_under_the_line_of_its_statement(build, name):
 
 def test_the_version_in_the_text_is_that_of_the_package():
     assert VERSION == PACKAGE_VERSION
+
+
+def test_a_scalar_called_as_an_accessor_speaks_is_passed_only_where_it_is_used() -> None:
+    text = "kernel k(A: f32[N], B: f32[N], load: f32) { par N i { B[i] = A[i] } par N j { A[j] = load } }"
+    made = texpr.parse(text).only.compile("cuda:sm_90a")
+    signatures = [line for line in made.source.splitlines() if line.startswith(("k_0(", "k_1("))]
+    assert ["load" in line for line in signatures] == [False, True]
+
+
+def test_a_declaration_stays_where_a_line_names_it_even_through_another_declaration() -> None:
+    out = Lines()
+    out.declare("lane", "int", variable("tx::lane()", 0, 31))
+    out.declare("i", "int", variable("lane", 0, 31))
+    out.declare("idle", "int", variable("i", 0, 31))
+    out.line(f"B.store({out.use(variable('i', 0, 31))}, 1);")
+    lines, used = out.finish()
+    assert lines == ["const int lane = tx::lane();", "const int i = lane;", "B.store(i, 1);"]
+    assert used == {"i", "lane", "tx::lane()"}
 
 
 def test_arguments_are_arrays_scalars_workspaces_sizes_and_indices(build):

@@ -124,6 +124,21 @@ def test_readers_share_a_context_and_no_base_class(folder: str) -> None:
             assert {ast.unparse(base).partition("[")[0] for base in bases} <= may, f"{path}: {node}"
 
 
+READ_BY_REGEX = {
+    "codegen/cpu/emit.py": "the library's names in a module",
+    "codegen/cpu/names.py": "names of the program",
+    "codegen/cuda/names.py": "names of the program and of its launches",
+    "codegen/manifest_io.py": "digests",
+    "codegen/replace.py": "folders that a killed writer left",
+    "codegen/toolchain.py": "includes of the hand-written headers",
+}
+
+
+def test_no_emitter_searches_its_own_text() -> None:
+    searching = {str(p.relative_to(ROOT)) for p in (ROOT / "codegen").rglob("*.py") if "re" in imported_modules(p)}
+    assert searching == set(READ_BY_REGEX)
+
+
 def test_packages_mapping_and_links_agree() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     assert set(config["packages"]) == set(config["package-dir"])
