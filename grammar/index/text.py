@@ -79,12 +79,14 @@ LOGIC, RELATION, SIGNED, SUM, PRODUCT, ATOM = range(6)  # how tightly a text bin
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A text, how tightly it binds, and the operator or the number that it is."""
+    """A text, how tightly it binds, and the operator or the number that it is; `divides`: a quotient or a remainder
+    stands in its product, and what is put before it would be divided too."""
 
     text: str
     level: int = ATOM
     op: IndexOp | None = None
     value: int | None = None
+    divides: bool = False
 
     def at(self, level: int) -> str:
         """The text, in brackets where it binds less tightly than `level`."""
@@ -121,9 +123,10 @@ class Infix:
         own, sign = SUM if row.between == "sum" else PRODUCT, self.signs[op]
         if op is IndexOp.ADD and right.value is not None and right.value < 0:
             sign, right = self.signs[IndexOp.SUB], self.constant(-right.value)
-        same = self.regroups and right.op is op and row.regroups
+        same = self.regroups and right.op is op and row.regroups and not right.divides
         first, second = (ATOM, ATOM) if self.brackets else (own, own if same else own + 1)
-        return Written(f"{left.at(first)} {sign} {right.at(second)}", own, op)
+        divides = row.divides or (left.divides and left.level == own)
+        return Written(f"{left.at(first)} {sign} {right.at(second)}", own, op, divides=divides)
 
     def compare(self, op: CompareOp, left: Written, right: Written) -> Written:
         return Written(f"{left.text} {op.value} {right.text}", RELATION)

@@ -1,7 +1,7 @@
 """Every dialect's text of an expression or a condition has the value that the tree has."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from index_expressions import conditions, expressions, meaning, points, truth
 
 from texpr.codegen.manifest import check_condition, check_expr, evaluate, holds
@@ -31,7 +31,13 @@ def divides_by_zero(tree, point):
     return False
 
 
+SPLIT = multiply(
+    IndexVar(name="i"), multiply(IndexBinary(op=IndexOp.DIV, left=SizeVar(name="N"), right=const(4)), const(3))
+)
+
+
 @given(expressions, points)
+@example(SPLIT, {"i": 2, "N": 6})
 def test_python_means_the_expression(e, point):
     written = text(e, python(lambda leaf: f"_{leaf.name}"))
     if not divides_by_zero(e, point):
