@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from texpr.codegen.cuda.names import kernel_symbol
-from texpr.codegen.device_memory import span_bytes
 from texpr.codegen.manifest import (
     MAX_MANIFEST_BYTES,
     MAX_WORKSPACE_BYTES,
@@ -37,9 +36,11 @@ from texpr.grammar.ast import (
     Role,
 )
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import const, product, row_major
 from texpr.grammar.index.text import JSON, text
 from texpr.grammar.paths import as_path, not_written, read_plain
+from texpr.polyhedral.layout.declared import declared_layout
+from texpr.polyhedral.layout.extent import extent_bytes
+from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.mapped.between import AfterLaunch
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
@@ -66,12 +67,13 @@ def json_condition(condition: Condition) -> JsonCondition:
 
 
 def _parameter(buffer: Buffer, direction: str, op: AccOp | None, box: Box) -> Parameter:
-    strides = buffer.strides
+    steps = strides(declared_layout(buffer))
+    assert steps is not None, "callers know strides only"
     return Parameter(
         name=buffer.name,
         dtype=buffer.dtype.name,
         shape=tuple(map(json_expr, buffer.shape)),
-        strides=tuple(map(json_expr, row_major(buffer.shape) if strides is None else strides)),
+        strides=tuple(map(json_expr, steps)),
         mode="accumulate" if op is not None else _MODES[direction],
         op=op.value if op is not None else None,
         box=tuple((json_expr(low), json_expr(high)) for low, high in box),
@@ -161,16 +163,13 @@ def _steps(nodes: tuple[HostNode, ...], planned: PlannedProgram, arguments: Argu
 
 
 def _workspace(planned: PlannedProgram) -> tuple[WorkspaceTensor, ...]:
-    """The workspace tensors with offsets; a tensor's bytes are its extents times its element size, or with an author's
-    strides those from its first element to its last."""
+    """The workspace tensors with offsets and bytes, holes of their layouts included."""
     found = []
     for buffer in device_buffers(planned.program):
         if buffer.role is not Role.LOCAL:
             continue
         address = planned.addresses[buffer.name]
-        dense = address.strides == row_major(buffer.shape)
-        whole = product((const(buffer.dtype.size_bytes), *buffer.shape))
-        size = json_expr(whole if dense else span_bytes(buffer, address.strides))
+        size = json_expr(extent_bytes(address.layout, buffer.dtype.size_bytes))
         offset = json_expr(address.offset_bytes)
         found.append(WorkspaceTensor(name=buffer.name, offset_bytes=offset, size_bytes=size))
     return tuple(found)

@@ -9,35 +9,25 @@ one plan serves every call.
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from texpr.codegen.layout import Strides
 from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import combine
 from texpr.grammar.index.value import index_value
+from texpr.polyhedral.layout.extent import extent_bytes
+from texpr.polyhedral.layout.normal import bound
 from texpr.polyhedral.mapped.program import MappedBuffer
 
 ALIGNMENT_BYTES = 256
 
 
-def place_workspace(spaces: Sequence[MappedBuffer], strides: Strides) -> tuple[dict[str, IndexExpr], IndexExpr]:
+def place_workspace(spaces: Sequence[MappedBuffer]) -> tuple[dict[str, IndexExpr], IndexExpr]:
     """Offsets in bytes of every workspace buffer, in order, and the size of the allocation."""
     offsets: dict[str, IndexExpr] = {}
     end: IndexExpr = IndexConst(value=0)
     for buffer in spaces:
         offsets[buffer.name] = end
-        end = combine(IndexOp.ADD, end, _rounded(span_bytes(buffer, strides[buffer.name])))
+        end = combine(IndexOp.ADD, end, _rounded(extent_bytes(buffer.layout, buffer.dtype.size_bytes)))
     return offsets, end
-
-
-def span_bytes(buffer: MappedBuffer, strides: Sequence[IndexExpr]) -> IndexExpr:
-    """Bytes from the first to the last element; the extents are taken as at least 1, so an empty buffer has room."""
-    elements: IndexExpr = IndexConst(value=1)
-    one = IndexConst(value=1)
-    for extent, stride in zip(buffer.shape, strides, strict=True):
-        steps = combine(IndexOp.ADD, combine(IndexOp.MAX, extent, one), IndexConst(value=-1))
-        positive = combine(IndexOp.MAX, stride, one)
-        elements = combine(IndexOp.ADD, elements, combine(IndexOp.MUL, steps, positive))
-    return combine(IndexOp.MUL, elements, IndexConst(value=buffer.dtype.size_bytes))
 
 
 def _rounded(size_bytes: IndexExpr) -> IndexExpr:
@@ -50,7 +40,6 @@ _SAMPLES = (0, 1, 2, 3, 17, 64, 1000, 4097)
 
 def check_workspace(
     spaces: Sequence[MappedBuffer],
-    strides: Strides,
     offsets: Mapping[str, IndexExpr],
     total_bytes: IndexExpr,
     sizes: Sequence[str],
@@ -65,10 +54,8 @@ def check_workspace(
         ranges = []
         for buffer in spaces:
             start = index_value(offsets[buffer.name], values)
-            extents = [index_value(e, values) for e in buffer.shape]
-            steps = [index_value(s, values) for s in strides[buffer.name]]
-            last = sum((e - 1) * s for e, s in zip(extents, steps, strict=True))
-            stop = start + (0 if any(e <= 0 for e in extents) else (last + 1) * buffer.dtype.bits // 8)
+            taken = extent_bytes(bound(buffer.layout, values), buffer.dtype.size_bytes)
+            stop = start + index_value(taken, values)
             if start < 0 or start % 256 or stop > total:
                 raise InternalError(f"workspace {buffer.name} is misplaced at byte {start}")
             ranges.append((start, stop, buffer.name))

@@ -1,15 +1,16 @@
 """The plan stage: where every buffer lies, each decision made by one pass and verified by its checker.
 
-strides -> bytes of workspace -> bytes of shared memory, those of synchronisation last
+layouts -> bytes of workspace -> bytes of shared memory, those of synchronisation last
 """
 
 from texpr.codegen.device_memory import check_workspace, place_workspace
-from texpr.codegen.layout import check_strides, choose_strides
+from texpr.codegen.layout import check_layouts
 from texpr.codegen.shared_memory import check_shared, place_shared, stage_bytes
 from texpr.codegen.sync_memory import place_syncs
 from texpr.grammar.ast import Role
 from texpr.grammar.index.expr import ZERO, const
-from texpr.polyhedral.mapped.planned import Address, PlannedProgram
+from texpr.polyhedral.layout.value import Placed
+from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.walks import block_buffers, device_buffers, launches
 
@@ -17,15 +18,12 @@ from texpr.polyhedral.mapped.walks import block_buffers, device_buffers, launche
 def plan(program: MappedProgram) -> PlannedProgram:
     """The program with the address of every buffer. Raises E0403 where a memory is too small, or an extent of what
     lies in a block is no number; InternalError is a defect of a pass."""
-    buffers = program.buffers.values()
     blocks = {launch.name: block_buffers(program, launch) for launch in launches(program.host)}
-    own = [buffer for found in blocks.values() for buffer in found]
-    strides = choose_strides(buffers, own)
-    check_strides(own, strides)
+    check_layouts([buffer for found in blocks.values() for buffer in found])
 
     spaces = [buffer for buffer in device_buffers(program) if buffer.role is Role.LOCAL]
-    offsets, workspace_bytes = place_workspace(spaces, strides)
-    check_workspace(spaces, strides, offsets, workspace_bytes, tuple(size.name for size in program.kernel.sizes))
+    offsets, workspace_bytes = place_workspace(spaces)
+    check_workspace(spaces, offsets, workspace_bytes, tuple(size.name for size in program.kernel.sizes))
 
     shared_bytes: dict[str, int] = {}
     slots: dict[str, int] = {}
@@ -33,20 +31,16 @@ def plan(program: MappedProgram) -> PlannedProgram:
     for launch in launches(program.host):
         name, found = launch.name, blocks[launch.name]
         stages = {buffer: pipe.stages for pipe in launch.pipes for buffer in pipe.buffers}
-        places, shared_bytes[name] = place_shared(found, strides, program.target, stages)
-        check_shared(name, found, strides, places, shared_bytes[name], stages)
+        places, shared_bytes[name] = place_shared(found, program.target, stages)
+        check_shared(name, found, places, shared_bytes[name], stages)
         syncs[name], shared_bytes[name] = place_syncs(launch, shared_bytes[name], program.target)
         offsets |= {buffer: const(place) for buffer, place in places.items()}
-        slots |= {buffer.name: stage_bytes(buffer, strides) for buffer in found if buffer.name in stages}
+        slots |= {buffer.name: stage_bytes(buffer) for buffer in found if buffer.name in stages}
     return PlannedProgram(
         program=program,
         addresses={
-            b.name: Address(
-                strides=strides[b.name],
-                offset_bytes=offsets.get(b.name, ZERO),
-                stage_bytes=slots.get(b.name, 0),
-            )
-            for b in buffers
+            name: Placed(layout=buffer.layout, offset_bytes=offsets.get(name, ZERO), stage_bytes=slots.get(name, 0))
+            for name, buffer in program.buffers.items()
         },
         shared_bytes=shared_bytes,
         sync_offsets=syncs,

@@ -8,7 +8,7 @@ its last element. Lifetimes are not shared yet: two buffers never overlap.
 
 from collections.abc import Mapping, Sequence
 
-from texpr.codegen.layout import Strides, numbers, span_elements
+from texpr.codegen.layout import room
 from texpr.grammar.diagnostics import InternalError, fail
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedBuffer
@@ -17,14 +17,14 @@ from texpr.polyhedral.target import Target
 WORD_BYTES = 4  # the total is whole words: an indivisible update of a byte reads the word around it
 
 
-def stage_bytes(buffer: MappedBuffer, strides: Strides) -> int:
+def stage_bytes(buffer: MappedBuffer) -> int:
     """The bytes from one slot of a pipe's buffer to the next, which are aligned alike."""
     align = max(buffer.align, buffer.dtype.size_bytes)
-    return -(-span_elements(buffer, strides[buffer.name]) * buffer.dtype.size_bytes // align) * align
+    return -(-room(buffer) * buffer.dtype.size_bytes // align) * align
 
 
 def place_shared(
-    buffers: Sequence[MappedBuffer], strides: Strides, target: Target, stages: Mapping[str, int]
+    buffers: Sequence[MappedBuffer], target: Target, stages: Mapping[str, int]
 ) -> tuple[dict[str, int], int]:
     """Offsets in bytes of every shared buffer among those of a block, and their sum; those of a pipe have as many
     `stages`. Raises E0403 when the sum is beyond `target.shared_bytes`."""
@@ -34,8 +34,8 @@ def place_shared(
         if buffer.memory in (Memory.SHARED, Memory.CLUSTER):
             align = max(buffer.align, buffer.dtype.size_bytes)
             offsets[buffer.name] = -(-end // align) * align
-            last = span_elements(buffer, strides[buffer.name]) * buffer.dtype.size_bytes
-            end = offsets[buffer.name] + (stages.get(buffer.name, 1) - 1) * stage_bytes(buffer, strides) + last
+            last = room(buffer) * buffer.dtype.size_bytes
+            end = offsets[buffer.name] + (stages.get(buffer.name, 1) - 1) * stage_bytes(buffer) + last
             if target.is_cuda and end > target.shared_bytes:
                 raise fail(
                     "E0403",
@@ -51,7 +51,6 @@ def place_shared(
 def check_shared(
     name: str,
     buffers: Sequence[MappedBuffer],
-    strides: Strides,
     offsets: Mapping[str, int],
     total_bytes: int,
     stages: Mapping[str, int],
@@ -63,14 +62,12 @@ def check_shared(
     ranges: list[tuple[int, int, str]] = []
     for buffer in shared:
         start = offsets[buffer.name]
-        shape, steps = numbers(buffer, buffer.shape), numbers(buffer, strides[buffer.name])
-        last = sum((e - 1) * s for e, s in zip(shape, steps, strict=True))
-        size = 0 if 0 in shape else (last + 1) * (buffer.dtype.bits // 8)
+        size = room(buffer) * buffer.dtype.size_bytes
         slots = stages.get(buffer.name, 1)
-        if slots > 1 and stage_bytes(buffer, strides) < size:
+        if slots > 1 and stage_bytes(buffer) < size:
             raise InternalError(f"{name}: the slots of {buffer.name} overlap")
-        size += (slots - 1) * stage_bytes(buffer, strides)
-        if start < 0 or start % buffer.align or start % (buffer.dtype.bits // 8) or start + size > total_bytes:
+        size += (slots - 1) * stage_bytes(buffer)
+        if start < 0 or start % buffer.align or start % buffer.dtype.size_bytes or start + size > total_bytes:
             raise InternalError(f"{name}: {buffer.name} is misplaced at byte {start}")
         ranges.append((start, start + size, buffer.name))
     for number, (start, stop, first) in enumerate(ranges):

@@ -10,6 +10,8 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import ATOM, SUM
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
+from texpr.polyhedral.layout.normal import strides
+from texpr.polyhedral.layout.value import Layout
 
 MAX_DEPTH = 90  # Python reads at most 100 levels of indentation
 MAX_LOOPS = 19  # and compiles at most 20 nested loops
@@ -54,14 +56,13 @@ class Writer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTensor:
-    """A tensor as emitted code sees it: a pointer with strides in elements, or a plain variable (`scalar`).
+    """A tensor as emitted code sees it: a pointer with a layout, or a plain variable (`scalar`).
     `device`: it is an array argument or a workspace, which all iterations share."""
 
     name: str
     identifier: str
     dtype: DType
-    shape: tuple[IndexExpr, ...]
-    strides: tuple[IndexExpr, ...]
+    layout: Layout
     scalar: bool = False
     device: bool = False
 
@@ -108,7 +109,10 @@ class Context:
     def offset(self, tensor: CpuTensor, subscripts: tuple[IndexExpr | str, ...]) -> str:
         """The text of an element's offset; a gathered subscript is given by the variable that holds it."""
         parts: list[str] = []
-        for subscript, stride in zip(subscripts, tensor.strides, strict=True):
+        steps = strides(tensor.layout)
+        if steps is None:
+            raise fail("E0502", f"{tensor.name}: a layout of more than strides is not emitted for a CPU")
+        for subscript, stride in zip(subscripts, steps, strict=True):
             match subscript, stride:
                 case IndexConst(value=0), _:
                     continue

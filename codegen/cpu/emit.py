@@ -72,8 +72,7 @@ def emit_cpu(planned: PlannedProgram, target: Target) -> CpuText:
             name=tensor.name,
             identifier=identifier,
             dtype=tensor.dtype,
-            shape=tensor.shape,
-            strides=planned.addresses[tensor.name].strides,
+            layout=planned.addresses[tensor.name].layout,
             scalar=scalar,
             device=not scalar,
         )

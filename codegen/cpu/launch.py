@@ -19,10 +19,11 @@ from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial, Writer
 from texpr.codegen.cpu.names import Names, place
 from texpr.codegen.cpu.ranges import CpuNode, Range, Split, bound_ranges, flattened
 from texpr.codegen.cpu.work import SERIAL_OPERATIONS, operations
-from texpr.codegen.layout import span_elements
+from texpr.codegen.layout import room
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import ATOM
+from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.map.cores import CPU_TASKS
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.planned import PlannedProgram
@@ -98,7 +99,7 @@ def emit_launch(
     few = _is_small(blocks, each, names) if parallel else ""
     offered = [*candidates, *(Variable(identifier=names.of("value", a), type_text="int64") for a in block.arguments)]
     used = [v for v in offered if v.identifier in names.named]
-    owners = [(owner, names.text(_reach(context.tensors[t]))) for t, owner in context.owners.items()]
+    owners = [(owner, names.text(extent(context.tensors[t].layout))) for t, owner in context.owners.items()]
     used += [v for v in offered if v.identifier in names.named and v not in used]
     arguments = [v.identifier for v in used]
     types = ", ".join(v.type_text for v in used)
@@ -174,37 +175,25 @@ def _emit_parts(
     out.line("return finding(0, 0, 0)" if checked else "return 0")
 
 
-def _reach(tensor: CpuTensor) -> IndexExpr:
-    """Elements from the first to the last one of a tensor; at least 1."""
-    total: IndexExpr = IndexConst(value=1)
-    for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
-        steps = IndexBinary(op=IndexOp.SUB, left=extent, right=IndexConst(value=1))
-        room = IndexBinary(op=IndexOp.MAX, left=steps, right=IndexConst(value=0))
-        total = IndexBinary(op=IndexOp.ADD, left=total, right=IndexBinary(op=IndexOp.MUL, left=room, right=stride))
-    return total
-
-
 def _locals(block: Launch, planned: PlannedProgram, names: Names) -> tuple[dict[str, CpuTensor], list[str]]:
     """The tensors of a block, and the lines that make room for them."""
     found: dict[str, CpuTensor] = {}
     lines: list[str] = []
     stack = 0
     for tensor in block_buffers(planned.program, block):
-        strides = planned.addresses[tensor.name].strides
         identifier = names.of("value", tensor.name)
         cpu = CpuTensor(
             name=tensor.name,
             identifier=identifier,
             dtype=tensor.dtype,
-            shape=tensor.shape,
-            strides=strides,
+            layout=planned.addresses[tensor.name].layout,
             scalar=not tensor.shape,
         )
         found[tensor.name] = cpu
         if cpu.scalar:
             lines.append(declaration(cpu))
             continue
-        count = max(1, span_elements(tensor, strides))
+        count = max(1, room(tensor))
         stack += count * tensor.dtype.size_bytes
         if stack <= STACK_BYTES:
             lines.append(f"{identifier} = stack_{tensor.dtype.name}({count})")
@@ -232,9 +221,9 @@ def _core_loop(block: Launch, blocks: IndexExpr, parallel: bool) -> tuple[CpuNod
 
 def _count(grid: tuple[IndexExpr, IndexExpr, IndexExpr]) -> IndexExpr:
     total = grid[0]
-    for extent in grid[1:]:
-        if extent != IndexConst(value=1):
-            total = IndexBinary(op=IndexOp.MUL, left=total, right=extent)
+    for axis in grid[1:]:
+        if axis != IndexConst(value=1):
+            total = IndexBinary(op=IndexOp.MUL, left=total, right=axis)
     return total
 
 

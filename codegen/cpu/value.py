@@ -169,7 +169,7 @@ class Values:
             name = self.context.names.fresh("g")
             writer = self.context.writer
             writer.line(f"{name} = np.int64({unwrapped(self.value(subscript.value))})")
-            extent = self.context.names.text(tensor.shape[dim], SUM)
+            extent = self.context.names.text(tensor.layout.shape[dim], SUM)
             message = f"subscript {dim + 1} of {tensor.name} is VALUE, and the dimension has EXTENT elements"
             self.context.checks.append(Check(message=message, span=span))
             with writer.block(f"if {name} < 0 or {name} >= {extent}:"):

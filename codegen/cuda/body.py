@@ -12,7 +12,7 @@ from typing import assert_never
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.copies import Pieces, copy_call, copy_form
 from texpr.codegen.cuda.expr import Surroundings, Value, cast, emit_value, product_factors
-from texpr.codegen.cuda.frame import Frame, Layout
+from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.names import comment, line_directive, place, source_line
@@ -33,6 +33,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.permissions import may_contract, promises_unique
 from texpr.grammar.source import Span
+from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.between import Turn
 from texpr.polyhedral.mapped.expand import expand
 from texpr.polyhedral.mapped.operators import Completion, Copy, Elementwise, Generic, Reduce, Unused, View
@@ -67,7 +68,7 @@ class _Body:
     def __init__(self, frame: Frame, out: Lines) -> None:
         self.frame, self.launch, self.out = frame, frame.launch, out
         self.scope = frame.scope
-        self.layouts = frame.layouts
+        self.tensors = frame.tensors
         self.stand = Stand.whole(self.launch)
         self.syncs = Syncs(frame, out)
         self.temporary_span = self.launch.span
@@ -150,8 +151,8 @@ class _Body:
             case Guard():
                 self._inside(node)
             case Fresh(buffer=name):
-                if name in self.frame.local and name in self.layouts:
-                    self.out.line(f"{self.layouts[name].name}.fresh();")
+                if name in self.frame.local and name in self.tensors:
+                    self.out.line(f"{self.tensors[name].name}.fresh();")
             case Generic():
                 self._generic(node)
             case Copy(completion=Completion.NOW) | Elementwise():
@@ -264,7 +265,6 @@ class _Body:
             value = emit_value(node.leaf.value, around)
             self._emit_at(node.span, f"tx::anchor({self.out.use(value)});")
             return
-        layout = self.layouts[store.buffer]
         gathered = tuple(emit_value(s.value, around) for s in store.subscripts if isinstance(s, Gather))
         target, place_ = self._place(store.buffer, store.subscripts, gathered, writes=True)
         where = self.out.use(place_)
@@ -272,7 +272,7 @@ class _Body:
         text, factors = self.out.use(value), product_factors(value)
         if store.op is None:
             verb = "store_unique" if promises_unique(node.leaf) else "store"
-            call = f"{verb}({where}, {cast(value, layout.dtype).text})"
+            call = f"{verb}({where}, {cast(value, self.tensors[store.buffer].dtype).text})"
         elif store.atomic:
             call = f"atomic<{_OPERATORS[store.op]}>({where}, {text})"
         elif store.op is AccOp.ADD and factors is not None and not around.strict:
@@ -291,10 +291,10 @@ class _Body:
         return name
 
     def _read(self, read: Read, gathered: tuple[Value, ...]) -> Value:
-        layout = self.layouts[read.buffer]
-        if layout.scalar:
-            text = f"tx::decode({layout.name})" if layout.dtype.is_bool else layout.name
-            return Value(text, ix.ATOM, read.dtype, names=frozenset({layout.name}))
+        tensor = self.tensors[read.buffer]
+        if tensor.scalar:
+            text = f"tx::decode({tensor.name})" if tensor.dtype.is_bool else tensor.name
+            return Value(text, ix.ATOM, read.dtype, names=frozenset({tensor.name}))
         source, where = self._place(read.buffer, read.subscripts, gathered, writes=False)
         return Value(f"{source}.load({where.text})", ix.ATOM, read.dtype, names=where.names)
 
@@ -303,15 +303,16 @@ class _Body:
     ) -> tuple[str, ix.Term]:
         """The accessor of an element and where it is there: in the slot that a pipe is at, in a rank's memory. The
         names of both are those of the second."""
-        layout, own, names = self.layouts[name], self.layouts[name].name, frozenset[str]()
-        if self.frame.in_cluster(name):
-            first, subscripts = subscripts[0], subscripts[1:]
-            if isinstance(first, Gather):
+        own, layout, names = self.tensors[name].name, self.tensors[name].layout, frozenset[str]()
+        if not {*layout.units} <= {Unit.ADDRESS, Unit.RANK}:
+            raise fail("E0502", f"{name}: a layout over the threads of a block is not emitted", self.launch.span)
+        parts = self._subscripts(layout, subscripts, gathered)
+        offset = ix.address(layout, parts, self.scope)
+        if Unit.RANK in layout.units:
+            if isinstance(subscripts[0], Gather):
                 raise fail("E0502", f"a rank of {name} that is read from data is not emitted", self.launch.span)
-            rank = ix.term(first, self.scope)
+            rank = ix.coordinate(layout, Unit.RANK, parts, self.scope)
             own, names = f"tx::remote({own}, {rank.text})", rank.names
-            layout = replace(layout, shape=layout.shape[1:], strides=layout.strides[1:])
-        offset = self._offset(layout, subscripts, gathered)
         pipe = self.frame.stages.get(name)
         if pipe is not None:
             slot = f"{self.frame.rings[pipe.name]}.{'fill' if writes else 'read'}()"
@@ -345,22 +346,24 @@ class _Body:
         self.out.use(term)
         return term
 
-    def _offset(self, layout: Layout, subscripts: tuple[Subscript, ...], gathered: tuple[Value, ...]) -> ix.Term:
-        """The element that subscripts name, counted from the tensor's first."""
+    def _subscripts(
+        self, layout: Layout, subscripts: tuple[Subscript, ...], gathered: tuple[Value, ...]
+    ) -> list[ix.Term]:
+        """The subscripts of an element; those that are read from data are checked."""
         values = iter(gathered)
-        total = ix.constant(0)
-        for subscript, extent, stride in zip(subscripts, layout.shape, layout.strides, strict=True):
+        parts: list[ix.Term] = []
+        for subscript, extent in zip(subscripts, layout.shape, strict=True):
             if isinstance(subscript, Gather):
                 limit = ix.term(extent, self.scope)
                 wide = not ix.fits_int(0, limit.high)
                 kind = "tx::i64" if wide else "int"
                 value = next(values)
                 text = f"tx::gathered<{kind}>({value.text}, {limit.text})"
-                part = ix.Term(text, ix.ATOM, 0, max(limit.high - 1, 0), wide, names=value.names | limit.names)
+                names = value.names | limit.names
+                parts.append(ix.Term(text, ix.ATOM, 0, max(limit.high - 1, 0), wide, names=names))
             else:
-                part = ix.term(subscript, self.scope)
-            total = ix.add(total, ix.mul(part, ix.term(stride, self.scope)))
-        return total
+                parts.append(ix.term(subscript, self.scope))
+        return parts
 
     # ---- lines and comments ----
 

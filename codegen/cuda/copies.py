@@ -15,8 +15,10 @@ from typing import Protocol, assert_never
 from texpr.codegen.cuda import index as ix
 from texpr.grammar.ast import Gather, IndexExpr, Subscript
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply, substitute
+from texpr.grammar.index.expr import ZERO, const, constant_value, multiply, substitute
 from texpr.grammar.index.linear import linear
+from texpr.polyhedral.layout.place import coordinate
+from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.operators import Completion, Copy, View
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
@@ -119,11 +121,9 @@ def _at(subscript: Subscript, values: Mapping[str, IndexExpr], copy: Copy) -> In
 
 def _steps(view: View, copy: Copy, planned: PlannedProgram) -> dict[str, int | None]:
     """How far apart neighbours along each index lie in memory; None where it is no number."""
-    total: IndexExpr = ZERO
-    for subscript, stride in zip(view.subscripts, planned.addresses[view.buffer].strides, strict=True):
-        total = add(total, multiply(_at(subscript, {}, copy), stride))
-    form = linear(total)
-    return {name: form.coefficient(name) for name, _ in copy.over}
+    layout = planned.addresses[view.buffer].layout
+    form = linear(coordinate(layout, Unit.ADDRESS, [_at(subscript, {}, copy) for subscript in view.subscripts]))
+    return {name: None if layout.xor else form.coefficient(name) for name, _ in copy.over}
 
 
 def _pieces(copy: Copy, planned: PlannedProgram) -> Pieces:

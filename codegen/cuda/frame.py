@@ -12,12 +12,13 @@ from texpr.codegen.cuda.copies import Box, TensorMap, copy_forms, only_in_boxes
 from texpr.codegen.cuda.literals import storage_type
 from texpr.codegen.cuda.names import Scope as Names
 from texpr.codegen.cuda.names import comment, listed, source_line
-from texpr.codegen.layout import span_elements
+from texpr.codegen.layout import room
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import IndexExpr, Role
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import in_words
 from texpr.grammar.types import I64, DType
+from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.mapped.between import AfterLaunch, Turn
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.places import Memory, Scope
@@ -41,14 +42,13 @@ _KINDS = {Role.PARAM: "param", Role.SCALAR: "scalar", Role.LOCAL: "workspace"}
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the elements of a tensor lie: C++ name, extents and strides in elements. A scalar argument is a value; an
-    array is passed as a pointer of the name `data`."""
+class Tensor:
+    """A tensor in the text: its C++ name, and where its elements lie. A scalar argument is a value; an array is passed
+    as a pointer of the name `data`."""
 
     name: str
     dtype: DType
-    shape: tuple[IndexExpr, ...]
-    strides: tuple[IndexExpr, ...]
+    layout: Layout
     scalar: bool = False
     data: str = ""
 
@@ -72,7 +72,7 @@ class Argument:
 
 
 class Frame:
-    """Names, layouts and index terms of one kernel. `scope` has the sizes, host indices and integer scalars."""
+    """Names, tensors and index terms of one kernel. `scope` has the sizes, host indices and integer scalars."""
 
     def __init__(self, planned: PlannedProgram, launch: Launch) -> None:
         self.planned, self.launch = planned, launch
@@ -83,7 +83,7 @@ class Frame:
         self.waits = any(isinstance(node, Sync | Last) for node in nodes)
         self.forms = copy_forms(planned, launch)
         self.used -= only_in_boxes(self.forms, launch)
-        self.layouts: dict[str, Layout] = {}
+        self.tensors: dict[str, Tensor] = {}
         self.candidates: list[Argument] = []
         self._device = device_buffers(planned.program)
         for role in (Role.PARAM, Role.SCALAR, Role.LOCAL):
@@ -96,7 +96,7 @@ class Frame:
         self.local = {b.name: b for b in block_buffers(planned.program, launch)}
         for buffer in self.local.values():
             if buffer.name in self.used:
-                self._add_layout(buffer, self.names.new(buffer.name))
+                self._add_tensor(buffer, self.names.new(buffer.name))
         self.rings = {pipe.name: self.names.new(pipe.name) for pipe in launch.pipes}
         self.turns = {n.counter: self.names.new(f"{n.counter}_turn") for n in nodes if isinstance(n, Turn)}
         self.stages = {name: pipe for pipe in launch.pipes for name in pipe.buffers}
@@ -109,15 +109,15 @@ class Frame:
         own = self.names.new(buffer.name)
         scalar = buffer.role is Role.SCALAR
         data = "" if scalar else self.names.new(f"{own}_data")
-        self._add_layout(buffer, own, scalar=scalar, data=data)
+        self._add_tensor(buffer, own, scalar=scalar, data=data)
         declaration = (
             f"{storage_type(buffer.dtype)} {own}" if scalar else f"{self._element(buffer)}*{self._alone(buffer)} {data}"
         )
         self.candidates.append(Argument(_KINDS[buffer.role], buffer.name, own, declaration))
 
-    def _add_layout(self, buffer: MappedBuffer, own: str, *, scalar: bool = False, data: str = "") -> None:
-        strides = self.planned.addresses[buffer.name].strides
-        self.layouts[buffer.name] = Layout(own, buffer.dtype, buffer.shape, strides, scalar, data)
+    def _add_tensor(self, buffer: MappedBuffer, own: str, *, scalar: bool = False, data: str = "") -> None:
+        layout = self.planned.addresses[buffer.name].layout
+        self.tensors[buffer.name] = Tensor(own, buffer.dtype, layout, scalar, data)
 
     def _words(self) -> dict[str, WordArray]:
         """The counters and flags of the launch."""
@@ -149,7 +149,7 @@ class Frame:
         indices: dict[str, ix.Term] = {}
         for buffer in self._device:
             if buffer.role is Role.SCALAR and buffer.dtype.is_integer:
-                own = self.layouts[buffer.name].name
+                own = self.tensors[buffer.name].name
                 indices[buffer.name] = ix.variable(own, ix.LONG_MIN, ix.LONG_MAX, wide=buffer.dtype == I64)
         for host in self.launch.arguments:
             own = self.names.new(host)
@@ -171,15 +171,15 @@ class Frame:
     def declare_tensors(self, out: Writer) -> None:
         """The accessors of all tensors, at the top of the kernel."""
         for buffer in self._device:
-            if buffer.name in self.layouts and buffer.role is not Role.SCALAR:
-                layout = self.layouts[buffer.name]
+            if buffer.name in self.tensors and buffer.role is not Role.SCALAR:
+                tensor = self.tensors[buffer.name]
                 element, label = self._element(buffer), f'"{comment(buffer.name)}"'
-                out.line(f"const tx::Global<{element}> {layout.name}({layout.data}, {label});")
+                out.line(f"const tx::Global<{element}> {tensor.name}({tensor.data}, {label});")
         for argument in self.candidates:
             if argument.kind == "words":
                 data = argument.declaration.split()[-1]
                 out.line(f'const tx::Global<tx::u32> {argument.own}({data}, "{comment(argument.name)}");')
-        used = [b for b in self.local.values() if b.name in self.layouts]
+        used = [b for b in self.local.values() if b.name in self.tensors]
         if self.rings or self.turns or any(b.memory in (Memory.SHARED, Memory.CLUSTER) for b in used):
             out.line(f"TX_DYN_SMEM({SHARED_ARRAY});")
         for buffer in used:
@@ -213,17 +213,17 @@ class Frame:
             return
         written = {name for launch in launches(self.planned.program.host) for name in tree_writes(launch.body)}
         for buffer in self._device:
-            if buffer.name in self.layouts and buffer.role is Role.PARAM and buffer.name not in written:
-                out.line(f"tx::settled({self.layouts[buffer.name].name});")
+            if buffer.name in self.tensors and buffer.role is Role.PARAM and buffer.name not in written:
+                out.line(f"tx::settled({self.tensors[buffer.name].name});")
         for map_, own in self.maps.items():
             if map_.buffer not in written:
                 out.line(f"tx::settled({own});")
 
     def _declare_local(self, buffer: MappedBuffer, out: Writer) -> None:
-        name = self.layouts[buffer.name].name
+        name = self.tensors[buffer.name].name
         element, label = storage_type(buffer.dtype), f'"{comment(buffer.name)}"'
         address = self.planned.addresses[buffer.name]
-        count = span_elements(buffer, address.strides)
+        count = room(buffer)
         pipe = self.stages.get(buffer.name)
         if pipe is not None:
             count += (pipe.stages - 1) * self.stage_elements(buffer.name)
@@ -236,10 +236,6 @@ class Frame:
             case Memory.GLOBAL:
                 raise fail("E0502", f"{buffer.name}: {buffer.memory} memory of a block is not emitted", buffer.span)
 
-    def in_cluster(self, name: str) -> bool:
-        """Whether the first subscript of a buffer is the rank of a block."""
-        return name in self.local and self.local[name].memory is Memory.CLUSTER
-
     def stage_elements(self, name: str) -> int:
         """The elements from one slot of a pipe's buffer to the next."""
-        return self.planned.addresses[name].stage_bytes // self.layouts[name].dtype.size_bytes
+        return self.planned.addresses[name].stage_bytes // self.tensors[name].dtype.size_bytes

@@ -25,6 +25,7 @@ from texpr.grammar.index.expr import apply
 from texpr.grammar.index.interval import of_numbers
 from texpr.grammar.index.operators import OPERATORS
 from texpr.grammar.index.text import text
+from texpr.polyhedral.layout.value import Layout, Unit
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -253,6 +254,27 @@ def _truth(text: str, level: int, *parts: Term) -> Term:
 def term(tree: IndexExpr | Condition, scope: IndexScope) -> Term:
     """The C++ of an index expression or of an affine condition."""
     return text(tree, Cpp(scope))
+
+
+def coordinate(layout: Layout, unit: Unit, subscripts: Sequence[Term], scope: IndexScope) -> Term:
+    """One coordinate of the place of an element, of its address before the XOR."""
+    total = constant(0)
+    for part in layout.of(unit):
+        value = constant(0) if part.dim is None else subscripts[part.dim]
+        value = div(add(value, term(part.offset, scope)), constant(part.divisor))
+        if part.modulus is not None:
+            value = mod(value, constant(part.modulus))
+        total = add(total, mul(value, term(part.stride, scope)))
+    return total
+
+
+def address(layout: Layout, subscripts: Sequence[Term], scope: IndexScope) -> Term:
+    """Where an element lies in its memory, counted in elements."""
+    total, xor = coordinate(layout, Unit.ADDRESS, subscripts, scope), layout.xor
+    if xor is None:
+        return total
+    text = f"tx::swizzled<{xor.bits}, {xor.base}, {xor.shift}>({total.text})"
+    return Term(text, ATOM, 0, total.high | (xor.block - 1), total.wide, names=total.names)
 
 
 def size_bounds(facts: Iterable[Condition]) -> dict[str, tuple[int, int]]:

@@ -130,7 +130,7 @@ class Syncs:
             with self.out.block("if (tx::thread() == 0)"):
                 for line in lines:
                     self.out.line(line)
-        if any(self.frame.in_cluster(name) for name in self.frame.local):
+        if any(b.memory is Memory.CLUSTER for b in self.frame.local.values()):
             self.out.line("tx::cluster_arrive_relaxed();")
             self.out.line("tx::cluster_wait();")
 

@@ -20,10 +20,12 @@ from texpr.grammar.index.expr import (
     constant_value,
     is_nonnegative,
     multiply,
+    product,
+    row_major,
     subtract,
 )
 from texpr.grammar.index.linear import linear
-from texpr.polyhedral.layout.normal import canonical
+from texpr.polyhedral.layout.normal import canonical, strides
 from texpr.polyhedral.layout.value import Layout, Term, Unit
 
 Ends = tuple[IndexExpr, IndexExpr]
@@ -37,6 +39,8 @@ def extent(layout: Layout, unit: Unit = Unit.ADDRESS) -> IndexExpr:
     """
     if is_empty(layout):
         return ZERO
+    if unit is Unit.ADDRESS and strides(layout) == row_major(layout.shape) and all(map(is_nonnegative, layout.shape)):
+        return product(layout.shape)
     room = _room(layout, unit)
     if layout.xor is not None and unit is Unit.ADDRESS:
         room = multiply(ceildiv(room, layout.xor.block), const(layout.xor.block))

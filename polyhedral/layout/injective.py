@@ -17,7 +17,7 @@ from typing import Any
 from texpr.grammar.index.expr import const, constant_value
 from texpr.polyhedral.layout.extent import is_empty
 from texpr.polyhedral.layout.nest import Nonnegative, nest, plainly_nonnegative
-from texpr.polyhedral.layout.normal import MAX_ENUMERATED, canonical, renamed
+from texpr.polyhedral.layout.normal import MAX_ENUMERATED, bound, canonical
 from texpr.polyhedral.layout.place import NO_SIZES, every_place
 from texpr.polyhedral.layout.value import Layout
 
@@ -45,21 +45,21 @@ def injective(
 ) -> Verdict:
     """Whether no two elements share a place; of an element that is held several times, none of them. At `sizes`, or for
     all sizes that are not given, of which `nonnegative` knows more."""
-    bound = renamed(layout, {name: const(value) for name, value in sizes.items()}) if sizes else layout
-    if is_empty(bound):
+    at = bound(layout, sizes) if sizes else layout
+    if is_empty(at):
         return Verdict(holds=True, how=How.EMPTY)
-    if nest(_upward(bound), nonnegative) is not None:
+    if nest(_upward(at), nonnegative) is not None:
         return Verdict(holds=True, how=How.NESTED)
-    extents = [constant_value(extent) for extent in bound.extents]
+    extents = [constant_value(extent) for extent in at.extents]
     count = 1
     for extent in extents:
         if extent is None:
             return Verdict(holds=None, how=How.OPEN)
         count *= extent
-    parts = (e for t in bound.terms for e in (t.stride, t.offset))
+    parts = (e for t in at.terms for e in (t.stride, t.offset))
     if count > MAX_ENUMERATED or any(constant_value(e) is None for e in parts):
         return Verdict(holds=None, how=How.OPEN)
-    pair = _shared(replace(bound, xor=None))
+    pair = _shared(replace(at, xor=None))
     return Verdict(holds=pair is None, how=How.COMPARED, pair=pair)
 
 

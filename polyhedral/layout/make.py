@@ -9,7 +9,7 @@
 Shapes and strides are given as integers or expressions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from texpr.grammar.ast import IndexExpr, IndexOp, IndexVar
@@ -100,11 +100,29 @@ def fragment(instruction: str, operand: str) -> Layout:
     return held((found.rows, found.columns), holders, found.place(lane, register))
 
 
-def staged(layout: Layout, stages: int) -> Layout:
-    """The tile of a pipeline: one dimension more in front, the slot."""
-    shift = tuple(replace(t, dim=None if t.dim is None else t.dim + 1) for t in layout.terms)
-    slot = Term(dim=0, stride=const(1), unit=Unit.STAGE)
-    return replace(layout, shape=(const(stages), *layout.shape), terms=(slot, *shift))
+def staged(layout: Layout, stages: IndexExpr | int, unit: Unit = Unit.STAGE) -> Layout:
+    """The tile of a pipeline: one dimension more in front, the slot; or the tiles of a cluster's blocks, by rank."""
+    slot = Term(dim=0, stride=const(1), unit=unit)
+    return replace(layout, shape=(*expressions((stages,)), *layout.shape), terms=(slot, *_behind(layout, 1)))
+
+
+def copied(layout: Layout, counts: Extents) -> Layout:
+    """Copies of a tensor one after another, by leading dimensions.
+
+    copied(padded((4, 8), 1), (N,))      (N, 4, 8): address x0 * 35 + x1 * 9 + x2
+    """
+    if layout == row_major(layout.shape):
+        return row_major((*counts, *layout.shape))
+    room = extent(layout)
+    _check_step(layout, Unit.ADDRESS, room)
+    leading = strided(counts, row_major_strides((*expressions(counts), room))[:-1])
+    terms = (*leading.terms, *_behind(layout, len(counts)))
+    return replace(layout, shape=(*leading.shape, *layout.shape), terms=terms)
+
+
+def _behind(layout: Layout, count: int) -> Iterator[Term]:
+    """The terms of a layout that has so many dimensions more in front."""
+    return (t if t.dim is None else replace(t, dim=t.dim + count) for t in layout.terms)
 
 
 def folded(layout: Layout, unit: Unit, stride: IndexExpr) -> Layout:

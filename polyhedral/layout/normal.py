@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 
 from texpr.grammar.ast import IndexExpr, SizeVar
-from texpr.grammar.index.expr import ONE, ZERO, constant_value, size_names, substitute
+from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, size_names, substitute
 from texpr.grammar.index.linear import Linear, constant, linear
 from texpr.polyhedral.layout.place import every_place, term_value
 from texpr.polyhedral.layout.value import Layout, Term, Unit
@@ -184,6 +184,11 @@ def renamed(layout: Layout, names: Mapping[str, IndexExpr]) -> Layout:
     return replace(layout, shape=tuple(map(put, layout.shape)), terms=terms)
 
 
+def bound(layout: Layout, sizes: Mapping[str, int]) -> Layout:
+    """The layout at values of some sizes."""
+    return renamed(layout, {name: const(value) for name, value in sizes.items()})
+
+
 def renaming(left: Layout, right: Layout) -> dict[str, str] | None:
     """For each size of the left layout the one of the right layout in whose stead it stands; None where no such names
     make the two the same. `(M, N) row-major` and `(K, P) row-major` are the same with M for K and N for P."""
@@ -203,8 +208,10 @@ def _sizes(layout: Layout) -> tuple[str, ...]:
 
 
 def strides(layout: Layout) -> tuple[IndexExpr, ...] | None:
-    """One stride for each dimension where that says all about the addresses, else None."""
-    form = canonical(layout)
+    """One stride for each dimension where that says all about the addresses, else None; as they were given to
+    `strided`, where that made the layout."""
+    plain = all(t == Term(dim=dim, stride=t.stride) for dim, t in enumerate(layout.terms))
+    form = layout if plain and len(layout.terms) == layout.rank else canonical(layout)
     found: dict[int, IndexExpr] = {}
     for term in form.terms:
         if term.dim is None or term.unit is not Unit.ADDRESS or term.divisor != 1 or term.modulus is not None:

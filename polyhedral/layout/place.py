@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from texpr.grammar.ast import IndexExpr, IndexOp, IndexVar
 from texpr.grammar.index.expr import ZERO, add, combine, const, multiply, subtract
 from texpr.grammar.index.value import index_value
-from texpr.polyhedral.layout.value import Index, Layout, Term, Unit, Xor
+from texpr.polyhedral.layout.value import Layout, Term, Unit, Xor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,12 +69,18 @@ def owner(layout: Layout, subscripts: Sequence[IndexExpr]) -> dict[Unit, IndexEx
 def coordinates(layout: Layout, points: Sequence[Any], sizes: Mapping[str, int] = NO_SIZES) -> dict[Unit, Any]:
     """All coordinates of many elements: one integer or array of subscripts for each dimension, copies last, arrays of
     shapes that broadcast; one of that shape for each unit that has a term, and for the address always."""
-    names: dict[str, Index] = {**sizes, **{variable(dim).name: point for dim, point in enumerate(points)}}
-    subscripts = [variable(dim) for dim in range(len(points))]
-    found: dict[Unit, Any] = {}
-    for unit in dict.fromkeys((Unit.ADDRESS, *layout.units)):
-        value = index_value(coordinate(layout, unit, subscripts), names)
-        found[unit] = layout.xor.apply(value) if layout.xor is not None and unit is Unit.ADDRESS else value
+    found: dict[Unit, Any] = {Unit.ADDRESS: 0}
+    for term in layout.terms:
+        value: Any = index_value(term.offset, sizes)
+        if term.dim is not None:
+            value = points[term.dim] + value if value else points[term.dim]
+        if term.divisor != 1:
+            value = value // term.divisor
+        if term.modulus is not None:
+            value = value % term.modulus
+        found[term.unit] = found.get(term.unit, 0) + value * index_value(term.stride, sizes)
+    if layout.xor is not None:
+        found[Unit.ADDRESS] = layout.xor.apply(found[Unit.ADDRESS])
     return found
 
 

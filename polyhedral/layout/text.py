@@ -29,10 +29,14 @@ def show(layout: Layout, names: Sequence[str] = ()) -> str:
     shape = ", ".join(map(in_words, form.shape)) + ("," if form.rank == 1 else "")
     parts = [f"{unit} {in_words(coordinate(form, unit, subscripts))}" for unit in form.units]
     if form.xor is not None:
-        parts.append(f"xor(bits {form.xor.bits}, base {form.xor.base}, shift {form.xor.shift})")
+        parts.append(xor_text(form.xor))
     if form.copies:
         parts.append(f"copies ({', '.join(map(str, form.copies))})")
     return f"({shape}): {', '.join(parts) or 'address 0'}"
+
+
+def xor_text(xor: Xor) -> str:
+    return f"xor(bits {xor.bits}, base {xor.base}, shift {xor.shift})"
 
 
 class _WithIndices(Json):

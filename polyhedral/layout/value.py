@@ -143,10 +143,12 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A layout at a place of a memory: address 0 is `offset_bytes` from where the memory begins.
+    """A layout at a place of a memory: address 0 is `offset_bytes` from where the memory begins. The slots of a pipe's
+    buffer are `stage_bytes` apart.
 
     Placed(layout=padded((128, 64), 8), offset_bytes=const(1024))
     """
 
     layout: Layout
     offset_bytes: IndexExpr = ZERO
+    stage_bytes: int = 0

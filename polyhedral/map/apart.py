@@ -16,11 +16,12 @@ from dataclasses import replace
 from texpr.grammar.ast import AccOp, Accumulate, Bind, Const, Gather, Read, Role
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.types import BOOL, F32, F64, DType
+from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.program import Free, MappedBuffer
+from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import located, node_reads, statements
 from texpr.polyhedral.walk import read_accesses, subscript_names, touched
@@ -103,10 +104,9 @@ def _register(draft: Draft, update: Generic, suffix: str, dtype: DType) -> str:
     draft.buffers[name] = MappedBuffer(
         name=name,
         dtype=dtype,
-        shape=(),
         memory=Memory.REG,
         scope=Scope.THREAD,
-        layout=Free(),
+        layout=row_major(()),
         role=Role.LOCAL,
         reason=f"carries {said} through a loop" if dtype == F64 else f"whether anything was added to {said}",
         span=buffer.span,

@@ -7,9 +7,12 @@ cores after all. The innermost loop is over the index whose steps are contiguous
 
 from texpr.grammar.ast import Accumulate, Atomic, Gather, IndexExpr
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import ONE, add, names, row_major
+from texpr.grammar.index.expr import ONE, add, names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.value import index_value
+from texpr.polyhedral.layout.declared import declared_layout
+from texpr.polyhedral.layout.place import coordinates
+from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.map.bands import Nest, has_loop
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import power_of_two
@@ -100,13 +103,15 @@ def _vector_dim(problem: Problem, nest: Nest) -> int | None:
 
 def step(problem: Problem, access: WeightedAccess, index: str) -> int | None:
     """Elements between neighbouring iterations of the index; None for a gather."""
-    buffer = access.buffer
-    strides = buffer.strides if buffer.strides is not None else row_major(buffer.shape)
-    step = 0
-    for subscript, stride in zip(access.subscripts, strides, strict=True):
-        if isinstance(subscript, Gather):
-            return None
-        at = dict.fromkeys(names(subscript), 0) | dict(problem.sizes)
-        here, after = (int(index_value(subscript, at | {index: turn})) for turn in (0, 1))
-        step += (after - here) * int(index_value(stride, at))
-    return step
+    layout = declared_layout(access.buffer)
+    ends: list[int] = []
+    for turn in (0, 1):
+        points: list[int] = []
+        for subscript in access.subscripts:
+            if isinstance(subscript, Gather):
+                return None
+            points.append(
+                int(index_value(subscript, dict.fromkeys(names(subscript), 0) | {**problem.sizes, index: turn}))
+            )
+        ends.append(int(coordinates(layout, points, problem.sizes)[Unit.ADDRESS]))
+    return ends[1] - ends[0]

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from texpr.grammar.ast import Buffer, Gather, Subscript
-from texpr.grammar.index.expr import row_major
 from texpr.grammar.index.value import index_value
+from texpr.polyhedral.layout.declared import declared_layout
+from texpr.polyhedral.layout.place import coordinates
+from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.map.digits import ThreadDigits
 from texpr.polyhedral.mapped.places import Digit, Place
 
@@ -61,17 +63,16 @@ def footprint(
     """The request that the lanes make, or None for a gathered access."""
     import numpy as np
 
-    strides = buffer.strides if buffer.strides is not None else row_major(buffer.shape)
-    steps_of = [int(index_value(stride, _AtZero(sizes))) for stride in strides]
+    layout = declared_layout(buffer)
+    steps_of = [int(index_value(term.stride, _AtZero(sizes))) for term in layout.terms]
     if any(abs(number) > EXACT for number in (*steps_of, *sizes.values())):
         lanes = {name: value.astype(object) for name, value in lanes.items()}  # beyond 64 bits: slow and right
     values = _AtZero({**sizes, **lanes})
     width = len(next(iter(lanes.values()))) if lanes else 1
-    address = np.zeros(width, dtype=np.int64)
-    for subscript, stride in zip(subscripts, steps_of, strict=True):
-        if isinstance(subscript, Gather):
-            return None
-        address = address + index_value(subscript, values) * stride
+    if any(isinstance(subscript, Gather) for subscript in subscripts):
+        return None
+    points = [index_value(subscript, values) for subscript in subscripts if not isinstance(subscript, Gather)]
+    address = np.zeros(width, dtype=np.int64) + coordinates(layout, points, _AtZero(sizes))[Unit.ADDRESS]
     steps = np.diff(address)
     size = buffer.dtype.size_bytes
     elements = len(np.unique(address))

@@ -25,7 +25,6 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import CHAIN, narrow
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
-from texpr.polyhedral.mapped.program import Free
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import located, map_nodes, map_statements, node_reads, statements
 from texpr.polyhedral.walk import touched, written
@@ -133,7 +132,7 @@ class _Partials:
         buffer = self.draft.buffers[self.name]
         local = self.draft.names.fresh(f"{self.name.removesuffix('_acc').removesuffix('_part')}_chunk")
         self.draft.buffers[local] = replace(
-            buffer, name=local, dtype=F32, reason=f"at most {CHAIN} terms of {self.name}, in f32", layout=Free()
+            buffer, name=local, dtype=F32, reason=f"at most {CHAIN} terms of {self.name}, in f32"
         )
         defined = {d.name for d in _digits_defined(body)}
         if update.unused is None and defined & set(update.digits):

@@ -6,16 +6,19 @@ the parallel indices around it so that no two of their iterations share a copy.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import Attr, Buffer, IndexConst, IndexExpr, Role
+from texpr.grammar.ast import Attr, Buffer, IndexExpr, Role
 from texpr.grammar.attributes import Construct, is_mapped
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import ONE, add, index_names, multiply, row_major, subtract
+from texpr.grammar.index.expr import ONE, add, constant_value, index_names
 from texpr.grammar.index.interval import Ranges, bounds
-from texpr.grammar.permissions import alignment_of, padding_of
+from texpr.grammar.permissions import alignment_of
+from texpr.polyhedral.layout.declared import declared_layout
+from texpr.polyhedral.layout.extent import extent_bytes
+from texpr.polyhedral.layout.make import copied
 from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.program import Fixed, Free, Layout, MappedBuffer
+from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.target import Target
 
 MAX_REGISTER_BYTES = 1024  # the largest local of one thread that is kept in registers
@@ -54,40 +57,18 @@ def memories(use: LocalUse, target: Target) -> tuple[Memory, ...]:
 
 def size_bytes(buffer: Buffer) -> int | None:
     """Bytes of a buffer of constant shape, padding included, else None."""
-    elements = _elements(buffer.shape, local_strides(buffer) or row_major(buffer.shape))
-    return elements.value * buffer.dtype.size_bytes if isinstance(elements, IndexConst) else None
-
-
-def _elements(shape: Sequence[IndexExpr], strides: Sequence[IndexExpr]) -> IndexExpr:
-    """Elements from the first to the last one."""
-    total: IndexExpr = ONE
-    for extent, stride in zip(shape, strides, strict=True):
-        total = add(total, multiply(stride, subtract(extent, ONE)))
-    return total
-
-
-def local_strides(buffer: Buffer) -> tuple[IndexExpr, ...] | None:
-    """The strides that the author fixed by `#strides` or `#pad(n)` (n elements after each row), or None."""
-    if buffer.strides is not None:
-        return buffer.strides
-    attr = padding_of(buffer)
-    if attr is None:
-        return None
-    amount = attr.args[0] if attr.args and not isinstance(attr.args[0], str) else ONE
-    return row_major((*buffer.shape[:-1], add(buffer.shape[-1], amount)))
+    return constant_value(extent_bytes(declared_layout(buffer), buffer.dtype.size_bytes))
 
 
 def place_parameter(buffer: Buffer) -> MappedBuffer:
     """A parameter: where the caller has it, in the declared layout."""
-    strides = buffer.strides if buffer.strides is not None else row_major(buffer.shape)
     scalar = buffer.role is Role.SCALAR
     return MappedBuffer(
         name=buffer.name,
         dtype=buffer.dtype,
-        shape=buffer.shape,
         memory=Memory.REG if scalar else Memory.GLOBAL,
         scope=Scope.GRID,
-        layout=Fixed(strides=strides),
+        layout=declared_layout(buffer),
         role=buffer.role,
         align=buffer.align,
         reason="a scalar argument" if scalar else "a parameter",
@@ -101,14 +82,12 @@ def place_workspace(buffer: Buffer, target: Target) -> MappedBuffer:
     _check_alignment(buffer, Memory.GLOBAL, copies=False)
     if target.is_cuda and buffer.memory in ("reg", "shared"):
         raise contradiction(buffer, "launches share a buffer of kernel level, so it lies in global memory")
-    strides = local_strides(buffer)
     return MappedBuffer(
         name=buffer.name,
         dtype=buffer.dtype,
-        shape=buffer.shape,
         memory=Memory.GLOBAL,
         scope=Scope.GRID,
-        layout=Fixed(strides=strides) if strides else Free(),
+        layout=declared_layout(buffer),
         role=Role.LOCAL,
         align=buffer.align,
         reason="a workspace: launches share it",
@@ -243,22 +222,14 @@ def _memory(use: LocalUse, shared: int, kept: int, target: Target) -> tuple[Memo
 
 def _placed(use: LocalUse, memory: Memory, reason: str, ranges: Ranges, host: Ranges) -> MappedBuffer:
     buffer = use.buffer
-    strides = local_strides(buffer)
-    shape = tuple(_greatest_extent(extent, ranges, buffer) for extent in buffer.shape)
-    expanded: tuple[str, ...] = ()
-    if memory is Memory.GLOBAL:
-        expanded = use.indices
-        leading = tuple(_copies(add(ranges[i][1], ONE), host, buffer) for i in expanded)
-        if strides is not None:
-            copies = (*leading[1:], _elements(shape, strides)) if leading else ()
-            strides = (*_suffix_products(copies), *strides)
-        shape = leading + shape
+    layout = declared_layout(replace(buffer, shape=tuple(_greatest_extent(e, ranges, buffer) for e in buffer.shape)))
+    expanded = use.indices if memory is Memory.GLOBAL else ()
+    if expanded:
+        layout = copied(layout, [_copies(add(ranges[i][1], ONE), host, buffer) for i in expanded])
     _check_alignment(buffer, memory, copies=bool(expanded))
-    layout: Layout = Fixed(strides=strides) if strides is not None else Free()
     return MappedBuffer(
         name=buffer.name,
         dtype=buffer.dtype,
-        shape=shape,
         memory=memory,
         scope=Scope.THREAD if memory is Memory.REG or not use.block_level else Scope.BLOCK,
         layout=layout,
@@ -282,15 +253,6 @@ def _copies(extent: IndexExpr, host: Ranges, buffer: Buffer) -> IndexExpr:
             help="give these `par`s their greatest extents and guard the body with `if`",
         )
     return found[1]
-
-
-def _suffix_products(parts: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:
-    result: list[IndexExpr] = []
-    total: IndexExpr = ONE
-    for part in reversed(parts):
-        total = multiply(total, part)
-        result.append(total)
-    return tuple(reversed(result))
 
 
 def _greatest_extent(extent: IndexExpr, ranges: Mapping[str, tuple[IndexExpr, IndexExpr]], buffer: Buffer) -> IndexExpr:

@@ -26,12 +26,13 @@ from texpr.grammar.index.expr import ZERO, constant_value
 from texpr.grammar.numerics import identity
 from texpr.grammar.permissions import keeps_order
 from texpr.grammar.types import F32, F64, DType
+from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.apart import inner_digits, sums_apart
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.program import Free, MappedBuffer
+from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import located, tree_buffers
 from texpr.polyhedral.walk import read_accesses, subscript_names
@@ -183,10 +184,9 @@ def _register(buffer: Buffer, name: str, dtype: DType) -> MappedBuffer:
     return MappedBuffer(
         name=name,
         dtype=dtype,
-        shape=(),
         memory=Memory.REG,
         scope=Scope.THREAD,
-        layout=Free(),
+        layout=row_major(()),
         role=Role.LOCAL,
         reason=f"carries {buffer.source_name or buffer.name} through a loop",
         span=buffer.span,

@@ -39,13 +39,14 @@ from texpr.grammar.index.interval import most
 from texpr.grammar.numerics import identity
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32, F64, DType
+from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import CHAIN, as_type, narrow, size_ranges
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import Free, MappedBuffer
+from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
 
@@ -228,10 +229,9 @@ def _local(draft: Draft, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...]
     draft.buffers[name] = MappedBuffer(
         name=name,
         dtype=dtype,
-        shape=shape,
         memory=Memory.SHARED if shape else Memory.REG,
         scope=Scope.BLOCK if shape else Scope.THREAD,
-        layout=Free(),
+        layout=row_major(shape),
         role=Role.LOCAL,
         reason="partial results of a reduction over the threads of a block",
     )

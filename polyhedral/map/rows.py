@@ -37,12 +37,13 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value, minimum, names, subtract
 from texpr.grammar.types import F64
+from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.mapped.operators import Generic, Origin
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import Free, MappedBuffer
+from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import map_statements
 from texpr.polyhedral.walk import subscript_names, touched
@@ -123,10 +124,9 @@ def carried_rows(
         draft.buffers[name] = MappedBuffer(
             name=name,
             dtype=F64,
-            shape=(piece.digit.radix,),
             memory=Memory.REG,
             scope=Scope.THREAD,
-            layout=Free(),
+            layout=row_major((piece.digit.radix,)),
             role=Role.LOCAL,
             reason=f"carries a tile of {update.buffer} through a loop",
             span=span,

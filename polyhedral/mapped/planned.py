@@ -8,29 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexExpr
-from texpr.grammar.index.expr import ZERO
+from texpr.polyhedral.layout.value import Placed
 from texpr.polyhedral.mapped.program import MappedProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where the elements of a buffer lie: strides in elements, and the bytes from where its memory begins: the shared
-    memory of a block, or the workspace of a call. A parameter and a thread's own buffer begin at 0 of their own. The
-    slots of a pipe's buffer are `stage_bytes` apart."""
-
-    strides: tuple[IndexExpr, ...]
-    offset_bytes: IndexExpr = ZERO
-    stage_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedProgram:
-    """`addresses` has every buffer of the program; `shared_bytes` what a block of each launch takes, by the launch's
-    name, and `workspace_bytes` what a call takes, in sizes. `sync_offsets` says by launch where in the shared memory
-    the mbarriers of each pipe begin, and where the turn of each counter stands."""
+    """`addresses` has every buffer of the program, at bytes of a block's shared memory or of a call's workspace; a
+    parameter and a thread's own buffer begin at 0 of their own. `shared_bytes` is what a block of each launch takes,
+    by the launch's name, and `workspace_bytes` what a call takes, in sizes. `sync_offsets` says by launch where in the
+    shared memory the mbarriers of each pipe begin, and where the turn of each counter stands."""
 
     program: MappedProgram
-    addresses: Mapping[str, Address]
+    addresses: Mapping[str, Placed]
     shared_bytes: Mapping[str, int]
     workspace_bytes: IndexExpr
     sync_offsets: Mapping[str, Mapping[str, int]]

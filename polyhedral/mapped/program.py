@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from texpr.grammar.ast import Condition, IndexExpr, Kernel, Role
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
+from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.order import Order
@@ -23,31 +24,16 @@ from texpr.polyhedral.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fixed:
-    """A layout that is settled: strides in elements, padding included."""
-
-    strides: tuple[IndexExpr, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Free:
-    """A layout that the plan stage chooses."""
-
-
-Layout = Free | Fixed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MappedBuffer:
-    """A buffer at its memory. `scope` says who shares one copy: a thread (reg), a block (shared), the grid (global).
+    """A buffer at its memory. `scope` says who shares one copy: a thread (reg), a block (shared), the grid (global);
+    `layout` where the elements of a copy lie. In cluster memory the first dimension is the rank.
 
     `expanded` names loop indices by which a local in global memory was expanded, one copy per iteration: they are the
-    leading subscripts of every access to it and the leading entries of `shape`. `reason` is a sentence for `texpr map`.
+    leading subscripts of every access to it and the leading dimensions. `reason` is a sentence for `texpr map`.
     """
 
     name: str
     dtype: DType
-    shape: tuple[IndexExpr, ...]
     memory: Memory
     scope: Scope
     layout: Layout
@@ -56,6 +42,10 @@ class MappedBuffer:
     align: int = 16
     reason: str = ""
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def shape(self) -> tuple[IndexExpr, ...]:
+        return self.layout.shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,19 +6,23 @@ launch matmul_0   grid (ceildiv(M, 8) * ceildiv(N, 32), 1, 1)   256 threads
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Gather, Leaf, Read, Role, Subscript
 from texpr.grammar.index.expr import ZERO
 from texpr.grammar.index.text import ATOM, in_words
 from texpr.grammar.show import show_value
+from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.layout.normal import strides
+from texpr.polyhedral.layout.text import show as show_layout
+from texpr.polyhedral.layout.text import xor_text
+from texpr.polyhedral.layout.value import Layout, Placed
 from texpr.polyhedral.mapped.operators import Access, Box, Cache, Copy, Elementwise, Generic, Reduce
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
-from texpr.polyhedral.mapped.planned import Address, PlannedProgram
+from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import (
-    Fixed,
     HostIf,
     HostLoop,
     HostNode,
@@ -79,11 +83,20 @@ def _planned(planned: PlannedProgram) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _placed(buffer: MappedBuffer, address: Address) -> tuple[str, str, str, str]:
+def _placed(buffer: MappedBuffer, address: Placed) -> tuple[str, str, str, str]:
     named, memory, _, _ = _buffer(buffer)
     within = buffer.role is Role.LOCAL and buffer.memory is not Memory.REG
-    strides = f"strides ({', '.join(map(in_words, address.strides))})" if buffer.shape else ""
-    return named, memory, strides, f"at byte {in_words(address.offset_bytes)}" if within else ""
+    layout = _lies(address.layout) if buffer.shape else ""
+    return named, memory, layout, f"at byte {in_words(address.offset_bytes)}" if within else ""
+
+
+def _lies(layout: Layout) -> str:
+    """Where the elements lie among one another: strides, and what these do not say."""
+    steps = strides(replace(layout, xor=None))
+    if steps is None:
+        return show_layout(layout)
+    mixed = "" if layout.xor is None else f", {xor_text(layout.xor)}"
+    return f"strides ({', '.join(map(in_words, steps))}){mixed}"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -94,9 +107,8 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _buffer(buffer: MappedBuffer) -> tuple[str, str, str, str]:
     shape = ", ".join(in_words(e) for e in buffer.shape)
-    layout = (
-        f"strides ({', '.join(in_words(s) for s in buffer.layout.strides)})" if isinstance(buffer.layout, Fixed) else ""
-    )
+    usual = buffer.role is Role.LOCAL and buffer.layout == row_major(buffer.shape)
+    layout = "" if usual else _lies(buffer.layout)
     expanded = f", one copy for each {', '.join(buffer.expanded)}" if buffer.expanded else ""
     return f"{buffer.name}: {buffer.dtype}[{shape}]", buffer.memory.value, layout, buffer.reason + expanded
 

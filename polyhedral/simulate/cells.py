@@ -5,17 +5,20 @@ buffer a `Shadow`, which refuses an access that nothing orders after an earlier 
 `lockstep.py` for blocks whose threads meet at barriers only, fast, and `clocks.py` for all else.
 """
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from texpr.grammar import numerics
+from texpr.grammar.index.value import index_value
 from texpr.grammar.source import Span
-from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.layout.extent import extent
+from texpr.polyhedral.layout.normal import bound
+from texpr.polyhedral.layout.place import every_place
+from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.program import MappedBuffer
 
 Array = NDArray[Any]
@@ -70,14 +73,13 @@ class Watch(Protocol):
 class Cells:
     """The memory that one buffer lies in, alone or with others, and where its elements lie there.
 
-    An element is at the sum of its subscripts times `strides`, from where its copy begins: copies are `step` apart,
-    and `stages` slots of a pipe in each `stage_step`, all counted in elements. Memory that buffers of several types
-    share is watched in smaller units than their elements, `grain` of them in one of this buffer.
+    An element is where `layout`, which is of numbers, puts it, from where its copy begins: copies are `step` apart, and
+    `stages` slots of a pipe in each `stage_step`, all counted in elements. Memory that buffers of several types share
+    is watched in smaller units than their elements, `grain` of them in one of this buffer.
     """
 
     buffer: MappedBuffer
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
+    layout: Layout
     step: int
     offset: int = 0
     stages: int = 1
@@ -87,17 +89,21 @@ class Cells:
     shadow: Shadow
     grain: int = 1
     base_bytes: int = 0  # the address of the first element of the memory, as far as anybody asks
+    extents: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.extents = tuple(max(0, int(index_value(extent, {}))) for extent in self.layout.shape)
 
     @staticmethod
-    def alone(buffer: MappedBuffer, extents: tuple[int, ...], copies: int, watch: Watch) -> "Cells":
-        """Undefined elements of one buffer, copy after copy, row-major and dense."""
-        inner = extents[buffer.memory is Memory.CLUSTER :]
-        elements = copies * math.prod(inner)
+    def alone(buffer: MappedBuffer, values: Mapping[str, int], copies: int, watch: Watch) -> "Cells":
+        """Undefined elements of one buffer, copy after copy."""
+        layout = bound(buffer.layout, values)
+        room = int(index_value(extent(layout), {}))
+        elements = copies * room
         return Cells(
             buffer=buffer,
-            extents=extents,
-            strides=dense(extents),
-            step=math.prod(inner),
+            layout=layout,
+            step=room,
             data=np.zeros(elements, dtype=numerics.storage(buffer.dtype)),
             defined=np.zeros(elements, dtype=np.bool_),
             shadow=watch.shadow(elements),
@@ -116,18 +122,9 @@ class Cells:
         return np.asarray((place[:, None] * self.grain + np.arange(self.grain)).reshape(-1))
 
     def inside(self) -> Array:
-        """Where the elements of one copy lie, from its beginning."""
-        found = np.zeros(1, dtype=np.int64)
-        for extent, stride in list(zip(self.extents, self.strides, strict=True))[
-            self.buffer.memory is Memory.CLUSTER :
-        ]:
-            found = (found[:, None] + np.arange(extent) * stride).reshape(-1)
-        return found
-
-    @property
-    def of_copy(self) -> tuple[int, ...]:
-        """The extents of one copy: the first one of a buffer in cluster memory counts ranks, each with its own."""
-        return self.extents[1:] if self.buffer.memory is Memory.CLUSTER else self.extents
+        """Where the elements of one copy lie, from its beginning, by their subscripts; each rank has its own copy."""
+        found = every_place(self.layout)[Unit.ADDRESS]
+        return found[0] if Unit.RANK in self.layout.units else found
 
     def element(self, unit: int) -> str:
         """The element that takes a unit of memory, by its subscripts in the copy."""
@@ -135,12 +132,7 @@ class Cells:
         inside = place % self.step if self.step else 0
         if self.stages > 1:
             inside %= self.stage_step
-        found = np.flatnonzero(self.inside() == inside)
+        found = np.argwhere(np.atleast_1d(self.inside()) == inside)
         if not len(found):
             return f"byte {unit % (self.step * self.grain)} (of another buffer)"
-        return str(tuple(int(n) for n in np.unravel_index(int(found[0]), self.of_copy or (1,))))
-
-
-def dense(extents: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides."""
-    return tuple(math.prod(extents[n + 1 :]) for n in range(len(extents)))
+        return str(tuple(found[0].tolist()))

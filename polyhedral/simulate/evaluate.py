@@ -26,6 +26,8 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import Label, TExprError, error
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
+from texpr.polyhedral.layout.place import coordinates
+from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.operators import Access, Copy, View
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedBuffer
@@ -212,9 +214,9 @@ class Evaluator:
             waiting = np.delete(waiting, first)
 
     def address(self, cells: Cells, copy: Array, subscripts: tuple[Subscript, ...], lanes: Lanes) -> Array:
-        """Where the element lies in the cells; E0604 for one that the buffer does not have. Of a buffer in cluster
-        memory the first subscript is the rank of the block whose copy is meant."""
-        place = cells.begin(copy)
+        """Where the element lies in the cells, in the copy of its rank where it has one; E0604 for one that the buffer
+        does not have."""
+        points: list[Array] = []
         for number, (subscript, extent) in enumerate(zip(subscripts, cells.extents, strict=True)):
             if isinstance(subscript, Gather):
                 index = np.broadcast_to(self.value(subscript.value, lanes), lanes.thread.shape).astype(np.int64)
@@ -225,21 +227,23 @@ class Evaluator:
                 at = int(index[outside][0])
                 name = cells.buffer.name
                 self._fail(f"subscript {number} of {name} is {at}, and the extent is {extent}")
-            if number == 0 and cells.buffer.memory is Memory.CLUSTER:
-                place = cells.begin(self.copies.of_rank(lanes.thread, index))
-            else:
-                place = place + index * cells.strides[number]
-        return place
+            points.append(index)
+        found = coordinates(cells.layout, points)
+        if Unit.RANK in found:
+            copy = self.copies.of_rank(lanes.thread, found[Unit.RANK])
+        return np.asarray(cells.begin(copy) + found[Unit.ADDRESS])
 
     def lead(self, of: View, bytes_: int, lanes: Lanes) -> Array:
         """How many elements lie between the last multiple of `bytes_` and the element. It need not be one that the
         array has: a row of none begins somewhere."""
         cells = self.memory[of.buffer]
-        place = cells.begin(self.copies.read(cells.buffer, lanes.thread))
-        for subscript, stride in zip(of.subscripts, cells.strides, strict=True):
+        points: list[Array] = []
+        for subscript in of.subscripts:
             if isinstance(subscript, Gather):
                 raise failure(f"the address of {of.buffer} at a subscript from data is not simulated")
-            place = place + lanes.index(subscript) * stride
+            points.append(lanes.index(subscript))
+        copy = self.copies.read(cells.buffer, lanes.thread)
+        place = cells.begin(copy) + coordinates(cells.layout, points)[Unit.ADDRESS]
         size = cells.data.itemsize
         return np.asarray((place * size + cells.base_bytes) % bytes_ // size)
 
@@ -261,16 +265,17 @@ class Evaluator:
     def poison(self, buffer: str, lanes: Lanes) -> None:
         """The copies that the threads see become undefined."""
         cells = self.memory[buffer]
-        if cells.defined is None:
-            return
-        expanded = len(cells.buffer.expanded)
-        begin = cells.begin(self.copies.read(cells.buffer, lanes.thread))
-        for name, stride in zip(cells.buffer.expanded, cells.strides, strict=False):
-            begin = begin + lanes.values[name] * stride
         inside = cells.inside()
-        count = math.prod(cells.of_copy[expanded:])
-        places = np.flatnonzero(np.bincount(begin))[:, None] + inside[:count]
-        cells.defined[cells.units(places.reshape(-1))] = False
+        if cells.defined is None or not inside.size:
+            return
+        expanded = cells.buffer.expanded
+        rows = inside.reshape(math.prod(inside.shape[: len(expanded)]), -1)
+        chosen = np.zeros_like(lanes.thread)
+        for name, extent in zip(expanded, cells.extents, strict=False):
+            chosen = chosen * extent + lanes.values[name]
+        copies = cells.begin(self.copies.read(cells.buffer, lanes.thread))
+        begin, row = np.divmod(np.unique(copies * len(rows) + chosen), len(rows))
+        cells.defined[cells.units((begin[:, None] + rows[row]).reshape(-1))] = False
 
     # ---- errors -------------------------------------------------------------------------------------------------
 

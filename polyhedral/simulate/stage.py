@@ -12,18 +12,17 @@ whose counts do not come out, and waiting for what never comes are errors too (E
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from texpr.grammar.ast import Role
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret.stage import check_arguments, shaped, solve_sizes, stored
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.walks import meets_at_whole_barriers
-from texpr.polyhedral.simulate.cells import Array, Cells, Watch, dense
+from texpr.polyhedral.simulate.cells import Array, Cells, Watch
 from texpr.polyhedral.simulate.clocks import Clocks, Team
 from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lines
@@ -62,23 +61,16 @@ def simulate(
     machine = Machine(program, mapped, np.random.default_rng(seed), words, interleaved)
     settled = Lockstep.of(0, 1, 1)
     for buffer in kernel.params:
-        data = stored(given[buffer.name])
-        extents = () if buffer.role is Role.SCALAR else tuple(int(index_value(e, known)) for e in buffer.shape)
-        machine.memory[buffer.name] = Cells(
-            buffer=mapped.buffers[buffer.name],
-            extents=extents,
-            strides=dense(extents),
-            step=0,
-            data=data,
-            defined=None,
-            shadow=settled.shadow(0),
-            base_bytes=(addresses or {}).get(buffer.name, machine.address(data.itemsize)),
-        )
+        cells = Cells.alone(mapped.buffers[buffer.name], known, 1, settled)
+        cells.data[cells.inside().reshape(-1)] = stored(given[buffer.name])
+        base_bytes = (addresses or {}).get(buffer.name, machine.address(cells.data.itemsize))
+        machine.memory[buffer.name] = replace(cells, defined=None, base_bytes=base_bytes)
     machine.run(list(in_order(mapped.host, dict(known))))
     left = words.left()
     if left is not None:
         raise failure(left)
-    return shaped(kernel, given, {b.name: machine.memory[b.name].data for b in kernel.params})
+    found = (machine.memory[b.name] for b in kernel.params)
+    return shaped(kernel, given, {c.buffer.name: c.data[c.inside().reshape(-1)] for c in found})
 
 
 def in_order(nodes: Sequence[HostNode], values: dict[str, int]) -> Iterator[tuple[Launch, Mapping[str, int]]]:

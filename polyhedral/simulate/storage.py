@@ -5,7 +5,7 @@ buffer lies, and there it lies here: an overlap, or a layout that puts two eleme
 same bytes.
 """
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
 
@@ -34,26 +34,25 @@ def launch_memory(
     mapped = program.program if isinstance(program, PlannedProgram) else program
     stages = {name: pipe.stages for pipe in launch.pipes for name in pipe.buffers}
     own: dict[str, Cells] = {}
-    shared: list[tuple[MappedBuffer, tuple[int, ...]]] = []
+    shared: list[MappedBuffer] = []
     for name in tree_buffers(launch.body):
         buffer = mapped.buffers[name]
         if buffer.role is not Role.LOCAL:
             continue
-        extents = tuple(max(0, int(index_value(e, values))) for e in buffer.shape)
         match buffer.memory:
             case Memory.GLOBAL if buffer.scope is Scope.GRID:
                 if name not in kept:
-                    kept[name] = Cells.alone(buffer, extents, 1, watch)
+                    kept[name] = Cells.alone(buffer, values, 1, watch)
             case Memory.GLOBAL:
-                own[name] = Cells.alone(buffer, extents, 1, watch)
+                own[name] = Cells.alone(buffer, values, 1, watch)
             case Memory.REG:
-                own[name] = Cells.alone(buffer, extents, geometry.blocks * geometry.threads, watch)
+                own[name] = Cells.alone(buffer, values, geometry.blocks * geometry.threads, watch)
             case Memory.SHARED | Memory.CLUSTER:
-                shared.append((buffer, extents))
+                shared.append(buffer)
     if isinstance(program, PlannedProgram):
         own |= _placed(program, launch, geometry, watch, shared)
     else:
-        own |= {b.name: Cells.alone(b, e, geometry.blocks * stages.get(b.name, 1), watch) for b, e in shared}
+        own |= {b.name: Cells.alone(b, values, geometry.blocks * stages.get(b.name, 1), watch) for b in shared}
     return {**kept, **own}
 
 
@@ -62,7 +61,7 @@ def _placed(
     launch: Launch,
     geometry: Geometry,
     watch: Watch,
-    shared: list[tuple[MappedBuffer, tuple[int, ...]]],
+    shared: Sequence[MappedBuffer],
 ) -> dict[str, Cells]:
     """Buffers in the shared memory of every block, at their addresses."""
     if not shared:
@@ -70,16 +69,15 @@ def _placed(
     stages = {name: pipe.stages for pipe in launch.pipes for name in pipe.buffers}
     size = -(-program.shared_bytes[launch.name] // WIDEST) * WIDEST
     memory = np.zeros(geometry.blocks * size, dtype=np.uint8)
-    unit = min(numerics.storage(buffer.dtype).itemsize for buffer, _ in shared)
+    unit = min(numerics.storage(buffer.dtype).itemsize for buffer in shared)
     defined = np.zeros(len(memory) // unit, dtype=np.bool_)
     shadow = watch.shadow(len(memory) // unit)
     found: dict[str, Cells] = {}
-    for buffer, extents in shared:
+    for buffer in shared:
         address, dtype = program.addresses[buffer.name], numerics.storage(buffer.dtype)
         found[buffer.name] = Cells(
             buffer=buffer,
-            extents=extents,
-            strides=tuple(int(index_value(s, {})) for s in address.strides),
+            layout=address.layout,
             step=size // dtype.itemsize,
             offset=int(index_value(address.offset_bytes, {})) // dtype.itemsize,
             stages=stages.get(buffer.name, 1),

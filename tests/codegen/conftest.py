@@ -8,11 +8,12 @@ from texpr.codegen.plan import plan as plan_program
 from texpr.grammar import ast
 from texpr.grammar.source import NO_SPAN, SourceText, Span
 from texpr.grammar.types import F16, F32, I32
+from texpr.polyhedral.layout.make import row_major, strided
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.operators import Generic, Unused
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import Fixed, Free, Launch, MappedBuffer, MappedProgram
+from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop
 from texpr.polyhedral.program import Hazard
@@ -64,31 +65,20 @@ def less(left, right):
     return ast.Compare(op=ast.CompareOp.LT, left=expr(left), right=expr(right))
 
 
-def row_major(shape):
-    strides, step = [], number(1)
-    for extent in reversed(shape):
-        strides.append(step)
-        one = isinstance(step, ast.IndexConst) and step.value == 1
-        both = isinstance(step, ast.IndexConst) and isinstance(extent, ast.IndexConst)
-        step = extent if one else number(step.value * extent.value) if both else binary("*", step, extent)
-    return tuple(reversed(strides))
-
-
 def tensor(name, *shape, dtype=F32, role=ast.Role.PARAM, strides=None):
     extents = tuple(expr(s) for s in shape)
-    layout = Fixed(strides=tuple(expr(s) for s in strides) if strides else row_major(extents))
+    layout = strided(extents, tuple(map(expr, strides))) if strides else row_major(extents)
     memory = Memory.REG if role is ast.Role.SCALAR else Memory.GLOBAL
     return MappedBuffer(
-        name=name, dtype=dtype, shape=extents, memory=memory, scope=Scope.GRID, layout=layout, role=role
+        name=name, dtype=dtype, memory=memory, scope=Scope.GRID, layout=layout, role=role
     )  # fmt: skip
 
 
 def block_tensor(name, *shape, dtype=F32, memory=Memory.SHARED, strides=None):
-    layout = Free() if strides is None else Fixed(strides=tuple(number(s) for s in strides))
+    layout = row_major(shape) if strides is None else strided(shape, strides)
     scope = Scope.THREAD if memory is Memory.REG else Scope.BLOCK
-    extents = tuple(number(s) for s in shape)
     return MappedBuffer(
-        name=name, dtype=dtype, shape=extents, memory=memory, scope=scope, layout=layout, role=ast.Role.LOCAL
+        name=name, dtype=dtype, memory=memory, scope=scope, layout=layout, role=ast.Role.LOCAL
     )  # fmt: skip
 
 

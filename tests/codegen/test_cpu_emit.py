@@ -30,12 +30,12 @@ from texpr.grammar.ast import (
     SizeVar,
 )
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.index.expr import row_major
 from texpr.grammar.types import F16, F32, I32, I64
+from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import Fixed, Free, HostLoop, Launch, MappedBuffer, MappedProgram
+from texpr.polyhedral.mapped.program import HostLoop, Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop
 from texpr.polyhedral.target import parse_target
 
@@ -99,9 +99,8 @@ def program(name, buffers, host, sizes=()):
     for b in buffers:
         memory = Memory(b.memory) if b.memory else Memory.GLOBAL
         scope = Scope.THREAD if memory is Memory.REG else Scope.GRID
-        layout = Free() if memory is Memory.REG else Fixed(strides=row_major(b.shape))
         mapped[b.name] = MappedBuffer(
-            name=b.name, dtype=b.dtype, shape=b.shape, memory=memory, scope=scope, layout=layout, role=b.role
+            name=b.name, dtype=b.dtype, memory=memory, scope=scope, layout=row_major(b.shape), role=b.role
         )
     kernel = Kernel(name=name, buffers=tuple(buffers), sizes=tuple(Size(name=s) for s in sizes), body=())
     return MappedProgram(

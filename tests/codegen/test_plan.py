@@ -1,6 +1,6 @@
 """Plans and their checkers: each plan is right on real kernels, and each checker finds a plan made wrong."""
 
-from dataclasses import replace
+from math import prod
 
 import pytest
 from hypothesis import given
@@ -8,64 +8,56 @@ from hypothesis import strategies as st
 
 import texpr
 from texpr.codegen.device_memory import check_workspace, place_workspace
-from texpr.codegen.layout import check_strides, choose_strides
+from texpr.codegen.layout import check_layouts, room
 from texpr.codegen.plan import plan
 from texpr.codegen.shared_memory import check_shared, place_shared
 from texpr.grammar.ast import IndexConst, Role, SizeVar
 from texpr.grammar.diagnostics import InternalError, TExprError
-from texpr.grammar.index.expr import const, row_major
 from texpr.grammar.types import F16, F32, F64, I8
+from texpr.polyhedral.layout.make import row_major, strided
 from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.program import Fixed, Free, MappedBuffer
+from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.target import parse_target
 
 ONE = IndexConst(value=1)
 SM90 = parse_target("cuda:sm_90a")
 
 
-def strides_of(steps):
-    return tuple(const(step) for step in steps)
-
-
 def tensor(name, shape, dtype=F32, memory=Memory.SHARED, strides=None, align=16):
-    layout = Free() if strides is None else Fixed(strides=strides_of(strides))
+    layout = row_major(shape) if strides is None else strided(shape, strides)
     return MappedBuffer(
-        name=name, dtype=dtype, shape=strides_of(shape), memory=memory, scope=Scope.BLOCK, layout=layout,
-        role=Role.LOCAL, align=align,
-    )  # fmt: skip
+        name=name, dtype=dtype, memory=memory, scope=Scope.BLOCK, layout=layout, role=Role.LOCAL, align=align
+    )
 
 
 shapes = st.lists(st.integers(1, 6), max_size=4).map(tuple)
 
 
-@given(st.lists(shapes, max_size=4))
-def test_free_layouts_become_row_major_and_injective(found):
+@given(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=4))
+def test_dense_layouts_are_right_and_empty_ones_take_no_room(found):
     own = [tensor(f"t{n}", shape) for n, shape in enumerate(found)]
-    strides = choose_strides(own, own)
-    check_strides(own, strides)
-    for n, shape in enumerate(found):
-        assert strides[f"t{n}"] == row_major(strides_of(shape))
+    check_layouts(own)
+    assert [room(buffer) for buffer in own] == list(map(prod, found))
 
 
 def test_an_extent_in_a_block_that_is_no_number_is_an_error_of_the_program():
-    wrong = replace(tensor("t", (4,)), shape=(SizeVar(name="N"),))
     with pytest.raises(TExprError) as caught:
-        choose_strides([wrong], [wrong])
+        check_layouts([tensor("t", (SizeVar(name="N"),))])
     assert caught.value.diagnostics[0].code == "E0403"
 
 
 @pytest.mark.parametrize(
-    ("shape", "strides"), [((4, 8), (7, 1)), ((2, 2), (0, 1)), ((3,), (-1,)), ((400, 400), (399, 1)), ((2, 2), (1,))]
+    ("shape", "strides"), [((4, 8), (7, 1)), ((2, 2), (0, 1)), ((3,), (-1,)), ((400, 400), (399, 1))]
 )
 def test_the_layout_checker_finds_two_elements_at_one_address(shape, strides):
     with pytest.raises(InternalError):
-        check_strides([tensor("t", shape)], {"t": strides_of(strides)})
+        check_layouts([tensor("t", shape, strides=strides)])
 
 
-def test_a_padded_layout_is_kept():
-    own = [tensor("t", (64, 64), strides=(72, 1))]
-    assert choose_strides(own, own) == {"t": strides_of((72, 1))}
-    check_strides(own, {"t": strides_of((72, 1))})
+def test_the_layout_checker_takes_padding_with_its_room():
+    own = tensor("t", (64, 64), strides=(72, 1))
+    check_layouts([own])
+    assert room(own) == 63 * 72 + 64
 
 
 dtypes = st.sampled_from([F64, F32, F16, I8])
@@ -74,17 +66,15 @@ dtypes = st.sampled_from([F64, F32, F16, I8])
 @given(st.lists(st.tuples(shapes, dtypes, st.sampled_from([16, 32, 128])), max_size=6))
 def test_shared_tensors_are_aligned_and_never_overlap(found):
     own = [tensor(f"t{n}", s, dtype=d, align=a) for n, (s, d, a) in enumerate(found)]
-    strides = choose_strides(own, own)
-    offsets, total_bytes = place_shared(own, strides, SM90, {})
-    check_shared("k", own, strides, offsets, total_bytes, {})
+    offsets, total_bytes = place_shared(own, SM90, {})
+    check_shared("k", own, offsets, total_bytes, {})
     for n, (_, _, align) in enumerate(found):
         assert offsets[f"t{n}"] % align == 0
 
 
 def test_the_shared_checker_finds_overlap_misalignment_and_a_short_total():
     own = [tensor("a", (10,)), tensor("b", (10,))]
-    strides = choose_strides(own, own)
-    right, total_bytes = place_shared(own, strides, SM90, {})
+    right, total_bytes = place_shared(own, SM90, {})
     for offsets, total in (
         ({"a": 0, "b": 32}, 100),
         ({"a": 0, "b": 44}, 100),
@@ -92,22 +82,18 @@ def test_the_shared_checker_finds_overlap_misalignment_and_a_short_total():
         ({"a": 0}, total_bytes),
     ):
         with pytest.raises(InternalError):
-            check_shared("k", own, strides, offsets, total, {})
+            check_shared("k", own, offsets, total, {})
 
 
 def test_more_shared_memory_than_the_target_has_is_an_error_of_the_program():
     own = [tensor("a", (64 * 1024,))]
     with pytest.raises(TExprError) as caught:
-        place_shared(own, choose_strides(own, own), SM90, {})
+        place_shared(own, SM90, {})
     assert caught.value.diagnostics[0].code == "E0403"
 
 
 def workspaces(*found):
-    spaces = [
-        replace(tensor(f"w{n}", (), dtype=dtype, memory=Memory.GLOBAL), shape=shape)
-        for n, (dtype, shape) in enumerate(found)
-    ]
-    return spaces, choose_strides(spaces, ())
+    return [tensor(f"w{n}", shape, dtype=dtype, memory=Memory.GLOBAL) for n, (dtype, shape) in enumerate(found)]
 
 
 extents = st.one_of(
@@ -117,17 +103,17 @@ extents = st.one_of(
 
 @given(st.lists(st.tuples(dtypes, st.lists(extents, max_size=3).map(tuple)), max_size=5))
 def test_workspaces_never_overlap_at_any_size(found):
-    spaces, strides = workspaces(*found)
-    check_workspace(spaces, strides, *place_workspace(spaces, strides), ("M", "N"))
+    spaces = workspaces(*found)
+    check_workspace(spaces, *place_workspace(spaces), ("M", "N"))
 
 
 def test_the_workspace_checker_finds_overlap_and_misalignment():
     size = SizeVar(name="N")
-    spaces, strides = workspaces((F32, (size,)), (F16, (size,)))
-    right, total_bytes = place_workspace(spaces, strides)
+    spaces = workspaces((F32, (size,)), (F16, (size,)))
+    right, total_bytes = place_workspace(spaces)
     for offsets in ({"w0": IndexConst(value=0), "w1": IndexConst(value=256)}, right | {"w1": ONE}):
         with pytest.raises(InternalError):
-            check_workspace(spaces, strides, offsets, total_bytes, ("N",))
+            check_workspace(spaces, offsets, total_bytes, ("N",))
 
 
 STEPS = """kernel steps(A: f32[M, 64], C: f32[M, 64]) {

@@ -44,6 +44,8 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.types import BOOL, ELEMENT_TYPES, F32, I32, DType
+from texpr.polyhedral.layout.make import row_major, staged
+from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.operators import (
@@ -60,7 +62,7 @@ from texpr.polyhedral.mapped.operators import (
 )
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import Free, HostNode, Launch, MappedBuffer, MappedProgram
+from texpr.polyhedral.mapped.program import HostNode, Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Action, Barrier, Pipe
 from texpr.polyhedral.mapped.tree import Define, Guard, Last, Loop, Node, Part, Parts
 from texpr.polyhedral.mapped.walks import located
@@ -376,4 +378,6 @@ def program(
 def _buffer(
     name: str, shape: tuple[IndexExpr, ...], memory: Memory, scope: Scope, role: Role, dtype: DType
 ) -> MappedBuffer:
-    return MappedBuffer(name=name, dtype=dtype, shape=shape, memory=memory, scope=scope, layout=Free(), role=role)
+    ranked = memory is Memory.CLUSTER
+    layout = staged(row_major(shape[1:]), shape[0], Unit.RANK) if ranked else row_major(shape)
+    return MappedBuffer(name=name, dtype=dtype, memory=memory, scope=scope, layout=layout, role=role)

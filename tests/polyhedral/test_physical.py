@@ -10,7 +10,8 @@ from stages import PIPE, mapped
 
 from texpr.codegen.plan import plan
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.index.expr import ZERO, const
+from texpr.grammar.index.expr import ZERO
+from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -76,5 +77,5 @@ def test_slots_that_overlap_are_found() -> None:
 
 
 def test_a_layout_that_puts_two_elements_in_one_place_is_found() -> None:
-    message = failure(moved(plan(GRAPHS["named"].program), "a", strides=(const(0),)), GRAPHS["named"])
+    message = failure(moved(plan(GRAPHS["named"].program), "a", layout=strided((64,), (0,))), GRAPHS["named"])
     assert "touch element (0,) of a" in message
