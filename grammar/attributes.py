@@ -39,6 +39,7 @@ MAX_VECTOR = 64  # elements: 64 bytes, the widest register that a target has, of
 MAX_THREADS = 1024  # of a block, on every GPU
 MAX_BLOCKS = 32  # of a multiprocessor
 MAX_CLUSTER = 16  # blocks
+MAX_ADDRESS_BIT = 20  # no shared memory has an address that needs it
 WARP = 32
 
 
@@ -57,6 +58,7 @@ class Needs(Enum):
     ACCUMULATIONS = "an accumulation"
     ITERATIONS = "iterations that one thread runs after another"
     MEMORY = "a buffer in memory"
+    SHARED = "a buffer in shared memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +139,10 @@ ATTRIBUTES: dict[str, Spec] = {
     ),
     "layout": Spec(on=BUFFERS, mapped=BUFFERS, least=1, most=1, words=("col", "row"), form="#layout(col)"),
     "pad": Spec(on=(Construct.NEW,), mapped=(Construct.NEW,), most=1, form="#pad or #pad(n)", needs=Needs.MEMORY),
-    "swizzle": Spec(on=(Construct.NEW,), most=3, zero=True, form="#swizzle or #swizzle(bits, base, shift)"),
+    "swizzle": Spec(
+        on=(Construct.NEW,), mapped=(Construct.NEW,), most=3, zero=True, greatest=MAX_ADDRESS_BIT,
+        form="#swizzle or #swizzle(bits, base, shift)", needs=Needs.SHARED,
+    ),
     "ptx": Spec(on=(Construct.FN,), least=1, most=2, zero=True, form="#ptx(major, minor)"),
     "sm": Spec(on=(Construct.FN,), least=1, most=1, form="#sm(80)"),
 }  # fmt: skip
@@ -253,6 +258,8 @@ def _check_values(attr: Attr, dims: int, spec: Spec) -> None:
             _check_tile(attr, dims, attr.span)
         case "swizzle" if len(attr.args) not in (0, 3):
             raise refuse("E0205", f"`#swizzle` has {_count(len(attr.args))}", attr.span, help=f"write {spec.form}")
+        case "swizzle" if attr.args:
+            _check_swizzle(attr, values)
         case "threads" if any(value % WARP and (value > WARP or value & (value - 1)) for value in values):
             raise refuse(
                 "E0205", f"a block of {values[0]} threads is no number of whole warps", attr.span,
@@ -265,6 +272,17 @@ def _check_values(attr: Attr, dims: int, spec: Spec) -> None:
             )  # fmt: skip
         case _:
             pass
+
+
+def _check_swizzle(attr: Attr, values: list[int]) -> None:
+    """Bits of an address that are read are none of those that are changed."""
+    message = ""
+    if len(values) < len(attr.args):
+        message = "the arguments of `#swizzle` are integers"
+    elif not values[0] or values[2] < values[0]:
+        message = "`#swizzle(bits, base, shift)` reads at least 1 bit, from at least `bits` above those that it changes"
+    if message:
+        raise refuse("E0205", message, attr.span, help="write #swizzle(3, 4, 3) for the hardware's of 128 bytes")
 
 
 def _check_tile(attr: Attr, dims: int, span: Span) -> None:
@@ -301,8 +319,13 @@ def _check_layouts(attrs: list[Attr], rank: int) -> None:
                     "E0205", "`#pad` stands between the rows of a buffer, and this one has no rows", attr.span,
                     help="remove it, or declare the buffer with two dimensions",
                 )  # fmt: skip
-            case "pad" if "strides" in names or "layout" in names:
-                raise refuse("E0205", "`#pad` and another layout say two things", attr.span, help="remove one")
+            case "swizzle" if rank < 2 and not attr.args:
+                raise refuse(
+                    "E0205", "`#swizzle` mixes the rows of a buffer, and this one has no rows", attr.span,
+                    help="declare the buffer with two dimensions, or write #swizzle(bits, base, shift)",
+                )  # fmt: skip
+            case "pad" | "swizzle" if {"strides", "layout", "pad"} & set(names) - {attr.name}:
+                raise refuse("E0205", f"`#{attr.name}` and another layout say two things", attr.span, help="remove one")
             case _:
                 pass
 

@@ -78,6 +78,11 @@ def alignment_of(attrs: Iterable[Attr]) -> Attr | None:
     return _named(attrs, "align")
 
 
+def swizzle_of(buffer: Buffer) -> Attr | None:
+    """The `#swizzle` of a buffer: bits of its byte addresses that are XORed into others."""
+    return _named(buffer.attrs, "swizzle")
+
+
 def padding_of(buffer: Buffer) -> Attr | None:
     """The `#pad` of a buffer: elements after each row."""
     return _named(buffer.attrs, "pad")

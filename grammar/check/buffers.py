@@ -1,13 +1,13 @@
 """Reading what declares a buffer: element types, shapes, `new`, and the attributes that say where elements lie."""
 
 from texpr.grammar import syntax
-from texpr.grammar.ast import Attr, IndexConst, IndexExpr
+from texpr.grammar.ast import Attr, Buffer, IndexConst, IndexExpr
 from texpr.grammar.attributes import Construct, check_attributes, check_fn_attributes
 from texpr.grammar.check.context import BufferDraft, Context, whole
 from texpr.grammar.check.indices import index
 from texpr.grammar.check.scope import TypeName
 from texpr.grammar.index.expr import ONE, index_names, multiply
-from texpr.grammar.permissions import alignment_of
+from texpr.grammar.permissions import alignment_of, swizzle_of
 from texpr.grammar.refusals import RefusedError, refuse
 from texpr.grammar.source import Span
 from texpr.grammar.surface import name_place
@@ -85,6 +85,18 @@ def place_elements(draft: BufferDraft, attrs: tuple[Attr, ...]) -> None:
                 help=f"write #align({least}) or more",
             )  # fmt: skip
         draft.align = value.value
+
+
+def settled(ctx: Context, draft: BufferDraft) -> Buffer:
+    """The core buffer; E0205 for a `#swizzle` that would tear its elements apart."""
+    buffer = draft.settled()
+    attr, size = swizzle_of(buffer), buffer.dtype.size_bytes
+    base = attr.args[1] if attr is not None and attr.args else None
+    if attr is not None and isinstance(base, IndexConst) and 1 << base.value < size:
+        message = f"`#swizzle` counts bits of the byte address, and an element of {buffer.dtype} has {size} bytes"
+        help = f"write a base of {size.bit_length() - 1} or more"
+        ctx.report(refuse("E0205", message, attr.span, help=help))
+    return buffer
 
 
 def _column_major(extents: tuple[IndexExpr, ...]) -> tuple[IndexExpr, ...]:

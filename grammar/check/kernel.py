@@ -7,7 +7,7 @@ from typing import TypeVar
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import IndexConst, IndexExpr, Role
 from texpr.grammar.attributes import Construct, check_attributes
-from texpr.grammar.check.buffers import element_type, place_elements, shape
+from texpr.grammar.check.buffers import element_type, place_elements, settled, shape
 from texpr.grammar.check.calls import read_call
 from texpr.grammar.check.context import BufferDraft, Context, Given, Readers, whole
 from texpr.grammar.check.flat import infer_lengths
@@ -291,4 +291,4 @@ def _finished(ctx: Context, name: str, body: tuple[ast.Stmt, ...], span: Span, *
     )
     blocks = (ast.Kernel, ast.Par, ast.Seq, ast.If, ast.Intrinsic)
     kernel = rewrite(kernel, settle, into=lambda node: isinstance(node, blocks))
-    return replace(kernel, buffers=tuple(ctx.buffers[n].settled() for n in order))
+    return replace(kernel, buffers=tuple(settled(ctx, ctx.buffers[n]) for n in order))

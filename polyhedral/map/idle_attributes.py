@@ -16,6 +16,10 @@ from texpr.polyhedral.mapped.walks import launches, located
 from texpr.polyhedral.target import Target
 
 Found = Iterator[tuple[Attr, str]]
+_OBEYED: dict[Needs | None, tuple[Memory, ...]] = {
+    Needs.MEMORY: (Memory.SHARED, Memory.GLOBAL),
+    Needs.SHARED: (Memory.SHARED,),
+}
 
 
 def idle_attributes(
@@ -70,7 +74,11 @@ def _accumulates(stmt: Stmt) -> bool:
 def _of_buffers(kernel: Kernel, buffers: Mapping[str, MappedBuffer]) -> Found:
     for buffer in kernel.buffers:
         placed = buffers.get(buffer.name)
-        if placed is not None and placed.memory is not Memory.REG:
-            continue
-        why = "nothing uses the buffer" if placed is None else "the buffer is a thread's own, in registers"
-        yield from ((attr, why) for attr in buffer.attrs if ATTRIBUTES[attr.name].needs is Needs.MEMORY)
+        why = "nothing uses the buffer"
+        if placed is not None:
+            own = placed.memory is Memory.REG
+            why = "the buffer is a thread's own, in registers" if own else "the buffer lies in global memory"
+        for attr in buffer.attrs:
+            obeyed = _OBEYED.get(ATTRIBUTES[attr.name].needs)
+            if obeyed is not None and (placed is None or placed.memory not in obeyed):
+                yield attr, why

@@ -14,9 +14,10 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ONE, add, constant_value, index_names
 from texpr.grammar.index.interval import Ranges, bounds
 from texpr.grammar.permissions import alignment_of
-from texpr.polyhedral.layout.declared import declared_layout
+from texpr.polyhedral.layout.declared import declared_layout, shared_layout
 from texpr.polyhedral.layout.extent import extent_bytes
 from texpr.polyhedral.layout.make import copied
+from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.target import Target
@@ -222,7 +223,8 @@ def _memory(use: LocalUse, shared: int, kept: int, target: Target) -> tuple[Memo
 
 def _placed(use: LocalUse, memory: Memory, reason: str, ranges: Ranges, host: Ranges) -> MappedBuffer:
     buffer = use.buffer
-    layout = declared_layout(replace(buffer, shape=tuple(_greatest_extent(e, ranges, buffer) for e in buffer.shape)))
+    greatest = replace(buffer, shape=tuple(_greatest_extent(e, ranges, buffer) for e in buffer.shape))
+    layout = shared_layout(greatest) if memory is Memory.SHARED else declared_layout(greatest)
     expanded = use.indices if memory is Memory.GLOBAL else ()
     if expanded:
         layout = copied(layout, [_copies(add(ranges[i][1], ONE), host, buffer) for i in expanded])
@@ -235,10 +237,16 @@ def _placed(use: LocalUse, memory: Memory, reason: str, ranges: Ranges, host: Ra
         layout=layout,
         role=Role.LOCAL,
         expanded=expanded,
-        align=buffer.align,
+        align=max(buffer.align, _swizzled_alignment(layout, buffer)),
         reason=reason,
         span=buffer.span,
     )
+
+
+def _swizzled_alignment(layout: Layout, buffer: Buffer) -> int:
+    """The bytes at whose multiples the bits of a tile's own addresses are those of the memory's, as far as it goes."""
+    period = 1 if layout.xor is None else layout.xor.period
+    return min(period * buffer.dtype.size_bytes, ALIGNMENT_BYTES[Memory.SHARED])
 
 
 def _copies(extent: IndexExpr, host: Ranges, buffer: Buffer) -> IndexExpr:

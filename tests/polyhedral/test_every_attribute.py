@@ -81,6 +81,10 @@ KEPT: dict[str, tuple[Kept, ...]] = {
         Kept(place=Construct.NEW, program=SHARED % "#layout(col)", because="strides (1, 4)"),
     ),
     "#pad": (Kept(place=Construct.NEW, program=SHARED % "#pad", because="strides (17, 1)"),),
+    "#swizzle": (
+        Kept(place=Construct.NEW, program=SHARED % "#swizzle", because="xor(bits 2, base 2, shift 3)"),
+        Kept(place=Construct.NEW, program=SHARED % "#swizzle(2, 2, 4)", because="tx::swizzled<2, 0, 4>("),
+    ),
 }  # fmt: skip
 
 UNMAPPED: dict[str, tuple[str, ...]] = {
@@ -100,7 +104,6 @@ UNMAPPED: dict[str, tuple[str, ...]] = {
     "#cooperative": (COPY.replace(") {", ") #cooperative {"),),
     "#raster(n)": (COPY.replace(") {", ") #raster(8) {"),),
     "#blocks_per_sm(n)": (COPY.replace(") {", ") #blocks_per_sm(2) {"),),
-    "#swizzle": (SHARED % "#swizzle", SHARED % "#swizzle(3, 3, 3)"),
 }  # fmt: skip
 
 OF_HARDWARE_BODIES = ("#ptx(major, minor)", "#sm(80)")
@@ -112,6 +115,8 @@ NEVER = {
     "#cluster_shape(8, 4)": COPY.replace(") {", ") #cluster_shape(8, 4) {"),
     "#blocks_per_sm(64)": COPY.replace(") {", ") #blocks_per_sm(64) {"),
     "#swizzle(2)": SHARED % "#swizzle(2)",
+    "#swizzle of half an element": SHARED % "#swizzle(2, 1, 3)",
+    "#swizzle with #pad": SHARED % "#swizzle #pad",
     "#pad with #strides": SHARED % "#strides(20, 1) #pad",
     "#pad of one dimension": "kernel f(A: f32[8]) { par 8 i { new t: f32[4] #pad; t[0] = 1.0; A[i] = t[0] } }",
     "#align below the element": COPY.replace("A: f32[64]", "A: f32[64] #align(2)"),
@@ -126,6 +131,10 @@ IDLE = {
     "#threads": ("kernel f(s: f32[1]) #threads(64) { s[0] = 1.0 }",),
     "#pad": ("kernel f(A: f32[8]) { par 8 i { new t: f32[2, 2] #pad; t[0, 0] = 1.0; A[i] = t[0, 0] } }",),
     "#align": ("kernel f(A: f32[8]) { par 8 i { new t: f32 #align(64); t = 1.0; A[i] = t } }",),
+    "#swizzle": (
+        "kernel f(A: f32[8]) { par 8 i { new t: f32[2, 8] #swizzle; t[0, 0] = 1.0; A[i] = t[0, 0] } }",
+        (SHARED % "#swizzle(3, 4, 3)").replace("shared t", "global t"),
+    ),
 }
 IDLE_ON_A_CPU = {
     "#threads": COPY.replace(") {", ") #threads(64) {"),
@@ -133,6 +142,7 @@ IDLE_ON_A_CPU = {
     "#block": ROWS % ("", "#block"),
     "#thread": ROWS % ("", "#thread"),
     "#unroll": SUM % "#unroll",
+    "#swizzle": SHARED % "#swizzle",
 }
 
 

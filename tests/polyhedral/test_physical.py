@@ -10,7 +10,7 @@ from stages import PIPE, mapped
 
 from texpr.codegen.plan import plan
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.index.expr import ZERO
+from texpr.grammar.index.expr import ZERO, const
 from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.simulate.stage import simulate
@@ -69,6 +69,26 @@ def test_a_program_of_map_computes_the_same_in_its_bytes() -> None:
 def test_buffers_that_overlap_are_found() -> None:
     message = failure(moved(plan(GRAPHS["groups"].program), "b", offset_bytes=ZERO), GRAPHS["groups"])
     assert "touch element" in message and "nothing orders" in message
+
+
+SWIZZLED = """kernel swizzled(A: f32[M, 60], B: f32[M, 60]) {
+    par M i {
+        new shared t: f32[60] #swizzle(2, 4, 2)
+        new shared u: f32[4]
+        par 60 a { t[a] = A[i, a] }
+        par 4 a { u[a] = 1.0 }
+        par 60 b { B[i, b] = t[59 - b] * u[b % 4] }
+    }
+}"""
+
+
+def test_a_swizzled_tile_takes_whole_blocks_and_less_room_is_found() -> None:
+    arrays = {"A": np.arange(120, dtype=np.float32).reshape(2, 60), "B": np.zeros((2, 60), np.float32)}
+    planned = plan(mapped(SWIZZLED))
+    np.testing.assert_array_equal(simulate(planned, arrays)["B"], arrays["A"][:, ::-1])
+    assert planned.addresses["u"].offset_bytes == const(256)
+    with pytest.raises(TExprError, match="touch element"):
+        simulate(moved(planned, "u", offset_bytes=const(240)), arrays)
 
 
 def test_slots_that_overlap_are_found() -> None:

@@ -5,6 +5,13 @@
 
 namespace tx {
 
+// An address in elements with kBits bits from kBase + kShift on XORed into those from kBase on: a swizzled tile.
+template <int kBits, int kBase, int kShift, class Index>
+TX_FN Index swizzled(Index address) {
+  static_assert(0 < kBits && kBits <= kShift && 0 <= kBase, "bits that are read are not changed");
+  return address ^ ((address >> kShift) & (((Index(1) << kBits) - 1) << kBase));
+}
+
 #if defined(TX_HOST)
 template <class To, class From>
 inline To bit_cast(From x) {
