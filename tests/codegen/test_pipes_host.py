@@ -107,11 +107,14 @@ FOUND = {
     },
     "ring_groups_1": dict.fromkeys(("COMMIT", "WAIT", "FREE", "SHOW"), (EARLY, HARMLESS)),
     **{f"ring_groups_{n}": dict.fromkeys(("COMMIT", "WAIT", "FREE"), (EARLY, HARMLESS)) for n in (2, 3, 4)},
-    "parts_0": {
-        "WAIT": (EARLY, PARTS, EARLY),
-        "RELEASE": (PARTS, RACE),
-        "FREE": (EARLY, PARTS),
-        "SHOW": (PARTS, EARLY, EARLY),
+    **{
+        f"parts_{n}": {
+            "WAIT": (EARLY, PARTS, EARLY),
+            "RELEASE": (PARTS, RACE),
+            "FREE": (EARLY, PARTS),
+            "SHOW": (PARTS, EARLY, EARLY),
+        }
+        for n in (0, 1)
     },
     "ended_0": {
         "FREE": (f"{RACE}|is used and has been invalidated", HARMLESS),
@@ -311,6 +314,17 @@ def test_what_the_device_leaves_undefined_is_refused(case):
         report, _ = run(launch, case, seed)
         assert (report.kind, report.message[: len(words)]) == (kind, words)
         assert (" threads for thread " in report.message) == (case == 6)  # who came first is the seed's choice
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("number", range(len(pipe_cases.REFUSED)))
+def test_a_box_begins_at_a_multiple_of_16_bytes_of_its_row(number):
+    launch = pipe_cases.REFUSED[number]
+    for seed in SEEDS:
+        report, _ = run(launch, seed=seed)
+        words = f"a box whose corner is {4 * launch.arguments[-1]} bytes into its row; the device takes multiples of 16"
+        assert (report.kind, report.message[: len(words)]) == ("alignment", words)
+        assert (report.file, report.thread) == ("/texpr/clusters.cu", 0)
 
 
 REMOTE_ARRIVAL = """

@@ -149,7 +149,8 @@ TX_FN void ring_groups(tx::u8* smem, const float* a, float* o, int broken) {
   }
 }
 
-// Two parts that hand a slot to and fro by barriers of their own.
+// Two parts that hand a slot to and fro by barriers of their own. Those who have read need not wait, but may.
+template <bool kBothWait>
 TX_FN void parts(tx::u8* smem, const float* a, float* o, int broken) {
   const tx::Global<const float> A(a, "A");
   const tx::Global<float> O(o, "O");
@@ -169,7 +170,13 @@ TX_FN void parts(tx::u8* smem, const float* a, float* o, int broken) {
       const float x = tile.load((tx::lane() + 2) % 32);
       MOVED(WAIT) tx::sync_part<1>(64);
       if (k + 1 < kSteps) {
-        OP(RELEASE) tx::arrive_part<2>(64);
+        OP(RELEASE) {
+          if constexpr (kBothWait) {
+            tx::sync_part<2>(64);
+          } else {
+            tx::arrive_part<2>(64);
+          }
+        }
       }
       O.store(k * 32 + tx::lane(), 2.0f * x);
     }
@@ -268,7 +275,8 @@ inline void ring_products(tx::u8* smem, const float* a, float* o, int broken) {
 RINGS(arrive);
 RINGS(copies);
 RINGS(groups);
-KERNEL(parts_0, parts, tx::Launched());
+KERNEL(parts_0, parts<false>, tx::Launched());
+KERNEL(parts_1, parts<true>, tx::Launched());
 KERNEL(ended_0, ended, tx::Launched());
 #if defined(TX_HOST)
 KERNEL(alone, ended, tx::host::Alone());

@@ -59,6 +59,13 @@ inline std::vector<Run> runs_of(const TensorMap& map, u8* to, const int (&at)[kR
     refuse(TX_HOST_LAUNCH, site,
            "the rows of a box have %lld bytes; they are multiples of 16, and not longer than the swizzle", row);
   }
+  const i64 first = static_cast<i64>(at[kRank - 1]) * map.element_bytes;
+  if (first % 16 != 0) {
+    refuse(TX_HOST_ALIGNMENT, site,
+           "a box whose corner is %lld bytes into its row; the device takes multiples of 16, and copies what is between "
+           "them without a tensor map",
+           first);
+  }
   const i64 step = map.swizzle_bytes == 0 ? row : 16;
   std::vector<Run> runs;
   const i64 rows = box_bytes(map) / row;
@@ -71,7 +78,6 @@ inline std::vector<Run> runs_of(const TensorMap& map, u8* to, const int (&at)[kR
       inside = inside && c >= 0 && c < map.extents[d];
       offset += c * map.strides[d];
     }
-    const i64 first = static_cast<i64>(at[kRank - 1]) * map.element_bytes;
     const i64 end = static_cast<i64>(map.extents[0]) * map.element_bytes;
     for (i64 b = 0; b < row; b += step) {
       // an edge of the tensor in the middle of a run: cut there, so that a run is inside from its first byte on, or not
