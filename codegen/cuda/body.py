@@ -4,13 +4,13 @@ Digits and indices are declared before they are used, and those that no line use
 folded away) are left out, so that no compiler warns.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import prod
 from typing import assert_never
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.copies import Pieces, copy_call, copy_form
+from texpr.codegen.cuda.digits import digit_value
 from texpr.codegen.cuda.expr import Surroundings, Value, cast, emit_value, product_factors
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
@@ -18,15 +18,13 @@ from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.names import comment, line_directive, place, source_line
 from texpr.codegen.cuda.stand import Stand
 from texpr.codegen.cuda.sync import Syncs
+from texpr.codegen.cuda.wide import is_alone, reduction, wide_call
 from texpr.grammar.ast import (
     AccOp,
     Always,
     Condition,
     Gather,
-    IndexBinary,
-    IndexConst,
     IndexExpr,
-    IndexOp,
     Read,
     Subscript,
 )
@@ -42,12 +40,6 @@ from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Part, Parts
 from texpr.polyhedral.mapped.walks import located
 
-_COORDINATES: dict[Place, str] = {
-    Place.GRID_X: "tx::block_x()",
-    Place.GRID_Y: "tx::block_y()",
-    Place.GRID_Z: "tx::block_z()",
-}
-_GRID_AXIS = {Place.GRID_X: 0, Place.GRID_Y: 1, Place.GRID_Z: 2}
 _OPERATORS = {AccOp.ADD: "tx::Add", AccOp.MUL: "tx::Mul", AccOp.MAX: "tx::Max", AccOp.MIN: "tx::Min"}
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
 MAX_LINES = 3  # of the program that the comment of a part names
@@ -82,44 +74,7 @@ class _Body:
 
     def _digits(self, digits: Iterable[Digit]) -> None:
         for digit in digits:
-            value = ix.div(self._coordinate(digit.place), self._factor(digit.stride))
-            if not self._highest(digit):
-                value = ix.mod(value, self._factor(digit.radix))
-            self._declare(digit.name, value)
-
-    def _coordinate(self, place_: Place) -> ix.Term:
-        if place_ in _GRID_AXIS:
-            blocks = ix.term(self.launch.grid[_GRID_AXIS[place_]], self.scope)
-            return ix.variable(_COORDINATES[place_], 0, min(max(blocks.high - 1, 0), ix.INT_MAX - 1))
-        if place_ is Place.CLUSTER:
-            return ix.variable("tx::cluster_rank()", 0, prod(self.launch.cluster) - 1)
-        found = self.stand.coordinate(place_, self.launch.threads)
-        if found is None:
-            raise fail("E0502", f"the place {place_} is not emitted here on this target", self.launch.span)
-        return found
-
-    def _factor(self, expr: IndexExpr) -> ix.Term:
-        """A stride or radix of a digit in 32 bits. It divides the extent of its place, which is positive, as the
-        thread runs, and below 2^31."""
-        term = ix.term(expr, self.scope)
-        low, high = max(term.low, 1), max(min(term.high, ix.INT_MAX), 1)
-        return replace(term.as_int(), low=low, high=high)
-
-    def _highest(self, digit: Digit) -> bool:
-        """Whether stride * radix is the extent of the digit's grid axis, so that no remainder is needed."""
-        if digit.place not in _GRID_AXIS:
-            return False
-        extent = self.launch.grid[_GRID_AXIS[digit.place]]
-        if digit.stride == IndexConst(value=1) and digit.radix == extent:
-            return True
-        match extent:
-            case IndexBinary(op=IndexOp.MUL, left=left, right=right):
-                return (left, right) in ((digit.radix, digit.stride), (digit.stride, digit.radix))
-            case IndexConst(value=blocks):
-                factors = (digit.stride, digit.radix)
-                return prod(f.value if isinstance(f, IndexConst) else 0 for f in factors) == blocks
-            case _:
-                return False
+            self._declare(digit.name, digit_value(digit, self.launch, self.scope, self.stand))
 
     def _declare(self, name: str, value: ix.Term) -> None:
         """`const int NAME = value;`, and the name is known from here on; a single value needs no variable."""
@@ -155,8 +110,20 @@ class _Body:
                     self.out.line(f"{self.tensors[name].name}.fresh();")
             case Generic():
                 self._generic(node)
-            case Copy(completion=Completion.NOW) | Elementwise():
+            case Copy() if is_alone(node):
+                self._wide(node)
+            case Copy(completion=Completion.NOW):
                 self._node(expand(node))
+            case Elementwise(over=((index, extent), *inner)) if node.unused is not Unused.ONCE:
+                self._loop(Loop(index=index, extent=extent, body=_rest(node, inner), unroll=True, span=node.span))
+            case Elementwise():
+                self._node(expand(node))
+            case Reduce():
+                self._reduce(node)
+            case Lead(index=name, of=of, bytes=bytes_):
+                array, where = self._place(of.buffer, of.subscripts, writes=False)
+                call, high = f"tx::lead<{bytes_}>({array}, {where.text})", bytes_ // of.dtype.size_bytes - 1
+                self._declare(name, ix.Term(call, ix.ATOM, 0, high, False, names=where.names))
             case Copy():
                 self._copy(node)
             case Parts(parts=parts):
@@ -169,8 +136,6 @@ class _Body:
                 self._declare(node.index, self.syncs.turn(node, self.stand))
             case _ if isinstance(node, Sync):
                 self.syncs.write(node, self.stand, self.scope)
-            case Lead() | Reduce():
-                raise fail("E0502", f"{type(node).__name__} is not emitted for CUDA", self.launch.span)
             case _:
                 assert_never(node)
 
@@ -320,7 +285,42 @@ class _Body:
             offset = ix.add(ix.mul(turn, ix.constant(self.frame.stage_elements(name))), offset)
         return own, replace(offset, names=offset.names | names)
 
-    # ---- copies ----
+    # ---- copies and reductions ----
+
+    def _wide(self, copy: Copy) -> None:
+        """The call that moves a vector, in loops over the indices around it, unrolled as registers are numbers."""
+        if copy.unused is Unused.ONCE:
+            with self.out.block(f"if ({self.stand.elected})"):
+                self._wide(replace(copy, unused=None))
+        elif len(copy.over) > 1:
+            (index, extent), *inner = copy.over
+            body = (replace(copy, over=tuple(inner)),)
+            self._loop(Loop(index=index, extent=extent, body=body, unroll=True, span=copy.span))
+        else:
+            buffers = self.frame.planned.program.buffers
+            self._emit_at(copy.span, wide_call(copy, buffers.__getitem__, self._element, self._number))
+
+    def _reduce(self, node: Reduce) -> None:
+        if node.unused is Unused.ONCE:
+            with self.out.block(f"if ({self.stand.elected})"):
+                self._reduce(replace(node, unused=None))
+            return
+        outer, index = self.scope, ""
+        for name, extent in node.over:
+            index = self.frame.names.new(name)
+            self._know(name, ix.variable(index, 0, max(ix.term(extent, outer).high - 1, 0)))
+        around = self._around(strict=True)
+        done = reduction(node, self.frame.names.new(node.id), lambda v: self.out.use(emit_value(v, around)), index)
+        self.scope = outer
+        self._emit_at(node.span, f"const auto {done.name} = {done.call};")
+        for target, component in zip(node.targets, done.components, strict=True):
+            own, where = self._element(target.buffer, target.subscripts, writes=True)
+            self.out.line(f"{own}.store({where}, {component});")
+
+    def _element(self, name: str, subscripts: tuple[Subscript, ...], *, writes: bool) -> tuple[str, str]:
+        """The accessor of an element and its number there, for the next line."""
+        own, where = self._place(name, subscripts, writes=writes)
+        return own, self.out.use(where)
 
     def _copy(self, copy: Copy) -> None:
         """The call that begins an asynchronous copy, in loops over what one call does not bring."""
@@ -380,3 +380,8 @@ class _Body:
         self.commented = where + calls
         made = "" if node.origin.value == "source" else f" ({node.origin.value.replace('_', ' ')})"
         self.out.line(f"// {where}{calls}{made}: {source_line(node.span)}")
+
+
+def _rest(node: Elementwise, inner: Sequence[tuple[str, IndexExpr]]) -> tuple[Node, ...]:
+    """What an elementwise operator does for one value of its first index."""
+    return (replace(node, over=tuple(inner)),) if inner else node.each

@@ -15,6 +15,7 @@ from texpr.codegen.cuda.header import c_header
 from texpr.codegen.cuda.kernel import Kernel, emit_kernel
 from texpr.codegen.cuda.names import comment, file_name, kernel_symbol, listed, virtual_path
 from texpr.codegen.cuda.sync import needed_headers
+from texpr.codegen.cuda.wide import headers
 from texpr.codegen.toolchain import included
 from texpr.codegen.writer import Writer
 from texpr.grammar.index.text import in_words
@@ -51,7 +52,9 @@ def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False) 
     _title(planned, target, found, out)
     if checks:
         out.line("#define TX_CHECKS 1")
-    includes = sorted({"texpr/kernel.cuh", *(h for launch in found for h in needed_headers(launch))})
+    includes = sorted(
+        {"texpr/kernel.cuh", *(h for launch in found for h in (*needed_headers(launch), *headers(launch)))}
+    )
     for header in includes:
         out.line(f'#include "{header}"')
     kernels: dict[str, Kernel] = {}

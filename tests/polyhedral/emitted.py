@@ -9,6 +9,7 @@ from texpr.codegen.cuda.emit import CudaText, emit_cuda
 from texpr.codegen.host_run import HostArgument, HostArray, HostModule, HostReport, HostTensorMap
 from texpr.codegen.plan import plan
 from texpr.grammar.index.value import index_value
+from texpr.grammar.numerics import storage
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.walks import launches
 
@@ -30,7 +31,8 @@ class Emitted:
         memory = dict(arrays)
         for name, buffer in self.graph.program.buffers.items():
             if name not in memory and buffer.memory.value == "global":
-                memory[name] = np.zeros([int(index_value(e, sizes)) for e in buffer.shape], np.int32)
+                shape = [int(index_value(e, sizes)) for e in buffer.shape]
+                memory[name] = np.zeros(shape, storage(buffer.dtype))
         for words in self.graph.program.words:
             shape = [int(index_value(e, sizes)) for e in words.shape] or [1]
             memory[words.name] = np.zeros(shape, np.uint32)

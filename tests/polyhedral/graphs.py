@@ -101,6 +101,8 @@ def _index(node: Any) -> IndexExpr:
             return SizeVar(name=name) if name.isupper() else IndexVar(name=name)
         case python.BinOp(op=op, left=left, right=right):
             return IndexBinary(op=_INDEX[type(op)], left=_index(left), right=_index(right))
+        case python.Call(func=python.Name(id="min"), args=[left, right]):
+            return IndexBinary(op=IndexOp.MIN, left=_index(left), right=_index(right))
     raise ValueError(python.unparse(node))
 
 
@@ -225,8 +227,8 @@ def each(id: str, over: str, *texts: str, types: Types | None = None) -> Element
 def reduce(
     id: str,
     targets: str,
-    monoid: str,
     *values: str,
+    monoid: str,
     over: str = "",
     lanes: int = 1,
     lift: bool = True,

@@ -2,15 +2,20 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from emitted import Emitted
 from graphs import copy, define, do, launch, once, program, reduce, when
-from memory_by_hand import cluster_softmax, softmax, ticket_sum
+from hand_built import Graph
+from memory_by_hand import cluster_softmax, softmax, ticket_sum, transpose
 from spoil import spoiled
 
+from texpr.codegen.host_run import HostModule, HostReport
+from texpr.codegen.toolchain import compile_cubin
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.types import F32
 from texpr.polyhedral.mapped.expand import expand
@@ -66,7 +71,19 @@ def test_rows_over_a_cluster_are_softmaxes(m: int, n: int, base: int) -> None:
     np.testing.assert_allclose(got.astype(np.float64), softmax_of(rows(m, n)), rtol=0.01)
 
 
-KERNELS = {"softmax": softmax(2, 1), "sum": ticket_sum(2, 2, 3), "cluster": cluster_softmax(2, 1, 1)}
+@pytest.mark.parametrize(("m", "n"), [(67, 41), (1, 33), (48, 32), (7, 1)])
+def test_a_transpose_reads_and_writes_whole_chunks_at_any_address(m: int, n: int) -> None:
+    x = rows(m, n)
+    got = simulate(transpose(64, 32), {"X": x, "Y": np.full((n, m), np.nan, x.dtype)}, seed=m)["Y"]
+    np.testing.assert_array_equal(got, x.T)
+
+
+KERNELS = {
+    "softmax": softmax(2, 1),
+    "sum": ticket_sum(2, 2, 3),
+    "cluster": cluster_softmax(2, 1, 1),
+    "transpose": transpose(64, 32),
+}
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -89,7 +106,7 @@ def refused(mapped: MappedProgram) -> bool:
     return False
 
 
-BEGUN = "drop wait at barrier begun (cluster)"  # that blocks have begun, the checker takes for granted
+BEGUN = "drop wait at barrier (cluster)"  # that blocks have begun, the checker takes for granted
 
 
 def test_operators_print_what_they_do_and_over_what() -> None:
@@ -99,7 +116,7 @@ def test_operators_print_what_they_do_and_over_what() -> None:
     assert f"S0: copy v[8 * q + e] = from X[i, c + 512 * q + e] for {box}, else -inf:bf16  (now, aligned, repl" in text
     assert "S1: m[0] = Greatest of f32(v[x]) for x < 16  (replicated)\n" in text
     assert "S3: each x < 16: p[x] = from v[x], r[0]  (replicated)\n" in text
-    assert "SL: g[0], z[0] = ScaledSum of partial m[0], s[0]  (over 32 lanes, replicated)\n" in text
+    assert "S5: g[0], z[0] = ScaledSum of partial m[0], s[0]  (over 32 lanes, replicated)\n" in text
 
 
 def expanded(node: Node) -> Node:
@@ -117,7 +134,7 @@ def test_operators_mean_the_statements_of_their_expansion() -> None:
 
 def test_a_wide_access_at_another_address_is_refused() -> None:
     x = rows(1, 20)
-    with pytest.raises(TExprError, match="the elements of Y begin at no multiple of their bytes by S10"):
+    with pytest.raises(TExprError, match="the elements of Y begin at no multiple of their bytes by S11"):
         simulate(softmax(2, 1), {"X": x, "Y": np.zeros_like(x)}, addresses={"X": 0, "Y": 2})
 
 
@@ -141,7 +158,7 @@ def test_unwanted_elements_are_not_touched_and_wanted_ones_must_be_there() -> No
 
 
 def test_all_lanes_of_a_group_come_to_a_reduction() -> None:
-    summed = reduce("S0", "s[0]", "Sum", "A[l]", lanes=32)
+    summed = reduce("S0", "s[0]", "A[l]", monoid="Sum", lanes=32)
     body = (define("l", lane=32), when("l < 5", summed))
     mapped = program("A: i32[32]", launch(*body, threads=32), registers={"s": (1,)})
     with pytest.raises(TExprError, match="not all of 32 lanes come to the reduction"):
@@ -151,7 +168,7 @@ def test_all_lanes_of_a_group_come_to_a_reduction() -> None:
 
 
 def test_lanes_combine_in_their_order() -> None:
-    found = reduce("S0", "n[0]; m[0]; q[0]", "Moments", "A[l]", lanes=8, types=MOMENTS)
+    found = reduce("S0", "n[0]; m[0]; q[0]", "A[l]", monoid="Moments", lanes=8, types=MOMENTS)
     body = (define("l", lane=32), found, do("S1", "B[l] = q[0]", types=MOMENTS))
     registers = {"n": (1,), "m": (1,), "q": (1,)}
     mapped = program("A: f32[32], B: f32[32]", launch(*body, threads=32), registers=registers, types=MOMENTS)
@@ -163,3 +180,99 @@ def test_lanes_combine_in_their_order() -> None:
 
 
 MOMENTS = dict.fromkeys(("A", "B", "n", "m", "q"), F32)
+
+
+# ---- the same as CUDA ----
+
+
+HOST = {
+    "softmax": softmax(2, 1, "softmax_0"),
+    "sum": ticket_sum(2, 2, 3, "sum_0"),
+    "cluster": cluster_softmax(2, 1, 1, "cluster_0"),
+    "transpose": transpose(64, 32, "transpose_0"),
+}
+
+
+@cache
+def emitted() -> dict[str, Emitted]:
+    return {name: Emitted(Graph(mapped, {}, "", np.array)) for name, mapped in HOST.items()}
+
+
+def source() -> str:
+    return "\n".join(e.text.source for e in emitted().values())
+
+
+@cache
+def module() -> HostModule:
+    return HostModule(source(), werror=True)
+
+
+def placed(array: Any, base: int) -> Any:
+    """The array from so many bytes behind a multiple of 128 in memory."""
+    memory = np.zeros(array.nbytes + 2 * 128, np.uint8)
+    first = -memory.ctypes.data % 128 + base
+    found = memory[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
+    found[...] = array
+    return found
+
+
+def run_text(name: str, arrays: dict[str, Any], seed: int = 0) -> HostReport | None:
+    return emitted()[name].run(module(), arrays, seed)
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("name", ["softmax", "cluster"])
+@pytest.mark.parametrize(("m", "n", "base"), [(3, 203, 6), (2, 1, 126), (3, 431, 30)])
+def test_the_text_of_a_softmax_is_right_on_the_cpu(name: str, m: int, n: int, base: int) -> None:
+    x = rows(m, n)
+    x[0, : n // 2] = -np.inf
+    arrays = {"X": placed(x, base), "Y": placed(np.full_like(x, np.nan), base)}
+    for seed in (0, 1, 77):
+        assert run_text(name, arrays, seed) is None
+        np.testing.assert_allclose(arrays["Y"].astype(np.float64), softmax_of(x), rtol=0.01)
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("n", [1, 5000, 4099])
+def test_the_text_of_a_sum_is_right_on_the_cpu_in_every_order(n: int) -> None:
+    a = np.random.default_rng(n).normal(size=n).astype(np.float32)
+    for seed in (0, 1, 77):
+        arrays = {"A": placed(a, 4 * seed % 128), "B": np.full(1, np.nan, np.float32)}
+        assert run_text("sum", arrays, seed) is None
+        np.testing.assert_allclose(arrays["B"], a.astype(np.float64).sum(), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize(("m", "n", "base"), [(67, 41, 2), (1, 33, 30), (48, 32, 0), (7, 1, 126)])
+def test_the_text_of_a_transpose_is_right_on_the_cpu(m: int, n: int, base: int) -> None:
+    x = rows(m, n)
+    arrays = {"X": placed(x, base), "Y": placed(np.full((n, m), np.nan, x.dtype), 126 - base)}
+    assert run_text("transpose", arrays) is None
+    np.testing.assert_array_equal(arrays["Y"], x.T)
+
+
+@pytest.mark.gxx
+def test_a_vector_at_another_address_is_told_on_the_cpu() -> None:
+    x = rows(1, 20)
+    report = run_text("softmax", {"X": placed(x, 0), "Y": placed(x, 2)})
+    assert report is not None and report.kind == "alignment"
+
+
+@pytest.mark.nvcc
+def test_the_texts_compile_without_warnings() -> None:
+    assert compile_cubin(source(), "sm_90a", werror=True)
+
+
+def test_a_reduction_and_a_wide_copy_are_one_call_each() -> None:
+    text = emitted()["softmax"].text.source
+    for line in CALLS:
+        assert line in text, line
+
+
+CALLS = (
+    "const int lead = tx::lead<128>(X, i * N);",
+    "const auto S1 = tx::fold<tx::Greatest<tx::f32>, 8>([&](int x) { return tx::cast<tx::f32>(v.load(x)); });",
+    "tx::put(v, 0, tx::load_wanted<8>(X, i * N + c, tx::Wanted<8>(",
+    "tx::reduce_lanes<tx::ScaledSum<tx::f32>>(tx::ScaledSum<tx::f32>::Partial{m.load(0), s.load(0)});",
+    "tx::store_wanted(Y, i * N + c, tx::take<8>(o, 0), tx::Wanted<8>(",
+)

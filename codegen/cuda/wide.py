@@ -1,0 +1,167 @@
+"""Wide copies and reductions in CUDA: one call of a header function each.
+
+copy v[8 * q + e] = X[i, c + e], wide    tx::put(v, 8 * q, tx::load_wanted<8>(X, …, {-c, N - c}, tx::bf16{0xff80}));
+copy Y[i, c + e] = o[8 * q + e], wide    tx::store_wanted(Y, …, tx::take<8>(o, 8 * q), {-c, N - c});
+m[0] = Greatest of v[x] for x < 48       const auto S1 = tx::fold<tx::Greatest<tx::f32>, 48>([&](int x) {
+                                           return v.load(x); });
+z[0], … = ScaledSum over 32 lanes        const auto S4 = tx::reduce_lanes<tx::ScaledSum<tx::f32>>({m, s});
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from texpr.codegen.cuda import index as ix
+from texpr.codegen.cuda.literals import literal, value_type
+from texpr.grammar.ast import Expr, Gather, IndexExpr, Subscript
+from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.index.expr import ZERO, constant_value, substitute
+from texpr.grammar.index.linear import linear
+from texpr.grammar.types import F32, F64, I32, I64, U32
+from texpr.polyhedral.mapped.monoids import MONOIDS
+from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, Reduce, View
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.program import Launch, MappedBuffer
+from texpr.polyhedral.mapped.tree import Lead
+from texpr.polyhedral.mapped.walks import located
+
+BYTES = (2, 4, 8, 16)  # of a wide access
+COMBINED = (F32, F64, I32, I64, U32)  # the types of values that monoids combine
+HEADER = "texpr/registers.cuh"
+
+
+class Place(Protocol):
+    """The accessor of an element, and its number there."""
+
+    def __call__(self, name: str, subscripts: tuple[Subscript, ...], *, writes: bool) -> tuple[str, str]: ...
+
+
+def is_wide(launch: Launch) -> bool:
+    """Whether a launch has calls of this file."""
+
+    def wide(node: object) -> bool:
+        return isinstance(node, Lead | Reduce) or (isinstance(node, Copy) and node.access is not Access.EACH)
+
+    return any(wide(spot.node) for spot in located(launch.body))
+
+
+# ---- copies ----
+
+
+def wide_call(
+    copy: Copy, buffers: Callable[[str], MappedBuffer], at: Place, number_of: Callable[[IndexExpr], ix.Term]
+) -> str:
+    """The call that moves the elements of a copy's only index. Raises E0502 for what no access moves."""
+    count = _count(copy)
+    inside, outside = (buffers(v.buffer).memory is Memory.REG for v in (copy.target, copy.source))
+    if inside == outside:
+        raise _refused(copy, "is between two memories and not of registers, which has no wide access")
+    view = copy.source if inside else copy.target
+    if copy.access is Access.FUNNEL and not inside:
+        raise _refused(copy, "writes at any address; only loads may be shifted")
+    own, where = at(view.buffer, _first(view, copy), writes=not inside)
+    held = copy.target if inside else copy.source
+    register, number = at(held.buffer, _first(held, copy), writes=inside)
+    cache = f"tx::Cache::k{''.join(w.capitalize() for w in copy.cache.value.split('_'))}"
+    hint = "" if copy.cache is Cache.PLAIN else cache
+    wanted = ""
+    if copy.within is not None:
+        ends = (number_of(e).as_wide() for e in (copy.within.begin, copy.within.end))
+        wanted = f"tx::Wanted<{count}>({', '.join(e.text for e in ends)})"
+    if not inside:
+        verb = "store_wanted" if wanted else "store"
+        given = ", ".join(text for text in (own, where, f"tx::take<{count}>({register}, {number})", wanted) if text)
+        return f"tx::{verb}{f'<{hint}>' if hint else ''}({given});"
+    if wanted and (copy.within is None or copy.within.other is None):
+        raise _refused(copy, "fills registers and does not say what becomes of those that are not wanted")
+    other = literal(copy.within.other.value, copy.target.dtype) if copy.within and copy.within.other else ""
+    verb = {
+        (Access.ALIGNED, False): "load",
+        (Access.ALIGNED, True): "load_wanted",
+        (Access.FUNNEL, False): "load_funnel",
+        (Access.FUNNEL, True): "load_wanted_funnel",
+    }[copy.access, bool(wanted)]
+    given = ", ".join(text for text in (own, where, wanted, other) if text)
+    return f"tx::put({register}, {number}, tx::{verb}<{', '.join(t for t in (str(count), hint) if t)}>({given}));"
+
+
+def _count(copy: Copy) -> int:
+    """The elements of an access, which must be neighbours on both sides."""
+    ((name, extent),) = copy.over
+    count, size = constant_value(extent), copy.source.dtype.size_bytes
+    if count is None or count * size not in BYTES or copy.source.dtype != copy.target.dtype:
+        raise _refused(copy, "is no access of 2, 4, 8 or 16 bytes of elements of one type")
+    if copy.access is Access.FUNNEL and count * size != BYTES[-1]:
+        raise _refused(copy, "is at any address, and not of 16 bytes")
+    for view in (copy.source, copy.target):
+        *outer, last = (0 if isinstance(s, Gather) else linear(s).coefficient(name) for s in view.subscripts)
+        if last != 1 or any(outer):
+            raise _refused(copy, f"moves elements of {view.buffer} that are no neighbours")
+    return count
+
+
+def _first(view: View, copy: Copy) -> tuple[Subscript, ...]:
+    """The element of a view at 0 of the copy's index."""
+    ((name, _),) = copy.over
+    zero = {name: ZERO}
+    return tuple(s if isinstance(s, Gather) else substitute(s, lambda n: zero.get(n.name)) for s in view.subscripts)
+
+
+def _refused(node: Copy | Reduce, why: str) -> TExprError:
+    return fail(
+        "E0502",
+        f"{node.id} {why}, so it is not emitted for CUDA",
+        node.span,
+        help="move the elements one by one" if isinstance(node, Copy) else "combine them by statements",
+    )
+
+
+# ---- reductions ----
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """The name of what was combined, the call that does, and its components, in the order of the targets."""
+
+    name: str
+    call: str
+    components: tuple[str, ...]
+
+
+def reduction(node: Reduce, name: str, value: Callable[[Expr], str], index: str) -> Reduction:
+    """The call of a reduction, whose one index has this C++ name. Raises E0502 for one that is not emitted."""
+    dtype = node.values[0].dtype
+    if dtype not in COMBINED or len(node.over) > 1:
+        why = f"values of {dtype}" if dtype not in COMBINED else "several indices"
+        raise _refused(node, f"combines {why}, which no header function does")
+    monoid = MONOIDS[node.monoid]
+    kind = f"tx::{monoid.name}<{value_type(dtype)}>"
+    values = ", ".join(value(v) for v in node.values)
+    single = len(monoid.components) == 1
+    if node.lift and not single:
+        element = f"{kind}::lift({values})"
+    else:
+        element = values if single else f"{kind}::Partial{{{values}}}"
+    call = element
+    for _, extent in node.over:
+        count = constant_value(extent)
+        if count is None:
+            raise _refused(node, "combines so many elements as no number says")
+        call = f"tx::fold<{kind}, {count}>([&](int {index}) {{ return {element}; }})"
+    if node.lanes > 1:
+        lanes = "" if node.lanes == 32 else f", {node.lanes}"
+        call = f"tx::reduce_lanes<{kind}{lanes}>({call})"
+    if node.last:
+        call = f"{kind}::result({call})"
+    return Reduction(name, call, (name,) if single else tuple(f"{name}.{c}" for c in monoid.components))
+
+
+def headers(launch: Launch) -> Iterator[str]:
+    """The headers of the calls of this file."""
+    if is_wide(launch):
+        yield HEADER
+
+
+def is_alone(copy: Copy) -> bool:
+    """Whether a copy that is over at once is wide."""
+    return copy.completion is Completion.NOW and copy.access is not Access.EACH
