@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.strides import dense, reach
 from texpr.grammar.types import ELEMENT_TYPES, DType
 from texpr.runtime.streams import LEGACY, library_of
 
@@ -38,12 +39,9 @@ class ArrayView:
     @property
     def byte_range(self) -> tuple[int, int]:
         """The half-open range of addresses that the array may touch."""
-        low = high = 0
-        for extent, stride in zip(self.shape, self.strides, strict=True):
-            reach = (extent - 1) * stride
-            low, high = low + min(reach, 0), high + max(reach, 0)
+        low, high = reach(self.shape, self.strides)
         size = self.dtype.size_bytes
-        return self.pointer + low * size, self.pointer + (high + 1) * size
+        return self.pointer + low * size, self.pointer + high * size
 
     def is_dense(self, strides: tuple[int, ...]) -> bool:
         """Whether the array lies in memory with the given strides; dimensions of extent 1 do not matter."""
@@ -92,14 +90,6 @@ _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
-
-
-def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(strides))
 
 
 def _refuse(name: str, why: str) -> TExprError:
@@ -177,7 +167,7 @@ def _dlpack_view(name: str, array: Any, stream: Callable[[int], int]) -> ArrayVi
     if dtype is None or tensor.dtype.lanes != 1:
         raise _refuse(name, "its element type is not one of TExpr's")
     shape = tuple(tensor.shape[d] for d in range(tensor.ndim))
-    strides = tuple(tensor.strides[d] for d in range(tensor.ndim)) if tensor.strides else _row_major(shape)
+    strides = tuple(tensor.strides[d] for d in range(tensor.ndim)) if tensor.strides else dense(shape)
     return ArrayView(
         pointer=(tensor.data or 0) + tensor.byte_offset,
         shape=shape,

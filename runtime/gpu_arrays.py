@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.strides import reach
 from texpr.runtime.arrays import CUDA, ArrayView, view_of
 
 
@@ -56,6 +57,6 @@ def _bytes_of(array: Any) -> Any:
 
     if array.size == 0:
         return numpy.empty(0, numpy.uint8)
-    span = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) + array.dtype.itemsize
-    raw = (ctypes.c_ubyte * span).from_address(array.__array_interface__["data"][0])
+    low, high = reach((*array.shape, array.dtype.itemsize), (*array.strides, 1))
+    raw = (ctypes.c_ubyte * (high - low)).from_address(array.__array_interface__["data"][0] + low)
     return numpy.frombuffer(memoryview(raw), numpy.uint8)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from texpr.codegen.artifact import signature
 from texpr.codegen.manifest import Manifest, Parameter, evaluate
 from texpr.grammar.diagnostics import Diagnostic, fail
+from texpr.grammar.strides import reach
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.compare import Comparison, compare, objections
 from texpr.samples import gather_limits, random_array, sample_bits
@@ -96,9 +97,9 @@ def strided(values: Any, strides: tuple[int, ...], align: int) -> Any:
     import numpy
 
     size = values.dtype.itemsize
-    reach = 1 + sum((n - 1) * s for n, s in zip(values.shape, strides, strict=True)) if values.size else 0
+    _, end = reach(values.shape, strides)
     align = max(align, 64)
-    memory = numpy.zeros(reach * size + align, numpy.uint8)
+    memory = numpy.zeros(end * size + align, numpy.uint8)
     offset = -memory.ctypes.data % align
     array = numpy.ndarray(values.shape, values.dtype, memory.data, offset, [s * size for s in strides])
     array[...] = values

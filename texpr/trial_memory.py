@@ -12,6 +12,7 @@ from texpr.grammar.ast import IndexExpr, Kernel, Par, Role, Seq
 from texpr.grammar.core import statements
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.interval import bounds, index_range
+from texpr.grammar.strides import reach
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.launch import host_memory_bytes
 from texpr.samples import greatest_at
@@ -37,9 +38,9 @@ def check_memory(
     for parameter in manifest.parameters:
         if parameter.scalar:
             continue
-        count, reach = _extent(parameter, sizes)
-        check_count(parameter.name, max(count, reach))
-        needs[parameter.name] = 2 * reach * ELEMENT_TYPES[parameter.dtype].size_bytes + check * CELL_BYTES * count
+        count, room = _extent(parameter, sizes)
+        check_count(parameter.name, max(count, room))
+        needs[parameter.name] = 2 * room * ELEMENT_TYPES[parameter.dtype].size_bytes + check * CELL_BYTES * count
         drawn = max(drawn, 8 * count)
     if check:
         needs.update((name, CELL_BYTES * count) for name, count in _locals(kernel, sizes))
@@ -59,10 +60,10 @@ def _extent(parameter: Parameter, sizes: Mapping[str, int]) -> tuple[int, int]:
     """Elements of an array, and elements from its first to its last one in memory."""
     shape = [max(0, evaluate(extent, sizes)) for extent in parameter.shape]
     count = math.prod(shape)
-    if parameter.flat or not count:
+    if parameter.flat:
         return count, count
     steps = [evaluate(stride, sizes) for stride in parameter.strides]
-    return count, 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
+    return count, reach(shape, steps)[1]
 
 
 def _locals(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[tuple[str, int]]:

@@ -25,6 +25,7 @@ from math import prod
 from texpr.codegen.cpu.context import Writer
 from texpr.codegen.cpu.launch import ELEMENT
 from texpr.codegen.manifest import Manifest, Parameter
+from texpr.grammar.strides import dense
 from texpr.grammar.types import ELEMENT_TYPES
 
 CLOSER_LOOK = -1
@@ -80,8 +81,7 @@ def _dense_shape(parameter: Parameter) -> tuple[int, ...] | None:
     shape = tuple(extent for extent in parameter.shape if isinstance(extent, int))
     if parameter.flat or not shape or len(shape) < len(parameter.shape) or min(shape) < 1:
         return None
-    dense = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    return shape if dense == parameter.strides else None
+    return shape if dense(shape) == parameter.strides else None
 
 
 def _kind(parameter: Parameter) -> type | None:

@@ -25,6 +25,7 @@ RUNTIME_MAY = {
     "texpr.grammar.types",
     "texpr.grammar.diagnostics",
     "texpr.grammar.source",
+    "texpr.grammar.strides",
     "texpr.grammar.codes",
     "texpr.grammar.index.operators",
 }
