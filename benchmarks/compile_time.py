@@ -1,20 +1,21 @@
-"""How long compilation takes: every stage, and whole commands with their start-up.
+"""How long compilation takes: every stage, and whole commands with their start-up, in CPU time.
 
-    python benchmarks/compile_time.py [--repeat 5]
+    python benchmarks/compile_time.py [--repeat 5] [--against COMMIT]
 
-Prints milliseconds per stage (best of N, in one warm process) for several kernels, then seconds of CPU time
-(user + system, children included, best of N) of whole commands.
+Prints milliseconds per stage (best of N, in one warm process) for several kernels, then seconds (user + system,
+children included, best of N) of whole commands. With `--against`, this tree and that of COMMIT take turns on the same
+kernels, and behind each row stands a row of how many times as long as COMMIT this tree takes.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
-
-import texpr
-from texpr.pipeline import STAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = {
@@ -25,27 +26,56 @@ KERNELS = {
     "attention_tile": {"M": 64, "N": 256, "D": 64},
     "conv2d": {"B": 2, "C": 3, "K": 4, "H": 16, "V": 16},
 }
+TARGETS = ("cuda:sm_90a", "cpu")
+Times = dict[str, float]
 
 
-def stage_times(name: str, sizes: dict[str, int], target: str, repeat: int) -> dict[str, float]:
-    path = ROOT / "tests" / "kernels" / f"{name}.tex"
-    best: dict[str, float] = {}
-    for _ in range(repeat):
-        for stage, milliseconds in texpr.load(path).only.compile(target, sizes=sizes).build.times_ms.items():
-            best[stage] = min(best.get(stage, milliseconds), milliseconds)
-    return best
+def serve() -> None:
+    """Answer each line `[path, sizes, target]` by the CPU time of the stages, compiled by the tree of PYTHONPATH."""
+    time.perf_counter = time.process_time
+    import texpr
+
+    for line in sys.stdin:
+        path, sizes, target = json.loads(line)
+        print(json.dumps(texpr.load(path).only.compile(target, sizes=sizes).build.times_ms), flush=True)
 
 
-def cpu_seconds(command: list[str], repeat: int) -> float:
-    """User and system seconds of a command and its children, best of `repeat`."""
-    best = float("inf")
-    for _ in range(repeat):
+class Tree:
+    """One version of the compiler, and the process that compiles with it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.environment = {**os.environ, "PYTHONPATH": str(root)}
+        command = [sys.executable, str(Path(__file__).resolve()), "--serve"]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, cwd=root, env=self.environment, bufsize=1
+        )
+
+    def stages(self, name: str, target: str) -> Times:
+        """Milliseconds of each stage of one compilation."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        path = ROOT / "tests" / "kernels" / f"{name}.tex"
+        self.process.stdin.write(json.dumps([str(path), KERNELS[name], target]) + "\n")
+        times: Times = json.loads(self.process.stdout.readline())
+        return {**times, "sum": sum(times.values())}
+
+    def command(self, arguments: Sequence[str]) -> Times:
+        """User and system seconds of a command and its children."""
+        command = [sys.executable, "-m", "texpr", *arguments]
         before = os.times()
-        subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+        subprocess.run(command, check=True, capture_output=True, cwd=self.root, env=self.environment)
         after = os.times()
-        used = after.children_user + after.children_system - before.children_user - before.children_system
-        best = min(best, used)
-    return best
+        return {"s": after.children_user + after.children_system - before.children_user - before.children_system}
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def least(one: Times, other: Times) -> Times:
+    return {key: min(value, other.get(key, value)) for key, value in one.items()}
 
 
 def two_hundred_lines(folder: Path) -> Path:
@@ -60,30 +90,56 @@ def two_hundred_lines(folder: Path) -> Path:
     return target
 
 
+def measure(trees: Sequence[Tree], repeat: int, folder: Path) -> None:
+    """Print the tables; the last tree is that whose times are shown, the first is what it is compared with."""
+    for target in TARGETS:
+        best: dict[str, list[Times]] = {name: [{} for _ in trees] for name in KERNELS}
+        for _ in range(repeat):
+            for name in KERNELS:
+                best[name] = [
+                    least(t.stages(name, target), so_far) for t, so_far in zip(trees, best[name], strict=True)
+                ]
+        stages = list(best["vector_add"][-1])
+        print(f"{target:<16}" + "".join(f"{stage:>9}" for stage in stages) + "  (ms)")
+        for name, (*others, own) in best.items():
+            print(f"{name:<16}" + "".join(f"{own[stage]:9.1f}" for stage in stages))
+            for other in others:
+                print(f"{'':<16}" + "".join(f"{own[stage] / other[stage]:8.2f}x" for stage in stages), flush=True)
+    file, seed = two_hundred_lines(folder), ROOT / "tests" / "kernels" / "matmul_seed.tex"
+    sizes = ["-D", "M=512", "-D", "N=512", "-D", "K=512"]
+    commands = {
+        f"check, {file.read_text(encoding='utf-8').count(chr(10))} lines": ["check", str(file)],
+        "build --source-only, seed matmul": ["build", str(seed), *sizes, "--source-only", "-o", f"{folder}/out"],
+        "version": ["version"],
+    }
+    for label, arguments in commands.items():
+        seconds: list[Times] = [{} for _ in trees]
+        for _ in range(repeat):
+            seconds = [least(t.command(arguments), so_far) for t, so_far in zip(trees, seconds, strict=True)]
+        ratios = "".join(f", {seconds[-1]['s'] / other['s']:.2f}x" for other in seconds[:-1])
+        print(f"texpr {label:<34} {seconds[-1]['s']:.2f} s user + system, best of {repeat}{ratios}", flush=True)
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--serve"]:
+        serve()
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--against", metavar="COMMIT", help="compare with the tree of a commit")
     options = parser.parse_args()
-    shown = [stage for stage in STAGES if stage != "parse"]
-    for target in ("cuda:sm_90a", "cpu"):
-        print(f"{target:<16}" + "".join(f"{stage:>9}" for stage in shown) + f"{'sum':>9}  (ms)")
-        for name, sizes in KERNELS.items():
-            times = stage_times(name, sizes, target, options.repeat)
-            row = [times[stage] for stage in shown]
-            print(f"{name:<16}" + "".join(f"{value:9.1f}" for value in row) + f"{sum(row):9.1f}")
+    sys.path.insert(0, str(ROOT / "tests" / "properties"))
+    from same_text import unpacked
+
     with tempfile.TemporaryDirectory() as name:
-        file = two_hundred_lines(Path(name))
-        count = file.read_text(encoding="utf-8").count("\n")
-        seed = ROOT / "tests" / "kernels" / "matmul_seed.tex"
-        sizes = ["-D", "M=512", "-D", "N=512", "-D", "K=512"]
-        commands = {
-            f"check, {count} lines": ["check", str(file)],
-            "build --source-only, seed matmul": ["build", str(seed), *sizes, "--source-only", "-o", f"{name}/out"],
-            "version": ["version"],
-        }
-        for label, arguments in commands.items():
-            used = cpu_seconds([sys.executable, "-m", "texpr", *arguments], options.repeat)
-            print(f"texpr {label:<34} {used:.2f} s user + system, best of {options.repeat}")
+        folder = Path(name)
+        roots = [] if options.against is None else [unpacked(options.against, folder / "base")]
+        trees = [Tree(root) for root in (*roots, ROOT)]
+        try:
+            measure(trees, options.repeat, folder)
+        finally:
+            for tree in trees:
+                tree.close()
 
 
 if __name__ == "__main__":
