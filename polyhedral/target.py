@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from texpr.grammar.diagnostics import fail, nearest
 
+WARPGROUP = 4  # warps
+
 
 class Family(StrEnum):
     CPU = "cpu"

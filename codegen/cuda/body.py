@@ -61,7 +61,7 @@ class _Body:
         self.frame, self.launch, self.out = frame, frame.launch, out
         self.scope = frame.scope
         self.tensors = frame.tensors
-        self.stand = Stand.whole(self.launch)
+        self.stand = Stand.whole(self.launch, frame.planned.program.target.warp_size)
         self.syncs = Syncs(frame, out)
         self.temporary_span = self.launch.span
         self.commented = ""
@@ -145,7 +145,7 @@ class _Body:
         for number, part in enumerate(parts, start=1):
             head = f"if (tx::warp() < {first + part.warps}) {{" if number < len(parts) else "{"
             head = f"{'} else ' if number > 1 else ''}{head}  // part {part.name}"
-            self.stand = Stand(part=part.name, first_warp=first, warps=part.warps, looped=outer.looped)
+            self.stand = replace(outer, part=part.name, first_warp=first, warps=part.warps)
             known = self.scope
             self.out.line(f"{head}{self._lines(part)}")
             with self.out.indented():
@@ -310,7 +310,8 @@ class _Body:
             index = self.frame.names.new(name)
             self._know(name, ix.variable(index, 0, max(ix.term(extent, outer).high - 1, 0)))
         around = self._around(strict=True)
-        done = reduction(node, self.frame.names.new(node.id), lambda v: self.out.use(emit_value(v, around)), index)
+        name, warp = self.frame.names.new(node.id), self.stand.warp_size
+        done = reduction(node, name, lambda v: self.out.use(emit_value(v, around)), index, warp)
         self.scope = outer
         self._emit_at(node.span, f"const auto {done.name} = {done.call};")
         for target, component in zip(node.targets, done.components, strict=True):

@@ -9,35 +9,35 @@ from dataclasses import dataclass
 from texpr.codegen.cuda import index as ix
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.program import Launch
-
-WARP, WARPGROUP = 32, 4  # threads of a warp, warps of a warpgroup
+from texpr.polyhedral.target import WARPGROUP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stand:
     """The part around ("": the whole block), its warps and the number of its first one; `looped` where the text may be
-    run more than once, or by some threads only."""
+    run more than once, or by some threads only. `warp_size` is the target's."""
 
     part: str = ""
     first_warp: int = 0
     warps: int
+    warp_size: int
     looped: bool = False
 
     @staticmethod
-    def whole(launch: Launch) -> "Stand":
+    def whole(launch: Launch, warp_size: int) -> "Stand":
         """The start of a launch."""
-        return Stand(warps=-(-launch.threads // WARP))
+        return Stand(warps=-(-launch.threads // warp_size), warp_size=warp_size)
 
     @property
     def elected(self) -> str:
         """Whether this is the first thread."""
-        return f"tx::thread() == {self.first_warp * WARP}"
+        return f"tx::thread() == {self.first_warp * self.warp_size}"
 
     def coordinate(self, place: Place, threads: int) -> ix.Term | None:
         """The warp, warpgroup or lane of a thread of the part, in a block of `threads`; None for another place."""
         match place:
             case Place.LANE:
-                return ix.variable("tx::lane()", 0, min(threads, WARP) - 1)
+                return ix.variable("tx::lane()", 0, min(threads, self.warp_size) - 1)
             case Place.WARP:
                 own = ix.variable("tx::warp()", self.first_warp, self.first_warp + self.warps - 1)
                 return ix.add(own, ix.constant(-self.first_warp)) if self.first_warp else own

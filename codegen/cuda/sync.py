@@ -13,7 +13,7 @@ from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.names import comment, line_directive, place
-from texpr.codegen.cuda.stand import WARP, Stand
+from texpr.codegen.cuda.stand import Stand
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
@@ -181,7 +181,7 @@ class Syncs:
                 return " ".join(f"tx::cluster_{call}();" for call in calls[node.action])
             case Barrier(scope=Scope.BLOCK, action=Action.BOTH | Action.ARRIVE):
                 parts = node.parts or tuple(self.warps) or ("",)
-                count = sum(self.warps.get(part, stand.warps) for part in parts) * WARP
+                count = sum(self.warps.get(part, stand.warps) for part in parts) * stand.warp_size
                 verb = "sync" if node.action is Action.BOTH else "arrive"
                 return f"tx::{verb}_part<{self.named[node.parts, node.name]}>({count});"
             case _:

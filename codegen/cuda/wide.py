@@ -128,7 +128,7 @@ class Reduction:
     components: tuple[str, ...]
 
 
-def reduction(node: Reduce, name: str, value: Callable[[Expr], str], index: str) -> Reduction:
+def reduction(node: Reduce, name: str, value: Callable[[Expr], str], index: str, warp_size: int) -> Reduction:
     """The call of a reduction, whose one index has this C++ name. Raises E0502 for one that is not emitted."""
     dtype = node.values[0].dtype
     if dtype not in COMBINED or len(node.over) > 1:
@@ -149,7 +149,7 @@ def reduction(node: Reduce, name: str, value: Callable[[Expr], str], index: str)
             raise _refused(node, "combines so many elements as no number says")
         call = f"tx::fold<{kind}, {count}>([&](int {index}) {{ return {element}; }})"
     if node.lanes > 1:
-        lanes = "" if node.lanes == 32 else f", {node.lanes}"
+        lanes = "" if node.lanes == warp_size else f", {node.lanes}"
         call = f"tx::reduce_lanes<{kind}{lanes}>({call})"
     if node.last:
         call = f"{kind}::result({call})"

@@ -102,5 +102,5 @@ def _finished(draft: Draft, region: Region, launch: Launch) -> Launch:
     digits = tuple(d for d in made if d.name in looped or d.place not in (Place.SERIAL, Place.VECTOR))
     arguments = tuple(i for i in region.host if i in used)
     launch = replace(launch, body=body, digits=digits, arguments=arguments)
-    orders = launch_orders(launch, draft.buffers, draft.proved.program)
+    orders = launch_orders(launch, draft.buffers, draft.proved.program, draft.target.warp_size)
     return synchronise(replace(launch, orders=orders))

@@ -31,10 +31,10 @@ from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.target import Target
 from texpr.polyhedral.walk import subscript_names
 
 DEFAULT_THREADS = 256
-MIN_THREADS = 32
 MAX_ROUNDS = 16  # iterations of a reduction that one thread accumulates before the block combines
 
 
@@ -75,7 +75,7 @@ def _memory(
 def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
     """Lanes on the index with the fewest sectors."""
     sizes = band_sizes(problem, nest, ranges)
-    threads = threads_asked(problem.kernel, problem.target) or threads_for(sizes)
+    threads = threads_asked(problem.kernel, problem.target) or threads_for(sizes, problem.target)
     order, caps = choose_lanes(problem, nest, sizes, threads, ranges, without=declared(nest.body))
     return Flat(
         threads=threads,
@@ -88,7 +88,7 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
 def choose_combined(problem: Problem, nest: Nest, ranges: Ranges, over: int) -> Combined:
     """Threads along the reduced index, a few rounds of it for each."""
     sizes = band_sizes(problem, nest, ranges)
-    threads = threads_asked(problem.kernel, problem.target) or threads_for([sizes[over]])
+    threads = threads_asked(problem.kernel, problem.target) or threads_for([sizes[over]], problem.target)
     rounds = max(1, min(MAX_ROUNDS, -(-sizes[over] // threads)))
     others = tuple(i for d, i in reversed(list(enumerate(nest.indices))) if d != over)
     covered = {index: threads * rounds if d == over else 1 for d, index in enumerate(nest.indices)}
@@ -140,7 +140,8 @@ def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
     inside += [
         [problem.representative(s.extent, known)] for s in reductions(problem, block_statements(nest.body), known)
     ]
-    threads = threads_asked(problem.kernel, problem.target) or max(map(threads_for, inside), default=MIN_THREADS)
+    least = max((threads_for(sizes, problem.target) for sizes in inside), default=problem.target.warp_size)
+    threads = threads_asked(problem.kernel, problem.target) or least
     uses, _ = local_uses(problem.kernel, nest.body, block_level=True, outer=nest.indices, ranges=ranges)
     memory = {name: found for name, (found, _) in choose_memory(uses, problem.target).items()}
     shared = sum(size_bytes(u.buffer) or 0 for u in uses if memory[u.buffer.name] is Memory.SHARED)
@@ -204,9 +205,9 @@ def _seq_ranges(stmts: tuple[Stmt, ...]) -> dict[str, tuple[IndexExpr, IndexExpr
     return found
 
 
-def threads_for(sizes: Sequence[int]) -> int:
-    """Threads for that many iterations: a power of two from 32 to 256."""
+def threads_for(sizes: Sequence[int], target: Target) -> int:
+    """Threads for that many iterations: a power of two from those of a warp to 256."""
     total = 1
     for size in sizes:
         total = min(DEFAULT_THREADS, total * power_of_two(size))
-    return max(MIN_THREADS, min(DEFAULT_THREADS, total))
+    return max(target.warp_size, min(DEFAULT_THREADS, total))

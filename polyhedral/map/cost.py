@@ -18,7 +18,7 @@ from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par, nest_o
 from texpr.polyhedral.map.choose import band_sizes
 from texpr.polyhedral.map.choose_cores import step
 from texpr.polyhedral.map.digits import Names, thread_digits
-from texpr.polyhedral.map.objective import UNKNOWN_SECTORS, WeightedAccess, footprint, lane_values
+from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single
 
@@ -168,7 +168,7 @@ def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests:
         fixed = {**dict.fromkeys(request.lanes, 0), **problem.sizes}
         found = footprint(request.access.buffer, request.access.subscripts, request.lanes, fixed)
         made += request.times
-        sectors += request.times * (UNKNOWN_SECTORS if found is None else found.sectors)
+        sectors += request.times * (problem.target.warp_size if found is None else found.sectors)
         ideal += request.times * (1 if found is None else found.ideal)
     waves = -(-blocks // resident)
     return LaunchCost(

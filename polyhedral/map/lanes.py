@@ -36,7 +36,7 @@ def choose_lanes(
         caps = _caps(nest, order, [subscript_names(a.subscripts) for a in accesses], threads, warp)
         pieces = share(sizes, order, caps, threads)
         trial = thread_digits(nest.indices, pieces, Names(()), warp)
-        found = cost(accesses, lane_values(trial, nest.indices, warp), fixed)
+        found = cost(accesses, lane_values(trial, nest.indices, warp), fixed, warp)
         if best is None or found < best[0]:
             best = (found, order, caps)
     assert best is not None, "a nest has at least one par"

@@ -18,7 +18,6 @@ from texpr.polyhedral.mapped.places import Digit, Place
 
 SECTOR_BYTES = 32
 EXACT = 2**31  # sizes and strides up to it keep addresses inside 64 bits
-UNKNOWN_SECTORS = 32  # what a gathered access is taken to cost: one sector for each lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +94,14 @@ class WeightedAccess:
     update: bool = False
 
 
-def cost(accesses: Sequence[WeightedAccess], lanes: Mapping[str, Any], sizes: Mapping[str, int]) -> tuple[int, int]:
-    """(weighted sectors, summed distance) of one warp: less is better."""
+def cost(
+    accesses: Sequence[WeightedAccess], lanes: Mapping[str, Any], sizes: Mapping[str, int], warp_size: int
+) -> tuple[int, int]:
+    """(weighted sectors, summed distance) of one warp: less is better. A gathered access is taken to cost a sector for
+    each lane."""
     sectors = distance = 0
     for access in accesses:
         found = footprint(access.buffer, access.subscripts, lanes, sizes)
-        sectors += access.weight * (UNKNOWN_SECTORS if found is None else found.sectors)
+        sectors += access.weight * (warp_size if found is None else found.sectors)
         distance += 0 if found is None else found.distance
     return sectors, distance

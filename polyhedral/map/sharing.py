@@ -94,8 +94,8 @@ def prefers_blocks(problem: Problem, nest: Nest, sizes: Sequence[int], threads: 
         if not any(every <= subscript_names(a.subscripts) for a in accesses):
             return False
         along = thread_digits((seq.index,), ((0, warp),), Names(()), warp)
-        apart += cost(accesses, lane_values(flat, nest.indices, warp), fixed)[0]
-        together += cost(accesses, lane_values(along, (seq.index,), warp), fixed)[0]
+        apart += cost(accesses, lane_values(flat, nest.indices, warp), fixed, warp)[0]
+        together += cost(accesses, lane_values(along, (seq.index,), warp), fixed, warp)[0]
     return bool(found) and together * GAIN <= apart
 
 
@@ -128,7 +128,7 @@ def combined_dim(problem: Problem, nest: Nest, sizes: Sequence[int], threads: in
 
     def sectors(dim: int) -> int:
         along = thread_digits((nest.indices[dim],), ((0, warp),), Names(()), warp)
-        return cost(accesses, lane_values(along, (nest.indices[dim],), warp), fixed)[0]
+        return cost(accesses, lane_values(along, (nest.indices[dim],), warp), fixed, warp)[0]
 
     best = min(free, key=lambda d: (sectors(d), -d))
     order, _ = choose_lanes(problem, nest, sizes, threads, ranges, without=own)

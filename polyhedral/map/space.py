@@ -21,7 +21,6 @@ from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.sharing import combinable
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat
 
-THREADS = (32, 64, 128, 256, 512, 1024)
 ROUNDS = (1, 4, 16, 64)
 
 
@@ -62,7 +61,8 @@ def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice
 
 def _teams(problem: Problem) -> tuple[int, ...]:
     asked = threads_asked(problem.kernel, problem.target)
-    return tuple(t for t in THREADS if t <= problem.target.max_threads) if asked is None else (asked,)
+    warp, most = problem.target.warp_size, problem.target.max_threads
+    return tuple(warp << n for n in range((most // warp).bit_length())) if asked is None else (asked,)
 
 
 def _flat(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Flat]:

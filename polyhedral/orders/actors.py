@@ -36,7 +36,6 @@ from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import Path, acting, branches, statements
 from texpr.polyhedral.walk import read_accesses, value_reads, written
 
-WARP_SIZE = 32
 LANE, WARP = IndexVar(name="@lane"), IndexVar(name="@warp")
 Env = Mapping[str, IndexExpr]
 Tree = TypeVar("Tree", IndexExpr, Condition, Subscript)
@@ -93,16 +92,16 @@ class Actors:
     entries: Mapping[str, tuple[Node, ...]]
 
 
-def collect(launch: Launch) -> Actors:
+def collect(launch: Launch, warp_size: int) -> Actors:
     """The accesses of a launch."""
-    collector = _Collector(launch)
+    collector = _Collector(launch, warp_size)
     collector.visit(launch.body, Around(env={}))
     return Actors(touches=tuple(collector.touches), entries=collector.entries)
 
 
 class _Collector:
-    def __init__(self, launch: Launch) -> None:
-        self.launch = launch
+    def __init__(self, launch: Launch, warp_size: int) -> None:
+        self.launch, self.warp_size = launch, warp_size
         self.by_name = {d.name: d for d in launch.digits}
         self.touches: list[Touch] = []
         self.entries: dict[str, tuple[Node, ...]] = {}
@@ -197,7 +196,8 @@ class _Collector:
             raise InternalError(f"{self.launch.name}: {id} uses thread digits that mean nothing where it stands")
         depth, used = len(here.nodes), list[Digit]()
         if unused is Unused.REPLICATED:
-            lanes, warps = min(WARP_SIZE, self.launch.threads), max(1, self.launch.threads // WARP_SIZE)
+            threads, warp = self.launch.threads, self.warp_size
+            lanes, warps = min(warp, threads), max(1, threads // warp)
             thread = below(LANE, const(lanes)) + below(WARP, const(warps))
         else:
             if unused is None:

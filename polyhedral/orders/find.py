@@ -24,7 +24,7 @@ from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import GRID_PLACES, Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
-from texpr.polyhedral.orders.actors import WARP_SIZE, Actor, Touch, below, collect
+from texpr.polyhedral.orders.actors import Actor, Touch, below, collect
 from texpr.polyhedral.orders.reach import IN, across_warps, least_distance, meetings, reach, threads
 from texpr.polyhedral.program import Hazard, Program
 
@@ -33,17 +33,19 @@ MAX_QUESTIONS = 2_500  # different questions of one launch
 MAX_PAIRS = 100_000  # pairs of accesses of one launch, one for each loop that may carry an order
 
 
-def launch_orders(launch: Launch, buffers: Mapping[str, MappedBuffer], program: Program) -> tuple[Order, ...]:
+def launch_orders(
+    launch: Launch, buffers: Mapping[str, MappedBuffer], program: Program, warp_size: int
+) -> tuple[Order, ...]:
     """The orders between threads of one block, in text order of source and sink, each once."""
     if launch.threads == 1:
         return ()
-    actors = collect(launch)
+    actors = collect(launch, warp_size)
     by_buffer: dict[str, list[Touch]] = {}
     for touch in actors.touches:
         placed = buffers[touch.buffer]
         if placed.memory is not Memory.REG and placed.scope is not Scope.THREAD:
             by_buffer.setdefault(touch.buffer, []).append(touch)
-    finder = _Finder(launch, program)
+    finder = _Finder(launch, program, warp_size)
     found: dict[Order, Order] = {}
     pairs = 0
     for name, touches in by_buffer.items():
@@ -90,8 +92,8 @@ class _Answer:
 
 
 class _Finder:
-    def __init__(self, launch: Launch, program: Program) -> None:
-        self.launch = launch
+    def __init__(self, launch: Launch, program: Program, warp_size: int) -> None:
+        self.launch, self.warp_size = launch, warp_size
         self.program = program
         block = [d for d in launch.digits if d.place in GRID_PLACES]
         names = [s.name for s in program.kernel.sizes] + [d.name for d in block] + list(launch.arguments)
@@ -154,7 +156,7 @@ class _Finder:
     ) -> _Answer | None:
         """Whether accesses of different threads meet; where that takes more than their steps, they are taken to."""
         far = 1 if carried < loops else None
-        unknown = _Answer(scope=Scope.BLOCK if self.launch.threads > WARP_SIZE else Scope.WARP, distance=far)
+        unknown = _Answer(scope=Scope.BLOCK if self.launch.threads > self.warp_size else Scope.WARP, distance=far)
         if first is None or second is None:
             return unknown
         width = first.dim(IN) + second.dim(IN) + len(self.fixed)

@@ -26,6 +26,7 @@ from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
 from texpr.polyhedral.orders.flow import decides
+from texpr.polyhedral.target import WARPGROUP
 
 Mask = NDArray[np.bool_]
 
@@ -147,7 +148,7 @@ class _Block:
             Place.CLUSTER: grid.cluster_of(self.block).index(self.block),
             Place.LANE: inside % warp,
             Place.WARP: inside // warp,
-            Place.WARPGROUP: inside // (4 * warp),
+            Place.WARPGROUP: inside // (WARPGROUP * warp),
         }
         if digit.place not in coordinates:
             return None

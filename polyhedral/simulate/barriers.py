@@ -10,8 +10,9 @@ from texpr.polyhedral.mapped.tree import Parts
 from texpr.polyhedral.mapped.walks import located
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.clocks import NOTHING, Clocks, Snapshot, Team
-from texpr.polyhedral.simulate.coordinates import WARPGROUP, Geometry
+from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.failure import failure
+from texpr.polyhedral.target import WARPGROUP
 
 
 @dataclass(slots=True)

@@ -14,8 +14,7 @@ from texpr.grammar.index.value import index_value
 from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.simulate.cells import Array
-
-WARPGROUP = 4  # warps
+from texpr.polyhedral.target import WARPGROUP
 
 
 @dataclass(frozen=True, slots=True)

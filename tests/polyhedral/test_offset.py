@@ -93,7 +93,7 @@ def test_orders_know_of_offsets() -> None:
     program = moved(ONE)
     assert missing(program, {"M": 2})
     launch = only_launch(program)
-    orders = launch_orders(launch, program.buffers, program.proved.program)
+    orders = launch_orders(launch, program.buffers, program.proved.program, program.target.warp_size)
     assert [(o.source, o.sink, o.hazard, o.scope) for o in orders] == [("S0", "S1", Hazard.FLOW, Scope.BLOCK)]
     ordered = synchronise(replace(launch, orders=orders))
     check_enforced(ordered)
@@ -103,7 +103,7 @@ def test_orders_know_of_offsets() -> None:
 def test_an_offset_that_differs_between_threads_makes_what_uses_it_diverge() -> None:
     """A barrier in a guard on an index whose offset is a lane's is refused as one on the lane itself is."""
     program = moved(ONE)
-    orders = launch_orders(only_launch(program), program.buffers, program.proved.program)
+    orders = launch_orders(only_launch(program), program.buffers, program.proved.program, program.target.warp_size)
 
     def at(node: Node) -> tuple[Node, ...]:
         match node:

@@ -140,6 +140,33 @@ def test_no_emitter_searches_its_own_text() -> None:
     assert searching == set(READ_BY_REGEX)
 
 
+COUNTED = ("bits", "bytes", "swizzle", "bias", "c_char", "max_alternatives", "max_cases")
+
+
+def uncounted(source: str) -> list[str]:
+    """The statements with a number 32 or 128 that name nothing which it could count but threads: no bits or bytes."""
+    found: list[str] = []
+    tree = ast.parse(source)
+    around = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for constant in ast.walk(tree):
+        if isinstance(constant, ast.Constant) and type(constant.value) is int and constant.value in (32, 128):
+            node: ast.AST = constant
+            while not isinstance(node, ast.Compare | ast.stmt | ast.keyword):
+                node = around[node]
+            said = ast.unparse(node).lower().partition("\n")[0]
+            if not any(word in said for word in COUNTED):
+                found.append(said)
+    return found
+
+
+def test_only_the_target_says_how_many_threads_a_warp_has() -> None:
+    assert uncounted("lanes = min(threads, 32) - 1") and uncounted("if place is WARPGROUP: high = threads // 128")
+    assert not uncounted("narrow = dtype.bits < 32")
+    files = [path for floor in ("polyhedral", "codegen") for path in (ROOT / floor).rglob("*.py")]
+    found = {str(p.relative_to(ROOT)): uncounted(p.read_text(encoding="utf-8")) for p in files if p.name != "target.py"}
+    assert not {path: numbers for path, numbers in found.items() if numbers}
+
+
 def test_packages_mapping_and_links_agree() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     assert set(config["packages"]) == set(config["package-dir"])
