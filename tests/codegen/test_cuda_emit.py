@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 import texpr
+from texpr.codegen.cpu.emit import emit_cpu
 from texpr.codegen.cuda.emit import VERSION, emit_cuda
 from texpr.codegen.cuda.index import variable
 from texpr.codegen.cuda.lines import Lines
@@ -14,6 +15,7 @@ from texpr.codegen.cuda.names import Scope, comment, file_name, kernel_symbol, m
 from texpr.grammar import ast
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.types import F16, F32, I32, I64
+from texpr.polyhedral.layout.make import fragment
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Guard, Loop
 from texpr.polyhedral.target import parse_target
@@ -278,6 +280,15 @@ def test_a_place_without_emission_is_a_diagnostic(build):
     block = build.launch("k_0", body, digits=(build.digit("i_c", "core", 2),))
     with pytest.raises(TExprError, match="E0502"):
         source(build.plan((block,), (build.tensor("C", 2),)))
+
+
+def test_a_layout_over_threads_is_refused_by_both_emitters(build):
+    tile = replace(build.tensor("C", 16, 8), layout=fragment("mma16816", "c"))
+    block = build.launch("k_0", (build.statement("C", (3, 5), build.const(1.0)),), block=1)
+    planned = build.plan((block,), (tile,))
+    for emitted in (lambda: source(planned), lambda: emit_cpu(planned, parse_target("cpu"))):
+        with pytest.raises(TExprError, match="E0502"):
+            emitted()
 
 
 def test_an_index_with_an_offset_is_its_digits_and_the_offset(build):
