@@ -289,6 +289,7 @@ def _reads_own_results(frame: Frame) -> bool:
 
 def needed_headers(launch: Launch) -> Iterator[str]:
     """The headers of the calls of a launch, besides kernel.cuh."""
+    barriers = "texpr/parts.cuh" if _named(launch) else "texpr/kernel.cuh"
     if launch.pipes:
         yield "texpr/ring.cuh"
     if launch.cluster != (1, 1, 1):
@@ -300,7 +301,7 @@ def needed_headers(launch: Launch) -> Iterator[str]:
             case AfterLaunch() | TriggerNext():
                 yield "texpr/dependent.cuh"
             case Barrier(scope=Scope.BLOCK):
-                yield "texpr/parts.cuh" if _named(launch) else "texpr/kernel.cuh"
+                yield barriers
             case Close() | WaitGroup() | Fence():
                 yield "texpr/group.cuh"
             case Copy(completion=Completion.TRANSACTION | Completion.BULK):

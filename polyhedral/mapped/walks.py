@@ -19,6 +19,7 @@ from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop,
 from texpr.polyhedral.walk import leaf_names, subscript_names, value_reads
 
 Path = tuple[int, ...]
+_Leaf = Operator | Sync  # made once: this is asked of every node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ def branches(node: Node) -> tuple[tuple[Node, ...], ...]:
             return (body,)
         case Define() | Lead() | Fresh():
             return ()
-        case _ if isinstance(node, Operator | Sync):
+        case _ if isinstance(node, _Leaf):
             return ()
         case _:
             assert_never(node)
@@ -62,7 +63,7 @@ def with_branches(node: Node, bodies: Sequence[tuple[Node, ...]]) -> Node:
             return replace(node, body=bodies[0])
         case Define() | Lead() | Fresh():
             return node
-        case _ if isinstance(node, Operator | Sync):
+        case _ if isinstance(node, _Leaf):
             return node
         case _:
             assert_never(node)
