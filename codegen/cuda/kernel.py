@@ -42,8 +42,9 @@ def emit_kernel(planned: PlannedProgram, launch: Launch, out: Writer) -> Kernel:
     frame = Frame(planned, launch)
     body, used = emit_body(frame)
     arguments = frame.arguments(used)
+    bounds = f"{launch.threads}, {launch.min_blocks}" if launch.min_blocks else f"{launch.threads}"
     cluster = f" __cluster_dims__({listed(map(str, launch.cluster))})" if launch.cluster != (1, 1, 1) else ""
-    out.line(f'extern "C" __global__ void{cluster} __launch_bounds__({launch.threads})')
+    out.line(f'extern "C" __global__ void{cluster} __launch_bounds__({bounds})')
     head = f"{symbol}({', '.join(a.declaration for a in arguments)}) {{"
     if len(head) <= MAX_WIDTH:
         out.line(head)

@@ -134,6 +134,8 @@ def reduction(node: Reduce, name: str, value: Callable[[Expr], str], index: str,
     if dtype not in COMBINED or len(node.over) > 1:
         why = f"values of {dtype}" if dtype not in COMBINED else "several indices"
         raise _refused(node, f"combines {why}, which no header function does")
+    if warp_size % node.lanes or node.lanes & (node.lanes - 1):
+        raise _refused(node, f"combines {node.lanes} lanes, which are no group")
     monoid = MONOIDS[node.monoid]
     kind = f"tx::{monoid.name}<{value_type(dtype)}>"
     values = ", ".join(value(v) for v in node.values)

@@ -133,6 +133,7 @@ def _launch(launch: Launch, words: _Words) -> Iterator[str]:
     arguments = f"  arguments {', '.join(launch.arguments)}" if launch.arguments else ""
     cluster = f"  clusters of {launch.cluster}" if launch.cluster != (1, 1, 1) else ""
     threads = f"{launch.threads} thread{'s' * (launch.threads > 1)}"
+    threads += f", at least {launch.min_blocks} blocks together" if launch.min_blocks else ""
     shared_bytes = words.shared_bytes.get(launch.name, 0)
     shared = f"  {shared_bytes} bytes of shared memory" if shared_bytes else ""
     yield f"launch {launch.name}  grid ({grid})  {threads}{cluster}{shared}{arguments}"

@@ -317,6 +317,7 @@ def order(
 def launch(
     *body: Node,
     threads: int,
+    min_blocks: int = 0,
     name: str = "hand",
     grid: str | int = 1,
     cluster: int = 1,
@@ -330,6 +331,7 @@ def launch(
         grid=(index(grid), one, one),
         cluster=(cluster, 1, 1),
         threads=threads,
+        min_blocks=min_blocks,
         digits=tuple(digits.values()),
         body=body,
         pipes=tuple(pipes),

@@ -16,6 +16,7 @@ from texpr.polyhedral.mapped.tree import Lead, Node
 
 LINE = 128  # bytes
 ANY = 1 << 30  # blocks
+KEPT = 8  # chunks of a thread whose exponentials stay in registers
 ROW = dict.fromkeys(("X", "Y", "v", "o"), BF16) | dict.fromkeys(("m", "r", "p", "s", "g", "z", "gs", "zs", "f"), F32)
 SUM = dict.fromkeys(("A", "B", "v", "s", "t", "ws", "vs", "p"), F32)
 TILE = dict.fromkeys(("X", "Y", "v", "o", "t", "w"), BF16)
@@ -46,19 +47,21 @@ def softmax_row(warps: int, chunks: int, met: Met) -> tuple[tuple[Node, ...], tu
         access="aligned",
         types=ROW,
     )
+    keep = chunks <= KEPT  # the exponentials, or they are computed twice
+    scaled = "exp(f32(v[x]) - r[0])"
     combined = partial(reduce, monoid="ScaledSum", lift=False, types=ROW)
     before = (
         moved("S0", f"v[8 * q + e] = X[i, c + {step} * q + e]", other=float("-inf")),
         reduce("S1", "m[0]", "f32(v[x])", monoid="Greatest", over=every, types=ROW),
         do("S2", "r[0] = select(m[0] == -inf, 0.0, m[0])", types=ROW),
-        each("S3", every, "p[x] = exp(f32(v[x]) - r[0])", types=ROW),
-        reduce("S4", "s[0]", "p[x]", monoid="Sum", over=every, types=ROW),
+        *((each("S3", every, f"p[x] = {scaled}", types=ROW),) if keep else ()),
+        reduce("S4", "s[0]", "p[x]" if keep else scaled, monoid="Sum", over=every, types=ROW),
         combined("S5", "g[0]; z[0]", "m[0]", "s[0]", lanes=32),
     )
     after = (
         combined("S8", "g[0]; z[0]", met.greatest, met.sum, over=met.over, lanes=met.lanes, last=True),
-        do("S9", "f[0] = select(m[0] == -inf, 0.0, exp(m[0] - g[0])) / z[0]", types=ROW),
-        each("S10", every, "o[x] = bf16(p[x] * f[0])", types=ROW),
+        do("S9", f"f[0] = {'select(m[0] == -inf, 0.0, exp(m[0] - g[0]))' if keep else '1.0'} / z[0]", types=ROW),
+        each("S10", every, f"o[x] = bf16({'p[x]' if keep else 'exp(f32(v[x]) - g[0])'} * f[0])", types=ROW),
         moved("S11", f"Y[i, c + {step} * q + e] = o[8 * q + e]"),
     )
     return before, after
@@ -90,7 +93,7 @@ def softmax(warps: int, chunks: int, name: str = "hand") -> MappedProgram:
     )
 
 
-def cluster_softmax(ranks: int, warps: int, chunks: int, name: str = "hand") -> MappedProgram:
+def cluster_softmax(ranks: int, warps: int, chunks: int, name: str = "hand", min_blocks: int = 0) -> MappedProgram:
     """A cluster of blocks a row, each with a share of its chunks; every warp tells all blocks its greatest and sum."""
     slots = ranks * warps  # one for a lane
     before, after = softmax_row(warps, chunks, Met(f"gs[h, l % {slots}]", f"zs[h, l % {slots}]", lanes=slots))
@@ -116,6 +119,7 @@ def cluster_softmax(ranks: int, warps: int, chunks: int, name: str = "hand") -> 
             threads=32 * warps,
             grid=f"{ranks} * M",
             cluster=ranks,
+            min_blocks=min_blocks,
             orders=(order("S6", "S8", "gs", scope="cluster"), order("S7", "S8", "zs", scope="cluster")),
         ),
         cluster={"gs": (ranks, slots), "zs": (ranks, slots)},
@@ -196,7 +200,7 @@ def _of_block(lanes: str, put: str, get: str, slots: str, warps: int) -> tuple[N
 PIECE = 16  # elements of 32 bytes, a sector of memory
 
 
-def transpose(rows: int, columns: int, name: str = "hand") -> MappedProgram:
+def transpose(rows: int, columns: int, name: str = "hand", min_blocks: int = 0) -> MappedProgram:
     """Tiles of `rows` by `columns`, 16 bytes at a time both ways: 8 x 8 elements are transposed in the registers of a
     thread. A block owns the sectors of the result that begin in its rows, less a sector: no sector has two writers but
     at the ends of rows. A row of the tile is a chunk longer than the tile, against conflicts of banks."""
@@ -226,6 +230,7 @@ def transpose(rows: int, columns: int, name: str = "hand") -> MappedProgram:
             loop("k", columns * down // threads, *_result(own, down, threads // down)),
             name=name,
             threads=threads,
+            min_blocks=min_blocks,
             grid=f"((M + {own - 1}) // {own}) * ((N + {columns - 1}) // {columns})",
             orders=(order("S2", "S3", "t"), order("S2", "S5", "t")),
         ),

@@ -14,7 +14,9 @@ from hand_built import Graph
 from memory_by_hand import cluster_softmax, softmax, ticket_sum, transpose
 from spoil import spoiled
 
+from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.host_run import HostModule, HostReport
+from texpr.codegen.plan import plan
 from texpr.codegen.toolchain import compile_cubin
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.types import F32
@@ -276,3 +278,42 @@ CALLS = (
     "tx::reduce_lanes<tx::ScaledSum<tx::f32>>(tx::ScaledSum<tx::f32>::Partial{m.load(0), s.load(0)});",
     "tx::store_wanted(Y, i * N + c, tx::take<8>(o, 0), tx::Wanted<8>(",
 )
+
+
+def one(node: Node, **registers: tuple[int, ...]) -> MappedProgram:
+    return program("A: i32[32], B: i32[32]", launch(node, threads=32), registers=registers)
+
+
+REFUSED = (
+    (reduce("S0", "s[0]", "A[0]", monoid="Sum", lanes=6), "S0 combines 6 lanes, which are no group"),
+    (reduce("S0", "s[0]", "A[a]", monoid="Sum", over="a < 2, e < 2"), "S0 combines several indices"),
+    (reduce("S0", "s[0]", "A[a]", monoid="Sum", over="a < x"), "so many elements as no number says"),
+    (copy("S0", "s[e] = A[e]", "e < 3", access="aligned"), "S0 is no access of 2, 4, 8 or 16 bytes"),
+    (copy("S0", "s[e] = A[2 * e]", "e < 4", access="aligned"), "S0 moves elements of A that are no neighbours"),
+    (copy("S0", "B[e] = A[e]", "e < 4", access="aligned"), "S0 is between two memories"),
+    (copy("S0", "A[e] = s[e]", "e < 4", access="funnel"), "only loads may be shifted"),
+    (copy("S0", "s[e] = A[e]", "e < 4", within=("0", "2"), access="aligned"), "does not say what becomes of those"),
+)
+
+
+@pytest.mark.parametrize(("node", "why"), REFUSED)
+def test_what_no_header_function_does_is_refused_with_a_way_round(node: Node, why: str) -> None:
+    mapped = one(define("x", lane=32), s=(4,))
+    (only,) = mapped.host
+    assert isinstance(only, Launch)
+    mapped = replace(mapped, host=(replace(only, body=(*only.body, node)),))
+    with pytest.raises(TExprError, match=why) as refused:
+        emit_cuda(plan(mapped), mapped.target)
+    assert refused.value.diagnostics[0].code == "E0502" and refused.value.diagnostics[0].help
+
+
+def test_blocks_that_fit_together_bound_the_registers() -> None:
+    mapped = transpose(64, 32, "transpose_0", 3)
+    assert "__launch_bounds__(32, 3)" in emit_cuda(plan(mapped), mapped.target).source
+    assert "32 threads, at least 3 blocks together" in show(mapped)
+
+
+def test_exponentials_that_are_not_kept_are_computed_again() -> None:
+    x = rows(2, 1999)
+    assert "p[x]" not in show(softmax(1, 9))
+    np.testing.assert_allclose(run_softmax(softmax(1, 9), x).astype(np.float64), softmax_of(x), rtol=0.01)

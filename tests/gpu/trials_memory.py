@@ -1,0 +1,241 @@
+"""Time the memory-bound kernels by hand on a GPU beside a device copy, and beside other kernels for the same problems.
+
+    python tests/gpu/trials_memory.py build OUT [--arch sm_90a]    where the compiler is, without a GPU
+    python tests/gpu/trials_memory.py run OUT [--rounds 5]         with PyTorch and the driver; nothing of the compiler
+
+`OUT/peers.json` may name other kernels, whose cubins lie beside it: a list of objects with `problem`, `name`, `cubin`,
+`symbol`, `grid`, `block`, `shared_bytes` and `arguments`, each of these "in", "out", "scratch" (zeros) or a number of
+64 bits. Every kernel is compared with float64 on poisoned output first; a wrong one is not timed. Kernels of a problem
+and the copy of as many bytes take turns in shuffled rounds, each a graph of several launches on buffers in rotation;
+the ratio is the copy's time over the kernel's.
+"""
+
+import argparse
+import ctypes
+import json
+import random
+import statistics
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HAND = Path(__file__).resolve().parents[1] / "polyhedral"
+SIZES: dict[str, dict[str, int]] = {
+    "softmax": {"M": 32749, "N": 4093},
+    "sum": {"N": 1 << 27},
+    "transpose": {"M": 8191, "N": 8193},
+    "cluster": {"M": 257, "N": 100003},
+}
+SM_BLOCKS = 4 * 132  # of the sum: as many as are resident
+DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+TOLERANCE = {"softmax": 5e-3, "sum": 1e-5, "transpose": 0.0, "cluster": 5e-3}  # of the norm
+
+
+def build(out: Path, arch: str) -> None:
+    """A cubin for each kernel, and `kernels.json`."""
+    sys.path.insert(0, str(HAND))
+    from memory_by_hand import cluster_softmax, softmax, ticket_sum, transpose
+
+    from texpr.codegen.cuda.emit import emit_cuda
+    from texpr.codegen.plan import plan
+    from texpr.codegen.toolchain import compile_cubin
+    from texpr.grammar.index.value import index_value
+    from texpr.polyhedral.mapped.walks import launches
+
+    made = [
+        ("softmax", "3 warps x 6 chunks", softmax(3, 6, "softmax_0")),
+        ("softmax", "4 warps x 5 chunks", softmax(4, 5, "softmax_0")),
+        ("sum", "16 warps x 2 chunks", ticket_sum(16, 2, SM_BLOCKS, "sum_0")),
+        ("transpose", "128 x 128", transpose(128, 128, "transpose_0")),
+        ("transpose", "128 x 128, 3 blocks", transpose(128, 128, "transpose_0", 3)),
+        ("cluster", "4 x 8 warps x 13 chunks", cluster_softmax(4, 8, 13, "cluster_0")),
+        ("cluster", "8 x 4 warps x 13 chunks", cluster_softmax(8, 4, 13, "cluster_0")),
+        ("cluster", "4 x 8 warps x 13 chunks, 2 blocks", cluster_softmax(4, 8, 13, "cluster_0", 2)),
+    ]
+    rows: list[dict[str, Any]] = []
+    for number, (problem, name, program) in enumerate(made):
+        sizes, planned = SIZES[problem], plan(program)
+        text = emit_cuda(planned, program.target)
+        (launch,) = launches(program.host)
+        symbol = text.symbols[launch.name]
+        (out / f"{number}.cu").write_text(text.source)
+        (out / f"{number}.cubin").write_bytes(compile_cubin(text.source, arch))
+        result = program.kernel.params[-1].name
+        words = {"param": "in", "workspace": "scratch", "words": "scratch"}
+        arguments = [
+            sizes[of] if kind == "size" else "out" if of == result else words[kind]
+            for kind, of in text.arguments[symbol]
+        ]
+        rows.append(
+            {
+                "problem": problem,
+                "name": name,
+                "cubin": f"{number}.cubin",
+                "symbol": symbol,
+                "grid": int(index_value(launch.grid[0], sizes)),
+                "block": launch.threads,
+                "shared_bytes": planned.shared_bytes[launch.name],
+                "arguments": arguments,
+            }
+        )
+    (out / "kernels.json").write_text(json.dumps(rows, indent=1))
+    print(len(rows), "kernels for", arch)
+
+
+@dataclass
+class Problem:
+    """Buffers in rotation, what the first result must be, and the bytes that must move."""
+
+    buffers: list[tuple[Any, Any]]
+    want: Any
+    bytes: int
+
+
+def problem_of(torch: Any, name: str) -> Problem:
+    sizes = SIZES[name]
+    if name == "sum":
+        sources = [torch.randn(sizes["N"], device="cuda")]
+        buffers = [(x, torch.empty(1, device="cuda")) for x in sources]
+        return Problem(buffers, sources[0].double().sum()[None], 4 * sizes["N"])
+    m, n = sizes["M"], sizes["N"]
+    sources = [torch.randn(m, n, device="cuda").bfloat16() for _ in range(2)]
+    shape = (n, m) if name == "transpose" else (m, n)
+    buffers = [(x, torch.empty(shape, device="cuda", dtype=torch.bfloat16)) for x in sources]
+    want = sources[0].T.double() if name == "transpose" else torch.softmax(sources[0].double(), 1)
+    return Problem(buffers, want, 4 * m * n)
+
+
+class Kernel:
+    """A kernel of a cubin, launched by the driver on PyTorch's memory and stream."""
+
+    def __init__(self, driver: Any, folder: Path, row: dict[str, Any], scratch: list[Any]) -> None:
+        self.driver, self.row, self.scratch = driver, row, scratch
+        self.module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
+        check(driver.cuModuleLoadData(ctypes.byref(self.module), (folder / row["cubin"]).read_bytes()))
+        check(driver.cuModuleGetFunction(ctypes.byref(self.function), self.module, row["symbol"].encode()))
+        check(driver.cuFuncSetAttribute(self.function, DYNAMIC_SHARED, row["shared_bytes"]))
+
+    def launch(self, source: Any, target: Any, stream: int) -> None:
+        scratch = iter(self.scratch)
+        values = []
+        for argument in self.row["arguments"]:
+            tensor = {"in": source, "out": target}.get(argument) if isinstance(argument, str) else None
+            if argument == "scratch":
+                tensor = next(scratch)
+            values.append(ctypes.c_int64(argument if tensor is None else tensor.data_ptr()))
+        pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
+        grid, block, shared = self.row["grid"], self.row["block"], self.row["shared_bytes"]
+        stream_ = ctypes.c_void_p(stream)
+        check(
+            self.driver.cuLaunchKernel(self.function, grid, 1, 1, block, 1, 1, shared, stream_, pointers, None),
+            self.row["name"],
+        )
+
+
+def check(code: int, what: str = "") -> None:
+    if code:
+        raise RuntimeError(f"the driver refuses {what}: {code}")
+
+
+def graph_of(torch: Any, act: Any, launches: int) -> Any:
+    """`act(number, stream)` so many times, captured after a first run."""
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        act(0, stream.cuda_stream)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for number in range(launches):
+                act(number, stream.cuda_stream)
+        graph.replay()
+    stream.synchronize()
+    return graph, stream
+
+
+def time_of(torch: Any, graph: Any, stream: Any, launches: int) -> float:
+    """Milliseconds of one launch: the median of three replays."""
+    found = []
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record(stream)
+            graph.replay()
+            end.record(stream)
+            end.synchronize()
+            found.append(begin.elapsed_time(end) / launches)
+    return statistics.median(found)
+
+
+def run(out: Path, rounds: int) -> int:
+    """Check and time every kernel; 0 when all are right. Writes `times.json`."""
+    import torch
+
+    torch.zeros(1, device="cuda")
+    driver = ctypes.CDLL("libcuda.so.1")
+    rows = json.loads((out / "kernels.json").read_text())
+    peers = out / "peers.json"
+    rows += json.loads(peers.read_text()) if peers.exists() else []
+    wrong, times = 0, []
+    for name in SIZES:
+        problem = problem_of(torch, name)
+        launches = max(4, min(60, int(3e-3 / (problem.bytes / 4e12))))
+        half = problem.bytes // 4 // 4096 * 4096  # of bf16 elements: the copy reads and writes as much together
+        pairs = [tuple(torch.randn(half, device="cuda").bfloat16() for _ in range(2)) for _ in problem.buffers]
+        graphs = {"copy": graph_of(torch, lambda n, _, p=pairs: p[n % len(p)][0].copy_(p[n % len(p)][1]), launches)}
+        for row in rows:
+            if row["problem"] != name:
+                continue
+            count = row["arguments"].count("scratch")
+            scratch = [torch.zeros(1 << 22, dtype=torch.uint8, device="cuda") for _ in range(count)]
+            kernel = Kernel(driver, out, row, scratch)
+            source, target = problem.buffers[0]
+            target.fill_(float("nan"))
+            kernel.launch(source, target, torch.cuda.current_stream().cuda_stream)
+            torch.cuda.synchronize()
+            error = float((target.double() - problem.want).norm() / problem.want.norm())
+            print(f"{name:10} {row['name']:40} error {error:.1e}")
+            if not error <= TOLERANCE[name]:
+                wrong += 1
+                continue
+
+            def act(number: int, stream: int, kernel: Kernel = kernel, of: Problem = problem) -> None:
+                kernel.launch(*of.buffers[number % len(of.buffers)], stream)
+
+            graphs[row["name"]] = graph_of(torch, act, launches)
+        found: dict[str, list[float]] = {key: [] for key in graphs}
+        order = list(graphs)
+        for _ in range(rounds):
+            random.shuffle(order)
+            for key in order:
+                found[key].append(time_of(torch, *graphs[key], launches))
+        copy = statistics.median(found["copy"])
+        print(f"## {name} {SIZES[name]}: copy {problem.bytes / copy / 1e6:.0f} GB/s")
+        for key in sorted(found, key=lambda k: statistics.median(found[k])):
+            own = statistics.median(found[key])
+            spread = (max(found[key]) - min(found[key])) / own
+            print(f"  {key:40} {1000 * own:8.1f} us   {copy / own:.3f} of copy   spread {spread:.3f}")
+        times.append({"problem": name, "sizes": SIZES[name], "bytes": problem.bytes, "ms": found})
+        (out / "times.json").write_text(json.dumps(times))
+        del problem, pairs, graphs
+        torch.cuda.empty_cache()
+    return 1 if wrong else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=["build", "run"])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.action == "build":
+        build(options.out, options.arch)
+        return 0
+    return run(options.out, options.rounds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
