@@ -16,33 +16,34 @@ from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.names import comment, line_directive, place, source_line
-from texpr.codegen.cuda.stand import Stand
+from texpr.codegen.cuda.stand import Stand, served_lines
 from texpr.codegen.cuda.sync import Syncs
+from texpr.codegen.cuda.tiles import check_corner, tile_call
 from texpr.codegen.cuda.wide import is_alone, reduction, wide_call
-from texpr.grammar.ast import (
-    AccOp,
-    Always,
-    Condition,
-    Gather,
-    IndexExpr,
-    Read,
-    Subscript,
-)
+from texpr.grammar.ast import AccOp, Always, Condition, Gather, IndexExpr, Read, Subscript
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.permissions import may_contract, promises_unique
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.between import Turn
 from texpr.polyhedral.mapped.expand import expand
-from texpr.polyhedral.mapped.operators import Completion, Copy, Elementwise, Generic, Reduce, Unused, View
+from texpr.polyhedral.mapped.operators import (
+    Completion,
+    Contract,
+    Copy,
+    Elementwise,
+    Generic,
+    Reduce,
+    Unload,
+    Unused,
+    View,
+)
 from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Part, Parts
-from texpr.polyhedral.mapped.walks import located
 
 _OPERATORS = {AccOp.ADD: "tx::Add", AccOp.MUL: "tx::Mul", AccOp.MAX: "tx::Max", AccOp.MIN: "tx::Min"}
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
-MAX_LINES = 3  # of the program that the comment of a part names
 
 
 def emit_body(frame: Frame) -> tuple[list[str], frozenset[str]]:
@@ -126,6 +127,9 @@ class _Body:
                 self._declare(name, ix.Term(call, ix.ATOM, 0, high, False, names=where.names))
             case Copy():
                 self._copy(node)
+            case Contract() | Unload():
+                self._explain(node)
+                self._emit_at(node.span, tile_call(node, self.frame, self._corner, self._number))
             case Parts(parts=parts):
                 self._parts(parts)
             case Last():
@@ -147,21 +151,15 @@ class _Body:
             head = f"{'} else ' if number > 1 else ''}{head}  // part {part.name}"
             self.stand = replace(outer, part=part.name, first_warp=first, warps=part.warps)
             known = self.scope
-            self.out.line(f"{head}{self._lines(part)}")
+            self.out.line(f"{head}{comment(served_lines(part))}")
             with self.out.indented():
+                self.syncs.share_registers(part)
                 self._digits(d for d in self.launch.hardware if first and d.place in (Place.WARP, Place.WARPGROUP))
                 self.nodes(part.body)
             self.scope = known
             first += part.warps
         self.stand = outer
         self.out.line("}")
-
-    def _lines(self, part: Part) -> str:
-        """The lines of the program that a part serves."""
-        operators = (p.node for p in located(part.body) if isinstance(p.node, Generic | Copy))
-        lines = list(dict.fromkeys(source_line(o.span) for o in operators if o.span.source.text))
-        more = ", …" if len(lines) > MAX_LINES else ""
-        return comment(f": {'; '.join(lines[:MAX_LINES])}{more}") if lines else ""
 
     def _branch(self, head: str, body: tuple[Node, ...]) -> None:
         """A head and what it holds, without its end."""
@@ -264,7 +262,13 @@ class _Body:
         return Value(f"{source}.load({where.text})", ix.ATOM, read.dtype, names=where.names)
 
     def _place(
-        self, name: str, subscripts: tuple[Subscript, ...], gathered: tuple[Value, ...] = (), *, writes: bool
+        self,
+        name: str,
+        subscripts: tuple[Subscript, ...],
+        gathered: tuple[Value, ...] = (),
+        *,
+        writes: bool,
+        mixed: bool = True,
     ) -> tuple[str, ix.Term]:
         """The accessor of an element and where it is there: in the slot that a pipe is at, in a rank's memory. The
         names of both are those of the second."""
@@ -272,17 +276,15 @@ class _Body:
         if not {*layout.units} <= {Unit.ADDRESS, Unit.RANK}:
             raise fail("E0502", f"{name}: a layout over the threads of a block is not emitted", self.launch.span)
         parts = self._subscripts(layout, subscripts, gathered)
-        offset = ix.address(layout, parts, self.scope)
+        offset = ix.address(layout if mixed else replace(layout, xor=None), parts, self.scope)
         if Unit.RANK in layout.units:
             if isinstance(subscripts[0], Gather):
                 raise fail("E0502", f"a rank of {name} that is read from data is not emitted", self.launch.span)
             rank = ix.coordinate(layout, Unit.RANK, parts, self.scope)
             own, names = f"tx::remote({own}, {rank.text})", rank.names
-        pipe = self.frame.stages.get(name)
-        if pipe is not None:
-            slot = f"{self.frame.rings[pipe.name]}.{'fill' if writes else 'read'}()"
-            turn = ix.variable(slot, 0, pipe.stages - 1)
-            offset = ix.add(ix.mul(turn, ix.constant(self.frame.stage_elements(name))), offset)
+        slot = self.frame.slot(name, writes=writes)
+        if slot is not None:
+            offset = ix.add(ix.mul(slot, ix.constant(self.frame.stage_elements(name))), offset)
         return own, replace(offset, names=offset.names | names)
 
     # ---- copies and reductions ----
@@ -336,13 +338,19 @@ class _Body:
             inner = replace(copy, over=copy.over[1:])
             self._loop(Loop(index=index, extent=extent, body=(inner,), parallel=True, span=copy.span))
         else:
-            self._emit_at(copy.span, copy_call(copy, form, self.frame, self._at, self._number))
+            self._emit_at(copy.span, copy_call(copy, form, self.frame, self._at, self._corner, self._number))
 
     def _at(self, view: View, writes: bool = False) -> str:
         own, where = self._place(view.buffer, view.subscripts, writes=writes)
         return f"{own}.at({self.out.use(where)})"
 
-    def _number(self, expr: IndexExpr) -> ix.Term:
+    def _corner(self, view: View, writes: bool) -> tuple[str, str]:
+        check_corner(self.tensors[view.buffer].layout, view, self.launch.span)
+        own, where = self._place(view.buffer, view.subscripts, writes=writes, mixed=False)
+        return own, self.out.use(where)
+
+    def _number(self, expr: IndexExpr | Condition) -> ix.Term:
+        """The term of an expression that the text uses."""
         term = ix.term(expr, self.scope)
         self.out.use(term)
         return term
@@ -372,14 +380,15 @@ class _Body:
         line_directive(span, self.out)
         self.out.line(text)
 
-    def _explain(self, node: Generic) -> None:
+    def _explain(self, node: Generic | Contract | Unload) -> None:
         """The source line of a statement, once for each run of statements that come from it."""
         where = place(node.span)
         calls = "".join(f", called at {place(s)}" for s in reversed(node.leaf.call_spans) if place(s))
         if not where or where + calls == self.commented:
             return
         self.commented = where + calls
-        made = "" if node.origin.value == "source" else f" ({node.origin.value.replace('_', ' ')})"
+        origin = node.origin.value if isinstance(node, Generic) else "source"
+        made = "" if origin == "source" else f" ({origin.replace('_', ' ')})"
         self.out.line(f"// {where}{calls}{made}: {source_line(node.span)}")
 
 

@@ -17,6 +17,8 @@ from texpr.grammar.ast import Gather, IndexExpr, Subscript
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ZERO, const, constant_value, multiply, substitute
 from texpr.grammar.index.linear import linear
+from texpr.polyhedral.layout.make import CHUNK_BYTES, SWIZZLES
+from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.operators import Completion, Copy, View
@@ -85,7 +87,7 @@ class CopyNames(Protocol):
 def copy_form(copy: Copy, planned: PlannedProgram, launch: Launch) -> Form:
     """How an asynchronous copy is made. Raises E0502 for one that no instruction makes."""
     pipe = next((p for p in launch.pipes if p.name == copy.pipe), None)
-    ranks = _ranks(copy, pipe)
+    ranks = 0 if copy.own_block else _ranks(copy, pipe)
     match copy.completion:
         case Completion.CP_ASYNC:
             return _pieces(copy, planned)
@@ -119,11 +121,22 @@ def _at(subscript: Subscript, values: Mapping[str, IndexExpr], copy: Copy) -> In
     return substitute(subscript, lambda leaf: values.get(leaf.name))
 
 
-def _steps(view: View, copy: Copy, planned: PlannedProgram) -> dict[str, int | None]:
-    """How far apart neighbours along each index lie in memory; None where it is no number."""
-    layout = planned.addresses[view.buffer].layout
+def _steps(view: View, copy: Copy, planned: PlannedProgram, *, mixed: bool = False) -> dict[str, int | None]:
+    """How far apart neighbours along each index lie in memory; None where it is no number. `mixed`: before the XOR."""
+    layout = canonical(planned.addresses[view.buffer].layout)
     form = linear(coordinate(layout, Unit.ADDRESS, [_at(subscript, {}, copy) for subscript in view.subscripts]))
-    return {name: None if layout.xor else form.coefficient(name) for name, _ in copy.over}
+    return {name: None if layout.xor and not mixed else form.coefficient(name) for name, _ in copy.over}
+
+
+def _swizzle_bytes(tile: View, row: int, copy: Copy, planned: PlannedProgram) -> int:
+    """The swizzle under which a box of rows of so many elements lies in shared memory."""
+    xor, size = planned.addresses[tile.buffer].layout.xor, tile.dtype.size_bytes
+    if xor is None:
+        return 0
+    bytes_ = next((b for b, bits in SWIZZLES.items() if bits == xor.bits), 0)
+    if (row * size, xor.base, xor.shift) != (bytes_, (CHUNK_BYTES // size).bit_length() - 1, 3):
+        raise _refused(copy, "an XOR that no box is written with")
+    return bytes_
 
 
 def _pieces(copy: Copy, planned: PlannedProgram) -> Pieces:
@@ -163,7 +176,7 @@ def _box(copy: Copy, array: View, tile: View, planned: PlannedProgram, ranks: in
     """The copy as a box of a tensor map."""
     if planned.program.buffers[array.buffer].memory is not Memory.GLOBAL:
         raise _refused(copy, "a box of what is no array")
-    steps, extents = _steps(tile, copy, planned), dict(copy.over)
+    steps, extents = _steps(tile, copy, planned, mixed=True), dict(copy.over)
     box: list[int] = []
     step = 1
     for subscript in reversed(array.subscripts):
@@ -179,7 +192,7 @@ def _box(copy: Copy, array: View, tile: View, planned: PlannedProgram, ranks: in
     if extents or len(box) > MAX_RANK:
         raise _refused(copy, f"a box of {len(box)} dimensions over {len(copy.over)} indices")
     return Box(
-        map=TensorMap(buffer=array.buffer, box=tuple(box)),
+        map=TensorMap(buffer=array.buffer, box=tuple(box), swizzle_bytes=_swizzle_bytes(tile, box[-1], copy, planned)),
         corner=tuple(s for s in _first(array, copy).subscripts if not isinstance(s, Gather)),
         shared=_first(tile, copy),
         ranks=ranks,
@@ -200,9 +213,15 @@ def only_in_boxes(forms: Mapping[str, Form], launch: Launch) -> set[str]:
 
 
 def copy_call(
-    copy: Copy, form: Form, names: CopyNames, at: Callable[[View, bool], str], number: Callable[[IndexExpr], ix.Term]
+    copy: Copy,
+    form: Form,
+    names: CopyNames,
+    at: Callable[[View, bool], str],
+    corner: Callable[[View, bool], tuple[str, str]],
+    number: Callable[[IndexExpr], ix.Term],
 ) -> str:
-    """The call of a form. `at` gives the place of an element that is read, or written (True); `number` a term."""
+    """The call of a form. `at` gives the place of an element that is read, or written (True), `corner` that of the
+    first element of a box; `number` a term."""
     full = f", {names.rings[copy.pipe]}.full()" if copy.completion is Completion.TRANSACTION else ""
     match form:
         case Pieces(count=count, source=source, target=target):
@@ -211,12 +230,12 @@ def copy_call(
             verb = "load" if full else "store"
             return f"tx::{verb}_bulk({at(target, True)}, {at(source, False)}, {number(size).text}{full});"
         case Box(map=map_, ranks=ranks):
-            corner = f"{{{', '.join(number(c).as_int().text for c in form.corner)}}}"
-            own, tile = names.maps[map_], at(form.shared, bool(full))
+            at_corner = f"{{{', '.join(number(c).as_int().text for c in form.corner)}}}"
+            own, tile = names.maps[map_], "{}.at({})".format(*corner(form.shared, bool(full)))
             if not full:
-                return f"tx::store_box({own}, {tile}, {corner});"
+                return f"tx::store_box({own}, {tile}, {at_corner});"
             to = f"load_box_to({ranks}, " if ranks else "load_box("
-            return f"tx::{to}{tile}, {own}{full}, {corner});"
+            return f"tx::{to}{tile}, {own}{full}, {at_corner});"
         case _:
             assert_never(form)
 

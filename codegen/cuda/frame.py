@@ -12,6 +12,7 @@ from texpr.codegen.cuda.copies import Box, TensorMap, copy_forms, only_in_boxes
 from texpr.codegen.cuda.literals import storage_type
 from texpr.codegen.cuda.names import Scope as Names
 from texpr.codegen.cuda.names import comment, listed, source_line
+from texpr.codegen.cuda.tiles import contracts, sums_type, tile_type
 from texpr.codegen.layout import room
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import IndexExpr, Role
@@ -100,6 +101,12 @@ class Frame:
         self.rings = {pipe.name: self.names.new(pipe.name) for pipe in launch.pipes}
         self.turns = {n.counter: self.names.new(f"{n.counter}_turn") for n in nodes if isinstance(n, Turn)}
         self.stages = {name: pipe for pipe in launch.pipes for name in pipe.buffers}
+        self.accumulators = {node.c.buffer: sums_type(node) for node in contracts(launch)}
+        self.tiles = {
+            view.buffer: (self.names.new(f"{view.buffer}_tile"), tile_type(self.buffer(view.buffer), node))
+            for node in contracts(launch)
+            for view in {v.buffer: v for v in (node.a, node.b)}.values()
+        }
 
     def arguments(self, used: Set[str]) -> tuple[Argument, ...]:
         """The arguments of the kernel whose body uses these C++ names."""
@@ -184,6 +191,8 @@ class Frame:
             out.line(f"TX_DYN_SMEM({SHARED_ARRAY});")
         for buffer in used:
             self._declare_local(buffer, out)
+        for tiled, (own, kind) in self.tiles.items():
+            out.line(f"const {kind} {own}({self.tensors[tiled].name});")
         for pipe in self.launch.pipes:
             self._declare_ring(pipe, out)
         for counter, own in self.turns.items():
@@ -231,10 +240,30 @@ class Frame:
             case Memory.SHARED | Memory.CLUSTER:
                 where = f"{SHARED_ARRAY} + {in_words(address.offset_bytes)}"
                 out.line(f"const tx::Shared<{element}> {name}({where}, {count}, {label});")
+            case Memory.REG if buffer.name in self.accumulators:
+                out.line(f"{self.accumulators[buffer.name]} {name};")
             case Memory.REG:
                 out.line(f"tx::Reg<{element}, {max(count, 1)}> {name}({label});")
             case Memory.GLOBAL:
                 raise fail("E0502", f"{buffer.name}: {buffer.memory} memory of a block is not emitted", buffer.span)
+
+    def buffer(self, buffer: str) -> MappedBuffer:
+        return self.planned.program.buffers[buffer]
+
+    def sums(self, buffer: str) -> str:
+        """The accumulator of a buffer."""
+        return self.tensors[buffer].name
+
+    def tile(self, buffer: str) -> str:
+        """The tile that products read of a buffer."""
+        return self.tiles[buffer][0]
+
+    def slot(self, buffer: str, *, writes: bool) -> ix.Term | None:
+        """The slot of a pipe's buffer at the turn that is written or read; None of another."""
+        pipe = self.stages.get(buffer)
+        if pipe is None:
+            return None
+        return ix.variable(f"{self.rings[pipe.name]}.{'fill' if writes else 'read'}()", 0, pipe.stages - 1)
 
     def stage_elements(self, name: str) -> int:
         """The elements from one slot of a pipe's buffer to the next."""

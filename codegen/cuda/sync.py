@@ -17,7 +17,7 @@ from texpr.codegen.cuda.stand import Stand
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
-from texpr.polyhedral.mapped.operators import Completion, Copy
+from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import Launch
@@ -39,11 +39,12 @@ from texpr.polyhedral.mapped.sync import (
     Wait,
     WaitGroup,
 )
-from texpr.polyhedral.mapped.tree import Last, Parts
+from texpr.polyhedral.mapped.tree import Last, Part, Parts
 from texpr.polyhedral.mapped.walks import located, tree_writes
 
 MAX_REASONS = 6  # orders that the comment of one barrier names; the first are those that no other barrier enforces
 NAMED_BARRIERS = 15  # of a block, besides that of all its threads
+REGISTERS, REGISTER_STEP = 65536, 8  # of a multiprocessor; parts exchange them in such steps
 _CLOSE = {
     GroupKind.CP_ASYNC: "tx::cp_async_close();",
     GroupKind.WGMMA: "tx::wgmma_close();",
@@ -77,8 +78,10 @@ class Syncs:
                 self._release(self.pipes[pipe], behind, stand)
             case Close(kind=kind):
                 self.out.line(_CLOSE[kind])
-            case WaitGroup():
+            case WaitGroup(kind=kind, behind=behind):
                 self.out.line(_group_wait(node))
+                for name in self.frame.accumulators if kind is GroupKind.WGMMA and not behind else ():
+                    self.out.line(f"tx::settle({self.frame.sums(name)});")
             case Fence(kind=kind):
                 self._fence(kind)
             case Publish(flag=flag, at=at):
@@ -133,6 +136,14 @@ class Syncs:
         if any(b.memory is Memory.CLUSTER for b in self.frame.local.values()):
             self.out.line("tx::cluster_arrive_relaxed();")
             self.out.line("tx::cluster_wait();")
+
+    def share_registers(self, part: Part) -> None:
+        """A part that says how many registers its threads have gives some, or takes what others gave."""
+        if part.registers is None:
+            return
+        start = REGISTERS // self.launch.threads // REGISTER_STEP * REGISTER_STEP
+        verb = "give" if part.registers < start else "take"
+        self.out.line(f"tx::{verb}_registers<{part.registers}>();")
 
     def _ring(self, pipe: str) -> str:
         return self.frame.rings[pipe]
@@ -308,5 +319,9 @@ def needed_headers(launch: Launch) -> Iterator[str]:
                 yield "texpr/tma.cuh"
             case Copy(completion=Completion.CP_ASYNC):
                 yield "texpr/group.cuh"
+            case Contract() | Unload():
+                yield "texpr/contract.cuh"
+            case Parts(parts=parts) if any(part.registers for part in parts):
+                yield "texpr/parts.cuh"
             case _:
                 pass

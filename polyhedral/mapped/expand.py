@@ -11,7 +11,17 @@ from typing import assert_never
 
 from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexVar
 from texpr.grammar.diagnostics import InternalError
-from texpr.polyhedral.mapped.operators import Box, Copy, Elementwise, Generic, Operator, Reduce, Within
+from texpr.polyhedral.mapped.operators import (
+    Box,
+    Contract,
+    Copy,
+    Elementwise,
+    Generic,
+    Operator,
+    Reduce,
+    Unload,
+    Within,
+)
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 
 
@@ -24,6 +34,8 @@ def expand(operator: Operator) -> Node:
             return _loops(operator.over, (_wanted_only(operator),), operator)
         case Elementwise():
             return _loops(operator.over, operator.each, operator)
+        case Contract() | Unload():
+            raise InternalError(f"{operator.id} is what many threads do together, and no loop of one of them")
         case _:
             assert_never(operator)
 

@@ -18,15 +18,40 @@ neighbouring lanes, by a monoid of `monoids.py`; partial results of warps meet i
 
     S4: each e < 48: p[e] = exp(v[e] - m[0])
     S5: m[0], s[0] = ScaledSum of partial m[0], s[0] over 32 lanes
+
+A `Contract` is a product of tiles by a team of threads, an `Unload` brings what they hold to shared memory:
+
+    S6: contract c[m, n] += a[m, k] * b[n, k] for m < 64, n < 256, k < 64  (wgmma.m64n256k16 bf16)
+    S7: unload d[x, y] = c[x, y] for x < 16, y < 64  (stmatrix.x4 bf16)
 """
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Const, Expr, IndexExpr, Leaf, Read, Subscript
+from texpr.grammar.ast import (
+    AccOp,
+    Accumulate,
+    Anchor,
+    Atomic,
+    Bind,
+    Cast,
+    Condition,
+    Const,
+    Expr,
+    Fn,
+    IndexExpr,
+    Leaf,
+    Op,
+    Read,
+    Subscript,
+)
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.walk import read_accesses, value_reads, written
+
+if TYPE_CHECKING:
+    from texpr.polyhedral.mapped.atoms import Atom
 
 Element = tuple[str, tuple[Subscript, ...]]
 """A buffer and the subscripts of one of its elements."""
@@ -164,7 +189,8 @@ class Within:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """`target = source` for each value of the indices `over`, below their extents, all by one thread."""
+    """`target = source` for each value of the indices `over`, below their extents, all by one thread; into one's
+    `own_block` alone, or to all ranks that the pipe's end reaches."""
 
     id: str
     source: View
@@ -177,6 +203,7 @@ class Copy:
     pipe: str = ""
     digits: tuple[str, ...] = ()
     unused: Unused | None = None
+    own_block: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property
@@ -273,4 +300,77 @@ class Reduce:
         return tuple((target.buffer, target.subscripts) for target in self.targets)
 
 
-Operator = Generic | Copy | Elementwise | Reduce
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """`c += sum over k of a * b`, or `c =` it where `accumulate` does not hold, for each value of the indices `over`: a
+    row of c, a column of c, and k. All threads of the atom's team come here together, and the one that holds an element
+    of c computes it. The products are over when their group is."""
+
+    id: str
+    c: View
+    a: View
+    b: View
+    over: Box
+    atom: "Atom"
+    accumulate: Condition
+    digits: tuple[str, ...] = ()
+    unused: Unused | None = None
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def leaf(self) -> Accumulate:
+        """The statement for one value of the indices, where it accumulates."""
+        values = [
+            Read(buffer=v.buffer, subscripts=v.subscripts, dtype=v.dtype, span=self.span) for v in (self.a, self.b)
+        ]
+        wide = tuple(Cast(operand=value, dtype=self.c.dtype) for value in values)
+        return Accumulate(
+            id=self.id,
+            op=AccOp.ADD,
+            buffer=self.c.buffer,
+            subscripts=self.c.subscripts,
+            value=Op(fn=Fn.MUL, args=wide, dtype=self.c.dtype),
+            span=self.span,
+        )
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return read_accesses(self.leaf)
+
+    @property
+    def writes(self) -> tuple[Element, ...]:
+        return ((self.c.buffer, self.c.subscripts),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unload:
+    """`target = source`, rounded, for each value of the indices `over`: what the threads of a warp hold in registers
+    goes to shared memory, each element by the thread that holds it, by as many atoms as it takes."""
+
+    id: str
+    source: View
+    target: View
+    over: Box
+    atom: "Atom"
+    digits: tuple[str, ...] = ()
+    unused: Unused | None = None
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def leaf(self) -> Bind:
+        """The statement for one value of the indices."""
+        source, target = self.source, self.target
+        read = Read(buffer=source.buffer, subscripts=source.subscripts, dtype=source.dtype, span=self.span)
+        value = read if source.dtype == target.dtype else Cast(operand=read, dtype=target.dtype)
+        return Bind(id=self.id, buffer=target.buffer, subscripts=target.subscripts, value=value, span=self.span)
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return read_accesses(self.leaf)
+
+    @property
+    def writes(self) -> tuple[Element, ...]:
+        return ((self.target.buffer, self.target.subscripts),)
+
+
+Operator = Generic | Copy | Elementwise | Reduce | Contract | Unload

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Condition, Gather, Leaf, Read, Role, Subscript
+from texpr.grammar.ast import AccOp, Accumulate, Always, Anchor, Atomic, Condition, Gather, Leaf, Read, Role, Subscript
 from texpr.grammar.index.expr import ZERO
 from texpr.grammar.index.text import ATOM, in_words
 from texpr.grammar.show import show_value
@@ -18,7 +18,7 @@ from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.layout.text import show as show_layout
 from texpr.polyhedral.layout.text import xor_text
 from texpr.polyhedral.layout.value import Layout, Placed
-from texpr.polyhedral.mapped.operators import Access, Box, Cache, Copy, Elementwise, Generic, Reduce
+from texpr.polyhedral.mapped.operators import Access, Box, Cache, Contract, Copy, Elementwise, Generic, Reduce, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.planned import PlannedProgram
@@ -198,11 +198,17 @@ def _node(node: Node, words: _Words) -> Iterator[str]:
             yield f"{node.id}: {_reduced(node)}"
         case Lead(index=index, of=of, bytes=bytes):
             yield f"{index} = {element_text(of.buffer, of.subscripts)} behind a multiple of {bytes} bytes"
+        case Contract(over=over, accumulate=accumulate, atom=atom):
+            fresh = "" if accumulate == Always(value=True) else f", from 0 unless {in_words(accumulate)}"
+            yield f"{node.id}: contract {words.leaf(node.leaf)} for {_box(over)}{fresh}  ({atom.name})"
+        case Unload(over=over, atom=atom):
+            yield f"{node.id}: unload {words.leaf(node.leaf)} for {_box(over)}  ({atom.name})"
         case Fresh(buffer=buffer):
             yield f"new {buffer}"
         case Parts(parts=parts):
             for part in parts:
-                yield f"part {part.name} ({part.warps} warp{'s' * (part.warps > 1)})"
+                registers = f", {part.registers} registers" if part.registers else ""
+                yield f"part {part.name} ({part.warps} warp{'s' * (part.warps > 1)}{registers})"
                 yield from (f"  {line}" for line in _nodes(part.body, words))
         case Last(counter=counter, at=at, n=n, body=body):
             yield f"last of {in_words(n)} at {word_text(counter, at)}"
@@ -227,7 +233,14 @@ def _copied(copy: Copy) -> str:
         of += f", else {show_value(copy.within.other)}" if copy.within.other else ""
     wide = copy.access.value if copy.access is not Access.EACH else ""
     cache = copy.cache.value if copy.cache is not Cache.PLAIN else ""
-    how = (copy.completion.value, copy.pipe, wide, cache, copy.unused.value if copy.unused else "")
+    how = (
+        copy.completion.value,
+        copy.pipe,
+        "own block" if copy.own_block else "",
+        wide,
+        cache,
+        copy.unused.value if copy.unused else "",
+    )
     return f"{of}  ({', '.join(word for word in how if word)})"
 
 

@@ -21,8 +21,8 @@ all loops, from launch to exit; the slot of a turn is turn mod `stages`. A write
 the slot of the turn acquired last, a read takes that of the turn waited for last.
 
 **Groups** are a thread's own: `Close` ends the group of the asynchronous operators of one kind that the thread issued
-since the last, `WaitGroup` lasts until all but the youngest `behind` of them are over. Other threads learn of it by
-another sync only.
+since the last, `WaitGroup` lasts until all but the youngest `behind` of them are over; the threads of a warp issue and
+wait for products (`wgmma`) as one. Other threads learn of it by another sync only.
 
 **Fences** are a thread's own too: what it wrote is visible to asynchronous copies (`async_proxy`), to the tensor cores
 (`wgmma`), the pipes that it initialised to other threads (`barrier_init`, by the first thread of each block, which

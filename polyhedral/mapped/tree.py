@@ -92,11 +92,13 @@ class Guard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """So many warps of a block, which run a body of their own."""
+    """So many warps of a block, which run a body of their own, each thread with so many `registers` (None: as many as
+    at the launch's start; parts that need few give theirs to others)."""
 
     name: str
     warps: int
     body: tuple["Node", ...]
+    registers: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

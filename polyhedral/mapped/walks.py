@@ -11,7 +11,7 @@ from typing import assert_never
 from texpr.grammar.ast import IndexExpr, Read, Role
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.between import Await, Publish, Turn
-from texpr.polyhedral.mapped.operators import Completion, Copy, Elementwise, Generic, Operator, Reduce
+from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Action, Barrier, Sync
@@ -171,6 +171,10 @@ def operator_names(operator: Operator) -> frozenset[str]:
             return leaf_names(leaf).union(*map(names, (*ends, *(extent for _, extent in over))))
         case Elementwise(leaves=leaves, over=over):
             return frozenset[str]().union(*map(leaf_names, leaves), *(names(extent) for _, extent in over))
+        case Contract(leaf=leaf, over=over, accumulate=accumulate):
+            return leaf_names(leaf).union(names(accumulate), *(names(extent) for _, extent in over))
+        case Unload(leaf=leaf, over=over):
+            return leaf_names(leaf).union(*(names(extent) for _, extent in over))
         case Reduce(values=values, targets=targets, over=over):
             where = (subscript_names(target.subscripts) for target in targets)
             return frozenset[str]().union(*map(names, values), *where, *(names(extent) for _, extent in over))

@@ -1,8 +1,8 @@
-"""Asynchronous copies in a happens-before graph: issued, read, written, and what waits for them."""
+"""Asynchronous copies and products in a happens-before graph: issued, read, written, and what waits for them."""
 
 from dataclasses import dataclass, field
 
-from texpr.polyhedral.mapped.operators import Completion, Copy
+from texpr.polyhedral.mapped.operators import Completion, Contract, Copy
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.sync import Close, GroupKind, Until, WaitGroup
 from texpr.polyhedral.orders.points import Findings, Points
@@ -39,6 +39,11 @@ class CopyRules:
                     point = self.points.writes(number, thread)
                     self.findings.before_end(self.points, point, event.launch, block, node)
 
+    def multiply(self, node: Contract, number: int, event: Event) -> None:
+        """A product that reads tiles, and leaves its sums, some time later: it is in its warpgroup's group."""
+        for thread in self.points.threads(number):
+            self._of(event, thread, GroupKind.WGMMA)[-1].append(number)
+
     def close(self, node: Close, number: int, event: Event) -> None:
         for thread in self.points.threads(number):
             self._of(event, thread, node.kind).append([])
@@ -48,8 +53,16 @@ class CopyRules:
         for thread in self.points.threads(number):
             closed = self._of(event, thread, node.kind)[:-1]
             for group in closed[: len(closed) - node.behind]:
-                for copy in group:
-                    self.points.graph.edge(over(copy, thread), self.points.goes_on(number, thread))
+                for issued in group:
+                    for other in self._together(node.kind, issued, thread):
+                        self.points.graph.edge(over(issued, other), self.points.goes_on(number, thread))
+
+    def _together(self, kind: GroupKind, issued: int, thread: int) -> list[int]:
+        """Whose share of what was issued a thread waits for: its own, or of products that of its whole warp."""
+        if kind is not GroupKind.WGMMA:
+            return [thread]
+        warp = self.points.trace.program.target.warp_size
+        return [other for other in self.points.threads(issued) if other // warp == thread // warp]
 
     def _of(self, event: Event, thread: int, kind: GroupKind) -> list[list[int]]:
         return self.groups.setdefault((event.launch, event.block, thread, kind), [[]])

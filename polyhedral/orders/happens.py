@@ -35,7 +35,7 @@ from texpr.polyhedral.mapped.sync import Acquire, Barrier, Fence, FenceKind, Wai
 from texpr.polyhedral.mapped.tree import Guard, Last, Loop
 from texpr.polyhedral.mapped.walks import launches, located
 from texpr.polyhedral.orders.flow import decides
-from texpr.polyhedral.orders.points import Points
+from texpr.polyhedral.orders.points import Points, goes_on_alone
 from texpr.polyhedral.orders.rules import Rules
 from texpr.polyhedral.orders.trace import Event, Fault, unrolled
 from texpr.polyhedral.program import Hazard
@@ -184,7 +184,7 @@ def _begin(points: Points, order: Order, source: int, sink: int, thread: int) ->
     """Where the source is over: its writes, its reads for an anti order, or the fence behind a write that the sink, an
     asynchronous copy of the other proxy, must see."""
     event, then = points.trace.events[source].node, points.trace.events[sink].node
-    if isinstance(event, Copy) and event.completion is not Completion.NOW:
+    if goes_on_alone(event):
         return points.reads(source, thread) if order.hazard is Hazard.ANTI else points.writes(source, thread)
     other = isinstance(then, Copy) and then.completion in (Completion.TRANSACTION, Completion.BULK)
     if not other or order.hazard is Hazard.ANTI:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from texpr.grammar.source import NO_SPAN, Span
-from texpr.polyhedral.mapped.operators import Completion, Copy, Operator
+from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Operator
 from texpr.polyhedral.mapped.show_sync import sync_text
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Last
@@ -32,6 +32,11 @@ class Findings:
         what = node.id if isinstance(node, Operator) else sync_text(node) if isinstance(node, Sync) else "a node"
         message = f"block {block} may end before {what} is over in its memory"
         self.require(point, points.end(launch, block), message, node.span)
+
+
+def goes_on_alone(node: object) -> bool:
+    """Whether an operator is over some time after it was issued."""
+    return isinstance(node, Contract) or (isinstance(node, Copy) and node.completion is not Completion.NOW)
 
 
 @dataclass(slots=True)
@@ -80,7 +85,7 @@ class Points:
             self.graph.edge(last, self.comes(number, thread))
             last = self.goes_on(number, thread)
             self.graph.edge(self.comes(number, thread), last)
-            if isinstance(event.node, Copy) and event.node.completion is not Completion.NOW:
+            if goes_on_alone(event.node):
                 self.graph.edge(last, self.reads(number, thread))
                 self.graph.edge(self.reads(number, thread), self.writes(number, thread))
         self.graph.edge(last, self.end(*key))

@@ -115,7 +115,7 @@ class RingRules:
         if end is None or turn == self._last("commit", pipe, event) or node.target.buffer not in pipe.buffers:
             self.findings.fault(f"{node.id} copies into {pipe.name} outside of a turn that its part fills", node.span)
             return (event.block,)
-        blocks = self._ranks(end, event)
+        blocks = (event.block,) if node.own_block else self._ranks(end, event)
         self._uses(number, event, pipe, blocks)
         if node.completion is Completion.CP_ASYNC:
             for thread in self.points.threads(number):

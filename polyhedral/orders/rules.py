@@ -12,7 +12,7 @@ import numpy as np
 from texpr.grammar.ast import Gather
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
-from texpr.polyhedral.mapped.operators import Completion, Copy, Elementwise, Generic, Operator, Reduce
+from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.show_sync import sync_text
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Close, Commit, Fence, FenceKind, Release, Wait, WaitGroup
@@ -68,7 +68,10 @@ class Rules:
                 self.copies.issue(node, number, event)
                 if node.completion is Completion.NOW:
                     self._reaches_out(number, event)
-            case Generic() | Elementwise() | Reduce():
+            case Contract() as node:
+                self.rings.turns_of(number, event)
+                self.copies.multiply(node, number, event)
+            case Generic() | Elementwise() | Reduce() | Unload():
                 self.rings.turns_of(number, event)
                 self._reaches_out(number, event)
             case Close() as node:

@@ -16,7 +16,18 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.expand import expand, wanted
-from texpr.polyhedral.mapped.operators import Access, Completion, Copy, Elementwise, Generic, Operator, Reduce, Unused
+from texpr.polyhedral.mapped.operators import (
+    Access,
+    Completion,
+    Contract,
+    Copy,
+    Elementwise,
+    Generic,
+    Operator,
+    Reduce,
+    Unload,
+    Unused,
+)
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
@@ -25,6 +36,7 @@ from texpr.polyhedral.mapped.walks import located, statements
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes, Values
+from texpr.polyhedral.simulate.failure import failure
 from texpr.polyhedral.simulate.reductions import reduce, spread
 from texpr.polyhedral.walk import written
 
@@ -185,6 +197,8 @@ class Runner:
                 if len(lanes.thread):
                     self._begins(node, lanes)
                     reduce(node, lanes, self.evaluator)
+            case Contract() | Unload():
+                raise failure(f"{node.id} is what a team of threads does together, which is not simulated")
             case Fresh(buffer=buffer):
                 if not self.meetings.parts_crews or buffer in self.kept:
                     self.evaluator.poison(buffer, frame.lanes)

@@ -1,0 +1,158 @@
+"""Products of tiles in CUDA, and the way of their sums back to shared memory: one call of contract.cuh each.
+
+tx::Accumulator<64, 256> c;                                          what the threads of a warpgroup hold
+const tx::MatrixTile<tx::bf16, tx::Major::kK, 128, 128> a_tile(a);   a tile as the tensor cores read it
+tx::contract<64>(c, a_tile, ring.read() * 128 + 64 * g, b_tile, ring.read() * 256, k > 0);
+tx::store_rows<tx::bf16, 64>(d, 1024 * w, c, 64 * q);
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from texpr.codegen.cuda import index as ix
+from texpr.codegen.cuda.literals import storage_type
+from texpr.grammar.ast import Condition, Gather, IndexExpr, Subscript
+from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.index.expr import ZERO, constant_value, substitute
+from texpr.grammar.index.linear import linear
+from texpr.grammar.source import Span
+from texpr.polyhedral.layout.make import swizzled
+from texpr.polyhedral.layout.normal import canonical, same
+from texpr.polyhedral.layout.place import coordinate
+from texpr.polyhedral.layout.value import Layout, Unit
+from texpr.polyhedral.mapped.operators import Contract, Unload, View
+from texpr.polyhedral.mapped.program import Launch, MappedBuffer
+from texpr.polyhedral.mapped.walks import located
+
+ROWS, WARP_ROWS = 64, 16  # of the sums that a warpgroup holds, and a warp of it
+ROW_BYTES = 128  # of a tile's row in shared memory, and of its swizzle
+
+
+Number = Callable[[IndexExpr | Condition], ix.Term]
+"""The term of an expression that the text uses."""
+
+
+Corner = Callable[[View, bool], tuple[str, str]]
+"""The accessor and the number of the first element of a tile that is read, or written (True)."""
+
+
+class TileNames(Protocol):
+    """The C++ names of sums and tiles, and where an element is."""
+
+    def sums(self, buffer: str) -> str: ...
+    def tile(self, buffer: str) -> str: ...
+    def slot(self, buffer: str, *, writes: bool) -> ix.Term | None: ...
+    def buffer(self, buffer: str) -> MappedBuffer: ...
+
+
+def contracts(launch: Launch) -> Iterator[Contract]:
+    """The products of a launch."""
+    return (place.node for place in located(launch.body) if isinstance(place.node, Contract))
+
+
+def sums_type(node: Contract) -> str:
+    """The type of what the threads of the warpgroup hold."""
+    return f"tx::Accumulator<{ROWS}, {_extent(node, 1)}>"
+
+
+def tile_type(buffer: MappedBuffer, node: Contract) -> str:
+    """The type of an operand in shared memory. Raises E0502 for one that does not lie as it is read."""
+    rows, columns = _shape(buffer, node)
+    if columns * buffer.dtype.size_bytes != ROW_BYTES:
+        raise _refused(node, f"rows of {buffer.name} that have not {ROW_BYTES} bytes")
+    if not same(buffer.layout, swizzled((rows, columns), buffer.dtype.size_bytes, ROW_BYTES)):
+        raise _refused(node, f"{buffer.name} otherwise than under a swizzle of {ROW_BYTES} bytes")
+    return f"tx::MatrixTile<{storage_type(buffer.dtype)}, tx::Major::kK, {rows}, {ROW_BYTES}>"
+
+
+def contract_call(node: Contract, names: TileNames, number: Number) -> str:
+    """The call that starts a product."""
+    m, n, k = (name for name, _ in node.over)
+    if _extent(node, 0) != ROWS:
+        raise _refused(node, f"{_extent(node, 0)} rows")
+    for view, row in ((node.c, m), (node.a, m), (node.b, n)):
+        column = n if view is node.c else k
+        if [_steps(s, row, column) for s in view.subscripts] != [(1, 0), (0, 1)]:
+            raise _refused(node, f"{view.buffer} at other places than its rows and columns")
+    a, b = (_row(view, names, node, number) for view in (node.a, node.b))
+    condition = number(node.accumulate).text
+    c, depth = names.sums(node.c.buffer), _extent(node, 2)
+    return (
+        f"tx::contract<{depth}>({c}, {names.tile(node.a.buffer)}, {a}, {names.tile(node.b.buffer)}, {b}, {condition});"
+    )
+
+
+def _row(view: View, names: TileNames, node: Contract, number: Number) -> str:
+    """The first row that a product reads, counted over the slots of a pipe."""
+    corner = [_first(s, node) for s in view.subscripts]
+    if corner[1] != ZERO:
+        raise _refused(node, f"{view.buffer} from another column than its first")
+    rows, _ = _shape(names.buffer(view.buffer), node)
+    slot, row = names.slot(view.buffer, writes=False), number(corner[0])
+    return (row if slot is None else ix.add(ix.mul(slot, ix.constant(rows)), row)).text
+
+
+def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) -> str:
+    """The call that stores a warp's rows of sums in a tile."""
+    columns, dtype = _extent(node, 1), node.target.dtype
+    if (_extent(node, 0), columns * dtype.size_bytes) != (WARP_ROWS, ROW_BYTES):
+        raise _refused(node, "other boxes than a warp's rows of 128 bytes")
+    column = number(_first(node.source.subscripts[1], node)).text
+    own, first = corner(corner_of(node.target, node), True)
+    what = f"{storage_type(dtype)}, {columns}"
+    return f"tx::store_rows<{what}>({own}, {first}, {names.sums(node.source.buffer)}, {column});"
+
+
+def tile_call(node: Contract | Unload, names: TileNames, corner: Corner, number: Number) -> str:
+    """The call of an operator on tiles."""
+    if isinstance(node, Contract):
+        return contract_call(node, names, number)
+    return unload_call(node, names, corner, number)
+
+
+def check_corner(layout: Layout, corner: View, span: Span) -> None:
+    """E0502 unless a tile whose addresses are mixed begins at a multiple of what the mixing repeats after."""
+    if layout.xor is None:
+        return
+    subscripts = [ZERO if isinstance(s, Gather) else s for s in corner.subscripts]
+    form = linear(coordinate(canonical(layout), Unit.ADDRESS, subscripts))
+    if any(factor % layout.xor.period for factor in form.terms.values()):
+        raise fail("E0502", f"a tile of {corner.buffer} that begins inside its swizzle is not emitted", span)
+
+
+def corner_of(view: View, node: Contract | Unload) -> View:
+    """The element at 0 of all indices of an operator."""
+    return View(buffer=view.buffer, subscripts=tuple(_first(s, node) for s in view.subscripts), dtype=view.dtype)
+
+
+def _first(subscript: Subscript, node: Contract | Unload) -> IndexExpr:
+    if isinstance(subscript, Gather):
+        raise _refused(node, "subscripts that are read from data")
+    own = {name for name, _ in node.over}
+    return substitute(subscript, lambda leaf: ZERO if leaf.name in own else None)
+
+
+def _steps(subscript: Subscript, row: str, column: str) -> tuple[int | None, int | None]:
+    """By how much a subscript grows with a row and a column."""
+    if isinstance(subscript, Gather):
+        return None, None
+    form = linear(subscript)
+    return form.coefficient(row), form.coefficient(column)
+
+
+def _extent(node: Contract | Unload, number: int) -> int:
+    extent = constant_value(node.over[number][1])
+    if extent is None:
+        raise _refused(node, "an extent that is no number")
+    return extent
+
+
+def _shape(buffer: MappedBuffer, node: Contract) -> tuple[int, int]:
+    shape = [constant_value(extent) for extent in buffer.shape]
+    if len(shape) != 2 or shape[0] is None or shape[1] is None:
+        raise _refused(node, f"{buffer.name}, which is no matrix of numbers")
+    return shape[0], shape[1]
+
+
+def _refused(node: Contract | Unload, what: str) -> TExprError:
+    return fail("E0502", f"{node.id} takes {what}, which is not emitted for CUDA", node.span)

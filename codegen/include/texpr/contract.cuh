@@ -1,0 +1,42 @@
+#line 2 "/texpr/include/texpr/contract.cuh"
+// Products of tiles as emitted kernels use them: a warpgroup's 64 rows of c, all of k that is in shared memory; and the
+// way of c back to shared memory. One call is one operator of the program; group.cuh orders it.
+#pragma once
+#include "texpr/mma.cuh"
+#include "texpr/wgmma.cuh"
+
+namespace tx {
+
+// Starts c = a * b, or c += a * b where `accumulate`, over kDepth of k: the rows of a from `row_a` on, the rows of b (its
+// columns, as k is contiguous) from `row_b` on.
+template <int kDepth, class T, int kColumns, int kRowsA, int kRowsB, int kSwizzle>
+TX_FN void contract(Accumulator<64, kColumns>& c, const MatrixTile<T, Major::kK, kRowsA, kSwizzle>& a, int row_a,
+                    const MatrixTile<T, Major::kK, kRowsB, kSwizzle>& b, int row_b, bool accumulate,
+                    Here here = Here::now()) {
+  static_assert(kDepth % 16 == 0, "products are 16 deep");
+  TX_UNROLL
+  for (int k = 0; k < kDepth; k += 16) wgmma(c, a.at(row_a, k), b.at(row_b, k), k > 0 || accumulate, here);
+}
+
+// By a warp: its 16 rows of c, kColumns of them from `column` on, rounded, as rows of the tile whose first element is
+// `first`, under a swizzle of its rows, which have kColumns elements.
+template <class T, int kColumns, int kWidth>
+TX_FN void store_rows(const Shared<T>& tile, int first, const Accumulator<64, kWidth>& c, int column,
+                      Here here = Here::now()) {
+  static_assert(kColumns * sizeof(T) == 128, "rows of 128 bytes");
+  constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
+  const int row = lane() % 16;
+  TX_UNROLL
+  for (int j = 0; j < kColumns / 16; ++j) {
+    Fragment<T, 8> pairs;
+    TX_UNROLL
+    for (int i = 0; i < 8; i += 2) {
+      const int at = (column / 8 + 2 * j) * 4 + i;
+      pairs.word[i / 2] = pack<T>(c.get(at, here), c.get(at + 1, here));
+    }
+    const int chunk = (2 * j + lane() / 16) ^ row % 8;
+    store_matrices(tile, first + row * kColumns + chunk * kChunk, pairs, here);
+  }
+}
+
+}  // namespace tx

@@ -1,0 +1,106 @@
+"""A product of matrices on tensor cores, written by hand as a value of the types: printed, checked, run on the CPU as
+its emitted text, compiled."""
+
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from gemm_by_hand import Shape, gemm
+from spoil import spoiled
+
+from texpr.codegen.cuda.emit import emit_cuda
+from texpr.codegen.host_run import HostModule, HostReport, HostTensorMap
+from texpr.codegen.plan import plan
+from texpr.codegen.toolchain import compile_cubin
+from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.show import show
+from texpr.polyhedral.orders.happens import faults
+
+SMALL = Shape(256, 256, 192, 2)
+
+
+@cache
+def small() -> MappedProgram:
+    return gemm(SMALL)
+
+
+PRINTED = """\
+    part load (4 warps, 40 registers)
+      if true  (once)
+"""
+
+
+def test_a_product_is_printed_as_its_parts() -> None:
+    text = show(small())
+    assert PRINTED in text
+    for line in (
+        "S0: copy a[x, y] = from A[i0 + x, 64 * k + y] for x < 128, y < 64  (transaction, ring, own block)",
+        "S2: contract c[m, n] += from a[64 * g + m, d], b[n, d] for m < 64, n < 256, d < 64, from 0 unless k > 0",
+        "S3: unload d[g, w, q % 2, x, y] = from c[16 * w + x, 64 * q + y] for x < 16, y < 64  (stmatrix.x4 bf16)",
+    ):
+        assert line in text, line
+
+
+def run(mapped: MappedProgram, shape: Shape, seed: int) -> tuple[HostReport | None, Any, Any]:
+    """The finding of a run of the text on the CPU, what it computed, and what it should have."""
+    planned = plan(mapped)
+    text = emit_cuda(planned, mapped.target)
+    random = np.random.default_rng(seed)
+    a, b = (random.standard_normal((rows, shape.k)).astype(ml_dtypes.bfloat16) for rows in (shape.m, shape.n))
+    arrays = {"A": a, "B": b, "C": np.full((shape.m, shape.n), np.nan, ml_dtypes.bfloat16)}
+    arguments = []
+    for _, name in text.arguments["gemm_0"]:
+        described = text.maps["gemm_0"][name]
+        data = arrays[described.buffer]
+        arguments.append(
+            HostTensorMap(
+                address=data.ctypes.data,
+                shape=data.shape,
+                strides_bytes=data.strides,
+                box=described.box,
+                element_bytes=data.itemsize,
+                swizzle_bytes=described.swizzle_bytes,
+            )
+        )
+    grid = (2 * shape.clusters, 1, 1)
+    report = HostModule(text.source).launch("gemm_0", arguments, grid, 384, planned.shared_bytes["gemm_0"], seed)
+    return report, arrays["C"].astype(np.float64), a.astype(np.float64) @ b.astype(np.float64).T
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("shape", [SMALL, Shape(136, 264, 72, 2)], ids=["whole", "ragged"])
+def test_the_text_of_a_product_is_right_on_the_cpu(shape: Shape) -> None:
+    report, got, want = run(gemm(shape), shape, 3)
+    assert report is None, report
+    assert np.linalg.norm(got - want) / np.linalg.norm(want) < 2e-3
+
+
+@pytest.mark.nvcc
+def test_a_product_compiles_with_no_spill() -> None:
+    mapped = gemm(Shape(4096, 4096, 4096))
+    assert compile_cubin(emit_cuda(plan(mapped), mapped.target).source, "sm_90a", werror=True)
+
+
+@cache
+def checked() -> MappedProgram:
+    """Two tiles a cluster, and more steps of k than the ring has slots."""
+    return gemm(Shape(512, 256, 6 * 64, 2))
+
+
+def test_the_checker_finds_no_fault_in_a_product() -> None:
+    assert faults(checked(), {}) == ()
+
+
+def test_the_checker_finds_every_dropped_sync_but_the_fence_of_registers() -> None:
+    dropped = {text: faults(mapped, {}) for text, mapped in spoiled(checked()) if text.startswith("drop")}
+    assert len(dropped) == 18
+    assert {text for text, found in dropped.items() if not found} == {"drop fence (wgmma)"}  # the host headers find it
+
+
+@pytest.mark.gxx
+def test_a_product_without_its_fence_of_registers_is_told_on_the_cpu() -> None:
+    (mapped,) = (mapped for text, mapped in spoiled(small()) if text == "drop fence (wgmma)")
+    report, _, _ = run(mapped, SMALL, 0)
+    assert report is not None and "fence" in report.message
