@@ -322,9 +322,16 @@ def test_a_box_begins_at_a_multiple_of_16_bytes_of_its_row(number):
     launch = pipe_cases.REFUSED[number]
     for seed in SEEDS:
         report, _ = run(launch, seed=seed)
-        words = f"a box whose corner is {4 * launch.arguments[-1]} bytes into its row; the device takes multiples of 16"
+        words = f"a box whose corner is {4 * launch.arguments[4]} bytes into its row; the device takes multiples of 16"
         assert (report.kind, report.message[: len(words)]) == ("alignment", words)
         assert (report.file, report.thread) == ("/texpr/clusters.cu", 0)
+
+
+@pytest.mark.parametrize("number", range(len(pipe_cases.REFUSED_STORES)))
+def test_a_box_is_stored_from_the_first_element_on(number):
+    report, _ = run(pipe_cases.REFUSED_STORES[number], seed=0)
+    assert (report.kind, report.file) == ("alignment", "/texpr/clusters.cu")
+    assert report.message.startswith("a box is stored to a corner before the array")
 
 
 REMOTE_ARRIVAL = """

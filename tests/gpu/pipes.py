@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "codegen" / "pipes"))
 
-from pipe_cases import CASES, REFUSED, Case, Map, source
+from pipe_cases import CASES, REFUSED, REFUSED_STORES, Case, Map, source
 
 COOPERATIVE, OVERLAPPING = 2, 6  # launch attributes of the driver: cooperative; programmatic stream serialization
 FLOAT32 = 7  # CU_TENSOR_MAP_DATA_TYPE_FLOAT32
@@ -208,7 +208,7 @@ def checks(out: Path, refused: bool) -> list[Check]:
     (cubin,) = out.glob("pipes.sm_*.cubin")
     capability = int("".join(c for c in cubin.suffixes[0] if c.isdigit()))
     found: list[Check] = []
-    for case in REFUSED if refused else CASES:
+    for case in (*REFUSED, *REFUSED_STORES) if refused else CASES:
         if capability < case.least_arch or case.kernel.startswith("ring_products"):
             continue  # products are of the CPU's text only
         if capability >= 120 and case.kernel.startswith("multicast"):

@@ -2,7 +2,8 @@
 // Bulk copies by the copy engine (TMA): boxes of a tensor that a tensor map describes, and runs of bytes. One thread
 // starts them. Loads complete on an mbarrier, which counts their bytes (those of a whole box, also at an edge, where
 // the rest becomes zero); stores are in a group. Coordinates are in the program's order: the contiguous dimension last.
-// The last one, in bytes, is a multiple of 16, also where it is negative: any other is an illegal instruction.
+// The last one, in bytes, is a multiple of 16, and none is negative in a store: else it is an illegal instruction. Loads
+// may begin before the array.
 #pragma once
 #include "texpr/mbarrier.cuh"
 #if defined(TX_HOST)

@@ -189,10 +189,10 @@ ACROSS(2);
 ACROSS(3);
 ACROSS(4);
 
-// A box, loaded with one swizzle and stored with another or the same; its corner may be outside.
+// A box, loaded with one swizzle and stored with another or the same, elsewhere; its corner may be outside.
 extern "C" __global__ void __launch_bounds__(32)
     boxes(const __grid_constant__ tx::TensorMap A, const __grid_constant__ tx::TensorMap O, int bytes, int row,
-          int column, int broken) {
+          int column, int to_row, int to_column, int broken) {
   TX_DYN_SMEM(smem);
   const tx::Shared<float> tile(smem, 256, "tile");
   tx::Pipe<1, tx::PipeKind::kTransaction> ab(smem + 1024, "ab");
@@ -202,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(32)
   OP(COMMIT) ab.commit(bytes / 2 * (times(broken, BYTES) + 1));
   tx::load_box(tile.at(0), A, ab.full(), {row, column});
   OP(WAIT) ab.wait();
-  OP(STORE) tx::store_box(O, tile.at(0), {row, column});
+  OP(STORE) tx::store_box(O, tile.at(0), {to_row, to_column});
   OP(CLOSE) tx::bulk_close();
   OP(READ) tx::bulk_wait_read<0>();
 }

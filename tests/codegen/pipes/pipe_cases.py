@@ -115,7 +115,12 @@ def _neighbours(arrays: dict[str, Any]) -> dict[str, Any]:
     return {"o": 2 * np.roll(rows, -1, axis=2).reshape(-1)}
 
 
-def _boxed(row: int, column: int, width: int, load: int, store: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
+Corner = tuple[int, int]
+
+
+def _boxed(
+    row: int, column: int, width: int, load: int, store: int, to: Corner
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """The box inside both arrays; with two swizzles its chunks of 16 bytes change places within a row."""
 
     def expected(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -130,24 +135,27 @@ def _boxed(row: int, column: int, width: int, load: int, store: int) -> Callable
                 address = (r * width + c) * 4
                 stored = address ^ (((address >> 7) & (store // 16 - 1 if store else 0)) << 4)
                 loaded = stored ^ (((stored >> 7) & (load // 16 - 1 if load else 0)) << 4)
-                if 0 <= row + r < o.shape[0] and 0 <= column + c < o.shape[1]:
-                    o[row + r, column + c] = tile.reshape(-1)[loaded // 4]
+                if to[0] + r < o.shape[0] and to[1] + c < o.shape[1]:
+                    o[to[0] + r, to[1] + c] = tile.reshape(-1)[loaded // 4]
         return {"o": o}
 
     return expected
 
 
-def _boxes(row: int, column: int, width: int, load: int, store: int) -> Case:
+def _boxes(row: int, column: int, width: int, load: int, store: int, to: Corner | None = None) -> Case:
+    """A box goes to where it came from, from the array's first element on where that is before it."""
+    at = (max(row, 0), max(column, 0)) if to is None else to
     return Case(
         kernel="boxes",
         arrays=lambda: {"a": _words(20, 48), "o": np.full((19, 52), -1, np.float32)},
-        expected=_boxed(row, column, width, load, store),
+        expected=_boxed(row, column, width, load, store, at),
         arguments=(
             Map(array="a", box=(8, width), swizzle=load),
             Map(array="o", box=(8, width), swizzle=store),
             32 * width,
             row,
             column,
+            *at,
         ),
         block=32,
         shared=1024 + 16,
@@ -239,5 +247,7 @@ def _all() -> list[Case]:
 
 
 CASES = _all()
-# What no device does, told on the CPU: a corner between the multiples of 16 bytes in a row, inside or before the array.
-REFUSED = [_boxes(0, column, 8, 0, 0) for column in (1, 2, 6, -3)]
+# What no device does, told on the CPU: a corner between the multiples of 16 bytes in a row, inside or before the array,
+# and a store whose corner is before the array (on an H200 an illegal instruction; loads from there are legal).
+REFUSED = [_boxes(0, column, 8, 0, 0, (0, 0)) for column in (1, 2, 6, -3)]
+REFUSED_STORES = [_boxes(0, 0, 8, 0, 0, to) for to in ((-2, 0), (0, -4), (-1, -16))]

@@ -141,6 +141,12 @@ inline void load_box_to(u32 ranks, host::Spot<T> to, const TensorMap& map, Mbarr
 template <class T, int kRank>
 inline void store_box(const TensorMap& map, host::Spot<T> from, const int (&at)[kRank], Here here = Here::now()) {
   host::Runner& me = host::self(here);
+  for (int d = 0; d < kRank; ++d) {
+    if (at[d] < 0)
+      host::refuse(TX_HOST_ALIGNMENT, here,
+                   "a box is stored to a corner before the array (coordinate %d is %d); the device takes corners from 0 on",
+                   d, at[d]);
+  }
   u8* const source = host::own_shared(from, here);
   const host::Actor reads{host::agent_of(me.stores.read_agent), ++me.stores.started, &me, host::Proxy::kAsync, here};
   host::Actor writes = reads;
