@@ -1,7 +1,10 @@
 """A product of matrices on tensor cores, written by hand as a value of the types: printed, checked, run on the CPU as
 its emitted text, compiled."""
 
+import subprocess
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +16,10 @@ from spoil import spoiled
 from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.host_run import HostModule, HostReport, HostTensorMap
 from texpr.codegen.plan import plan
-from texpr.codegen.toolchain import compile_cubin
+from texpr.codegen.toolchain import INCLUDE, NVCC_FLAGS, NVCC_WERROR, find_nvcc
+from texpr.grammar.diagnostics import TExprError
+from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.layout.value import Layout, Xor
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
 from texpr.polyhedral.orders.happens import faults
@@ -78,9 +84,14 @@ def test_the_text_of_a_product_is_right_on_the_cpu(shape: Shape) -> None:
 
 
 @pytest.mark.nvcc
-def test_a_product_compiles_with_no_spill() -> None:
+def test_a_product_keeps_its_sums_in_registers(tmp_path: Path) -> None:
     mapped = gemm(Shape(4096, 4096, 4096))
-    assert compile_cubin(emit_cuda(plan(mapped), mapped.target).source, "sm_90a", werror=True)
+    text = tmp_path / "gemm.cu"
+    text.write_text(emit_cuda(plan(mapped), mapped.target).source)
+    flags = [*NVCC_FLAGS, *NVCC_WERROR, "-gencode", "arch=compute_90a,code=sm_90a", "-I", str(INCLUDE), "-Xptxas", "-v"]
+    command = [find_nvcc().path, *flags, "-cubin", "-o", str(tmp_path / "gemm.cubin"), str(text)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in done.stderr, done.stderr
 
 
 @cache
@@ -104,3 +115,24 @@ def test_a_product_without_its_fence_of_registers_is_told_on_the_cpu() -> None:
     (mapped,) = (mapped for text, mapped in spoiled(small()) if text == "drop fence (wgmma)")
     report, _, _ = run(mapped, SMALL, 0)
     assert report is not None and "fence" in report.message
+
+
+def refusal(name: str, layout: Layout) -> str:
+    """What is said of a product one of whose tiles lies otherwise."""
+    changed = replace(small().buffers[name], layout=layout)
+    mapped = replace(small(), buffers={**small().buffers, name: changed})
+    with pytest.raises(TExprError) as caught:
+        emit_cuda(plan(mapped), mapped.target)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "E0502"
+    return diagnostic.message
+
+
+def test_a_tile_that_no_product_reads_is_refused() -> None:
+    found = refusal("a", row_major((128, 64)))
+    assert found == "S2 takes a otherwise than under a swizzle of 128 bytes, which is not emitted for CUDA"
+
+
+def test_an_xor_that_no_box_is_written_with_is_refused() -> None:
+    mixed = replace(row_major((128, 64)), xor=Xor(bits=3, base=4, shift=3))
+    assert refusal("a", mixed) == "S0 copies with an XOR that no box is written with, which is not emitted for CUDA"
