@@ -20,6 +20,7 @@ from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical, same
 from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Layout, Unit
+from texpr.polyhedral.mapped.atoms import SharedOperand, store_matrices, wgmma
 from texpr.polyhedral.mapped.operators import Contract, Unload, View
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.walks import located
@@ -68,6 +69,8 @@ def tile_type(buffer: MappedBuffer, node: Contract) -> str:
 def contract_call(node: Contract, names: TileNames, number: Number) -> str:
     """The call that starts a product."""
     m, n, k = (name for name, _ in node.over)
+    if node.atom != wgmma(node.a.dtype, _extent(node, 1), SharedOperand(), SharedOperand()):
+        raise _refused(node, f"the instruction {node.atom.name} between such tiles")
     if _extent(node, 0) != ROWS:
         raise _refused(node, f"{_extent(node, 0)} rows")
     for view, row in ((node.c, m), (node.a, m), (node.b, n)):
@@ -95,6 +98,8 @@ def _row(view: View, names: TileNames, node: Contract, number: Number) -> str:
 def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) -> str:
     """The call that stores a warp's rows of sums in a tile."""
     columns, dtype = _extent(node, 1), node.target.dtype
+    if node.atom != store_matrices(dtype, 4):
+        raise _refused(node, f"the instruction {node.atom.name}")
     if (_extent(node, 0), columns * dtype.size_bytes) != (WARP_ROWS, ROW_BYTES):
         raise _refused(node, "other boxes than a warp's rows of 128 bytes")
     column = number(_first(node.source.subscripts[1], node)).text

@@ -18,10 +18,15 @@ from texpr.codegen.host_run import HostModule, HostReport, HostTensorMap
 from texpr.codegen.plan import plan
 from texpr.codegen.toolchain import INCLUDE, NVCC_FLAGS, NVCC_WERROR, find_nvcc
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.types import BF16
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.layout.value import Layout, Xor
+from texpr.polyhedral.mapped.atoms import SharedOperand, wgmma
+from texpr.polyhedral.mapped.operators import Contract
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
+from texpr.polyhedral.mapped.tree import Node
+from texpr.polyhedral.mapped.walks import launches, map_nodes
 from texpr.polyhedral.orders.happens import faults
 
 SMALL = Shape(256, 256, 192, 2)
@@ -136,3 +141,15 @@ def test_a_tile_that_no_product_reads_is_refused() -> None:
 def test_an_xor_that_no_box_is_written_with_is_refused() -> None:
     mixed = replace(row_major((128, 64)), xor=Xor(bits=3, base=4, shift=3))
     assert refusal("a", mixed) == "S0 copies with an XOR that no box is written with, which is not emitted for CUDA"
+
+
+def test_another_instruction_than_the_header_has_is_refused() -> None:
+    def narrower(node: Node) -> Node:
+        if isinstance(node, Contract):
+            return replace(node, atom=wgmma(BF16, 128, SharedOperand(), SharedOperand()))
+        return node
+
+    (launch,) = launches(small().host)
+    mapped = replace(small(), host=(replace(launch, body=map_nodes(launch.body, narrower)),))
+    with pytest.raises(TExprError, match=r"S2 takes the instruction wgmma\.m64n128k16 bf16 between such tiles"):
+        emit_cuda(plan(mapped), mapped.target)
