@@ -10,6 +10,7 @@ The statements of a long reduction stand on lines of their own, as a newline bes
 """
 
 import re
+from itertools import pairwise
 from typing import Final
 
 MAX_COLUMNS: Final = 120
@@ -83,7 +84,8 @@ def _braces(line: str) -> tuple[int, int] | None:
 
 
 def _statements(body: str) -> list[str]:
-    """What stands between the braces of a reduction, cut at each `;` outside all brackets."""
+    """What stands between the braces of a reduction, cut at each `;` outside all brackets; it stays before a minus,
+    which would go on with the line before."""
     depth, start = 0, 0
     found: list[str] = []
     for match in re.finditer(r"[(\[{]|[)\]}]|;", body):
@@ -92,7 +94,8 @@ def _statements(body: str) -> list[str]:
             start = match.end()
         elif match.group() != ";":
             depth += 1 if match.group() in "([{" else -1
-    return [*found, body[start:].strip(" ")]
+    found.append(body[start:].strip(" "))
+    return [s + ";" if after.startswith("-") else s for s, after in pairwise([*found, ""])]
 
 
 def _places(line: str) -> list[tuple[int, int]]:

@@ -13,8 +13,9 @@ author has no more than the serial program adds to it. The bound of `texpr run -
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, IndexExpr, IndexVar, Leaf, Subscript
 from texpr.grammar.index.expr import const
@@ -30,6 +31,7 @@ from texpr.polyhedral.mapped.walks import launches, located, statements
 from texpr.polyhedral.walk import read_accesses, written
 
 UNKNOWN = 1 << 62  # turns of a loop whose extent is not bounded by the sizes
+EXACT_DEPTH = 8  # loops in one another whose turns are counted one after the other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,7 @@ class Sum:
 
 
 State = dict[str, Sum]
+ENDLESS = Sum(chain=UNKNOWN, partials=UNKNOWN, additions=UNKNOWN)
 
 
 def sums(mapped: MappedProgram, sizes: Mapping[str, int]) -> dict[str, Sum]:
@@ -79,6 +82,7 @@ class _Walk:
     launch: Launch = field(init=False)
     places: dict[str, set[tuple[Subscript, ...]]] = field(init=False)
     telling: dict[str, frozenset[str]] = field(default_factory=dict)
+    depth: int = 0
 
     def __post_init__(self) -> None:
         self.places = {}
@@ -97,8 +101,8 @@ class _Walk:
                 case HostLoop(index=index, extent=extent, body=body):
                     inside = _within(ranges, index, extent)
                     turns = self._turns(extent, ranges)
-                    first = self.host(body, state, inside) if turns else state
-                    state = self._repeated(first, self.host(body, first, inside) if turns > 1 else first, turns)
+                    first, again = self._twice(partial(self.host, body, ranges=inside), state, turns)
+                    state = self._repeated(first, again, turns)
                 case HostIf(then=then, orelse=orelse):
                     state = _either(self.host(then, state, ranges), self.host(orelse, state, ranges))
         return state
@@ -109,8 +113,7 @@ class _Walk:
                 case Loop(index=index, extent=extent, body=body):
                     inside = _within(ranges, index, extent)
                     turns = 1 if node.vector else self._turns(extent, ranges)
-                    first = self._nodes(body, state, inside) if turns else state
-                    again = self._nodes(body, first, inside) if turns > 1 else first
+                    first, again = self._twice(partial(self._nodes, body, ranges=inside), state, turns)
                     apart = {name: first[name] for name in self._told_apart(node) if name in first}
                     state = self._repeated(first, {**again, **apart}, turns)
                 case Guard(body=body, orelse=orelse):
@@ -122,6 +125,19 @@ class _Walk:
                 case Define():
                     pass
         return state
+
+    def _twice(self, run: Callable[[State], State], state: State, turns: int) -> tuple[State, State]:
+        """After the first and the second of a loop's turns. Walking every body twice doubles the work with each loop
+        around it, so in deep nests what the first turn changes is taken to grow without end."""
+        self.depth += 1
+        first = run(state) if turns else state
+        again = first
+        if turns > 1 and self.depth <= EXACT_DEPTH:
+            again = run(first)
+        elif turns > 1:
+            again = {n: found if state.get(n) == found else ENDLESS for n, found in first.items()}
+        self.depth -= 1
+        return first, again
 
     def _repeated(self, first: State, second: State, turns: int) -> State:
         """After so many turns of a loop, given the first two: what grew in the second one grows in all."""

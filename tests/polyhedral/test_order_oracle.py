@@ -101,7 +101,7 @@ def test_digits_that_mean_nothing_where_a_statement_stands_are_a_defect() -> Non
     strays = tuple(replace(n, digits=names) if isinstance(n, Generic) else n for n in launch.body)
     moved = next(s for s in _statements(launch) if s.digits)
     with pytest.raises(InternalError, match="mean nothing where it stands"):
-        collect(replace(launch, body=(moved, *strays)))
+        collect(replace(launch, body=(moved, *strays)), 32)
 
 
 def _statements(launch: Launch) -> list[Generic]:
@@ -112,7 +112,7 @@ def test_a_digit_that_is_defined_twice_is_a_defect() -> None:
     launch = only_launch(mapped("kernel rows(C: i32[M, 64]) { par M i { par 64 a { C[i, a] = 1 } } }"))
     twice = next(n for n in launch.body if isinstance(n, Define) and n.index == "a")
     with pytest.raises(InternalError, match="defined twice"):
-        collect(replace(launch, body=(twice, *launch.body)))
+        collect(replace(launch, body=(twice, *launch.body)), 32)
 
 
 @pytest.mark.parametrize("batch", range(4))
@@ -130,12 +130,12 @@ def test_random_block_programs_lack_no_order(batch: int) -> None:
 def test_questions_that_share_an_answer_have_the_orders_that_each_has_alone(seed: int) -> None:
     program = mapped(block_program(seed), **SIZES)
     launch = only_launch(program)
-    actors, alone = collect(launch), dict[Any, None]()
+    actors, alone = collect(launch, 32), dict[Any, None]()
     for source in actors.touches:
         for sink in actors.touches:
             if source.buffer != sink.buffer or program.buffers[source.buffer].memory is Memory.REG:
                 continue
-            finder = hazards._Finder(launch, program.proved.program)
+            finder = hazards._Finder(launch, program.proved.program, 32)
             for question in finder.pair(source, sink, actors.entries.get(source.buffer, ())):
                 finder.answers.clear()
                 alone.update(dict.fromkeys(o for o in (finder.order(*question),) if o is not None))

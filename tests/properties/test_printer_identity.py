@@ -225,3 +225,11 @@ def test_breaking_lines_anywhere_keeps_the_tree(module: s.Module, columns: int) 
 def test_printing_then_parsing_is_the_identity_on_expressions(expr: s.Expr) -> None:
     module = s.Module(name="main", items=(s.Let(name="x", value=expr),))
     assert parse_text(print_module(module)) == module
+
+
+def test_a_reduction_that_ends_in_a_minus_keeps_its_statements_apart() -> None:
+    module = parse_text("par sum 9 i { let first = 0.25; -first } i {}\n")
+    with patch.object(printer, "wrapped", partial(wrapped, columns=10)):
+        printed = print_module(module)
+    assert "let first = 0.25;\n" in printed
+    assert parse_text(printed) == module

@@ -174,8 +174,8 @@ def test_every_expression_and_condition_has_its_text_and_its_tree() -> None:
     text = f"{head} {{ par N i {{ if B[i, 0] > 0.0 {{ A[i, M - 1] = B[idx[i], 0] }} }} }}"
     data = mapping_json(texpr.parse(text).only.compile("cuda:sm_90a", stop_after="map").mapping.program)
     assert data["facts"][0] == {"text": "N >= 4", "tree": [">=", "N", 4]}
-    assert data["buffers"]["A"]["shape"] == [{"text": "N", "tree": "N"}, {"text": "M", "tree": "M"}]
-    assert data["buffers"]["A"]["layout"]["strides"][1] == {"text": "1", "tree": 1}
+    assert data["buffers"]["A"]["layout"]["shape"] == [{"text": "N", "tree": "N"}, {"text": "M", "tree": "M"}]
+    assert data["buffers"]["A"]["layout"]["terms"][1]["stride"] == {"text": "1", "tree": 1}
     (statement,) = [s for s in every_statement(data["host"]) if s["writes"]["buffer"] == "A"]
     assert statement["writes"] == {
         "text": "A[i, M - 1]",
