@@ -253,13 +253,14 @@ def brew(seed: int) -> Bomb:
 
 
 def judge(text: str, target: str, seconds: int = SECONDS, megabytes: int = MEGABYTES) -> Verdict:
-    """Compiles a text in a process of its own, to emitted text."""
+    """Compiles a text in a process of its own, to emitted text; what this process has already is not the text's."""
+    held, resident = memory_bytes()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+        resource.setrlimit(resource.RLIMIT_AS, (held + (megabytes << 20),) * 2)
         os.write(writer, answer_of(text, target).encode("utf-8", "replace")[:4000])
         os._exit(0)
     os.close(writer)
@@ -268,7 +269,16 @@ def judge(text: str, target: str, seconds: int = SECONDS, megabytes: int = MEGAB
     _, status, used = os.wait4(child, 0)
     if os.WIFSIGNALED(status):
         answer = f"ended by signal {os.WTERMSIG(status)}"
-    return Verdict(answer=answer, seconds=used.ru_utime + used.ru_stime, megabytes=used.ru_maxrss / 1024)
+    return Verdict(
+        answer=answer, seconds=used.ru_utime + used.ru_stime, megabytes=used.ru_maxrss / 1024 - resident / 2**20
+    )
+
+
+def memory_bytes() -> tuple[int, int]:
+    """The address space of this process, and what of it is in memory."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[:2]
+    address_space, resident = (int(count) * os.sysconf("SC_PAGE_SIZE") for count in pages)
+    return address_space, resident
 
 
 def answer_of(text: str, target: str) -> str:
