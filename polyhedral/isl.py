@@ -6,7 +6,7 @@ operation on up to `WIDTH` columns. A query may take so many steps, and so may a
 what takes more is E0307. No isl value is printed or handed out from inside a query that may end anywhere.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from islpy import (
@@ -56,17 +56,29 @@ HELP = "bind the sizes, or write simpler subscripts and conditions"
 
 
 class Work:
-    """The isl work of one compilation: its context, and the steps that are left to it."""
+    """The isl work of one compilation: its context, the steps that are left to it, and what it was asked before."""
 
     def __init__(self, total: int = TOTAL) -> None:
         self.context = Context()
         self.left = total
+        self._answers: dict[Hashable, bool] = {}
+        self.given_up: set[Hashable] = set()  # questions that took too many steps
         self._total = total
         self._running = False
 
     @property
     def exhausted(self) -> bool:
         return self.left <= 0
+
+    def once(self, question: Hashable, ask: Callable[[], bool]) -> bool:
+        """The answer to a question about the compilation's program, asked of isl the first time only."""
+        if question not in self._answers:
+            self._answers[question] = ask()
+        return self._answers[question]
+
+    def learn(self, other: "Work") -> None:
+        """Takes over the answers to questions about a program with the same statements."""
+        self._answers |= other._answers
 
     @contextmanager
     def limited(self, span: Span, what: str, width: int = 0, steps: int = QUERY) -> Iterator[None]:

@@ -33,12 +33,15 @@ class Elements:
 
 def touched_elements(program: Program, accesses: Sequence[Access], fresh: Names) -> Elements:
     """The elements of some accesses to one array, at least one."""
-    try:
-        found = _exact(program, accesses, fresh)
-    except TExprError:
-        if program.work.exhausted:
-            raise
-        found = None
+    question = ("touched", frozenset(id(access) for access in accesses))
+    found = None
+    if question not in program.work.given_up:
+        try:
+            found = _exact(program, accesses, fresh)
+        except TExprError:
+            if program.work.exhausted:
+                raise
+            program.work.given_up.add(question)
     if found is not None:
         return found
     loops = tuple((fresh.fresh("at"), extent) for extent in program.buffers[accesses[0].buffer].buffer.shape)
@@ -50,7 +53,7 @@ def _exact(program: Program, accesses: Sequence[Access], fresh: Names) -> Elemen
     """The same where it is exact; None where no box is known, of a subscript that was split into dimensions."""
     home, facts = program.buffers[accesses[0].buffer], program.facts
     width = isl.columns(*(access.relation for access in accesses))
-    with program.work.limited(accesses[0].span, f"what is touched of {home.buffer.name}", width, isl.BUILDING):
+    with program.work.limited(accesses[0].span, f"what is touched of {home.buffer.name}", width):
         points = elements_of(program, accesses)
         assert points is not None, "there are accesses"
         box: list[tuple[IndexExpr, IndexExpr]] = []

@@ -50,6 +50,7 @@ def keep(kept: Kept, buffers: Collection[str]) -> Kept:
         return kept
     writer = _Writer(kept.proved)
     program = build_program(writer.kernel(buffers), max(kept.proved.program.work.left, 1))
+    program.work.learn(kept.proved.program.work)
     return Kept(
         proved=replace(kept.proved, program=program), buffers=frozenset(buffers), long=kept.long, copies=writer.copies
     )

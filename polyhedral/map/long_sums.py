@@ -7,8 +7,8 @@ elements are f64 (`kept`). Here every long update gets a value in f64, and local
     new s: f32 ; s = 0.0 ; seq K k { s += A[k] } ; C[i] = s
     new s: f64 ; s = f64(0.0) ; seq K k { s += f64(A[k]) } ; C[i] = f32(s)
 
-Reads round to the declared type, so what is read is a sum that was rounded once (LANGUAGE.md, Numerics). `#ordered`
-keeps type and order. Statements, loops and accesses stay as they were proved.
+Reads round to the declared type, so what is read is a sum that was rounded once (docs/language.md, Numerics).
+`#ordered` keeps type and order. Statements, loops and accesses stay as they were proved.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -169,6 +169,11 @@ def _comes_back(program: Program, statement: ProgramStatement) -> bool:
 
 def _tells(program: Program, statement: ProgramStatement, write: Access, kept: set[int]) -> bool:
     """Whether an element, with the indices of the loops `kept` and of those around its buffer, tells the instance."""
+    question = ("tells", statement.id, frozenset(kept))
+    return program.work.once(question, lambda: _ask_tells(program, statement, write, kept))
+
+
+def _ask_tells(program: Program, statement: ProgramStatement, write: Access, kept: set[int]) -> bool:
     known = kept | set(range(len(program.buffers[write.buffer].outer)))
     width = 2 * (columns(write.relation) + coprime_columns(write.subscripts))
     try:

@@ -23,12 +23,19 @@ def boxes(program: Program) -> dict[str, Box]:
     for name, described in program.buffers.items():
         if described.outer or described.buffer.flat:
             continue
+        whole = tuple((IndexConst(value=0), extent) for extent in described.buffer.shape)
+        reached = [a for s in program.statements for a in s.accesses if a.buffer == name]
+        question = ("touched", frozenset(id(access) for access in reached))
+        if question in program.work.given_up:
+            found[name] = whole
+            continue
         try:
             width = columns(described.elements)
             with program.work.limited(described.buffer.span, "what is touched of this array", width):
                 found[name] = _box(program, name)
         except TExprError:
-            found[name] = tuple((IndexConst(value=0), extent) for extent in described.buffer.shape)
+            program.work.given_up.add(question)
+            found[name] = whole
     return found
 
 

@@ -30,6 +30,9 @@ KNOWN = {
     f"{{ par {', '.join(f'1000 x{k}' for k in range(7))} {{ "
     + "; ".join(f"A[{' + '.join(f'x{k} * {f + n}' for k, f in enumerate(FACTORS))}] += 1.0" for n in range(8))
     + " } }",
+    "eight moduli in one subscript": "kernel k(inout A: f32[100000]) { seq 100 i { par 100 j { A[(i + j * 24) % 29 + "
+    "(i + j * 29) % 64 + (i + j * 15) % 51 + i / 56 + (i + j * 3) / 3 + (i + j * 6) % 58 + (i + j * 8) / 35 + "
+    "(i + j * 31) / 87] += 1.0 } } }",
     "three coprime coefficients": "kernel k(inout A: f32[2305843009213693952]) "
     "{ par 1000 i, 1000 j, 1000 l { A[i * 1019146606 + j * 937988811 + l * 828068889] = 1.0 } }",
 }
