@@ -1,4 +1,4 @@
-"""What every operator computes, in NumPy: the Numerics section of LANGUAGE.md as functions on arrays.
+"""What every operator computes, in NumPy: the Numerics section of docs/language.md as functions on arrays.
 
 The interpreter, the mapped-program simulator and the tests share this one definition; backends are compared with it.
 Arrays are in storage types (`storage`): f16 is `numpy.float16`, bf16 and f8 are the types of `ml_dtypes`, bool is one

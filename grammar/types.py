@@ -1,4 +1,4 @@
-"""Element types and the arithmetic that LANGUAGE.md's Numerics section gives them.
+"""Element types and the arithmetic that docs/language.md's Numerics section gives them.
 
 One table, `ELEMENT_TYPES`, says everything that a stage may ask about a type; `compute_type` and `common_type` are the
 promotion rules. Standard library only: the runtime loads this file on machines without NumPy's extensions.

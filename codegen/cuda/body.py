@@ -4,7 +4,7 @@ Digits and indices are declared before they are used, and those that no line use
 folded away) are left out, so that no compiler warns.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
@@ -19,7 +19,7 @@ from texpr.codegen.cuda.names import comment, line_directive, place, source_line
 from texpr.codegen.cuda.stand import Stand, served_lines
 from texpr.codegen.cuda.sync import Syncs
 from texpr.codegen.cuda.tiles import check_corner, tile_call
-from texpr.codegen.cuda.wide import is_alone, reduction, wide_call
+from texpr.codegen.cuda.wide import check_plain, is_alone, reduction, rest_of, too_deep, wide_call
 from texpr.grammar.ast import AccOp, Always, Condition, Gather, IndexExpr, Read, Subscript
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.permissions import may_contract, promises_unique
@@ -114,9 +114,10 @@ class _Body:
             case Copy() if is_alone(node):
                 self._wide(node)
             case Copy(completion=Completion.NOW):
+                check_plain(node)
                 self._node(expand(node))
             case Elementwise(over=((index, extent), *inner)) if node.unused is not Unused.ONCE:
-                self._loop(Loop(index=index, extent=extent, body=_rest(node, inner), unroll=True, span=node.span))
+                self._loop(Loop(index=index, extent=extent, body=rest_of(node, inner), unroll=True, span=node.span))
             case Elementwise():
                 self._node(expand(node))
             case Reduce():
@@ -228,8 +229,7 @@ class _Body:
             value = emit_value(node.leaf.value, around)
             self._emit_at(node.span, f"tx::anchor({self.out.use(value)});")
             return
-        gathered = tuple(emit_value(s.value, around) for s in store.subscripts if isinstance(s, Gather))
-        target, place_ = self._place(store.buffer, store.subscripts, gathered, writes=True)
+        target, place_ = self._place(store.buffer, store.subscripts, writes=True, strict=around.strict)
         where = self.out.use(place_)
         value = emit_value(node.leaf.value, around)
         text, factors = self.out.use(value), product_factors(value)
@@ -265,13 +265,18 @@ class _Body:
         self,
         name: str,
         subscripts: tuple[Subscript, ...],
-        gathered: tuple[Value, ...] = (),
+        gathered: tuple[Value, ...] | None = None,
         *,
         writes: bool,
         mixed: bool = True,
+        strict: bool = True,
     ) -> tuple[str, ix.Term]:
         """The accessor of an element and where it is there: in the slot that a pipe is at, in a rank's memory. The
-        names of both are those of the second."""
+        names of both are those of the second. `gathered` has the values of the subscripts that are data, in order,
+        where they are known already."""
+        if gathered is None:
+            around = self._around(strict=strict)
+            gathered = tuple(emit_value(s.value, around) for s in subscripts if isinstance(s, Gather))
         own, layout, names = self.tensors[name].name, self.tensors[name].layout, frozenset[str]()
         if not {*layout.units} <= {Unit.ADDRESS, Unit.RANK}:
             raise fail("E0502", f"{name}: a layout over the threads of a block is not emitted", self.launch.span)
@@ -312,6 +317,8 @@ class _Body:
             index = self.frame.names.new(name)
             self._know(name, ix.variable(index, 0, max(ix.term(extent, outer).high - 1, 0)))
         around = self._around(strict=True)
+        if node.over:
+            around = replace(around, temporary=too_deep(node))
         name, warp = self.frame.names.new(node.id), self.stand.warp_size
         done = reduction(node, name, lambda v: self.out.use(emit_value(v, around)), index, warp)
         self.scope = outer
@@ -390,8 +397,3 @@ class _Body:
         origin = node.origin.value if isinstance(node, Generic) else "source"
         made = "" if origin == "source" else f" ({origin.replace('_', ' ')})"
         self.out.line(f"// {where}{calls}{made}: {source_line(node.span)}")
-
-
-def _rest(node: Elementwise, inner: Sequence[tuple[str, IndexExpr]]) -> tuple[Node, ...]:
-    """What an elementwise operator does for one value of its first index."""
-    return (replace(node, over=tuple(inner)),) if inner else node.each

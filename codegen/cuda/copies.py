@@ -21,7 +21,7 @@ from texpr.polyhedral.layout.make import CHUNK_BYTES, SWIZZLES
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Unit
-from texpr.polyhedral.mapped.operators import Completion, Copy, View
+from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, View
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
@@ -86,6 +86,12 @@ class CopyNames(Protocol):
 
 def copy_form(copy: Copy, planned: PlannedProgram, launch: Launch) -> Form:
     """How an asynchronous copy is made. Raises E0502 for one that no instruction makes."""
+    if copy.within is not None:
+        raise _refused(copy, "some elements of a box only")
+    if copy.cache is not Cache.PLAIN:
+        raise _refused(copy, "a cache hint")
+    if copy.access is Access.FUNNEL:
+        raise _refused(copy, "any address")
     pipe = next((p for p in launch.pipes if p.name == copy.pipe), None)
     ranks = 0 if copy.own_block else _ranks(copy, pipe)
     match copy.completion:

@@ -16,12 +16,9 @@ from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.names import kernel_symbol, listed
 from texpr.codegen.writer import Writer
 from texpr.polyhedral.mapped.between import AfterLaunch, Init
-from texpr.polyhedral.mapped.operators import Completion, Copy
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
-from texpr.polyhedral.mapped.sync import Barrier, Sync
-from texpr.polyhedral.mapped.tree import Last, Node, Parts
-from texpr.polyhedral.mapped.walks import located, word_names
+from texpr.polyhedral.mapped.walks import located, meets_at_whole_barriers, word_names
 
 MAX_WIDTH = 100  # of a signature on one line
 
@@ -76,16 +73,5 @@ def _way(planned: PlannedProgram, launch: Launch) -> str | None:
     ways = [f".cluster({listed(map(str, launch.cluster))})"] if launch.cluster != (1, 1, 1) else []
     ways += [".restoring()" if init == {Init.ZERO_ONCE} else ".flags()"] if words else []
     ways += [".dependent()"] if any(isinstance(node, AfterLaunch) for node in nodes) else []
-    plain = not launch.pipes and all(map(_is_plain, nodes))
+    plain = not launch.pipes and meets_at_whole_barriers(launch)
     return None if plain and not ways else "".join(ways)
-
-
-def _is_plain(node: Node) -> bool:
-    """Whether threads of a block that run a node do no more than meet at barriers."""
-    match node:
-        case Barrier():
-            return True
-        case Copy(completion=completion):
-            return completion is Completion.NOW
-        case _:
-            return not isinstance(node, Sync | Parts | Last)

@@ -141,7 +141,8 @@ class Syncs:
         """A part that says how many registers its threads have gives some, or takes what others gave."""
         if part.registers is None:
             return
-        start = REGISTERS // self.launch.threads // REGISTER_STEP * REGISTER_STEP
+        threads = self.launch.threads * max(self.launch.min_blocks, 1)
+        start = REGISTERS // threads // REGISTER_STEP * REGISTER_STEP
         verb = "give" if part.registers < start else "take"
         self.out.line(f"tx::{verb}_registers<{part.registers}>();")
 

@@ -7,11 +7,12 @@ m[0] = Greatest of v[x] for x < 48       const auto S1 = tx::fold<tx::Greatest<t
 z[0], … = ScaledSum over 32 lanes        const auto S4 = tx::reduce_lanes<tx::ScaledSum<tx::f32>>({m, s});
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from texpr.codegen.cuda import index as ix
+from texpr.codegen.cuda.expr import Value
 from texpr.codegen.cuda.literals import literal, value_type
 from texpr.grammar.ast import Expr, Gather, IndexExpr, Subscript
 from texpr.grammar.diagnostics import TExprError, fail
@@ -19,10 +20,10 @@ from texpr.grammar.index.expr import ZERO, constant_value, substitute
 from texpr.grammar.index.linear import linear
 from texpr.grammar.types import F32, F64, I32, I64, U32
 from texpr.polyhedral.mapped.monoids import MONOIDS
-from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, Reduce, View
+from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, Elementwise, Reduce, View
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
-from texpr.polyhedral.mapped.tree import Lead
+from texpr.polyhedral.mapped.tree import Lead, Node
 from texpr.polyhedral.mapped.walks import located
 
 BYTES = (2, 4, 8, 16)  # of a wide access
@@ -167,3 +168,26 @@ def headers(launch: Launch) -> Iterator[str]:
 def is_alone(copy: Copy) -> bool:
     """Whether a copy that is over at once is wide."""
     return copy.completion is Completion.NOW and copy.access is not Access.EACH
+
+
+def too_deep(node: Reduce) -> Callable[[Value], str]:
+    """What a value in the body of a fold does for a temporary: its statement would stand outside."""
+
+    def refuse(_: Value) -> str:
+        said = f"a value that {node.id} folds is nested too deeply to be emitted"
+        raise fail("E0506", said, node.span, help="compute parts of it in an elementwise operator before")
+
+    return refuse
+
+
+def check_plain(copy: Copy) -> None:
+    """E0502 for a copy of single elements that asks something of the caches."""
+    if copy.cache is not Cache.PLAIN:
+        raise fail(
+            "E0502", f"{copy.id} copies each element with a cache hint, which is not emitted for CUDA", copy.span
+        )
+
+
+def rest_of(node: Elementwise, inner: Sequence[tuple[str, IndexExpr]]) -> tuple[Node, ...]:
+    """What an elementwise operator does for one value of its first index."""
+    return (replace(node, over=tuple(inner)),) if inner else node.each

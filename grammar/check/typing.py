@@ -1,4 +1,4 @@
-"""Values while they are checked, and the conversions between element types (LANGUAGE.md, Numerics).
+"""Values while they are checked, and the conversions between element types (docs/language.md, Numerics).
 
 A `Typed` value has its type; an `Untyped` one is made of literals only and takes the type of what it meets (`made`):
 the compute type of the other operand, or the bind's. `narrow` remembers that an integer value was computed only from

@@ -1,8 +1,8 @@
 """The Python front end: a decorated function → the surface tree. The body is parsed, never run.
 
-A Python function's `for i in par("N")` is `par N i { … }`, and so on through LANGUAGE.md's table "From Python". What
-the tree holds is what the text front end makes of the corresponding text, but for spans, which point into the Python
-file. Decisions that the table leaves open:
+A Python function's `for i in par("N")` is `par N i { … }`, and so on through docs/language.md's table "From Python".
+What the tree holds is what the text front end makes of the corresponding text, but for spans, which point into the
+Python file. Decisions that the table leaves open:
 
 - A bare name is, in this order: an index, `let` or buffer of the body; a size that the annotations name; a number of
   the enclosing scope, put in as a literal; a word of `texpr.language`; and else a size, for the checker to judge.

@@ -1,6 +1,7 @@
 """Whether a candidate fits a problem: what `build` takes for granted is checked here, for candidates from outside.
 
-`check_candidate` shares no code with what proposes candidates. It refuses what would leave an iteration without a
+It asks the same questions of the program as what proposes candidates (`sharing`, `core_indices`), and checks the
+numbers by itself. It refuses what would leave an iteration without a
 thread or give it two, split a reduction that cannot be split, make more additions into one partial than promised, or
 contradict the author; a memory that is too small is E0403 where the buffers are placed. Errors: E0401.
 """
@@ -34,7 +35,12 @@ def check_candidate(problem: Problem, candidate: Candidate) -> None:
         found, wanted = ", ".join(candidate.launches), ", ".join(regions)
         raise fail("E0401", f"the candidate has the launches {found or 'none'}; this kernel has {wanted}")
     for name, region in regions.items():
-        _Check(problem, region).choice(candidate.launches[name])
+        check_choice(problem, region, candidate.launches[name])
+
+
+def check_choice(problem: Problem, region: Region, choice: Choice) -> None:
+    """Raises E0401 for a choice that does not fit the region."""
+    _Check(problem, region).choice(choice)
 
 
 def thread_pieces_fit(radices: Sequence[int], threads: int, warp: int) -> bool:

@@ -7,9 +7,10 @@
     C[i, j] = C_acc                      copy_out
 
 The register has the type that the updates are computed in, f32 for narrower floats and f64 for long sums, and is
-rounded once at the end (LANGUAGE.md, Numerics). Where the loop may have no iteration and no bind stands before it, all
-three are guarded, for then the element need not exist. An atomic update carries a partial result from the operator's
-identity, and adds it atomically once (init, combine). Not done where something else in the loop touches the buffer.
+rounded once at the end (docs/language.md, Numerics). Where the loop may have no iteration and no bind stands before
+it, all three are guarded, for then the element need not exist. An atomic update carries a partial result from the
+operator's identity, and adds it atomically once (init, combine). Not done where something else in the loop touches the
+buffer.
 
     seq Q q { a = a_lane ; C[b] += … }        the band of `a` is defined in the loop, and fills the block's threads
 

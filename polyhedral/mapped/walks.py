@@ -240,17 +240,20 @@ def block_buffers(program: MappedProgram, launch: Launch) -> tuple[MappedBuffer,
     return tuple(b for b in own if b.name in used)
 
 
+def goes_on_alone(node: object) -> bool:
+    """Whether an operator is over some time after it was issued."""
+    return isinstance(node, Contract) or (isinstance(node, Copy) and node.completion is not Completion.NOW)
+
+
 def meets_at_whole_barriers(launch: Launch) -> bool:
     """Whether the threads of a block wait for one another at barriers of all of them or of whole warps only, and
     nothing goes on behind their backs."""
 
     def simple(node: Node) -> bool:
         match node:
-            case Barrier(scope=scope, parts=parts, action=action):
-                return scope in (Scope.WARP, Scope.BLOCK) and not parts and action is Action.BOTH
-            case Copy(completion=completion):
-                return completion is Completion.NOW
+            case Barrier(scope=scope, parts=parts, action=action, name=name):
+                return scope in (Scope.WARP, Scope.BLOCK) and not parts and action is Action.BOTH and not name
             case _:
-                return not isinstance(node, Sync | Last | Parts)
+                return not isinstance(node, Sync | Last | Parts) and not goes_on_alone(node)
 
     return launch.cluster == (1, 1, 1) and all(simple(place.node) for place in located(launch.body))

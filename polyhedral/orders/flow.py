@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from texpr.grammar.ast import Condition, IndexConst, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
-from texpr.polyhedral.mapped.operators import Generic, Operator, Reduce
+from texpr.polyhedral.mapped.operators import Operator, Reduce
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Action, Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
-from texpr.polyhedral.mapped.walks import acting, meets_at_whole_barriers
+from texpr.polyhedral.mapped.walks import acting, located, meets_at_whole_barriers
 from texpr.polyhedral.walk import subscript_names
 
 Path = tuple[int, ...]
@@ -168,17 +168,5 @@ def _condition_scope(launch: Launch, node: Guard, condition: Condition | Read, v
 
 def _written_alike(body: Sequence[Node], buffer: str) -> bool:
     """Whether every statement that writes the condition runs outside all bands, so that all threads see one value."""
-    for node in body:
-        match node:
-            case Generic(leaf=leaf, digits=digits):
-                if getattr(leaf, "buffer", None) == buffer and digits:
-                    return False
-            case Loop(body=inside):
-                if not _written_alike(inside, buffer):
-                    return False
-            case Guard(body=then, orelse=orelse):
-                if not (_written_alike(then, buffer) and _written_alike(orelse, buffer)):
-                    return False
-            case _:
-                pass
-    return True
+    writers = (place.node for place in located(body) if isinstance(place.node, Operator))
+    return not any(node.digits and any(name == buffer for name, _ in node.writes) for node in writers)

@@ -33,9 +33,9 @@ from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Fence, FenceKind, Wait, WaitGroup
 from texpr.polyhedral.mapped.tree import Guard, Last, Loop
-from texpr.polyhedral.mapped.walks import launches, located
+from texpr.polyhedral.mapped.walks import goes_on_alone, launches, located
 from texpr.polyhedral.orders.flow import decides
-from texpr.polyhedral.orders.points import Points, goes_on_alone
+from texpr.polyhedral.orders.points import Points
 from texpr.polyhedral.orders.rules import Rules
 from texpr.polyhedral.orders.trace import Event, Fault, unrolled
 from texpr.polyhedral.program import Hazard
@@ -44,8 +44,12 @@ ORDERING = (Barrier, Acquire, Wait, WaitGroup, Await, Last, GridBarrier, AfterLa
 
 
 def check_syncs(program: MappedProgram) -> None:
-    """InternalError with the first fault of the program's synchronisation at any of `small_sizes`."""
-    for sizes in small_sizes(program):
+    """InternalError with the first fault of the program's synchronisation at any of `small_sizes`, or where the facts
+    allow none of them."""
+    tried = list(small_sizes(program))
+    if not tried:
+        raise InternalError(f"{program.kernel.name}: its facts hold at no small sizes, so its syncs are not checked")
+    for sizes in tried:
         for fault in faults(program, sizes):
             shown = ", ".join(f"{name} = {value}" for name, value in sizes.items())
             raise InternalError(f"{program.kernel.name}{f' with {shown}' if shown else ''}: {fault.message}")
@@ -55,11 +59,11 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
     """Sizes at which loops run not at all, once, twice, and so often that every slot of a pipe is used a third time.
 
     The rules of pipes, groups and barriers look no further back than `stages` turns, and loops repeat them: what is
-    wrong at some size is wrong at one of these. Sizes are multiples of what they are divided by.
+    wrong with whole tiles of some size is wrong at one of these. Sizes are multiples of what they are divided by.
     """
     stages = max((pipe.stages for launch in launches(program.host) for pipe in launch.pipes), default=1)
     unit = math.lcm(*(value for launch in launches(program.host) for value in _divisors(launch)))
-    for turns in (0, 1, 2, 2 * stages + 1):
+    for turns in (0, 1, 2, 2 * stages + 1) if program.kernel.sizes else (0,):
         sizes = {size.name: turns * unit for size in program.kernel.sizes}
         if all(condition_value(fact, sizes) for fact in program.kernel.facts):
             yield sizes

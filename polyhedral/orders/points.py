@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from texpr.grammar.source import NO_SPAN, Span
-from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Operator
+from texpr.polyhedral.mapped.operators import Operator
 from texpr.polyhedral.mapped.show_sync import sync_text
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Last
+from texpr.polyhedral.mapped.walks import goes_on_alone
 from texpr.polyhedral.orders.graph import Graph
 from texpr.polyhedral.orders.trace import Event, Fault, Trace, by_block
 
@@ -32,11 +33,6 @@ class Findings:
         what = node.id if isinstance(node, Operator) else sync_text(node) if isinstance(node, Sync) else "a node"
         message = f"block {block} may end before {what} is over in its memory"
         self.require(point, points.end(launch, block), message, node.span)
-
-
-def goes_on_alone(node: object) -> bool:
-    """Whether an operator is over some time after it was issued."""
-    return isinstance(node, Contract) or (isinstance(node, Copy) and node.completion is not Completion.NOW)
 
 
 @dataclass(slots=True)

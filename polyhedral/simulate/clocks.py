@@ -59,7 +59,7 @@ class Clocks:
             message = f"more than {MAX_AGENTS} threads and asynchronous copies are to run interleaved"
             raise fail("E0403", message, help="simulate smaller sizes")
         if self.count > len(self.known):
-            grown = max(self.count, 2 * len(self.known))
+            grown = min(MAX_AGENTS, max(self.count, 2 * len(self.known)))
             for name in ("known", "fenced"):
                 old = getattr(self, name)
                 setattr(self, name, np.pad(old, (0, grown - len(old))))

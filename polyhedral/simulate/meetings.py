@@ -189,6 +189,13 @@ class Interleaved:
     def issue(self, copy: Copy, lanes: Lanes) -> None:
         """One agent for each thread, which knows what the thread does now."""
         self.evaluator.at(copy.id, copy.span)
+        if copy.within is not None:
+            raise failure(
+                f"{copy.id}: a copy on its way that brings some elements of a box is not simulated", copy.span
+            )
+        into = self.evaluator.memory[copy.target.buffer].buffer
+        if copy.own_block and len(self.pipes.destinations(into, lanes.thread, self.part)) > 1:
+            raise failure(f"{copy.id}: a copy for its own block beside copies for several is not simulated", copy.span)
         threads = lanes.thread.tolist()
         agents = self.clocks.add(f"copy {copy.id} of {self.clocks.labels[a]}" for a in self.team.agents(lanes.thread))
         self.copying += agents.tolist()

@@ -34,26 +34,27 @@ def fillings() -> Iterator[tuple[str, str, int]]:
                 yield name, size, value
 
 
-def filled(name: str, size: str, value: int) -> bool:
-    """Run it; False where the kernel's facts or shapes exclude the value, or its arrays are too large."""
+def filled(name: str, size: str, value: int) -> str:
+    """Run it; why it did not run, where the kernel excludes the value or is too large there."""
     sizes = {**CASES[name]["sizes"][0], size: value}
     kernel = kernel_of(name)
     try:
         core = kernel.core(sizes=sizes)
         made = kernel.compile("cuda:sm_90a", sizes=sizes, stop_after="map")
         bound = made.mapping.program.kernel
-        if sum(parameter_elements(made)) > MOST_ELEMENTS or cost(bound.body, {}) > MOST_INSTANCES:
-            return False
+        elements, instances = sum(parameter_elements(made)), cost(bound.body, {})
+        if elements > MOST_ELEMENTS or instances > MOST_INSTANCES:
+            return f"too large for the simulator here: {elements} elements, {instances} instances"
         values = random_arguments(core, sizes, value)
     except texpr.TExprError as refused:
         if any(
             d.code not in ("E0211", "E0301", "E0302", "E0303", "E0402", "E0403", "E0602") for d in refused.diagnostics
         ):
             raise
-        return False
+        return f"the kernel excludes this size ({', '.join(sorted({d.code for d in refused.diagnostics}))})"
     ref = reference(kernel, sizes, values)
     right(ref, simulate(made.mapping.program, copied(values), seed=value))
-    return True
+    return ""
 
 
 def parameter_elements(made: texpr.Compiled) -> Iterator[int]:
@@ -71,7 +72,7 @@ def main() -> None:
         if wanted and name not in wanted:
             continue
         try:
-            ran += filled(name, size, value)
+            ran += not filled(name, size, value)
         except Exception as wrong:
             print(f"{name} {size}={value}: {type(wrong).__name__}: {str(wrong)[:400]}", flush=True)
     print(f"{ran} programs ran")

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 from emitted import Emitted
-from graphs import barrier, do, launch, program
+from graphs import barrier, copy, do, launch, program
 from hand_built import GRAPHS
 from rings import ring
 
@@ -15,8 +16,13 @@ from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.host_run import HostModule
 from texpr.codegen.plan import plan
 from texpr.codegen.toolchain import compile_cubin
+from texpr.grammar.ast import Gather, Read
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.expr import const
+from texpr.grammar.types import F32, I32
+from texpr.polyhedral.mapped.operators import Access, Cache, Copy, Within
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.walks import launches, map_nodes
 
 SEEDS = (0, 1, 2, 77)
 
@@ -115,6 +121,34 @@ def test_what_is_not_emitted_is_refused_by_its_name() -> None:
     assert refusal(GRAPHS["two passes"].program) == "GridBarrier is not emitted for CUDA"
     half = program("B: i32[64]", launch(do("S0", "B[0] = 1"), barrier("block", action="wait"), threads=32))
     assert refusal(half) == "wait at a barrier of the block is not emitted for CUDA"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"within": Within(begin=const(1), end=const(9), other=None)}, "some elements of a box only"),
+        ({"cache": Cache.STREAM}, "a cache hint"),
+        ({"access": Access.FUNNEL}, "any address"),
+    ],
+)
+def test_what_a_copy_on_its_way_cannot_do_is_refused(changes: dict[str, Any], said: str) -> None:
+    (only,) = launches(ring(2).host)
+    body = map_nodes(only.body, lambda node: replace(node, **changes) if isinstance(node, Copy) else node)
+    changed = replace(ring(2), host=(replace(only, body=body),))
+    assert refusal(changed) == f"S0 copies with {said}, which is not emitted for CUDA"
+
+
+def test_a_wide_copy_may_begin_where_data_says() -> None:
+    wide = copy("S0", "r[x] = A[y, x]", over="x < 4", access="aligned", types={"A": F32, "r": F32})
+    row = Gather(value=Read(buffer="idx", subscripts=(const(0),), dtype=I32))
+    gathered = replace(wide, source=replace(wide.source, subscripts=(row, wide.source.subscripts[1])))
+    mapped = program(
+        "A: f32[8, 64], idx: i32[1]",
+        launch(gathered, threads=32),
+        registers={"r": (4,)},
+        types={"r": F32},
+    )
+    assert "gathered<int>(idx.load(0), 8)" in text(mapped)
 
 
 @pytest.mark.parametrize("name", ["ticket", "overlapping", "multicast 2"])

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from graphs import launch, loop, once, order, part, parts, program
+from gemm_by_hand import Shape, gemm
+from graphs import barrier, condition, copy, do, launch, loop, once, order, part, parts, program
 from hand_built import GRAPHS, Graph
 from rings import INITIALISED, ring
 from spoil import detuned, spoiled
@@ -21,6 +22,8 @@ from texpr.polyhedral.mapped.between import GridBarrier
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
+from texpr.polyhedral.mapped.walks import goes_on_alone, launches, located
+from texpr.polyhedral.orders import flow
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -219,3 +222,26 @@ def test_what_is_wrong_is_said_in_words(name: str, text: str) -> None:
     with pytest.raises(TExprError, match=re.escape(by_simulator)):
         for seed in range(8):
             simulate(changed, graph.arrays(), seed=seed, sizes=graph.sizes)
+
+
+def test_syncs_whose_facts_hold_at_no_small_size_are_not_passed_in_silence() -> None:
+    fine = ring(2)
+    large = replace(fine, kernel=replace(fine.kernel, facts=(condition("K >= 64"),)))
+    check_orders(fine)
+    with pytest.raises(InternalError, match="its facts hold at no small sizes, so its syncs are not checked"):
+        check_orders(large)
+
+
+def test_the_check_of_whole_barriers_leaves_what_is_named_or_goes_on_alone_to_the_graph() -> None:
+    plain = launch(do("S0", "B[0] = 1", once=True), barrier("block"), threads=64)
+    assert flow.decides(plain)
+    assert not flow.decides(replace(plain, body=(*plain.body, barrier("block", name="half"))))
+    (product,) = launches(gemm(Shape(256, 256, 192)).host)
+    going = next(p.node for p in located(product.body) if type(p.node).__name__ == "Contract" and goes_on_alone(p.node))
+    assert not flow.decides(replace(plain, body=(*plain.body, going)))
+
+
+def test_a_copy_of_a_band_does_not_leave_its_buffer_the_same_for_all_threads() -> None:
+    one = copy("S0", "f[0] = A[i]")
+    assert flow._written_alike((one,), "f")
+    assert not flow._written_alike((replace(one, unused=None, digits=("i_lane",)),), "f")

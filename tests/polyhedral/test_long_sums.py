@@ -274,7 +274,6 @@ def test_elements_kept_in_f64_have_the_sums_and_others_stay_as_they_are(name: st
     got = simulate(mapped(IN_MEMORY[name], target), arrays, sizes=sizes)
     exact = interpret(kernel, arrays, sizes=sizes)
     for output, values in want.outputs.items():
-        assert np.array_equal(got[output].astype(np.float64), values) or want.bounds[output].any()
         assert (abs(got[output].astype(np.float64) - values) <= 4 * want.bounds[output]).all()
         assert np.array_equal(np.signbit(got[output]), np.signbit(exact.outputs[output]))
 

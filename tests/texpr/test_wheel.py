@@ -40,7 +40,11 @@ def test_the_wheel_lists_every_file_once(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert len(names) == len(set(names))
     wanted = {"texpr/py.typed", "texpr/grammar/text/texpr.lark", "texpr/grammar/text/texpr_tables.json"}
-    for floor, patterns in {"grammar": ("*.py", "std/*.tex"), "polyhedral": ("*.py",), "runtime": ("*.py",)}.items():
+    for floor, patterns in {
+        "grammar": ("**/*.py", "std/*.tex"),
+        "polyhedral": ("**/*.py",),
+        "runtime": ("*.py",),
+    }.items():
         wanted |= {f"texpr/{p.relative_to(ROOT)}" for pattern in patterns for p in (ROOT / floor).glob(pattern)}
     for pattern in ("**/*.py", "include/**/*.cuh", "include/**/*.hpp"):
         wanted |= {f"texpr/{p.relative_to(ROOT)}" for p in (ROOT / "codegen").glob(pattern)}

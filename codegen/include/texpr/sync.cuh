@@ -6,7 +6,7 @@
 #define TX_UNROLL _Pragma("unroll")
 #define TX_DYN_SMEM(name) extern __shared__ __align__(1024) tx::u8 name[]
 #define TX_EXPORT(symbol) static_assert(true, "")
-#define TX_EXPORT_AS(symbol, launch) static_assert(true, "")  // of a kernel with more than barriers: host/launched.hpp
+#define TX_EXPORT_AS(symbol, launch) static_assert(true, "")  // of a kernel with more than barriers: host/launch.hpp
 
 namespace tx {
 
