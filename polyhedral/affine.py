@@ -50,12 +50,16 @@ def normal(expr: IndexExpr) -> Linear:
     """The normal form of an expression that may stand in a proof once products of sizes are split; NotAffineError says
     why there is none."""
     form = linear(expr)
-    if any(inner.depth > MAX_DEPTH for inner in form.operations()):
-        raise BeyondLimitError(f"it is nested deeper than {MAX_DEPTH} operators")
+    _check_depth(form)
     reason = obstacle(form)
     if reason is not None:
         raise NotAffineError(reason)
     return form
+
+
+def _check_depth(form: Linear) -> None:
+    if any(inner.depth > MAX_DEPTH for inner in form.operations()):
+        raise BeyondLimitError(f"it is nested deeper than {MAX_DEPTH} operators")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +88,7 @@ class Scope:
 
     def _value(self, expr: IndexExpr, most: int = MAX_CASES) -> isl.PwAff:
         try:
-            return self.form(normal(expr))
+            return self.form(linear(expr))
         except BeyondLimitError:
             raise
         except NotAffineError:
@@ -99,7 +103,7 @@ class Scope:
         for number in range(self.few[index]):
             value = IndexConst(value=number)
             piece = self._value(substitute(expr, _at(index, value)), most // self.few[index])
-            piece = piece.intersect_domain(compare(CompareOp.EQ, self.index(index), self.value(value)))
+            piece = piece.intersect_domain(compare(CompareOp.EQ, self.index(index).sub(self.value(value))))
             result = piece if result is None else result.union_add(piece)
         assert result is not None, "an index of few values has some"
         return result
@@ -112,6 +116,7 @@ class Scope:
         return found
 
     def _built(self, form: Linear) -> isl.PwAff:
+        _check_depth(form)
         reason = why_not_affine(form)
         if reason is not None:
             raise NotAffineError(reason)
@@ -154,7 +159,7 @@ class Scope:
             case Always(value=value):
                 return self.universe() if value else isl.Set.empty(self.space)
             case Compare(op=op, left=left, right=right):
-                return compare(op, self.value(left), self.value(right))
+                return compare(op, self.value(left).sub(self.value(right)))
             case And(parts=parts):
                 result = self.universe()
                 for part in parts:
@@ -172,8 +177,7 @@ class Scope:
 
     def below(self, value: isl.PwAff, limit: isl.PwAff) -> isl.Set:
         """The points at which `0 <= value < limit`."""
-        zero = isl.PwAff.zero_on_domain(isl.LocalSpace.from_space(self.space))
-        return value.ge_set(zero).intersect(value.lt_set(limit))
+        return value.nonneg_set().intersect(limit.sub(value).pos_set())
 
     @property
     def width(self) -> int:
@@ -233,21 +237,21 @@ def coprime_columns(subscripts: Iterable[Subscript]) -> int:
     return bits // 4
 
 
-def compare(op: CompareOp, left: isl.PwAff, right: isl.PwAff) -> isl.Set:
-    """The points at which `left op right`."""
+def compare(op: CompareOp, value: isl.PwAff) -> isl.Set:
+    """The points at which `value op 0`."""
     match op:
         case CompareOp.EQ:
-            return left.eq_set(right)
+            return value.zero_set()
         case CompareOp.NE:
-            return left.ne_set(right)
+            return value.non_zero_set()
         case CompareOp.LT:
-            return left.lt_set(right)
+            return value.neg().pos_set()
         case CompareOp.LE:
-            return left.le_set(right)
+            return value.neg().nonneg_set()
         case CompareOp.GT:
-            return left.gt_set(right)
+            return value.pos_set()
         case CompareOp.GE:
-            return left.ge_set(right)
+            return value.nonneg_set()
         case _:
             assert_never(op)
 
@@ -263,10 +267,11 @@ def extend(domain: isl.Set, scope: Scope) -> isl.Set:
 
 def relation(domain: isl.Set, values: Sequence[isl.PwAff | None]) -> isl.Map:
     """`{ […] -> [values…] }` on `domain`; a value None stands for every integer."""
-    result = isl.Map.from_domain(domain)
+    result: isl.Map | None = None
     for value in values:
-        if value is None:
-            result = result.add_dims(isl.dim_type.out, 1)
+        if value is not None:
+            part = isl.Map.from_pw_aff(value)
         else:
-            result = result.flat_range_product(isl.Map.from_pw_aff(value))
-    return result
+            part = isl.Map.from_domain(isl.Set.universe(domain.space)).add_dims(isl.dim_type.out, 1)
+        result = part if result is None else result.flat_range_product(part)
+    return isl.Map.from_domain(domain) if result is None else result.intersect_domain(domain)

@@ -7,12 +7,12 @@ their atoms have equal ones. Terms keep the order in which they came, for whoeve
     linear((i + 1) * N - N + 4 * j / 2)   ==   N * i + 2 * j
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Union
 
-from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
+from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
 from texpr.grammar.index.expr import ZERO, add, apply, combine, const, multiply, subtract
 from texpr.grammar.index.operators import DIVISIONS, OPERATORS, Operator
 from texpr.grammar.index.text import in_words
@@ -179,7 +179,7 @@ NOTHING: Definitions = MappingProxyType({})
 def linear(expression: IndexExpr, definitions: Definitions = NOTHING) -> Linear:
     """The normal form, with defined indices and sizes replaced by what they are defined as."""
 
-    def form(node: IndexExpr, parts: list[Linear]) -> Linear:
+    def form(node: IndexExpr, parts: Sequence[Linear]) -> Linear:
         match node:
             case IndexConst(value=value):
                 return constant(value)
@@ -188,7 +188,7 @@ def linear(expression: IndexExpr, definitions: Definitions = NOTHING) -> Linear:
             case _:
                 return operation(node.op, parts[0], parts[1])
 
-    return fold(expression, form)
+    return fold(expression, form) if isinstance(expression, IndexBinary) else form(expression, ())
 
 
 def operation(op: IndexOp, left: Linear, right: Linear) -> Linear:

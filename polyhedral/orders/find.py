@@ -25,7 +25,16 @@ from texpr.polyhedral.mapped.places import GRID_PLACES, Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.orders.actors import Actor, Touch, below, collect
-from texpr.polyhedral.orders.reach import IN, across_warps, least_distance, meetings, reach, threads
+from texpr.polyhedral.orders.reach import (
+    IN,
+    Instances,
+    across_warps,
+    instances,
+    least_distance,
+    meetings,
+    reach,
+    threads,
+)
 from texpr.polyhedral.program import Hazard, Program
 
 STEPS = 200_000  # of one question; an order not computed within them is required
@@ -99,6 +108,7 @@ class _Finder:
         names = [s.name for s in program.kernel.sizes] + [d.name for d in block] + list(launch.arguments)
         self.fixed = tuple(dict.fromkeys(names))
         self.block = tuple(limit for d in block for limit in below(IndexVar(name=d.name), d.radix))
+        self.instances: dict[int, Instances] = {}  # by the identity of actors
         self.reaches: dict[int, isl.Map | None] = {}  # by the identity of touches
         self.alike: dict[int, list[isl.Map]] = {}  # by hash: of accesses that differ in names only, the first
         self.answers: dict[tuple[int, int, int, int], _Answer | None] = {}
@@ -187,12 +197,18 @@ class _Finder:
         if id(touch) not in self.reaches:
             found: isl.Map | None = None
             with self._within_steps(touch.actor.span, len(touch.actor.dims) + len(self.fixed)):
-                made = reach(touch, self.fixed, self.block, self.program.work)
+                made = reach(touch, self._instances(touch.actor))
                 known = self.alike.setdefault(hash(made), [])
                 found = next((one for one in known if one.plain_is_equal(made)), made)
                 known.append(found)
             self.reaches[id(touch)] = found
         return self.reaches[id(touch)]
+
+    def _instances(self, actor: Actor) -> Instances:
+        """The instances of an actor, made once for all that it touches."""
+        if id(actor) not in self.instances:
+            self.instances[id(actor)] = instances(actor, self.fixed, self.block, self.program.work)
+        return self.instances[id(actor)]
 
 
 def _common(a: Actor, b: Actor) -> tuple[Node, ...]:

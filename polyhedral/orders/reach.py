@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from texpr.grammar.ast import Condition, Gather
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import NotAffineError, Scope, relation
-from texpr.polyhedral.orders.actors import LANE, WARP, Touch
+from texpr.polyhedral.orders.actors import LANE, WARP, Actor, Touch
 
 IN, OUT = isl.dim_type.in_, isl.dim_type.out
+Instances = tuple[Scope, isl.Set]
+"""Those of an actor, all threads together, as points of its scope."""
 
 
-def reach(touch: Touch, fixed: tuple[str, ...], limits: Sequence[Condition], work: isl.Work) -> isl.Map:
-    """The elements of an access; what is not affine, or read from data, may be anything."""
-    actor = touch.actor
+def instances(actor: Actor, fixed: tuple[str, ...], limits: Sequence[Condition], work: isl.Work) -> Instances:
+    """The instances of an actor; a condition that is not affine leaves more of them."""
     scope = Scope(fixed, (*actor.dims, LANE.name, WARP.name), work)
     domain = scope.universe()
     for condition in (*limits, *actor.constraints):
@@ -26,6 +27,12 @@ def reach(touch: Touch, fixed: tuple[str, ...], limits: Sequence[Condition], wor
             domain = domain.intersect(scope.holds(condition))
         except NotAffineError:
             continue
+    return scope, domain
+
+
+def reach(touch: Touch, within: Instances) -> isl.Map:
+    """The elements of an access; what is not affine, or read from data, may be anything."""
+    actor, (scope, domain) = touch.actor, within
     values: list[isl.PwAff | None] = []
     for subscript in touch.subscripts:
         try:
