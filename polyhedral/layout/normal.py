@@ -37,6 +37,8 @@ class Piece:
 
 def canonical(layout: Layout) -> Layout:
     """The same layout with its terms in the one form and order."""
+    if _is_canonical(layout):
+        return layout
     terms: list[Term] = []
     for unit in layout.units:
         pieces, rest = _unit(layout, unit)
@@ -57,6 +59,19 @@ def canonical(layout: Layout) -> Layout:
     numbers = {layout.rank + c: layout.rank + number for number, c in enumerate(used)}
     terms = [replace(t, dim=numbers.get(t.dim, t.dim) if t.dim is not None else None) for t in terms]
     return replace(layout, terms=tuple(terms), copies=tuple(layout.copies[c] for c in used))
+
+
+def _is_canonical(layout: Layout) -> bool:
+    """Whether it plainly is in that form: addresses by one constant stride for each dimension in turn."""
+    dims = [term.dim for term in layout.terms if term.dim is not None]
+    return (
+        not layout.copies
+        and len(dims) == len(layout.terms)
+        and all(before < after for before, after in pairwise(dims))
+        and all(constant_value(term.stride) for term in layout.terms)
+        and all(term == Term(dim=term.dim, stride=term.stride) for term in layout.terms)
+        and all(constant_value(layout.shape[dim]) != 1 for dim in dims)
+    )
 
 
 def _unit(layout: Layout, unit: Unit) -> tuple[list[Piece], Linear]:
