@@ -20,10 +20,12 @@ from texpr.grammar.ast import (
     Read,
     Stmt,
     Subscript,
+    operands,
 )
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import names
 
+_INDICES = IndexExpr | Condition  # made once: this is asked of every node
 AccessRewrite = Callable[[str, tuple[Subscript, ...]], tuple[str, tuple[Subscript, ...]]]
 
 
@@ -32,14 +34,19 @@ def contains_par(stmts: tuple[Stmt, ...]) -> bool:
 
 
 def _holds_values(node: Node) -> bool:
-    return not isinstance(node, IndexExpr | Condition)
+    return not isinstance(node, _INDICES)
 
 
 def value_reads(value: Expr) -> tuple[Read, ...]:
     """The reads of a value in evaluation order, those of gathered subscripts before the read that they index."""
-    found: list[Read] = []
-    tree.fold(value, lambda node, _: found.append(node) if isinstance(node, Read) else None, _holds_values)
-    return tuple(found)
+    backwards: list[Read] = []
+    work: list[Node] = [value]
+    while work:
+        node = work.pop()
+        if isinstance(node, Read):
+            backwards.append(node)
+        work += filter(_holds_values, operands(node))
+    return tuple(backwards[::-1])
 
 
 def subscript_reads(subscripts: tuple[Subscript, ...]) -> tuple[Read, ...]:

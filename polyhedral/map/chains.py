@@ -27,7 +27,7 @@ from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import launches, located, statements
+from texpr.polyhedral.mapped.walks import every_node, launches, statements
 from texpr.polyhedral.walk import read_accesses, written
 
 UNKNOWN = 1 << 62  # turns of a loop whose extent is not bounded by the sizes
@@ -56,9 +56,9 @@ def sums(mapped: MappedProgram, sizes: Mapping[str, int]) -> dict[str, Sum]:
 def left_in_memory(mapped: MappedProgram, long: frozenset[str]) -> list[str]:
     """The kernel's buffers with `long` updates whose elements, not in f64, get more additions than a partial may, at
     some sizes that `where` allows."""
-    found = _sums(mapped, size_ranges(mapped.kernel))
     writes = [s.write for s in mapped.proved.program.statements if s.id in long]
     targets = dict.fromkeys(write.buffer for write in writes if write is not None)
+    found = _sums(mapped, size_ranges(mapped.kernel)) if targets else {}
     return [n for n in targets if n in found and found[n].additions > CHAIN and mapped.kernel.buffer(n).dtype != F64]
 
 
@@ -211,7 +211,7 @@ class _Walk:
 
     def _told_apart(self, loop: Loop) -> set[str]:
         """The buffers whose updates in a loop are of different elements in different turns: they tell its index."""
-        inside = [place.node for place in located(loop.body)]
+        inside = list(every_node(loop.body))
         digits = [
             node for node in inside if isinstance(node, Define) and any(d.name == loop.index for d in node.digits)
         ]
