@@ -41,10 +41,9 @@ from texpr.grammar.paths import as_path, not_written, read_plain
 from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.extent import extent_bytes
 from texpr.polyhedral.layout.normal import strides
-from texpr.polyhedral.mapped.between import AfterLaunch
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
-from texpr.polyhedral.mapped.walks import device_buffers, located
+from texpr.polyhedral.mapped.walks import device_buffers, overlaps
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.boxes import Box, boxes
 from texpr.polyhedral.target import Target
@@ -125,7 +124,7 @@ def _refuse_unlaunched(launch: Launch, arguments: ArgumentTable) -> None:
     """E0502 for a launch that the runtime does not make yet."""
     passed = arguments.get(kernel_symbol(launch.name), ())
     what = [f"{name}, which is passed as {kind}" for kind, name in passed if kind not in PASSED]
-    if any(isinstance(place.node, AfterLaunch) for place in located(launch.body)):
+    if overlaps(launch):
         what.append("a launch that begins before the one before it is over")
     if what:
         why = f"the runtime does not launch {launch.name} with {what[0]}"

@@ -7,7 +7,7 @@ slot of a pipe, and the turn that a block took, for its threads to read.
 from texpr.grammar.diagnostics import InternalError, fail
 from texpr.polyhedral.mapped.between import Turn
 from texpr.polyhedral.mapped.program import Launch
-from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.mapped.walks import of_kind
 from texpr.polyhedral.target import Target
 
 MBARRIER_BYTES = 8
@@ -19,7 +19,7 @@ def place_syncs(launch: Launch, end: int, target: Target) -> tuple[dict[str, int
     """Byte offsets by the names of pipes and of the counters of turns, and the bytes of the block with them. `end` is
     where its buffers end. Raises E0403 when the sum is beyond `target.shared_bytes`."""
     sizes = {pipe.name: SLOT_BYTES * pipe.stages for pipe in launch.pipes}
-    turns = {place.node.counter for place in located(launch.body) if isinstance(place.node, Turn)}
+    turns = {node.counter for node in of_kind(launch.body, Turn)}
     if len(sizes) < len(launch.pipes) or turns & set(sizes):
         raise InternalError(f"{launch.name}: pipes and counters share a name")
     sizes |= dict.fromkeys(sorted(turns), TURN_BYTES)

@@ -27,7 +27,7 @@ from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Pipe
 from texpr.polyhedral.mapped.tree import Fresh
-from texpr.polyhedral.mapped.walks import located, map_nodes, tree_buffers
+from texpr.polyhedral.mapped.walks import map_nodes, of_kind, tree_buffers
 
 CP_ASYNC_BYTES = (16, 8, 4)
 BULK_BYTES = 16  # runs are of multiples of it
@@ -207,7 +207,7 @@ def _box(copy: Copy, array: View, tile: View, planned: PlannedProgram, ranks: in
 
 def copy_forms(planned: PlannedProgram, launch: Launch) -> dict[str, Form]:
     """The forms of the asynchronous copies of a launch, by their ids."""
-    copies = (place.node for place in located(launch.body) if isinstance(place.node, Copy))
+    copies = of_kind(launch.body, Copy)
     return {c.id: copy_form(c, planned, launch) for c in copies if c.completion is not Completion.NOW}
 
 

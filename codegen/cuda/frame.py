@@ -20,7 +20,7 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import in_words
 from texpr.grammar.types import I64, DType
 from texpr.polyhedral.layout.value import Layout
-from texpr.polyhedral.mapped.between import AfterLaunch, Turn
+from texpr.polyhedral.mapped.between import Turn
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.planned import PlannedProgram
@@ -31,8 +31,10 @@ from texpr.polyhedral.mapped.tree import Last
 from texpr.polyhedral.mapped.walks import (
     block_buffers,
     device_buffers,
+    every_node,
     launches,
-    located,
+    of_kind,
+    overlaps,
     tree_reads,
     tree_writes,
     word_names,
@@ -80,7 +82,7 @@ class Frame:
         self.names = Names()
         self.written = tree_writes(launch.body)
         self.used = tree_reads(launch.body) | self.written
-        nodes = [place.node for place in located(launch.body)]
+        nodes = list(every_node(launch.body))
         self.waits = any(isinstance(node, Sync | Last) for node in nodes)
         self.forms = copy_forms(planned, launch)
         self.used -= only_in_boxes(self.forms, launch)
@@ -128,7 +130,7 @@ class Frame:
 
     def _words(self) -> dict[str, WordArray]:
         """The counters and flags of the launch."""
-        used = {name for place in located(self.launch.body) for name in word_names(place.node)}
+        used = {name for node in every_node(self.launch.body) for name in word_names(node)}
         found: dict[str, WordArray] = {}
         for words in self.planned.program.words:
             if words.name in used:
@@ -204,9 +206,7 @@ class Frame:
         kind = "kTransaction" if pipe.kind is PipeKind.TRANSACTION else "kArrive"
         scope = f", tx::Scope::k{pipe.scope.value.capitalize()}" if pipe.scope is Scope.CLUSTER else ""
         own, where = self.rings[pipe.name], f"{SHARED_ARRAY} + {self._sync_offset(pipe.name)}"
-        filled = (
-            p.node.span for p in located(self.launch.body) if isinstance(p.node, Copy) and p.node.pipe == pipe.name
-        )
+        filled = (copy.span for copy in of_kind(self.launch.body, Copy) if copy.pipe == pipe.name)
         lines = listed(dict.fromkeys(source_line(span) for span in filled if span.source.text))
         out.line(f"// {comment(pipe_text(pipe))}")
         if lines:
@@ -218,7 +218,7 @@ class Frame:
 
     def _declare_settled(self, out: Writer) -> None:
         """Of a launch that may begin before the one before it is over: the arrays that no launch writes."""
-        if not any(isinstance(place.node, AfterLaunch) for place in located(self.launch.body)):
+        if not overlaps(self.launch):
             return
         written = {name for launch in launches(self.planned.program.host) for name in tree_writes(launch.body)}
         for buffer in self._device:

@@ -15,10 +15,10 @@ from texpr.codegen.cuda.copies import TensorMap
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.names import kernel_symbol, listed
 from texpr.codegen.writer import Writer
-from texpr.polyhedral.mapped.between import AfterLaunch, Init
+from texpr.polyhedral.mapped.between import Init
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
-from texpr.polyhedral.mapped.walks import located, meets_at_whole_barriers, word_names
+from texpr.polyhedral.mapped.walks import every_node, meets_at_whole_barriers, overlaps, word_names
 
 MAX_WIDTH = 100  # of a signature on one line
 
@@ -67,11 +67,11 @@ def emit_kernel(planned: PlannedProgram, launch: Launch, out: Writer) -> Kernel:
 
 def _way(planned: PlannedProgram, launch: Launch) -> str | None:
     """How the blocks of a launch run on the CPU; None where they have no more than barriers."""
-    nodes = [place.node for place in located(launch.body)]
+    nodes = list(every_node(launch.body))
     words = {name for node in nodes for name in word_names(node)}
     init = {w.init for w in planned.program.words if w.name in words}
     ways = [f".cluster({listed(map(str, launch.cluster))})"] if launch.cluster != (1, 1, 1) else []
     ways += [".restoring()" if init == {Init.ZERO_ONCE} else ".flags()"] if words else []
-    ways += [".dependent()"] if any(isinstance(node, AfterLaunch) for node in nodes) else []
+    ways += [".dependent()"] if overlaps(launch) else []
     plain = not launch.pipes and meets_at_whole_barriers(launch)
     return None if plain and not ways else "".join(ways)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.names import source_line
-from texpr.polyhedral.mapped.operators import Operator
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Part
-from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.mapped.walks import operators
 from texpr.polyhedral.target import WARPGROUP
 
 MAX_LINES = 3  # of the program that the comment of a part names
@@ -57,7 +56,6 @@ class Stand:
 
 def served_lines(part: Part) -> str:
     """`: line; line`, the lines of the program that a part serves."""
-    operators = (place.node for place in located(part.body) if isinstance(place.node, Operator))
-    lines = list(dict.fromkeys(source_line(o.span) for o in operators if o.span.source.text))
+    lines = list(dict.fromkeys(source_line(o.span) for o in operators(part.body) if o.span.source.text))
     more = "; ..." if len(lines) > MAX_LINES else ""
     return f": {'; '.join(lines[:MAX_LINES])}{more}" if lines else ""

@@ -40,7 +40,7 @@ from texpr.polyhedral.mapped.sync import (
     WaitGroup,
 )
 from texpr.polyhedral.mapped.tree import Last, Part, Parts
-from texpr.polyhedral.mapped.walks import located, tree_writes
+from texpr.polyhedral.mapped.walks import every_node, located, of_kind, part_warps, tree_writes
 
 MAX_REASONS = 6  # orders that the comment of one barrier names; the first are those that no other barrier enforces
 NAMED_BARRIERS = 15  # of a block, besides that of all its threads
@@ -58,7 +58,7 @@ class Syncs:
     def __init__(self, frame: Frame, out: Lines) -> None:
         self.frame, self.launch, self.out = frame, frame.launch, out
         self.pipes = {pipe.name: pipe for pipe in self.launch.pipes}
-        self.warps = _part_warps(self.launch)
+        self.warps = part_warps(self.launch)
         self.barriers = 0
         self.named = _named(self.launch)
 
@@ -271,12 +271,6 @@ def _end(ends: Sequence[End], stand: Stand) -> End:
     return next((end for end in ends if end.part in ("", stand.part)), End())
 
 
-def _part_warps(launch: Launch) -> dict[str, int]:
-    """The warps of every part by name."""
-    found = (place.node for place in located(launch.body) if isinstance(place.node, Parts))
-    return {part.name: part.warps for node in found for part in node.parts}
-
-
 def _named(launch: Launch) -> dict[tuple[tuple[str, ...], str], int]:
     """The numbers of barriers of some parts, and of those with names, from 1 on in text order."""
     found: dict[tuple[tuple[str, ...], str], int] = {}
@@ -293,7 +287,7 @@ def _named(launch: Launch) -> dict[tuple[tuple[str, ...], str], int]:
 
 def _reads_own_results(frame: Frame) -> bool:
     """Whether the launch writes arrays that its asynchronous copies read."""
-    copies = (place.node for place in located(frame.launch.body) if isinstance(place.node, Copy))
+    copies = of_kind(frame.launch.body, Copy)
     sources = {copy.source.buffer for copy in copies if copy.completion is Completion.TRANSACTION}
     buffers = frame.planned.program.buffers
     return any(buffers[name].memory is Memory.GLOBAL for name in sources & tree_writes(frame.launch.body))
@@ -306,8 +300,8 @@ def needed_headers(launch: Launch) -> Iterator[str]:
         yield "texpr/ring.cuh"
     if launch.cluster != (1, 1, 1):
         yield "texpr/cluster.cuh"
-    for spot in located(launch.body):
-        match spot.node:
+    for node in every_node(launch.body):
+        match node:
             case Turn() | Publish() | Await() | GridBarrier() | Last():
                 yield "texpr/flags.cuh"
             case AfterLaunch() | TriggerNext():

@@ -23,7 +23,7 @@ from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.atoms import SharedOperand, store_matrices, wgmma
 from texpr.polyhedral.mapped.operators import Contract, Unload, View
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
-from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.mapped.walks import of_kind
 
 ROWS, WARP_ROWS = 64, 16  # of the sums that a warpgroup holds, and a warp of it
 ROW_BYTES = 128  # of a tile's row in shared memory, and of its swizzle
@@ -48,7 +48,7 @@ class TileNames(Protocol):
 
 def contracts(launch: Launch) -> Iterator[Contract]:
     """The products of a launch."""
-    return (place.node for place in located(launch.body) if isinstance(place.node, Contract))
+    return of_kind(launch.body, Contract)
 
 
 def sums_type(node: Contract) -> str:

@@ -24,7 +24,7 @@ from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, E
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.tree import Lead, Node
-from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.mapped.walks import every_node
 
 BYTES = (2, 4, 8, 16)  # of a wide access
 COMBINED = (F32, F64, I32, I64, U32)  # the types of values that monoids combine
@@ -43,7 +43,7 @@ def is_wide(launch: Launch) -> bool:
     def wide(node: object) -> bool:
         return isinstance(node, Lead | Reduce) or (isinstance(node, Copy) and node.access is not Access.EACH)
 
-    return any(wide(spot.node) for spot in located(launch.body))
+    return any(map(wide, every_node(launch.body)))
 
 
 # ---- copies ----

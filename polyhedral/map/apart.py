@@ -23,7 +23,7 @@ from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import located, node_reads, statements
+from texpr.polyhedral.mapped.walks import every_node, node_reads, of_kind, statements
 from texpr.polyhedral.walk import read_accesses, subscript_names, touched
 
 
@@ -59,15 +59,14 @@ def sums_apart(draft: Draft, loop: Loop) -> tuple[tuple[Node, ...], Loop, tuple[
 
 def inner_digits(body: Sequence[Node]) -> set[str]:
     """The digits that mean something in a body only."""
-    defines = (place.node for place in located(body) if isinstance(place.node, Define))
-    return {digit.name for define in defines for digit in define.digits}
+    return {digit.name for define in of_kind(body, Define) for digit in define.digits}
 
 
 def _apart(draft: Draft, loop: Loop) -> list[Generic]:
     """The long updates of elements that stay where they are in the loop, of buffers that it only adds to."""
     if loop.digit is not None:
         return []
-    inside = [place.node for place in located(loop.body)]
+    inside = list(every_node(loop.body))
     moving = {loop.index} | {node.index for node in inside if isinstance(node, Loop | Define)}
     found = [
         s
@@ -91,7 +90,7 @@ def _apart(draft: Draft, loop: Loop) -> list[Generic]:
 
 
 def _surely_runs(loop: Loop) -> bool:
-    inside = [loop, *(place.node for place in located(loop.body))]
+    inside = list(every_node((loop,)))
     extents = [node.extent for node in inside if isinstance(node, Loop)]
     return not any(isinstance(n, Guard) for n in inside) and all((constant_value(e) or 0) > 0 for e in extents)
 

@@ -24,7 +24,7 @@ from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combine
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
 from texpr.polyhedral.mapped.tree import Guard, Loop
-from texpr.polyhedral.mapped.walks import launch_names, launches, located, tree_buffers
+from texpr.polyhedral.mapped.walks import launch_names, launches, of_kind, tree_buffers
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.orders.find import launch_orders
 from texpr.polyhedral.orders.synchronise import synchronise
@@ -97,7 +97,7 @@ def _finished(draft: Draft, region: Region, launch: Launch) -> Launch:
         inside, orelse = (body, ()) if holds else ((), body)
         body = (Guard(condition=condition, body=inside, orelse=orelse, uniform=Scope.GRID, span=condition.span),)
     used = launch_names(launch.grid, (*launch.digits, *draft.digits), body)
-    looped = {place.node.index for place in located(body) if isinstance(place.node, Loop) and place.node.digit}
+    looped = {loop.index for loop in of_kind(body, Loop) if loop.digit}
     made = (*launch.digits, *draft.digits)
     digits = tuple(d for d in made if d.name in looped or d.place not in (Place.SERIAL, Place.VECTOR))
     arguments = tuple(i for i in region.host if i in used)

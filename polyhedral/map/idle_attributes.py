@@ -12,7 +12,7 @@ from texpr.grammar.permissions import contracts, promises_unique
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import HostNode, MappedBuffer
 from texpr.polyhedral.mapped.tree import Loop
-from texpr.polyhedral.mapped.walks import launches, located
+from texpr.polyhedral.mapped.walks import launches, of_kind
 from texpr.polyhedral.target import Target
 
 Found = Iterator[tuple[Attr, str]]
@@ -48,7 +48,7 @@ def _of_kernel(kernel: Kernel, target: Target) -> Found:
 
 
 def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Found:
-    loops = (p.node for launch in launches(host) for p in located(launch.body) if isinstance(p.node, Loop))
+    loops = (loop for launch in launches(host) for loop in of_kind(launch.body, Loop))
     unrolled = {(loop.span.source.name, loop.span.start) for loop in loops if loop.unroll}
     for stmt in statements(kernel.body):
         for attr in stmt.attrs:

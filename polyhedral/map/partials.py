@@ -26,7 +26,14 @@ from texpr.polyhedral.map.long_sums import CHAIN, narrow
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import located, map_nodes, map_statements, node_reads, statements
+from texpr.polyhedral.mapped.walks import (
+    every_node,
+    map_nodes,
+    map_statements,
+    node_reads,
+    of_kind,
+    statements,
+)
 from texpr.polyhedral.walk import touched, written
 
 
@@ -180,8 +187,8 @@ class _Partials:
 
     def _only_updates(self, loop: Loop) -> bool:
         """Whether the loop does nothing else with the register, and does not let it begin."""
-        for place in located((loop,)):
-            match place.node:
+        for node in every_node((loop,)):
+            match node:
                 case Fresh(buffer=self.name):
                     return False
                 case Guard() as guard if any(read.buffer == self.name for read in node_reads(guard)):
@@ -236,7 +243,7 @@ class _Partials:
 
 def _digits_defined(body: Sequence[Node], name: str | None = None) -> list[Digit]:
     """The digits of the `Define`s below, or of those that use the digit `name`, standing for their index."""
-    defines = [p.node for p in located(body) if isinstance(p.node, Define)]
+    defines = list(of_kind(body, Define))
     return [
         d for define in defines if name is None or any(x.name == name for x in define.digits) for d in define.digits
     ]

@@ -35,7 +35,7 @@ from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import located, tree_buffers
+from texpr.polyhedral.mapped.walks import every_node, of_kind, tree_buffers
 from texpr.polyhedral.walk import read_accesses, subscript_names
 
 
@@ -64,8 +64,8 @@ def _carried(draft: Draft, loop: Loop) -> tuple[Generic, ...]:
     defined = {loop.index}
     inner = inner_digits((loop,))
     updates: list[Generic] = []
-    for place in located(loop.body):
-        match place.node:
+    for node in every_node(loop.body):
+        match node:
             case Loop(index=index):
                 defined.add(index)
             case Define(index=index):
@@ -73,7 +73,7 @@ def _carried(draft: Draft, loop: Loop) -> tuple[Generic, ...]:
             case Guard():
                 return ()
             case Generic(leaf=Accumulate()):
-                updates.append(place.node)
+                updates.append(node)
             case Generic() | Fresh():
                 pass
     if loop.digit is not None:
@@ -101,7 +101,7 @@ def _alone(update: Generic, loop: Loop) -> bool:
     name = leaf.buffer
     if any(read.buffer == name for read in read_accesses(leaf)):
         return False
-    others = [p.node for p in located(loop.body) if not isinstance(p.node, Loop | Guard) and p.node is not update]
+    others = [node for node in every_node(loop.body) if not isinstance(node, Loop | Guard) and node is not update]
     return name not in tree_buffers(others)
 
 
@@ -125,7 +125,7 @@ def _is_update(leaf: Leaf) -> TypeGuard[Accumulate]:
 def _promoted(draft: Draft, loop: Loop, updates: Sequence[Generic], before: Mapping[str, Node]) -> tuple[Node, ...]:
     """The loop with its accumulations in registers, and the copies around it; `before` has binds of their elements.
     Long sums whose elements need not exist are kept apart, and loops inside carry what stays in place there."""
-    extents = [n.extent for n in (loop, *(p.node for p in located(loop.body))) if isinstance(n, Loop)]
+    extents = [inner.extent for inner in of_kind((loop,), Loop)]
     runs = all((constant_value(e) or 0) > 0 for e in extents)
     if not runs and (before or len(extents) > 1):
         updates = [u for u in updates if u.id in before]

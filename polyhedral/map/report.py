@@ -11,7 +11,7 @@ from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import AccessReport, HostNode, MappedBuffer
 from texpr.polyhedral.mapped.tree import Define
-from texpr.polyhedral.mapped.walks import launches, located
+from texpr.polyhedral.mapped.walks import every_node, launches
 from texpr.polyhedral.walk import read_accesses, written
 
 
@@ -22,8 +22,8 @@ def access_reports(
     found: list[AccessReport] = []
     for launch in launches(host):
         lanes: dict[str, Any] = {}
-        for place in located(launch.body):
-            match place.node:
+        for node in every_node(launch.body):
+            match node:
                 case Define(index=index, digits=digits):
                     lanes[index] = digit_values(digits, problem.target.warp_size)
                 case Generic() as statement:

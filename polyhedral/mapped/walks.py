@@ -6,11 +6,11 @@ its `orelse`, branch n of parts the body of part n.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from texpr.grammar.ast import IndexExpr, Read, Role
 from texpr.grammar.index.expr import names
-from texpr.polyhedral.mapped.between import Await, Publish, Turn
+from texpr.polyhedral.mapped.between import AfterLaunch, Await, Publish, Turn
 from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
@@ -19,6 +19,7 @@ from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop,
 from texpr.polyhedral.walk import leaf_names, subscript_names, value_reads
 
 Path = tuple[int, ...]
+Kind = TypeVar("Kind", bound=Node)
 _Leaf = Operator | Sync  # made once: this is asked of every node
 
 
@@ -78,11 +79,39 @@ def located(body: Sequence[Node], path: Path = (), around: tuple[Node, ...] = ()
             yield from located(inside, (*here, branch), (*around, node))
 
 
+def every_node(body: Sequence[Node]) -> Iterator[Node]:
+    """Every node in execution order, outer before inner."""
+    work = list(body[::-1])
+    while work:
+        node = work.pop()
+        yield node
+        for inside in reversed(branches(node)):
+            work += inside[::-1]
+
+
+def of_kind(body: Sequence[Node], kind: type[Kind]) -> Iterator[Kind]:
+    """Every node of a kind in execution order."""
+    return (node for node in every_node(body) if isinstance(node, kind))
+
+
 def statements(body: Sequence[Node]) -> Iterator[Generic]:
     """Every statement in text order."""
-    for found in located(body):
-        if isinstance(found.node, Generic):
-            yield found.node
+    return of_kind(body, Generic)
+
+
+def operators(body: Sequence[Node]) -> Iterator[Operator]:
+    """Every operator in text order."""
+    return (node for node in every_node(body) if isinstance(node, Operator))
+
+
+def part_warps(launch: Launch) -> dict[str, int]:
+    """The warps of every part by name."""
+    return {part.name: part.warps for node in of_kind(launch.body, Parts) for part in node.parts}
+
+
+def overlaps(launch: Launch) -> bool:
+    """Whether the launch may begin before the one before it is over."""
+    return any(of_kind(launch.body, AfterLaunch))
 
 
 def map_nodes(body: Sequence[Node], change: Callable[[Node], Node]) -> tuple[Node, ...]:
@@ -102,42 +131,51 @@ def node_reads(node: Node) -> tuple[Read, ...]:
 
 def tree_reads(body: Sequence[Node]) -> set[str]:
     """The buffers that a tree reads, those of conditions and gathered subscripts included."""
-    found: set[str] = set()
-    for place in located(body):
-        match place.node:
-            case node if isinstance(node, Operator):
-                found |= {read.buffer for read in node.reads}
-            case Lead(of=of):
-                found.add(of.buffer)
-            case node:
-                found |= {read.buffer for read in node_reads(node)}
-    return found
+    return {name for node in every_node(body) for name in _read_by(node)}
+
+
+def _read_by(node: Node) -> Iterator[str]:
+    match node:
+        case Lead(of=of):
+            yield of.buffer
+        case Guard():
+            yield from (read.buffer for read in node_reads(node))
+        case _ if isinstance(node, Operator):
+            yield from (read.buffer for read in node.reads)
+        case _:
+            pass
 
 
 def tree_writes(body: Sequence[Node]) -> set[str]:
     """The buffers that a tree writes."""
-    return {name for place in located(body) if isinstance(place.node, Operator) for name, _ in place.node.writes}
+    return {name for node in operators(body) for name, _ in node.writes}
 
 
 def tree_buffers(body: Sequence[Node]) -> set[str]:
     """The buffers that a tree touches."""
-    begun = {place.node.buffer for place in located(body) if isinstance(place.node, Fresh)}
-    return tree_reads(body) | tree_writes(body) | begun
+    found: set[str] = set()
+    for node in every_node(body):
+        found.update(_read_by(node))
+        if isinstance(node, Fresh):
+            found.add(node.buffer)
+        elif isinstance(node, Operator):
+            found.update(name for name, _ in node.writes)
+    return found
 
 
 def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Sequence[Node]) -> frozenset[str]:
     """Every index and size that a launch uses."""
     found = frozenset[str]().union(*(names(g) for g in grid))
     found = found.union(*(names(d.radix) | names(d.stride) for d in digits))
-    for place in located(body):
-        match place.node:
+    for node in every_node(body):
+        match node:
             case Define(offset=offset):
                 found |= names(offset)
             case Loop(extent=extent):
                 found |= names(extent)
             case Lead(of=of):
                 found |= subscript_names(of.subscripts)
-            case node if isinstance(node, Operator):
+            case _ if isinstance(node, Operator):
                 found |= operator_names(node)
             case Publish(at=at) | Await(at=at):
                 found |= subscript_names(at)
@@ -256,4 +294,4 @@ def meets_at_whole_barriers(launch: Launch) -> bool:
             case _:
                 return not isinstance(node, Sync | Last | Parts) and not goes_on_alone(node)
 
-    return launch.cluster == (1, 1, 1) and all(simple(place.node) for place in located(launch.body))
+    return launch.cluster == (1, 1, 1) and all(map(simple, every_node(launch.body)))

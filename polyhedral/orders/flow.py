@@ -19,7 +19,7 @@ from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Action, Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
-from texpr.polyhedral.mapped.walks import acting, located, meets_at_whole_barriers
+from texpr.polyhedral.mapped.walks import acting, meets_at_whole_barriers, operators
 from texpr.polyhedral.walk import subscript_names
 
 Path = tuple[int, ...]
@@ -168,5 +168,4 @@ def _condition_scope(launch: Launch, node: Guard, condition: Condition | Read, v
 
 def _written_alike(body: Sequence[Node], buffer: str) -> bool:
     """Whether every statement that writes the condition runs outside all bands, so that all threads see one value."""
-    writers = (place.node for place in located(body) if isinstance(place.node, Operator))
-    return not any(node.digits and any(name == buffer for name, _ in node.writes) for node in writers)
+    return not any(node.digits and any(name == buffer for name, _ in node.writes) for node in operators(body))

@@ -27,13 +27,13 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.operators import DIVISIONS
 from texpr.grammar.index.value import condition_value
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier
-from texpr.polyhedral.mapped.operators import Completion, Copy, Operator
+from texpr.polyhedral.mapped.operators import Completion, Copy
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Fence, FenceKind, Wait, WaitGroup
 from texpr.polyhedral.mapped.tree import Guard, Last, Loop
-from texpr.polyhedral.mapped.walks import goes_on_alone, launches, located
+from texpr.polyhedral.mapped.walks import every_node, goes_on_alone, launches, operators
 from texpr.polyhedral.orders.flow import decides
 from texpr.polyhedral.orders.points import Points
 from texpr.polyhedral.orders.rules import Rules
@@ -72,8 +72,8 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
 def _divisors(launch: Launch) -> Iterator[int]:
     """Constants that extents and conditions are divided by."""
     found: list[IndexExpr | Condition] = list(launch.grid)
-    for place in located(launch.body):
-        match place.node:
+    for node in every_node(launch.body):
+        match node:
             case Loop(extent=extent):
                 found.append(extent)
             case Guard(condition=condition) if not isinstance(condition, Read):
@@ -81,9 +81,9 @@ def _divisors(launch: Launch) -> Iterator[int]:
             case _:
                 pass
     for tree in found:
-        for node in walk.walk(tree):
-            if isinstance(node, IndexBinary) and node.op in DIVISIONS and isinstance(node.right, IndexConst):
-                yield node.right.value
+        for part in walk.walk(tree):
+            if isinstance(part, IndexBinary) and part.op in DIVISIONS and isinstance(part.right, IndexConst):
+                yield part.right.value
 
 
 def faults(program: MappedProgram, sizes: Mapping[str, int]) -> tuple[Fault, ...]:
@@ -128,7 +128,7 @@ def _asked(points: Points, every: Sequence[Launch]) -> Iterator[Asked]:
 
 def _strays(every: Sequence[Launch]) -> Iterator[Fault]:
     """Orders of what is no operator of the program: no point of the graph stands for it."""
-    known = {p.node.id for launch in every for p in located(launch.body) if isinstance(p.node, Operator)}
+    known = {node.id for launch in every for node in operators(launch.body)}
     for launch in every:
         for order in _orders(launch):
             for name in sorted({order.source, order.sink} - known):
@@ -139,8 +139,7 @@ def _orders(launch: Launch) -> tuple[Order, ...]:
     """What a launch needs, and what its syncs claim to enforce; nothing where `flow.py` decides."""
     if decides(launch):
         return ()
-    nodes = (place.node for place in located(launch.body))
-    claimed = (order for node in nodes if isinstance(node, ORDERING) for order in node.orders)
+    claimed = (order for node in every_node(launch.body) if isinstance(node, ORDERING) for order in node.orders)
     return tuple(dict.fromkeys((*launch.orders, *claimed)))
 
 

@@ -16,8 +16,8 @@ from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Elemen
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.show_sync import sync_text
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Close, Commit, Fence, FenceKind, Release, Wait, WaitGroup
-from texpr.polyhedral.mapped.tree import Last, Parts
-from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.mapped.tree import Last
+from texpr.polyhedral.mapped.walks import overlaps, part_warps
 from texpr.polyhedral.orders.copy_rules import CopyRules
 from texpr.polyhedral.orders.gates import Gates
 from texpr.polyhedral.orders.points import Findings, Points
@@ -52,8 +52,7 @@ class Rules:
 
     def _begin(self, number: int) -> None:
         """A launch begins when the one before is over, unless it waits for that itself."""
-        body = self.points.trace.launches[number].body
-        if not any(isinstance(place.node, AfterLaunch) for place in located(body)):
+        if not overlaps(self.points.trace.launches[number]):
             for block in range(self.points.trace.grids[number].blocks):
                 self.points.graph.edge(self.points.over(number - 1), self.points.begin(number, block))
 
@@ -119,9 +118,7 @@ class Rules:
 
     def _members(self, node: Barrier, event: Event) -> int:
         """The threads of the parts that a barrier names."""
-        body = self.points.trace.launches[event.launch].body
-        parts = (p for place in located(body) if isinstance(place.node, Parts) for p in place.node.parts)
-        warps = {part.name: part.warps for part in parts}
+        warps = part_warps(self.points.trace.launches[event.launch])
         return self.points.trace.program.target.warp_size * sum(warps.get(name, 0) for name in node.parts)
 
     def _reaches_out(self, number: int, event: Event) -> None:

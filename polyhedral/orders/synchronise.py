@@ -20,7 +20,7 @@ from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import Path, acting, branches, located, statements, with_branches
+from texpr.polyhedral.mapped.walks import Path, acting, branches, of_kind, statements, with_branches
 
 _ROOT: Path = ()
 _WIDTH = {scope: number for number, scope in enumerate(Scope)}
@@ -131,9 +131,9 @@ def _varying(launch: Launch) -> frozenset[str]:
     """The names whose value is not the same in all threads of a block."""
     thread = {d.name for d in launch.digits if d.place in (Place.LANE, Place.WARP)}
     found = set(thread)
-    for place in located(launch.body):
-        if isinstance(place.node, Define) and names(place.node.value) & found:
-            found.add(place.node.index)
+    for define in of_kind(launch.body, Define):
+        if names(define.value) & found:
+            found.add(define.index)
     return frozenset(found)
 
 
@@ -157,7 +157,7 @@ def _band(node: Node | None) -> tuple[str, ...]:
     found = {s.digits for s in statements((node,))}
     if isinstance(node, Define):
         return tuple(d.name for d in node.digits if d.place in (Place.LANE, Place.WARP))
-    defines = [p.node for p in located((node,)) if isinstance(p.node, Define)]
+    defines = any(of_kind((node,), Define))
     return found.pop() if len(found) == 1 and not (defines and isinstance(node, Loop) and node.digit is None) else ()
 
 

@@ -6,7 +6,7 @@ from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.between import Await, GridBarrier, Init, Publish, Turn
 from texpr.polyhedral.mapped.show_sync import sync_text, word_text
 from texpr.polyhedral.mapped.tree import Last
-from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.mapped.walks import of_kind
 from texpr.polyhedral.orders.gates import Gates
 from texpr.polyhedral.orders.points import Findings, Points
 from texpr.polyhedral.orders.trace import Event
@@ -67,7 +67,7 @@ class WordRules:
                 continue
             launch, block = self.published[word]
             body = trace.launches[event.launch].body
-            together = any(isinstance(place.node, GridBarrier) for place in located(body))
+            together = any(of_kind(body, GridBarrier))
             lower = launch < event.launch or (block < event.block and (event.launch, event.block) in self.turns)
             if not lower and not together and block != event.block:
                 self.findings.fault(f"{name} is awaited by a block without a higher turn than its publisher's", span)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Action, Barrier
-from texpr.polyhedral.mapped.tree import Parts
-from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.mapped.walks import part_warps
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.clocks import NOTHING, Clocks, Snapshot, Team
 from texpr.polyhedral.simulate.coordinates import Geometry
@@ -99,9 +98,8 @@ class Barriers:
         warp, inside = self.geometry.warp, thread % self.geometry.threads
         block = self.geometry.threads
         if node.parts:
-            found = (n.node for n in located(self.launch.body) if isinstance(n.node, Parts))
-            sizes = {p.name: p.warps * warp for node in found for p in node.parts}
-            block = sum(sizes.get(name, 0) for name in node.parts)
+            warps = part_warps(self.launch)
+            block = warp * sum(warps.get(name, 0) for name in node.parts)
         match node.scope:
             case Scope.WARP | Scope.WARPGROUP:
                 width = warp * (WARPGROUP if node.scope is Scope.WARPGROUP else 1)

@@ -10,21 +10,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from texpr.polyhedral.mapped.between import AfterLaunch, GridBarrier
+from texpr.polyhedral.mapped.between import GridBarrier
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
-from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.mapped.walks import of_kind
 from texpr.polyhedral.simulate.cells import Cells
 from texpr.polyhedral.simulate.clocks import Clocks
 from texpr.polyhedral.simulate.evaluate import Lines
 from texpr.polyhedral.simulate.failure import failure
 from texpr.polyhedral.simulate.running import Running
 from texpr.polyhedral.simulate.words import WordMemory
-
-
-def waits_for_launch(launch: Launch) -> bool:
-    """Whether the launch may begin while the one before is not over."""
-    return any(isinstance(p.node, AfterLaunch) for p in located(launch.body))
 
 
 @dataclass(slots=True)
@@ -60,7 +55,7 @@ class World:
             run.check_end()
 
     def _begin(self, launch: Launch, values: Mapping[str, int], before: Running | None) -> Running:
-        cooperative = any(isinstance(p.node, GridBarrier) for p in located(launch.body))
+        cooperative = any(of_kind(launch.body, GridBarrier))
         most = 1 << 30 if cooperative else int(self.random.choice((1, 2, 1 << 30)))
         whole = bool(self.random.integers(2))
         return Running.of(

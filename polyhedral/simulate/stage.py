@@ -21,7 +21,7 @@ from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret.stage import check_arguments, shaped, solve_sizes, stored
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
-from texpr.polyhedral.mapped.walks import meets_at_whole_barriers
+from texpr.polyhedral.mapped.walks import meets_at_whole_barriers, overlaps
 from texpr.polyhedral.simulate.cells import Array, Cells, Watch
 from texpr.polyhedral.simulate.clocks import Clocks, Team
 from texpr.polyhedral.simulate.coordinates import Geometry
@@ -29,7 +29,7 @@ from texpr.polyhedral.simulate.evaluate import Evaluator, Lines
 from texpr.polyhedral.simulate.failure import failure
 from texpr.polyhedral.simulate.lockstep import Lockstep, LockstepSyncs
 from texpr.polyhedral.simulate.run import Runner
-from texpr.polyhedral.simulate.schedule import World, waits_for_launch
+from texpr.polyhedral.simulate.schedule import World
 from texpr.polyhedral.simulate.storage import launch_memory
 from texpr.polyhedral.simulate.words import WordMemory
 
@@ -106,7 +106,7 @@ class Machine:
         at = 0
         while at < len(launches):
             end = at + 1
-            while end < len(launches) and waits_for_launch(launches[end][0]):
+            while end < len(launches) and overlaps(launches[end][0]):
                 end += 1
             launch, values = launches[at]
             if end == at + 1 and meets_at_whole_barriers(launch) and not self.interleaved:
