@@ -1,21 +1,23 @@
-"""Manifest v1: everything that a machine without the compiler needs in order to launch a kernel. Data only.
+"""Manifest v2: everything that a machine without the compiler needs in order to launch a kernel. Data only.
 
 Expressions are JSON: an integer, a name (a size, a scalar parameter or a host index), or a list [op, left, right] with
 op one of + - * / % ceildiv min max (floor semantics); conditions are lists [op, …] with op one of == != < <= > >=
-(two expressions), and, or, not, true, false. `evaluate` and `holds` interpret them; nothing is ever passed to `eval`.
+(two expressions), and, or, not, true, false. The condition of a step may ask for ["%", "address(A)", n], the remainder
+of where a parameter begins, in bytes. `evaluate` and `holds` interpret them; nothing is ever passed to `eval`.
 Standard library only.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.operators import CALLED, OPERATORS, Operator
+from texpr.grammar.index.operators import CALLED, OPERATORS, IndexOp, Operator
+from texpr.grammar.strides import address_name
 
 FORMAT = "texpr-manifest"
-VERSION = 1
+VERSION = 2
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_DEPTH = 200
 MAX_VALUE_BITS = 4096  # of an expression's value; each of its numbers has 64
@@ -204,6 +206,40 @@ def names_of(part: JsonExpr | JsonCondition, depth: int = 0) -> set[str]:
     if not isinstance(part, list) or depth > MAX_DEPTH:
         return set()
     return {name for operand in part[1:] for name in names_of(operand, depth + 1)}
+
+
+def questions(manifest: Manifest) -> tuple[tuple[str, int], ...]:
+    """What the steps' conditions ask of addresses: (parameter, n) for each remainder by n, each once. Raises E0505
+    where one asks for an address in any other way, or for that of no array."""
+    arrays = {address_name(p.name): p.name for p in manifest.parameters if not p.scalar}
+    found: dict[tuple[str, int], None] = {}
+    work: list[Any] = [step.condition for step in all_steps(manifest.host) if isinstance(step, IfStep)]
+    while work:
+        match work.pop():
+            case [IndexOp.MOD, str(name), int(number)] if name in arrays and number > 0:
+                found[arrays[name], number] = None
+            case str(name) if "(" in name:
+                raise damaged(f"a condition asks for {name[:80]!r}")
+            case list(parts):
+                work += parts[:0:-1]
+            case _:
+                pass
+    return tuple(found)
+
+
+def all_steps(steps: Sequence[Step]) -> Iterator[Step]:
+    """Every step, outer before inner."""
+    stack = list(reversed(steps))
+    while stack:
+        step = stack.pop()
+        yield step
+        match step:
+            case LoopStep(body=body):
+                stack.extend(reversed(body))
+            case IfStep(then=then, orelse=orelse):
+                stack.extend(reversed(then + orelse))
+            case LaunchStep():
+                pass
 
 
 def canonical_json(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Manifest v1 to and from JSON. Reading checks every field: a manifest is data from outside. Standard library only."""
+"""Manifest v2 to and from JSON. Reading checks every field: a manifest is data from outside. Standard library only."""
 
 import json
 import re
@@ -23,6 +23,7 @@ from texpr.codegen.manifest import (
     check_condition,
     check_expr,
     damaged,
+    questions,
 )
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import ELEMENT_TYPES
@@ -287,7 +288,7 @@ def read_manifest(text: str) -> Manifest:
     _distinct((p.name for p in parameters), "parameters")
     _distinct((t.name for t in tensors), "workspace tensors")
     facts: tuple[JsonCondition, ...] = tuple(check_condition(fact) for fact in reader.get("facts", list))
-    return Manifest(
+    manifest = Manifest(
         name=_name(reader.get("name", str)),
         target=_word(reader, "target"),
         arch=_word(reader, "arch"),
@@ -301,3 +302,5 @@ def read_manifest(text: str) -> Manifest:
         files=_files(reader.get("files", dict)),
         texpr=_word(reader, "texpr"),
     )
+    questions(manifest)
+    return manifest

@@ -1,10 +1,16 @@
-"""Arrays in memory, in integers: strides of dense ones, and how far an array reaches. Standard library only.
+"""Arrays in memory, in integers: strides of dense ones, and how far an array reaches; how expressions name where one
+begins. Standard library only.
 
 dense((2, 3, 4))              (12, 4, 1)
 reach((2, 3), (-3, 1))        (-3, 3)         from the least address to one after the greatest, its first element at 0
 """
 
 from collections.abc import Sequence
+
+
+def address_name(parameter: str) -> str:
+    """The address of a parameter's first element in bytes, as a name in expressions: no other name has brackets."""
+    return f"address({parameter})"
 
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:

@@ -21,13 +21,16 @@ from texpr.codegen.manifest import (
     damaged,
     evaluate,
     holds,
+    questions,
 )
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.strides import address_name
 from texpr.grammar.types import ELEMENT_TYPES, I64, DType
 from texpr.runtime.arrays import CPU
 from texpr.runtime.recall import Binder, Number, Seen
 from texpr.runtime.streams import handle_of
 
+MAX_PLANS = 64  # of one look, for as many answers of its addresses
 MAX_KEPT = 256  # starts of one host program that are kept for the next call
 MAX_LAUNCHES = 1 << 20  # and rounds of host loops, of one call; seconds of nothing but launching
 
@@ -89,15 +92,15 @@ class Launcher:
     def __init__(self, manifest: Manifest, backend: Backend) -> None:
         self.manifest, self.backend = manifest, backend
         self._bind = Binder(manifest, backend.devices)
+        arrays = [p.name for p in manifest.parameters if not p.scalar]
+        self._asked = tuple((arrays.index(name), number) for name, number in questions(manifest))
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         handle = None if stream is None else handle_of(stream)
         seen, addresses, scalars = self._bind(args, kwargs, handle)
         if handle is None and seen.stream is not None:
             handle = seen.stream(seen.device)  # at each call: another may be current than at the last one
-        if seen.plan is None:
-            seen.plan = make_plan(self.manifest, self.backend, seen)
-        plan: Plan = seen.plan
+        plan = self._plan(seen, addresses)
         queue = self.backend.queue(seen.device, handle)
         try:
             if plan.workspace_bytes == 0:
@@ -108,11 +111,21 @@ class Launcher:
         finally:
             self.backend.leave(queue, seen.owners)
 
+    def _plan(self, seen: Seen, addresses: Sequence[int]) -> Plan:
+        """The plan for a call's sizes and what is asked of its addresses."""
+        answers = tuple(addresses[which] % number for which, number in self._asked)
+        plan: Plan | None = seen.plans.get(answers)  # once: another thread may empty what is kept
+        if plan is None:
+            if len(seen.plans) >= MAX_PLANS:
+                seen.plans.clear()
+            plan = seen.plans[answers] = make_plan(self.manifest, self.backend, seen, addresses)
+        return plan
+
     def _start(
         self, plan: Plan, seen: Seen, addresses: Sequence[int], scalars: Sequence[Number], base: int, queue: Any
     ) -> None:
         backend, pointer = self.backend, self.backend.pointer
-        starts = plan.starts if plan.starts is not None else starts_of(self.manifest, backend, seen)
+        starts = plan.starts if plan.starts is not None else starts_of(self.manifest, backend, seen, addresses)
         for start in starts:
             arguments = list(start.arguments)
             for position, which, size in start.arrays:
@@ -124,20 +137,20 @@ class Launcher:
             backend.start(start.kernel, arguments, queue)
 
 
-def make_plan(manifest: Manifest, backend: Backend, seen: Seen) -> Plan:
-    """The plan for a call's sizes. Raises E0403 for a workspace that nobody has, E0601 for more launches or rounds than
-    MAX_LAUNCHES, before anything starts."""
+def make_plan(manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int]) -> Plan:
+    """The plan for a call's sizes and addresses. Raises E0403 for a workspace that nobody has, E0601 for more launches
+    or rounds than MAX_LAUNCHES, before anything starts."""
     total = workspace_size(manifest, seen.sizes, on_host=CPU in backend.devices)
-    starts = starts_of(manifest, backend, seen)
+    starts = starts_of(manifest, backend, seen, addresses)
     first = tuple(islice(starts, MAX_KEPT + 1))
     for _ in starts:
         pass  # the walk counts
     return Plan(total, first if len(first) <= MAX_KEPT else None)
 
 
-def starts_of(manifest: Manifest, backend: Backend, seen: Seen) -> Iterator[Start]:
-    """The starts of the host program for a call's sizes, loops unrolled."""
-    return _Walk(manifest, backend, seen).steps(manifest.host, dict(seen.sizes))
+def starts_of(manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int]) -> Iterator[Start]:
+    """The starts of the host program for a call's sizes and addresses, loops unrolled."""
+    return _Walk(manifest, backend, seen, addresses).steps(manifest.host, dict(seen.sizes))
 
 
 def workspace_size(manifest: Manifest, sizes: Mapping[str, int], *, on_host: bool) -> int:
@@ -163,9 +176,10 @@ def host_memory_bytes() -> int:
 class _Walk:
     """The walk through a host program, and what it counts."""
 
-    def __init__(self, manifest: Manifest, backend: Backend, seen: Seen) -> None:
+    def __init__(self, manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int]) -> None:
         self.manifest, self.backend = manifest, backend
         arrays = [p for p in manifest.parameters if not p.scalar]
+        self.addresses = {address_name(p.name): address for p, address in zip(arrays, addresses, strict=True)}
         scalars = [p for p in manifest.parameters if p.scalar]
         lengths = [high - low for low, high in (reach or (0, 0) for reach in seen.reaches)]
         self.arrays = {p.name: (k, length) for k, (p, length) in enumerate(zip(arrays, lengths, strict=True))}
@@ -189,7 +203,8 @@ class _Walk:
                     for index in range(extent):
                         yield from self.steps(step.body, {**values, step.index: index})
                 case IfStep():
-                    yield from self.steps(step.then if holds(step.condition, values) else step.orelse, values)
+                    chosen = step.then if holds(step.condition, {**values, **self.addresses}) else step.orelse
+                    yield from self.steps(chosen, values)
 
     def launch(self, step: LaunchStep, values: Mapping[str, int]) -> Iterator[Start]:
         """The start of one launch; none for an empty grid."""

@@ -4,7 +4,7 @@ import hashlib
 import time
 from pathlib import Path
 
-from texpr.codegen.manifest import MAX_MANIFEST_BYTES, IfStep, LaunchStep, LoopStep, Manifest, Step
+from texpr.codegen.manifest import MAX_MANIFEST_BYTES, LaunchStep, Manifest, Step, all_steps
 from texpr.codegen.manifest_io import read_manifest
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.paths import as_path, read_plain, set_aside
@@ -18,15 +18,9 @@ READ_ATTEMPTS, READ_PAUSE_S = 100, 0.01  # while the folder is being replaced
 def shared_bytes(steps: tuple[Step, ...]) -> dict[str, int]:
     """The dynamic shared memory of every kernel that the host program launches, by symbol."""
     found: dict[str, int] = {}
-    stack = list(reversed(steps))
-    while stack:
-        match stack.pop():
-            case LaunchStep() as step:
-                found[step.symbol] = max(step.shared_bytes, found.get(step.symbol, 0))
-            case LoopStep(body=body):
-                stack.extend(reversed(body))
-            case IfStep(then=then, orelse=orelse):
-                stack.extend(reversed(then + orelse))
+    for step in all_steps(steps):
+        if isinstance(step, LaunchStep):
+            found[step.symbol] = max(step.shared_bytes, found.get(step.symbol, 0))
     return found
 
 

@@ -6,7 +6,7 @@ through `bind_arguments`, which raises the errors.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from texpr.codegen.manifest import Manifest
@@ -63,14 +63,15 @@ def look_of(value: Any) -> Look | None:
 class Seen:
     """What calls of one look have in common: the first and last byte of each array relative to its address (None:
     empty), the sizes, the device's number, and how its current stream is found (None: there are no streams). `owners`
-    keep the memory of arrays that have no looks. A launcher keeps in `plan` what it derived from the sizes."""
+    keep the memory of arrays that have no looks. A launcher keeps in `plans` what it derived from the sizes, and from
+    what it asked of the addresses."""
 
     reaches: tuple[tuple[int, int] | None, ...]
     sizes: Mapping[str, int]
     device: int
     stream: Lookup | None = None
     owners: tuple[Any, ...] = ()
-    plan: Any = None
+    plans: dict[tuple[int, ...], Any] = field(default_factory=dict)
 
 
 Number = int | float | bool

@@ -24,7 +24,7 @@ from texpr.command_options import (
     MappingFile,
     RunDefines,
     TargetName,
-    candidate_in,
+    choices_in,
     definitions,
     kernel_of,
     usage,
@@ -156,7 +156,7 @@ def _compile(
     values, wrong, _ = definitions(hints)
     if wrong:
         raise usage("--hint wants NAME=INTEGER")
-    program, choices = kernel_of(file, name), candidate_in(mapping)
+    program, choices = kernel_of(file, name), choices_in(mapping)
     return program.compile(target, types=types, sizes=sizes, hints=values, mapping=choices, stop_after=stop_after)
 
 
@@ -257,7 +257,7 @@ def run(
             sizes=sizes,
             types=types,
             scalars=scalars,
-            mapping=candidate_in(mapping),
+            mapping=choices_in(mapping),
             seed=seed,
             inputs=inputs,
             output=output,

@@ -13,7 +13,7 @@ from texpr.grammar.diagnostics import TExprError, fail
 
 if TYPE_CHECKING:
     from texpr.kernels import Kernel
-    from texpr.polyhedral.mapped.candidate import Candidate
+    from texpr.polyhedral.mapped.candidate import Choices
 
 USAGE = 2  # the exit code of wrong usage
 MAX_NUMBER = 400  # characters of a scalar's value
@@ -138,17 +138,17 @@ def kernel_of(file: Path, name: str | None) -> "Kernel":
     return kernels[0]
 
 
-def candidate_in(path: Path | None) -> "Candidate | None":
-    """The candidate in a JSON file, its own or that of `texpr map --json`. Raises E0606 for a file that is no JSON, and
-    E0607 for one that holds something else."""
+def choices_in(path: Path | None) -> "Choices | None":
+    """The choices in a JSON file, their own or those of `texpr map --json`. Raises E0606 for a file that is no JSON,
+    and E0607 for one that holds something else."""
     if path is None:
         return None
     from texpr.frontends import read_text
-    from texpr.polyhedral.mapped.candidate_json import read_candidate
+    from texpr.polyhedral.mapped.candidate_json import read_choices
 
     text = read_text(path)
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as why:
         raise fail("E0606", f"{path} is not JSON: {str(why)[:200]}") from None
-    return read_candidate(data["candidate"] if isinstance(data, Mapping) and "candidate" in data else data)
+    return read_choices(data["candidate"] if isinstance(data, Mapping) and "candidate" in data else data)

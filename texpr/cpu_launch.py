@@ -29,14 +29,14 @@ class CpuLauncher:
         if not kwargs and self.kernel.enter(args):
             return
         seen, addresses, scalars = self._bind(args, kwargs)
-        if seen.plan is None:
+        if () not in seen.plans:
             free = tuple(seen.sizes[name] for name in self._sizes)
-            seen.plan = workspace_size(self.manifest, seen.sizes, on_host=True), free
+            seen.plans[()] = workspace_size(self.manifest, seen.sizes, on_host=True), free
         values: list[Any] = addresses
         if scalars:
             arrays, numbers = iter(addresses), iter(scalars)
             values = [next(numbers) if scalar else next(arrays) for scalar in self._is_scalar]
-        self._run(values, *seen.plan)
+        self._run(values, *seen.plans[()])
 
     def _run(self, values: list[Any], workspace_bytes: int, free: tuple[int, ...]) -> None:
         memory: Any = None  # keeps the workspace alive during the call

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from texpr.grammar.diagnostics import Diagnostic, did_you_mean, fail
 from texpr.options import (
-    candidate_of,
+    choices_of,
     element_types,
     flag,
     gpu_target,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from texpr.grammar.interpret.stage import Interpretation
     from texpr.pipeline import Build
     from texpr.polyhedral.map.chains import Sum
-    from texpr.polyhedral.mapped.candidate import Candidate
+    from texpr.polyhedral.mapped.candidate import Choices
 
 COMPILE_OPTIONS = ("target", "types", "sizes", "dynamic", "hints", "mapping", "checks", "stop_after")
 INTERPRET_OPTIONS = ("mode", "float64", "seed", "types", "sizes")
@@ -122,7 +122,7 @@ class Kernel:
         sizes: Mapping[str, int] | None = None,
         dynamic: Sequence[str] = (),
         hints: Mapping[str, int] | None = None,
-        mapping: "Candidate | Mapping[str, Any] | None" = None,
+        mapping: "Choices | Mapping[str, Any] | None" = None,
         checks: bool = False,
         stop_after: str | None = None,
         **size_values: int,
@@ -135,7 +135,8 @@ class Kernel:
             dynamic: sizes that must stay dynamic; naming one that is bound here is an error.
             hints: values at which the cost of dynamic sizes is judged.
             mapping: the choices of the mapping instead of the compiler's own: the `candidate` of a mapping, changed as
-                you like, or its JSON (docs/schemas.md). Choices that do not fit the kernel are E0401.
+                you like, or `Cases` of several with their conditions, or the JSON of either (docs/schemas.md). Choices
+                that do not fit the kernel are E0401.
             checks: check gathered subscripts at run time on CUDA, too.
             stop_after: the last stage to run (`texpr.pipeline.STAGES`).
 
@@ -159,8 +160,8 @@ class Kernel:
         if unknown:
             help = did_you_mean(unknown[0][:80], [size.name for size in kernel.sizes])
             raise fail("E0211", f"{self.name} has no size {unknown[0][:80]!r}", help=help)
-        chosen = candidate_of(mapping)
-        made = build(kernel, machine, sizes=bound, hints=costs, candidate=chosen, checks=checks, stop_after=stop_after)
+        chosen = choices_of(mapping)
+        made = build(kernel, machine, sizes=bound, hints=costs, choices=chosen, checks=checks, stop_after=stop_after)
         compiled = Compiled(made, warnings)
         warn_users(compiled.warnings)
         return compiled

@@ -17,12 +17,12 @@ from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 from texpr.polyhedral import isl
-from texpr.polyhedral.mapped.candidate_json import candidate_json
+from texpr.polyhedral.mapped.candidate_json import choices_json
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import element_text, leaf_text
 from texpr.polyhedral.walk import read_accesses, written
 
-MAPPING_SCHEMA = 3
+MAPPING_SCHEMA = 4
 MAX_PIECES = 16  # of a relation that is written out
 
 
@@ -38,7 +38,7 @@ def mapping_json(program: MappedProgram) -> dict[str, Any]:
         "buffers": {name: _plain(buffer) for name, buffer in program.buffers.items()},
         "host": [_plain(node) for node in program.host],
         "report": _plain(program.report),
-        "candidate": candidate_json(program.candidate),
+        "candidate": choices_json(program.candidate),
     }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from texpr.grammar.diagnostics import TExprError, fail, nearest
 
 if TYPE_CHECKING:
-    from texpr.polyhedral.mapped.candidate import Candidate
+    from texpr.polyhedral.mapped.candidate import Choices
     from texpr.polyhedral.target import Target
 
 T = TypeVar("T", bound=str)
@@ -153,9 +153,9 @@ def text(option: str, value: Any) -> str:
     return value
 
 
-def candidate_of(mapping: Any) -> "Candidate | None":
-    """The option `mapping`: a candidate, or its JSON. Raises E0607."""
-    from texpr.polyhedral.mapped.candidate import Candidate
-    from texpr.polyhedral.mapped.candidate_json import read_candidate
+def choices_of(mapping: Any) -> "Choices | None":
+    """The option `mapping`: a candidate, or cases of several, or their JSON. Raises E0607."""
+    from texpr.polyhedral.mapped.candidate import Choices
+    from texpr.polyhedral.mapped.candidate_json import read_choices
 
-    return mapping if mapping is None or isinstance(mapping, Candidate) else read_candidate(mapping)
+    return mapping if mapping is None or isinstance(mapping, Choices) else read_choices(mapping)

@@ -17,7 +17,7 @@ from texpr.grammar.diagnostics import Diagnostic, did_you_mean, fail
 if TYPE_CHECKING:
     from texpr.codegen.manifest import Manifest
     from texpr.grammar.ast import Kernel
-    from texpr.polyhedral.mapped.candidate import Candidate
+    from texpr.polyhedral.mapped.candidate import Choices
     from texpr.polyhedral.mapped.planned import PlannedProgram
     from texpr.polyhedral.mapped.program import MappedProgram
     from texpr.polyhedral.program import Program, ProvedProgram
@@ -51,6 +51,11 @@ class Build:
     times_ms: dict[str, float] = field(default_factory=dict)
     warnings: list[Diagnostic] = field(default_factory=list)
 
+    def bound_sizes(self) -> dict[str, int]:
+        """The sizes that have a value, by `sizes` or by the kernel's own constants."""
+        own = {s.name: s.default for s in self.kernel.sizes if s.default is not None}
+        return own | dict(self.sizes)
+
     def stage(self, name: str, run: Callable[[], T]) -> T:
         """Run a stage, keep its value and time."""
         start = time.perf_counter()
@@ -72,7 +77,7 @@ def build(
     *,
     sizes: Mapping[str, int],
     hints: Mapping[str, int] | None = None,
-    candidate: "Candidate | None" = None,
+    choices: "Choices | None" = None,
     checks: bool = False,
     stop_after: str | None = None,
 ) -> Build:
@@ -81,7 +86,7 @@ def build(
     Args:
         sizes: values of the sizes bound at compile time; the others stay free.
         hints: representative values of free sizes, for the cost model only.
-        candidate: the choices of the mapping; None lets the compiler choose.
+        choices: those of the mapping; None lets the compiler choose.
         checks: emit run-time checks of gathered subscripts on CUDA (`cpu` and `cuda-host` always have them).
         stop_after: the last stage to run; None runs all.
 
@@ -105,7 +110,7 @@ def build(
     from texpr.polyhedral.isl import translated
 
     with translated(kernel.span):
-        _below(made, bound, hints or {}, candidate, checks, over)
+        _below(made, bound, hints or {}, choices, checks, over)
     return made
 
 
@@ -113,7 +118,7 @@ def _below(
     made: Build,
     bound: "Kernel",
     hints: Mapping[str, int],
-    candidate: "Candidate | None",
+    choices: "Choices | None",
     checks: bool,
     over: Callable[[str], bool],
 ) -> None:
@@ -131,8 +136,9 @@ def _below(
         return
     from texpr.polyhedral.map.stage import map_program
 
+    known = made.bound_sizes()
     mapped: MappedProgram = made.stage(
-        "map", lambda: map_program(proved, made.target, hints=hints, candidate=candidate)
+        "map", lambda: map_program(proved, made.target, hints=hints, choices=choices, sizes=known)
     )
     if over("map"):
         return

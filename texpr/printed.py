@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from texpr.polyhedral.map.cost import Cost
-    from texpr.polyhedral.mapped.candidate import Candidate
+    from texpr.polyhedral.mapped.candidate import Candidate, Choices
     from texpr.polyhedral.mapped.planned import PlannedProgram
     from texpr.polyhedral.mapped.program import MappedProgram
     from texpr.polyhedral.program import ProvedProgram
@@ -19,8 +19,8 @@ class MappingView:
         self._proved = proved
 
     @property
-    def candidate(self) -> "Candidate":
-        """The choices that make this mapping, for `compile(mapping=…)`."""
+    def candidate(self) -> "Choices":
+        """The choices that make this mapping, one candidate or cases of several, for `compile(mapping=…)`."""
         return self.program.candidate
 
     def alternatives(self) -> "Iterator[tuple[Candidate, Cost]]":
@@ -28,9 +28,11 @@ class MappingView:
         from texpr.polyhedral.map.cost import cost
         from texpr.polyhedral.map.space import candidates
         from texpr.polyhedral.map.stage import problem_of
+        from texpr.polyhedral.mapped.candidate import Candidate
 
-        problem = problem_of(self._proved, self.program)
-        return ((found, cost(problem, found)) for found in candidates(problem, wide=self.candidate.wide))
+        problem, choices = problem_of(self._proved, self.program), self.candidate
+        wide = isinstance(choices, Candidate) and choices.wide
+        return ((found, cost(problem, found)) for found in candidates(problem, wide=wide))
 
     def __str__(self) -> str:
         from texpr.polyhedral.mapped.show import show

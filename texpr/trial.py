@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from texpr.grammar import ast
     from texpr.inspect import Progress
     from texpr.kernels import Kernel
-    from texpr.polyhedral.mapped.candidate import Candidate
+    from texpr.polyhedral.mapped.candidate import Choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +200,7 @@ def run_trial(
     sizes: Mapping[str, int],
     types: Mapping[str, str] | None = None,
     scalars: Mapping[str, int | float | bool] | None = None,
-    mapping: "Candidate | Mapping[str, Any] | None" = None,
+    mapping: "Choices | Mapping[str, Any] | None" = None,
     seed: int = 0,
     inputs: Path | None = None,
     output: Path | None = None,

@@ -25,6 +25,7 @@ from texpr.grammar.ast import IndexExpr, Role
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import SUM
 from texpr.grammar.types import DType
+from texpr.polyhedral.mapped.candidate import address_of
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
 from texpr.polyhedral.mapped.walks import device_buffers, launches
@@ -161,6 +162,7 @@ def _emit_run(
             types.append(_scalar_type(tensor.dtype))
         else:
             address = names.fresh("address")
+            names.reserve("value", address_of(tensor.name).name, address)
             arguments.append(address)
             types.append("int64")
             opening.append(f"{identifier} = pointer_{tensor.dtype.name}({address})")

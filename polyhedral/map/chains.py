@@ -68,7 +68,7 @@ def _sums(mapped: MappedProgram, ranges: Ranges) -> dict[str, Sum]:
     serial = serial_additions(mapped.proved.program, ranges)
     return {
         name: _least(found, serial.get(name))
-        for name, found in walk.greatest.items()
+        for name, found in walk.by_name().items()
         if found.additions or found.partials
     }
 
@@ -91,6 +91,14 @@ class _Walk:
                 write = written(statement.leaf)
                 if write is not None:
                     self.places.setdefault(write[0], set()).add(write[1])
+
+    def by_name(self) -> State:
+        """The greatest of each buffer by its name in the kernel, those of several cases together."""
+        found: State = {}
+        for own, sum_ in self.greatest.items():
+            name = self.mapped.buffers[own].of or own
+            found[name] = _greater(found.get(name, Sum()), sum_)
+        return found
 
     def host(self, nodes: Sequence[HostNode], state: State, ranges: Ranges) -> State:
         for node in nodes:

@@ -5,7 +5,7 @@
 Input: a `ProvedProgram`, a `Target`, and representative values of free sizes. Output: a `MappedProgram` that runs
 every iteration of every statement exactly once, with the same result. Choose, then build: `choose` gives a candidate,
 `build` makes its program; a candidate of the caller's own takes the place of the first one once `check_candidate` found
-that it fits. Errors: E0401, E0402, E0403, E0502.
+that it fits, and so do several, each for its case: their programs are joined. Errors: E0401, E0402, E0403, E0502.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,15 +14,17 @@ from dataclasses import replace
 from texpr.grammar.ast import Role
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.polyhedral.map.build import build
+from texpr.polyhedral.map.cases import in_case, resolved
 from texpr.polyhedral.map.chains import left_in_memory
 from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.hardware_attributes import check_attributes
+from texpr.polyhedral.map.join import join
 from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
 from texpr.polyhedral.map.legal import check_candidate
 from texpr.polyhedral.map.long_sums import CHAIN, carried_wide
 from texpr.polyhedral.map.problem import Problem, make_problem
 from texpr.polyhedral.map.states import is_state
-from texpr.polyhedral.mapped.candidate import Candidate
+from texpr.polyhedral.mapped.candidate import Candidate, Cases, Choices
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
@@ -38,10 +40,11 @@ def map_program(
     target: Target,
     *,
     hints: Mapping[str, int] | None = None,
-    candidate: Candidate | None = None,
+    choices: Choices | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> MappedProgram:
-    """The mapping of a proved program to a target; `hints` gives sizes that are free a value to judge choices at, and
-    `candidate` the choices themselves.
+    """The mapping of a proved program to a target; `hints` gives sizes that are free a value to judge choices at,
+    `choices` the choices themselves, and `sizes` those that are bound, for which their conditions may ask.
 
     Long sums that the mapping leaves in memory are kept in f64 there, by a mapping of the program that says so.
     Raises E0401 where attributes or sizes leave no mapping, E0402 for attributes that are not mapped, E0403 for
@@ -50,8 +53,8 @@ def map_program(
     program = proved.program
     check_attributes(program.kernel, target)
     as_it_is, known = keep_nothing(proved), hints or {}
-    if candidate is not None:
-        return _chosen(as_it_is, target, known, candidate)
+    if choices is not None:
+        return _as_told(as_it_is, target, known, choices, sizes or {})
     long, kept, notes = as_it_is.long, frozenset[str](), dict[str, str]()
     mapped = _carried(Problems(as_it_is, target, known))
     while more := [name for name in left_in_memory(mapped, long) if name not in notes]:
@@ -70,6 +73,23 @@ def map_program(
             locals = [name for name in wider - kept if program.kernel.buffer(name).role is Role.LOCAL]
             notes |= {name: why.format(name) for name in sorted(locals or wider - kept)}
     return _noted(mapped, notes.values())
+
+
+def _as_told(
+    as_it_is: Kept, target: Target, hints: Mapping[str, int], choices: Choices, sizes: Mapping[str, int]
+) -> MappedProgram:
+    """The mapping of choices from outside. Raises E0401 for a condition or a candidate that does not fit."""
+    if isinstance(choices, Cases):
+        choices = resolved(as_it_is.proved.program.kernel, choices, sizes)
+    if isinstance(choices, Candidate):
+        return _chosen(as_it_is, target, hints, choices)
+    found: list[MappedProgram] = []
+    for case in (*choices.cases, None):
+        try:
+            found.append(_chosen(as_it_is, target, hints, case.candidate if case else choices.otherwise))
+        except TExprError as wrong:
+            raise in_case(wrong, case) from None
+    return join(as_it_is.proved, choices, [case.when for case in choices.cases], found)
 
 
 def _chosen(as_it_is: Kept, target: Target, hints: Mapping[str, int], candidate: Candidate) -> MappedProgram:
@@ -93,7 +113,10 @@ def _chosen(as_it_is: Kept, target: Target, hints: Mapping[str, int], candidate:
 
 
 def problem_of(proved: ProvedProgram, mapped: MappedProgram) -> Problem:
-    """The problem of a proved program that one of its mappings solves, at the same representative sizes."""
+    """The problem of a proved program that one of its mappings solves, at the same representative sizes. Raises E0607
+    for a mapping of several cases, each of which solves one."""
+    if isinstance(mapped.candidate, Cases):
+        raise fail("E0607", "a mapping of several cases has no alternatives", help="ask for those of one candidate")
     return _problem(keep_nothing(proved), mapped.target, mapped.report.representative, mapped.candidate)
 
 

@@ -4,11 +4,17 @@
 
 One candidate is one program, byte for byte: `build` decides nothing. `space` says which candidates a problem has, and
 refuses one that does not fit it. Indices name loops, for no two loops of a checked kernel share a name.
+
+A mapping is a candidate, or a candidate for each of some cases:
+
+    M % 128 == 0 and address(A) % 16 == 0: one candidate;   otherwise: another one
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from texpr.grammar.ast import Condition, IndexVar
+from texpr.grammar.strides import address_name
 from texpr.polyhedral.mapped.places import Memory
 
 Deal = tuple[tuple[str, int], ...]
@@ -82,3 +88,32 @@ class Candidate:
     launches: Mapping[str, Choice]
     wide: bool = True
     kept: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A candidate for the calls of which a condition holds: on sizes, `stride_of` and `address_of` a parameter."""
+
+    when: Condition
+    candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cases:
+    """The first case that holds says how a call runs, `otherwise` where none does: so every call has a candidate."""
+
+    cases: tuple[Case, ...]
+    otherwise: Candidate
+
+
+Choices = Candidate | Cases
+
+
+def address_of(parameter: str) -> IndexVar:
+    """The address of an array's first element in bytes; conditions ask for its remainder by a number."""
+    return IndexVar(name=address_name(parameter))
+
+
+def stride_of(parameter: str, dim: int) -> IndexVar:
+    """The stride of an array in elements, as the kernel declares it over its sizes."""
+    return IndexVar(name=f"stride({parameter}, {dim})")

@@ -2,17 +2,33 @@
 
     {"schema": 1, "wide": true, "kept": [], "launches": {
         "vadd_0": {"form": "flat", "threads": 256, "deal": [["i", 256]], "grid": ["i"], "memory": {}}}}
+    {"cases": [{"when": "N % 4 == 0", "candidate": {…}}], "otherwise": {…}}
 
-Reading checks the type of every field; what does not fit the kernel is found by `legal.check_candidate`.
+Reading checks the type of every field; what does not fit the kernel is found by `legal.check_candidate`, and by
+`cases.resolved` for conditions.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from texpr.grammar.ast import Condition
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Single
+from texpr.grammar.index.text import in_words
+from texpr.polyhedral.mapped.candidate import (
+    Blocks,
+    Candidate,
+    Case,
+    Cases,
+    Choice,
+    Choices,
+    Combined,
+    Cores,
+    Flat,
+    Single,
+)
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.when import read_condition
 
 CANDIDATE_SCHEMA = 1
 FORMS: dict[str, type[Choice]] = {
@@ -22,6 +38,14 @@ FORMS: dict[str, type[Choice]] = {
     "combined": Combined,
     "cores": Cores,
 }
+
+
+def choices_json(choices: Choices) -> dict[str, Any]:
+    """A mapping's choices as JSON values."""
+    if isinstance(choices, Candidate):
+        return candidate_json(choices)
+    cases = [{"when": in_words(case.when), "candidate": candidate_json(case.candidate)} for case in choices.cases]
+    return {"cases": cases, "otherwise": candidate_json(choices.otherwise)}
 
 
 def candidate_json(candidate: Candidate) -> dict[str, Any]:
@@ -47,18 +71,47 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def read_candidate(data: Any) -> Candidate:
+def read_choices(data: Any) -> Choices:
+    """The choices that the JSON values are: a candidate, or cases. Raises E0607 with the place of what is wrong."""
+    if not isinstance(data, Mapping) or not data.keys() & {"cases", "otherwise"}:
+        return read_candidate(data)
+    if "otherwise" not in data:
+        raise _wrong("otherwise", "the candidate of the calls that are none of the cases", None)
+    top = _object(data, "the cases", {"cases", "otherwise"})
+    if not isinstance(top["cases"], list | tuple):
+        raise _wrong("cases", "a list of cases", top["cases"])
+    cases = tuple(_case(item, f"cases.{number}") for number, item in enumerate(top["cases"]))
+    return Cases(cases=cases, otherwise=read_candidate(top["otherwise"], "otherwise"))
+
+
+def _case(data: Any, where: str) -> Case:
+    own = _object(data, where, {"when", "candidate"})
+    return Case(
+        when=_condition(own["when"], f"{where}.when"), candidate=read_candidate(own["candidate"], f"{where}.candidate")
+    )
+
+
+def _condition(value: Any, where: str) -> Condition:
+    found = read_condition(value) if isinstance(value, str) else None
+    if found is None:
+        raise _wrong(where, "a condition such as 'M % 128 == 0 and address(A) % 16 == 0'", value)
+    return found
+
+
+def read_candidate(data: Any, where: str = "") -> Candidate:
     """The candidate that the JSON values are. Raises E0607 with the place of what is wrong."""
-    top = _object(data, "the candidate", {"schema", "wide", "kept", "launches"})
+    top = _object(data, where or "the candidate", {"schema", "wide", "kept", "launches"})
+    inside = f"{where}." if where else ""
     if top["schema"] != CANDIDATE_SCHEMA:
-        raise _wrong("schema", f"{CANDIDATE_SCHEMA}, the version that this TExpr reads", top["schema"])
+        raise _wrong(f"{inside}schema", f"{CANDIDATE_SCHEMA}, the version that this TExpr reads", top["schema"])
     launches = top["launches"]
     if not isinstance(launches, Mapping):
-        raise _wrong("launches", "an object by launch", launches)
+        raise _wrong(f"{inside}launches", "an object by launch", launches)
+    own = f"{inside}launches"
     return Candidate(
-        wide=_flag(top["wide"], "wide"),
-        kept=frozenset(_names(top["kept"], "kept")),
-        launches={_text(name, "launches"): _choice(item, f"launches.{name}") for name, item in launches.items()},
+        wide=_flag(top["wide"], f"{inside}wide"),
+        kept=frozenset(_names(top["kept"], f"{inside}kept")),
+        launches={_text(name, own): _choice(item, f"{own}.{name}") for name, item in launches.items()},
     )
 
 

@@ -14,7 +14,7 @@ from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.mapped.between import Words
-from texpr.polyhedral.mapped.candidate import Candidate
+from texpr.polyhedral.mapped.candidate import Choices
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import LOOP_PLACES, Digit, Memory, Scope
 from texpr.polyhedral.mapped.sync import Pipe
@@ -29,7 +29,8 @@ class MappedBuffer:
     `layout` where the elements of a copy lie. In cluster memory the first dimension is the rank.
 
     `expanded` names loop indices by which a local in global memory was expanded, one copy per iteration: they are the
-    leading subscripts of every access to it and the leading dimensions. `reason` is a sentence for `texpr map`.
+    leading subscripts of every access to it and the leading dimensions. `reason` is a sentence for `texpr map`. `of` is
+    the kernel's name of a buffer that has another one here, in one case of several.
     """
 
     name: str
@@ -41,6 +42,7 @@ class MappedBuffer:
     expanded: tuple[str, ...] = ()
     align: int = 16
     reason: str = ""
+    of: str = ""
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property
@@ -125,14 +127,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedProgram:
-    """A kernel mapped to a target by the choices of `candidate`; `buffers` has every buffer that a launch touches,
-    parameters included, and `words` the counters and flags of its launches."""
+    """A kernel mapped to a target by the choices of `candidate`, one or one for each case; `buffers` has every buffer
+    that a launch touches, parameters included, and `words` the counters and flags of its launches."""
 
     kernel: Kernel
     proved: ProvedProgram = field(compare=False, repr=False)
     target: Target
     host: tuple[HostNode, ...]
     buffers: Mapping[str, MappedBuffer]
-    candidate: Candidate
+    candidate: Choices
     words: tuple[Words, ...] = ()
     report: Report = field(default_factory=Report)

@@ -19,6 +19,7 @@ import numpy as np
 
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret.stage import check_arguments, shaped, solve_sizes, stored
+from texpr.polyhedral.mapped.candidate import address_of
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.walks import meets_at_whole_barriers, overlaps
@@ -65,7 +66,8 @@ def simulate(
         cells.data[cells.inside().reshape(-1)] = stored(given[buffer.name])
         base_bytes = (addresses or {}).get(buffer.name, machine.address(cells.data.itemsize))
         machine.memory[buffer.name] = replace(cells, defined=None, base_bytes=base_bytes)
-    machine.run(list(in_order(mapped.host, dict(known))))
+    addressed = {address_of(name).name: cells.base_bytes for name, cells in machine.memory.items()}
+    machine.run(list(in_order(mapped.host, {**known, **addressed})))
     left = words.left()
     if left is not None:
         raise failure(left)
@@ -74,7 +76,7 @@ def simulate(
 
 
 def in_order(nodes: Sequence[HostNode], values: dict[str, int]) -> Iterator[tuple[Launch, Mapping[str, int]]]:
-    """The launches of a host program as they come, with the values of sizes and host indices."""
+    """The launches of a host program as they come, with the values of sizes, addresses and host indices."""
     for node in nodes:
         match node:
             case Launch():

@@ -44,7 +44,7 @@ PAIRS = (
 
 def mapped(name: str, target: str, candidate: Candidate | None = None) -> tuple[MappedProgram, dict[str, int]]:
     _, sizes = read(name)
-    return map_program(proved(name), parse_target(target), candidate=candidate), sizes
+    return map_program(proved(name), parse_target(target), choices=candidate), sizes
 
 
 @cache

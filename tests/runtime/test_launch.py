@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from texpr.codegen.manifest import IfStep, LaunchStep, LoopStep, Manifest, Parameter, WorkspaceTensor
+from texpr.codegen.manifest import IfStep, LaunchStep, LoopStep, Manifest, Parameter, WorkspaceTensor, questions
+from texpr.codegen.manifest_io import read_manifest, write_manifest
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CPU
@@ -155,3 +156,49 @@ def test_an_unknown_argument_is_a_damaged_manifest_and_starts_nothing() -> None:
         Launcher(replace(PROGRAM, host=(replace(STEP, grid=(1, 1, 1), arguments=()), step)), backend)(7, array(3))
     assert caught.value.diagnostics[0].code == "E0505"
     assert not backend.started
+
+
+def aligned(count: int, bytes: int, off: int) -> Any:
+    """An array that begins so many bytes behind a multiple of others."""
+    memory = np.zeros(4 * count + 2 * bytes, np.uint8)
+    start = (off - memory.ctypes.data) % bytes
+    return memory[start : start + 4 * count].view(np.float32)
+
+
+def test_conditions_on_addresses_are_asked_at_each_call_and_keep_their_plans() -> None:
+    other = replace(STEP, symbol="k_1", grid=(1, 1, 1), arguments=())
+    asked = ["==", ["%", "address(A)", 64], 0]
+    program = replace(PROGRAM, host=(IfStep(condition=asked, then=(other, other), orelse=(other,)),))
+    backend = Recorder()
+    launcher = Launcher(program, backend)
+    for count, (off, want) in enumerate([(0, 2), (16, 1), (0, 2), (16, 1), (48, 1)]):
+        backend.started.clear()
+        launcher(0, aligned(3, 64, off))
+        assert len(backend.started) == 1 + want, count
+    assert backend.prepared == 2 + 1 + 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["==", "address(A)", 0],
+        ["==", ["%", "address(A)", "N"], 0],
+        ["==", ["%", "address(A)", 0], 0],
+        ["==", ["%", "address(s)", 16], 0],
+        ["==", ["%", "address(Q)", 16], 0],
+        ["and", ["not", ["<", ["+", 1, "address(A)"], 7]]],
+    ],
+)
+def test_an_address_is_asked_for_by_its_remainder_only(asked: Any) -> None:
+    other = replace(STEP, symbol="k_1", grid=(1, 1, 1), arguments=())
+    program = replace(PROGRAM, host=(IfStep(condition=asked, then=(other,)),))
+    with pytest.raises(TExprError, match="a condition asks for 'address") as caught:
+        read_manifest(write_manifest(program))
+    assert caught.value.diagnostics[0].code == "E0505"
+    assert questions(replace(PROGRAM, host=(other,))) == ()
+
+
+def test_a_grid_asks_for_no_address() -> None:
+    step = replace(STEP, grid=(["%", "address(A)", 16], 1, 1))
+    with pytest.raises(TExprError, match=r"unknown name 'address\(A\)'"):
+        Launcher(replace(PROGRAM, host=(step,)), Recorder())(7, array(3))

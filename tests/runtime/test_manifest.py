@@ -15,7 +15,7 @@ from texpr.runtime.load import load, read_artifact
 
 SAMPLE: dict[str, Any] = {
     "format": "texpr-manifest",
-    "version": 1,
+    "version": 2,
     "texpr": "0.1.0",
     "name": "k",
     "target": "cuda:sm_90a",
@@ -78,8 +78,8 @@ def test_writing_and_reading_is_the_identity() -> None:
 
 
 def test_another_version_says_what_is_read() -> None:
-    with pytest.raises(TExprError, match="version 2; this TExpr reads 1"):
-        read_manifest(json.dumps({**SAMPLE, "version": 2}))
+    with pytest.raises(TExprError, match="version 1; this TExpr reads 2"):
+        read_manifest(json.dumps({**SAMPLE, "version": 1}))
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

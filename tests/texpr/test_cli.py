@@ -78,7 +78,7 @@ def test_map_shows_the_mapping(add: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "lane" in done.stdout
     data = json.loads(texpr("map", add, "--json").stdout)
-    assert data["schema"] == 3
+    assert data["schema"] == 4
 
 
 def test_graph_shows_where_buffers_lie(add: Path) -> None:

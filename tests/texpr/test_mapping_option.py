@@ -6,9 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import texpr
+from texpr.polyhedral.mapped.candidate import Case, Cases
+from texpr.polyhedral.mapped.when import read_condition
 
 ROOT = Path(__file__).resolve().parents[2]
 MATMUL = """kernel mm(A: f32[M, K], B: f32[K, N], C: f32[M, N]) {
@@ -75,6 +78,64 @@ def test_alternatives_are_listed_with_their_cost(command: Command, program: Path
     lines = out[out.index("launch  choice") :].splitlines()
     assert lines[1].split()[:2] == ["mm_0", "flat,"]
     assert any("deal i*32" in line for line in lines) and any("blocks, threads 64" in line for line in lines)
+
+
+@pytest.fixture
+def cases(choices: dict[str, Any], tmp_path: Path) -> Path:
+    """Two candidates and when the first one is taken, in a file."""
+    own = choices["candidate"]
+    wide = {**own["launches"]["mm_0"], "threads": 64, "deal": [["i", 32], ["j", 2]], "grid": ["i", "j"]}
+    first = {**own, "launches": {"mm_0": wide}}
+    when = "M % 2 == 0 and stride(B, 0) % 4 == 0 and address(C) % 64 == 0"
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps({"cases": [{"when": when, "candidate": first}], "otherwise": own}), encoding="utf-8")
+    return file
+
+
+def test_the_cases_of_dynamic_sizes_are_printed_and_go_back_in(
+    command: Command, program: Path, cases: Path, tmp_path: Path
+) -> None:
+    code, out, _ = command("map", program, "--mapping", cases)
+    assert code == 0
+    assert "host if M % 2 == 0 and N % 4 == 0 and address(C) % 64 == 0\n  launch mm_0_case0" in out
+    assert "host else\n  launch mm_0_case1" in out
+    printed = tmp_path / "printed.json"
+    printed.write_text(command("map", program, "--mapping", cases, "--json")[1], encoding="utf-8")
+    assert command("map", program, "--mapping", printed)[1] == out
+    told, folders = "if M % 2 == 0 and N % 4 == 0 and address(C) % 64 == 0:", (tmp_path / "one", tmp_path / "two")
+    for folder in folders:
+        assert command("build", program, "--mapping", cases, "-o", folder, "--source-only")[0] == 0
+        assert told in (folder / "mm.h").read_text(encoding="utf-8")
+    assert [p.read_bytes() for p in sorted(folders[0].iterdir()) if p.is_file()] == [
+        p.read_bytes() for p in sorted(folders[1].iterdir()) if p.is_file()
+    ]
+
+
+def test_bound_sizes_leave_what_they_do_not_decide(command: Command, program: Path, cases: Path) -> None:
+    code, out, _ = command("map", program, *GIVEN, "--mapping", cases)
+    assert code == 0 and "host if address(C) % 64 == 0\n  launch mm_0_case0" in out
+    code, out, _ = command("map", program, "-DM=41", "--mapping", cases)
+    assert code == 0 and "host if" not in out and "launch mm_0  grid" in out
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("target", ["cpu", "cuda-host:sm_90a"])
+def test_cases_run_on_every_target(cases: Path, target: str) -> None:
+    kernel = texpr.parse(MATMUL).mm
+    own = kernel.compile(target, stop_after="map").mapping
+    first = next(found for found, _ in list(own.alternatives())[1:])
+    when = read_condition("M % 2 == 0 and address(C) % 64 == 0")
+    assert when is not None
+    mapping = Cases(cases=(Case(when=when, candidate=first),), otherwise=own.candidate)
+    made = kernel.compile(target, mapping=mapping)
+    random = np.random.default_rng(1)
+    for m, off in ((4, 0), (4, 16), (5, 0)):
+        a, b = random.random((m, 6), np.float32), random.random((6, 9), np.float32)
+        memory = np.zeros(4 * m * 9 + 128, np.uint8)
+        start = (off - memory.ctypes.data) % 64
+        c = memory[start : start + 4 * m * 9].view(np.float32).reshape(m, 9)
+        made(a, b, c)
+        np.testing.assert_allclose(c, a @ b, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
