@@ -26,8 +26,6 @@ from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Pipe
-from texpr.polyhedral.mapped.tree import Fresh
-from texpr.polyhedral.mapped.walks import map_nodes, of_kind, tree_buffers
 
 CP_ASYNC_BYTES = (16, 8, 4)
 BULK_BYTES = 16  # runs are of multiples of it
@@ -203,19 +201,6 @@ def _box(copy: Copy, array: View, tile: View, planned: PlannedProgram, ranks: in
         shared=_first(tile, copy),
         ranks=ranks,
     )
-
-
-def copy_forms(planned: PlannedProgram, launch: Launch) -> dict[str, Form]:
-    """The forms of the asynchronous copies of a launch, by their ids."""
-    copies = of_kind(launch.body, Copy)
-    return {c.id: copy_form(c, planned, launch) for c in copies if c.completion is not Completion.NOW}
-
-
-def only_in_boxes(forms: Mapping[str, Form], launch: Launch) -> set[str]:
-    """The arrays that nothing but boxes touches: of them a kernel gets the tensor map alone."""
-    boxes = {id: form for id, form in forms.items() if isinstance(form, Box)}
-    rest = map_nodes(launch.body, lambda node: Fresh(buffer="") if getattr(node, "id", "") in boxes else node)
-    return {box.map.buffer for box in boxes.values()} - tree_buffers(rest)
 
 
 def copy_call(

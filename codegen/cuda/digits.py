@@ -1,6 +1,6 @@
 """The digits of parallel indices in CUDA: coordinate / stride % radix, and no remainder where the place has no more.
 
-i_warp: warp / 2 % 4      tx::warp() / 2 % 4
+i_warp: warp / 2 % 4      warp / 2 % 4
 """
 
 from dataclasses import replace
@@ -9,7 +9,6 @@ from math import prod
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.stand import Stand
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp
-from texpr.grammar.diagnostics import fail
 from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.program import Launch
 
@@ -32,12 +31,7 @@ def _coordinate(place_: Place, launch: Launch, scope: ix.IndexScope, stand: Stan
     if place_ in _GRID_AXIS:
         blocks = ix.term(launch.grid[_GRID_AXIS[place_]], scope)
         return ix.variable(_COORDINATES[place_], 0, min(max(blocks.high - 1, 0), ix.INT_MAX - 1))
-    if place_ is Place.CLUSTER:
-        return ix.variable("tx::cluster_rank()", 0, prod(launch.cluster) - 1)
-    found = stand.coordinate(place_, launch.threads)
-    if found is None:
-        raise fail("E0502", f"the place {place_} is not emitted here on this target", launch.span)
-    return found
+    return stand.coordinate(place_, launch)
 
 
 def _factor(expr: IndexExpr, scope: ix.IndexScope) -> ix.Term:

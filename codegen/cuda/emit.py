@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from texpr.codegen.cuda.copies import TensorMap
+from texpr.codegen.cuda.facts import launch_facts
 from texpr.codegen.cuda.header import c_header
 from texpr.codegen.cuda.kernel import Kernel, emit_kernel
 from texpr.codegen.cuda.names import comment, file_name, kernel_symbol, listed, virtual_path
@@ -47,25 +48,28 @@ def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False) 
     """The texts of a planned program; equal input gives equal bytes. With `checks`, subscripts that are read from data
     are checked on the device too. Raises E0502 for what is not emitted, E0506 for too long a text."""
     found = tuple(launches(planned.program.host))
+    facts = [launch_facts(planned, launch) for launch in found]
+    written = frozenset[str]().union(*(one.written for one in facts))
+    settled = planned.program.buffers.keys() - written
     own_path = virtual_path(f"{planned.program.kernel.name}.cu")
     out = Writer()
     _title(planned, target, found, out)
     if checks:
         out.line("#define TX_CHECKS 1")
     includes = sorted(
-        {"texpr/kernel.cuh", *(h for launch in found for h in (*needed_headers(launch), *headers(launch)))}
+        {"texpr/kernel.cuh", *(header for one in facts for header in (*needed_headers(one), *headers(one)))}
     )
     for header in includes:
         out.line(f'#include "{header}"')
     kernels: dict[str, Kernel] = {}
-    for launch in found:
+    for one in facts:
         out.line()
         out.directive(f'#line {out.line_number + 1} "{own_path}"')
-        kernels[launch.name] = emit_kernel(planned, launch, out)
+        kernels[one.launch.name] = emit_kernel(one, settled, out)
     arguments = {kernel.symbol: kernel.arguments for kernel in kernels.values()}
     return CudaText(
         source=out.text(),
-        header=c_header(planned, arguments, VERSION),
+        header=c_header(planned, written, arguments, VERSION),
         headers=included(tuple(includes)),
         symbols={name: kernel.symbol for name, kernel in kernels.items()},
         arguments=arguments,

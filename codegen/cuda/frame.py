@@ -4,15 +4,17 @@ Arguments stand in one order: array parameters, scalars, workspaces (each in the
 flags, tensor maps, sizes, host indices; only what the text uses is passed.
 """
 
-from collections.abc import Set
+from collections.abc import Collection, Set
 from dataclasses import dataclass
+from typing import get_args
 
 from texpr.codegen.cuda import index as ix
-from texpr.codegen.cuda.copies import Box, TensorMap, copy_forms, only_in_boxes
+from texpr.codegen.cuda.copies import Box, TensorMap
+from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.literals import storage_type
 from texpr.codegen.cuda.names import Scope as Names
 from texpr.codegen.cuda.names import comment, listed, source_line
-from texpr.codegen.cuda.tiles import contracts, sums_type, tile_type
+from texpr.codegen.cuda.tiles import sums_type, tile_type
 from texpr.codegen.layout import room
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import IndexExpr, Role
@@ -20,25 +22,14 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import in_words
 from texpr.grammar.types import I64, DType
 from texpr.polyhedral.layout.value import Layout
-from texpr.polyhedral.mapped.between import Turn
-from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.between import AfterLaunch, Turn
+from texpr.polyhedral.mapped.operators import Contract, Copy
 from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.planned import PlannedProgram
-from texpr.polyhedral.mapped.program import Launch, MappedBuffer
+from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.show_sync import pipe_text
 from texpr.polyhedral.mapped.sync import Pipe, PipeKind, Sync
 from texpr.polyhedral.mapped.tree import Last
-from texpr.polyhedral.mapped.walks import (
-    block_buffers,
-    device_buffers,
-    every_node,
-    launches,
-    of_kind,
-    overlaps,
-    tree_reads,
-    tree_writes,
-    word_names,
-)
+from texpr.polyhedral.mapped.walks import device_buffers
 
 SHARED_ARRAY = "smem"
 _KINDS = {Role.PARAM: "param", Role.SCALAR: "scalar", Role.LOCAL: "workspace"}
@@ -77,36 +68,31 @@ class Argument:
 class Frame:
     """Names, tensors and index terms of one kernel. `scope` has the sizes, host indices and integer scalars."""
 
-    def __init__(self, planned: PlannedProgram, launch: Launch) -> None:
-        self.planned, self.launch = planned, launch
+    def __init__(self, facts: LaunchFacts) -> None:
+        self.facts, self.planned, self.launch = facts, facts.planned, facts.launch
+        self.warp_size = self.planned.program.target.warp_size
         self.names = Names()
-        self.written = tree_writes(launch.body)
-        self.used = tree_reads(launch.body) | self.written
-        nodes = list(every_node(launch.body))
-        self.waits = any(isinstance(node, Sync | Last) for node in nodes)
-        self.forms = copy_forms(planned, launch)
-        self.used -= only_in_boxes(self.forms, launch)
         self.tensors: dict[str, Tensor] = {}
         self.candidates: list[Argument] = []
-        self._device = device_buffers(planned.program)
+        self._device = device_buffers(self.planned.program)
         for role in (Role.PARAM, Role.SCALAR, Role.LOCAL):
             for buffer in self._device:
-                if buffer.role is role and (role is Role.SCALAR or buffer.name in self.used):
+                if buffer.role is role and (role is Role.SCALAR or buffer.name in facts.used):
                     self._add_argument(buffer)
         self.words = self._words()
         self.maps = self._maps()
         self.scope = self._index_scope()
-        self.local = {b.name: b for b in block_buffers(planned.program, launch)}
+        self.local = {b.name: b for b in facts.local}
         for buffer in self.local.values():
-            if buffer.name in self.used:
-                self._add_tensor(buffer, self.names.new(buffer.name))
-        self.rings = {pipe.name: self.names.new(pipe.name) for pipe in launch.pipes}
-        self.turns = {n.counter: self.names.new(f"{n.counter}_turn") for n in nodes if isinstance(n, Turn)}
-        self.stages = {name: pipe for pipe in launch.pipes for name in pipe.buffers}
-        self.accumulators = {node.c.buffer: sums_type(node) for node in contracts(launch)}
+            self._add_tensor(buffer, self.names.new(buffer.name))
+        self.rings = {pipe.name: self.names.new(pipe.name) for pipe in self.launch.pipes}
+        self.turns = {n.counter: self.names.new(f"{n.counter}_turn") for n in facts.of(Turn)}
+        self.stages = {name: pipe for pipe in self.launch.pipes for name in pipe.buffers}
+        products = tuple(facts.of(Contract))
+        self.accumulators = {node.c.buffer: sums_type(node) for node in products}
         self.tiles = {
             view.buffer: (self.names.new(f"{view.buffer}_tile"), tile_type(self.buffer(view.buffer), node))
-            for node in contracts(launch)
+            for node in products
             for view in {v.buffer: v for v in (node.a, node.b)}.values()
         }
 
@@ -130,10 +116,9 @@ class Frame:
 
     def _words(self) -> dict[str, WordArray]:
         """The counters and flags of the launch."""
-        used = {name for node in every_node(self.launch.body) for name in word_names(node)}
         found: dict[str, WordArray] = {}
         for words in self.planned.program.words:
-            if words.name in used:
+            if words.name in self.facts.words:
                 own = self.names.new(words.name)
                 found[words.name] = WordArray(own, words.shape)
                 self.candidates.append(Argument("words", words.name, own, f"tx::u32* {self.names.new(f'{own}_data')}"))
@@ -142,7 +127,7 @@ class Frame:
     def _maps(self) -> dict[TensorMap, str]:
         """The tensor maps of the launch."""
         found: dict[TensorMap, str] = {}
-        for form in self.forms.values():
+        for form in self.facts.forms.values():
             if isinstance(form, Box) and form.map not in found:
                 own = found[form.map] = self.names.new(f"{form.map.buffer}_box")
                 self.candidates.append(Argument("map", own, own, f"const __grid_constant__ tx::TensorMap {own}"))
@@ -167,18 +152,19 @@ class Frame:
         return ix.IndexScope(indices, sizes)
 
     def _element(self, buffer: MappedBuffer) -> str:
-        constant = "" if buffer.name in self.written else "const "
+        constant = "" if buffer.name in self.facts.written else "const "
         return constant + storage_type(buffer.dtype)
 
     def _alone(self, buffer: MappedBuffer) -> str:
         """` __restrict__`, but for a buffer through which the threads of a block may speak to each other: there the
         word would let a load be moved across the barrier."""
-        return "" if buffer.name in self.written and self.waits else " __restrict__"
+        waits = self.facts.has(*get_args(Sync), Last)
+        return "" if buffer.name in self.facts.written and waits else " __restrict__"
 
     # ---- declarations ----
 
-    def declare_tensors(self, out: Writer) -> None:
-        """The accessors of all tensors, at the top of the kernel."""
+    def declare_tensors(self, out: Writer, settled: Collection[str]) -> None:
+        """The accessors of all tensors, at the top of the kernel. `settled` are the arrays that no launch writes."""
         for buffer in self._device:
             if buffer.name in self.tensors and buffer.role is not Role.SCALAR:
                 tensor = self.tensors[buffer.name]
@@ -188,10 +174,9 @@ class Frame:
             if argument.kind == "words":
                 data = argument.declaration.split()[-1]
                 out.line(f'const tx::Global<tx::u32> {argument.own}({data}, "{comment(argument.name)}");')
-        used = [b for b in self.local.values() if b.name in self.tensors]
-        if self.rings or self.turns or any(b.memory in (Memory.SHARED, Memory.CLUSTER) for b in used):
+        if self.rings or self.turns or any(b.memory in (Memory.SHARED, Memory.CLUSTER) for b in self.local.values()):
             out.line(f"TX_DYN_SMEM({SHARED_ARRAY});")
-        for buffer in used:
+        for buffer in self.local.values():
             self._declare_local(buffer, out)
         for tiled, (own, kind) in self.tiles.items():
             out.line(f"const {kind} {own}({self.tensors[tiled].name});")
@@ -200,13 +185,14 @@ class Frame:
         for counter, own in self.turns.items():
             where = f"{SHARED_ARRAY} + {self._sync_offset(counter)}"
             out.line(f'const tx::Shared<tx::i32> {own}({where}, 1, "{comment(counter)}");')
-        self._declare_settled(out)
+        if self.facts.has(AfterLaunch):
+            self._declare_settled(settled, out)
 
     def _declare_ring(self, pipe: Pipe, out: Writer) -> None:
         kind = "kTransaction" if pipe.kind is PipeKind.TRANSACTION else "kArrive"
         scope = f", tx::Scope::k{pipe.scope.value.capitalize()}" if pipe.scope is Scope.CLUSTER else ""
         own, where = self.rings[pipe.name], f"{SHARED_ARRAY} + {self._sync_offset(pipe.name)}"
-        filled = (copy.span for copy in of_kind(self.launch.body, Copy) if copy.pipe == pipe.name)
+        filled = (copy.span for copy in self.facts.of(Copy) if copy.pipe == pipe.name)
         lines = listed(dict.fromkeys(source_line(span) for span in filled if span.source.text))
         out.line(f"// {comment(pipe_text(pipe))}")
         if lines:
@@ -216,16 +202,13 @@ class Frame:
     def _sync_offset(self, name: str) -> int:
         return self.planned.sync_offsets[self.launch.name][name]
 
-    def _declare_settled(self, out: Writer) -> None:
+    def _declare_settled(self, settled: Collection[str], out: Writer) -> None:
         """Of a launch that may begin before the one before it is over: the arrays that no launch writes."""
-        if not overlaps(self.launch):
-            return
-        written = {name for launch in launches(self.planned.program.host) for name in tree_writes(launch.body)}
         for buffer in self._device:
-            if buffer.name in self.tensors and buffer.role is Role.PARAM and buffer.name not in written:
+            if buffer.name in self.tensors and buffer.role is Role.PARAM and buffer.name in settled:
                 out.line(f"tx::settled({self.tensors[buffer.name].name});")
         for map_, own in self.maps.items():
-            if map_.buffer not in written:
+            if map_.buffer in settled:
                 out.line(f"tx::settled({own});")
 
     def _declare_local(self, buffer: MappedBuffer, out: Writer) -> None:

@@ -16,7 +16,7 @@ grids and workspaces as inline functions of the sizes, and the order of the laun
     }
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import assert_never
 
 from texpr.codegen.cuda.names import comment, kernel_symbol, mangle
@@ -28,7 +28,7 @@ from texpr.grammar.index.text import Infix, in_words, text
 from texpr.grammar.walk import walk
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
-from texpr.polyhedral.mapped.walks import device_buffers, launches, tree_writes
+from texpr.polyhedral.mapped.walks import device_buffers, launches
 
 _C_TYPES = {
     "f64": "double",
@@ -59,14 +59,15 @@ MAX_WIDTH = 96  # of a line in the comment
 Arguments = Mapping[str, tuple[tuple[str, str], ...]]
 
 
-def c_header(planned: PlannedProgram, arguments: Arguments, version: str) -> str:
-    """The header's text. `arguments` gives for each kernel's symbol what its launch passes, as (kind, name); functions
-    take the free sizes in order of appearance, then the indices of the host loops around the launch."""
+def c_header(planned: PlannedProgram, written: Collection[str], arguments: Arguments, version: str) -> str:
+    """The header's text. `written` are the buffers that any launch writes; `arguments` gives for each kernel's symbol
+    what its launch passes, as (kind, name); functions take the free sizes in order of appearance, then the indices of
+    the host loops around the launch."""
     program = planned.program
     name, sizes = program.kernel.name, tuple(size.name for size in program.kernel.sizes)
     guard = f"TEXPR_{mangle(name)}_H"
     out = Writer()
-    _say(planned, arguments, version, out)
+    _say(planned, written, arguments, version, out)
     out.line(f"#ifndef {guard}")
     out.line(f"#define {guard}")
     out.line("#include <stdint.h>")
@@ -80,10 +81,10 @@ def c_header(planned: PlannedProgram, arguments: Arguments, version: str) -> str
         _function(f"{stem}_workspace_bytes", sizes, planned.workspace_bytes, body)
         for space in spaces:
             _function(f"{stem}_offset_{mangle(space)}", sizes, planned.addresses[space].offset_bytes, body)
-    written = [extent for launch in launches(program.host) for extent in launch.grid]
+    results = [extent for launch in launches(program.host) for extent in launch.grid]
     if spaces:
-        written += [planned.workspace_bytes, *(planned.addresses[space].offset_bytes for space in spaces)]
-    if any(isinstance(node, IndexBinary) and node.op in _CALLED for result in written for node in walk(result)):
+        results += [planned.workspace_bytes, *(planned.addresses[space].offset_bytes for space in spaces)]
+    if any(isinstance(node, IndexBinary) and node.op in _CALLED for result in results for node in walk(result)):
         out.line()
         for line in _FUNCTIONS:
             out.line(line)
@@ -94,11 +95,10 @@ def c_header(planned: PlannedProgram, arguments: Arguments, version: str) -> str
     return out.text()
 
 
-def _say(planned: PlannedProgram, arguments: Arguments, version: str, out: Writer) -> None:
+def _say(planned: PlannedProgram, written: Collection[str], arguments: Arguments, version: str, out: Writer) -> None:
     """The comment: arrays, and the host program."""
     program = planned.program
     buffers = device_buffers(program)
-    written = set[str]().union(*(tree_writes(launch.body) for launch in launches(program.host)))
     out.line(f"/* {comment(program.kernel.name)}: what a launcher in C or C++ needs, by TExpr {version}.")
     out.line(
         " * There is nothing to link: load the cubin with the CUDA driver (cuModuleLoadData), take each kernel by its"

@@ -7,18 +7,17 @@ vadd_0(const tx::f32* __restrict__ A_data, ..., tx::i64 N) {
 TX_EXPORT(vadd_0);
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from texpr.codegen.cuda.body import emit_body
 from texpr.codegen.cuda.copies import TensorMap
+from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.names import kernel_symbol, listed
 from texpr.codegen.writer import Writer
-from texpr.polyhedral.mapped.between import Init
-from texpr.polyhedral.mapped.planned import PlannedProgram
-from texpr.polyhedral.mapped.program import Launch
-from texpr.polyhedral.mapped.walks import every_node, meets_at_whole_barriers, overlaps, word_names
+from texpr.polyhedral.mapped.between import AfterLaunch, Init
+from texpr.polyhedral.mapped.walks import meets_simply
 
 MAX_WIDTH = 100  # of a signature on one line
 
@@ -33,11 +32,13 @@ class Kernel:
     maps: Mapping[str, TensorMap]
 
 
-def emit_kernel(planned: PlannedProgram, launch: Launch, out: Writer) -> Kernel:
-    """Write the kernel of one launch. Raises E0502 for what is not emitted."""
+def emit_kernel(facts: LaunchFacts, settled: Collection[str], out: Writer) -> Kernel:
+    """Write the kernel of one launch. `settled` are the arrays that no launch writes. Raises E0502 for what is not
+    emitted."""
+    launch = facts.launch
     symbol = kernel_symbol(launch.name)
-    frame = Frame(planned, launch)
-    body, used = emit_body(frame)
+    frame = Frame(facts)
+    body, used = emit_body(frame, settled)
     arguments = frame.arguments(used)
     bounds = f"{launch.threads}, {launch.min_blocks}" if launch.min_blocks else f"{launch.threads}"
     cluster = f" __cluster_dims__({listed(map(str, launch.cluster))})" if launch.cluster != (1, 1, 1) else ""
@@ -56,7 +57,7 @@ def emit_kernel(planned: PlannedProgram, launch: Launch, out: Writer) -> Kernel:
             else:
                 out.line(line)
     out.line("}")
-    way = _way(planned, launch)
+    way = _way(facts)
     out.line(f"TX_EXPORT_AS({symbol}, tx::Launched(){way});" if way is not None else f"TX_EXPORT({symbol});")
     return Kernel(
         symbol=symbol,
@@ -65,13 +66,12 @@ def emit_kernel(planned: PlannedProgram, launch: Launch, out: Writer) -> Kernel:
     )
 
 
-def _way(planned: PlannedProgram, launch: Launch) -> str | None:
+def _way(facts: LaunchFacts) -> str | None:
     """How the blocks of a launch run on the CPU; None where they have no more than barriers."""
-    nodes = list(every_node(launch.body))
-    words = {name for node in nodes for name in word_names(node)}
-    init = {w.init for w in planned.program.words if w.name in words}
+    launch, words = facts.launch, facts.words
+    init = {w.init for w in facts.planned.program.words if w.name in words}
     ways = [f".cluster({listed(map(str, launch.cluster))})"] if launch.cluster != (1, 1, 1) else []
     ways += [".restoring()" if init == {Init.ZERO_ONCE} else ".flags()"] if words else []
-    ways += [".dependent()"] if overlaps(launch) else []
-    plain = not launch.pipes and meets_at_whole_barriers(launch)
+    ways += [".dependent()"] if facts.has(AfterLaunch) else []
+    plain = not launch.pipes and launch.cluster == (1, 1, 1) and all(map(meets_simply, facts.nodes))
     return None if plain and not ways else "".join(ways)

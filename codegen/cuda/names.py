@@ -7,7 +7,6 @@ it ends in `_v`, as every name does that ends so already, so that different name
 import re
 from collections.abc import Iterable
 
-from texpr.codegen.writer import Writer
 from texpr.grammar.source import Span
 
 _CPP_WORDS = """
@@ -42,6 +41,11 @@ def mangle(name: str) -> str:
     if name in _RESERVED or name.endswith(_SUFFIX) or _MACRO_LIKE.fullmatch(name):
         return name + _SUFFIX
     return name
+
+
+def stem(name: str) -> str:
+    """A name without the number that keeps it apart from others that the author called alike: `i` of `i_1`."""
+    return re.sub(r"(?<=.)_[0-9]+$", "", name)
 
 
 _SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*_[0-9]+")
@@ -97,12 +101,6 @@ def comment(text: str) -> str:
 def place(span: Span) -> str:
     """`matmul.tex:5`, or the empty string where a node has no place in a text."""
     return f"{file_name(span.source.name)}:{span.line}" if span.source.text else ""
-
-
-def line_directive(span: Span, out: Writer) -> None:
-    """`#line` for what comes from there, where it comes from a text."""
-    if span.source.text:
-        out.directive(f'#line {span.line} "{virtual_path(span.source.name)}"')
 
 
 def source_line(span: Span) -> str:

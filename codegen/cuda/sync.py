@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from texpr.codegen.cuda import index as ix
+from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
-from texpr.codegen.cuda.names import comment, line_directive, place
+from texpr.codegen.cuda.names import comment, place
 from texpr.codegen.cuda.stand import Stand
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
@@ -20,7 +21,6 @@ from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Pub
 from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import (
     Acquire,
     Action,
@@ -40,7 +40,6 @@ from texpr.polyhedral.mapped.sync import (
     WaitGroup,
 )
 from texpr.polyhedral.mapped.tree import Last, Part, Parts
-from texpr.polyhedral.mapped.walks import every_node, located, of_kind, part_warps, tree_writes
 
 MAX_REASONS = 6  # orders that the comment of one barrier names; the first are those that no other barrier enforces
 NAMED_BARRIERS = 15  # of a block, besides that of all its threads
@@ -58,16 +57,16 @@ class Syncs:
     def __init__(self, frame: Frame, out: Lines) -> None:
         self.frame, self.launch, self.out = frame, frame.launch, out
         self.pipes = {pipe.name: pipe for pipe in self.launch.pipes}
-        self.warps = part_warps(self.launch)
+        self.warps = {name: part.warps for name, part in frame.facts.parts.items()}
         self.barriers = 0
-        self.named = _named(self.launch)
+        self.named = _named(frame.facts)
 
     def write(self, node: Sync, stand: Stand, scope: ix.IndexScope) -> None:
         """The calls of one node but `Turn`, whose value is an index."""
         match node:
             case Barrier():
                 self._reasons(node.orders)
-                self.out.line(self._barrier(node, stand))
+                self.out.line(self._barrier(node, stand), at=node.orders[0].sink_span if node.orders else None)
             case Acquire(pipe=pipe):
                 self.out.line(f"{self._ring(pipe)}.{'acquire' if self.pipes[pipe].releases else 'acquire_free'}();")
             case Commit(pipe=pipe):
@@ -221,7 +220,7 @@ class Syncs:
                 self.out.line("tx::wgmma_fence();")
             case FenceKind.ASYNC_PROXY:
                 self.out.line("tx::fence_async_shared();")
-                if _reads_own_results(self.frame):
+                if _reads_own_results(self.frame.facts):
                     self.out.line("tx::fence_async_global();")
             case _:
                 assert_never(kind)
@@ -247,8 +246,6 @@ class Syncs:
             self.out.line(f"// barrier {number}: {text}")
         if len(orders) > MAX_REASONS:
             self.out.line(f"// barrier {number}: and {len(orders) - MAX_REASONS} more")
-        if orders:
-            line_directive(orders[0].sink_span, self.out)
 
     def _refused(self, what: str) -> TExprError:
         return fail("E0502", f"{what} is not emitted for CUDA", self.launch.span)
@@ -271,36 +268,35 @@ def _end(ends: Sequence[End], stand: Stand) -> End:
     return next((end for end in ends if end.part in ("", stand.part)), End())
 
 
-def _named(launch: Launch) -> dict[tuple[tuple[str, ...], str], int]:
+def _named(facts: LaunchFacts) -> dict[tuple[tuple[str, ...], str], int]:
     """The numbers of barriers of some parts, and of those with names, from 1 on in text order."""
     found: dict[tuple[tuple[str, ...], str], int] = {}
-    for spot in located(launch.body):
+    for spot in facts.places:
         if isinstance(spot.node, Barrier) and spot.node.scope is Scope.BLOCK:
             inside = any(isinstance(around, Parts) for around in spot.around)
             if spot.node.parts or spot.node.name or spot.node.action is not Action.BOTH or inside:
                 found.setdefault((spot.node.parts, spot.node.name), len(found) + 1)
     if len(found) > NAMED_BARRIERS:
         what = f"{len(found)} barriers of parts of a block, which has {NAMED_BARRIERS},"
-        raise fail("E0502", f"{what} are not emitted for CUDA", launch.span)
+        raise fail("E0502", f"{what} are not emitted for CUDA", facts.launch.span)
     return found
 
 
-def _reads_own_results(frame: Frame) -> bool:
+def _reads_own_results(facts: LaunchFacts) -> bool:
     """Whether the launch writes arrays that its asynchronous copies read."""
-    copies = of_kind(frame.launch.body, Copy)
-    sources = {copy.source.buffer for copy in copies if copy.completion is Completion.TRANSACTION}
-    buffers = frame.planned.program.buffers
-    return any(buffers[name].memory is Memory.GLOBAL for name in sources & tree_writes(frame.launch.body))
+    sources = {copy.source.buffer for copy in facts.of(Copy) if copy.completion is Completion.TRANSACTION}
+    buffers = facts.planned.program.buffers
+    return any(buffers[name].memory is Memory.GLOBAL for name in sources & facts.written)
 
 
-def needed_headers(launch: Launch) -> Iterator[str]:
+def needed_headers(facts: LaunchFacts) -> Iterator[str]:
     """The headers of the calls of a launch, besides kernel.cuh."""
-    barriers = "texpr/parts.cuh" if _named(launch) else "texpr/kernel.cuh"
-    if launch.pipes:
+    barriers = "texpr/parts.cuh" if _named(facts) else "texpr/kernel.cuh"
+    if facts.launch.pipes:
         yield "texpr/ring.cuh"
-    if launch.cluster != (1, 1, 1):
+    if facts.launch.cluster != (1, 1, 1):
         yield "texpr/cluster.cuh"
-    for node in every_node(launch.body):
+    for node in facts.nodes:
         match node:
             case Turn() | Publish() | Await() | GridBarrier() | Last():
                 yield "texpr/flags.cuh"

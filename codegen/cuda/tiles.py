@@ -6,7 +6,7 @@ tx::contract<64>(c, a_tile, ring.read() * 128 + 64 * g, b_tile, ring.read() * 25
 tx::store_rows<tx::bf16, 64>(d, 1024 * w, c, 64 * q);
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 from texpr.codegen.cuda import index as ix
@@ -22,8 +22,7 @@ from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.atoms import SharedOperand, store_matrices, wgmma
 from texpr.polyhedral.mapped.operators import Contract, Unload, View
-from texpr.polyhedral.mapped.program import Launch, MappedBuffer
-from texpr.polyhedral.mapped.walks import of_kind
+from texpr.polyhedral.mapped.program import MappedBuffer
 
 ROWS, WARP_ROWS = 64, 16  # of the sums that a warpgroup holds, and a warp of it
 ROW_BYTES = 128  # of a tile's row in shared memory, and of its swizzle
@@ -44,11 +43,6 @@ class TileNames(Protocol):
     def tile(self, buffer: str) -> str: ...
     def slot(self, buffer: str, *, writes: bool) -> ix.Term | None: ...
     def buffer(self, buffer: str) -> MappedBuffer: ...
-
-
-def contracts(launch: Launch) -> Iterator[Contract]:
-    """The products of a launch."""
-    return of_kind(launch.body, Contract)
 
 
 def sums_type(node: Contract) -> str:

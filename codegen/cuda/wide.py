@@ -13,6 +13,7 @@ from typing import Protocol
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.expr import Value
+from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.literals import literal, value_type
 from texpr.grammar.ast import Expr, Gather, IndexExpr, Subscript
 from texpr.grammar.diagnostics import TExprError, fail
@@ -22,9 +23,8 @@ from texpr.grammar.types import F32, F64, I32, I64, U32
 from texpr.polyhedral.mapped.monoids import MONOIDS
 from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, Elementwise, Reduce, View
 from texpr.polyhedral.mapped.places import Memory
-from texpr.polyhedral.mapped.program import Launch, MappedBuffer
+from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Lead, Node
-from texpr.polyhedral.mapped.walks import every_node
 
 BYTES = (2, 4, 8, 16)  # of a wide access
 COMBINED = (F32, F64, I32, I64, U32)  # the types of values that monoids combine
@@ -35,15 +35,6 @@ class Place(Protocol):
     """The accessor of an element, and its number there."""
 
     def __call__(self, name: str, subscripts: tuple[Subscript, ...], *, writes: bool) -> tuple[str, str]: ...
-
-
-def is_wide(launch: Launch) -> bool:
-    """Whether a launch has calls of this file."""
-
-    def wide(node: object) -> bool:
-        return isinstance(node, Lead | Reduce) or (isinstance(node, Copy) and node.access is not Access.EACH)
-
-    return any(map(wide, every_node(launch.body)))
 
 
 # ---- copies ----
@@ -159,9 +150,9 @@ def reduction(node: Reduce, name: str, value: Callable[[Expr], str], index: str,
     return Reduction(name, call, (name,) if single else tuple(f"{name}.{c}" for c in monoid.components))
 
 
-def headers(launch: Launch) -> Iterator[str]:
+def headers(facts: LaunchFacts) -> Iterator[str]:
     """The headers of the calls of this file."""
-    if is_wide(launch):
+    if facts.has(Lead, Reduce) or any(copy.access is not Access.EACH for copy in facts.of(Copy)):
         yield HEADER
 
 

@@ -20,7 +20,8 @@ from texpr.polyhedral.walk import leaf_names, subscript_names, value_reads
 
 Path = tuple[int, ...]
 Kind = TypeVar("Kind", bound=Node)
-_Leaf = Operator | Sync  # made once: this is asked of every node
+_Leaf = Operator | Sync  # made once: these are asked of every node
+_Waits = Sync | Last | Parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,15 +284,16 @@ def goes_on_alone(node: object) -> bool:
     return isinstance(node, Contract) or (isinstance(node, Copy) and node.completion is not Completion.NOW)
 
 
+def meets_simply(node: Node) -> bool:
+    """Whether at a node threads wait for one another, if at all, at a barrier of all of the block or of a whole warp,
+    and nothing goes on behind their backs."""
+    match node:
+        case Barrier(scope=scope, parts=parts, action=action, name=name):
+            return scope in (Scope.WARP, Scope.BLOCK) and not parts and action is Action.BOTH and not name
+        case _:
+            return not isinstance(node, _Waits) and not goes_on_alone(node)
+
+
 def meets_at_whole_barriers(launch: Launch) -> bool:
-    """Whether the threads of a block wait for one another at barriers of all of them or of whole warps only, and
-    nothing goes on behind their backs."""
-
-    def simple(node: Node) -> bool:
-        match node:
-            case Barrier(scope=scope, parts=parts, action=action, name=name):
-                return scope in (Scope.WARP, Scope.BLOCK) and not parts and action is Action.BOTH and not name
-            case _:
-                return not isinstance(node, Sync | Last | Parts) and not goes_on_alone(node)
-
-    return launch.cluster == (1, 1, 1) and all(map(simple, every_node(launch.body)))
+    """Whether this holds of every node of a launch, whose blocks share nothing but global memory."""
+    return launch.cluster == (1, 1, 1) and all(map(meets_simply, every_node(launch.body)))

@@ -14,6 +14,7 @@ from texpr.codegen.cuda.literals import literal
 from texpr.codegen.cuda.names import Scope, comment, file_name, kernel_symbol, mangle
 from texpr.grammar import ast
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.source import SourceText, Span
 from texpr.grammar.types import F16, F32, I32, I64
 from texpr.polyhedral.layout.make import fragment
 from texpr.polyhedral.mapped.places import Memory
@@ -47,16 +48,50 @@ def test_no_bare_subscript_is_emitted(build, name):
     assert not [line for line in code if "[" in re.sub(r'"[^"]*"', "", line)]
 
 
+def counted(text):
+    """The lines of a text with the file and the number that a compiler gives each; only these of the kernels."""
+    file, number = "", 0
+    for line in text.splitlines():
+        if said := re.fullmatch(r'#line (\d+)(?: "(.*)")?', line):
+            file, number = said[2] or file, int(said[1])
+        else:
+            yield file, number, line.strip()
+            number += 1
+
+
+ACCESS = re.compile(r"\.(store|add_product|update<.*>)\(|sync_block")
+
+
 @pytest.mark.parametrize("name", KERNELS)
-def test_every_access_stands_under_the_line_of_its_statement(build, name):
+def test_every_access_is_counted_as_the_line_of_its_statement(build, name):
     planned = getattr(build, name)()
-    (launch,) = planned.program.host
-    lines = source(planned).splitlines()
-    accesses = [number for number, line in enumerate(lines) if ".store(" in line or ".add_product(" in line]
-    assert accesses
-    for number in accesses:
-        assert re.fullmatch(r'#line \d+ "/texpr/[a-z]+\.tex"', lines[number - 1])
-    assert launch.name in lines[1]
+    explained = re.compile(r"// ([a-z]+\.tex):(\d+): ")
+    said, seen = None, 0
+    for file, number, line in counted(source(planned)):
+        if match := explained.match(line):
+            said = (f"/texpr/{match[1]}", int(match[2]))
+        if ACCESS.search(line) and "sync_block" not in line:
+            assert (file, number) == said, line
+            seen += 1
+    assert seen
+
+
+def test_a_line_is_placed_only_where_a_compiler_counts_another_one(build):
+    text = SourceText(name="a/k.tex", text="one\ntwo\nthree\n")
+    first, second = Span(text, 0, 3), Span(text, 4, 7)
+    out = Lines()
+    for line, at in (("a;", first), ("b;", second), ("int c;", None), ("d;", second), ("e;", second), ("f;", None)):
+        out.line(line, at)
+    lines, _ = out.finish()
+    assert lines == ['#line 1 "/texpr/k.tex"', "a;", "b;", "int c;", "#line 2", "d;", "#line 2", "e;", "f;"]
+
+
+def test_sibling_bands_share_coordinates_and_indices(build):
+    text = "kernel k(A: f32[M, 64], B: f32[M, 64]) { par M b { par 64 i { B[b, i] = A[b, i] } "
+    text += "par 64 i { B[b, i] = B[b, i] + 1.0 } } }"
+    made = texpr.parse(text).only.compile("cuda:sm_90a").source
+    assert made.count("tx::lane()") == made.count("tx::warp()") == 1
+    assert made.count("const int i = 32 * warp + lane;") == 1 and "i_1" not in made
 
 
 def test_the_version_in_the_text_is_that_of_the_package():
@@ -125,8 +160,8 @@ class TestIndexArithmetic:
         blocks = build.binary("ceildiv", "N", 32)
         free = self.text(build, "i", "N", sizes=("N",), grid=(blocks, 1, 1))
         bound = self.text(build, "i", "N", sizes=("N",), grid=(blocks, 1, 1), facts=(at_most,))
-        assert "const tx::i64 i = tx::i64(32) * i_block + i_lane;" in free
-        assert "const int i = 32 * i_block + i_lane;" in bound
+        assert "const tx::i64 i = tx::i64(32) * tx::block_x() + lane;" in free
+        assert "const int i = 32 * tx::block_x() + lane;" in bound
 
     def test_division_is_plain_only_where_nothing_is_negative(self, build):
         assert "C.store(i / 3, " in self.text(build, build.binary("/", "i", 3), 100)
@@ -297,7 +332,7 @@ def test_an_index_with_an_offset_is_its_digits_and_the_offset(build):
     digits = (build.digit("i_warp", "warp", 2, weight=32), build.digit("i_lane", "lane", 32))
     block = build.launch("k_0", (*body, guard), block=64, digits=digits)
     text = source(build.plan((block,), (build.tensor("C", "N"),), sizes=("N",)))
-    assert re.search(r"const (int|tx::i64) i = 32 \* i_warp \+ i_lane \+ 0 - N % 32;", text), text
+    assert re.search(r"const (int|tx::i64) i = 32 \* warp \+ lane \+ 0 - N % 32;", text), text
 
 
 def test_an_unrolled_loop_says_so_and_a_short_one_does_it_unasked(build):

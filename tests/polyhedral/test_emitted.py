@@ -71,10 +71,11 @@ RING = """\
   // pipe ring: 3 stages, transaction, block; a; load -> sum; commits 1 of 256 bytes, releases 64
   //   S0: a[x] = A[k, x]
   tx::Ring<3, tx::PipeKind::kTransaction> ring(smem + 768, "ring");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
   if (tx::thread() == 0) {
     ring.init(1, 64);
   }
-  const int i_lane = tx::lane();
   if (tx::thread() == 0) {
     tx::fence_barrier_init();
   }
@@ -83,15 +84,14 @@ RING = """\
     if (tx::thread() == 0) {
       for (tx::i64 k = 0; k < K; ++k) {
         ring.acquire();
-        // by_hand:1 (copy in): S0: a[x] = A[k, x]
+        // by_hand:1: S0: a[x] = A[k, x]
 #line 1 "/texpr/by_hand"
         tx::load_bulk(a.at(ring.fill() * 64), A.at(k * 64), 256, ring.full());
         ring.commit(256);
       }
     }
   } else {  // part sum: S1: s[0] = 0; S2: s[0] += a[63 - i]; S3: B[i] = s[0]
-    const int i_warp_2 = tx::warp() - 1;
-    const int i = i_lane + 32 * i_warp_2;
+    const int i = lane + 32 * (warp - 1);
 """
 
 
@@ -106,7 +106,7 @@ def test_a_ring_reads_as_its_parts() -> None:
 def test_a_part_counts_its_warps_and_threads_from_its_first() -> None:
     (only,) = ring(1).host
     assert isinstance(only, Launch)
-    assert "tx::warp() - 1" in text(ring(1)) and "tx::warp() < 1" in text(ring(1))
+    assert "(warp - 1)" in text(ring(1)) and "tx::warp() < 1" in text(ring(1))
 
 
 def refusal(mapped: MappedProgram) -> str:

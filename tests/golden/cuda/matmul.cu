@@ -14,19 +14,16 @@ matmul_0(
   const tx::Global<const tx::f16> A(A_data, "A");
   const tx::Global<const tx::f16> B(B_data, "B");
   const tx::Global<tx::f32> C(C_data, "C");
-  const int j_block = tx::block_x();
-  const int i_block = tx::block_y();
-  const int i_warp = tx::warp();
-  const int j_lane = tx::lane();
-  const int i = 4 * i_block + i_warp;
-  const int j = 32 * j_block + j_lane;
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = 4 * tx::block_y() + warp;
+  const int j = 32 * tx::block_x() + lane;
   if (i < 48 && j < 40) {
     // matmul.tex:3: C[i, j] = sum K k { A[i, k] * B[k, j] }
 #line 3 "/texpr/matmul.tex"
     C.store(i * 40 + j, 0.0f);
-#line 3 "/texpr/matmul.tex"
     for (int k = 0; k < 24; ++k) {
-#line 3 "/texpr/matmul.tex"
+#line 3
       C.add_product(i * 40 + j, tx::cast<tx::f32>(A.load(i * 24 + k)), tx::cast<tx::f32>(B.load(k * 40 + j)));
     }
   }

@@ -15,10 +15,9 @@ vadd_0(
   const tx::Global<const tx::f32> A(A_data, "A");
   const tx::Global<const tx::f32> B(B_data, "B");
   const tx::Global<tx::f32> C(C_data, "C");
-  const int i_block = tx::block_x();
-  const int i_warp = tx::warp();
-  const int i_lane = tx::lane();
-  const tx::i64 i = tx::i64(256) * i_block + 32 * i_warp + i_lane;
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const tx::i64 i = tx::i64(256) * tx::block_x() + 32 * warp + lane;
   if (i < N) {
     // vadd.tex:3: C[i] = A[i] + B[i]
 #line 3 "/texpr/vadd.tex"

@@ -1,0 +1,124 @@
+"""Elements of memory in the text: their accessors and where they are there.
+
+A[i, k], 24 elements in a row          A, i * 24 + k
+the same in the slot of a pipe         A, ring.read() * 384 + i * 24 + k
+A[idx[i], k], read from data           A, tx::gathered<int>(idx.load(i), 16) * 24 + k
+"""
+
+from dataclasses import replace
+
+from texpr.codegen.cuda import index as ix
+from texpr.codegen.cuda.cursor import Cursor
+from texpr.codegen.cuda.expr import Surroundings, Value, emit_value
+from texpr.codegen.cuda.literals import value_type
+from texpr.codegen.cuda.tiles import check_corner
+from texpr.grammar.ast import Gather, Read, Subscript
+from texpr.grammar.diagnostics import fail
+from texpr.grammar.source import NO_SPAN, Span
+from texpr.polyhedral.layout.value import Layout, Unit
+from texpr.polyhedral.mapped.operators import View
+
+
+class Access:
+    """The elements that the text at a cursor names. `touched` is set where one is named that lies in memory."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor, self.frame, self.out = cursor, cursor.frame, cursor.out
+        self.tensors = self.frame.tensors
+        self.touched = False
+        self.span = NO_SPAN
+
+    def around(self, *, strict: bool) -> Surroundings:
+        """What value trees need of the kernel here."""
+        return Surroundings(scope=self.cursor.scope, read=self.read, strict=strict, temporary=self._temporary)
+
+    def begin(self, span: Span) -> None:
+        """A line that comes from there is about to be made."""
+        self.touched, self.span = False, span
+
+    @property
+    def at(self) -> Span | None:
+        """Where the line comes from, if it touches memory."""
+        return self.span if self.touched else None
+
+    def _temporary(self, value: Value) -> str:
+        name = self.frame.names.new("t")
+        self.out.declare(name, value_type(value.dtype), value, self.at)
+        return name
+
+    def read(self, read: Read, gathered: tuple[Value, ...]) -> Value:
+        """The value of an element."""
+        tensor = self.tensors[read.buffer]
+        if tensor.scalar:
+            text = f"tx::decode({tensor.name})" if tensor.dtype.is_bool else tensor.name
+            return Value(text, ix.ATOM, read.dtype, names=frozenset({tensor.name}))
+        source, where = self.place(read.buffer, read.subscripts, gathered, writes=False)
+        return Value(f"{source}.load({where.text})", ix.ATOM, read.dtype, names=where.names)
+
+    def place(
+        self,
+        name: str,
+        subscripts: tuple[Subscript, ...],
+        gathered: tuple[Value, ...] | None = None,
+        *,
+        writes: bool,
+        mixed: bool = True,
+        strict: bool = True,
+    ) -> tuple[str, ix.Term]:
+        """The accessor of an element and where it is there: in the slot that a pipe is at, in a rank's memory. The
+        names of both are those of the second. `gathered` has the values of the subscripts that are data, in order,
+        where they are known already."""
+        self.touched = True
+        if gathered is None:
+            around = self.around(strict=strict)
+            gathered = tuple(emit_value(s.value, around) for s in subscripts if isinstance(s, Gather))
+        own, layout, names = self.tensors[name].name, self.tensors[name].layout, frozenset[str]()
+        scope, span = self.cursor.scope, self.frame.launch.span
+        if not {*layout.units} <= {Unit.ADDRESS, Unit.RANK}:
+            raise fail("E0502", f"{name}: a layout over the threads of a block is not emitted", span)
+        parts = self._subscripts(layout, subscripts, gathered)
+        offset = ix.address(layout if mixed else replace(layout, xor=None), parts, scope)
+        if Unit.RANK in layout.units:
+            if isinstance(subscripts[0], Gather):
+                raise fail("E0502", f"a rank of {name} that is read from data is not emitted", span)
+            rank = ix.coordinate(layout, Unit.RANK, parts, scope)
+            own, names = f"tx::remote({own}, {rank.text})", rank.names
+        slot = self.frame.slot(name, writes=writes)
+        if slot is not None:
+            offset = ix.add(ix.mul(slot, ix.constant(self.frame.stage_elements(name))), offset)
+        return own, replace(offset, names=offset.names | names)
+
+    def element(self, name: str, subscripts: tuple[Subscript, ...], *, writes: bool) -> tuple[str, str]:
+        """The accessor of an element and its number there, for the next line."""
+        own, where = self.place(name, subscripts, writes=writes)
+        return own, self.out.use(where)
+
+    def spot(self, view: View, writes: bool = False) -> str:
+        """Where the element of a view lies, for a copy that begins there."""
+        own, where = self.place(view.buffer, view.subscripts, writes=writes)
+        return f"{own}.at({self.out.use(where)})"
+
+    def corner(self, view: View, writes: bool) -> tuple[str, str]:
+        """The accessor and the number of the first element of a tile."""
+        check_corner(self.tensors[view.buffer].layout, view, self.frame.launch.span)
+        own, where = self.place(view.buffer, view.subscripts, writes=writes, mixed=False)
+        return own, self.out.use(where)
+
+    def _subscripts(
+        self, layout: Layout, subscripts: tuple[Subscript, ...], gathered: tuple[Value, ...]
+    ) -> list[ix.Term]:
+        """The subscripts of an element; those that are read from data are checked."""
+        values = iter(gathered)
+        parts: list[ix.Term] = []
+        for subscript, extent in zip(subscripts, layout.shape, strict=True):
+            if isinstance(subscript, Gather):
+                limit = self.cursor.term(extent)
+                wide = not ix.fits_int(0, limit.high)
+                kind = "tx::i64" if wide else "int"
+                value = next(values)
+                text = f"tx::gathered<{kind}>({value.text}, {limit.text})"
+                names = value.names | limit.names
+                parts.append(ix.Term(text, ix.ATOM, 0, max(limit.high - 1, 0), wide, names=names))
+            else:
+                parts.append(self.cursor.term(subscript))
+        return parts

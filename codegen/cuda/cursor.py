@@ -1,0 +1,82 @@
+"""Where the text of a kernel has come to: its lines, the terms that are in scope, the part and loops around.
+
+Hardware coordinates are named once, at the top. Digits are not named: they stand in the values of indices, and an
+index that has the value of another of its name (`i` of two sibling bands) is that one.
+
+    const int lane = tx::lane();
+    const int i = 32 * tx::block_x() + lane;
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from texpr.codegen.cuda import index as ix
+from texpr.codegen.cuda.digits import digit_value
+from texpr.codegen.cuda.frame import Frame
+from texpr.codegen.cuda.lines import Lines
+from texpr.codegen.cuda.names import stem
+from texpr.codegen.cuda.stand import Stand, coordinates
+from texpr.grammar.ast import Condition, IndexExpr
+from texpr.polyhedral.mapped.places import Digit
+
+
+class Cursor:
+    """Mutable; `nested` puts back what was in scope."""
+
+    def __init__(self, frame: Frame, out: Lines) -> None:
+        self.frame, self.launch, self.out = frame, frame.launch, out
+        self.scope = frame.scope
+        self.equal: dict[tuple[str, str], ix.Term] = {}
+        named = {
+            place: self._named(name, value)
+            for place, (name, value) in coordinates(self.launch, frame.warp_size).items()
+        }
+        warps = -(-self.launch.threads // frame.warp_size)
+        self.stand = Stand(warps=warps, warp_size=frame.warp_size, named=named)
+
+    @contextmanager
+    def nested(self, **changes: Any) -> Iterator[None]:
+        """A C++ block, in which the stand has these fields."""
+        scope, stand, equal = self.scope, self.stand, self.equal
+        self.stand, self.equal = replace(stand, **changes), dict(equal)
+        yield
+        self.scope, self.stand, self.equal = scope, stand, equal
+
+    def know(self, name: str, term: ix.Term) -> None:
+        """A name of the program is this term from here on."""
+        self.scope = ix.IndexScope({**self.scope.indices, name: term}, self.scope.sizes)
+
+    def know_digits(self, digits: Iterable[Digit]) -> None:
+        """The digits of hardware places: coordinate / stride % radix."""
+        known = dict(self.scope.indices)
+        for digit in digits:
+            known[digit.name] = digit_value(digit, self.launch, self.scope, self.stand)
+        self.scope = ix.IndexScope(known, self.scope.sizes)
+
+    def declare(self, name: str, value: ix.Term) -> None:
+        """`const int NAME = value;`, and the name is known from here on. A single value needs no variable, nor does
+        that of another variable of this name."""
+        if value.low == value.high:
+            self.know(name, ix.constant(value.low))
+            return
+        key = (stem(name), value.text)
+        if key not in self.equal:
+            self.equal[key] = self._named(name, value)
+        self.know(name, self.equal[key])
+
+    def _named(self, name: str, value: ix.Term) -> ix.Term:
+        own = self.frame.names.new(name)
+        self.out.declare(own, "tx::i64" if value.wide else "int", value)
+        return ix.variable(own, value.low, value.high, wide=value.wide)
+
+    def term(self, expr: IndexExpr | Condition) -> ix.Term:
+        """The term of an expression here."""
+        return ix.term(expr, self.scope)
+
+    def number(self, expr: IndexExpr | Condition) -> ix.Term:
+        """The term of an expression that the text uses."""
+        term = self.term(expr)
+        self.out.use(term)
+        return term
