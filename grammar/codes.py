@@ -1,6 +1,6 @@
 """The table of diagnostic codes. Codes are stable: a code is never given a second meaning.
 
-E01 syntax, E02 names, types and attributes, E03 proofs, E04 mapping, E05 target and artifact, E06 call.
+E01 syntax, E02 names, types and attributes, E03 proofs, E04 mapping, E05 target and artifact, E06 call, E07 tasks.
 Each code has at least one program in `tests/errors/`, and `texpr explain CODE` prints its entry.
 """
 
@@ -81,4 +81,16 @@ CODES: dict[str, Code] = {
     "E0606": Code("file not usable", "A file could not be read or written, or holds something else."),
     "E0607": Code("wrong option", "An option of a Python function has a type or a value that it does not take."),
     "E0608": Code("no room for a file", "The disk is full, a limit on files is reached, or the device fails."),
+    "E0701": Code(
+        "tiled space or tensor not possible", "Tiles, named subranges, shape, type or data do not fit together."
+    ),
+    "E0702": Code("no such block", "An index of tiles, or the name of a subrange, is not one of the tensor's."),
+    "E0703": Code("wrong declaration of a task", "What a task declares is no permission or access, or names no block."),
+    "E0704": Code(
+        "access outside the task's permission", "A task may touch only what its permissions cover, in that way."
+    ),
+    "E0705": Code("child exceeds its parent", "A nested task may do no more than the task that submitted it."),
+    "E0709": Code(
+        "write to a zero block", "The tensor's rule says that this block is zero; it has no memory to write."
+    ),
 }

@@ -11,6 +11,7 @@ _PLAIN = {
     "i8": "int8", "u32": "uint32", "u8": "uint8", "bool": "bool",
 }  # fmt: skip
 _EXTENDED = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
+NUMPY_NAMES = frozenset((*_PLAIN.values(), *_EXTENDED.values()))  # what NumPy calls the element types
 
 
 def numpy_dtype(dtype: DType) -> Any:

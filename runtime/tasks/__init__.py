@@ -1,0 +1,1 @@
+"""Tasks on blocks of tiled tensors: dependences from permissions, buffers from accesses. Needs NumPy, no compiler."""
