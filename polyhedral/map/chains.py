@@ -23,7 +23,8 @@ from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.cores import CPU_TASKS
 from texpr.polyhedral.map.long_sums import CHAIN, repeating, serial_additions, size_ranges
-from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.monoids import OF_UPDATE
+from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
@@ -128,6 +129,8 @@ class _Walk:
                     state = _either(self._nodes(body, state, ranges), self._nodes(orelse, state, ranges))
                 case Generic():
                     state = self._statement(node, state, ranges)
+                case Reduce():
+                    state = self._reduction(node, state, ranges)
                 case Fresh(buffer=buffer):
                     state = {**state, buffer: Sum()}
                 case Define():
@@ -185,6 +188,18 @@ class _Walk:
             additions=own.additions + times,
         )
         return {**state, leaf.buffer: self._note(leaf.buffer, now)}
+
+    def _reduction(self, node: Reduce, state: State, ranges: Ranges) -> State:
+        """Partial results combined: in a tree over lanes, one after the other over a box."""
+        of = [state.get(read.buffer, Sum()) for read in node.reads]
+        count = math.prod(self._turns(extent, ranges) for _, extent in node.over)
+        adds = node.monoid == OF_UPDATE[AccOp.ADD] and node.values[0].dtype != F64
+        rounded = count - 1 + (node.lanes - 1).bit_length() if adds else 0
+        now = Sum(
+            chain=max((sum_.chain for sum_ in of), default=0) + rounded,
+            partials=node.lanes * count * max((sum_.partials for sum_ in of), default=0),
+        )
+        return {**state, **{target.buffer: self._note(target.buffer, now) for target in node.targets}}
 
     def _is_all(self, leaf: Bind) -> bool:
         """Whether every write of the buffer is of the element that this one binds, so that nothing is left of sums."""

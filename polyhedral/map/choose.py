@@ -174,7 +174,7 @@ class _Inner:
                     order, caps = choose_lanes(self.problem, nest, sizes, self.threads, {**ranges, **own})
                     self.deals[stmt.index] = _named(nest, share(sizes, order, caps, self.threads))
                 case Seq() if self._shares(stmt, ranges):
-                    self.left -= part_bytes(stmt, self.threads)
+                    self.left -= part_bytes(self.problem, stmt.body, self.threads)
                     self.shared_out.append(stmt.index)
                 case Seq(index=index, extent=extent, body=body):
                     inside = index_range(extent, ranges)
@@ -185,7 +185,7 @@ class _Inner:
                     pass
 
     def _shares(self, seq: Seq, ranges: Ranges) -> bool:
-        fits = part_bytes(seq, self.threads) <= self.left
+        fits = part_bytes(self.problem, seq.body, self.threads) <= self.left
         long = self.threads > 1 and fits and is_long(self.problem, seq, ranges)
         return long and can_share(self.problem, seq, self.memory)
 

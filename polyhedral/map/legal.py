@@ -109,7 +109,7 @@ class _Check:
         for index in choice.shared_out:
             if index not in seqs or not can_share(self.problem, seqs[index], choice.memory) or choice.threads == 1:
                 self._refuse(f"`shared_out`: {index} is no reduction that the threads of a block can share")
-            bytes_needed += part_bytes(seqs[index], choice.threads)
+            bytes_needed += part_bytes(self.problem, seqs[index].body, choice.threads)
         if bytes_needed > self.target.shared_bytes:
             self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")
 
@@ -126,7 +126,7 @@ class _Check:
         summed = {p.index: p for p in nest.pars if p.index not in used}
         if not choice.blocks.keys() <= summed.keys():
             self._refuse(f"`blocks` limits {_listed(choice.blocks)}; the summed indices are {_listed(summed)}")
-        bytes_needed = sum(choice.threads * u.value.dtype.size_bytes for u in updates)
+        bytes_needed = part_bytes(self.problem, updates, choice.threads)
         if bytes_needed > self.target.shared_bytes:
             self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")
         if any(u.id in self.problem.long for u in updates):

@@ -23,7 +23,7 @@ from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F32, F64
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import CHAIN, narrow
-from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.operators import Generic, Operator, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import (
@@ -33,6 +33,8 @@ from texpr.polyhedral.mapped.walks import (
     node_reads,
     of_kind,
     statements,
+    tree_buffers,
+    tree_writes,
 )
 from texpr.polyhedral.walk import touched, written
 
@@ -196,14 +198,15 @@ class _Partials:
                 case Generic(leaf=leaf) as statement:
                     if [name for name, _ in touched(leaf)].count(self.name) > self._is_update(statement):
                         return False
+                case node if isinstance(node, Operator) and self.name in tree_buffers((node,)):
+                    return False
                 case _:
                     pass
         return True
 
     def _is_private(self, loop: Loop) -> bool:
         """Whether the loop stays within a thread: it writes registers only, and no barrier is needed inside."""
-        written_to = {write[0] for s in statements((loop,)) if (write := written(s.leaf)) is not None}
-        return all(self.draft.buffers[name].memory is Memory.REG for name in written_to)
+        return all(self.draft.buffers[name].memory is Memory.REG for name in tree_writes((loop,)))
 
     def _is_subscript(self, loop: Loop, updates: Sequence[Generic]) -> bool:
         """Whether different iterations update different elements of the register."""

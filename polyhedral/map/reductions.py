@@ -3,16 +3,17 @@
     seq K k { v += e(k) }        v does not depend on k, no #ordered
 
     every thread:    p = 0 ; for k of this thread: p += e(k)
-    all:             part[t] = p                                       barrier
-    first warp:      part[r] = part[r] + part[r + 32] + …              barrier
-    who updates v:   v += part[0] + … + part[31]
+    every warp:      p = Sum of p over its lanes                by shuffles
+    its first lane:  parts[warp] = p                            barrier
+    who updates v:   p = Sum of parts[w] over all warps ; v += p
 
-The update is made by every thread where v is its register, else by one. The order of the sums is fixed, so results do
-not change from run to run. A band of rows whose elements lie along `k` is given blocks for its iterations, so that
-lanes run along k: a matrix times a vector reads each row contiguously.
+The update is made by every thread where v is its register, else by one. A block of one warp needs neither the parts nor
+the barrier. The order of the sums is fixed, so results do not change from run to run. A band of rows whose elements lie
+along `k` is given blocks for its iterations, so that lanes run along k: a matrix times a vector reads each row
+contiguously.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import (
@@ -23,18 +24,15 @@ from texpr.grammar.ast import (
     Condition,
     Const,
     Expr,
-    IndexBinary,
     IndexExpr,
-    IndexOp,
     IndexVar,
-    Leaf,
     Par,
     Read,
     Role,
     Seq,
     Stmt,
 )
-from texpr.grammar.index.expr import ONE, ZERO, add, at_least_zero, ceildiv, const, constant_value, multiply
+from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value
 from texpr.grammar.index.interval import most
 from texpr.grammar.numerics import identity
 from texpr.grammar.source import Span
@@ -44,7 +42,8 @@ from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import CHAIN, as_type, narrow, size_ranges
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.monoids import OF_UPDATE
+from texpr.polyhedral.mapped.operators import Box, Generic, Origin, Reduce, Unused, View
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
@@ -96,11 +95,9 @@ def shared_out(
         start = identity(update.op, update.value.dtype).item()
         nodes.append(Fresh(buffer=name))
         first = Const(value=start, dtype=update.value.dtype, span=update.span)
-        nodes.append(_made(update, "init", Origin.INIT, name, (), first, unused=Unused.REPLICATED))
+        nodes.append(_bind(update, "init", Origin.INIT, name, (), first, unused=Unused.REPLICATED))
     nodes += _partial(draft, team, loop, body, partials, places, rounds, inside, around, stride)
-    for update in updates:
-        nodes += _combine(draft, team, update, partials[update.id])
-    return tuple(nodes)
+    return (*nodes, *_combined(draft, team, updates, partials))
 
 
 def _serial(digit: Digit, body: tuple[Node, ...], span: Span) -> Loop:
@@ -145,73 +142,76 @@ def _narrow(draft: Draft, update: Accumulate) -> Accumulate:
     return replace(update, value=narrow(update.value)) if update.id in draft.long else update
 
 
-def _combine(draft: Draft, team: Team, update: Accumulate, partial: str) -> tuple[Node, ...]:
-    """The partial results through shared memory to the element."""
-    dtype = update.value.dtype
-    warp = min(draft.target.warp_size, team.threads)
-    array = _local(draft, f"{update.buffer}_parts", dtype, (const(team.threads),))
-    slot = draft.names.fresh("slot")
-    band, digits = _band(draft, team, slot)
+def _combined(draft: Draft, team: Team, updates: Sequence[Accumulate], partials: Mapping[str, str]) -> tuple[Node, ...]:
+    """The partial results of all threads, combined in the threads that make the updates; then these."""
+    warp = draft.target.warp_size
+    warps = team.threads // warp
     nodes: list[Node] = [
-        Fresh(buffer=array),
-        Define(index=slot, digits=tuple(reversed(band.all))),
-        _made(update, "part", Origin.COMBINE, array, (IndexVar(name=slot),), _read(partial, (), update), digits),
+        _reduce(draft, u, "lanes", partials[u.id], _read(partials[u.id], (), u), lanes=min(warp, team.threads))
+        for u in updates
     ]
-    if team.threads > warp:
-        nodes += _fold_warps(draft, team, update, array, warp)
-    target = draft.buffers[update.buffer]
-    unused = Unused.REPLICATED if target.memory is Memory.REG else Unused.ONCE
-    total = _local(draft, f"{update.buffer}_total", dtype, ())
-    nodes.append(Fresh(buffer=total))
-    first = _read(array, (ZERO,), update)
-    nodes.append(_made(update, "first", Origin.COMBINE, total, (), first, unused=unused))
-    step = draft.names.fresh("lane_slot")
-    other = _read(array, (add(IndexVar(name=step), ONE),), update)
-    inner = _made(update, "fold", Origin.COMBINE, total, (), other, unused=unused, accumulate=True)
-    nodes.append(Loop(index=step, extent=const(warp - 1), body=(inner,), span=update.span))
-    result: Expr = _read(total, (), update)
-    if update.id in draft.long:
-        result = as_type(result, F64 if target.dtype == F64 else F32)
-    final = Body(draft, hardware=team.outer, unused=unused).leaf(replace(update, value=result))
-    nodes.append(replace(final, id=f"{update.id}_out", origin=Origin.COMBINE))
+    if warps > 1:
+        parts = {u.id: _local(draft, f"{u.buffer}_parts", u.value.dtype, (const(warps),)) for u in updates}
+        nodes += _put(draft, updates, partials, parts, warps)
+        for update in updates:
+            index = draft.names.fresh("each_warp")
+            slot = _read(parts[update.id], (IndexVar(name=index),), update)
+            over = ((index, const(warps)),)
+            nodes.append(_reduce(draft, update, "warps", partials[update.id], slot, over=over))
+    for update in updates:
+        result: Expr = _read(partials[update.id], (), update)
+        if update.id in draft.long:
+            result = as_type(result, F64 if draft.buffers[update.buffer].dtype == F64 else F32)
+        final = Body(draft, hardware=team.outer, unused=_unused(draft, update)).leaf(replace(update, value=result))
+        nodes.append(replace(final, id=f"{update.id}_out", origin=Origin.COMBINE))
     return tuple(nodes)
 
 
-def _fold_warps(draft: Draft, team: Team, update: Accumulate, array: str, warp: int) -> tuple[Node, ...]:
-    """The first warp adds the slots of the others to its own."""
-    dtype = update.value.dtype
-    row = draft.names.fresh("column")
-    band, digits = _band(draft, team, row)
-    here = IndexVar(name=row)
-    column = _local(draft, f"{update.buffer}_column", dtype, ())
-    step = draft.names.fresh("warp_slot")
-    next_row = add(multiply(const(warp), IndexBinary(op=IndexOp.ADD, left=IndexVar(name=step), right=ONE)), here)
-    inside: tuple[Node, ...] = (
-        Fresh(buffer=column),
-        _made(update, "column", Origin.COMBINE, column, (), _read(array, (here,), update), digits),
-        Loop(
-            index=step,
-            extent=const(team.threads // warp - 1),
-            body=(
-                _made(
-                    update,
-                    "rows",
-                    Origin.COMBINE,
-                    column,
-                    (),
-                    _read(array, (next_row,), update),
-                    digits,
-                    accumulate=True,
-                ),
-            ),
-            span=update.span,
-        ),
-        _made(update, "warp", Origin.COMBINE, array, (here,), _read(column, (), update), digits),
+def _unused(draft: Draft, update: Accumulate) -> Unused:
+    """Every thread updates its register, one the element that they share."""
+    return Unused.REPLICATED if draft.buffers[update.buffer].memory is Memory.REG else Unused.ONCE
+
+
+def _put(
+    draft: Draft,
+    updates: Sequence[Accumulate],
+    partials: Mapping[str, str],
+    parts: Mapping[str, str],
+    warps: int,
+) -> Iterator[Node]:
+    """The first lane of each warp puts its result where all warps see it."""
+    fresh, warp = draft.names.fresh, draft.target.warp_size
+    lane, slot = fresh("in_warp"), fresh("slot")
+    digits = [
+        Digit(name=fresh(f"{i}_{place.value}"), index=i, weight=1, radix=const(radix), stride=ONE, place=place)
+        for i, place, radix in ((lane, Place.LANE, warp), (slot, Place.WARP, warps))
+    ]
+    draft.digits += digits
+    yield from (Fresh(buffer=name) for name in parts.values())
+    yield from (Define(index=digit.index, digits=(digit,)) for digit in digits)
+    own = tuple(digit.name for digit in digits)
+    puts = tuple(
+        _bind(u, "part", Origin.COMBINE, parts[u.id], (IndexVar(name=slot),), _read(partials[u.id], (), u), own)
+        for u in updates
     )
-    some = Compare(op=CompareOp.LT, left=here, right=const(warp))
-    return (
-        Define(index=row, digits=tuple(reversed(band.all))),
-        Guard(condition=some, body=inside, padding=True, span=update.span),
+    first = Compare(op=CompareOp.EQ, left=IndexVar(name=lane), right=ZERO)
+    yield Guard(condition=first, body=puts, span=updates[0].span)
+
+
+def _reduce(
+    draft: Draft, update: Accumulate, suffix: str, partial: str, value: Read, *, over: Box = (), lanes: int = 1
+) -> Reduce:
+    """The partial result becomes the values combined: over lanes in every thread, over warps in those that update."""
+    return Reduce(
+        id=f"{update.id}_{suffix}",
+        monoid=OF_UPDATE[update.op],
+        values=(value,),
+        targets=(View(buffer=partial, subscripts=(), dtype=value.dtype),),
+        over=over,
+        lanes=lanes,
+        lift=False,
+        unused=Unused.REPLICATED if lanes > 1 else _unused(draft, update),
+        span=update.span,
     )
 
 
@@ -242,7 +242,7 @@ def _read(buffer: str, subscripts: tuple[IndexExpr, ...], update: Accumulate) ->
     return Read(buffer=buffer, subscripts=subscripts, dtype=update.value.dtype, span=update.span)
 
 
-def _made(
+def _bind(
     update: Accumulate,
     suffix: str,
     origin: Origin,
@@ -250,15 +250,9 @@ def _made(
     subscripts: tuple[IndexExpr, ...],
     value: Expr,
     digits: tuple[str, ...] = (),
-    *,
     unused: Unused | None = None,
-    accumulate: bool = False,
 ) -> Generic:
-    """A statement of the reduction's own: a bind, or an accumulation with the update's operator."""
-    id, span = f"{update.id}_{suffix}", update.span
-    leaf: Leaf
-    if accumulate:
-        leaf = Accumulate(id=id, op=update.op, buffer=buffer, subscripts=subscripts, value=value, span=span)
-    else:
-        leaf = Bind(id=id, buffer=buffer, subscripts=subscripts, value=value, span=span)
+    """A bind of the reduction's own."""
+    id = f"{update.id}_{suffix}"
+    leaf = Bind(id=id, buffer=buffer, subscripts=subscripts, value=value, span=update.span)
     return Generic(id=id, leaf=leaf, origin=origin, digits=digits, unused=unused)

@@ -135,6 +135,7 @@ def combined_dim(problem: Problem, nest: Nest, sizes: Sequence[int], threads: in
     return best if sectors(best) <= GAIN * sectors(order[0]) else None
 
 
-def part_bytes(seq: Seq, threads: int) -> int:
-    """Shared memory that the partial results of a shared-out reduction need."""
-    return sum(threads * u.value.dtype.size_bytes for u in seq.body if isinstance(u, Accumulate))
+def part_bytes(problem: Problem, stmts: Sequence[Stmt], threads: int) -> int:
+    """Shared memory in which the partial results of the updates meet: a slot for each warp, where there are several."""
+    warps = threads // problem.target.warp_size
+    return sum(warps * u.value.dtype.size_bytes for u in stmts if isinstance(u, Accumulate)) if warps > 1 else 0

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from texpr.grammar.ast import AccOp
 from texpr.grammar.types import DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -193,3 +194,4 @@ _CATALOGUE: Sequence[Monoid] = (
 )
 
 MONOIDS: dict[str, Monoid] = {monoid.name: monoid for monoid in _CATALOGUE}
+OF_UPDATE = {AccOp.ADD: "Sum", AccOp.MUL: "Product", AccOp.MAX: "Greatest", AccOp.MIN: "Least"}

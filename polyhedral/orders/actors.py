@@ -28,7 +28,8 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import ZERO, add, const, multiply
 from texpr.grammar.source import Span
 from texpr.grammar.walk import rewrite
-from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.expand import wanted
+from texpr.polyhedral.mapped.operators import Box, Copy, Elementwise, Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Barrier
@@ -131,8 +132,8 @@ class _Collector:
                     )
                 case Guard(condition=condition):
                     self._guard(node, condition, here)
-                case Generic():
-                    self._statement(node, here)
+                case Generic() | Copy() | Elementwise() | Reduce():
+                    self._operator(node, here)
                 case Fresh(buffer=buffer):
                     self.entries[buffer] = around.nodes
                 case Barrier():
@@ -172,10 +173,26 @@ class _Collector:
                 ),
             )
 
-    def _statement(self, node: Generic, here: Around) -> None:
-        leaf = node.leaf
+    def _operator(self, node: Generic | Copy | Elementwise | Reduce, here: Around) -> None:
+        """What an operator touches, for every value of its own indices."""
         actor = self._actor(node.id, node.span, here, node.digits, node.unused)
-        actor = replace(actor, proved=node.origin is not Origin.COMBINE)
+        match node:
+            case Generic():
+                self._statement(node, replace(actor, proved=node.origin is not Origin.COMBINE))
+            case Copy(within=within):
+                inside = () if within is None else (wanted(node.over, within),)
+                self._statement(node.each, _over(actor, node.over, inside))
+            case Elementwise(over=over):
+                for each in node.each:
+                    self._statement(each, _over(actor, over))
+            case Reduce(over=over):
+                actor = replace(_over(actor, over), proved=False)
+                self._reads(actor, node.reads)
+                for buffer, subscripts in node.writes:
+                    self._touch(actor, buffer, subscripts, writes=True)
+
+    def _statement(self, node: Generic, actor: Actor) -> None:
+        leaf = node.leaf
         self._reads(actor, read_accesses(leaf))
         write = written(leaf)
         if write is not None and not isinstance(leaf, Anchor):
@@ -216,6 +233,18 @@ class _Collector:
             constraints=here.constraints + thread,
             band_depth=depth,
         )
+
+
+def _over(actor: Actor, over: Box, inside: tuple[Condition, ...] = ()) -> Actor:
+    """The actor for every value of an operator's indices, which no two threads share."""
+    env = {name: value for name, value in actor.around.env.items() if name not in dict(over)}
+    limits = [limit for name, extent in over for limit in below(IndexVar(name=name), put(extent, env))]
+    return replace(
+        actor,
+        around=replace(actor.around, env=env),
+        dims=actor.dims + tuple(name for name, _ in over),
+        constraints=(*actor.constraints, *limits, *(put(condition, env) for condition in inside)),
+    )
 
 
 def put(tree: Tree, env: Env) -> Tree:

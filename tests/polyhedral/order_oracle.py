@@ -27,9 +27,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Cast, Expr, Gather, Op, Read, Select, Subscript
 from texpr.grammar.index.value import condition_value, index_value
-from texpr.polyhedral.mapped.operators import Generic, Unused
+from texpr.polyhedral.mapped.operators import Generic, Reduce, Unused
 from texpr.polyhedral.mapped.places import Memory, Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
+from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
 Needed = tuple[str, str, str, str | None, Scope]
@@ -134,8 +135,14 @@ class Walker:
                     self.guard(node, here, rows)
                 case Generic():
                     self.statement(node, here, rows)
+                case Reduce():
+                    self.reduction(node, here, rows)
                 case Fresh(buffer=buffer):
                     self.entries[buffer] = around.nodes
+                case Barrier():
+                    pass
+                case _:
+                    raise AssertionError(f"the accesses of a {type(node).__name__} are not known here")
 
     def loop(self, loop: Loop, here: Around, rows: Rows) -> None:
         extent = rows.array(loop.extent)
@@ -183,6 +190,22 @@ class Walker:
         assert isinstance(leaf, Bind | Accumulate | Atomic)
         operator = leaf.op if statement.atomic and not isinstance(leaf, Bind) else None
         self.touch(statement.id, here, leaf.buffer, leaf.subscripts, rows, writes=True, operator=operator)
+
+    def reduction(self, node: Reduce, here: Around, rows: Rows) -> None:
+        """Every thread reads the values of the box, then writes the targets."""
+        rows = rows.only(rows.thread == 0) if node.unused is Unused.ONCE else rows
+        every = rows
+        for index, extent in node.over:
+            turns = range(int(index_value(extent, rows.values)))
+            parts = [
+                Rows(every.thread, {**every.values, index: np.full(len(every.thread), t)}, every.turns) for t in turns
+            ]
+            every = joined(parts, every, index)
+        for value in node.values:
+            for read, some in reads_of(value, every):
+                self.touch(node.id, here, read.buffer, read.subscripts, some)
+        for target in node.targets:
+            self.touch(node.id, here, target.buffer, target.subscripts, rows, writes=True)
 
     def touch(
         self,

@@ -1,6 +1,7 @@
 #line 2 "/texpr/include/texpr/lanes.cuh"
-// Values moved between the lanes of a warp, and trees over them. All 32 lanes take part; a group is kLanes (2 to 32, a
-// power of two) neighbouring lanes. Nothing is read or written in memory, and no access to memory is ordered.
+// Values moved between the lanes of a warp, and trees over them. All lanes take part, which in a block of less than a
+// warp are its threads; a group is kLanes (2 to 32, a power of two) neighbouring lanes. Nothing is read or written in
+// memory, and no access to memory is ordered.
 #pragma once
 #include "texpr/here.cuh"
 #include "texpr/kernel.cuh"

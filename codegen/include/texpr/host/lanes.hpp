@@ -1,5 +1,5 @@
 #line 2 "/texpr/include/texpr/host/lanes.hpp"
-// The shuffles of lanes.cuh on a CPU: the last of the 32 lanes to come hands out the values.
+// The shuffles of lanes.cuh on a CPU: the last lane of the warp to come hands out the values.
 #pragma once
 #include "texpr/host/collective.hpp"
 
@@ -13,11 +13,20 @@ inline T exchange(const char* instruction, T value, int source, Site site) {
     T value, result;
     int source;
   };
+  const int lanes = machine.threads < 32 ? machine.threads : 32;
   Operands mine{value, value, source & 31};
-  const auto perform = [](Operands* const* all) {
-    for (int i = 0; i < 32; ++i) all[i]->result = all[all[i]->source]->value;
+  const auto perform = [=](Operands* const* all) {
+    for (int i = 0; i < lanes; ++i) {
+      if (all[i]->source < lanes) {
+        all[i]->result = all[all[i]->source]->value;
+      } else {
+        char text[100];
+        std::snprintf(text, sizeof text, "lane %d asks lane %d, and the block ends before", i, all[i]->source);
+        found(TX_HOST_DIVERGENCE, site, text);
+      }
+    }
   };
-  gather(32, instruction, mine, perform, site);
+  gather(lanes, instruction, mine, perform, site);
   return mine.result;
 }
 
