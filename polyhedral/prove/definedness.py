@@ -18,7 +18,7 @@ from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import AccessMode, Program, ProgramStatement
 from texpr.polyhedral.prove.arms import SureWrite, with_united_arms
 from texpr.polyhedral.prove.bounds import VERBS
-from texpr.polyhedral.prove.ordering import Use, all_pairs, apart, is_gathered, ordered, uses_by_buffer
+from texpr.polyhedral.prove.ordering import Use, Uses, all_pairs, apart, is_gathered, ordered
 from texpr.polyhedral.prove.witness import (
     element_text,
     instance_mapping,
@@ -32,9 +32,9 @@ from texpr.polyhedral.prove.witness import (
 WRITTEN_BEFORE = "the proof that this element is written before"
 
 
-def check_definedness(program: Program) -> Iterator[Diagnostic]:
+def check_definedness(program: Program, by_buffer: Uses) -> Iterator[Diagnostic]:
     """A diagnostic for each access of a local or declared `out` that can read an undefined element."""
-    for name, uses in uses_by_buffer(program).items():
+    for name, uses in by_buffer.items():
         home = program.buffers[name]
         if home.buffer.role is not Role.LOCAL and home.buffer.direction != "out":
             continue

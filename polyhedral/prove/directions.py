@@ -13,7 +13,7 @@ from texpr.grammar.index.value import index_value
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer
 from texpr.polyhedral.prove.definedness import readers, sure_writes, undefined, unwritten, width_of
-from texpr.polyhedral.prove.ordering import Use, uses_by_buffer, writes
+from texpr.polyhedral.prove.ordering import Use, Uses, writes
 from texpr.polyhedral.prove.witness import element_text, least, sizes_mapping, sizes_text
 
 
@@ -26,10 +26,10 @@ class Directions:
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
-def infer_directions(program: Program) -> Directions:
+def infer_directions(program: Program, by_buffer: Uses) -> Directions:
     """The direction of every array parameter, and the diagnostics of the declared ones."""
     result = Directions()
-    for name, uses in uses_by_buffer(program).items():
+    for name, uses in by_buffer.items():
         home = program.buffers[name]
         if home.buffer.role is not Role.PARAM:
             continue

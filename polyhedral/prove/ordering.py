@@ -5,7 +5,7 @@ loop, all loops outside it are equal and its own index is less (that loop *carri
 are equal and S stands first in the text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
@@ -100,7 +100,10 @@ class Use:
     width: int
 
 
-def uses_by_buffer(program: Program) -> dict[str, list[Use]]:
+Uses = Mapping[str, list[Use]]
+
+
+def uses_by_buffer(program: Program) -> Uses:
     """The accesses to every buffer in program order."""
     uses: dict[str, list[Use]] = {name: [] for name in program.buffers}
     for statement in program.statements:

@@ -19,6 +19,7 @@ from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStateme
 from texpr.polyhedral.prove.bounds import VERBS
 from texpr.polyhedral.prove.ordering import (
     Use,
+    Uses,
     candidates,
     carried,
     commute,
@@ -26,7 +27,6 @@ from texpr.polyhedral.prove.ordering import (
     is_gathered,
     meetings,
     shared_loops,
-    uses_by_buffer,
     writes,
 )
 from texpr.polyhedral.prove.witness import (
@@ -41,10 +41,10 @@ from texpr.polyhedral.prove.witness import (
 )
 
 
-def check_races(program: Program) -> Iterator[Diagnostic]:
+def check_races(program: Program, by_buffer: Uses) -> Iterator[Diagnostic]:
     """A diagnostic for each pair of statements and buffer with a conflict, at the outermost `par` that has one. A
     statement that conflicts with itself is told once, and not again with others."""
-    for name, uses in uses_by_buffer(program).items():
+    for name, uses in by_buffer.items():
         outer = len(program.buffers[name].outer)
         reported: set[tuple[str, str]] = set()
         for group in _by_loop(uses, outer):
