@@ -43,14 +43,16 @@ class _Site:
 def find_carries(loop: Range, dtypes: dict[str, DType], scalars: frozenset[str]) -> tuple[Carry, ...]:
     """The carries of a loop, one per tensor. `dtypes` has the stored type of every tensor, `scalars` names those that
     are plain variables already."""
-    inner = frozenset(_defined(loop))
+    every = list(_sites((loop,), (), ()))
     sites: dict[str, list[_Site]] = {}
-    blocked = set(scalars)
-    for site in _sites((loop,), (), ()):
-        operator = site.operator
-        blocked.update(read.buffer for read in operator.reads)
-        if operator.store is not None:
-            sites.setdefault(operator.store.buffer, []).append(site)
+    for site in every:
+        for tensor, _ in site.operator.writes:
+            if tensor not in scalars:
+                sites.setdefault(tensor, []).append(site)
+    if not any(isinstance(found[0].operator.leaf, Accumulate | Atomic) for found in sites.values()):
+        return ()
+    inner = frozenset(_defined(loop))
+    blocked = {read.buffer for site in every for read in site.operator.reads}
     blocked.update(_conditions((loop,)))
     carries = []
     for tensor, found in sites.items():

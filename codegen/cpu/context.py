@@ -65,6 +65,13 @@ class CpuTensor:
     layout: Layout
     scalar: bool = False
     device: bool = False
+    strides: tuple[IndexExpr, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        steps = strides(self.layout)
+        if steps is None:
+            raise fail("E0502", f"{self.name}: a layout of more than strides is not emitted for a CPU")
+        object.__setattr__(self, "strides", steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +116,7 @@ class Context:
     def offset(self, tensor: CpuTensor, subscripts: tuple[IndexExpr | str, ...]) -> str:
         """The text of an element's offset; a gathered subscript is given by the variable that holds it."""
         parts: list[str] = []
-        steps = strides(tensor.layout)
-        if steps is None:
-            raise fail("E0502", f"{tensor.name}: a layout of more than strides is not emitted for a CPU")
-        for subscript, stride in zip(subscripts, steps, strict=True):
+        for subscript, stride in zip(subscripts, tensor.strides, strict=True):
             match subscript, stride:
                 case IndexConst(value=0), _:
                     continue
