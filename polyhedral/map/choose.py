@@ -25,7 +25,7 @@ from texpr.polyhedral.map.digits import power_of_two, share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.long_sums import CHAIN, size_ranges
-from texpr.polyhedral.map.placement import choose_memory, size_bytes
+from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
 from texpr.polyhedral.map.uses import local_uses
@@ -144,7 +144,7 @@ def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
     threads = threads_asked(problem.kernel, problem.target) or least
     uses, _ = local_uses(problem.kernel, nest.body, block_level=True, outer=nest.indices, ranges=ranges)
     memory = {name: found for name, (found, _) in choose_memory(uses, problem.target).items()}
-    shared = sum(size_bytes(u.buffer) or 0 for u in uses if memory[u.buffer.name] is Memory.SHARED)
+    shared = sum(u.bytes or 0 for u in uses if memory[u.buffer.name] is Memory.SHARED)
     inner = _Inner(problem, threads, memory, problem.target.shared_bytes - shared)
     inner.visit(nest.body, ranges)
     return Blocks(

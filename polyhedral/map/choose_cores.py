@@ -10,7 +10,6 @@ from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.value import index_value
-from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.map.bands import Nest, has_loop
@@ -94,8 +93,9 @@ def _vector_dim(problem: Problem, nest: Nest) -> int | None:
     for number, par in enumerate(nest.pars):
         if any(par.index in names(p.extent) for p in nest.pars[number + 1 :]):
             continue
-        unit = sum(a.weight for a in accesses if step(problem, a, par.index) == 1)
-        far = sum(a.weight for a in accesses if step(problem, a, par.index) not in (0, 1))
+        steps = [(access.weight, step(problem, access, par.index)) for access in accesses]
+        unit = sum(weight for weight, elements in steps if elements == 1)
+        far = sum(weight for weight, elements in steps if elements not in (0, 1))
         if unit > far and (best is None or unit - far >= best[0]):
             best = (unit - far, number)
     return None if best is None else best[1]
@@ -103,7 +103,6 @@ def _vector_dim(problem: Problem, nest: Nest) -> int | None:
 
 def step(problem: Problem, access: WeightedAccess, index: str) -> int | None:
     """Elements between neighbouring iterations of the index; None for a gather."""
-    layout = declared_layout(access.buffer)
     ends: list[int] = []
     for turn in (0, 1):
         points: list[int] = []
@@ -113,5 +112,5 @@ def step(problem: Problem, access: WeightedAccess, index: str) -> int | None:
             points.append(
                 int(index_value(subscript, dict.fromkeys(names(subscript), 0) | {**problem.sizes, index: turn}))
             )
-        ends.append(int(coordinates(layout, points, problem.sizes)[Unit.ADDRESS]))
+        ends.append(int(coordinates(access.layout, points, problem.sizes)[Unit.ADDRESS]))
     return ends[1] - ends[0]

@@ -166,7 +166,7 @@ def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests:
     made = sectors = ideal = 0
     for request in (r for r in requests if not r.access.update):
         fixed = {**dict.fromkeys(request.lanes, 0), **problem.sizes}
-        found = footprint(request.access.buffer, request.access.subscripts, request.lanes, fixed)
+        found = footprint(request.access, request.lanes, fixed)
         made += request.times
         sectors += request.times * (problem.target.warp_size if found is None else found.sectors)
         ideal += request.times * (1 if found is None else found.ideal)

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from texpr.grammar.ast import Buffer, Gather, Subscript
+from texpr.grammar.ast import Gather, Subscript
 from texpr.grammar.index.value import index_value
-from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.place import coordinates
-from texpr.polyhedral.layout.value import Unit
+from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.map.digits import ThreadDigits
 from texpr.polyhedral.mapped.places import Digit, Place
 
@@ -49,6 +48,18 @@ def digit_values(digits: Sequence[Digit], warp_size: int) -> Any:
     return total
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedAccess:
+    """An access in global memory, of elements in their declared layout, and how often an iteration makes it; `update`
+    marks the element of an accumulation, which a register may carry through a loop."""
+
+    layout: Layout
+    element_bytes: int
+    subscripts: tuple[Subscript, ...]
+    weight: int = 1
+    update: bool = False
+
+
 class _AtZero(dict[str, Any]):
     """Values of indices; an index that is not given is at 0."""
 
@@ -56,13 +67,11 @@ class _AtZero(dict[str, Any]):
         return 0
 
 
-def footprint(
-    buffer: Buffer, subscripts: Sequence[Subscript], lanes: Mapping[str, Any], sizes: Mapping[str, int]
-) -> Footprint | None:
+def footprint(access: WeightedAccess, lanes: Mapping[str, Any], sizes: Mapping[str, int]) -> Footprint | None:
     """The request that the lanes make, or None for a gathered access."""
     import numpy as np
 
-    layout = declared_layout(buffer)
+    layout, subscripts = access.layout, access.subscripts
     steps_of = [int(index_value(term.stride, _AtZero(sizes))) for term in layout.terms]
     if any(abs(number) > EXACT for number in (*steps_of, *sizes.values())):
         lanes = {name: value.astype(object) for name, value in lanes.items()}  # beyond 64 bits: slow and right
@@ -73,7 +82,7 @@ def footprint(
     points = [index_value(subscript, values) for subscript in subscripts if not isinstance(subscript, Gather)]
     address = np.zeros(width, dtype=np.int64) + coordinates(layout, points, _AtZero(sizes))[Unit.ADDRESS]
     steps = np.diff(address)
-    size = buffer.dtype.size_bytes
+    size = access.element_bytes
     elements = len(np.unique(address))
     return Footprint(
         stride=int(steps[0]) if len(steps) and (steps == steps[0]).all() else (0 if not len(steps) else None),
@@ -83,17 +92,6 @@ def footprint(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightedAccess:
-    """An access in global memory and how often an iteration makes it; `update` marks the element of an accumulation,
-    which a register may carry through a loop."""
-
-    buffer: Buffer
-    subscripts: tuple[Subscript, ...]
-    weight: int
-    update: bool = False
-
-
 def cost(
     accesses: Sequence[WeightedAccess], lanes: Mapping[str, Any], sizes: Mapping[str, int], warp_size: int
 ) -> tuple[int, int]:
@@ -101,7 +99,7 @@ def cost(
     each lane."""
     sectors = distance = 0
     for access in accesses:
-        found = footprint(access.buffer, access.subscripts, lanes, sizes)
+        found = footprint(access, lanes, sizes)
         sectors += access.weight * (warp_size if found is None else found.sectors)
         distance += 0 if found is None else found.distance
     return sectors, distance

@@ -30,17 +30,14 @@ ALIGNMENT_BYTES = {Memory.GLOBAL: 256, Memory.SHARED: 1024}  # of the memory's o
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalUse:
     """How a launch uses a local. `shared_by_threads`: it is declared at block level and some statement that the
-    block's threads share out writes it. `indices`: the parallel indices on hardware places around its `new`."""
+    block's threads share out writes it. `indices`: the parallel indices on hardware places around its `new`. `bytes`:
+    those of a local of constant shape, else None."""
 
     buffer: Buffer
     block_level: bool
     shared_by_threads: bool
     indices: tuple[str, ...]
-
-    @property
-    def bytes(self) -> int | None:
-        """Bytes of a local of constant shape, else None."""
-        return size_bytes(self.buffer)
+    bytes: int | None
 
 
 def memories(use: LocalUse, target: Target) -> tuple[Memory, ...]:
@@ -153,9 +150,9 @@ def choose_memory(uses: Sequence[LocalUse], target: Target) -> dict[str, tuple[M
         check_layout(use.buffer)
         memory, reason = _memory(use, shared, kept, target)
         if memory is Memory.SHARED and use.buffer.memory != "shared":
-            shared += size_bytes(use.buffer) or 0
+            shared += use.bytes or 0
         if memory is Memory.REG and use.buffer.memory != "reg":
-            kept += size_bytes(use.buffer) or 0
+            kept += use.bytes or 0
         chosen[use.buffer.name] = (memory, reason)
     return chosen
 
@@ -175,13 +172,13 @@ def place_locals(
 
 def _pinned_bytes(uses: Sequence[LocalUse], memory: str, available: int, owner: str, target: Target) -> int:
     """The bytes that the author's word puts into a memory of a GPU. Raises E0403 for more than there are."""
-    pinned = [u.buffer for u in uses if u.buffer.memory == memory] if target.is_cuda else []
-    needed = sum(size_bytes(buffer) or 0 for buffer in pinned)
+    pinned = [u for u in uses if u.buffer.memory == memory] if target.is_cuda else []
+    needed = sum(u.bytes or 0 for u in pinned)
     if needed > available:
         raise fail(
             "E0403",
             f"the {memory} buffers need {needed} bytes, and {owner} has {available}",
-            max(pinned, key=lambda buffer: size_bytes(buffer) or 0).span,
+            max(pinned, key=lambda u: u.bytes or 0).buffer.span,
             f"placed in {memory} memory",
             help=f"make the tiles smaller, or leave the word `{memory}` away from some of them",
         )
@@ -189,7 +186,7 @@ def _pinned_bytes(uses: Sequence[LocalUse], memory: str, available: int, owner: 
 
 
 def _memory(use: LocalUse, shared: int, kept: int, target: Target) -> tuple[Memory, str]:
-    buffer, size = use.buffer, size_bytes(use.buffer)
+    buffer, size = use.buffer, use.bytes
     pinned = buffer.memory if target.is_cuda else None
     if pinned == "global":
         return Memory.GLOBAL, "placed by the author"

@@ -26,11 +26,14 @@ from texpr.grammar.ast import (
     Read,
     Seq,
     Stmt,
+    Subscript,
 )
 from texpr.grammar.core import children, statements
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.grammar.index.value import index_value
+from texpr.polyhedral.layout.declared import declared_layout
+from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.hardware_attributes import check_host_loop
 from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.objective import WeightedAccess
@@ -68,7 +71,7 @@ Outline = tuple[Region | HostLoop[Region] | HostIf[Region], ...]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """`kernel` is the `kept` one with its long sums carried as they are to be; `sizes` has the representative values;
-    `host_ranges` the inclusive ranges of host loops, where known."""
+    `host_ranges` the inclusive ranges of host loops, where known; `layouts` the declared ones of all buffers."""
 
     kernel: Kernel
     kept: Kept
@@ -76,6 +79,7 @@ class Problem:
     sizes: Mapping[str, int]
     outline: Outline
     host_ranges: Ranges
+    layouts: Mapping[str, Layout]
 
     @property
     def proved(self) -> ProvedProgram:
@@ -97,6 +101,18 @@ class Problem:
         values = dict.fromkeys(names(expr), 0) | dict(self.sizes)
         return max(1, int(index_value(expr, values)))
 
+    def access(
+        self, buffer: str, subscripts: tuple[Subscript, ...], *, weight: int = 1, update: bool = False
+    ) -> WeightedAccess:
+        """An access to a buffer of the kernel."""
+        return WeightedAccess(
+            layout=self.layouts[buffer],
+            element_bytes=self.kernel.buffer(buffer).dtype.size_bytes,
+            subscripts=subscripts,
+            weight=weight,
+            update=update,
+        )
+
     def accesses(
         self, stmts: tuple[Stmt, ...], ranges: Ranges, *, without: frozenset[str] = frozenset(), weight: int = 1
     ) -> list[WeightedAccess]:
@@ -109,10 +125,7 @@ class Problem:
                     for number, (name, subscripts) in enumerate(accesses):
                         update = isinstance(stmt, Accumulate | Atomic) and number == len(accesses) - 1
                         if name not in without:
-                            buffer = self.kernel.buffer(name)
-                            found.append(
-                                WeightedAccess(buffer=buffer, subscripts=subscripts, weight=weight, update=update)
-                            )
+                            found.append(self.access(name, subscripts, weight=weight, update=update))
                 case Par(extent=extent, body=body) | Seq(extent=extent, body=body):
                     times = min(MAX_WEIGHT, weight * self.representative(extent, ranges))
                     found += self.accesses(body, ranges, without=without, weight=times)
@@ -155,6 +168,7 @@ def make_problem(kept: Kept, kernel: Kernel, target: Target, hints: Mapping[str,
         sizes={s.name: hints.get(s.name, s.default or DEFAULT_SIZE) for s in kernel.sizes},
         outline=outline,
         host_ranges=outliner.ranges,
+        layouts={buffer.name: declared_layout(buffer) for buffer in kernel.buffers},
     )
 
 

@@ -59,7 +59,7 @@ def _report(
     relation = f"{name}[{shown}]"
     found = None
     if lanes is not None:
-        found = footprint(problem.kernel.buffer(name), subscripts, lanes, problem.sizes)
+        found = footprint(problem.access(name, subscripts), lanes, problem.sizes)
     if found is None:
         return AccessReport(statement=statement.id, buffer=name, mode=mode, relation=relation)
     return AccessReport(

@@ -6,7 +6,7 @@ from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexExpr, Kernel, New, 
 from texpr.grammar.core import children
 from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.polyhedral.map.bands import bounded_nest, is_serial_par, nest_of
-from texpr.polyhedral.map.placement import LocalUse
+from texpr.polyhedral.map.placement import LocalUse, size_bytes
 
 
 @dataclass(slots=True)
@@ -32,6 +32,7 @@ def local_uses(
             block_level=level,
             shared_by_threads=name in uses.shared_by_threads,
             indices=indices,
+            bytes=size_bytes(kernel.buffer(name)),
         )
         for name, (level, indices) in uses.declared.items()
     )

@@ -19,7 +19,7 @@ from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Action, Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
-from texpr.polyhedral.mapped.walks import acting, meets_at_whole_barriers, operators
+from texpr.polyhedral.mapped.walks import acting, every_node, meets_at_whole_barriers, operators
 from texpr.polyhedral.walk import subscript_names
 
 Path = tuple[int, ...]
@@ -57,6 +57,8 @@ def check_enforced(launch: Launch) -> None:
 
 def unenforced(launch: Launch) -> tuple[Order, ...]:
     """The orders that the barriers of the launch do not enforce. InternalError for one where threads diverge."""
+    if not launch.orders and not any(isinstance(node, Barrier | Reduce) for node in every_node(launch.body)):
+        return ()
     graph = _Graph(steps={}, barriers={}, loops={})
     _build(launch, graph, launch.body, (), Scope.BLOCK, _Varying.of(launch))
     places = {name: place.path for name, place in acting(launch.body)}
