@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from texpr.grammar.ast import And, Condition, Kernel, Node, SizeVar
+from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexConst, IndexExpr, Kernel, Node, SizeVar
 from texpr.grammar.diagnostics import TExprError, error
+from texpr.grammar.index.expr import ZERO, const
+from texpr.grammar.index.interval import Ranges
 from texpr.grammar.source import Span
 from texpr.grammar.walk import walk
 from texpr.polyhedral import isl
@@ -159,3 +161,15 @@ def _too_many(span: Span) -> TExprError:
     message = f"the facts about these sizes have more than {MAX_ALTERNATIVES} alternatives together"
     help = "leave out facts with `!=` or `or`, state a range such as `N >= 8` instead, or bind the sizes"
     return TExprError([error("E0307", message, span, help=help)])
+
+
+def size_ranges(kernel: Kernel) -> Ranges:
+    """The ranges of free sizes that `where` bounds by a number."""
+    found: dict[str, tuple[IndexExpr, IndexExpr]] = {}
+    for fact in kernel.facts:
+        match fact:
+            case Compare(op=CompareOp.LT | CompareOp.LE, left=SizeVar(name=name), right=IndexConst(value=value)):
+                found[name] = (ZERO, const(value - (fact.op is CompareOp.LT)))
+            case _:
+                pass
+    return found

@@ -10,7 +10,6 @@ from typing import assert_never
 
 from texpr.grammar.ast import Role
 from texpr.polyhedral.map.cores import build_cores
-from texpr.polyhedral.map.digits import Names, names_taken
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.idle_attributes import idle_attributes
 from texpr.polyhedral.map.inherited import inherit_attributes
@@ -25,6 +24,7 @@ from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
 from texpr.polyhedral.mapped.tree import Guard, Loop
 from texpr.polyhedral.mapped.walks import launch_names, launches, of_kind, tree_buffers
+from texpr.polyhedral.names import Names, names_taken
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.orders.find import launch_orders
 from texpr.polyhedral.orders.synchronise import synchronise

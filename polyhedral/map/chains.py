@@ -21,14 +21,15 @@ from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, IndexExpr
 from texpr.grammar.index.expr import const
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F64
+from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.cores import CPU_TASKS
-from texpr.polyhedral.map.long_sums import CHAIN, repeating, serial_additions, size_ranges
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import every_node, launches, statements
+from texpr.polyhedral.prove.additions import CHAIN, repeating, serial_additions
 from texpr.polyhedral.walk import read_accesses, written
 
 UNKNOWN = 1 << 62  # turns of a loop whose extent is not bounded by the sizes

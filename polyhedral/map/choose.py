@@ -11,6 +11,7 @@ from texpr.grammar.ast import Accumulate, If, IndexExpr, Par, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv
 from texpr.grammar.index.interval import Ranges, index_range, most
+from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import (
     Nest,
     block_statements,
@@ -24,13 +25,13 @@ from texpr.polyhedral.map.choose_cores import choose_cores
 from texpr.polyhedral.map.digits import power_of_two, share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.lanes import choose_lanes
-from texpr.polyhedral.map.long_sums import CHAIN, size_ranges
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import Target
 from texpr.polyhedral.walk import subscript_names
 

@@ -17,10 +17,11 @@ from texpr.grammar.index.interval import Ranges, index_range
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par, nest_of
 from texpr.polyhedral.map.choose import band_sizes
 from texpr.polyhedral.map.choose_cores import step
-from texpr.polyhedral.map.digits import Names, thread_digits
+from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single
+from texpr.polyhedral.names import Names
 
 RESIDENT_THREADS = 2048  # of one multiprocessor, where neither registers nor shared memory are short
 

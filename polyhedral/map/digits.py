@@ -11,37 +11,15 @@ iterations share a thread and a serial digit: what lies beyond an extent is cut 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from texpr.grammar.ast import IndexConst, IndexExpr, Kernel, Par, Seq
-from texpr.grammar.core import statements
+from texpr.grammar.ast import IndexConst, IndexExpr
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, multiply, product
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place
+from texpr.polyhedral.names import Names
 from texpr.polyhedral.target import Target
 
 Piece = tuple[int, int]  # (number of the dimension, threads it gets), fastest thread first
-
-
-class Names:
-    """Names that are not taken yet in one kernel."""
-
-    def __init__(self, taken: Sequence[str]) -> None:
-        self._taken = set(taken)
-
-    def fresh(self, wanted: str) -> str:
-        """`wanted`, or `wanted_1`, `wanted_2`, … where it is taken; the name is then taken."""
-        name, number = wanted, 0
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name)
-        return name
-
-
-def names_taken(kernel: Kernel) -> tuple[str, ...]:
-    """The names of a kernel's loops, buffers and sizes."""
-    loops = tuple(s.index for s in statements(kernel.body) if isinstance(s, Par | Seq))
-    return loops + tuple(b.name for b in kernel.buffers) + tuple(s.name for s in kernel.sizes)
 
 
 def power_of_two(value: int) -> int:

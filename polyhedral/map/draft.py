@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from texpr.grammar.ast import Kernel
-from texpr.polyhedral.map.digits import Names
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.mapped.places import Digit
 from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.names import Names
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
 

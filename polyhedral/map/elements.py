@@ -17,7 +17,7 @@ from texpr.grammar.index.linear import linear
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import Scope
 from texpr.polyhedral.conditions import condition_of
-from texpr.polyhedral.map.digits import Names
+from texpr.polyhedral.names import Names
 from texpr.polyhedral.program import Access, Program
 from texpr.polyhedral.prove.boxes import elements_of, side
 

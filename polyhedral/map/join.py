@@ -16,10 +16,10 @@ from texpr.grammar import ast
 from texpr.grammar.ast import Condition
 from texpr.grammar.source import Span
 from texpr.grammar.walk import rewrite
-from texpr.polyhedral.map.digits import Names, names_taken
 from texpr.polyhedral.mapped.candidate import Choices
 from texpr.polyhedral.mapped.program import HostIf, HostNode, Launch, MappedBuffer, MappedProgram, Report
 from texpr.polyhedral.mapped.walks import map_launches
+from texpr.polyhedral.names import Names, names_taken
 from texpr.polyhedral.program import ProvedProgram
 
 

@@ -19,12 +19,13 @@ from dataclasses import dataclass, field, replace
 from texpr.grammar.ast import Always, Bind, Buffer, If, Kernel, New, Par, Read, Role, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.types import F64
-from texpr.polyhedral.map.digits import Names, names_taken
 from texpr.polyhedral.map.elements import touched_elements
-from texpr.polyhedral.map.long_sums import Widening, as_type, long_updates
+from texpr.polyhedral.map.long_sums import Widening, as_type
 from texpr.polyhedral.mapped.operators import Origin
 from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.names import Names, names_taken
 from texpr.polyhedral.program import Access, ProvedProgram
+from texpr.polyhedral.prove.additions import long_updates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.digits import Names, share, thread_digits
+from texpr.polyhedral.map.digits import share, thread_digits
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
 
 

@@ -14,16 +14,17 @@ from texpr.grammar.ast import Accumulate, If, Par, Seq, Stmt
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, most
+from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par, nest_of
 from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.hardware_attributes import threads_asked
-from texpr.polyhedral.map.long_sums import CHAIN, size_ranges
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.sharing import can_share, combinable, part_bytes
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import Target
 from texpr.polyhedral.walk import subscript_names
 

@@ -22,7 +22,7 @@ from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, constan
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F32, F64
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.long_sums import CHAIN, narrow
+from texpr.polyhedral.map.long_sums import narrow
 from texpr.polyhedral.mapped.operators import Generic, Operator, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
@@ -36,6 +36,7 @@ from texpr.polyhedral.mapped.walks import (
     tree_buffers,
     tree_writes,
 )
+from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.walk import touched, written
 
 

@@ -37,16 +37,18 @@ from texpr.grammar.index.interval import most
 from texpr.grammar.numerics import identity
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32, F64, DType
+from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.long_sums import CHAIN, as_type, narrow, size_ranges
+from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Box, Generic, Origin, Reduce, Unused, View
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.prove.additions import CHAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,12 @@ from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.permissions import keeps_order, unroll_of
 from texpr.polyhedral.map.bands import Nest, block_statements
-from texpr.polyhedral.map.digits import Names, share, thread_digits
+from texpr.polyhedral.map.digits import share, thread_digits
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import read_accesses, subscript_names
 
 MIN_EXTENT = 64  # shorter reductions stay in one thread

@@ -21,12 +21,13 @@ from texpr.polyhedral.map.hardware_attributes import check_attributes
 from texpr.polyhedral.map.join import join
 from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
 from texpr.polyhedral.map.legal import check_candidate
-from texpr.polyhedral.map.long_sums import CHAIN, carried_wide
+from texpr.polyhedral.map.long_sums import carried_wide
 from texpr.polyhedral.map.problem import Problem, make_problem
 from texpr.polyhedral.map.states import is_state
 from texpr.polyhedral.mapped.candidate import Candidate, Cases, Choices
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import Target
 
 NO_ROOM = ("E0401", "E0403")

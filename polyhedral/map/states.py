@@ -10,8 +10,9 @@ never: there a read between would be a race.)
 
 from texpr.grammar.diagnostics import TExprError
 from texpr.polyhedral import isl
-from texpr.polyhedral.map.long_sums import CHAIN, product, repeating, size_ranges
+from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.program import AccessMode, Program
+from texpr.polyhedral.prove.additions import CHAIN, product, repeating
 from texpr.polyhedral.prove.ordering import Use, all_pairs, carried, meetings, ordered, shared_loops, uses_by_buffer
 
 

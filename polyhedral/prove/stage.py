@@ -8,8 +8,8 @@ E0307, in text order, each with the least counterexample.
 from collections.abc import Iterator
 
 from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError
-from texpr.polyhedral.map.long_sums import warn_ordered
 from texpr.polyhedral.program import Program, ProvedProgram
+from texpr.polyhedral.prove.additions import warn_ordered
 from texpr.polyhedral.prove.bounds import check_bounds
 from texpr.polyhedral.prove.definedness import check_definedness
 from texpr.polyhedral.prove.directions import infer_directions

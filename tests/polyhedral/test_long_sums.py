@@ -13,10 +13,10 @@ from texpr.grammar.numerics import storage
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.chains import Sum, sums
 from texpr.polyhedral.map.choose import block_limits
-from texpr.polyhedral.map.long_sums import CHAIN
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Guard
 from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.simulate.stage import simulate
 
 TARGETS = ("cuda:sm_90a", "cpu")

@@ -10,13 +10,14 @@ from stages import mapped
 from texpr.grammar.ast import IndexConst
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.value import index_value
-from texpr.polyhedral.map.digits import Names, power_of_two, share, thread_digits
+from texpr.polyhedral.map.digits import power_of_two, share, thread_digits
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES
 from texpr.polyhedral.mapped.operators import Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Memory, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, Launch
 from texpr.polyhedral.mapped.show import show
 from texpr.polyhedral.mapped.walks import launches, statements
+from texpr.polyhedral.names import Names
 
 
 def refusal(text: str, target: str = "cuda:sm_90a", **sizes: int) -> str:

@@ -17,6 +17,16 @@ FLOORS = {
     "codegen": ("polyhedral", "grammar"),
     "runtime": ("codegen", "grammar"),
 }
+POLYHEDRAL = {
+    "layout": (),
+    "model": (),
+    "prove": ("layout",),
+    "schedule": ("layout", "model", "prove"),
+    "mapped": ("layout",),
+    "orders": ("layout", "mapped"),
+    "simulate": ("layout", "mapped"),
+    "map": ("layout", "model", "prove", "schedule", "mapped", "orders"),
+}
 RUNTIME_MAY = {
     "texpr.codegen.manifest",
     "texpr.codegen.manifest_io",
@@ -72,6 +82,15 @@ def test_imports_go_one_way(path: Path) -> None:
         assert parts[1] == floor or parts[1] in FLOORS[floor], f"{floor} imports {module}"
         if floor == "runtime" and parts[1] != "runtime":
             assert module in RUNTIME_MAY, f"runtime may not import {module}"
+
+
+def test_packages_of_the_polyhedral_floor_import_one_way() -> None:
+    assert {p.parent.name for p in (ROOT / "polyhedral").glob("*/__init__.py")} <= set(POLYHEDRAL)
+    for path in (ROOT / "polyhedral").rglob("*.py"):
+        parts = path.relative_to(ROOT / "polyhedral").parts
+        may = {parts[0], *POLYHEDRAL[parts[0]]} if len(parts) > 1 else set()
+        imported = {m.split(".")[2] for m in imported_modules(path) if m.startswith("texpr.polyhedral.")}
+        assert imported & set(POLYHEDRAL) <= may, f"{path}: {sorted(imported & set(POLYHEDRAL) - may)}"
 
 
 def test_one_module_imports_islpy() -> None:
