@@ -67,6 +67,7 @@ CODES: dict[str, Code] = {
     "E0401": Code("mapping not possible", "The attributes or sizes leave no legal mapping to this target."),
     "E0402": Code("attribute not supported by this target", "The attribute is understood but not yet mapped."),
     "E0403": Code("memory limit", "A buffer does not fit the memory that it was given."),
+    "E0404": Code("move not possible", "A move of the schedule does not fit the program, or breaks a dependence."),
     "E0501": Code("unknown target", "The target is not one that TExpr emits for."),
     "E0502": Code("not emitted for this target", "The construct has a meaning but no emission on this target yet."),
     "E0503": Code("toolchain missing", "What this step needs of the machine was not found, or does not work."),

@@ -211,6 +211,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "kernel k(A: f32[M, 64]) { par M i { new shared t: f32[64]; par 64 j { t[j] = A[i, j] }; "
         "par 64 j { A[i, j] = t[63 - j] } } }",
     ),
+    "E0404": Explanation(
+        "Only a mapping from outside names moves (`moves` of its JSON). Each one is proved to keep what depends on one "
+        "another in order: the message has the two iterations that would not be. Leave the move out, or map the kernel "
+        "anew: names of loops and statements are those of `texpr map`."
+    ),
     "E0502": Explanation(
         "The construct has a meaning, which the interpreter runs, and this version emits it for no target yet.",
         "kernel k(A: f32[32]) { fully par 32 |l| #align(32) #block { A[l] = 1.0 } }",

@@ -8,10 +8,12 @@ what takes more is E0307. No isl value is printed or handed out from inside a qu
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from islpy import (
     Aff,
     BasicSet,
+    Constraint,
     Context,
     Error,
     LocalSpace,
@@ -30,6 +32,7 @@ from texpr.grammar.source import Span
 __all__ = [
     "Aff",
     "BasicSet",
+    "Constraint",
     "Context",
     "Error",
     "LocalSpace",
@@ -55,16 +58,34 @@ SMALLEST = 256  # steps that a query is charged at least, but where an operation
 HELP = "bind the sizes, or write simpler subscripts and conditions"
 
 
+@dataclass(slots=True)
+class _Budget:
+    """The steps of one compilation, and whether a query is taking of them."""
+
+    total: int
+    left: int
+    running: bool = False
+
+
 class Work:
-    """The isl work of one compilation: its context, the steps that are left to it, and what it was asked before."""
+    """The isl work on one program of a compilation: its context, the steps that are left, what it was asked before."""
 
     def __init__(self, total: int = TOTAL) -> None:
         self.context = Context()
-        self.left = total
+        self._budget = _Budget(total, total)
         self._answers: dict[Hashable, bool] = {}
         self.given_up: set[Hashable] = set()  # questions that took too many steps
-        self._total = total
-        self._running = False
+
+    def beside(self) -> "Work":
+        """The work on another program of the compilation: the same context and steps, answers of its own."""
+        other = Work(0)
+        other.context, other._budget = self.context, self._budget
+        return other
+
+    @property
+    def left(self) -> int:
+        """The steps that are left to the compilation."""
+        return self._budget.left
 
     @property
     def exhausted(self) -> bool:
@@ -83,12 +104,12 @@ class Work:
     @contextmanager
     def limited(self, span: Span, what: str, width: int = 0, steps: int = QUERY) -> Iterator[None]:
         """Runs one query on so many columns; E0307 at `span` where it takes more steps, or none are left to it."""
-        assert not self._running, "queries do not nest"
+        assert not self._budget.running, "queries do not nest"
         weight = weight_of(width)
         operations = min(steps, self.left) // weight
         if operations <= 0:
             raise self._spent(span)
-        self._running = True
+        self._budget.running = True
         self.context.reset_operations()
         self.context.set_max_operations(operations)
         try:
@@ -96,10 +117,10 @@ class Work:
         except Error as failure:
             raise self._exceeded(span, what, steps, failure) from failure
         finally:
-            self.left -= weight * self._operations(operations, max(SMALLEST // weight, 16))
+            self._budget.left -= weight * self._operations(operations, max(SMALLEST // weight, 16))
             self.context.set_max_operations(0)
             self.context.reset_operations()
-            self._running = False
+            self._budget.running = False
 
     def _exceeded(self, span: Span, what: str, steps: int, failure: Error) -> TExprError:
         if "maximal number of operations" not in str(failure):
@@ -109,7 +130,7 @@ class Work:
         return TExprError([error("E0307", f"{what} takes more than {steps} steps", span, help=HELP)])
 
     def _spent(self, span: Span) -> TExprError:
-        message = f"the proofs of this kernel take more than {self._total} steps together"
+        message = f"the proofs of this kernel take more than {self._budget.total} steps together"
         help = "split the kernel, replace unrolled statements by loops, or bind the sizes"
         return TExprError([error("E0307", message, span, "they stop here", help=help)])
 

@@ -25,16 +25,16 @@ from texpr.polyhedral.program import Access, Program, ProgramBuffer, ProgramStat
 MAX_ACCESSES = 3_000  # of one kernel
 
 
-def build_program(kernel: Kernel, steps: int = isl.TOTAL) -> Program:
-    """The polyhedral model of a kernel, whose proofs may take so many steps. E0306, E0307 and E0308 as the module
-    says."""
-    return _Model(kernel, steps).build()
+def build_program(kernel: Kernel, steps: int = isl.TOTAL, *, beside: Program | None = None) -> Program:
+    """The polyhedral model of a kernel, whose proofs may take so many steps; `beside` another program of its
+    compilation they take of the same ones. E0306, E0307 and E0308 as the module says."""
+    return _Model(kernel, isl.Work(steps) if beside is None else beside.work.beside()).build()
 
 
 class _Model:
-    def __init__(self, kernel: Kernel, steps: int) -> None:
+    def __init__(self, kernel: Kernel, work: isl.Work) -> None:
         self.kernel = kernel
-        self.work = isl.Work(steps)
+        self.work = work
         self.facts = build_facts(kernel, self.work)
         self.diagnostics: list[Diagnostic] = []
 

@@ -8,7 +8,7 @@ with one operator commute and give none. No stage computes them all: a program w
 that nobody reads, is as legal as any other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from texpr.polyhedral import isl
 from texpr.polyhedral.program import Access, AccessMode, Dependence, Hazard, Program
@@ -25,12 +25,16 @@ from texpr.polyhedral.prove.ordering import (
 )
 
 
-def find_dependences(program: Program) -> tuple[Dependence, ...]:
-    """The dependences of a program without races, by buffer, then in text order of the sources. E0307 past a limit."""
+def find_dependences(
+    program: Program, *, among: Collection[str] | None = None, additions: bool = False
+) -> tuple[Dependence, ...]:
+    """The dependences of a program without races, by buffer, then in text order of the sources: all, or those `among`
+    some statements. With `additions` the updates of one element by one operator depend on one another, too, since
+    floats add up to something else in another order. E0307 past a limit."""
     found: list[Dependence] = []
     for uses in uses_by_buffer(program).values():
-        for first, second in candidates(uses):
-            if not commute(first.access, second.access):
+        for first, second in candidates([use for use in uses if among is None or use.statement.id in among]):
+            if additions or not commute(first.access, second.access):
                 found += _between(program.work, first, second)
     order = {statement.id: number for number, statement in enumerate(program.statements)}
     buffers = {name: number for number, name in enumerate(program.buffers)}

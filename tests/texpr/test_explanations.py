@@ -12,6 +12,7 @@ from texpr.grammar.explanations import EXPLANATIONS
 SHOWN = [(code, *pair) for code, entry in EXPLANATIONS.items() for pair in entry.pairs]
 WITHOUT_PROGRAMS = {
     "E0103", "E0211", "E0213", "E0307",  # limits, sizes from outside, asm
+    "E0404",  # mappings from outside
     "E0501", "E0503", "E0504", "E0505", "E0506",  # machines and artifacts
     "E0601", "E0602", "E0603", "E0604", "E0605", "E0606", "E0607", "E0608",  # calls and files
 }  # fmt: skip

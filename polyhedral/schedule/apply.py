@@ -1,0 +1,55 @@
+"""A move applied: the program after it, whatever it computes. Whether it computes the same is what `legal` says."""
+
+from typing import assert_never
+
+from texpr.grammar.ast import Kernel
+from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.moves import (
+    Contract,
+    Distribute,
+    Expand,
+    Fuse,
+    Interchange,
+    Move,
+    Residues,
+    Sink,
+    Swap,
+)
+from texpr.polyhedral.program import Program
+from texpr.polyhedral.schedule.fuse import fuse, swap
+from texpr.polyhedral.schedule.nests import distribute, interchange, sink
+from texpr.polyhedral.schedule.origins import Moved
+from texpr.polyhedral.schedule.residues import residues
+from texpr.polyhedral.schedule.storage import contract, expand
+from texpr.polyhedral.schedule.tree import tidy
+
+
+def moved(kernel: Kernel, move: Move) -> Moved:
+    """The kernel after a move, and where its instances come from. Raises E0404 where the move does not fit: what it
+    names is not there, stands otherwise, or is settled by the author."""
+    match move:
+        case Fuse():
+            found = fuse(kernel, move)
+        case Swap():
+            found = swap(kernel, move)
+        case Distribute():
+            found = distribute(kernel, move)
+        case Interchange():
+            found = interchange(kernel, move)
+        case Sink():
+            found = sink(kernel, move)
+        case Residues():
+            found = residues(kernel, move)
+        case Contract():
+            found = contract(kernel, move)
+        case Expand():
+            found = expand(kernel, move)
+        case _:
+            assert_never(move)
+    return Moved(kernel=tidy(found.kernel), origins=found.origins)
+
+
+def apply(program: Program, move: Move) -> Program:
+    """The program after a move, modelled in the compilation of the one before. Raises E0404 where the move does not
+    fit, E0306 to E0308 where what comes out is beyond the model."""
+    return build_program(moved(program.kernel, move).kernel, beside=program)

@@ -1,0 +1,179 @@
+"""Splitting by residue: a loop whose iterations differ by their remainder becomes one loop for each."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Always,
+    And,
+    Atomic,
+    Bind,
+    Buffer,
+    Compare,
+    Condition,
+    If,
+    IndexBinary,
+    IndexConst,
+    IndexExpr,
+    IndexOp,
+    Kernel,
+    New,
+    Node,
+    Not,
+    Or,
+    Par,
+    Read,
+    Seq,
+    Stmt,
+)
+from texpr.grammar.core import children, statements
+from texpr.grammar.index.expr import COMPARE, add, ceildiv, const, multiply, subtract
+from texpr.grammar.index.linear import difference, linear
+from texpr.grammar.walk import rewrite
+from texpr.polyhedral.moves import Residues
+from texpr.polyhedral.names import Names, names_taken
+from texpr.polyhedral.schedule.origins import Moved, Origin
+from texpr.polyhedral.schedule.tree import (
+    Block,
+    Loop,
+    declared,
+    index,
+    leaves,
+    loop_of,
+    movable,
+    plain,
+    unfit,
+    with_block,
+    with_values,
+)
+
+MAX_PHASES = 16
+
+
+def residues(kernel: Kernel, move: Residues) -> Moved:
+    """A loop for each remainder; one in which nothing is left is left out."""
+    place, loop = loop_of(kernel, move.loop)
+    plain(loop, allowed=("ordered",))
+    movable((loop,))
+    if not 1 < move.phases <= MAX_PHASES:
+        raise unfit(f"a loop has 2 to {MAX_PHASES} phases, not {move.phases}", loop.span, "this loop")
+    copies = _Copies(kernel, loop)
+    found = [copy for r in range(move.phases) if (copy := copies.phase(move.phases, r)) is not None]
+    block = (*place.block[: place.at], *found, *place.block[place.at + 1 :])
+    if not block:
+        raise unfit("no phase of the loop does anything", loop.span, "this loop")
+    changed = replace(kernel, buffers=(*kernel.buffers, *copies.buffers))
+    return Moved(kernel=with_block(changed, place, block), origins=copies.origins)
+
+
+class _Copies:
+    def __init__(self, kernel: Kernel, loop: Loop) -> None:
+        self.kernel, self.loop = kernel, loop
+        self.names = Names(names_taken(kernel))
+        self.ids = Names([leaf.id for leaf in leaves(kernel.body)])
+        self.buffers: list[Buffer] = []
+        self.origins: dict[str, Origin] = {}
+
+    def phase(self, phases: int, remainder: int) -> Loop | None:
+        """The iterations with that remainder."""
+        loop = self.loop
+        quotient = self.names.fresh(f"{loop.index}_q")
+        whole = add(multiply(const(phases), index(quotient)), const(remainder))
+        body = _decided(replace(loop, body=with_values(loop.body, {loop.index: whole})))
+        values: dict[str, IndexExpr] = {loop.index: whole}
+        if remainder:
+            body = self._renamed(body, values)
+        else:
+            self.origins |= {leaf.id: Origin(statement=leaf.id, values=values) for leaf in leaves(body)}
+        if not any(True for _ in leaves(body)):
+            return None
+        extent = ceildiv(subtract(loop.extent, const(remainder)), phases)
+        return replace(loop, index=quotient, extent=extent, body=body)
+
+    def _renamed(self, body: Block, values: dict[str, IndexExpr]) -> Block:
+        """A copy with loops, locals and statements of its own."""
+        loops = {s.index: self.names.fresh(s.index) for s in statements(body) if isinstance(s, Par | Seq)}
+        locals = {b.name: self.names.fresh(b.name) for b in declared(self.kernel, body)}
+        self.buffers += [replace(self.kernel.buffer(old), name=new) for old, new in locals.items()]
+        inner = {old: index(new) for old, new in loops.items()}
+
+        def change(node: Node) -> Node:
+            match node:
+                case Par(index=name) | Seq(index=name):
+                    return replace(node, index=loops[name])
+                case New(buffer=name) | Read(buffer=name):
+                    return replace(node, buffer=locals.get(name, name))
+                case Bind() | Accumulate() | Atomic():
+                    id = self.ids.fresh(node.id)
+                    self.origins[id] = Origin(statement=node.id, values={**values, **inner})
+                    return replace(node, id=id, buffer=locals.get(node.buffer, node.buffer))
+                case _:
+                    return node
+
+        whole = with_values(body, inner)
+        return tuple(rewrite(stmt, change, into=lambda node: not isinstance(node, IndexExpr)) for stmt in whole)
+
+
+def _decided(loop: Loop) -> Block:
+    """The loop's body without conditions that always hold, and without what never runs."""
+
+    def change(node: Node) -> Node:
+        match node:
+            case Par(body=body) | Seq(body=body):
+                return replace(node, body=_flat(body))
+            case If(then=then, orelse=orelse):
+                return replace(node, then=_flat(then), orelse=_flat(orelse))
+            case _:
+                return node
+
+    return rewrite(loop, change, into=lambda node: isinstance(node, Par | Seq | If)).body
+
+
+def _flat(body: Block) -> Block:
+    found: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case If(condition=condition) if (
+                not isinstance(condition, Read) and (holds := _holds(condition)) is not None
+            ):
+                found += stmt.then if holds else stmt.orelse
+            case If() | Par() | Seq() if not any(True for _ in leaves(children(stmt))):
+                pass
+            case _:
+                found.append(stmt)
+    return tuple(found)
+
+
+def _holds(condition: Condition | Read) -> bool | None:
+    """Whether a condition is true wherever it stands; None where that differs, or is not seen."""
+    match condition:
+        case Read():
+            return None
+        case Always(value=value):
+            return value
+        case Compare(op=op, left=left, right=right):
+            apart = difference(_reduced(left), _reduced(right))
+            return None if apart is None else bool(COMPARE[op](apart, 0))
+        case Not(part=part):
+            inner = _holds(part)
+            return None if inner is None else not inner
+        case And(parts=parts) | Or(parts=parts):
+            known = [_holds(part) for part in parts]
+            ends = isinstance(condition, Or)
+            return ends if ends in known else None if None in known else not ends
+        case _:
+            assert_never(condition)
+
+
+def _reduced(expression: IndexExpr) -> IndexExpr:
+    """The expression with remainders that are numbers written out: (2 * a + 1) % 2 is 1."""
+
+    def change(node: Node) -> Node:
+        if isinstance(node, IndexBinary) and node.op is IndexOp.MOD and isinstance(node.right, IndexConst):
+            left, divisor = linear(node.left), node.right.value
+            if divisor > 0 and all(c % divisor == 0 for monomial, c in left.terms.items() if monomial):
+                return const(left.constant % divisor)
+        return node
+
+    return rewrite(expression, change)
