@@ -6,13 +6,13 @@
 `build` writes one cubin for each family, and for every case its inputs and what its outputs must be.
 """
 
-import argparse
 import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from build_or_run import build_or_run
 
 ATOMS = Path(__file__).resolve().parents[1] / "atoms"
 
@@ -102,18 +102,5 @@ def run(out: Path) -> int:
     return 1 if failed else 0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["build", "run"])
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--arch", default="sm_90a")
-    args = parser.parse_args()
-    if args.what == "run":
-        return run(args.out)
-    args.out.mkdir(parents=True, exist_ok=True)
-    build(args.out, args.arch)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(build_or_run(__doc__, build, run))

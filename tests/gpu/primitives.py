@@ -7,7 +7,6 @@
 bits (any NaN equals any NaN), and prints the greatest distance in ulp where the functions of the two machines differ.
 """
 
-import argparse
 import importlib.util
 import json
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from build_or_run import build_or_run
 
 CODEGEN = Path(__file__).resolve().parents[1] / "codegen"
 FUNCTIONS_ULP = 4  # of the functions that two mathematics libraries round differently
@@ -131,18 +131,5 @@ def run(out: Path) -> int:
     return 1 if wrong else 0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["build", "run"])
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--arch", default="sm_90a")
-    args = parser.parse_args()
-    if args.what == "run":
-        return run(args.out)
-    args.out.mkdir(parents=True, exist_ok=True)
-    build(args.out, args.arch)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(build_or_run(__doc__, build, run))
