@@ -72,6 +72,14 @@ class Linear:
         """The number that the form is, None where it depends on a name."""
         return self.constant if len(self.terms) == (() in self.terms) else None
 
+    def is_nonnegative(self) -> bool:
+        """Whether nothing in it is negative where sizes and indices are not."""
+        return not self.operations() and all(c >= 0 for c in self.terms.values())
+
+    def is_multiple(self, by: int) -> bool:
+        """Whether all coefficients are multiples of a number, and so is the value."""
+        return all(c % by == 0 for c in self.terms.values())
+
     def coefficient(self, name: str) -> int | None:
         """The coefficient of an index or a size; None where it stands in a product or under an operation too."""
         found = 0

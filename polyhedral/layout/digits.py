@@ -103,7 +103,7 @@ def _collected(parts: Iterable[tuple[Digit, Linear]]) -> dict[Digit, Linear]:
 
 
 def _quotient(sum_: Sum, by: int, numbers: Mapping[str, int | None]) -> Sum:
-    whole = {digit: _divided(c, by) for digit, c in sum_.parts.items() if _divisible(c, by)}
+    whole = {digit: _divided(c, by) for digit, c in sum_.parts.items() if c.is_multiple(by)}
     left = {digit: c for digit, c in sum_.parts.items() if digit not in whole}
     moved = _alone(left)
     if moved is not None and moved.modulus is None:
@@ -124,7 +124,7 @@ def _quotient(sum_: Sum, by: int, numbers: Mapping[str, int | None]) -> Sum:
 
 
 def _remainder(sum_: Sum, by: int, numbers: Mapping[str, int | None]) -> Sum:
-    left = {digit: c for digit, c in sum_.parts.items() if not _divisible(c, by)}
+    left = {digit: c for digit, c in sum_.parts.items() if not c.is_multiple(by)}
     rest = sum_.rest.part(lambda _, c: c % by != 0)
     moved = _alone(left)
     if moved is not None and (moved.modulus is None or moved.modulus % by == 0):
@@ -185,10 +185,6 @@ def _reach(parts: Mapping[Digit, int], rest: int, numbers: Mapping[str, int | No
         least += min(c * ends[0], c * ends[1])
         most += max(c * ends[0], c * ends[1])
     return least, most
-
-
-def _divisible(form: Linear, by: int) -> bool:
-    return all(c % by == 0 for c in form.terms.values())
 
 
 def _divided(form: Linear, by: int) -> Linear:

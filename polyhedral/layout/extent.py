@@ -62,8 +62,7 @@ def _room(layout: Layout, unit: Unit) -> IndexExpr:
     plain = [_ends(layout, unit, guarded=guarded) for guarded in (False, True)]
     smooth, sure = (add(subtract(high, low), ONE) for low, high in plain)
     form = linear(smooth)
-    fine = not form.operations() and all(c >= 0 for c in form.terms.values())
-    return form.expression() if fine else sure
+    return form.expression() if form.is_nonnegative() else sure
 
 
 def ends(layout: Layout, unit: Unit = Unit.ADDRESS) -> Ends:

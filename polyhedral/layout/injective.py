@@ -15,9 +15,10 @@ from enum import Enum
 from typing import Any
 
 from texpr.grammar.index.expr import const, constant_value
+from texpr.grammar.index.linear import Linear
 from texpr.polyhedral.layout.extent import is_empty
-from texpr.polyhedral.layout.nest import Nonnegative, nest, plainly_nonnegative
-from texpr.polyhedral.layout.normal import MAX_ENUMERATED, bound, canonical
+from texpr.polyhedral.layout.nest import Nonnegative, nest
+from texpr.polyhedral.layout.normal import bound, canonical, is_enumerable
 from texpr.polyhedral.layout.place import NO_SIZES, every_place
 from texpr.polyhedral.layout.value import Layout
 
@@ -41,7 +42,7 @@ class Verdict:
 
 
 def injective(
-    layout: Layout, sizes: Mapping[str, int] = NO_SIZES, nonnegative: Nonnegative = plainly_nonnegative
+    layout: Layout, sizes: Mapping[str, int] = NO_SIZES, nonnegative: Nonnegative = Linear.is_nonnegative
 ) -> Verdict:
     """Whether no two elements share a place; of an element that is held several times, none of them. At `sizes`, or for
     all sizes that are not given, of which `nonnegative` knows more."""
@@ -50,14 +51,7 @@ def injective(
         return Verdict(holds=True, how=How.EMPTY)
     if nest(_upward(at), nonnegative) is not None:
         return Verdict(holds=True, how=How.NESTED)
-    extents = [constant_value(extent) for extent in at.extents]
-    count = 1
-    for extent in extents:
-        if extent is None:
-            return Verdict(holds=None, how=How.OPEN)
-        count *= extent
-    parts = (e for t in at.terms for e in (t.stride, t.offset))
-    if count > MAX_ENUMERATED or any(constant_value(e) is None for e in parts):
+    if not is_enumerable(at):
         return Verdict(holds=None, how=How.OPEN)
     pair = _shared(replace(at, xor=None))
     return Verdict(holds=pair is None, how=How.COMPARED, pair=pair)

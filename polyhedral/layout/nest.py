@@ -23,11 +23,6 @@ MAX_ORDERED = 6  # digits with free strides that are tried in every order
 Nonnegative = Callable[[Linear], bool]
 
 
-def plainly_nonnegative(form: Linear) -> bool:
-    """Whether no coefficient is negative, which is enough, since sizes are not."""
-    return not form.operations() and all(c >= 0 for c in form.terms.values())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nest:
     """How a layout is read back. `units` has the digits of every unit, from the least stride up; `dims` those that say
@@ -38,7 +33,7 @@ class Nest:
     constants: dict[Unit, IndexExpr]
 
 
-def nest(layout: Layout, nonnegative: Nonnegative = plainly_nonnegative) -> Nest | None:
+def nest(layout: Layout, nonnegative: Nonnegative = Linear.is_nonnegative) -> Nest | None:
     """The order in which the digits of a layout nest, None where none is found. `nonnegative` says of what forms in
     sizes it is known; extents are taken as at least 1, since of no elements there is nothing to read back."""
     form = canonical(layout)
@@ -68,7 +63,7 @@ def _positive(layout: Layout, nonnegative: Nonnegative) -> Nonnegative:
         least = form
         for name in names:
             least = least.replaced(name, variable(name) + 1)
-        return plainly_nonnegative(least) or nonnegative(form)
+        return least.is_nonnegative() or nonnegative(form)
 
     return known
 

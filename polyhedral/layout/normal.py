@@ -162,11 +162,11 @@ def same(left: Layout, right: Layout) -> bool:
         return True
     if tuple(map(linear, left.shape)) != tuple(map(linear, right.shape)):
         return False
-    return all(map(_small, (left, right))) and _places(left) == _places(right)
+    return all(map(is_enumerable, (left, right))) and _places(left) == _places(right)
 
 
-def _small(layout: Layout) -> bool:
-    """Whether all is numbers and there are few places."""
+def is_enumerable(layout: Layout) -> bool:
+    """Whether all is numbers and there are so few places that they may be looked at one by one."""
     count = 1
     for extent in layout.extents:
         number = constant_value(extent)

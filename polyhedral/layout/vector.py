@@ -18,12 +18,7 @@ from texpr.polyhedral.layout.value import Layout, Term, Unit
 Divides = Callable[[Linear, int], bool]
 
 
-def plainly_divides(form: Linear, by: int) -> bool:
-    """Whether all coefficients are multiples, which is enough."""
-    return all(c % by == 0 for c in form.terms.values())
-
-
-def vector_width(layout: Layout, dim: int, most: int, divides: Divides = plainly_divides) -> int:
+def vector_width(layout: Layout, dim: int, most: int, divides: Divides = Linear.is_multiple) -> int:
     """The greatest power of two up to `most` such that every group of so many elements of the dimension, from a
     multiple of it on, lies at consecutive addresses from a multiple of it on, and with one holder. Address 0 is aligned
     to it, which is for the caller to see to. `divides(form, n)` says of what forms in sizes it is known."""

@@ -17,7 +17,7 @@ from texpr.polyhedral.layout.compose import compose, tile
 from texpr.polyhedral.layout.make import fragment, padded, row_major, strided, swizzled
 from texpr.polyhedral.layout.text import MAX_DEPTH, from_json, show, to_json
 from texpr.polyhedral.layout.value import Layout, Term, Unit
-from texpr.polyhedral.layout.vector import plainly_divides, vector_width
+from texpr.polyhedral.layout.vector import vector_width
 from texpr.polyhedral.target import parse_target
 
 M, N = SizeVar(name="M"), SizeVar(name="N")
@@ -74,7 +74,7 @@ def test_vector_widths_of_tiles_and_arrays() -> None:
     assert vector_width(tile(row_major((M, 64)), (const(1), const(4)), (const(8), const(8))), 1, 8) == 4
 
     def eighths(form: Linear, by: int) -> bool:
-        return plainly_divides(form.replaced(N, Linear({(N,): 8})), by)
+        return form.replaced(N, Linear({(N,): 8})).is_multiple(by)
 
     assert vector_width(row_major((M, N)), 1, 8, eighths) == 8
 
