@@ -30,12 +30,11 @@ def plan(program: MappedProgram) -> PlannedProgram:
     syncs: dict[str, dict[str, int]] = {}
     for launch in launches(program.host):
         name, found = launch.name, blocks[launch.name]
-        stages = {buffer: pipe.stages for pipe in launch.pipes for buffer in pipe.buffers}
-        places, shared_bytes[name] = place_shared(found, program.target, stages)
-        check_shared(name, found, places, shared_bytes[name], stages)
+        places, shared_bytes[name] = place_shared(found, program.target, launch.stages)
+        check_shared(name, found, places, shared_bytes[name], launch.stages)
         syncs[name], shared_bytes[name] = place_syncs(launch, shared_bytes[name], program.target)
         offsets |= {buffer: const(place) for buffer, place in places.items()}
-        slots |= {buffer.name: stage_bytes(buffer) for buffer in found if buffer.name in stages}
+        slots |= {buffer.name: stage_bytes(buffer) for buffer in found if buffer.name in launch.stages}
     return PlannedProgram(
         program=program,
         addresses={

@@ -8,8 +8,8 @@ have. Run within a query, as everything of isl.
 
 from collections.abc import Sequence
 
-from texpr.grammar.ast import Always, And, Compare, CompareOp, Condition, IndexBinary, IndexExpr, IndexOp, Or, SizeVar
-from texpr.grammar.index.expr import ZERO, add, const, multiply, subtract
+from texpr.grammar.ast import Always, Compare, CompareOp, Condition, IndexBinary, IndexExpr, IndexOp, Or, SizeVar
+from texpr.grammar.index.expr import ZERO, add, conjunction, const, multiply, subtract
 from texpr.polyhedral import isl
 
 PARAM, DIM, DIV = isl.dim_type.param, isl.dim_type.in_, isl.dim_type.div
@@ -38,9 +38,7 @@ def _piece(piece: isl.BasicSet, coordinates: Sequence[IndexExpr]) -> Condition:
         op = CompareOp.EQ if constraint.is_equality() else CompareOp.GE
         if not constraint.is_div_constraint():
             parts.append(Compare(op=op, left=above, right=below))
-    if not parts:
-        return Always(value=True)
-    return parts[0] if len(parts) == 1 else And(parts=tuple(parts))
+    return conjunction(parts)
 
 
 def _sides(affine: isl.Aff, coordinates: Sequence[IndexExpr]) -> tuple[IndexExpr, IndexExpr]:

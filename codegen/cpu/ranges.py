@@ -25,7 +25,7 @@ from texpr.grammar.ast import (
     Read,
 )
 from texpr.grammar.diagnostics import fail
-from texpr.grammar.index.expr import ONE, add, combine, const
+from texpr.grammar.index.expr import ONE, add, combine, conjunction, const
 from texpr.grammar.index.linear import Linear, constant, linear
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
@@ -126,13 +126,11 @@ def _range(loop: Loop) -> CpuNode:
                 low, high = _meet(IndexOp.MAX, low, bounds[0]), _meet(IndexOp.MIN, high, bounds[1])
         inside: tuple[CpuNode, ...] = branch.body
         if rest:
-            condition = rest[0] if len(rest) == 1 else And(parts=tuple(rest))
-            inside = (Branch(condition=condition, body=branch.body, span=branch.span),)
+            inside = (Branch(condition=conjunction(rest), body=branch.body, span=branch.span),)
         body = (*body[:count], *inside)
     result: CpuNode = Range(index=loop.index, low=low, high=high, body=body, unroll=loop.unroll, span=loop.span)
     if before:
-        condition = before[0] if len(before) == 1 else And(parts=tuple(before))
-        result = Branch(condition=condition, body=(result,), span=loop.span)
+        result = Branch(condition=conjunction(before), body=(result,), span=loop.span)
     return result
 
 

@@ -8,14 +8,14 @@ transaction    tx::load_bulk(a.at(…), A.at(…), 256, ring.full()); a run of n
 bulk           tx::store_bulk, tx::store_box                      back, in a group
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from texpr.codegen.cuda import index as ix
-from texpr.grammar.ast import Gather, IndexExpr, Subscript
+from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import ZERO, const, constant_value, multiply, substitute
+from texpr.grammar.index.expr import const, constant_value, multiply
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.layout.make import CHUNK_BYTES, SWIZZLES
 from texpr.polyhedral.layout.normal import canonical
@@ -113,22 +113,17 @@ def _ranks(copy: Copy, pipe: Pipe | None) -> int:
     return sum(1 << rank for rank in rows.pop())
 
 
-def _first(view: View, copy: Copy) -> View:
-    """The element of a view at 0 of all indices of the copy."""
-    zeros: Mapping[str, IndexExpr] = {name: ZERO for name, _ in copy.over}
-    return View(buffer=view.buffer, subscripts=tuple(_at(s, zeros, copy) for s in view.subscripts), dtype=view.dtype)
-
-
-def _at(subscript: Subscript, values: Mapping[str, IndexExpr], copy: Copy) -> IndexExpr:
-    if isinstance(subscript, Gather):
+def _plain(view: View, copy: Copy) -> tuple[IndexExpr, ...]:
+    """The subscripts of a view, none of which may be read from data."""
+    if view.plain is None:
         raise _refused(copy, "subscripts that are read from data")
-    return substitute(subscript, lambda leaf: values.get(leaf.name))
+    return view.plain
 
 
 def _steps(view: View, copy: Copy, planned: PlannedProgram, *, mixed: bool = False) -> dict[str, int | None]:
     """How far apart neighbours along each index lie in memory; None where it is no number. `mixed`: before the XOR."""
     layout = canonical(planned.addresses[view.buffer].layout)
-    form = linear(coordinate(layout, Unit.ADDRESS, [_at(subscript, {}, copy) for subscript in view.subscripts]))
+    form = linear(coordinate(layout, Unit.ADDRESS, _plain(view, copy)))
     return {name: None if layout.xor and not mixed else form.coefficient(name) for name, _ in copy.over}
 
 
@@ -145,6 +140,8 @@ def _swizzle_bytes(tile: View, row: int, copy: Copy, planned: PlannedProgram) ->
 
 def _pieces(copy: Copy, planned: PlannedProgram) -> Pieces:
     size, over = copy.source.dtype.size_bytes, copy.over
+    for view in (copy.source, copy.target):
+        _plain(view, copy)
     count = 1
     if over:
         name, together = over[-1][0], constant_value(over[-1][1])
@@ -153,12 +150,8 @@ def _pieces(copy: Copy, planned: PlannedProgram) -> Pieces:
             count, over = together, over[:-1]
     if count * size not in CP_ASYNC_BYTES:
         raise _refused(copy, f"accesses of {count * size} bytes by cp.async, which has 4, 8 and 16,")
-    inner = {name: ZERO for name, _ in copy.over[len(over) :]}
-    source, target = (
-        View(buffer=v.buffer, subscripts=tuple(_at(s, inner, copy) for s in v.subscripts), dtype=v.dtype)
-        for v in (copy.source, copy.target)
-    )
-    return Pieces(count=count, over=over, source=source, target=target)
+    inner = copy.over[len(over) :]
+    return Pieces(count=count, over=over, source=copy.source.first(inner), target=copy.target.first(inner))
 
 
 def _run(copy: Copy, planned: PlannedProgram) -> Run | None:
@@ -173,7 +166,7 @@ def _run(copy: Copy, planned: PlannedProgram) -> Run | None:
     known = constant_value(bytes_)
     if known is None or known % BULK_BYTES:
         raise _refused(copy, f"a run of {'bytes that are no number' if known is None else f'{known} bytes'}")
-    return Run(bytes=bytes_, source=_first(copy.source, copy), target=_first(copy.target, copy))
+    return Run(bytes=bytes_, source=copy.source.first(copy.over), target=copy.target.first(copy.over))
 
 
 def _box(copy: Copy, array: View, tile: View, planned: PlannedProgram, ranks: int) -> Box:
@@ -183,8 +176,8 @@ def _box(copy: Copy, array: View, tile: View, planned: PlannedProgram, ranks: in
     steps, extents = _steps(tile, copy, planned, mixed=True), dict(copy.over)
     box: list[int] = []
     step = 1
-    for subscript in reversed(array.subscripts):
-        form = linear(_at(subscript, {}, copy))
+    for subscript in reversed(_plain(array, copy)):
+        form = linear(subscript)
         along = [name for name, _ in copy.over if form.coefficient(name) != 0]
         extent = constant_value(extents[along[0]]) if along else 1
         if len(along) > 1 or extent is None or (along and (form.coefficient(along[0]), steps[along[0]]) != (1, step)):
@@ -197,8 +190,8 @@ def _box(copy: Copy, array: View, tile: View, planned: PlannedProgram, ranks: in
         raise _refused(copy, f"a box of {len(box)} dimensions over {len(copy.over)} indices")
     return Box(
         map=TensorMap(buffer=array.buffer, box=tuple(box), swizzle_bytes=_swizzle_bytes(tile, box[-1], copy, planned)),
-        corner=tuple(s for s in _first(array, copy).subscripts if not isinstance(s, Gather)),
-        shared=_first(tile, copy),
+        corner=_plain(array.first(copy.over), copy),
+        shared=tile.first(copy.over),
         ranks=ranks,
     )
 

@@ -87,7 +87,7 @@ class Frame:
             self._add_tensor(buffer, self.names.new(buffer.name))
         self.rings = {pipe.name: self.names.new(pipe.name) for pipe in self.launch.pipes}
         self.turns = {n.counter: self.names.new(f"{n.counter}_turn") for n in facts.of(Turn)}
-        self.stages = {name: pipe for pipe in self.launch.pipes for name in pipe.buffers}
+        self.pipe_of = self.launch.pipe_of
         products = tuple(facts.of(Contract))
         self.accumulators = {node.c.buffer: sums_type(node) for node in products}
         self.tiles = {
@@ -216,7 +216,7 @@ class Frame:
         element, label = storage_type(buffer.dtype), f'"{comment(buffer.name)}"'
         address = self.planned.addresses[buffer.name]
         count = room(buffer)
-        pipe = self.stages.get(buffer.name)
+        pipe = self.pipe_of.get(buffer.name)
         if pipe is not None:
             count += (pipe.stages - 1) * self.stage_elements(buffer.name)
         match buffer.memory:
@@ -243,7 +243,7 @@ class Frame:
 
     def slot(self, buffer: str, *, writes: bool) -> ix.Term | None:
         """The slot of a pipe's buffer at the turn that is written or read; None of another."""
-        pipe = self.stages.get(buffer)
+        pipe = self.pipe_of.get(buffer)
         if pipe is None:
             return None
         return ix.variable(f"{self.rings[pipe.name]}.{'fill' if writes else 'read'}()", 0, pipe.stages - 1)

@@ -7,13 +7,14 @@ tx::store_rows<tx::bf16, 64>(d, 1024 * w, c, 64 * q);
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.literals import storage_type
 from texpr.grammar.ast import Condition, Gather, IndexExpr, Subscript
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import ZERO, constant_value, substitute
+from texpr.grammar.index.expr import ZERO, constant_value
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.make import swizzled
@@ -81,7 +82,7 @@ def contract_call(node: Contract, names: TileNames, number: Number) -> str:
 
 def _row(view: View, names: TileNames, node: Contract, number: Number) -> str:
     """The first row that a product reads, counted over the slots of a pipe."""
-    corner = [_first(s, node) for s in view.subscripts]
+    corner = _corner(view, node)
     if corner[1] != ZERO:
         raise _refused(node, f"{view.buffer} from another column than its first")
     rows, _ = _shape(names.buffer(view.buffer), node)
@@ -96,8 +97,8 @@ def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) 
         raise _refused(node, f"the instruction {node.atom.name}")
     if (_extent(node, 0), columns * dtype.size_bytes) != (WARP_ROWS, ROW_BYTES):
         raise _refused(node, "other boxes than a warp's rows of 128 bytes")
-    column = number(_first(node.source.subscripts[1], node)).text
-    own, first = corner(corner_of(node.target, node), True)
+    column = number(_corner(node.source, node)[1]).text
+    own, first = corner(replace(node.target, subscripts=_corner(node.target, node)), True)
     what = f"{storage_type(dtype)}, {columns}"
     return f"tx::store_rows<{what}>({own}, {first}, {names.sums(node.source.buffer)}, {column});"
 
@@ -119,16 +120,12 @@ def check_corner(layout: Layout, corner: View, span: Span) -> None:
         raise fail("E0502", f"a tile of {corner.buffer} that begins inside its swizzle is not emitted", span)
 
 
-def corner_of(view: View, node: Contract | Unload) -> View:
-    """The element at 0 of all indices of an operator."""
-    return View(buffer=view.buffer, subscripts=tuple(_first(s, node) for s in view.subscripts), dtype=view.dtype)
-
-
-def _first(subscript: Subscript, node: Contract | Unload) -> IndexExpr:
-    if isinstance(subscript, Gather):
+def _corner(view: View, node: Contract | Unload) -> tuple[IndexExpr, ...]:
+    """The subscripts of the element at 0 of all indices of an operator, none of which may be read from data."""
+    corner = view.first(node.over).plain
+    if corner is None:
         raise _refused(node, "subscripts that are read from data")
-    own = {name for name, _ in node.over}
-    return substitute(subscript, lambda leaf: ZERO if leaf.name in own else None)
+    return corner
 
 
 def _steps(subscript: Subscript, row: str, column: str) -> tuple[int | None, int | None]:

@@ -17,11 +17,11 @@ from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.literals import literal, value_type
 from texpr.grammar.ast import Expr, Gather, IndexExpr, Subscript
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import ZERO, constant_value, substitute
+from texpr.grammar.index.expr import constant_value
 from texpr.grammar.index.linear import linear
 from texpr.grammar.types import F32, F64, I32, I64, U32
 from texpr.polyhedral.mapped.monoids import MONOIDS
-from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, Elementwise, Reduce, View
+from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, Elementwise, Reduce
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Lead, Node
@@ -51,9 +51,9 @@ def wide_call(
     view = copy.source if inside else copy.target
     if copy.access is Access.FUNNEL and not inside:
         raise _refused(copy, "writes at any address; only loads may be shifted")
-    own, where = at(view.buffer, _first(view, copy), writes=not inside)
+    own, where = at(view.buffer, view.first(copy.over).subscripts, writes=not inside)
     held = copy.target if inside else copy.source
-    register, number = at(held.buffer, _first(held, copy), writes=inside)
+    register, number = at(held.buffer, held.first(copy.over).subscripts, writes=inside)
     cache = f"tx::Cache::k{''.join(w.capitalize() for w in copy.cache.value.split('_'))}"
     hint = "" if copy.cache is Cache.PLAIN else cache
     wanted = ""
@@ -90,13 +90,6 @@ def _count(copy: Copy) -> int:
         if last != 1 or any(outer):
             raise _refused(copy, f"moves elements of {view.buffer} that are no neighbours")
     return count
-
-
-def _first(view: View, copy: Copy) -> tuple[Subscript, ...]:
-    """The element of a view at 0 of the copy's index."""
-    ((name, _),) = copy.over
-    zero = {name: ZERO}
-    return tuple(s if isinstance(s, Gather) else substitute(s, lambda n: zero.get(n.name)) for s in view.subscripts)
 
 
 def _refused(node: Copy | Reduce, why: str) -> TExprError:

@@ -8,7 +8,19 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from texpr.grammar.ast import CompareOp, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, Node, SizeVar
+from texpr.grammar.ast import (
+    Always,
+    And,
+    CompareOp,
+    Condition,
+    IndexBinary,
+    IndexConst,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Node,
+    SizeVar,
+)
 from texpr.grammar.index.operators import OPERATORS
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.walk import fold, walk
@@ -147,6 +159,17 @@ def is_nonnegative(expression: IndexExpr) -> bool:
                 return True
 
     return fold(expression, nonnegative)
+
+
+def conjunction(parts: Sequence[Condition]) -> Condition:
+    """All of the conditions as one; of none, what always holds."""
+    match parts:
+        case []:
+            return Always(value=True)
+        case [part]:
+            return part
+        case _:
+            return And(parts=tuple(parts))
 
 
 def row_major(shape: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:

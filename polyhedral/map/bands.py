@@ -49,17 +49,17 @@ def nest_of(par: Par) -> Nest:
     return Nest(pars=tuple(pars), body=pars[-1].body)
 
 
-def bounded_nest(nest: Nest) -> tuple[Nest, dict[str, tuple[IndexExpr, IndexExpr]]]:
-    """The nest as far as a box over its own indices bounds its extents, and the range of each index of it.
+def bounded_nest(par: Par) -> tuple[Nest, dict[str, tuple[IndexExpr, IndexExpr]]]:
+    """The nest that begins at `par` as far as a box over its own indices bounds its extents, and the range of each.
 
     `par M i { par M - i j { … } }` has the box j in 0 .. M - 1; indices outside the nest stay as they are.
     """
-    ranges: dict[str, tuple[IndexExpr, IndexExpr]] = {}
-    for number, par in enumerate(nest.pars):
-        found = index_range(par.extent, ranges)
+    nest, ranges = nest_of(par), dict[str, tuple[IndexExpr, IndexExpr]]()
+    for number, inner in enumerate(nest.pars):
+        found = index_range(inner.extent, ranges)
         if found is None:
             return Nest(pars=nest.pars[:number], body=nest.pars[number - 1].body), ranges
-        ranges[par.index] = found
+        ranges[inner.index] = found
     return nest, ranges
 
 

@@ -19,7 +19,6 @@ from texpr.polyhedral.map.bands import (
     has_block_level,
     inner_nests,
     is_serial_par,
-    nest_of,
 )
 from texpr.polyhedral.map.choose_cores import choose_cores
 from texpr.polyhedral.map.digits import power_of_two, share
@@ -46,10 +45,9 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
 
 
 def _choice(problem: Problem, region: Region) -> Choice:
-    band = region.band
-    if band is None:
+    if region.band is None:
         return Single(memory=_memory(problem, region.stmts, block_level=False, outer=(), ranges={}))
-    nest, ranges = bounded_nest(nest_of(band))
+    nest, ranges = region.nest
     if not problem.target.is_cuda:
         return choose_cores(problem, nest, ranges)
     sizes = band_sizes(problem, nest, ranges)
@@ -170,7 +168,7 @@ class _Inner:
         for stmt in stmts:
             match stmt:
                 case Par() if not is_serial_par(stmt):
-                    nest, own = bounded_nest(nest_of(stmt))
+                    nest, own = bounded_nest(stmt)
                     sizes = band_sizes(self.problem, nest, own, ranges)
                     order, caps = choose_lanes(self.problem, nest, sizes, self.threads, {**ranges, **own})
                     self.deals[stmt.index] = _named(nest, share(sizes, order, caps, self.threads))

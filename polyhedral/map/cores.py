@@ -18,7 +18,6 @@ from texpr.grammar.ast import (
     Atomic,
     Bind,
     If,
-    IndexVar,
     Intrinsic,
     New,
     Par,
@@ -27,20 +26,19 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import ONE, add, const, minimum, names, subtract
-from texpr.polyhedral.map.bands import Nest, bounded_nest, has_loop, nest_of
+from texpr.grammar.index.expr import ONE, add, names
+from texpr.polyhedral.map.bands import Nest, has_loop
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import core_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import padding_guard
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
-from texpr.polyhedral.map.rows import Piece, carried_rows, long_rows, tiles
+from texpr.polyhedral.map.rows import Piece, carried_rows, long_rows, piece_of, tiles
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.mapped.candidate import Cores
 from texpr.polyhedral.mapped.operators import Generic
-from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 
@@ -50,7 +48,7 @@ CPU_TASKS = 64  # parts of a parallel launch, each on one thread
 def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
     """The launch of an outermost band: one thread for every iteration of the core digits."""
     assert region.band is not None, "plain statements have no cores"
-    nest, ranges = bounded_nest(nest_of(region.band))
+    nest, ranges = region.nest
     pars = {p.index: p for p in nest.pars}
     on_core = [pars[index] for index in choice.cores]
     extents = [add(ranges[index][1], ONE) for index in choice.cores]
@@ -64,7 +62,7 @@ def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
     if choice.vector is None:
         body = level.worker.nodes(nest.body)
     elif choice.chunk is not None:
-        piece = level.piece(on_core[0], digits, choice.chunk)
+        piece = piece_of(draft, on_core[0], digits, choice.chunk)
         digits = (*digits, piece.digit)
         start.append(piece.start)
         body = level.pushed(on_core[0], nest.body, piece)
@@ -94,17 +92,6 @@ class _Core:
 
     def __init__(self, draft: Draft, worker: Body) -> None:
         self.draft, self.worker = draft, worker
-
-    def piece(self, par: Par, cores: tuple[Digit, ...], chunk: int) -> Piece:
-        """The chunk of consecutive iterations that one core runs."""
-        fresh = self.draft.names.fresh
-        name, first = fresh(f"{par.index}_vector"), fresh(f"{par.index}_first")
-        return Piece(
-            digit=Digit(name=name, index=par.index, weight=1, radix=const(chunk), stride=ONE, place=Place.VECTOR),
-            start=Define(index=first, digits=cores),
-            define=Define(index=par.index, digits=cores),
-            extent=minimum(const(chunk), subtract(par.extent, IndexVar(name=first))),
-        )
 
     def pushed(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece | None) -> tuple[Node, ...]:
         """The par's loop moved inward over statements, as deep as no extent, condition or local hinders it."""

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 from texpr.grammar.ast import If, Par, Seq, Stmt
 from texpr.grammar.index.interval import Ranges, index_range
-from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par, nest_of
+from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.choose import band_sizes
 from texpr.polyhedral.map.choose_cores import step
 from texpr.polyhedral.map.digits import thread_digits
@@ -72,9 +72,9 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
         case Single():
             return _counted(problem, 1, 1, 0.0, _alone(problem, region.stmts, {}, 1))
         case Cores():
-            return _cores(problem, *_nest(region), choice)
+            return _cores(problem, *region.nest, choice)
         case Flat():
-            nest, ranges = _nest(region)
+            nest, ranges = region.nest
             sizes = band_sizes(problem, nest, ranges)
             blocks, idle = _blocks_of(nest, sizes, choice.deal)
             warps = -(-blocks * choice.threads // problem.target.warp_size)
@@ -82,7 +82,7 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             found = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=warps)
             return _counted(problem, blocks, choice.threads, idle, (_Request(a, lanes, a.weight) for a in found))
         case Combined():
-            nest, ranges = _nest(region)
+            nest, ranges = region.nest
             extents = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
             covered = choice.threads * choice.rounds
             parts = {i: -(-n // covered) if i == choice.over else n for i, n in extents.items()}
@@ -93,17 +93,12 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             found = problem.accesses(nest.body, ranges, weight=warps)
             return _counted(problem, blocks, choice.threads, idle, (_Request(a, lanes, a.weight) for a in found))
         case Blocks():
-            nest, ranges = _nest(region)
+            nest, ranges = region.nest
             blocks = prod(band_sizes(problem, nest, ranges))
             inside = _Inside(problem, choice, declared(nest.body))
             return _counted(problem, blocks, choice.threads, 0.0, inside.visit(nest.body, ranges, blocks))
         case _:
             assert_never(choice)
-
-
-def _nest(region: Region) -> tuple[Nest, Ranges]:
-    assert region.band is not None, "plain statements are `Single`"
-    return bounded_nest(nest_of(region.band))
 
 
 def _lanes(problem: Problem, indices: Sequence[str], deal: Deal) -> dict[str, Any]:
@@ -137,7 +132,7 @@ class _Inside:
         for stmt in stmts:
             match stmt:
                 case Par(index=index) if not is_serial_par(stmt):
-                    nest, known = bounded_nest(nest_of(stmt))
+                    nest, known = bounded_nest(stmt)
                     deal = self.choice.inner[index]
                     rounds, _ = _blocks_of(nest, band_sizes(self.problem, nest, known, ranges), deal)
                     lanes = _lanes(self.problem, nest.indices, deal)

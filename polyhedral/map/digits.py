@@ -19,7 +19,8 @@ from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.target import Target
 
-Piece = tuple[int, int]  # (number of the dimension, threads it gets), fastest thread first
+Share = tuple[int, int]
+"""(number of the dimension, threads it gets); of several the first has the fastest threads."""
 
 
 def power_of_two(value: int) -> int:
@@ -27,12 +28,12 @@ def power_of_two(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
 
 
-def share(extents: Sequence[int], order: Sequence[int], caps: Sequence[int], threads: int) -> tuple[Piece, ...]:
+def share(extents: Sequence[int], order: Sequence[int], caps: Sequence[int], threads: int) -> tuple[Share, ...]:
     """Threads dealt to dimensions in `order`, each at most its cap and extent; the last one gets what is left over.
 
     Invariant: the pieces' product is `threads`; caps are powers of two. What no extent needs goes to the first one.
     """
-    left, pieces = threads, list[Piece]()
+    left, pieces = threads, list[Share]()
     for dim in order:
         mine = min(left & -left, caps[dim], power_of_two(extents[dim]))
         if mine > 1:
@@ -49,8 +50,8 @@ def share(extents: Sequence[int], order: Sequence[int], caps: Sequence[int], thr
     return _merged(pieces)
 
 
-def _merged(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    merged: list[Piece] = []
+def _merged(pieces: Sequence[Share]) -> tuple[Share, ...]:
+    merged: list[Share] = []
     for dim, radix in pieces:
         if merged and merged[-1][0] == dim:
             merged[-1] = (dim, merged[-1][1] * radix)
@@ -71,7 +72,7 @@ class ThreadDigits:
         return tuple(d for of_dim in self.digits for d in of_dim)
 
 
-def thread_digits(indices: Sequence[str], pieces: Sequence[Piece], names: Names, warp_size: int) -> ThreadDigits:
+def thread_digits(indices: Sequence[str], pieces: Sequence[Share], names: Names, warp_size: int) -> ThreadDigits:
     """Lane and warp digits for the pieces; a piece across the warp's edge becomes two digits."""
     found: list[list[Digit]] = [[] for _ in indices]
     weight = [1] * len(indices)

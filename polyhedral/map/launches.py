@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 
 from texpr.grammar.ast import (
     Accumulate,
-    And,
     Bind,
     Compare,
     CompareOp,
@@ -26,11 +25,11 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, const, constant_value, minimum
+from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, conjunction, const, constant_value, minimum
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.permissions import unroll_of
-from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par, nest_of
-from texpr.polyhedral.map.digits import Piece, grid_digits, grid_size, thread_digits
+from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
+from texpr.polyhedral.map.digits import Share, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
@@ -170,7 +169,7 @@ class _Block:
     def _inner(self, par: Par) -> tuple[Node, ...]:
         """One nest over the threads of the block, with a serial digit for what they do not cover."""
         draft = self.draft
-        nest, known = bounded_nest(nest_of(par))
+        nest, known = bounded_nest(par)
         extents = [add(known[p.index][1], ONE) for p in nest.pars]
         pieces = _pieces(nest, self.choice.inner[par.index])
         band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size)
@@ -216,19 +215,16 @@ def padding_guard(nest: Nest, covered: Mapping[str, int], ranges: Ranges) -> Con
         exact = covered[par.index] == 1 or (value is not None and value % covered[par.index] == 0)
         if boxed != par.extent or not exact:
             parts.append(Compare(op=CompareOp.LT, left=IndexVar(name=par.index), right=par.extent))
-    if not parts:
-        return None
-    return parts[0] if len(parts) == 1 else And(parts=tuple(parts))
+    return conjunction(parts) if parts else None
 
 
 def _band(region: Region) -> tuple[Nest, Ranges, list[IndexExpr]]:
     """The region's band, the ranges of its indices and their extents in the box."""
-    assert region.band is not None, "plain statements have no band"
-    nest, ranges = bounded_nest(nest_of(region.band))
+    nest, ranges = region.nest
     return nest, ranges, [add(ranges[p.index][1], ONE) for p in nest.pars]
 
 
-def _pieces(nest: Nest, deal: Deal) -> tuple[Piece, ...]:
+def _pieces(nest: Nest, deal: Deal) -> tuple[Share, ...]:
     return tuple((nest.indices.index(index), threads) for index, threads in deal)
 
 

@@ -15,7 +15,7 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par, nest_of
+from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
@@ -74,19 +74,15 @@ class _Check:
             case Single():
                 self._memory(choice.memory, self.region.stmts, block_level=False, outer=(), ranges={})
             case Flat():
-                self._flat(choice, *self._nest())
+                self._flat(choice, *self.region.nest)
             case Blocks():
-                self._blocks(choice, *self._nest())
+                self._blocks(choice, *self.region.nest)
             case Combined():
-                self._combined(choice, *self._nest())
+                self._combined(choice, *self.region.nest)
             case Cores():
-                self._cores(choice, *self._nest())
+                self._cores(choice, *self.region.nest)
             case _:
                 assert_never(choice)
-
-    def _nest(self) -> tuple[Nest, Ranges]:
-        assert self.region.band is not None, "checked before"
-        return bounded_nest(nest_of(self.region.band))
 
     def _flat(self, choice: Flat, nest: Nest, ranges: Ranges) -> None:
         if has_block_level(self.problem.kernel, nest):
@@ -104,7 +100,7 @@ class _Check:
         if inner.keys() != choice.inner.keys():
             self._refuse(f"`inner` deals threads to {_listed(choice.inner)}; the nests inside are {_listed(inner)}")
         for index, deal in choice.inner.items():
-            self._deal(deal, bounded_nest(nest_of(inner[index]))[0], choice.threads, f"inner of {index}")
+            self._deal(deal, bounded_nest(inner[index])[0], choice.threads, f"inner of {index}")
         seqs = {s.index: s for s in _at_block_level(nest.body, choice.shared_out) if isinstance(s, Seq)}
         bytes_needed = sum(use.bytes or 0 for use in uses if choice.memory[use.buffer.name] is Memory.SHARED)
         for index in choice.shared_out:

@@ -34,6 +34,7 @@ from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.value import Layout
+from texpr.polyhedral.map.bands import Nest, bounded_nest
 from texpr.polyhedral.map.hardware_attributes import check_host_loop
 from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.objective import WeightedAccess
@@ -63,6 +64,12 @@ class Region:
         """The outermost `par`, None for plain statements."""
         first = self.stmts[0]
         return first if isinstance(first, Par) else None
+
+    @property
+    def nest(self) -> tuple[Nest, Ranges]:
+        """The nest of the outermost `par` as far as a box bounds it, and the ranges of its indices."""
+        assert self.band is not None, "plain statements have no nest"
+        return bounded_nest(self.band)
 
 
 Outline = tuple[Region | HostLoop[Region] | HostIf[Region], ...]

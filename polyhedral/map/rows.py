@@ -15,11 +15,9 @@ from functools import partial
 
 from texpr.grammar.ast import (
     Accumulate,
-    And,
     Bind,
     Compare,
     CompareOp,
-    Condition,
     Const,
     Expr,
     Gather,
@@ -35,7 +33,18 @@ from texpr.grammar.ast import (
     Seq,
 )
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value, minimum, names, subtract
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    at_least_zero,
+    ceildiv,
+    conjunction,
+    const,
+    constant_value,
+    minimum,
+    names,
+    subtract,
+)
 from texpr.grammar.types import F64
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.conflicts import shared_updates
@@ -53,7 +62,8 @@ TILE = 1024  # elements of a row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A chunk of a dimension: its digit, `start` defining its first index, the index's definition, its extent."""
+    """Consecutive iterations of a dimension: their digit, `start` defining the first index, the definition of
+    the index, and how many there are."""
 
     digit: Digit
     start: Define
@@ -87,21 +97,19 @@ def tiles(draft: Draft, par: Par) -> tuple[Digit, Piece]:
     tile = Digit(
         name=fresh(f"{par.index}_tile"), index=par.index, weight=TILE, radix=radix, stride=ONE, place=Place.SERIAL
     )
-    digit = Digit(
-        name=fresh(f"{par.index}_vector"),
-        index=par.index,
-        weight=1,
-        radix=const(TILE),
-        stride=ONE,
-        place=Place.VECTOR,
-    )
-    first = fresh(f"{par.index}_first")
-    draft.digits += (tile, digit)
-    return tile, Piece(
-        digit=digit,
-        start=Define(index=first, digits=(tile,)),
-        define=Define(index=par.index, digits=(tile,)),
-        extent=minimum(const(TILE), subtract(par.extent, IndexVar(name=first))),
+    piece = piece_of(draft, par, (tile,), TILE)
+    draft.digits += (tile, piece.digit)
+    return tile, piece
+
+
+def piece_of(draft: Draft, par: Par, above: tuple[Digit, ...], length: int) -> Piece:
+    """The piece of at most `length` consecutive iterations that the digits above it choose."""
+    name, first = draft.names.fresh(f"{par.index}_vector"), draft.names.fresh(f"{par.index}_first")
+    return Piece(
+        digit=Digit(name=name, index=par.index, weight=1, radix=const(length), stride=ONE, place=Place.VECTOR),
+        start=Define(index=first, digits=above),
+        define=Define(index=par.index, digits=above),
+        extent=minimum(const(length), subtract(par.extent, IndexVar(name=first))),
     )
 
 
@@ -153,8 +161,7 @@ def carried_rows(
     parts = tuple(Compare(op=CompareOp.GT, left=e, right=ZERO) for e in extents if (constant_value(e) or 0) <= 0)
     if not parts:
         return nodes
-    condition: Condition = parts[0] if len(parts) == 1 else And(parts=parts)
-    return (Guard(condition=condition, body=nodes, span=seq.span),)
+    return (Guard(condition=conjunction(parts), body=nodes, span=seq.span),)
 
 
 def _made(draft: Draft, update: Accumulate, suffix: str, target: Read, value: Expr, origin: Origin) -> Generic:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.interval import Ranges
-from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, nest_of
+from texpr.polyhedral.map.bands import Nest, has_block_level
 from texpr.polyhedral.map.choose import band_sizes, choose, choose_blocks, choose_combined, choose_flat
 from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
 from texpr.polyhedral.map.digits import share
@@ -50,7 +50,7 @@ def _fits(problem: Problem, region: Region, choice: Choice) -> bool:
 def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice]:
     if region.band is None:
         return
-    nest, ranges = bounded_nest(nest_of(region.band))
+    nest, ranges = region.nest
     if isinstance(first, Cores):
         yield from _cores(problem, nest, first)
         return

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexExpr, Kernel, New, Par, Seq, Stmt
 from texpr.grammar.core import children
 from texpr.grammar.index.interval import Ranges, bounds, index_range
-from texpr.polyhedral.map.bands import bounded_nest, is_serial_par, nest_of
+from texpr.polyhedral.map.bands import bounded_nest, is_serial_par
 from texpr.polyhedral.map.placement import LocalUse, size_bytes
 
 
@@ -50,7 +50,7 @@ def _visit(stmts: tuple[Stmt, ...], block_level: bool, hardware: tuple[str, ...]
                 if isinstance(stmt, Atomic):
                     uses.shared_by_threads.add(buffer)
             case Par(index=index, extent=extent, body=body) if block_level and not is_serial_par(stmt):
-                nest, own = bounded_nest(nest_of(stmt))
+                nest, own = bounded_nest(stmt)
                 uses.ranges.update({name: _bounded(r, uses) for name, r in own.items()})
                 _visit(nest.body, False, hardware + nest.indices, uses)
             case Par(index=index, extent=extent, body=body) | Seq(index=index, extent=extent, body=body):

@@ -40,12 +40,14 @@ from texpr.grammar.ast import (
     Const,
     Expr,
     Fn,
+    Gather,
     IndexExpr,
     Leaf,
     Op,
     Read,
     Subscript,
 )
+from texpr.grammar.index.expr import ZERO, substitute
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.walk import read_accesses, value_reads, written
@@ -170,6 +172,23 @@ class View:
     buffer: str
     subscripts: tuple[Subscript, ...]
     dtype: DType
+
+    @property
+    def plain(self) -> tuple[IndexExpr, ...] | None:
+        """The subscripts; None where one is read from data."""
+        found = tuple(s for s in self.subscripts if not isinstance(s, Gather))
+        return found if len(found) == len(self.subscripts) else None
+
+    def first(self, over: "Box") -> "View":
+        """The element at 0 of some indices; what is read from data stays."""
+        own = {name for name, _ in over}
+
+        def at_zero(subscript: Subscript) -> Subscript:
+            if isinstance(subscript, Gather):
+                return subscript
+            return substitute(subscript, lambda leaf: ZERO if leaf.name in own else None)
+
+        return replace(self, subscripts=tuple(map(at_zero, self.subscripts)))
 
 
 Box = tuple[tuple[str, IndexExpr], ...]

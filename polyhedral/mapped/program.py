@@ -74,6 +74,16 @@ class Launch:
         """The digits that no loop of the body runs over."""
         return tuple(d for d in self.digits if d.place not in LOOP_PLACES)
 
+    @property
+    def pipe_of(self) -> dict[str, Pipe]:
+        """The pipe of each buffer that has one."""
+        return {buffer: pipe for pipe in self.pipes for buffer in pipe.buffers}
+
+    @property
+    def stages(self) -> dict[str, int]:
+        """The slots of each buffer that has a pipe."""
+        return {buffer: pipe.stages for buffer, pipe in self.pipe_of.items()}
+
 
 L = TypeVar("L")
 

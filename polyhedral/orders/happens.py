@@ -205,7 +205,7 @@ def _misread(rules: Rules, every: Sequence[Launch]) -> Iterator[Fault]:
     """Readers of a pipe's buffer that wait for another turn than the one that the order's source filled."""
     points = rules.points
     for launch in every:
-        piped = {b for pipe in launch.pipes for b in pipe.buffers}
+        piped = launch.pipe_of
         for order in _orders(launch):
             if order.buffer not in piped or order.hazard is not Hazard.FLOW:
                 continue

@@ -32,7 +32,7 @@ def launch_memory(
 ) -> Mapping[str, Cells]:
     """The cells of every buffer by name. Those of arrays and workspaces are `kept`, where new workspaces go too."""
     mapped = program.program if isinstance(program, PlannedProgram) else program
-    stages = {name: pipe.stages for pipe in launch.pipes for name in pipe.buffers}
+    stages = launch.stages
     own: dict[str, Cells] = {}
     shared: list[MappedBuffer] = []
     for name in tree_buffers(launch.body):
@@ -66,7 +66,7 @@ def _placed(
     """Buffers in the shared memory of every block, at their addresses."""
     if not shared:
         return {}
-    stages = {name: pipe.stages for pipe in launch.pipes for name in pipe.buffers}
+    stages = launch.stages
     size = -(-program.shared_bytes[launch.name] // WIDEST) * WIDEST
     memory = np.zeros(geometry.blocks * size, dtype=np.uint8)
     unit = min(numerics.storage(buffer.dtype).itemsize for buffer in shared)

@@ -1,4 +1,4 @@
-"""The command of a script that builds on one machine and runs on another: `SCRIPT build OUT [--arch A]`, `SCRIPT run OUT`."""
+"""The command of a script that builds on one machine and runs on another: `build OUT [--arch ARCH]`, `run OUT`."""
 
 import argparse
 from collections.abc import Callable
