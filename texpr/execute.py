@@ -8,6 +8,7 @@ cuda        the generated CUDA text, compiled by nvcc and launched through cuda-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from texpr.grammar.diagnostics import fail
 from texpr.polyhedral.target import Family
 
 if TYPE_CHECKING:
@@ -34,6 +35,16 @@ def launcher_for(build: "Build") -> Callable[..., None]:
 
             backend = CudaBackend(cubin_of(build), shared_bytes(emission.manifest.host))
             return Launcher(emission.manifest, backend)
+
+
+def ptx_of(build: "Build") -> str:
+    """The build's PTX. Raises E0503 without nvcc, E0502 for a target of the CPU."""
+    from texpr.codegen.toolchain import compile_ptx
+
+    emission: Emission = build.result("emit")
+    if build.target.family is Family.CPU:
+        raise fail("E0502", f"target {build.target.name} has no PTX", help="compile for a target cuda:sm_XX")
+    return compile_ptx(emission.source, build.target.arch)
 
 
 def cubin_of(build: "Build") -> bytes:

@@ -285,8 +285,9 @@ class Compiled:
     @property
     def dynamic(self) -> tuple[str, ...]:
         """The sizes that are solved at launch."""
-        given = self.build.sizes
-        return tuple(s.name for s in self.build.kernel.sizes if s.default is None and s.name not in given)
+        from texpr.grammar.check.bind import free_sizes
+
+        return tuple(name for name in free_sizes(self.build.kernel) if name not in self.build.sizes)
 
     @property
     def mapping(self) -> MappingView:
@@ -312,6 +313,13 @@ class Compiled:
         """The generated text: CUDA C++, or a Numba module for `cpu`."""
         text: str = self.build.result("emit").source
         return text
+
+    @property
+    def ptx(self) -> str:
+        """What nvcc makes of the CUDA text, to read. Raises E0503 without nvcc, E0502 for a target that has none."""
+        from texpr.execute import ptx_of
+
+        return ptx_of(self.build)
 
     @property
     def manifest(self) -> "Manifest":

@@ -308,16 +308,6 @@ def update_text(op: AccOp, current: str, value: str, dtype: DType, reorder: bool
 
 def identity_text(op: AccOp, dtype: DType) -> str:
     """The value that a fold in `dtype` starts from."""
-    match op:
-        case AccOp.ADD:
-            return constant_text(0, dtype)
-        case AccOp.MUL:
-            return constant_text(1, dtype)
-        case AccOp.MAX | AccOp.MIN if dtype.is_float:
-            return constant_text(-math.inf if op is AccOp.MAX else math.inf, dtype)
-        case AccOp.MAX | AccOp.MIN if dtype.is_bool:
-            return str(op is AccOp.MIN)
-        case AccOp.MAX | AccOp.MIN:
-            return constant_text(dtype.integer_range[0 if op is AccOp.MAX else 1], dtype)
-        case _:
-            assert_never(op)
+    from texpr.grammar.numerics import identity
+
+    return constant_text(identity(op, dtype).item(), dtype)

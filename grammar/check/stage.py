@@ -25,7 +25,7 @@ from texpr.grammar.show import show
 from texpr.grammar.source import Span
 from texpr.grammar.surface import name_place
 
-__all__ = ["check", "check_kernel", "show"]
+__all__ = ["check", "show"]
 
 NAMES_ONLY = frozenset({"E0201", "E0202", "E0203", "E0205", "E0208", "E0209", "E0212", "E0213"})
 
@@ -52,25 +52,6 @@ def check(
     if errors:
         raise TExprError(errors)
     return kernels
-
-
-def check_kernel(
-    module: syntax.Module,
-    name: str,
-    *,
-    sizes: Mapping[str, int] | None = None,
-    types: Mapping[str, str] | None = None,
-    folder: Path | None = None,
-    warnings: list[Diagnostic] | None = None,
-) -> ast.Kernel:
-    """The kernel of that name; E0201 where the module has none."""
-    kernels = check(module, sizes=sizes, types=types, folder=folder, warnings=warnings)
-    for kernel in kernels:
-        if kernel.name == name:
-            return kernel
-    known = [kernel.name for kernel in kernels]
-    help = did_you_mean(name, known, "it has " + ", ".join(known) if known else None)
-    raise TExprError([error("E0201", f"`{module.name}` has no kernel `{name}`", help=help)])
 
 
 class _Module:

@@ -31,11 +31,6 @@ def print_module(module: s.Module) -> str:
     return "".join(line + "\n" for line in lines)
 
 
-def print_stmt(statement: s.Item, depth: int = 0) -> str:
-    """The text of a statement or declaration with its comments, at `depth` levels of indent, without a last newline."""
-    return "\n".join(_with_trivia(statement, depth))
-
-
 def print_expr(expr: s.Expr | s.Slice | s.Range) -> str:
     """The text of an expression on one line."""
     match expr:

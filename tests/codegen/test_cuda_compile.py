@@ -75,6 +75,15 @@ def test_an_accessor_is_a_plain_pointer_on_the_device(build):
 
 
 @pytest.mark.nvcc
+def test_the_ptx_of_a_compiled_kernel_can_be_read():
+    kernel = texpr.parse("kernel f(A: f32[N]) { par N i { A[i] = 1.0 } }").only
+    assert ".visible .entry f_0" in kernel.compile("cuda:sm_90a").ptx
+    with pytest.raises(texpr.TExprError, match="target cpu has no PTX") as refused:
+        _ = kernel.compile("cpu").ptx
+    assert refused.value.diagnostics[0].code == "E0502"
+
+
+@pytest.mark.nvcc
 def test_line_information_speaks_of_the_program_and_of_no_folder(build):
     ptx = compile_ptx(emit_cuda(build.vadd(), parse_target("cuda:sm_90a")).source, "sm_90a")
     files = re.findall(r'\.file\s+\d+ "(.*)"', ptx)

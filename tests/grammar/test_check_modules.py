@@ -7,8 +7,7 @@ from checked import lines, refused
 
 from texpr.grammar import ast
 from texpr.grammar.check import context
-from texpr.grammar.check.stage import check_kernel
-from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.check.stage import check
 from texpr.grammar.source import SourceText
 from texpr.grammar.text.parser import parse
 from texpr.grammar.walk import walk
@@ -71,15 +70,8 @@ def test_what_doubles_in_each_step_is_refused_by_count(text: str) -> None:
 def test_views_that_begin_at_one_another_do_not_double() -> None:
     steps = "".join(f"let v{k} = A[v{k - 1}[0] + v{k - 1}[1]:4]\n" for k in range(1, 40))
     text = f"kernel f(A: i32[N], B: i32[N]) {{ par N i {{\nlet v0 = A[0:4]\n{steps}B[i] = v39[0] }} }}"
-    kernel = check_kernel(parse(SourceText("t.tex", text)), "f")
+    (kernel,) = check(parse(SourceText("t.tex", text)))
     assert sum(isinstance(node, ast.Read) for node in walk(kernel)) < 200  # each start is read once, into a local
-
-
-def test_a_kernel_is_found_by_its_name() -> None:
-    module = parse(SourceText("t.tex", "kernel f(A: f32[N]) { par N i { A[i] = 0.0 } }"))
-    assert check_kernel(module, "f").name == "f"
-    with pytest.raises(TExprError, match="has no kernel `g`"):
-        check_kernel(module, "g")
 
 
 def test_all_findings_come_at_once_in_text_order_and_each_unknown_name_once() -> None:
