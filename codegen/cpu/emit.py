@@ -14,13 +14,12 @@ function of the program alone.
         return 0
 """
 
-import re
 from dataclasses import dataclass
 from typing import assert_never
 
 from texpr.codegen.cpu.context import Check, CpuTensor, Writer
 from texpr.codegen.cpu.launch import CORE, ELEMENT, FIRST, LAST, LaunchText, Variable, emit_launch
-from texpr.codegen.cpu.names import MODULE_NAMES, Names, file_name, place
+from texpr.codegen.cpu.names import Names, file_name, place
 from texpr.grammar.ast import IndexExpr, Role
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import SUM
@@ -32,6 +31,7 @@ from texpr.polyhedral.mapped.walks import device_buffers, launches
 from texpr.polyhedral.target import Target
 
 MAX_BYTES = 4 << 20
+IMPORTS = "import numpy as np\n\nfrom texpr.codegen.cpu.library import *\n\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +92,8 @@ def emit_cpu(planned: PlannedProgram, target: Target) -> CpuText:
     parameters = _emit_run(planned, tensors, functions, names, run)
     parts.append(run.text())
     parts.append(_tables(parameters, checks))
-    body = "\n\n".join(parts)
-    source = _header(kernel.name, kernel.span.source.name, body, target) + body
+    origin = f"# {file_name(kernel.name)} from {file_name(kernel.span.source.name)} for {target.name}\n\n"
+    source = origin + IMPORTS + "\n\n".join(parts)
     if len(source) > MAX_BYTES:
         raise fail("E0506", f"the module of {kernel.name} is longer than {MAX_BYTES} bytes", help="unroll less")
     return CpuText(
@@ -103,19 +103,6 @@ def emit_cpu(planned: PlannedProgram, target: Target) -> CpuText:
         checks=tuple(checks),
         workspace_bytes=planned.workspace_bytes,
     )
-
-
-def _header(name: str, source_name: str, body: str, target: Target) -> str:
-    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", re.sub(r"#.*", "", body)))
-    local = {"core", "each", "blocks", "code", "failed", "first", "last", "task", "tasks"}
-    local |= {"workspace", "run", "old", "new", "np"}
-    offered = {n for n in MODULE_NAMES - local if n in words}
-    offered |= {w for w in words if re.fullmatch(r"(pointer|stack|decode|encode)_(f|bf|i|u|bool)[a-z0-9]*", w)}
-    if "void" in words:
-        offered.add("void")
-    lines = [f"# {file_name(name)} from {file_name(source_name)} for {target.name}", "", "import numpy as np", ""]
-    lines += ["from texpr.codegen.cpu.library import (", *(f"    {n}," for n in sorted(offered)), ")", "", "", ""]
-    return "\n".join(lines)
 
 
 def _tables(parameters: tuple[CpuParameter, ...], checks: list[Check]) -> str:

@@ -1,4 +1,4 @@
-# ruff: noqa: F401 -- what is imported here is imported again by emitted text
+# ruff: noqa: F401 -- emitted text imports all names of this module
 """Every name that emitted CPU code imports: instructions, conversions, and the few functions written out in Python.
 
 Integer functions follow the language: wrap on overflow, floor division that gives 0 for a divisor 0, shifts that

@@ -145,7 +145,6 @@ def test_readers_share_a_context_and_no_base_class(folder: str) -> None:
 
 
 READ_BY_REGEX = {
-    "codegen/cpu/emit.py": "the library's names in a module",
     "codegen/cpu/names.py": "names of the program",
     "codegen/cuda/names.py": "names of the program and of its launches",
     "codegen/manifest_io.py": "digests",
