@@ -88,9 +88,11 @@ class Access:
             offset = ix.add(ix.mul(slot, ix.constant(self.frame.stage_elements(name))), offset)
         return own, replace(offset, names=offset.names | names)
 
-    def element(self, name: str, subscripts: tuple[Subscript, ...], *, writes: bool) -> tuple[str, str]:
-        """The accessor of an element and its number there, for the next line."""
-        own, where = self.place(name, subscripts, writes=writes)
+    def element(
+        self, name: str, subscripts: tuple[Subscript, ...], *, writes: bool, mixed: bool = True
+    ) -> tuple[str, str]:
+        """The accessor of an element and its number there, for the next line; before the XOR where not `mixed`."""
+        own, where = self.place(name, subscripts, writes=writes, mixed=mixed)
         return own, self.out.use(where)
 
     def spot(self, view: View, writes: bool = False) -> str:

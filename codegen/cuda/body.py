@@ -19,7 +19,7 @@ from texpr.codegen.cuda.names import comment, place, source_line
 from texpr.codegen.cuda.stand import served_lines
 from texpr.codegen.cuda.sync import Syncs
 from texpr.codegen.cuda.tiles import tile_call
-from texpr.codegen.cuda.wide import check_plain, is_alone, reduction, rest_of, too_deep, wide_call
+from texpr.codegen.cuda.wide import check_plain, fill_call, is_alone, reduction, rest_of, too_deep, wide_call
 from texpr.grammar.ast import AccOp, Always, Condition, Read
 from texpr.grammar.permissions import may_contract, promises_unique
 from texpr.grammar.source import Span
@@ -48,12 +48,15 @@ def emit_body(frame: Frame, settled: Collection[str]) -> tuple[list[str], frozen
     """The lines between the kernel's braces, with the declarations of tensors, not indented; and the names they use.
     `settled` are the arrays that no launch writes."""
     out = Lines()
+    frame.declare_sizes(out)
     frame.declare_tensors(out, settled)
     cursor = Cursor(frame, out)
     body = _Body(cursor)
     body.syncs.initialise()
     cursor.know_digits(frame.launch.hardware)
-    body.nodes(frame.launch.body)
+    for node in frame.launch.body:
+        body.syncs.await_blocks(node)
+        body.nodes((node,))
     return out.finish()
 
 
@@ -90,7 +93,7 @@ class _Body:
                 self._explain(node.span, node.leaf.call_spans)
                 self._once(node, lambda: self._statement(node))
             case Copy() if is_alone(node):
-                self._wide(node)
+                self._once(node, lambda: self._wide(node))
             case Copy(completion=Completion.NOW):
                 check_plain(node)
                 self._node(expand(node))
@@ -153,17 +156,23 @@ class _Body:
         with self.cursor.nested(looped=True), self.out.indented():
             self.nodes(body)
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: Loop, write: Callable[[], None] | None = None) -> None:
+        """A loop around its body, or around what `write` writes."""
         extent = self.cursor.term(loop.extent)
         own = self.frame.names.new(loop.index)
         index = ix.variable(own, 0, max(extent.high - 1, 0), wide=not ix.fits_int(0, extent.high))
         small = extent.low == extent.high and extent.high <= TINY_EXTENT
-        unrolled = "TX_UNROLL " if loop.unroll or loop.vector or small else ""
+        whole = loop.unroll or loop.vector or small
+        unrolled = self.cursor.stand.unrolled | {loop.index} if whole else self.cursor.stand.unrolled - {loop.index}
         kind = "tx::i64" if index.wide else "int"
         head = f"for ({kind} {own} = 0; {own} < {self.out.use(extent, ix.SUM)}; ++{own})"
-        with self.out.block(unrolled + head), self.cursor.nested(looped=True):
+        head = f"TX_UNROLL {head}" if whole else head
+        with self.out.block(head), self.cursor.nested(looped=True, unrolled=unrolled):
             self.cursor.know(loop.index, index)
-            self.nodes(loop.body)
+            if write is None:
+                self.nodes(loop.body)
+            else:
+                write()
 
     def _inside(self, guard: Guard) -> None:
         elected = self.cursor.stand.elected
@@ -218,17 +227,20 @@ class _Body:
     # ---- copies and reductions ----
 
     def _wide(self, copy: Copy) -> None:
-        """The call that moves a vector, in loops over the indices around it, unrolled as registers are numbers."""
-        if copy.unused is Unused.ONCE:
-            self._once(copy, lambda: self._wide(replace(copy, unused=None)))
-        elif len(copy.over) > 1:
+        """The calls that move vectors; what is not wanted is filled in when all loads are on their way."""
+        self._each_vector(copy, wide_call)
+        if copy.otherwise is not None:
+            self._each_vector(copy, fill_call)
+
+    def _each_vector(self, copy: Copy, call: Callable[[Copy, Access], str]) -> None:
+        """A call for the copy's last index, in loops over those around it, unrolled as registers are numbers."""
+        if len(copy.over) > 1:
             (index, extent), *inner = copy.over
-            body = (replace(copy, over=tuple(inner)),)
-            self._loop(Loop(index=index, extent=extent, body=body, unroll=True, span=copy.span))
+            rest = replace(copy, over=tuple(inner))
+            around = Loop(index=index, extent=extent, body=(), unroll=True, span=copy.span)
+            self._loop(around, lambda: self._each_vector(rest, call))
         else:
-            buffers = self.frame.planned.program.buffers
-            call = wide_call(copy, buffers.__getitem__, self.access.element, self.cursor.number)
-            self.out.line(call, at=copy.span)
+            self.out.line(call(copy, self.access), at=copy.span)
 
     def _reduce(self, node: Reduce) -> None:
         cursor, access, out = self.cursor, self.access, self.out

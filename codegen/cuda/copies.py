@@ -90,6 +90,8 @@ def copy_form(copy: Copy, planned: PlannedProgram, launch: Launch) -> Form:
         raise _refused(copy, "a cache hint")
     if copy.access is Access.FUNNEL:
         raise _refused(copy, "any address")
+    if copy.source.dtype != copy.target.dtype:
+        raise _refused(copy, "elements of two types")
     pipe = next((p for p in launch.pipes if p.name == copy.pipe), None)
     ranks = 0 if copy.own_block else _ranks(copy, pipe)
     match copy.completion:

@@ -11,6 +11,7 @@ from typing import get_args
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.copies import Box, TensorMap
 from texpr.codegen.cuda.facts import LaunchFacts
+from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.literals import storage_type
 from texpr.codegen.cuda.names import Scope as Names
 from texpr.codegen.cuda.names import comment, listed, source_line
@@ -81,6 +82,7 @@ class Frame:
                     self._add_argument(buffer)
         self.words = self._words()
         self.maps = self._maps()
+        self.narrowed: dict[str, str] = {}  # sizes that the facts say to be small, and how they are passed
         self.scope = self._index_scope()
         self.local = {b.name: b for b in facts.local}
         for buffer in self.local.values():
@@ -137,9 +139,11 @@ class Frame:
         bounds = ix.size_bounds(self.planned.program.kernel.facts)
         sizes: dict[str, ix.Term] = {}
         for size in self.planned.program.kernel.sizes:
-            own = self.names.new(size.name)
-            sizes[size.name] = ix.variable(own, *bounds.get(size.name, (0, ix.SIZE_MAX)), wide=True)
-            self.candidates.append(Argument("size", size.name, own, f"tx::i64 {own}"))
+            own = passed = self.names.new(size.name)
+            sizes[size.name] = ix.variable(own, *bounds.get(size.name, (0, ix.SIZE_MAX)))
+            if not sizes[size.name].wide:
+                passed = self.narrowed[own] = self.names.new(f"{size.name}_i64")
+            self.candidates.append(Argument("size", size.name, passed, f"tx::i64 {passed}"))
         indices: dict[str, ix.Term] = {}
         for buffer in self._device:
             if buffer.role is Role.SCALAR and buffer.dtype.is_integer:
@@ -162,6 +166,11 @@ class Frame:
         return "" if buffer.name in self.facts.written and waits else " __restrict__"
 
     # ---- declarations ----
+
+    def declare_sizes(self, out: Lines) -> None:
+        """The sizes that fit 32 bits."""
+        for own, passed in self.narrowed.items():
+            out.declare(own, "int", ix.Term(f"int({passed})", ix.ATOM, 0, ix.INT_MAX, False, names=frozenset({passed})))
 
     def declare_tensors(self, out: Writer, settled: Collection[str]) -> None:
         """The accessors of all tensors, at the top of the kernel. `settled` are the arrays that no launch writes."""

@@ -23,7 +23,8 @@ MAX_LINES = 3  # of the program that the comment of a part names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stand:
     """The part around ("": the whole block), its warps and the number of its first one; `looped` where the text may be
-    run more than once, or by some threads only. `warp_size` is the target's; `named` has the variables that hold
+    run more than once, or by some threads only; `unrolled` has the indices of the loops around that are unrolled, which
+    are numbers in the end. `warp_size` is the target's; `named` has the variables that hold
     coordinates of the block's threads."""
 
     part: str = ""
@@ -32,6 +33,7 @@ class Stand:
     warp_size: int
     named: Mapping[Place, ix.Term]
     looped: bool = False
+    unrolled: frozenset[str] = frozenset()
 
     @property
     def elected(self) -> str:

@@ -39,7 +39,8 @@ from texpr.polyhedral.mapped.sync import (
     Wait,
     WaitGroup,
 )
-from texpr.polyhedral.mapped.tree import Last, Part, Parts
+from texpr.polyhedral.mapped.tree import Last, Node, Part, Parts
+from texpr.polyhedral.mapped.walks import every_node, tree_buffers
 
 MAX_REASONS = 6  # orders that the comment of one barrier names; the first are those that no other barrier enforces
 NAMED_BARRIERS = 15  # of a block, besides that of all its threads
@@ -59,6 +60,7 @@ class Syncs:
         self.pipes = {pipe.name: pipe for pipe in self.launch.pipes}
         self.warps = {name: part.warps for name, part in frame.facts.parts.items()}
         self.barriers = 0
+        self.clustered = frozenset(b.name for b in frame.local.values() if b.memory is Memory.CLUSTER)
         self.named = _named(frame.facts)
 
     def write(self, node: Sync, stand: Stand, scope: ix.IndexScope) -> None:
@@ -123,7 +125,7 @@ class Syncs:
 
     def initialise(self) -> None:
         """Before anything else: the first thread of the block makes the mbarriers of all pipes, and where blocks touch
-        one another's memory, those of a cluster wait until all of them run."""
+        one another's memory, each says that it runs."""
         lines = [
             f"{self._ring(p.name)}.init({p.commits}, {max(p.releases, 1)});"  # 0: nobody waits for them
             for p in self.launch.pipes
@@ -132,9 +134,15 @@ class Syncs:
             with self.out.block("if (tx::thread() == 0)"):
                 for line in lines:
                     self.out.line(line)
-        if any(b.memory is Memory.CLUSTER for b in self.frame.local.values()):
+        if self.clustered:
             self.out.line("tx::cluster_arrive_relaxed();")
+
+    def await_blocks(self, node: Node) -> None:
+        """Before the first node that synchronises or touches the memory of other blocks: all of them run."""
+        meets = any(isinstance(inside, Sync | Last) for inside in every_node((node,)))
+        if self.clustered and (meets or self.clustered & tree_buffers((node,))):
             self.out.line("tx::cluster_wait();")
+            self.clustered = frozenset()
 
     def share_registers(self, part: Part) -> None:
         """A part that says how many registers its threads have gives some, or takes what others gave."""

@@ -1,7 +1,9 @@
 """Wide copies and reductions in CUDA: one call of a header function each.
 
-copy v[8 * q + e] = X[i, c + e], wide    tx::put(v, 8 * q, tx::load_wanted<8>(X, …, {-c, N - c}, tx::bf16{0xff80}));
+copy v[8 * q + e] = X[i, c + e], wide    tx::put(v, 8 * q, tx::load_wanted<8>(X, …, {-c, N - c}));
+                                         tx::fill(v, 8 * q, {-c, N - c}, tx::bf16{0xff80});  after all loads
 copy Y[i, c + e] = o[8 * q + e], wide    tx::store_wanted(Y, …, tx::take<8>(o, 8 * q), {-c, N - c});
+the same from f32                        tx::store_wanted(Y, …, tx::rounded<tx::bf16, 8>(o, 8 * q), {-c, N - c});
 m[0] = Greatest of v[x] for x < 48       const auto S1 = tx::fold<tx::Greatest<tx::f32>, 48>([&](int x) {
                                            return v.load(x); });
 z[0], … = ScaledSum over 32 lanes        const auto S4 = tx::reduce_lanes<tx::ScaledSum<tx::f32>>({m, s});
@@ -9,86 +11,110 @@ z[0], … = ScaledSum over 32 lanes        const auto S4 = tx::reduce_lanes<tx::
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from texpr.codegen.cuda import index as ix
+from texpr.codegen.cuda.access import Access as Places
 from texpr.codegen.cuda.expr import Value
 from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.literals import literal, value_type
-from texpr.grammar.ast import Expr, Gather, IndexExpr, Subscript
-from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import constant_value
+from texpr.grammar.ast import Expr, Gather, IndexExpr, IndexVar
+from texpr.grammar.diagnostics import InternalError, TExprError, fail
+from texpr.grammar.index.expr import ZERO, const, constant_value, multiply
 from texpr.grammar.index.linear import linear
-from texpr.grammar.types import F32, F64, I32, I64, U32
+from texpr.grammar.types import BF16, F16, F32, F64, I32, I64, U32
 from texpr.polyhedral.mapped.monoids import MONOIDS
-from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, Elementwise, Reduce
+from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, Elementwise, Reduce, View
 from texpr.polyhedral.mapped.places import Memory
-from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Lead, Node
 
 BYTES = (2, 4, 8, 16)  # of a wide access
+FAR = 1 << 29  # elements; rows of unrolled accesses are shorter
 COMBINED = (F32, F64, I32, I64, U32)  # the types of values that monoids combine
+PAIRED, ORDERED = (F16, BF16), ("Greatest", "Least")  # what is chosen and never rounded, two at once
 HEADER = "texpr/registers.cuh"
-
-
-class Place(Protocol):
-    """The accessor of an element, and its number there."""
-
-    def __call__(self, name: str, subscripts: tuple[Subscript, ...], *, writes: bool) -> tuple[str, str]: ...
 
 
 # ---- copies ----
 
 
-def wide_call(
-    copy: Copy, buffers: Callable[[str], MappedBuffer], at: Place, number_of: Callable[[IndexExpr], ix.Term]
-) -> str:
+def wide_call(copy: Copy, access: Places) -> str:
     """The call that moves the elements of a copy's only index. Raises E0502 for what no access moves."""
-    count = _count(copy)
-    inside, outside = (buffers(v.buffer).memory is Memory.REG for v in (copy.target, copy.source))
-    if inside == outside:
-        raise _refused(copy, "is between two memories and not of registers, which has no wide access")
-    view = copy.source if inside else copy.target
+    inside, view, held = _sides(copy, access)
+    count = _count(copy, view, access)
     if copy.access is Access.FUNNEL and not inside:
         raise _refused(copy, "writes at any address; only loads may be shifted")
-    own, where = at(view.buffer, view.first(copy.over).subscripts, writes=not inside)
-    held = copy.target if inside else copy.source
-    register, number = at(held.buffer, held.first(copy.over).subscripts, writes=inside)
-    cache = f"tx::Cache::k{''.join(w.capitalize() for w in copy.cache.value.split('_'))}"
-    hint = "" if copy.cache is Cache.PLAIN else cache
-    wanted = ""
-    if copy.within is not None:
-        ends = (number_of(e).as_wide() for e in (copy.within.begin, copy.within.end))
-        wanted = f"tx::Wanted<{count}>({', '.join(e.text for e in ends)})"
-    if not inside:
-        verb = "store_wanted" if wanted else "store"
-        given = ", ".join(text for text in (own, where, f"tx::take<{count}>({register}, {number})", wanted) if text)
-        return f"tx::{verb}{f'<{hint}>' if hint else ''}({given});"
-    if wanted and (copy.within is None or copy.within.other is None):
+    if inside and copy.within is not None and copy.within.other is None:
         raise _refused(copy, "fills registers and does not say what becomes of those that are not wanted")
-    other = literal(copy.within.other.value, copy.target.dtype) if copy.within and copy.within.other else ""
-    verb = {
-        (Access.ALIGNED, False): "load",
-        (Access.ALIGNED, True): "load_wanted",
-        (Access.FUNNEL, False): "load_funnel",
-        (Access.FUNNEL, True): "load_wanted_funnel",
-    }[copy.access, bool(wanted)]
-    given = ", ".join(text for text in (own, where, wanted, other) if text)
-    return f"tx::put({register}, {number}, tx::{verb}<{', '.join(t for t in (str(count), hint) if t)}>({given}));"
+    layout = access.tensors[view.buffer].layout
+    mixed = copy.access is not Access.FUNNEL  # a funnel finds its two chunks by itself
+    own, where = access.element(view.buffer, view.first(copy.over).subscripts, writes=not inside, mixed=mixed)
+    register, number = access.element(held.buffer, held.first(copy.over).subscripts, writes=inside)
+    hint = "" if copy.cache is Cache.PLAIN else f"tx::Cache::k{''.join(map(str.capitalize, copy.cache.split('_')))}"
+    wanted = _wanted(copy, count, access)
+    if not inside:
+        same = held.dtype == view.dtype
+        vector = f"take<{count}>" if same else f"rounded<{value_type(view.dtype)}, {count}>"
+        given = _listed(own, where, f"tx::{vector}({register}, {number})", wanted)
+        return f"tx::store{'_wanted' if wanted else ''}{f'<{hint}>' if hint else ''}({given});"
+    xor = None if mixed else layout.xor
+    place = "" if xor is None else f"tx::Swizzled<{xor.bits}, {xor.base}, {xor.shift}>"
+    verb = f"load{'_wanted' if wanted else ''}{'' if mixed else '_funnel'}<{_listed(str(count), place, hint)}>"
+    return f"tx::put({register}, {number}, tx::{verb}({_listed(own, where, wanted)}));"
 
 
-def _count(copy: Copy) -> int:
+def fill_call(copy: Copy, access: Places) -> str:
+    """The call that gives the registers of a copy what stands for elements that are not wanted."""
+    _, view, held = _sides(copy, access)
+    if copy.within is None or copy.within.other is None:
+        raise InternalError(f"{copy.id} has nothing for what is not wanted")
+    register, number = access.element(held.buffer, held.first(copy.over).subscripts, writes=True)
+    other = literal(copy.within.other.value, held.dtype)
+    return f"tx::fill({register}, {number}, {_wanted(copy, _count(copy, view, access), access)}, {other});"
+
+
+def _listed(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _sides(copy: Copy, access: Places) -> tuple[bool, View, View]:
+    """Whether a copy goes into registers, its view of memory, and that of registers."""
+    inside, outside = (access.frame.buffer(v.buffer).memory is Memory.REG for v in (copy.target, copy.source))
+    if inside == outside:
+        raise _refused(copy, "is between two memories and not of registers, which has no wide access")
+    return (True, copy.source, copy.target) if inside else (False, copy.target, copy.source)
+
+
+def _wanted(copy: Copy, count: int, access: Places) -> str:
+    """Which elements are wanted, '' where all are. What unrolled indices add to both bounds stands apart: the rest is
+    the same for all accesses."""
+    if copy.within is None:
+        return ""
+    begin, end, shift = linear(copy.within.begin), linear(copy.within.end), linear(ZERO)
+    for name in sorted(access.cursor.stand.unrolled):
+        step = begin.coefficient(name)
+        if step and step == end.coefficient(name):
+            begin, end = begin.without(name), end.without(name)
+            shift -= linear(multiply(const(step), IndexVar(name=name)))
+    at, bounds = access.cursor.term(shift.expression()), (begin.expression(), end.expression())
+    apart = bool(shift.terms) and max(-at.low, at.high) < FAR
+    ends = [access.cursor.number(bound) for bound in (bounds if apart else (copy.within.begin, copy.within.end))]
+    if any(term.wide for term in ends):
+        ends = [term.as_wide() for term in ends]
+    parts = (*ends, at) if apart else ends
+    return f"tx::Wanted<{count}>({_listed(*(access.cursor.out.use(part) for part in parts))})"
+
+
+def _count(copy: Copy, view: View, access: Places) -> int:
     """The elements of an access, which must be neighbours on both sides."""
     ((name, extent),) = copy.over
-    count, size = constant_value(extent), copy.source.dtype.size_bytes
-    if count is None or count * size not in BYTES or copy.source.dtype != copy.target.dtype:
-        raise _refused(copy, "is no access of 2, 4, 8 or 16 bytes of elements of one type")
+    count, size, xor = constant_value(extent), view.dtype.size_bytes, access.tensors[view.buffer].layout.xor
+    if count is None or count * size not in BYTES:
+        raise _refused(copy, "is no access of 2, 4, 8 or 16 bytes")
     if copy.access is Access.FUNNEL and count * size != BYTES[-1]:
         raise _refused(copy, "is at any address, and not of 16 bytes")
-    for view in (copy.source, copy.target):
-        *outer, last = (0 if isinstance(s, Gather) else linear(s).coefficient(name) for s in view.subscripts)
-        if last != 1 or any(outer):
-            raise _refused(copy, f"moves elements of {view.buffer} that are no neighbours")
+    for side in (copy.source, copy.target):
+        *outer, last = (0 if isinstance(s, Gather) else linear(s).coefficient(name) for s in side.subscripts)
+        if last != 1 or any(outer) or (side is view and xor is not None and (1 << xor.base) % count):
+            raise _refused(copy, f"moves elements of {side.buffer} that are no neighbours")
     return count
 
 
@@ -116,8 +142,9 @@ class Reduction:
 def reduction(node: Reduce, name: str, value: Callable[[Expr], str], index: str, warp_size: int) -> Reduction:
     """The call of a reduction, whose one index has this C++ name. Raises E0502 for one that is not emitted."""
     dtype = node.values[0].dtype
-    if dtype not in COMBINED or len(node.over) > 1:
-        why = f"values of {dtype}" if dtype not in COMBINED else "several indices"
+    combined = dtype in COMBINED or (dtype in PAIRED and node.monoid in ORDERED)
+    if not combined or len(node.over) > 1:
+        why = "several indices" if combined else f"values of {dtype} by {node.monoid}"
         raise _refused(node, f"combines {why}, which no header function does")
     if warp_size % node.lanes or node.lanes & (node.lanes - 1):
         raise _refused(node, f"combines {node.lanes} lanes, which are no group")

@@ -127,8 +127,8 @@ class Reading(StrEnum):
     chunk do; pieces of two chunks at any address."""
 
     WHOLE = "load"
-    CHUNK = "load_chunk"
-    FUNNEL = "load_funnel"
+    CHUNK = "load_wanted"
+    FUNNEL = "load_wanted_funnel"
 
 
 def load(dtype: DType, count: int, memory: Memory, cache: Cache = Cache.PLAIN, how: Reading = Reading.WHOLE) -> Atom:
@@ -151,7 +151,7 @@ def store(dtype: DType, count: int, memory: Memory, cache: Cache = Cache.PLAIN, 
     if cache in (Cache.READ_ONLY, Cache.KEEP):
         raise InternalError(f"{cache} is a hint for loads")
     target = Operand(memory=memory, dtype=dtype, layout=row_major((count,)), alignment_bytes=size)
-    function = "store_chunk" if chunk else "store"
+    function = "store_wanted" if chunk else "store"
     return _atom(
         f"{function} {count} {dtype}",
         Team.THREAD,

@@ -208,8 +208,8 @@ class Within:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """`target = source` for each value of the indices `over`, below their extents, all by one thread; into one's
-    `own_block` alone, or to all ranks that the pipe's end reaches."""
+    """`target = source` for each value of the indices `over`, below their extents, all by one thread; rounded where
+    their types differ; into one's `own_block` alone, or to all ranks that the pipe's end reaches."""
 
     id: str
     source: View
@@ -240,11 +240,7 @@ class Copy:
     @property
     def leaf(self) -> Bind:
         """The statement of each."""
-        read = Read(
-            buffer=self.source.buffer, subscripts=self.source.subscripts, dtype=self.source.dtype, span=self.span
-        )
-        target = self.target
-        return Bind(id=self.id, buffer=target.buffer, subscripts=target.subscripts, value=read, span=self.span)
+        return _bound(self.id, self.target, self.source, self.span)
 
     @property
     def reads(self) -> tuple[Read, ...]:
@@ -378,10 +374,7 @@ class Unload:
     @property
     def leaf(self) -> Bind:
         """The statement for one value of the indices."""
-        source, target = self.source, self.target
-        read = Read(buffer=source.buffer, subscripts=source.subscripts, dtype=source.dtype, span=self.span)
-        value = read if source.dtype == target.dtype else Cast(operand=read, dtype=target.dtype)
-        return Bind(id=self.id, buffer=target.buffer, subscripts=target.subscripts, value=value, span=self.span)
+        return _bound(self.id, self.target, self.source, self.span)
 
     @property
     def reads(self) -> tuple[Read, ...]:
@@ -390,6 +383,13 @@ class Unload:
     @property
     def writes(self) -> tuple[Element, ...]:
         return ((self.target.buffer, self.target.subscripts),)
+
+
+def _bound(id_: str, target: View, source: View, span: Span) -> Bind:
+    """`target = source`, rounded where their types differ."""
+    read = Read(buffer=source.buffer, subscripts=source.subscripts, dtype=source.dtype, span=span)
+    value = read if source.dtype == target.dtype else Cast(operand=read, dtype=target.dtype)
+    return Bind(id=id_, buffer=target.buffer, subscripts=target.subscripts, value=value, span=span)
 
 
 Operator = Generic | Copy | Elementwise | Reduce | Contract | Unload

@@ -251,7 +251,11 @@ class Evaluator:
         """Whether the elements of a wide access follow one another, and begin where it asks for."""
         cells = self.memory[view.buffer]
         index, extent = copy.over[-1]
-        place = self.address(cells, self.copies.read(cells.buffer, lanes.thread), view.subscripts, lanes)
+        own = self.copies.read(cells.buffer, lanes.thread)
+        place = self.address(cells, own, view.subscripts, lanes)
+        if cells.layout.xor is not None and copy.access is Access.FUNNEL:  # it finds each of its chunks by itself
+            begin = cells.begin(own)
+            place = begin + cells.layout.xor.apply(place - begin)
         first, count = place - lanes.values[index], lanes.index(extent)
         outer = (lanes.thread, *(lanes.values[name] for name, _ in copy.over[:-1]))
         together = np.logical_and.reduce([np.diff(o) == 0 for o in outer])

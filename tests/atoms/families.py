@@ -2,13 +2,15 @@
 
 import mma_cases
 import monoid_cases
+import register_cases
 import vector_cases
 import wgmma_cases
 
 
 def families(full=False):
     """Every family with its cases and texts; `full`: for every number of columns too."""
-    return [vector_cases.family(), monoid_cases.family(), mma_cases.family(), wgmma_cases.family(full)]
+    memory = [vector_cases.family(), register_cases.family(), monoid_cases.family()]
+    return [*memory, mma_cases.family(), wgmma_cases.family(full)]
 
 
 def has(arch, least):

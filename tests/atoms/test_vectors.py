@@ -44,20 +44,20 @@ TX_EXPORT(piece);
 extern "C" __global__ void chunk(const float* X, float* Y, long long at) {
   const tx::Global<const float> x(X, "X");
   const tx::Global<float> y(Y, "Y");
-  tx::store(y, 0, tx::load_chunk<4>(x, at, 0ll, 7ll));
+  tx::store(y, 0, tx::load_wanted<4>(x, at, {0 - at, 7 - at}));
 }
 TX_EXPORT(chunk);
 extern "C" __global__ void discarded(const float* X, float* Y, long long at) {
   const tx::Global<const float> x(X, "X");
   const tx::Global<float> y(Y, "Y");
-  y.store(0, tx::load_chunk<4>(x, 4ll, 0ll, 7ll).get(at));
+  y.store(0, tx::load_wanted<4>(x, 4ll, {-4, 3}).get(at));
 }
 TX_EXPORT(discarded);
 extern "C" __global__ void both(float* X, float* Y, long long at) {
   const tx::Global<float> x(X, "X");
   const tx::Global<float> y(Y, "Y");
   if (tx::lane() == 0) x.store(at, 1.0f);
-  if (tx::lane() == 1) tx::store(y, 0, tx::load_chunk<4>(x, 4ll, 4ll, 7ll));
+  if (tx::lane() == 1) tx::store(y, 0, tx::load_wanted<4>(x, 4ll, {0, 3}));
 }
 TX_EXPORT(both);
 """

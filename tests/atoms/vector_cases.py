@@ -52,7 +52,8 @@ ROWS = """  const tx::Global<const {c}> x(X, "X");
   const long long row = tx::block_x(), begin = row * n, end = begin + n;
   const int past = static_cast<int>(reinterpret_cast<unsigned long long>(x.address(begin)) & 15) / {size};
   for (long long at = begin - past + {width} * tx::lane(); at < end; at += 32 * {width}) {{
-    tx::store_chunk<tx::Cache::{put}>(y, at, tx::load_chunk<{width}, tx::Cache::{load}>(x, at, begin, end), begin, end);
+    const tx::Wanted<{width}> wanted(begin - at, end - at);
+    tx::store_wanted<tx::Cache::{put}>(y, at, tx::load_wanted<{width}, tx::Cache::{load}>(x, at, wanted), wanted);
   }}"""
 
 
@@ -85,7 +86,8 @@ FUNNEL = """  const tx::Global<const {c}> x(X, "X");
   // all of them exist
   if (shift + at + {width} <= n) tx::store(y, at, tx::load_funnel<{width}>(x, shift + at));
   // some of them do
-  tx::Vector<{c}, {width}> some = tx::load_funnel<{width}>(x, shift + at, 2ll, n - 1);
+  const tx::Wanted<{width}> wanted(2 - shift - at, n - 1 - shift - at);
+  const tx::Vector<{c}, {width}> some = tx::load_wanted_funnel<{width}>(x, shift + at, wanted);
   for (int i = 0; i < {width}; ++i) {{
     if (shift + at + i >= 2 && shift + at + i < n - 1) y.store(32 * {width} + at + i, some.get(i));
   }}"""

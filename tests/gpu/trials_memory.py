@@ -4,10 +4,10 @@
     python tests/gpu/trials_memory.py run OUT [--rounds 5]         with PyTorch and the driver; nothing of the compiler
 
 `OUT/peers.json` may name other kernels, whose cubins lie beside it: a list of objects with `problem`, `name`, `cubin`,
-`symbol`, `grid`, `block`, `shared_bytes` and `arguments`, each of these "in", "out", "scratch" (zeros) or a number of
-64 bits. Every kernel is compared with float64 on poisoned output first; a wrong one is not timed. Kernels of a problem
-and the copy of as many bytes take turns in shuffled rounds, each a graph of several launches on buffers in rotation;
-the ratio is the copy's time over the kernel's.
+`symbol`, `grid` (three numbers), `block`, `shared_bytes` and `arguments`, each of these "in", "out", "scratch" (zeros)
+or a number of 64 bits. Every kernel is compared with float64 on poisoned output first; a wrong one is not timed.
+Kernels of a problem and the copy of as many bytes take turns in shuffled rounds, each a graph of several launches on
+buffers in rotation; the ratio is the copy's time over the kernel's.
 """
 
 import argparse
@@ -47,11 +47,10 @@ def build(out: Path, arch: str) -> None:
         ("softmax", "3 warps x 6 chunks", softmax(3, 6, "softmax_0")),
         ("softmax", "4 warps x 5 chunks", softmax(4, 5, "softmax_0")),
         ("sum", "16 warps x 2 chunks", ticket_sum(16, 2, SM_BLOCKS, "sum_0")),
-        ("transpose", "128 x 128", transpose(128, 128, "transpose_0")),
-        ("transpose", "128 x 128, 3 blocks", transpose(128, 128, "transpose_0", 3)),
-        ("cluster", "4 x 8 warps x 13 chunks", cluster_softmax(4, 8, 13, "cluster_0")),
-        ("cluster", "8 x 4 warps x 13 chunks", cluster_softmax(8, 4, 13, "cluster_0")),
+        ("transpose", "128 x 128, 4 blocks", transpose(128, 128, "transpose_0", 4)),
+        ("transpose", "128 x 128, 5 blocks", transpose(128, 128, "transpose_0", 5)),
         ("cluster", "4 x 8 warps x 13 chunks, 2 blocks", cluster_softmax(4, 8, 13, "cluster_0", 2)),
+        ("cluster", "8 x 4 warps x 13 chunks, 4 blocks", cluster_softmax(8, 4, 13, "cluster_0", 4)),
     ]
     rows: list[dict[str, Any]] = []
     for number, (problem, name, program) in enumerate(made):
@@ -73,7 +72,7 @@ def build(out: Path, arch: str) -> None:
                 "name": name,
                 "cubin": f"{number}.cubin",
                 "symbol": symbol,
-                "grid": int(index_value(launch.grid[0], sizes)),
+                "grid": [int(index_value(extent, sizes)) for extent in launch.grid],
                 "block": launch.threads,
                 "shared_bytes": planned.shared_bytes[launch.name],
                 "arguments": arguments,
@@ -125,10 +124,10 @@ class Kernel:
                 tensor = next(scratch)
             values.append(ctypes.c_int64(argument if tensor is None else tensor.data_ptr()))
         pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
-        grid, block, shared = self.row["grid"], self.row["block"], self.row["shared_bytes"]
+        block, shared = self.row["block"], self.row["shared_bytes"]
         stream_ = ctypes.c_void_p(stream)
         check(
-            self.driver.cuLaunchKernel(self.function, grid, 1, 1, block, 1, 1, shared, stream_, pointers, None),
+            self.driver.cuLaunchKernel(self.function, *self.row["grid"], block, 1, 1, shared, stream_, pointers, None),
             self.row["name"],
         )
 

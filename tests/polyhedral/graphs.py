@@ -7,45 +7,27 @@
         shared={"a": (64,)}, threads=64,
     )
 
-Names in capitals are sizes, others indices. Elements are i32 where no `types` say otherwise; numbers with a point are
-f32, and so is `inf`.
+The texts are those of `written.py`.
 """
 
-import ast as python
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stages import proved
+from written import Types, condition, element, index, leaf, parsed, span_of, value
 
 from texpr.grammar.ast import (
-    AccOp,
-    Accumulate,
     Always,
-    Bind,
-    Cast,
-    Compare,
-    CompareOp,
-    Condition,
     Const,
-    Expr,
-    Fn,
-    IndexBinary,
     IndexConst,
     IndexExpr,
-    IndexOp,
-    IndexVar,
-    Leaf,
-    Op,
-    Read,
     Role,
-    Select,
-    SizeVar,
 )
-from texpr.grammar.source import SourceText, Span
-from texpr.grammar.types import BOOL, ELEMENT_TYPES, F32, I32, DType
+from texpr.grammar.types import I32, DType
 from texpr.polyhedral.layout.make import row_major, staged
-from texpr.polyhedral.layout.value import Unit
+from texpr.polyhedral.layout.value import Unit, Xor
 from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.operators import (
@@ -69,106 +51,7 @@ from texpr.polyhedral.mapped.walks import located
 from texpr.polyhedral.program import Hazard
 from texpr.polyhedral.target import parse_target
 
-_INDEX = {
-    python.Add: IndexOp.ADD,
-    python.Sub: IndexOp.SUB,
-    python.Mult: IndexOp.MUL,
-    python.FloorDiv: IndexOp.DIV,
-    python.Mod: IndexOp.MOD,
-}
-_VALUE = {python.Add: Fn.ADD, python.Sub: Fn.SUB, python.Mult: Fn.MUL, python.Div: Fn.DIV}
-_COMPARED = {python.Eq: Fn.EQ, python.Lt: Fn.LT}
-Types = Mapping[str, DType]
-_COMPARE = {
-    python.Eq: CompareOp.EQ,
-    python.NotEq: CompareOp.NE,
-    python.Lt: CompareOp.LT,
-    python.LtE: CompareOp.LE,
-    python.Gt: CompareOp.GT,
-    python.GtE: CompareOp.GE,
-}
-
-
-def _parsed(text: str) -> Any:
-    return python.parse(text.strip(), mode="eval").body
-
-
-def _index(node: Any) -> IndexExpr:
-    match node:
-        case python.Constant(value=value):
-            return IndexConst(value=value)
-        case python.Name(id=name):
-            return SizeVar(name=name) if name.isupper() else IndexVar(name=name)
-        case python.BinOp(op=op, left=left, right=right):
-            return IndexBinary(op=_INDEX[type(op)], left=_index(left), right=_index(right))
-        case python.Call(func=python.Name(id="min"), args=[left, right]):
-            return IndexBinary(op=IndexOp.MIN, left=_index(left), right=_index(right))
-    raise ValueError(python.unparse(node))
-
-
-def index(value: str | int) -> IndexExpr:
-    return _index(_parsed(str(value)))
-
-
-def condition(text: str) -> Condition:
-    if text in ("true", "false"):
-        return Always(value=text == "true")
-    node = _parsed(text)
-    return Compare(op=_COMPARE[type(node.ops[0])], left=_index(node.left), right=_index(node.comparators[0]))
-
-
-def _element(node: Any) -> tuple[str, tuple[IndexExpr, ...]]:
-    parts = node.slice.elts if isinstance(node.slice, python.Tuple) else [node.slice]
-    return node.value.id, tuple(_index(p) for p in parts)
-
-
-def value(text: str, types: Types | None = None) -> Expr:
-    return _value(_parsed(text), types or {})
-
-
-def _value(node: Any, types: Types) -> Expr:
-    match node:
-        case python.Constant(value=value):
-            return Const(value=value, dtype=F32 if isinstance(value, float) else I32)
-        case python.Name(id="inf"):
-            return Const(value=float("inf"), dtype=F32)
-        case python.UnaryOp(op=python.USub(), operand=python.Name(id="inf")):
-            return Const(value=-float("inf"), dtype=F32)
-        case python.Subscript():
-            buffer, subscripts = _element(node)
-            return Read(buffer=buffer, subscripts=subscripts, dtype=types.get(buffer, I32))
-        case python.BinOp(op=op, left=left, right=right):
-            args = (_value(left, types), _value(right, types))
-            return Op(fn=_VALUE[type(op)], args=args, dtype=args[0].dtype)
-        case python.Compare(ops=[op], left=left, comparators=[right]):
-            return Op(fn=_COMPARED[type(op)], args=(_value(left, types), _value(right, types)), dtype=BOOL)
-        case python.Call(func=python.Name(id="select"), args=args):
-            condition, then, other = (_value(a, types) for a in args)
-            return Select(condition=condition, then=then, other=other, dtype=then.dtype)
-        case python.Call(func=python.Name(id=name), args=[argument]) if name in ELEMENT_TYPES:
-            return Cast(operand=_value(argument, types), dtype=ELEMENT_TYPES[name])
-        case python.Call(func=python.Name(id=name), args=args):
-            values = tuple(_value(a, types) for a in args)
-            return Op(fn=Fn(name), args=values, dtype=values[0].dtype)
-    raise ValueError(python.unparse(node))
-
-
-def _span(text: str) -> Span:
-    """A span of its own source, so that messages show the statement."""
-    return Span(source=SourceText(name="by hand", text=text), start=0, end=len(text))
-
-
-def leaf(id: str, text: str, types: Types | None = None) -> Leaf:
-    span = _span(f"{id}: {text}")
-    match python.parse(text).body[0]:
-        case python.Assign(targets=[target], value=value):
-            buffer, subscripts = _element(target)
-            return Bind(id=id, buffer=buffer, subscripts=subscripts, value=_value(value, types or {}), span=span)
-        case python.AugAssign(target=target, value=value):
-            buffer, subscripts = _element(target)
-            added = _value(value, types or {})
-            return Accumulate(id=id, op=AccOp.ADD, buffer=buffer, subscripts=subscripts, value=added, span=span)
-    raise ValueError(text)
+_PLACES = {"grid": Place.GRID_X, "grid_y": Place.GRID_Y, "rank": Place.CLUSTER}
 
 
 def do(id: str, text: str, *, once: bool = False, atomic: bool = False, types: Types | None = None) -> Generic:
@@ -184,7 +67,7 @@ def box(over: str) -> Box:
 
 
 def view(text: str, types: Types | None = None) -> View:
-    buffer, subscripts = _element(_parsed(text))
+    buffer, subscripts = element(parsed(text))
     return View(buffer=buffer, subscripts=subscripts, dtype=(types or {}).get(buffer, I32))
 
 
@@ -214,7 +97,7 @@ def copy(
         completion=Completion(completion),
         pipe=pipe,
         unused=Unused.REPLICATED,
-        span=_span(f"{id}: {text}"),
+        span=span_of(f"{id}: {text}"),
     )
 
 
@@ -246,32 +129,33 @@ def reduce(
         lift=lift,
         last=last,
         unused=Unused.REPLICATED,
-        span=_span(f"{id}: {targets} = {monoid} of {', '.join(values)}"),
+        span=span_of(f"{id}: {targets} = {monoid} of {', '.join(values)}"),
     )
 
 
-def define(name: str, offset: str | int = 0, weight: int = 1, **places: int) -> Define:
-    """An index as a sum of hardware digits, `lane=32` having 32 values: the first has the weight given."""
+def define(name: str, offset: str | int = 0, weight: int = 1, **places: int | str) -> Define:
+    """An index as a sum of hardware digits, `lane=32` having 32 values: the first has the weight given. A place of so
+    many as a text says is the last one."""
     digits = []
     for place, radix in places.items():
-        where = {"grid": Place.GRID_X, "rank": Place.CLUSTER}.get(place) or Place(place)
+        where = _PLACES.get(place) or Place(place)
         stride = IndexConst(value=1)
         digits.append(
             Digit(
                 name=f"{name}_{place}",
                 index=name,
                 weight=weight,
-                radix=IndexConst(value=radix),
+                radix=index(radix),
                 stride=stride,
                 place=where,
             )
         )
-        weight *= radix
+        weight *= radix if isinstance(radix, int) else 1
     return Define(index=name, digits=tuple(digits), offset=index(offset))
 
 
-def loop(index_name: str, extent: str | int, *body: Node) -> Loop:
-    return Loop(index=index_name, extent=index(extent), body=body)
+def loop(index_name: str, extent: str | int, *body: Node, unroll: bool = False) -> Loop:
+    return Loop(index=index_name, extent=index(extent), body=body, unroll=unroll)
 
 
 def when(text: str, *body: Node, orelse: Sequence[Node] = ()) -> Guard:
@@ -319,16 +203,16 @@ def launch(
     threads: int,
     min_blocks: int = 0,
     name: str = "hand",
-    grid: str | int = 1,
+    grid: str | int | tuple[str, str] = 1,
     cluster: int = 1,
     pipes: Sequence[Pipe] = (),
     orders: Sequence[Order] = (),
 ) -> Launch:
     digits = {d.name: d for p in located(body) if isinstance(p.node, Define) for d in p.node.digits}
-    one = IndexConst(value=1)
+    across, down = grid if isinstance(grid, tuple) else (grid, 1)
     return Launch(
         name=name,
-        grid=(index(grid), one, one),
+        grid=(index(across), index(down), index(1)),
         cluster=(cluster, 1, 1),
         threads=threads,
         min_blocks=min_blocks,
@@ -348,13 +232,17 @@ def program(
     workspace: Mapping[str, tuple[str | int, ...]] | None = None,
     words: Sequence[Words] = (),
     types: Types | None = None,
+    swizzles: Mapping[str, Xor] | None = None,
+    facts: str = "",
 ) -> MappedProgram:
-    """The launches with their parameters and locals. A buffer in cluster memory has the rank as its first subscript."""
+    """The launches with their parameters and locals, of sizes of which `facts` hold. A buffer in cluster memory has the
+    rank as its first subscript."""
     first, shape = re.split(r": \w+\[", parameters.split("]")[0])
     extents = shape.split(",")
     band = ", ".join(f"{extent} z{number}" for number, extent in enumerate(extents))
     element = ", ".join(f"z{number}" for number in range(len(extents)))
-    base = proved(f"kernel hand({parameters}) {{ par {band} {{ {first}[{element}] = 0 }} }}")
+    known = f"where {facts} " if facts else ""
+    base = proved(f"kernel hand({parameters}) {known}{{ par {band} {{ {first}[{element}] = 0 }} }}")
     buffers = {
         b.name: _buffer(b.name, b.shape, Memory.GLOBAL, Scope.GRID, b.role, b.dtype) for b in base.program.kernel.params
     }
@@ -367,7 +255,8 @@ def program(
     for table, memory, scope in placed:
         for name, shape in (table or {}).items():
             dtype = (types or {}).get(name, I32)
-            buffers[name] = _buffer(name, tuple(map(index, shape)), memory, scope, Role.LOCAL, dtype)
+            buffer = _buffer(name, tuple(map(index, shape)), memory, scope, Role.LOCAL, dtype)
+            buffers[name] = replace(buffer, layout=replace(buffer.layout, xor=(swizzles or {}).get(name)))
     return MappedProgram(
         kernel=base.program.kernel,
         proved=base,

@@ -10,14 +10,17 @@ from functools import partial
 from graphs import barrier, copy, define, do, each, last, launch, loop, order, program, reduce, view, when
 
 from texpr.grammar.types import BF16, F32
+from texpr.polyhedral.layout.value import Xor
 from texpr.polyhedral.mapped.between import Init, Words
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.tree import Lead, Node
 
 LINE = 128  # bytes
+AHEAD = LINE // 2 - 1  # elements at most between a line and a row
 ANY = 1 << 30  # blocks
-KEPT = 8  # chunks of a thread whose exponentials stay in registers
-ROW = dict.fromkeys(("X", "Y", "v", "o"), BF16) | dict.fromkeys(("m", "r", "p", "s", "g", "z", "gs", "zs", "f"), F32)
+ROW = dict.fromkeys(("X", "Y", "v", "b"), BF16) | dict.fromkeys(
+    ("m", "r", "p", "o", "s", "g", "z", "gs", "zs", "f"), F32
+)
 SUM = dict.fromkeys(("A", "B", "v", "s", "t", "ws", "vs", "p"), F32)
 TILE = dict.fromkeys(("X", "Y", "v", "o", "t", "w"), BF16)
 
@@ -33,43 +36,47 @@ class Met:
 
 
 def row_registers(chunks: int) -> dict[str, tuple[int, ...]]:
-    return dict.fromkeys(("v", "p", "o"), (8 * chunks,)) | dict.fromkeys(("m", "r", "s", "g", "z", "f"), (1,))
+    single = dict.fromkeys(("b", "m", "r", "s", "g", "z", "f"), (1,))
+    return dict.fromkeys(("v", "p"), (8 * chunks,)) | {"o": (8,)} | single
 
 
-def softmax_row(warps: int, chunks: int, met: Met) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """What a thread does with its part of a row before the partial results of warps meet, and after."""
+def softmax_row(
+    warps: int, chunks: int, met: Met, keep: bool, end: str = "N"
+) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """What a thread does with its part of a row, before `end`, until the partial results of warps meet, and after.
+    `keep`: the exponentials, or they are computed twice."""
     step = 8 * 32 * warps
     every = f"x < {8 * chunks}"
-    moved = partial(
-        copy,
-        over=f"q < {chunks}, e < 8",
-        within=(f"0 - c - {step} * q", f"N - c - {step} * q"),
-        access="aligned",
-        types=ROW,
-    )
-    keep = chunks <= KEPT  # the exponentials, or they are computed twice
-    scaled = "exp(f32(v[x]) - r[0])"
+    moved = partial(copy, within=(f"0 - c - {step} * q", f"{end} - c - {step} * q"), access="aligned", types=ROW)
     combined = partial(reduce, monoid="ScaledSum", lift=False, types=ROW)
+    scaled = "exp(f32(v[x]) - r[0])"
+    again = "exp(f32(v[8 * q + e]) - g[0])"
     before = (
-        moved("S0", f"v[8 * q + e] = X[i, c + {step} * q + e]", other=float("-inf")),
-        reduce("S1", "m[0]", "f32(v[x])", monoid="Greatest", over=every, types=ROW),
-        do("S2", "r[0] = select(m[0] == -inf, 0.0, m[0])", types=ROW),
-        *((each("S3", every, f"p[x] = {scaled}", types=ROW),) if keep else ()),
-        reduce("S4", "s[0]", "p[x]" if keep else scaled, monoid="Sum", over=every, types=ROW),
-        combined("S5", "g[0]; z[0]", "m[0]", "s[0]", lanes=32),
+        moved("S0", f"v[8 * q + e] = X[i, c + {step} * q + e]", f"q < {chunks}, e < 8", other=float("-inf")),
+        reduce("S1", "b[0]", "v[x]", monoid="Greatest", over=every, types=ROW),
+        do("S2", "m[0] = f32(b[0])", types=ROW),
+        do("S3", "r[0] = select(m[0] == -inf, 0.0, m[0])", types=ROW),
+        *((each("S4", every, f"p[x] = {scaled}", types=ROW),) if keep else ()),
+        reduce("S5", "s[0]", "p[x]" if keep else scaled, monoid="Sum", over=every, types=ROW),
+        combined("S6", "g[0]; z[0]", "m[0]", "s[0]", lanes=32),
     )
     after = (
-        combined("S8", "g[0]; z[0]", met.greatest, met.sum, over=met.over, lanes=met.lanes, last=True),
-        do("S9", f"f[0] = {'select(m[0] == -inf, 0.0, exp(m[0] - g[0]))' if keep else '1.0'} / z[0]", types=ROW),
-        each("S10", every, f"o[x] = bf16({'p[x]' if keep else 'exp(f32(v[x]) - g[0])'} * f[0])", types=ROW),
-        moved("S11", f"Y[i, c + {step} * q + e] = o[8 * q + e]"),
+        combined("S9", "g[0]; z[0]", met.greatest, met.sum, over=met.over, lanes=met.lanes, last=True),
+        do("S10", f"f[0] = {'select(m[0] == -inf, 0.0, exp(m[0] - g[0]))' if keep else '1.0'} / z[0]", types=ROW),
+        loop(
+            "q",
+            chunks,
+            each("S11", "e < 8", f"o[e] = {'p[8 * q + e]' if keep else again} * f[0]", types=ROW),
+            moved("S12", f"Y[i, c + {step} * q + e] = o[e]", "e < 8"),
+            unroll=True,
+        ),
     )
     return before, after
 
 
-def softmax(warps: int, chunks: int, name: str = "hand") -> MappedProgram:
+def softmax(warps: int, chunks: int, name: str = "hand", *, keep: bool = True) -> MappedProgram:
     """A block a row, `chunks` chunks of 8 elements in the registers of each thread, and one barrier."""
-    before, after = softmax_row(warps, chunks, Met("gs[y]", "zs[y]", over=f"y < {warps}"))
+    before, after = softmax_row(warps, chunks, Met("gs[y]", "zs[y]", over=f"y < {warps}"), keep)
     return program(
         "X: bf16[M, N], Y: bf16[M, N]",
         launch(
@@ -79,28 +86,33 @@ def softmax(warps: int, chunks: int, name: str = "hand") -> MappedProgram:
             define("l", lane=32),
             define("w", warp=warps),
             *before,
-            when("l == 0", do("S6", "gs[w] = g[0]", types=ROW), do("S7", "zs[w] = z[0]", types=ROW)),
+            when("l == 0", do("S7", "gs[w] = g[0]", types=ROW), do("S8", "zs[w] = z[0]", types=ROW)),
             barrier("block"),
             *after,
             name=name,
             threads=32 * warps,
             grid="M",
-            orders=(order("S6", "S8", "gs"), order("S7", "S8", "zs")),
+            orders=(order("S7", "S9", "gs"), order("S8", "S9", "zs")),
         ),
         shared={"gs": (warps,), "zs": (warps,)},
         registers=row_registers(chunks),
         types=ROW,
+        facts=f"N <= {8 * 32 * warps * chunks - AHEAD}",
     )
 
 
-def cluster_softmax(ranks: int, warps: int, chunks: int, name: str = "hand", min_blocks: int = 0) -> MappedProgram:
-    """A cluster of blocks a row, each with a share of its chunks; every warp tells all blocks its greatest and sum."""
+def cluster_softmax(
+    ranks: int, warps: int, chunks: int, name: str = "hand", min_blocks: int = 0, *, keep: bool = True
+) -> MappedProgram:
+    """A cluster of blocks a row, each with as many of its lines; every warp tells all blocks its greatest and sum."""
     slots = ranks * warps  # one for a lane
-    before, after = softmax_row(warps, chunks, Met(f"gs[h, l % {slots}]", f"zs[h, l % {slots}]", lanes=slots))
+    met = Met(f"gs[h, l % {slots}]", f"zs[h, l % {slots}]", lanes=slots)
+    before, after = softmax_row(warps, chunks, met, keep, end="end")
     push = (
-        do("S6", f"gs[l, {warps} * h + w] = g[0]", types=ROW),
-        do("S7", f"zs[l, {warps} * h + w] = z[0]", types=ROW),
+        do("S7", f"gs[l, {warps} * h + w] = g[0]", types=ROW),
+        do("S8", f"zs[l, {warps} * h + w] = z[0]", types=ROW),
     )
+    lines = LINE // 2 * ranks
     return program(
         "X: bf16[M, N], Y: bf16[M, N]",
         launch(
@@ -108,7 +120,9 @@ def cluster_softmax(ranks: int, warps: int, chunks: int, name: str = "hand", min
             define("i", offset=f"j // {ranks}"),
             define("h", rank=ranks),
             Lead(index="lead", of=view("X[i, 0]", ROW), bytes=LINE),
-            define("c", offset=f"{8 * 32 * warps * chunks} * h - lead", weight=8, lane=32, warp=warps),
+            define("share", offset=f"{LINE // 2} * ((lead + N + {lines - 1}) // {lines})"),
+            define("end", offset="min(N, share * (h + 1) - lead)"),
+            define("c", offset="share * h - lead", weight=8, lane=32, warp=warps),
             define("l", lane=32),
             define("w", warp=warps),
             *before,
@@ -120,11 +134,12 @@ def cluster_softmax(ranks: int, warps: int, chunks: int, name: str = "hand", min
             grid=f"{ranks} * M",
             cluster=ranks,
             min_blocks=min_blocks,
-            orders=(order("S6", "S8", "gs", scope="cluster"), order("S7", "S8", "zs", scope="cluster")),
+            orders=(order("S7", "S9", "gs", scope="cluster"), order("S8", "S9", "zs", scope="cluster")),
         ),
         cluster={"gs": (ranks, slots), "zs": (ranks, slots)},
         registers=row_registers(chunks),
         types=ROW,
+        facts=f"N <= {8 * 32 * warps * chunks * ranks - AHEAD}",
     )
 
 
@@ -202,68 +217,83 @@ PIECE = 16  # elements of 32 bytes, a sector of memory
 
 def transpose(rows: int, columns: int, name: str = "hand", min_blocks: int = 0) -> MappedProgram:
     """Tiles of `rows` by `columns`, 16 bytes at a time both ways: 8 x 8 elements are transposed in the registers of a
-    thread. A block owns the sectors of the result that begin in its rows, less a sector: no sector has two writers but
-    at the ends of rows. A row of the tile is a chunk longer than the tile, against conflicts of banks."""
+    thread, and the tile in shared memory is swizzled. A block owns the sectors of the result that begin in its rows,
+    less a sector: no sector has two writers but at the ends of rows. Of a tile that the array has whole nothing is
+    masked."""
     own, down, across = rows - PIECE, rows // 8, columns // 8
     threads = down * across
+    whole = f"r0 + {rows} < M and c0 + {columns} <= N"
+    read = partial(copy, over="a < 8, e < 8", access="funnel", types=TILE)
+    element = "v[8 * a + e] = X[r + a, c + e]"
     return program(
         "X: bf16[M, N], Y: bf16[N, M]",
         launch(
-            define("b", grid=ANY),
+            define("tr", grid=f"(M + {own - 1}) // {own}"),
+            define("tc", grid_y=f"(N + {columns - 1}) // {columns}"),
             define("d", lane=32, warp=threads // 32),
-            define("r0", offset=f"{own} * (b % ((M + {own - 1}) // {own}))"),
-            define("c0", offset=f"{columns} * (b // ((M + {own - 1}) // {own}))"),
+            define("r0", offset=f"{own} * tr"),
+            define("c0", offset=f"{columns} * tc"),
             define("r", offset=f"r0 + 8 * (d // {across})"),
             define("c", offset=f"c0 + 8 * (d % {across})"),
-            copy(
-                "S0",
-                "v[8 * a + e] = X[r + a, c + e]",
-                "a < 8, e < 8",
-                within=("0", "min(N - c, 8 * (M - r - a))"),
-                other=0.0,
-                access="funnel",
-                types=TILE,
+            when(
+                whole,
+                read("S0", element),
+                orelse=(read("S1", element, within=("0", "min(N - c, 8 * (M - r - a))"), other=0.0),),
             ),
-            each("S1", "a < 8, e < 8", "o[8 * e + a] = v[8 * a + e]", types=TILE),
-            copy("S2", "t[c - c0 + e, r - r0 + a] = o[8 * e + a]", "e < 8, a < 8", access="aligned", types=TILE),
+            each("S2", "a < 8, e < 8", "o[8 * e + a] = v[8 * a + e]", types=TILE),
+            copy("S3", "t[c - c0 + e, r - r0 + a] = o[8 * e + a]", "e < 8, a < 8", access="aligned", types=TILE),
             barrier("block"),
-            loop("k", columns * down // threads, *_result(own, down, threads // down)),
+            when(
+                whole,
+                loop("k", columns * down // threads, *_sectors(own, down, threads // down, "S4", "S5")),
+                orelse=(
+                    loop(
+                        "k",
+                        columns * down // threads,
+                        *_sectors(own, down, threads // down, "S6", "S7", within=("0", "M - r0 - x")),
+                    ),
+                ),
+            ),
+            when("tr == 0", loop("k", columns * PIECE // threads, *_edge(threads // PIECE))),
             name=name,
             threads=threads,
             min_blocks=min_blocks,
-            grid=f"((M + {own - 1}) // {own}) * ((N + {columns - 1}) // {columns})",
-            orders=(order("S2", "S3", "t"), order("S2", "S5", "t")),
+            grid=(f"(M + {own - 1}) // {own}", f"(N + {columns - 1}) // {columns}"),
+            orders=tuple(order("S3", sink, "t") for sink in ("S4", "S6", "S8")),
         ),
-        shared={"t": (columns, rows + 8)},
+        shared={"t": (columns, rows)},
         registers={"v": (64,), "o": (64,), "w": (8,)},
         types=TILE,
+        swizzles={"t": Xor(bits=3, base=3, shift=rows.bit_length() - 1)},
+        facts=f"M <= {1 << 24}, N <= {65535 * columns}",
     )
 
 
-def _result(own: int, down: int, step: int) -> tuple[Node, ...]:
-    """A chunk of a row of the result from the tile, and in front of the first sector of a row single elements."""
+def _sectors(
+    own: int, down: int, step: int, get: str, put: str, within: tuple[str, str] | None = None
+) -> tuple[Node, ...]:
+    """A chunk of a row of the result from the tile."""
+    chunk = (
+        Lead(index="past", of=view("Y[c0 + j, r0]", TILE), bytes=2 * PIECE),
+        define("x", offset=f"({PIECE} - past) % {PIECE} + 8 * (d % {down})"),
+        copy(get, "w[e] = t[j, x + e]", "e < 8", access="funnel", types=TILE),
+        copy(put, "Y[c0 + j, r0 + x + e] = w[e]", "e < 8", within=within, access="aligned", types=TILE),
+    )
+    there = f"d % {down} < {own // 8}" if within is None else f"d % {down} < {own // 8} and c0 + j < N"
+    return (define("j", offset=f"d // {down} + {step} * k"), when(there, *chunk))
+
+
+def _edge(step: int) -> tuple[Node, ...]:
+    """The elements in front of the first sector of a row of the result, one by one."""
     return (
-        define("j", offset=f"d // {down} + {step} * k"),
+        define("y", offset=f"d // {PIECE} + {step} * k"),
+        define("z", offset=f"d % {PIECE}"),
         when(
-            "c0 + j < N",
-            Lead(index="past", of=view("Y[c0 + j, r0]", TILE), bytes=2 * PIECE),
-            define("begin", offset=f"({PIECE} - past) % {PIECE}"),
-            define("x", offset=f"begin + 8 * (d % {down})"),
+            "c0 + y < N",
+            Lead(index="before", of=view("Y[c0 + y, 0]", TILE), bytes=2 * PIECE),
             when(
-                f"d % {down} < {own // 8}",
-                copy("S3", "w[e] = t[j, x + e]", "e < 8", access="funnel", types=TILE),
-                copy(
-                    "S4",
-                    "Y[c0 + j, r0 + x + e] = w[e]",
-                    "e < 8",
-                    within=("0", "M - r0 - x"),
-                    access="aligned",
-                    types=TILE,
-                ),
-            ),
-            when(
-                f"r0 + d % {down} == 0",
-                copy("S5", "Y[c0 + j, e] = t[j, e]", f"e < {PIECE}", within=("0", "min(begin, M)"), types=TILE),
+                f"z < min(({PIECE} - before) % {PIECE}, M)",
+                do("S8", "Y[c0 + y, z] = t[y, z]", types=TILE),
             ),
         ),
     )

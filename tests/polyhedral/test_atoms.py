@@ -91,10 +91,10 @@ def test_every_wrapper_is_there_for_the_device():
 
 def test_a_load_of_chunks_says_what_it_may_read_beyond():
     by_name = {atom.name: atom for atom in MOVES}
-    assert by_name["load_funnel 4 f32"].chunk_bytes == 16
-    assert by_name["load_funnel 4 f32"].operands["source"].alignment_bytes == 4
-    assert by_name["load_chunk 4 f32"].operands["source"].alignment_bytes == 16
-    assert by_name["load 4 f32"].chunk_bytes == by_name["store_chunk 4 f32"].chunk_bytes == 0
+    assert by_name["load_wanted_funnel 4 f32"].chunk_bytes == 16
+    assert by_name["load_wanted_funnel 4 f32"].operands["source"].alignment_bytes == 4
+    assert by_name["load_wanted 4 f32"].operands["source"].alignment_bytes == 16
+    assert by_name["load 4 f32"].chunk_bytes == by_name["store_wanted 4 f32"].chunk_bytes == 0
     assert by_name["load 4 f32"].wrapper.function == "tx::load<4, tx::Cache::kStream>"
 
 

@@ -20,7 +20,7 @@ from texpr.grammar.ast import Gather, Read
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import const
 from texpr.grammar.types import F32, I32
-from texpr.polyhedral.mapped.operators import Access, Cache, Copy, Within
+from texpr.polyhedral.mapped.operators import Access, Cache, Copy, View, Within
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.walks import launches, map_nodes
 
@@ -129,6 +129,7 @@ def test_what_is_not_emitted_is_refused_by_its_name() -> None:
         ({"within": Within(begin=const(1), end=const(9), other=None)}, "some elements of a box only"),
         ({"cache": Cache.STREAM}, "a cache hint"),
         ({"access": Access.FUNNEL}, "any address"),
+        ({"target": View(buffer="a", subscripts=(), dtype=F32)}, "elements of two types"),
     ],
 )
 def test_what_a_copy_on_its_way_cannot_do_is_refused(changes: dict[str, Any], said: str) -> None:

@@ -19,7 +19,7 @@ from texpr.codegen.host_run import HostModule, HostReport
 from texpr.codegen.plan import plan
 from texpr.codegen.toolchain import compile_cubin
 from texpr.grammar.diagnostics import InternalError, TExprError
-from texpr.grammar.types import F32
+from texpr.grammar.types import BF16, F32
 from texpr.polyhedral.mapped.expand import expand
 from texpr.polyhedral.mapped.operators import Operator
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
@@ -116,9 +116,9 @@ def test_operators_print_what_they_do_and_over_what() -> None:
     assert "lead = X[i, 0] behind a multiple of 128 bytes\n" in text
     box = "q < 2, e < 8, 0 - c - 512 * q <= e < N - c - 512 * q"
     assert f"S0: copy v[8 * q + e] = from X[i, c + 512 * q + e] for {box}, else -inf:bf16  (now, aligned, repl" in text
-    assert "S1: m[0] = Greatest of f32(v[x]) for x < 16  (replicated)\n" in text
-    assert "S3: each x < 16: p[x] = from v[x], r[0]  (replicated)\n" in text
-    assert "S5: g[0], z[0] = ScaledSum of partial m[0], s[0]  (over 32 lanes, replicated)\n" in text
+    assert "S1: b[0] = Greatest of v[x] for x < 16  (replicated)\n" in text
+    assert "S4: each x < 16: p[x] = from v[x], r[0]  (replicated)\n" in text
+    assert "S6: g[0], z[0] = ScaledSum of partial m[0], s[0]  (over 32 lanes, replicated)\n" in text
 
 
 def expanded(node: Node) -> Node:
@@ -136,7 +136,7 @@ def test_operators_mean_the_statements_of_their_expansion() -> None:
 
 def test_a_wide_access_at_another_address_is_refused() -> None:
     x = rows(1, 20)
-    with pytest.raises(TExprError, match="the elements of Y begin at no multiple of their bytes by S11"):
+    with pytest.raises(TExprError, match="the elements of Y begin at no multiple of their bytes by S12"):
         simulate(softmax(2, 1), {"X": x, "Y": np.zeros_like(x)}, addresses={"X": 0, "Y": 2})
 
 
@@ -266,18 +266,35 @@ def test_the_texts_compile_without_warnings() -> None:
 
 
 def test_a_reduction_and_a_wide_copy_are_one_call_each() -> None:
-    text = emitted()["softmax"].text.source
+    mapped = softmax(2, 2)
+    text = emit_cuda(plan(mapped), mapped.target).source
     for line in CALLS:
         assert line in text, line
 
 
 CALLS = (
-    "const int lead = tx::lead<128>(X, i * N);",
-    "const auto S1 = tx::fold<tx::Greatest<tx::f32>, 8>([&](int x) { return tx::cast<tx::f32>(v.load(x)); });",
-    "tx::put(v, 0, tx::load_wanted<8>(X, i * N + c, tx::Wanted<8>(",
+    "const int N = int(N_i64);",
+    "const int lead = tx::lead<128>(X, tx::i64(i) * N);",
+    "tx::put(v, 8 * q, tx::load_wanted<8>(X, tx::i64(i) * N + c + 512 * q, tx::Wanted<8>(0 - c, N - c, 512 * q)));",
+    "tx::fill(v, 8 * q_2, tx::Wanted<8>(0 - c, N - c, 512 * q_2), tx::bf16{0xff80});",
+    "const auto S1 = tx::fold<tx::Greatest<tx::bf16>, 16>([&](int x) { return v.load(x); });",
     "tx::reduce_lanes<tx::ScaledSum<tx::f32>>(tx::ScaledSum<tx::f32>::Partial{m.load(0), s.load(0)});",
-    "tx::store_wanted(Y, i * N + c, tx::take<8>(o, 0), tx::Wanted<8>(",
+    "tx::rounded<tx::bf16, 8>(o, 0), tx::Wanted<8>(0 - c, N - c, 512 * q_3));",
 )
+
+
+def test_blocks_of_a_cluster_wait_for_one_another_where_they_first_touch_another() -> None:
+    lines = [line.strip() for line in emitted()["cluster"].text.source.splitlines()]
+    arrive, wait = lines.index("tx::cluster_arrive_relaxed();"), lines.index("tx::cluster_wait();")
+    loads = next(n for n, line in enumerate(lines) if "tx::load_wanted<8>(X" in line)
+    pushes = next(n for n, line in enumerate(lines) if "tx::remote(gs, l).store(" in line)
+    assert arrive < loads < wait < pushes
+
+
+def test_a_funnel_reads_a_swizzled_tile_chunk_by_chunk() -> None:
+    source = emitted()["transpose"].text.source
+    assert "tx::load_funnel<8, tx::Swizzled<3, 3, 6>>(t, j * 64 + x)" in source
+    assert "tx::store(t, tx::swizzled<3, 3, 6>(" in source
 
 
 def one(node: Node, **registers: tuple[int, ...]) -> MappedProgram:
@@ -288,6 +305,7 @@ REFUSED = (
     (reduce("S0", "s[0]", "A[0]", monoid="Sum", lanes=6), "S0 combines 6 lanes, which are no group"),
     (reduce("S0", "s[0]", "A[a]", monoid="Sum", over="a < 2, e < 2"), "S0 combines several indices"),
     (reduce("S0", "s[0]", "A[a]", monoid="Sum", over="a < x"), "so many elements as no number says"),
+    (reduce("S0", "s[0]", "s[0]", monoid="Sum", lanes=2, types={"s": BF16}), "values of bf16 by Sum"),
     (copy("S0", "s[e] = A[e]", "e < 3", access="aligned"), "S0 is no access of 2, 4, 8 or 16 bytes"),
     (copy("S0", "s[e] = A[2 * e]", "e < 4", access="aligned"), "S0 moves elements of A that are no neighbours"),
     (copy("S0", "B[e] = A[e]", "e < 4", access="aligned"), "S0 is between two memories"),
@@ -315,5 +333,6 @@ def test_blocks_that_fit_together_bound_the_registers() -> None:
 
 def test_exponentials_that_are_not_kept_are_computed_again() -> None:
     x = rows(2, 1999)
-    assert "p[x]" not in show(softmax(1, 9))
-    np.testing.assert_allclose(run_softmax(softmax(1, 9), x).astype(np.float64), softmax_of(x), rtol=0.01)
+    again = softmax(1, 9, keep=False)
+    assert "p[x]" not in show(again)
+    np.testing.assert_allclose(run_softmax(again, x).astype(np.float64), softmax_of(x), rtol=0.01)

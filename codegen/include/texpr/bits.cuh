@@ -11,6 +11,22 @@ TX_FN Index swizzled(Index address) {
   static_assert(0 < kBits && kBits <= kShift && 0 <= kBase, "bits that are read are not changed");
   return address ^ ((address >> kShift) & (((Index(1) << kBits) - 1) << kBase));
 }
+// The same as a type, for what finds its elements by itself; runs of `run` elements stay together.
+template <int kBits, int kBase, int kShift>
+struct Swizzled {
+  static constexpr int run = 1 << kBase;
+  template <class Index>
+  static TX_FN Index at(Index address) {
+    return swizzled<kBits, kBase, kShift>(address);
+  }
+};
+struct Straight {
+  static constexpr int run = 1 << 30;
+  template <class Index>
+  static TX_FN Index at(Index address) {
+    return address;
+  }
+};
 
 #if defined(TX_HOST)
 template <class To, class From>

@@ -137,6 +137,23 @@ TX_FN T narrow(From x) {
 }
 #endif
 
+// Two neighbouring elements of 2 bytes in a word, each rounded once.
+template <class T>
+TX_FN u32 pack(f32 low, f32 high) {
+#if !defined(TX_HOST)
+  if constexpr (same<T, bf16>) {
+    u32 word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+  } else if constexpr (same<T, f16>) {
+    u32 word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+  }
+#endif
+  return static_cast<u32>(narrow<T>(low).bits) | static_cast<u32>(narrow<T>(high).bits) << 16;
+}
+
 // An integer as f64 for a later rounding to at most 51 bits: what does not fit is kept as a sticky last bit.
 template <class T>
 TX_FN f64 sticky_f64(T x) {

@@ -92,21 +92,4 @@ struct Accumulator : Fragment<T, kColumns / 2> {
   TX_FN int column(int i) const { return column(i, self()); }
 };
 
-// Two neighbouring elements of a fragment, each rounded once.
-template <class T>
-TX_FN u32 pack(f32 low, f32 high) {
-#if !defined(TX_HOST)
-  if constexpr (same<T, bf16>) {
-    u32 word;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-  } else if constexpr (same<T, f16>) {
-    u32 word;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-  }
-#endif
-  return static_cast<u32>(narrow<T>(low).bits) | static_cast<u32>(narrow<T>(high).bits) << 16;
-}
-
 }  // namespace tx

@@ -5,6 +5,7 @@
 #pragma once
 #include "texpr/here.cuh"
 #include "texpr/kernel.cuh"
+#include "texpr/monoid.cuh"
 #if defined(TX_HOST)
 #include "texpr/host/lanes.hpp"
 #else
@@ -51,17 +52,23 @@ constexpr bool is_group = kLanes == 2 || kLanes == 4 || kLanes == 8 || kLanes ==
 template <class Monoid, int kLanes = 32>
 TX_FN typename Monoid::Partial reduce_lanes(typename Monoid::Partial value, Here here = Here::now()) {
   static_assert(is_group<kLanes>, "a group is of 2, 4, 8, 16 or 32 lanes");
-  TX_UNROLL
-  for (int bit = 1; bit < kLanes; bit *= 2) {
-    const typename Monoid::Partial other = shuffle_xor(value, bit, here);
-    if constexpr (Monoid::kSymmetric) {
-      value = Monoid::combine(value, other);
-    } else {
-      const bool later = (lane() & bit) != 0;
-      value = Monoid::combine(later ? other : value, later ? value : other);
+  if constexpr (is_scaled<Monoid>) {  // the greatest first, so that each sum is scaled once
+    using T = decltype(value.sum);
+    const T greatest = reduce_lanes<Greatest<T>, kLanes>(value.greatest, here);
+    return {greatest, reduce_lanes<Sum<T>, kLanes>(Monoid::scaled(value, greatest), here)};
+  } else {
+    TX_UNROLL
+    for (int bit = 1; bit < kLanes; bit *= 2) {
+      const typename Monoid::Partial other = shuffle_xor(value, bit, here);
+      if constexpr (Monoid::kSymmetric) {
+        value = Monoid::combine(value, other);
+      } else {
+        const bool later = (lane() & bit) != 0;
+        value = Monoid::combine(later ? other : value, later ? value : other);
+      }
     }
+    return value;
   }
-  return value;
 }
 
 // Every lane gets the values of its group up to and with its own, combined in the order of lanes.

@@ -7,10 +7,9 @@
 #if defined(TX_HOST)
 #include "texpr/host/mbarrier.hpp"
 #else
+#include "texpr/memory.cuh"
 
 namespace tx {
-
-TX_FN u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
 // The address of the same place in the shared memory of another block of the cluster.
 template <int kOn = kArch>

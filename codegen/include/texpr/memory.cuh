@@ -7,6 +7,7 @@
 #endif
 
 #include "texpr/atomic.cuh"
+#include "texpr/packed.cuh"
 
 namespace tx {
 
@@ -58,6 +59,9 @@ class Pointer {
   T* data_;
 };
 
+// An address in the shared memory of the block.
+TX_FN u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
+
 // A tensor in device memory.
 template <class T>
 class Global : public Pointer<T> {
@@ -75,31 +79,39 @@ class Shared : public Pointer<T> {
   TX_FN void fresh() const {}
 };
 
-// A tensor of one thread; constant indices after unrolling keep it in registers.
+// A tensor of one thread, in registers.
 template <class T, int kCount>
 class Reg {
  public:
   TX_FN explicit Reg(const char*) {}
   TX_FN void fresh() const {}
 
-  TX_FN Value<T> load(int index) const { return decode(data_[index]); }
-  TX_FN void store(int index, Value<T> value) { data_[index] = encode<T>(value); }
-  TX_FN void store_unique(int index, Value<T> value) { data_[index] = encode<T>(value); }
+  TX_FN Value<T> load(int index) const { return decode(data_.get(index)); }
+  TX_FN void store(int index, Value<T> value) { data_.set(index, encode<T>(value)); }
+  TX_FN void store_unique(int index, Value<T> value) { store(index, value); }
   template <class Op, class V>
   TX_FN void update(int index, V value) {
-    data_[index] = combine<Op>(data_[index], value);
+    data_.set(index, combine<Op>(data_.get(index), value));
   }
   template <class V>
   TX_FN void add_product(int index, V a, V b) {
-    data_[index] = combine_product(data_[index], a, b);
+    data_.set(index, combine_product(data_.get(index), a, b));
   }
   template <class Op, class V>
   TX_FN void atomic(int index, V value) {  // no other thread sees it
-    data_[index] = combine<Op>(data_[index], value);
+    update<Op>(index, value);
+  }
+  template <int kPart>
+  TX_FN Packed<T, kPart> part(int index) const {
+    return data_.template part<kPart>(index);
+  }
+  template <int kPart>
+  TX_FN void set_part(int index, Packed<T, kPart> from) {
+    data_.set_part(index, from);
   }
 
  private:
-  T data_[kCount];
+  Packed<T, kCount> data_;
 };
 
 // A subscript that is read from data; the host build and TX_CHECKS check 0 <= value < extent.

@@ -3,6 +3,7 @@
 // becomes one by `lift`, and `result` is what the sequential statements would have left. kSymmetric: combine(a, b) and
 // combine(b, a) are the same bits. The meanings in NumPy are in polyhedral/mapped/monoids.py.
 #pragma once
+#include "texpr/packed.cuh"
 #include "texpr/update.cuh"
 
 namespace tx {
@@ -12,6 +13,8 @@ template <class T>
 TX_FN T lowest() {
   if constexpr (is_float<T>) {
     return same<T, f32> ? static_cast<T>(-f32_infinity()) : static_cast<T>(-f64_infinity());
+  } else if constexpr (is_narrow<T>) {
+    return cast<T>(-f32_infinity());
   } else {
     return least<T>();
   }
@@ -20,6 +23,8 @@ template <class T>
 TX_FN T highest() {
   if constexpr (is_float<T>) {
     return same<T, f32> ? static_cast<T>(f32_infinity()) : static_cast<T>(f64_infinity());
+  } else if constexpr (is_narrow<T>) {
+    return cast<T>(f32_infinity());
   } else {
     return greatest<T>();
   }
@@ -35,14 +40,38 @@ TX_FN bool is_nan(T x) {
   }
 }
 
-// One value, combined by an operator of update.cuh.
+// One value, combined by an operator of update.cuh. Of narrow floats only the greatest and the least: nothing is rounded.
 template <class T, class Op>
 struct Scalar {
+  static_assert(!is_narrow<T> || (sizeof(T) == 2 && (same<Op, Max> || same<Op, Min>)), "a sum of narrow floats is wider");
   using Partial = T;
   static constexpr bool kSymmetric = true;
   static TX_FN T lift(T x) { return x; }
-  static TX_FN T combine(T a, T b) { return Op::apply(a, b); }
+  static TX_FN T combine(T a, T b) {
+    if constexpr (is_narrow<T>) {
+      return narrow<T>(Op::apply(widen(a), widen(b)));
+    } else {
+      return Op::apply(a, b);
+    }
+  }
   static TX_FN T result(T a) { return a; }
+
+  // Two neighbouring narrow floats at once.
+  static TX_FN u32 combine_words(u32 a, u32 b) {
+#if !defined(TX_HOST)
+    u32 both;
+    if constexpr (same<T, bf16> && same<Op, Max>) asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+    if constexpr (same<T, bf16> && same<Op, Min>) asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+    if constexpr (same<T, f16> && same<Op, Max>) asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+    if constexpr (same<T, f16> && same<Op, Min>) asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+    return both;
+#else
+    Packed<T, 2> x, y;
+    x.word[0] = a, y.word[0] = b;
+    for (int i = 0; i < 2; ++i) x.set(i, combine(x.get(i), y.get(i)));
+    return x.word[0];
+#endif
+  }
 };
 template <class T>
 struct Sum : Scalar<T, Add> {
@@ -70,16 +99,24 @@ struct ScaledSum {
   static constexpr bool kSymmetric = true;
   static TX_FN Partial identity() { return {lowest<T>(), T(0)}; }
   static TX_FN Partial lift(T x) { return {x, T(1)}; }
-  static TX_FN T scale(T from, T to) { return from == to ? T(1) : exp(from - to); }  // infinities are only counted
+  // The sum under another greatest value. Infinities are only counted.
+  static TX_FN T scaled(Partial a, T greatest) {
+    return a.sum * exp(a.greatest == greatest ? T(0) : a.greatest - greatest);
+  }
   static TX_FN Partial combine(Partial a, Partial b) {
     const T m = max(a.greatest, b.greatest);
-    return {m, a.sum * scale(a.greatest, m) + b.sum * scale(b.greatest, m)};
+    return {m, scaled(a, m) + scaled(b, m)};
   }
   // inf - inf is no number: so is the sum where the greatest of at least one value is infinite.
   static TX_FN Partial result(Partial a) {
     return {a.greatest, a.sum == T(0) ? T(0) : a.sum + (a.greatest - a.greatest)};
   }
 };
+
+template <class Monoid>
+constexpr bool is_scaled = false;
+template <class T>
+constexpr bool is_scaled<ScaledSum<T>> = true;
 
 // The greatest (or least) value and where it was first; a NaN is first of all, as in NumPy's argmax.
 template <class T, class Op, class Index = i32>

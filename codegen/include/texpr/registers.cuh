@@ -18,70 +18,38 @@ TX_FN int lead(const Memory& of, Index index) {
 // kCount registers from one on, whose number is a constant once loops are unrolled.
 template <int kCount, class T, int kAll>
 TX_FN Vector<T, kCount> take(const Reg<T, kAll>& from, int index) {
-  Vector<T, kCount> v;
-  TX_UNROLL
-  for (int i = 0; i < kCount; ++i) v.set(i, from.load(index + i));
-  return v;
+  return {from.template part<kCount>(index)};
 }
-template <int kCount, class T, int kAll>
-TX_FN void put(Reg<T, kAll>& to, int index, Vector<T, kCount> v) {
-  TX_UNROLL
-  for (int i = 0; i < kCount; ++i) to.store(index + i, v.get(i));
-}
-
-// Which of kCount elements lie in [begin, end).
-template <int kCount>
-struct Wanted {
-  int first, last;  // from the first one on, before the last
-
-  template <class Bound>
-  TX_FN Wanted(Bound begin, Bound end)
-      : first(begin <= 0 ? 0 : begin >= kCount ? kCount : static_cast<int>(begin)),
-        last(end >= kCount ? kCount : end <= 0 ? 0 : static_cast<int>(end)) {}
-
-  TX_FN bool any() const { return first < last; }
-  TX_FN bool all() const { return first == 0 && last == kCount; }
-  TX_FN bool has(int i) const { return i >= first && i < last; }
-
-  // The vector with `other` in place of what is not wanted.
-  template <class T>
-  TX_FN Vector<T, kCount> or_else(Vector<T, kCount> v, Value<T> other) const {
-    if (!all()) {
-      TX_UNROLL
-      for (int i = 0; i < kCount; ++i) {
-        if (!has(i)) v.set(i, other);
-      }
-    }
-    return v;
-  }
-};
-
-// Elements index .. index + kCount - 1 at an aligned address: those that are wanted are read, in the rest is `other`.
-template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
-TX_FN VectorOf<Memory, kCount> load_wanted(const Memory& from, Index index, Wanted<kCount> wanted,
-                                           Value<typename Memory::Element> other, Here here = Here::now()) {
-  VectorOf<Memory, kCount> v = {};
-  if (wanted.any()) v = load_part<kCount, kCache>(from, index, index + wanted.first, index + wanted.last, here);
-  return wanted.or_else(v, other);
-}
-// The same at any address.
-template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
-TX_FN VectorOf<Memory, kCount> load_wanted_funnel(const Memory& from, Index index, Wanted<kCount> wanted,
-                                                  Value<typename Memory::Element> other, Here here = Here::now()) {
-  const VectorOf<Memory, kCount> v = load_funnel<kCount, kCache>(
-      from, index, index + static_cast<Index>(wanted.first), index + static_cast<Index>(wanted.last), here);
-  return wanted.or_else(v, other);
-}
-// Writes those that are wanted, one by one where some are not: another block may write the others.
-template <Cache kCache = Cache::kPlain, int kCount, class Memory, class Index>
-TX_FN void store_wanted(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v,
-                        Wanted<kCount> wanted, Here here = Here::now()) {
-  if (wanted.all()) {
-    store<kCache>(to, index, v, here);
+// The same rounded to another type, narrow ones two at once.
+template <class To, int kCount, class T, int kAll>
+TX_FN Vector<To, kCount> rounded(const Reg<T, kAll>& from, int index) {
+  Vector<To, kCount> v;
+  if constexpr (sizeof(To) == 2 && is_narrow<To> && same<T, f32> && kCount % 2 == 0) {
+    TX_UNROLL
+    for (int i = 0; i < kCount; i += 2) v.packed.word[i / 2] = pack<To>(from.load(index + i), from.load(index + i + 1));
   } else {
     TX_UNROLL
+    for (int i = 0; i < kCount; ++i) v.set(i, cast<Value<To>>(from.load(index + i)));
+  }
+  return v;
+}
+template <class From, int kCount, class T, int kAll>
+TX_FN void put(Reg<T, kAll>& to, int index, Vector<From, kCount> v) {
+  if constexpr (same<From, T>) {
+    to.set_part(index, v.packed);
+  } else {
+    TX_UNROLL
+    for (int i = 0; i < kCount; ++i) to.store(index + i, cast<Value<T>>(v.get(i)));
+  }
+}
+// `other` in those of the registers that are not wanted. All loads of a row come first, or each would wait for the one
+// before it.
+template <int kCount, class T, int kAll>
+TX_FN void fill(Reg<T, kAll>& to, int index, Wanted<kCount> wanted, Value<T> other) {
+  if (!wanted.all()) {
+    TX_UNROLL
     for (int i = 0; i < kCount; ++i) {
-      if (wanted.has(i)) store(to, index + i, VectorOf<Memory, 1>{{v.element[i]}}, here);
+      if (!wanted.has(i)) to.store(index + i, other);
     }
   }
 }
@@ -89,10 +57,28 @@ TX_FN void store_wanted(const Memory& to, Index index, Vector<typename Memory::E
 // element(0), element(1), … combined in this order by one thread.
 template <class Monoid, int kCount, class Get>
 TX_FN typename Monoid::Partial fold(Get element) {
-  typename Monoid::Partial total = Monoid::identity();
-  TX_UNROLL
-  for (int i = 0; i < kCount; ++i) total = Monoid::combine(total, element(i));
-  return total;
+  using Partial = typename Monoid::Partial;
+  if constexpr (is_scaled<Monoid>) {  // the greatest first, so that each sum is scaled once
+    using T = decltype(Partial::sum);
+    const T greatest = fold<Greatest<T>, kCount>([&](int i) { return element(i).greatest; });
+    return {greatest, fold<Sum<T>, kCount>([&](int i) { return Monoid::scaled(element(i), greatest); })};
+  } else if constexpr (is_narrow<Partial> && sizeof(Partial) == 2 && kCount % 2 == 0) {  // two at once
+    Packed<Partial, 2> total;
+    for (int i = 0; i < 2; ++i) total.set(i, Monoid::identity());
+    TX_UNROLL
+    for (int i = 0; i < kCount; i += 2) {
+      Packed<Partial, 2> two;
+      two.set(0, element(i));
+      two.set(1, element(i + 1));
+      total.word[0] = Monoid::combine_words(total.word[0], two.word[0]);
+    }
+    return Monoid::combine(total.get(0), total.get(1));
+  } else {
+    Partial total = Monoid::identity();
+    TX_UNROLL
+    for (int i = 0; i < kCount; ++i) total = Monoid::combine(total, element(i));
+    return total;
+  }
 }
 template <class Monoid, class Count, class Get>
 TX_FN typename Monoid::Partial fold(Count count, Get element) {

@@ -3,7 +3,6 @@
 #pragma once
 #include "texpr/types.cuh"
 
-#define TX_UNROLL _Pragma("unroll")
 #define TX_DYN_SMEM(name) extern __shared__ __align__(1024) tx::u8 name[]
 #define TX_EXPORT(symbol) static_assert(true, "")
 #define TX_EXPORT_AS(symbol, launch) static_assert(true, "")  // of a kernel with more than barriers: host/launch.hpp
@@ -11,9 +10,9 @@
 namespace tx {
 
 TX_FN int thread() { return static_cast<int>(threadIdx.x); }
-TX_FN int lane() { return static_cast<int>(threadIdx.x) % 32; }
-TX_FN int warp() { return static_cast<int>(threadIdx.x) / 32; }
-TX_FN int warpgroup() { return static_cast<int>(threadIdx.x) / 128; }
+TX_FN int lane() { return static_cast<int>(threadIdx.x % 32); }
+TX_FN int warp() { return static_cast<int>(threadIdx.x / 32); }
+TX_FN int warpgroup() { return static_cast<int>(threadIdx.x / 128); }
 TX_FN int block_x() { return static_cast<int>(blockIdx.x); }
 TX_FN int block_y() { return static_cast<int>(blockIdx.y); }
 TX_FN int block_z() { return static_cast<int>(blockIdx.z); }

@@ -5,8 +5,10 @@
 
 #if defined(TX_HOST)
 #define TX_FN inline
+#define TX_UNROLL
 #else
 #define TX_FN __device__ __forceinline__
+#define TX_UNROLL _Pragma("unroll")
 #endif
 
 namespace tx {
@@ -93,6 +95,19 @@ TX_FN T encode(Value<T> x) {
     return x;
   }
 }
+
+// The unsigned type of as many bytes, for those of narrow elements.
+template <int kBytes>
+struct UnsignedOfBytesOf {
+  static_assert(kBytes == 1, "narrow elements are of 1 or 2 bytes");
+  using type = u8;
+};
+template <>
+struct UnsignedOfBytesOf<2> {
+  using type = u16;
+};
+template <int kBytes>
+using UnsignedOfBytes = typename UnsignedOfBytesOf<kBytes>::type;
 
 // Unsigned type in which arithmetic on T wraps without undefined behaviour (at least 32 bits wide).
 template <class T>

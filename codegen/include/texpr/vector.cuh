@@ -1,13 +1,14 @@
 #line 2 "/texpr/include/texpr/vector.cuh"
 // Neighbouring elements in one access of 2, 4, 8 or 16 bytes, with a hint for the caches.
 //
-// Arrays of any alignment are read in aligned chunks of 16 bytes: `load_chunk` where the chunks are counted from an
-// aligned address, `load_funnel` where they are not (two aligned chunks, shifted together). Both are told which
+// Arrays of any alignment are read in aligned chunks of 16 bytes: `load_wanted` where the chunks are counted from an
+// aligned address, the funnels where they are not (two aligned chunks, shifted together). They are told which
 // elements are wanted. The rest of a chunk that holds a wanted element is read and discarded; no other chunk is
 // touched, so an access never leaves the pages of its array.
 #pragma once
 #include "texpr/here.cuh"
 #include "texpr/kernel.cuh"
+#include "texpr/packed.cuh"
 
 namespace tx {
 
@@ -27,10 +28,11 @@ struct alignas(sizeof(T) * kCount) Vector {
   static_assert(kBytes == 1 || kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16,
                 "an access is of 1, 2, 4, 8 or 16 bytes");
 
-  T element[kCount];
+  Packed<T, kCount> packed;
 
-  TX_FN Value<T> get(int i) const { return decode(element[i]); }
-  TX_FN void set(int i, Value<T> value) { element[i] = encode<T>(value); }
+  TX_FN Value<T> get(int i) const { return decode(packed.get(i)); }
+  TX_FN void set(int i, Value<T> value) { packed.set(i, encode<T>(value)); }
+  TX_FN Vector<T, 1> one(int i) const { return {packed.template part<1>(i)}; }
 };
 
 template <class Memory, int kCount>
@@ -141,10 +143,21 @@ TX_FN void store(const Memory& to, Index index, Vector<typename Memory::Element,
   store_word<kCache>(reinterpret_cast<Word*>(to.address(index)), word);
 }
 
-// `load` of a chunk of which only the elements in [begin, end) are wanted, at least one: the others have any value.
+// `load` of a chunk of which only the elements index + first .. index + last - 1 are wanted, at least one: the others
+// have any value.
 template <int kCount, Cache kCache, class Memory, class Index>
-TX_FN VectorOf<Memory, kCount> load_part(const Memory& from, Index index, Index, Index, Here) {
+TX_FN VectorOf<Memory, kCount> load_part(const Memory& from, Index index, int, int, Here) {
   return load<kCount, kCache>(from, index);
+}
+
+// The bytes from the last multiple of 16 in memory to an element.
+template <class Memory, class Index>
+TX_FN int bytes_past(const Memory& from, Index index) {
+  if constexpr (Memory::kShared) {
+    return static_cast<int>(shared_address(from.address(index)) & 15);
+  } else {
+    return static_cast<int>(reinterpret_cast<u64>(from.address(index)) & 15);
+  }
 }
 
 // The low word of (high, low) shifted right by fewer than 32 bits.
@@ -155,36 +168,53 @@ TX_FN u32 funnel_word(u32 low, u32 high, int bits) { return __funnelshift_r(low,
 
 namespace tx {
 
-// Elements index .. index + kCount - 1 of which those in [begin, end) are wanted: the others have any value, and where
-// none is wanted nothing is read. The first one's address is aligned, also where the element lies before the array.
+// Which of kCount elements are wanted: element i where begin <= at + i < end. Bounds that all chunks of a row share
+// stay in their registers, and `at` is a constant once loops are unrolled.
+template <int kCount>
+struct Wanted {
+  int begin, end, at;
+
+  TX_FN Wanted(int begin, int end, int at = 0) : begin(begin), end(end), at(at) {}
+  TX_FN Wanted(i64 begin, i64 end, int at = 0) : begin(near(begin)), end(near(end)), at(at) {}
+
+  TX_FN bool any() const { return begin < at + kCount && end > at && begin < end; }
+  TX_FN bool all() const { return begin <= at && end >= at + kCount; }
+  TX_FN bool has(int i) const { return begin <= at + i && end > at + i; }
+  TX_FN int first() const { return begin > at ? begin - at : 0; }  // of those that are wanted
+  TX_FN int last() const { return end < at + kCount ? end - at : kCount; }  // before it the last one
+
+  static constexpr int kFar = 1 << 30;  // beyond every chunk
+  static TX_FN int near(i64 bound) { return static_cast<int>(min(max(bound, i64(-kFar)), i64(kFar))); }
+};
+
+// Elements index .. index + kCount - 1 at an aligned address: those that are wanted are read, the others have any value.
+// Where none is wanted the address may lie outside the array.
 template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
-TX_FN VectorOf<Memory, kCount> load_chunk(const Memory& from, Index index, Index begin, Index end,
-                                          Here here = Here::now()) {
+TX_FN VectorOf<Memory, kCount> load_wanted(const Memory& from, Index index, Wanted<kCount> wanted,
+                                           Here here = Here::now()) {
   VectorOf<Memory, kCount> v = {};
-  if (begin < end && index < end && index + kCount > begin)
-    v = load_part<kCount, kCache>(from, index, begin, end, here);
+  if (wanted.any()) v = load_part<kCount, kCache>(from, index, wanted.first(), wanted.last(), here);
   return v;
 }
 
-// Writes those of the elements index .. index + kCount - 1 that lie in [begin, end), one by one where some do not:
-// another block may write the others.
+// Writes those that are wanted, one by one where some are not: another block may write the others.
 template <Cache kCache = Cache::kPlain, int kCount, class Memory, class Index>
-TX_FN void store_chunk(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v, Index begin,
-                       Index end, Here here = Here::now()) {
-  if (index >= begin && index + kCount <= end) {
+TX_FN void store_wanted(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v,
+                        Wanted<kCount> wanted, Here here = Here::now()) {
+  if (wanted.all()) {
     store<kCache>(to, index, v, here);
   } else {
     TX_UNROLL
     for (int i = 0; i < kCount; ++i) {
-      if (index + i >= begin && index + i < end) store(to, index + i, VectorOf<Memory, 1>{{v.element[i]}}, here);
+      if (wanted.has(i)) store(to, index + i, v.one(i), here);
     }
   }
 }
 
 // The 16 bytes that begin `bytes` (0 to 15) after the first of two neighbouring chunks.
-template <class Chunk>
-TX_FN Chunk funnel_shift(Chunk low, Chunk high, int bytes) {
-  static_assert(sizeof(Chunk) == 16, "chunks are of 16 bytes");
+template <class T, int kCount>
+TX_FN Vector<T, kCount> funnel_shift(Vector<T, kCount> low, Vector<T, kCount> high, int bytes) {
+  static_assert(sizeof(low) == 16, "chunks are of 16 bytes");
   u32 w[8];
   __builtin_memcpy(w, &low, 16);
   __builtin_memcpy(w + 4, &high, 16);
@@ -192,39 +222,51 @@ TX_FN Chunk funnel_shift(Chunk low, Chunk high, int bytes) {
   for (int i = 0; i < 6; ++i) w[i] = (bytes & 8) != 0 ? w[i + 2] : w[i];
   TX_UNROLL
   for (int i = 0; i < 5; ++i) w[i] = (bytes & 4) != 0 ? w[i + 1] : w[i];
-  if constexpr (sizeof(low.element[0]) < 4) {
+  if constexpr (sizeof(T) < 4) {
     TX_UNROLL
     for (int i = 0; i < 4; ++i) w[i] = funnel_word(w[i], w[i + 1], (bytes & 3) * 8);
   }
-  Chunk out;
+  Vector<T, kCount> out;
   __builtin_memcpy(&out, w, 16);
   return out;
 }
 
-// Elements index .. index + kCount - 1, 16 bytes at any address; those in [begin, end) are wanted, as in load_chunk.
+// Elements index .. index + kCount - 1, 16 bytes at any address, of which some are wanted, as in load_wanted.
+// `Place` says where a tile's elements lie.
+template <int kCount, class Place, Cache kCache = Cache::kPlain, class Memory, class Index>
+TX_FN VectorOf<Memory, kCount> load_wanted_funnel(const Memory& from, Index index, Wanted<kCount> wanted,
+                                                  Here here = Here::now()) {
+  static_assert(Place::run % kCount == 0, "the elements of a chunk are neighbours");
+  const int bytes = bytes_past(from, index), past = bytes / static_cast<int>(sizeof(typename Memory::Element));
+  const int first = past + wanted.first(), last = past + wanted.last();  // counted from the first chunk
+  const Index chunk = index - past;
+  VectorOf<Memory, kCount> low = {}, high = {};
+  if (wanted.any() && first < kCount) low = load_part<kCount, kCache>(from, Place::at(chunk), first, last, here);
+  if (wanted.any() && last > kCount) {
+    high = load_part<kCount, kCache>(from, Place::at(chunk + kCount), first - kCount, last - kCount, here);
+  }
+  return funnel_shift(low, high, bytes);
+}
 template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
-TX_FN VectorOf<Memory, kCount> load_funnel(const Memory& from, Index index, Index begin, Index end,
-                                           Here here = Here::now()) {
-  constexpr int kSize = sizeof(typename Memory::Element);
-  const int past = static_cast<int>(reinterpret_cast<u64>(from.address(index)) & 15);  // the bytes since its chunk began
-  const Index first = index - past / kSize, next = first + kCount;
-  if (begin < index) begin = index;
-  if (end > index + kCount) end = index + kCount;
-  const VectorOf<Memory, kCount> low = load_chunk<kCount, kCache>(from, first, begin, end, here);
-  const VectorOf<Memory, kCount> high = load_chunk<kCount, kCache>(from, next, begin, end, here);
-  return funnel_shift(low, high, past);
+TX_FN VectorOf<Memory, kCount> load_wanted_funnel(const Memory& from, Index index, Wanted<kCount> wanted,
+                                                  Here here = Here::now()) {
+  return load_wanted_funnel<kCount, Straight, kCache>(from, index, wanted, here);
 }
 
 // The same where all are wanted. At an aligned address the chunk behind is not touched.
+template <int kCount, class Place, Cache kCache = Cache::kPlain, class Memory, class Index>
+TX_FN VectorOf<Memory, kCount> load_funnel(const Memory& from, Index index, Here here = Here::now()) {
+  static_assert(Place::run % kCount == 0, "the elements of a chunk are neighbours");
+  const int bytes = bytes_past(from, index), past = bytes / static_cast<int>(sizeof(typename Memory::Element));
+  const Index chunk = index - past;
+  const VectorOf<Memory, kCount> low = load_part<kCount, kCache>(from, Place::at(chunk), past, kCount, here);
+  VectorOf<Memory, kCount> high = {};
+  if (past != 0) high = load_part<kCount, kCache>(from, Place::at(chunk + kCount), 0, past, here);
+  return funnel_shift(low, high, bytes);
+}
 template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
 TX_FN VectorOf<Memory, kCount> load_funnel(const Memory& from, Index index, Here here = Here::now()) {
-  constexpr int kSize = sizeof(typename Memory::Element);
-  const int past = static_cast<int>(reinterpret_cast<u64>(from.address(index)) & 15);
-  const Index first = index - past / kSize, end = index + kCount;
-  const Index last = past == 0 ? first : first + kCount;  // no branch: the same chunk again
-  const VectorOf<Memory, kCount> low = load_part<kCount, kCache>(from, first, index, end, here);
-  const VectorOf<Memory, kCount> high = load_part<kCount, kCache>(from, last, index, end, here);
-  return funnel_shift(low, high, past);
+  return load_funnel<kCount, Straight, kCache>(from, index, here);
 }
 
 }  // namespace tx

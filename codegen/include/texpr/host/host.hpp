@@ -7,7 +7,6 @@
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __grid_constant__
-#define TX_UNROLL
 #define TX_DYN_SMEM(name) tx::u8* const name = tx::host::machine.shared
 // The entry of a kernel whose blocks only have barriers, and of one whose blocks do more: `way` is a tx::Launched
 // (host/crew.hpp).

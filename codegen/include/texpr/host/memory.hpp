@@ -2,6 +2,7 @@
 // The accessors of memory.cuh with checks: bounds, races, undefined reads. Same names, same calls, same values.
 #pragma once
 #include "texpr/host/race.hpp"
+#include "texpr/packed.cuh"
 #include "texpr/update.cuh"
 
 #define TX_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -178,6 +179,16 @@ class Reg : public host::Accessor<Reg<T, kCount>, T> {
     if (mode == host::Mode::kWrite) defined_[index] = true;
     if (!defined_[index]) host::found_undefined(name_, index, site);
     return data_ + index;
+  }
+  template <int kPart>
+  Packed<T, kPart> part(int index, TX_SITE) const {
+    Packed<T, kPart> found;
+    for (int i = 0; i < kPart; ++i) found.set(i, *place(index + i, host::Mode::kRead, TX_HERE, false));
+    return found;
+  }
+  template <int kPart>
+  void set_part(int index, Packed<T, kPart> from, TX_SITE) {
+    for (int i = 0; i < kPart; ++i) *place(index + i, host::Mode::kWrite, TX_HERE, false) = from.get(i);
   }
 
  private:

@@ -18,24 +18,29 @@ inline void found_unwanted(const char* name, i64 index, Here here) {
 }  // namespace host
 
 template <int kCount, Cache, class Memory>
-inline VectorOf<Memory, kCount> load_part(const Memory& from, i64 index, i64 begin, i64 end, Here here = Here::now()) {
+inline VectorOf<Memory, kCount> load_part(const Memory& from, i64 index, int first, int last, Here here) {
   VectorOf<Memory, kCount> v;
   std::memset(static_cast<void*>(&v), 0xCD, sizeof v);
   host::check_alignment(from.address(index), sizeof v, from.name(), index, here);
   bool any = false;
   for (int i = 0; i < kCount; ++i) {
-    if (index + i < begin || index + i >= end) continue;
-    v.element[i] = *from.place(index + i, host::Mode::kRead, here, false);
+    if (i < first || i >= last) continue;
+    v.packed.set(i, *from.place(index + i, host::Mode::kRead, here, false));
     any = true;
   }
   if (!any) host::found_unwanted(from.name(), index, here);
   return v;
 }
 
+template <class Memory>
+inline int bytes_past(const Memory& from, i64 index) {
+  return static_cast<int>(reinterpret_cast<u64>(from.address(index)) & 15);
+}
+
 template <int kCount, Cache kCache = Cache::kPlain, class Memory>
 inline VectorOf<Memory, kCount> load(const Memory& from, i64 index, Here here = Here::now()) {
   static_assert(!Memory::kShared || kCache == Cache::kPlain, "hints are for global memory");
-  return load_part<kCount, kCache>(from, index, index, index + kCount, here);
+  return load_part<kCount, kCache>(from, index, 0, kCount, here);
 }
 
 template <Cache kCache = Cache::kPlain, int kCount, class Memory>
@@ -43,7 +48,7 @@ inline void store(const Memory& to, i64 index, Vector<typename Memory::Element, 
   static_assert(!Memory::kShared || kCache == Cache::kPlain, "hints are for global memory");
   static_assert(kCache != Cache::kReadOnly && kCache != Cache::kKeep, "this hint is for loads");
   host::check_alignment(to.address(index), sizeof v, to.name(), index, here);
-  for (int i = 0; i < kCount; ++i) *to.place(index + i, host::Mode::kWrite, here, false) = v.element[i];
+  for (int i = 0; i < kCount; ++i) *to.place(index + i, host::Mode::kWrite, here, false) = v.packed.get(i);
 }
 
 inline u32 funnel_word(u32 low, u32 high, int bits) {

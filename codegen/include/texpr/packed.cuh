@@ -1,0 +1,80 @@
+#line 2 "/texpr/include/texpr/packed.cuh"
+// Elements of one thread, by numbers that are constant once loops are unrolled: so they stay in registers. Narrow ones
+// lie together in words of 32 bits, and what moves in words is not taken apart on its way.
+#pragma once
+#include "texpr/types.cuh"
+
+namespace tx {
+
+template <class T, int kCount, bool kInWords = sizeof(T) < 4 && kCount * sizeof(T) >= 4>
+struct Packed {
+  T element[kCount];
+
+  TX_FN T get(int i) const { return element[i]; }
+  TX_FN void set(int i, T x) { element[i] = x; }
+
+  // Elements index .. index + kPart - 1.
+  template <int kPart>
+  TX_FN Packed<T, kPart> part(int index) const {
+    Packed<T, kPart> found;
+    TX_UNROLL
+    for (int i = 0; i < kPart; ++i) found.set(i, get(index + i));
+    return found;
+  }
+  template <int kPart>
+  TX_FN void set_part(int index, Packed<T, kPart> from) {
+    TX_UNROLL
+    for (int i = 0; i < kPart; ++i) set(index + i, from.get(i));
+  }
+};
+
+template <class T, int kCount>
+struct Packed<T, kCount, true> {
+  static constexpr int kEach = 4 / sizeof(T), kBits = 8 * sizeof(T);
+  using Bits = UnsignedOfBytes<sizeof(T)>;
+
+  u32 word[(kCount + kEach - 1) / kEach] = {};
+
+  TX_FN T get(int i) const {
+    const Bits bits = static_cast<Bits>(word[i / kEach] >> (i % kEach * kBits));
+    T x;
+    __builtin_memcpy(&x, &bits, sizeof x);
+    return x;
+  }
+  TX_FN void set(int i, T x) {
+    Bits bits;
+    __builtin_memcpy(&bits, &x, sizeof x);
+    const int at = i % kEach * kBits;
+    u32& w = word[i / kEach];
+    w = (w & ~(((1u << kBits) - 1) << at)) | static_cast<u32>(bits) << at;
+  }
+
+  template <int kPart>
+  TX_FN Packed<T, kPart> part(int index) const {
+    Packed<T, kPart> found;
+    if constexpr (kPart % kEach == 0) {
+      if (index % kEach == 0) {
+        TX_UNROLL
+        for (int i = 0; i < kPart / kEach; ++i) found.word[i] = word[index / kEach + i];
+        return found;
+      }
+    }
+    TX_UNROLL
+    for (int i = 0; i < kPart; ++i) found.set(i, get(index + i));
+    return found;
+  }
+  template <int kPart>
+  TX_FN void set_part(int index, Packed<T, kPart> from) {
+    if constexpr (kPart % kEach == 0) {
+      if (index % kEach == 0) {
+        TX_UNROLL
+        for (int i = 0; i < kPart / kEach; ++i) word[index / kEach + i] = from.word[i];
+        return;
+      }
+    }
+    TX_UNROLL
+    for (int i = 0; i < kPart; ++i) set(index + i, from.get(i));
+  }
+};
+
+}  // namespace tx

@@ -1,0 +1,131 @@
+"""Registers of a thread: parts at every number, elements rounded two at once, the greatest of narrow floats, and
+partials that are scaled together."""
+
+import ml_dtypes
+import numpy as np
+from cases import HEADER, Case, Family, kernel
+
+NARROW = {"tx::bf16": ml_dtypes.bfloat16, "tx::f16": np.float16}
+PARTS = {"signed char": np.int8, "tx::bf16": np.uint16, "float": np.float32}
+MOVED = """  const tx::Global<const {c}> x(X, "X");
+  const tx::Global<{c}> y(Y, "Y");
+  tx::Reg<{c}, 24> r("r");
+  TX_UNROLL
+  for (int i = 0; i < 24; ++i) r.store(i, x.load(24 * tx::thread() + i));
+  TX_UNROLL
+  for (int i = 0; i < 5; ++i) {{
+    const tx::Vector<{c}, {width}> v = tx::take<{width}>(r, 3 * i);
+    TX_UNROLL
+    for (int k = 0; k < {width}; ++k) y.store(({width} * tx::thread() + k) * 5 + i, v.get(k));
+  }}
+  tx::put(r, 5, tx::take<{width}>(r, 8));
+  tx::fill(r, 16, tx::Wanted<{width}>(1, {width} - 1), r.load(23));
+  TX_UNROLL
+  for (int i = 0; i < 24; ++i) y.store(32 * {width} * 5 + 24 * tx::thread() + i, r.load(i));"""
+
+
+def moved():
+    """Parts at even and odd numbers, put back elsewhere, and filled at both ends."""
+    cases, texts = [], []
+    for c, kind in PARTS.items():
+        width, symbol = (8, f"moved_{np.dtype(kind).itemsize}")
+        texts.append(kernel(symbol, f"const {c}* X, {c}* Y", MOVED.format(c=c, width=width if c != "float" else 4)))
+        width = width if c != "float" else 4
+        x = (np.arange(32 * 24) * 37 % 251).astype(np.uint8).astype(kind).reshape(32, 24)
+        parts = np.stack([x[:, 3 * i : 3 * i + width] for i in range(5)], axis=2)
+        after = x.copy()
+        after[:, 5 : 5 + width] = x[:, 8 : 8 + width]
+        after[:, 16], after[:, 16 + width - 1] = after[:, 23], after[:, 23]
+        want = np.concatenate([parts.reshape(-1), after.reshape(-1)])
+        cases.append(Case(name=f"parts of {c}", symbol=symbol, inputs=(x,), want=(want,)))
+    return cases, texts
+
+
+ROUNDED = """  const tx::Global<const float> x(X, "X");
+  const tx::Global<{c}> y(Y, "Y");
+  const tx::Global<float> z(Z, "Z");
+  tx::Reg<float, 8> r("r");
+  tx::put(r, 0, tx::load<4>(x, 8 * tx::thread()));
+  tx::put(r, 4, tx::load<4>(x, 8 * tx::thread() + 4));
+  tx::store(y, 8 * tx::thread(), tx::rounded<{c}, 8>(r, 0));
+  tx::put(r, 0, tx::load<8>(y, 8 * tx::thread()));
+  tx::store(z, 8 * tx::thread(), tx::take<4>(r, 0));
+  tx::store(z, 8 * tx::thread() + 4, tx::take<4>(r, 4));"""
+
+
+def odd_floats(count):
+    """Ties of narrow floats, overflow, infinities, NaN, signed zeros, subnormals."""
+    rng = np.random.default_rng(count)
+    x = (rng.normal(size=count) * 10.0 ** rng.integers(-9, 9, count)).astype(np.float32)
+    x[::3] = np.float32(1) + np.arange(len(x[::3]), dtype=np.float32) * np.float32(2.0**-9)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 65520.0, 1e-41, 3.4e38, -3.4e38, 2.0**-25]
+    x[5 : 5 + 7 * len(special) : 7] = special
+    return x
+
+
+def rounded():
+    """Eight f32 as one vector of narrow floats, and back."""
+    cases, texts = [], []
+    x = odd_floats(256)
+    for c, kind in NARROW.items():
+        symbol = f"rounded_{c[4:]}"
+        texts.append(kernel(symbol, f"const float* X, {c}* Y, float* Z", ROUNDED.format(c=c)))
+        with np.errstate(all="ignore"):
+            y = x.astype(kind)
+        cases.append(Case(name=f"rounded to {c}", symbol=symbol, inputs=(x,), want=(y, y.astype(np.float32))))
+    return cases, texts
+
+
+CHOSEN = """  const tx::Global<const {c}> x(X, "X");
+  const tx::Global<{c}> y(Y, "Y");
+  tx::Reg<{c}, 8> r("r");
+  tx::put(r, 0, tx::load<8>(x, 8 * tx::thread()));
+  y.store(4 * tx::thread(), tx::fold<tx::Greatest<{c}>, 8>([&](int i) {{ return r.load(i); }}));
+  y.store(4 * tx::thread() + 1, tx::fold<tx::Least<{c}>, 8>([&](int i) {{ return r.load(i); }}));
+  y.store(4 * tx::thread() + 2, tx::fold<tx::Greatest<{c}>, 5>([&](int i) {{ return r.load(i); }}));
+  y.store(4 * tx::thread() + 3, tx::reduce_lanes<tx::Least<{c}>, 4>(r.load(7)));"""
+
+
+def chosen():
+    """The greatest and the least of narrow floats: an even number of them, an odd one, over lanes."""
+    cases, texts = [], []
+    for c, kind in NARROW.items():
+        symbol = f"chosen_{c[4:]}"
+        texts.append(kernel(symbol, f"const {c}* X, {c}* Y", CHOSEN.format(c=c)))
+        x = np.random.default_rng(3).normal(size=(32, 8)).astype(kind)
+        x[1, 2], x[2, 7], x[3, :], x[4, 0], x[5, :], x[6, 3] = np.nan, np.nan, -np.inf, np.inf, np.inf, -np.inf
+        x[9, 7] = np.nan
+        wide = x.astype(np.float32)
+        lanes = np.repeat(wide[:, 7].reshape(8, 4).min(axis=1), 4)
+        want = np.stack([wide.max(axis=1), wide.min(axis=1), wide[:, :5].max(axis=1), lanes], axis=1)
+        cases.append(Case(name=f"chosen of {c}", symbol=symbol, inputs=(x,), want=(want.astype(kind),)))
+    return cases, texts
+
+
+SCALED = """  const tx::Global<const float> x(X, "X");
+  const tx::Global<float> y(Y, "Y");
+  using M = tx::ScaledSum<float>;
+  const M::Partial all = tx::fold<M, 8>([&](int i) { return M::lift(x.load(8 * tx::thread() + i)); });
+  y.store(2 * tx::thread(), M::result(all).greatest);
+  y.store(2 * tx::thread() + 1, M::result(all).sum);"""
+
+
+def scaled():
+    """Elements whose sum is scaled by the greatest of them all, with infinities and NaN."""
+    x = np.random.default_rng(4).normal(0, 20, (32, 8)).astype(np.float32)
+    x[1, 2], x[2, :], x[3, 1], x[4, :7], x[5, :] = np.nan, -np.inf, np.inf, -np.inf, 80.0
+    with np.errstate(all="ignore"):
+        greatest = x.max(axis=1)
+        total = np.exp(x.astype(np.float64) - greatest[:, None]).sum(axis=1)
+    want = np.stack([greatest, total], axis=1).astype(np.float32)
+    within = np.where(np.isfinite(want), 1e-5, 0.0)
+    case = Case(name="scaled sums of 8", symbol="scaled", inputs=(x,), want=(want,), within=(within,))
+    return [case], [kernel("scaled", "const float* X, float* Y", SCALED)]
+
+
+def family():
+    cases, texts = [], [HEADER, '#include "texpr/registers.cuh"\n']
+    for more_cases, more_texts in (moved(), rounded(), chosen(), scaled()):
+        cases += more_cases
+        texts += more_texts
+    return Family(name="registers", cases=cases, texts={"sm_80": "".join(texts)})
