@@ -36,7 +36,7 @@ class Target:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether CUDA C++ is emitted (for the device or for the host header)."""
+        """Whether it runs grids of blocks of threads, as CUDA does on a device and under the host header."""
         return self.family is not Family.CPU
 
 
@@ -54,12 +54,13 @@ _CUDA_PARTS: dict[int, tuple[int, int]] = {
     120: (99 * 1024, 170),
     121: (99 * 1024, 48),
 }
+_OF_PARTS = tuple(family for family in Family if family is not Family.CPU)
 TARGETS = (
-    "targets are cpu, cuda (this machine's GPU), cuda:sm_XX and cuda-host:sm_XX, with sm_XX one of "
-    f"{', '.join(f'sm_{n}' for n in _CUDA_PARTS)} (a or f may follow)"
+    f"targets are cpu, cuda (this machine's GPU), {' and '.join(f'{family}:sm_XX' for family in _OF_PARTS)}, "
+    f"with sm_XX one of {', '.join(f'sm_{n}' for n in _CUDA_PARTS)} (a or f may follow)"
 )
 """The names of all targets, in a sentence."""
-_PATTERN = re.compile(r"(cuda|cuda-host):sm_([0-9]{2,3})([af]?)")
+_PATTERN = re.compile(rf"({'|'.join(_OF_PARTS)}):sm_([0-9]{{2,3}})([af]?)")
 
 
 def parse_target(name: str) -> Target:
@@ -68,8 +69,7 @@ def parse_target(name: str) -> Target:
         return Target(name="cpu", family=Family.CPU, max_threads=1, max_grid=(2**62, 1, 1))
     match = _PATTERN.fullmatch(name)
     if match is None or int(match[2]) not in _CUDA_PARTS:
-        families = [family for family in Family if family is not Family.CPU]
-        named = [f"{family}:sm_{n}{a}" for family in families for n in _CUDA_PARTS for a in ("", "a")]
+        named = [f"{family}:sm_{n}{a}" for family in _OF_PARTS for n in _CUDA_PARTS for a in ("", "a")]
         close = nearest(name[:80], ["cpu", *named])
         meant = f"did you mean `{close}`? " if close else ""
         raise fail("E0501", f"unknown target {name[:80]!r}", help=f"{meant}{TARGETS}")

@@ -10,7 +10,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from texpr.grammar.diagnostics import Diagnostic, did_you_mean, fail
 
@@ -154,22 +154,27 @@ def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedProgram", check
     from dataclasses import replace
 
     from texpr.codegen.artifact import make_manifest
+    from texpr.polyhedral.target import Family
     from texpr.version import VERSION
 
     sizes = tuple(replace(s, default=made.sizes.get(s.name, s.default)) for s in made.kernel.sizes)
     kernel = replace(made.kernel, sizes=sizes)
     name = planned.program.kernel.name
-    if made.target.is_cuda:
-        from texpr.codegen.cuda.emit import emit_cuda
-        from texpr.codegen.toolchain import header_files
+    match made.target.family:
+        case Family.CUDA | Family.CUDA_HOST:
+            from texpr.codegen.cuda.emit import emit_cuda
+            from texpr.codegen.toolchain import header_files
 
-        cuda = emit_cuda(planned, made.target, checks=checks)
-        manifest = make_manifest(kernel, proved, planned, made.target, cuda.arguments, VERSION)
-        files = {f"{name}.cu": cuda.source.encode(), f"{name}.h": cuda.header.encode()}
-        files |= {f"include/{path}": text.encode() for path, text in header_files(cuda.headers).items()}
-        return Emission(main=f"{name}.cu", files=files, manifest=manifest)
-    from texpr.codegen.cpu.emit import emit_cpu
+            cuda = emit_cuda(planned, made.target, checks=checks)
+            manifest = make_manifest(kernel, proved, planned, made.target, cuda.arguments, VERSION)
+            files = {f"{name}.cu": cuda.source.encode(), f"{name}.h": cuda.header.encode()}
+            files |= {f"include/{path}": text.encode() for path, text in header_files(cuda.headers).items()}
+            return Emission(main=f"{name}.cu", files=files, manifest=manifest)
+        case Family.CPU:
+            from texpr.codegen.cpu.emit import emit_cpu
 
-    cpu = emit_cpu(planned, made.target)
-    manifest = make_manifest(kernel, proved, planned, made.target, {}, VERSION)
-    return Emission(main=f"{name}.py", files={f"{name}.py": cpu.source.encode()}, manifest=manifest)
+            cpu = emit_cpu(planned, made.target)
+            manifest = make_manifest(kernel, proved, planned, made.target, {}, VERSION)
+            return Emission(main=f"{name}.py", files={f"{name}.py": cpu.source.encode()}, manifest=manifest)
+        case _:
+            assert_never(made.target.family)

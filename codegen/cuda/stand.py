@@ -4,7 +4,7 @@ if (warp < 1) {                // part load
 } else {                       // part sum: its first warp is 1, so its warps are warp - 1
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -41,36 +41,55 @@ class Stand:
         return f"tx::thread() == {self.first_warp * self.warp_size}"
 
     def coordinate(self, place: Place, launch: Launch) -> ix.Term:
-        """The warp, warpgroup or lane of a thread of the part, the rank of its block. Raises E0502 for a place that
-        this target does not have."""
-        match place:
-            case Place.LANE | Place.CLUSTER:
-                return self.named[place]
-            case Place.WARP:
-                return self._from(self.named[place], self.first_warp, self.warps)
-            case Place.WARPGROUP if self.first_warp % WARPGROUP == 0:
-                return self._from(self.named[place], self.first_warp // WARPGROUP, -(-self.warps // WARPGROUP))
-            case _:
-                raise fail("E0502", f"the place {place} is not emitted here on this target", launch.span)
+        """The coordinate of a thread of the part, or of its block, at a place. Raises E0502 for a place that this
+        target does not have, or not in this part."""
+        row = _COORDINATES.get(place)
+        together = 1 if row is None or row.threads is None else row.threads(self.warp_size)
+        first = self.first_warp * self.warp_size
+        if row is None or first % together:
+            raise fail("E0502", f"the place {place} is not emitted here on this target", launch.span)
+        if row.threads is None:
+            return self.named[place]
+        last = (first + self.warps * self.warp_size - 1) // together
+        own = ix.variable(self.named[place].text, first // together, last)
+        return ix.add(own, ix.constant(-(first // together))) if first else own
 
-    @staticmethod
-    def _from(whole: ix.Term, first: int, count: int) -> ix.Term:
-        """A coordinate of which the part has so many from the first one on, counted from that."""
-        own = ix.variable(whole.text, first, first + count - 1)
-        return ix.add(own, ix.constant(-first)) if first else own
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Coordinate:
+    """What a coordinate of threads is called, and its text. `threads`: so many in a row have the same one, of warps of
+    so many; where it does not count up through the block, `highest` says how far it goes."""
+
+    name: str
+    text: str
+    threads: Callable[[int], int] | None = None
+    highest: Callable[[Launch, int], int] = lambda launch, warp_size: 0
+
+
+_COORDINATES = {
+    Place.LANE: _Coordinate(
+        name="lane", text="tx::lane()", highest=lambda launch, warp_size: min(launch.threads, warp_size) - 1
+    ),
+    Place.WARP: _Coordinate(name="warp", text="tx::warp()", threads=lambda warp_size: warp_size),
+    Place.WARPGROUP: _Coordinate(
+        name="warpgroup", text="tx::warpgroup()", threads=lambda warp_size: WARPGROUP * warp_size
+    ),
+    Place.CLUSTER: _Coordinate(
+        name="rank", text="tx::cluster_rank()", highest=lambda launch, warp_size: prod(launch.cluster) - 1
+    ),
+}
 
 
 def coordinates(launch: Launch, warp_size: int) -> dict[Place, tuple[str, ix.Term]]:
     """What the coordinates of a launch's threads are called, and their values."""
-    last_warp = (launch.threads - 1) // warp_size
-    found = {
-        Place.LANE: ("lane", ix.variable("tx::lane()", 0, min(launch.threads, warp_size) - 1)),
-        Place.WARP: ("warp", ix.variable("tx::warp()", 0, last_warp)),
-        Place.WARPGROUP: ("warpgroup", ix.variable("tx::warpgroup()", 0, last_warp // WARPGROUP)),
-        Place.CLUSTER: ("rank", ix.variable("tx::cluster_rank()", 0, prod(launch.cluster) - 1)),
-    }
+    found: dict[Place, tuple[str, ix.Term]] = {}
     used = {digit.place for digit in launch.hardware}
-    return {place: row for place, row in found.items() if place in used}
+    for place, row in _COORDINATES.items():
+        if place in used:
+            together = None if row.threads is None else row.threads(warp_size)
+            high = row.highest(launch, warp_size) if together is None else (launch.threads - 1) // together
+            found[place] = (row.name, ix.variable(row.text, 0, high))
+    return found
 
 
 def served_lines(part: Part) -> str:

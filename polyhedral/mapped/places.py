@@ -2,7 +2,8 @@
 
 Every parallel index is a sum of **digits**, i = sum(weight * digit) (+ an offset that is constant over them), each
 digit in [0, radix) at one place; on the hardware a digit is `coordinate(place) / stride % radix`, so the map is a
-bijection by construction and an index beyond its extent is cut by a printed `Guard`. The coordinate of a place:
+bijection by construction and an index beyond its extent is cut by a printed `Guard`. The coordinate of a place, as the
+table `PLACES` has it for the simulator and the checks:
 
     grid.x grid.y grid.z   blockIdx          core     the CPU's parallel loop counter
     warp                   threadIdx.x / 32  lane     threadIdx.x % 32
@@ -12,10 +13,13 @@ bijection by construction and an index beyond its extent is cut by a printed `Gu
                                          i =  8*i_block + i_warp      i_block: grid.y, radix ceildiv(M, 8)
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from texpr.grammar.ast import IndexExpr
+from texpr.polyhedral.target import WARPGROUP
 
 
 class Place(StrEnum):
@@ -31,10 +35,6 @@ class Place(StrEnum):
     CORE = "core"
 
 
-GRID_PLACES = (Place.GRID_X, Place.GRID_Y, Place.GRID_Z)
-LOOP_PLACES = (Place.SERIAL, Place.VECTOR)  # a loop of the body runs over the digit; all others are of the hardware
-
-
 class Scope(StrEnum):
     """Between which threads: ordered from narrow to wide."""
 
@@ -44,6 +44,42 @@ class Scope(StrEnum):
     BLOCK = "block"
     CLUSTER = "cluster"
     GRID = "grid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where threads stand, as numbers or as arrays: the `axes` of their block in the grid, the `rank` of the block in
+    its cluster, and which `thread` of the block they are, or of the part of it that they belong to."""
+
+    axes: tuple[Any, Any, Any]
+    rank: Callable[[], Any]
+    thread: Any
+    warp_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceRow:
+    """What a place is: the coordinate there, None where a loop of the body runs over its digits, and the widest scope
+    whose threads all have the same one."""
+
+    coordinate: Callable[[Where], Any] | None
+    alike: Scope
+
+
+PLACES = {
+    Place.GRID_X: PlaceRow(lambda at: at.axes[0], Scope.BLOCK),
+    Place.GRID_Y: PlaceRow(lambda at: at.axes[1], Scope.BLOCK),
+    Place.GRID_Z: PlaceRow(lambda at: at.axes[2], Scope.BLOCK),
+    Place.CLUSTER: PlaceRow(lambda at: at.rank(), Scope.BLOCK),
+    Place.WARPGROUP: PlaceRow(lambda at: at.thread // (WARPGROUP * at.warp_size), Scope.WARPGROUP),
+    Place.WARP: PlaceRow(lambda at: at.thread // at.warp_size, Scope.WARP),
+    Place.LANE: PlaceRow(lambda at: at.thread % at.warp_size, Scope.THREAD),
+    Place.VECTOR: PlaceRow(None, Scope.THREAD),
+    Place.SERIAL: PlaceRow(None, Scope.BLOCK),
+    Place.CORE: PlaceRow(lambda at: at.axes[0], Scope.BLOCK),
+}
+GRID_PLACES = (Place.GRID_X, Place.GRID_Y, Place.GRID_Z)
+LOOP_PLACES = tuple(place for place, row in PLACES.items() if row.coordinate is None)
 
 
 class Memory(StrEnum):

@@ -15,7 +15,7 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.operators import Operator, Reduce
 from texpr.polyhedral.mapped.order import Order
-from texpr.polyhedral.mapped.places import Place, Scope
+from texpr.polyhedral.mapped.places import PLACES, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Action, Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
@@ -99,9 +99,11 @@ class _Varying:
 
     @staticmethod
     def of(launch: Launch) -> "_Varying":
-        lanes = frozenset(d.name for d in launch.digits if d.place in (Place.LANE, Place.VECTOR))
-        warps = frozenset(d.name for d in launch.digits if d.place in (Place.WARP, Place.WARPGROUP))
-        return _Varying(in_warp=lanes, in_block=lanes | warps)
+        ranks = [(digit.name, _RANK[PLACES[digit.place].alike]) for digit in launch.digits]
+        return _Varying(
+            in_warp=frozenset(name for name, rank in ranks if rank < _RANK[Scope.WARP]),
+            in_block=frozenset(name for name, rank in ranks if rank < _RANK[Scope.BLOCK]),
+        )
 
     def with_index(self, index: str, used: frozenset[str]) -> "_Varying":
         return _Varying(

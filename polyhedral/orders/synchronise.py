@@ -16,7 +16,7 @@ from texpr.grammar.ast import Read
 from texpr.grammar.diagnostics import InternalError, TExprError, error
 from texpr.grammar.index.expr import constant_value, names
 from texpr.polyhedral.mapped.order import Order
-from texpr.polyhedral.mapped.places import Place, Scope
+from texpr.polyhedral.mapped.places import PLACES, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
@@ -129,8 +129,7 @@ def _candidates(launch: Launch) -> Iterator[Path]:
 
 def _varying(launch: Launch) -> frozenset[str]:
     """The names whose value is not the same in all threads of a block."""
-    thread = {d.name for d in launch.digits if d.place in (Place.LANE, Place.WARP)}
-    found = set(thread)
+    found = {d.name for d in launch.hardware if PLACES[d.place].alike is not Scope.BLOCK}
     for define in of_kind(launch.body, Define):
         if names(define.value) & found:
             found.add(define.index)

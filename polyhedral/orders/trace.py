@@ -21,12 +21,11 @@ from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.between import Turn
 from texpr.polyhedral.mapped.operators import Operator, Unused
-from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.places import PLACES, Where
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
 from texpr.polyhedral.orders.flow import decides
-from texpr.polyhedral.target import WARPGROUP
 
 Mask = NDArray[np.bool_]
 
@@ -134,26 +133,20 @@ class _Block:
 
     def _digits(self, launch: Launch, team: Mask) -> dict[str, Any]:
         """Sizes and hardware digits; threads are counted from the first of the team."""
-        inside = np.arange(launch.threads) - int(np.argmax(team))
-        digits = {d.name: self._digit(d, inside) for d in launch.digits}
-        return {**self.trace.sizes, **{name: value for name, value in digits.items() if value is not None}}
-
-    def _digit(self, digit: Digit, inside: NDArray[Any]) -> Any:
-        grid, warp = self.trace.grids[self.launch], self.trace.program.target.warp_size
-        x, y, z = grid.place(self.block)
-        coordinates: dict[Place, Any] = {
-            Place.GRID_X: x,
-            Place.GRID_Y: y,
-            Place.GRID_Z: z,
-            Place.CLUSTER: grid.cluster_of(self.block).index(self.block),
-            Place.LANE: inside % warp,
-            Place.WARP: inside // warp,
-            Place.WARPGROUP: inside // (WARPGROUP * warp),
-        }
-        if digit.place not in coordinates:
-            return None
-        stride, radix = (index_value(e, self.trace.sizes) for e in (digit.stride, digit.radix))
-        return coordinates[digit.place] // stride % radix
+        grid = self.trace.grids[self.launch]
+        where = Where(
+            axes=grid.place(self.block),
+            rank=lambda: grid.cluster_of(self.block).index(self.block),
+            thread=np.arange(launch.threads) - int(np.argmax(team)),
+            warp_size=self.trace.program.target.warp_size,
+        )
+        found: dict[str, Any] = dict(self.trace.sizes)
+        for digit in launch.digits:
+            coordinate = PLACES[digit.place].coordinate
+            if coordinate is not None:
+                stride, radix = (index_value(e, self.trace.sizes) for e in (digit.stride, digit.radix))
+                found[digit.name] = coordinate(where) // stride % radix
+        return found
 
     def _nodes(self, body: Sequence[Node], here: "_Here") -> None:
         for node in body:

@@ -11,10 +11,9 @@ import numpy as np
 
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.value import index_value
-from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.places import PLACES, Where
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.simulate.cells import Array
-from texpr.polyhedral.target import WARPGROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +63,19 @@ class Geometry:
         """The blocks of the cluster around a block, by rank."""
         return tuple(int(b) for b in self.of_rank(np.full(self.ranks, block), np.arange(self.ranks)))
 
-    def digit(self, digit: Digit, thread: Array, values: Mapping[str, int], first: int = 0) -> Array | None:
-        """The digit's value in every thread, None for one that a loop runs over; threads and warps of a part are
-        counted from its `first` one."""
-        block, inside = self.block(thread), thread % self.threads - first
-        match digit.place:
-            case Place.GRID_X | Place.GRID_Y | Place.GRID_Z:
-                coordinate = self.axes(block)[(Place.GRID_X, Place.GRID_Y, Place.GRID_Z).index(digit.place)]
-            case Place.CLUSTER:
-                coordinate = self.rank(block)
-            case Place.CORE:
-                coordinate = block
-            case Place.LANE:
-                coordinate = inside % self.warp
-            case Place.WARP:
-                coordinate = inside // self.warp
-            case Place.WARPGROUP:
-                coordinate = inside // (self.warp * WARPGROUP)
-            case Place.SERIAL | Place.VECTOR:
-                return None
-        return np.asarray(coordinate // index_value(digit.stride, values) % index_value(digit.radix, values))
-
     def digits(self, launch: Launch, thread: Array, values: Mapping[str, int], first: int = 0) -> dict[str, Array]:
-        """All hardware digits of a launch, by name."""
-        found = ((d.name, self.digit(d, thread, values, first)) for d in launch.digits)
-        return {name: value for name, value in found if value is not None}
+        """Every hardware digit of a launch in every thread, by name; those of a part are counted from its `first`."""
+        block = self.block(thread)
+        where = Where(
+            axes=self.axes(block),
+            rank=lambda: self.rank(block),
+            thread=thread % self.threads - first,
+            warp_size=self.warp,
+        )
+        found: dict[str, Array] = {}
+        for digit in launch.hardware:
+            coordinate = PLACES[digit.place].coordinate
+            assert coordinate is not None, "no loop runs over digits of the hardware"
+            at, stride, radix = coordinate(where), index_value(digit.stride, values), index_value(digit.radix, values)
+            found[digit.name] = np.asarray(at // stride % radix)
+        return found

@@ -233,6 +233,107 @@ assert HostModule(text, werror=True).launch("k", [HostArray(x.ctypes.data, x.nby
 assert np.all(x == 1)
 """
 
+PLACE: Edits = {
+    "polyhedral/mapped/places.py": [
+        ('    LANE = "lane"\n', '    LANE = "lane"\n    HALF = "half warp"\n'),
+        (
+            "    Place.VECTOR: PlaceRow(",
+            "    Place.HALF: PlaceRow(lambda at: at.thread // (at.warp_size // 2), Scope.THREAD),\n"
+            "    Place.VECTOR: PlaceRow(",
+        ),
+    ],
+    "codegen/cuda/stand.py": [
+        (
+            "    Place.CLUSTER: _Coordinate(",
+            '    Place.HALF: _Coordinate(name="half", text="tx::thread() / 16", threads=lambda warp: warp // 2),\n'
+            "    Place.CLUSTER: _Coordinate(",
+        )
+    ],
+}
+PLACE_PROGRAM = """
+from dataclasses import replace
+
+import numpy as np
+import texpr
+from texpr.codegen.cuda.emit import emit_cuda
+from texpr.codegen.host_run import HostArray, HostModule
+from texpr.codegen.plan import plan
+from texpr.grammar.index.expr import const
+from texpr.polyhedral.mapped.places import Place
+from texpr.polyhedral.mapped.tree import Define
+from texpr.polyhedral.mapped.walks import map_launches, map_nodes
+from texpr.polyhedral.simulate.stage import simulate
+
+# i = 32 * i_warp + i_lane   becomes   16 * half + i_lane % 16
+kernel = texpr.parse("kernel f(A: i32[128], C: i32[128]) { par 128 i { C[i] = A[i] + 1 } }").only
+made = kernel.compile("cuda-host:sm_90a", stop_after="map").mapping.program
+half = {
+    Place.WARP: lambda d: replace(d, place=Place.HALF, weight=16, radix=const(8)),
+    Place.LANE: lambda d: replace(d, radix=const(16)),
+}
+def halved(digits):
+    return tuple(half.get(d.place, lambda d: d)(d) for d in digits)
+def define(node):
+    return replace(node, digits=halved(node.digits)) if isinstance(node, Define) else node
+def launch(old):
+    return replace(old, digits=halved(old.digits), body=map_nodes(old.body, define))
+program = replace(made, host=map_launches(made.host, launch))
+A = np.arange(128, dtype=np.int32)
+assert np.array_equal(simulate(program, {"A": A, "C": A * 0})["C"], A + 1)
+text = emit_cuda(plan(program), program.target).source
+assert "tx::thread() / 16" in text
+C = np.zeros_like(A)
+arrays = [HostArray(a.ctypes.data, a.nbytes) for a in (A, C)]
+assert HostModule(text, werror=True).launch("f_0", arrays, (1, 1, 1), 128) is None
+assert np.array_equal(C, A + 1)
+"""
+
+TARGET: Edits = {
+    "polyhedral/target.py": [
+        ('    CUDA_HOST = "cuda-host"\n', '    CUDA_HOST = "cuda-host"\n    SIMULATED = "simulated"\n')
+    ],
+    "texpr/pipeline.py": [
+        (
+            "        case Family.CPU:\n",
+            "        case Family.SIMULATED:\n"
+            "            from texpr.polyhedral.mapped.show import show\n\n"
+            "            manifest = make_manifest(kernel, proved, planned, made.target, {}, VERSION)\n"
+            '            return Emission(main="graph", files={"graph": show(planned).encode()}, manifest=manifest)\n'
+            "        case Family.CPU:\n",
+        )
+    ],
+    "texpr/execute.py": [
+        (
+            "        case Family.CPU:\n",
+            "        case Family.SIMULATED:\n"
+            "            from texpr.polyhedral.simulate.stage import simulate\n\n"
+            "            def run(*arrays: Any, stream: Any = None, **sizes: int) -> None:\n"
+            "                given = dict(zip((b.name for b in build.kernel.params), arrays, strict=True))\n"
+            '                found = simulate(build.result("plan"), given, sizes=sizes)\n'
+            "                for name, array in given.items():\n"
+            "                    array[...] = found[name]\n\n"
+            "            return run\n"
+            "        case Family.CPU:\n",
+        )
+    ],
+}
+TARGET_PROGRAM = """
+import numpy as np
+import texpr
+
+kernel = texpr.parse("kernel f(A: f32[N], C: f32[N]) { par N i { C[i] = A[i] + 1.0 } }").only
+made = kernel.compile("simulated:sm_90a")
+A, C = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+made(A, C)
+assert np.array_equal(C, A + 1) and "i_lane" in made.source
+try:
+    kernel.compile("simulate:sm_90a")
+except texpr.TExprError as refused:
+    assert "`simulated:sm_90a`" in str(refused) and "cuda-host:sm_XX and simulated:sm_XX" in str(refused)
+else:
+    raise AssertionError("no such target")
+"""
+
 
 def touched(what: str) -> set[str]:
     """The files that the table names."""
@@ -258,6 +359,8 @@ ADDED = [
     ("an index operator", 2, INDEX_OPERATOR, INDEX_PROGRAM),
     ("an attribute", 2, ATTRIBUTE, ATTRIBUTE_PROGRAM),
     ("an expression operator, such as a function of floats", 4, EXPRESSION_OPERATOR, EXPRESSION_PROGRAM),
+    ("a place", 3, PLACE, PLACE_PROGRAM),
+    ("a target", 3, TARGET, TARGET_PROGRAM),
     ("an atom, such as a vote of a warp", 3, ATOM, ATOM_PROGRAM),
     ("a monoid", 3, MONOID, MONOID_PROGRAM),
 ]
