@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from texpr.polyhedral.mapped.operators import Completion, Contract, Copy
+from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Operator
 from texpr.polyhedral.mapped.places import Memory
-from texpr.polyhedral.mapped.sync import Close, GroupKind, Until, WaitGroup
+from texpr.polyhedral.mapped.sync import Close, Fence, FenceKind, GroupKind, Until, WaitGroup
 from texpr.polyhedral.orders.points import Findings, Points
 from texpr.polyhedral.orders.ring_rules import RingRules
 from texpr.polyhedral.orders.trace import Event
+from texpr.polyhedral.target import WARPGROUP
 
 GROUPS = {Completion.CP_ASYNC: GroupKind.CP_ASYNC, Completion.BULK: GroupKind.BULK}
 
@@ -20,6 +21,7 @@ class CopyRules:
     findings: Findings
     rings: RingRules
     groups: dict[tuple[int, int, int, GroupKind], list[list[int]]] = field(default_factory=dict)
+    latest: dict[tuple[int, int, int], int] = field(default_factory=dict)  # by thread: its last product
 
     def issue(self, node: Copy, number: int, event: Event) -> None:
         """A copy that is over later: its group, its pipe, and the blocks that may not end before it is over."""
@@ -40,9 +42,36 @@ class CopyRules:
                     self.findings.before_end(self.points, point, event.launch, block, node)
 
     def multiply(self, node: Contract, number: int, event: Event) -> None:
-        """A product that reads tiles, and leaves its sums, some time later: it is in its warpgroup's group."""
+        """A product that reads tiles, and leaves its sums, some time later: after the product before, in the group of
+        its warp, and before the block ends."""
+        warpgroups = event.who.reshape(-1, WARPGROUP * self.points.trace.program.target.warp_size)
+        if (warpgroups.any(1) != warpgroups.all(1)).any():
+            self.findings.fault(f"{node.id} is not reached by all threads of a warpgroup", node.span)
         for thread in self.points.threads(number):
             self._of(event, thread, GroupKind.WGMMA)[-1].append(number)
+            before = self.latest.get((event.launch, event.block, thread))
+            if before is not None:
+                self.points.graph.edge(self.points.writes(before, thread), self.points.reads(number, thread))
+            self.latest[event.launch, event.block, thread] = number
+            self.findings.before_end(self.points, self.points.writes(number, thread), event.launch, event.block, node)
+            self._fenced(node, number, thread)
+
+    def _fenced(self, node: Contract, number: int, thread: int) -> None:
+        """The thread fenced its registers after it touched those that the product reads or writes."""
+        buffers = self.points.trace.program.buffers
+        held = {v.buffer for v in (node.a, node.b, node.c) if buffers[v.buffer].memory is Memory.REG}
+        for earlier in reversed([n for n in self.points.of_thread(number, thread) if n < number]):
+            other = self.points.trace.events[earlier].node
+            if isinstance(other, Fence) and other.kind is FenceKind.WGMMA:
+                return
+            if not isinstance(other, Operator) or isinstance(other, Contract):
+                continue
+            touched = held & ({r.buffer for r in other.reads} | {name for name, _ in other.writes})
+            if touched:
+                where = f"between {other.id} and {node.id}, which multiplies with {', '.join(sorted(touched))}"
+                self.findings.fault(f"no fence of registers lies {where}", node.span)
+                return
+        self.findings.fault(f"no fence of registers lies before {node.id}", node.span)
 
     def close(self, node: Close, number: int, event: Event) -> None:
         for thread in self.points.threads(number):

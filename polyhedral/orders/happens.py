@@ -15,7 +15,8 @@ where it goes on, and between them is what it waits for. What is directly before
 An order is enforced iff a path leads from every instance of its source to every instance of its sink that it relates:
 in the same iteration of the loops around both, or `distance` iterations later of the one that carries it; loops of two
 parts with one index name count as one, and blocks that take turns as iterations of the turn's index. That slots are
-reused in time, and that parity is right, follows: an order of `stages` iterations is one more path.
+reused in time, and that parity is right, follows: an order of `stages` iterations is one more path. Where a pipe is
+released this is asked of all its slots, over all loops, whether an order says so or not.
 """
 
 import math
@@ -29,7 +30,7 @@ from texpr.grammar.index.value import condition_value
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier
 from texpr.polyhedral.mapped.operators import Completion, Copy
 from texpr.polyhedral.mapped.order import Order
-from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Fence, FenceKind, Wait, WaitGroup
 from texpr.polyhedral.mapped.tree import Guard, Last, Loop
@@ -103,7 +104,7 @@ def faults(program: MappedProgram, sizes: Mapping[str, int]) -> tuple[Fault, ...
     order, circle = rules.points.graph.sorted()
     if circle:
         return (Fault(f"threads wait in a circle: {rules.points.names(circle)}"),)
-    asked = [*findings.required, *_asked(rules.points, every)]
+    asked = [*_asked(rules.points, every), *findings.required]
     wrong = rules.points.graph.unordered([(first, then) for first, then, _ in asked], order)
     return tuple(dict.fromkeys((*_misread(rules, every), *(asked[n][2] for n in wrong))))
 
@@ -189,12 +190,18 @@ def _begin(points: Points, order: Order, source: int, sink: int, thread: int) ->
     event, then = points.trace.events[source].node, points.trace.events[sink].node
     if goes_on_alone(event):
         return points.reads(source, thread) if order.hazard is Hazard.ANTI else points.writes(source, thread)
-    other = isinstance(then, Copy) and then.completion in (Completion.TRANSACTION, Completion.BULK)
-    if not other or order.hazard is Hazard.ANTI:
+    if not _of_other_proxy(points, then, order.buffer) or order.hazard is Hazard.ANTI:
         return points.goes_on(source, thread)
     behind = (n for n in points.of_thread(source, thread) if n > source)
     fence = next((n for n in behind if _is_fence(points.trace.events[n])), None)
     return None if fence is None else points.goes_on(fence, thread)
+
+
+def _of_other_proxy(points: Points, node: object, buffer: str) -> bool:
+    """Whether an operator touches the memory of a buffer by the asynchronous proxy."""
+    if isinstance(node, Copy):
+        return node.completion in (Completion.TRANSACTION, Completion.BULK)
+    return goes_on_alone(node) and points.trace.program.buffers[buffer].memory is not Memory.REG
 
 
 def _is_fence(event: Event) -> bool:

@@ -8,7 +8,9 @@ import numpy as np
 from texpr.polyhedral.mapped.operators import Completion, Copy, Operator
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
+from texpr.polyhedral.mapped.walks import goes_on_alone
 from texpr.polyhedral.orders.points import Findings, Points
+from texpr.polyhedral.orders.slot_rules import SlotRules
 from texpr.polyhedral.orders.trace import Event
 
 Ring = tuple[int, str, int]
@@ -22,6 +24,7 @@ class RingRules:
 
     points: Points
     findings: Findings
+    slots: SlotRules
     initialised: dict[tuple[int, int], int] = field(default_factory=dict)
     counts: dict[tuple[str, int, str, int], Counts] = field(default_factory=dict)
     commits: dict[tuple[Ring, int], int] = field(default_factory=dict)
@@ -115,8 +118,10 @@ class RingRules:
         if end is None or turn == self._last("commit", pipe, event) or node.target.buffer not in pipe.buffers:
             self.findings.fault(f"{node.id} copies into {pipe.name} outside of a turn that its part fills", node.span)
             return (event.block,)
-        blocks = (event.block,) if node.own_block else self._ranks(end, event)
+        blocks = self._ranks(end, event) if node.to_ranks else (event.block,)
         self._uses(number, event, pipe, blocks)
+        for block in blocks:
+            self.slots.writes((event.launch, node.target.buffer, block), turn, number)
         if node.completion is Completion.CP_ASYNC:
             for thread in self.points.threads(number):
                 self.copied.setdefault((event.launch, event.block, thread), []).append(number)
@@ -139,9 +144,12 @@ class RingRules:
         for pipe in self.points.trace.launches[event.launch].pipes:
             for buffer in pipe.buffers:
                 if any(read.buffer == buffer for read in node.reads):
-                    self.read[buffer, number] = self._last("wait", pipe, event)
+                    turn = self.read[buffer, number] = self._last("wait", pipe, event)
+                    self.slots.reads(pipe, (event.launch, buffer, event.block), turn, number)
                 if any(name == buffer for name, _ in node.writes):
-                    self.filled[buffer, number] = self._last("acquire", pipe, event)
+                    turn = self.filled[buffer, number] = self._last("acquire", pipe, event)
+                    if not goes_on_alone(node):
+                        self.slots.writes((event.launch, buffer, event.block), turn, number)
                     if self.filled[buffer, number] == self._last("commit", pipe, event):
                         self.findings.fault(f"{node.id} writes to {pipe.name} outside of a turn", event.span)
                 if self.read.get((buffer, number), 0) < 0:

@@ -17,11 +17,12 @@ from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.show_sync import sync_text
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Close, Commit, Fence, FenceKind, Release, Wait, WaitGroup
 from texpr.polyhedral.mapped.tree import Last
-from texpr.polyhedral.mapped.walks import overlaps, part_warps
+from texpr.polyhedral.mapped.walks import goes_on_alone, overlaps, part_warps
 from texpr.polyhedral.orders.copy_rules import CopyRules
 from texpr.polyhedral.orders.gates import Gates
 from texpr.polyhedral.orders.points import Findings, Points
 from texpr.polyhedral.orders.ring_rules import RingRules
+from texpr.polyhedral.orders.slot_rules import SlotRules
 from texpr.polyhedral.orders.trace import Event
 from texpr.polyhedral.orders.word_rules import WordRules
 
@@ -33,7 +34,8 @@ class Rules:
         self.points = points
         self.findings = Findings()
         self.gates = Gates(points, self.findings)
-        self.rings = RingRules(points, self.findings)
+        self.slots = SlotRules(points, self.findings)
+        self.rings = RingRules(points, self.findings, self.slots)
         self.copies = CopyRules(points, self.findings, self.rings)
         self.words = WordRules(points, self.findings, self.gates)
 
@@ -47,6 +49,7 @@ class Rules:
                 self._event(number, trace.events[number])
         self.gates.end()
         self.rings.end()
+        self.slots.end()
         self.words.end()
         return self.findings
 
@@ -67,10 +70,11 @@ class Rules:
                 self.copies.issue(node, number, event)
                 if node.completion is Completion.NOW:
                     self._reaches_out(number, event)
-            case Contract() as node:
+            case Contract() as node if goes_on_alone(node):
                 self.rings.turns_of(number, event)
                 self.copies.multiply(node, number, event)
-            case Generic() | Elementwise() | Reduce() | Unload():
+            case Generic() | Elementwise() | Reduce() | Unload() | Contract():
+                self._whole_warps(event)
                 self.rings.turns_of(number, event)
                 self._reaches_out(number, event)
             case Close() as node:
@@ -93,6 +97,16 @@ class Rules:
                 self.words.event(node, number, event)
             case _:
                 assert_never(event.node)
+
+    def _whole_warps(self, event: Event) -> None:
+        """What the lanes of a warp do as one needs all of them."""
+        node, warp = event.node, self.points.trace.program.target.warp_size
+        if isinstance(node, Unload | Contract) or (isinstance(node, Reduce) and node.lanes > 1):
+            for first in range(0, len(event.who), warp):
+                here = event.who[first : first + warp]
+                if here.any() and not here.all():
+                    self.findings.fault(f"{node.id} is not reached by all lanes of a warp", node.span)
+                    return
 
     def _barrier(self, node: Barrier, number: int, event: Event) -> None:
         text = sync_text(node)

@@ -86,8 +86,8 @@ def _nodes(node: Node) -> Iterator[tuple[str, Node]]:
             yield "a barrier of the block instead of the cluster", replace(node, scope=Scope.BLOCK)
         case WaitGroup(kind=kind, behind=behind):
             yield f"a group too few waited for ({kind.value})", replace(node, behind=behind + 1)
-        case Release():
-            yield "a release one turn behind", replace(node, behind=1)
+        case Release(behind=behind):
+            yield "a release one turn behind", replace(node, behind=behind + 1)
         case Await(at=at):
             yield "one's own word awaited", replace(node, at=tuple(add(e, ONE) for e in at))
         case Last(n=n):

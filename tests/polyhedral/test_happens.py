@@ -114,6 +114,16 @@ def test_every_order_of_a_ring_is_missed_when_its_sync_goes() -> None:
         check_orders(replace(ring(2), host=(longer,)))
 
 
+def test_slots_are_read_before_they_are_filled_again_whether_an_order_says_so_or_not() -> None:
+    (only,) = ring(2).host
+    assert isinstance(only, Launch)
+    silent = replace(ring(2), host=(replace(only, orders=()),))
+    check_orders(silent)
+    early = next(changed for text, changed in spoiled(silent) if text == "earlier release ring")
+    with pytest.raises(InternalError, match="nothing orders S2 before S0 in the same slot of a"):
+        check_orders(early)
+
+
 def test_an_order_that_a_sync_claims_and_does_not_enforce_is_found() -> None:
     graph = GRAPHS["two passes"].program
     (only,) = graph.host
