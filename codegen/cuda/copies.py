@@ -93,14 +93,17 @@ def copy_form(copy: Copy, planned: PlannedProgram, launch: Launch) -> Form:
     if copy.source.dtype != copy.target.dtype:
         raise _refused(copy, "elements of two types")
     pipe = next((p for p in launch.pipes if p.name == copy.pipe), None)
-    ranks = 0 if copy.own_block else _ranks(copy, pipe)
+    ranks = _ranks(copy, pipe) if copy.to_ranks else 0
+    in_box = ranks or copy.clipped
     match copy.completion:
         case Completion.CP_ASYNC:
+            if copy.clipped:
+                raise _refused(copy, "a box that leaves its array, by cp.async,")
             return _pieces(copy, planned)
         case Completion.TRANSACTION:
-            return (None if ranks else _run(copy, planned)) or _box(copy, copy.source, copy.target, planned, ranks)
+            return (None if in_box else _run(copy, planned)) or _box(copy, copy.source, copy.target, planned, ranks)
         case Completion.BULK:
-            return _run(copy, planned) or _box(copy, copy.target, copy.source, planned, 0)
+            return (None if in_box else _run(copy, planned)) or _box(copy, copy.target, copy.source, planned, 0)
         case _:
             raise _refused(copy, f"completion {copy.completion.value}")
 

@@ -192,7 +192,9 @@ def too_deep(node: Reduce) -> Callable[[Value], str]:
 
 
 def check_plain(copy: Copy) -> None:
-    """E0502 for a copy of single elements that asks something of the caches."""
+    """E0502 for a copy of single elements that asks something of the caches, or of a tensor map."""
+    if copy.clipped:
+        raise fail("E0502", f"{copy.id} copies each element of a clipped box, which is not emitted for CUDA", copy.span)
     if copy.cache is not Cache.PLAIN:
         raise fail(
             "E0502", f"{copy.id} copies each element with a cache hint, which is not emitted for CUDA", copy.span

@@ -2,15 +2,20 @@
 
 S2: copy a[i] = A[k, i] for i < 64      for i < 64 { S2: a[i] = A[k, i] }
 S3: each e < 48: p[e] = exp(v[e])       for e < 48 { S3: p[e] = exp(v[e]) }
+S7: unload d[x, y] = c[x, y] for …      for x < 16, y < 64 { if 4 * (x % 8) + y % 8 / 2 == @thread { S7: … } }
 
+Of what a team does together, each thread does what it holds by the atom's layouts; `@thread` is its number in the team.
 What a `Reduce` means its monoid says (`monoids.py`): lanes see one another's values, as no statement does.
 """
 
 from collections.abc import Sequence
 from typing import assert_never
 
-from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexVar
+from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexOp, IndexVar
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.index.expr import combine
+from texpr.polyhedral.layout.place import owner
+from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.operators import (
     Box,
     Contract,
@@ -24,6 +29,9 @@ from texpr.polyhedral.mapped.operators import (
 )
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 
+IN_TEAM = IndexVar(name="@thread")
+"""The number of a thread in the team of an atom."""
+
 
 def expand(operator: Operator) -> Node:
     """The operator as loops around `Generic`s; when its effect is seen is not told by them."""
@@ -31,11 +39,18 @@ def expand(operator: Operator) -> Node:
         case Generic() | Reduce():
             return operator
         case Copy():
-            return _loops(operator.over, (_wanted_only(operator),), operator)
+            return _only(_loops(operator.over, (_wanted_only(operator),), operator))
         case Elementwise():
-            return _loops(operator.over, operator.each, operator)
-        case Contract() | Unload():
-            raise InternalError(f"{operator.id} is what many threads do together, and no loop of one of them")
+            return _only(_loops(operator.over, operator.each, operator))
+        case Contract():
+            (row, column, depth), c = operator.over, operator.atom.operands["c"]
+            start = Guard(condition=operator.accumulate, body=(), orelse=(operator.start,))
+            (step,) = _loops((depth,), (operator.each,), operator, parallel=False)
+            held = Guard(condition=holds(c.layout, (row, column)), body=(start, step))
+            return _only(_loops((row, column), (held,), operator))
+        case Unload():
+            held = Guard(condition=holds(operator.atom.operands["source"].layout, operator.over), body=(operator.each,))
+            return _only(_loops(operator.over, (held,), operator))
         case _:
             assert_never(operator)
 
@@ -54,11 +69,25 @@ def wanted(over: Box, within: Within) -> Condition:
     return And(parts=(lower, Compare(op=CompareOp.LT, left=last, right=within.end)))
 
 
-def _loops(over: Box, inside: Sequence[Node], operator: Operator) -> Node:
-    """The nodes for every value of the indices; a single node of no index stands alone."""
+def holds(layout: Layout, over: Box) -> Condition:
+    """Whether a thread of the team holds the element of a tile at the first two indices, or of one that repeats it."""
+    inside = [
+        combine(IndexOp.MOD, IndexVar(name=index), extent)
+        for (index, _), extent in zip(over, layout.shape, strict=True)
+    ]
+    return Compare(op=CompareOp.EQ, left=owner(layout, inside)[Unit.LANE], right=IN_TEAM)
+
+
+def _loops(over: Box, inside: Sequence[Node], operator: Operator, *, parallel: bool = True) -> tuple[Node, ...]:
+    """The nodes for every value of the indices."""
     body = tuple(inside)
     for index, extent in reversed(over):
-        body = (Loop(index=index, extent=extent, body=body, parallel=True, span=operator.span),)
-    if len(body) > 1:
-        raise InternalError(f"{operator.id}: several statements, over no index")
-    return body[0]
+        body = (Loop(index=index, extent=extent, body=body, parallel=parallel, span=operator.span),)
+    return body
+
+
+def _only(nodes: tuple[Node, ...]) -> Node:
+    """A single node, which stands alone."""
+    if len(nodes) > 1:
+        raise InternalError(f"{len(nodes)} statements, over no index")
+    return nodes[0]

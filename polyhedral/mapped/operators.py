@@ -209,7 +209,9 @@ class Within:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
     """`target = source` for each value of the indices `over`, below their extents, all by one thread; rounded where
-    their types differ; into one's `own_block` alone, or to all ranks that the pipe's end reaches."""
+    their types differ. Into one's block, or of a transaction that does not stay in one's `own_block` to all ranks that
+    the pipe's end reaches. A `clipped` box may leave its array: elements that are not there are read as 0, and not
+    written."""
 
     id: str
     source: View
@@ -223,7 +225,13 @@ class Copy:
     digits: tuple[str, ...] = ()
     unused: Unused | None = None
     own_block: bool = False
+    clipped: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def to_ranks(self) -> bool:
+        """Whether it goes to all ranks that the pipe's end reaches."""
+        return self.completion is Completion.TRANSACTION and not self.own_block
 
     @property
     def each(self) -> "Generic":
@@ -349,6 +357,18 @@ class Contract:
         )
 
     @property
+    def each(self) -> Generic:
+        """What it does for one value of the indices."""
+        return Generic(id=self.id, leaf=self.leaf, digits=self.digits, unused=self.unused)
+
+    @property
+    def start(self) -> Generic:
+        """What is there before where it does not accumulate."""
+        c, zero = self.c, Const(value=0.0, dtype=self.c.dtype)
+        leaf = Bind(id=self.id, buffer=c.buffer, subscripts=c.subscripts, value=zero, span=self.span)
+        return Generic(id=self.id, leaf=leaf, digits=self.digits, unused=self.unused)
+
+    @property
     def reads(self) -> tuple[Read, ...]:
         return read_accesses(self.leaf)
 
@@ -375,6 +395,11 @@ class Unload:
     def leaf(self) -> Bind:
         """The statement for one value of the indices."""
         return _bound(self.id, self.target, self.source, self.span)
+
+    @property
+    def each(self) -> Generic:
+        """What it does for one value of the indices."""
+        return Generic(id=self.id, leaf=self.leaf, digits=self.digits, unused=self.unused)
 
     @property
     def reads(self) -> tuple[Read, ...]:

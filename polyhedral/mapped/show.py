@@ -237,6 +237,7 @@ def _copied(copy: Copy) -> str:
         copy.completion.value,
         copy.pipe,
         "own block" if copy.own_block else "",
+        "clipped" if copy.clipped else "",
         wide,
         cache,
         copy.unused.value if copy.unused else "",

@@ -22,11 +22,13 @@ the slot of the turn acquired last, a read takes that of the turn waited for las
 
 **Groups** are a thread's own: `Close` ends the group of the asynchronous operators of one kind that the thread issued
 since the last, `WaitGroup` lasts until all but the youngest `behind` of them are over; the threads of a warp issue and
-wait for products (`wgmma`) as one. Other threads learn of it by another sync only.
+wait for products (`wgmma`) as one, and those of a warp run one after the other. Other threads learn of it by another
+sync only.
 
-**Fences** are a thread's own too: what it wrote is visible to asynchronous copies (`async_proxy`), to the tensor cores
-(`wgmma`), the pipes that it initialised to other threads (`barrier_init`, by the first thread of each block, which
-initialises all pipes when it starts). All need a sync after them to reach other threads.
+**Fences** are a thread's own too: what it wrote is visible to asynchronous copies and products (`async_proxy`), what it
+did to the registers that its products take is over (`wgmma`, and once before the first), the pipes that it initialised
+are visible to other threads (`barrier_init`, by the first thread of each block, which initialises all pipes when it
+starts). All but those of registers need a sync after them to reach other threads.
 
 Between blocks: `between.py`.
 

@@ -281,7 +281,13 @@ def block_buffers(program: MappedProgram, launch: Launch) -> tuple[MappedBuffer,
 
 def goes_on_alone(node: object) -> bool:
     """Whether an operator is over some time after it was issued."""
-    return isinstance(node, Contract) or (isinstance(node, Copy) and node.completion is not Completion.NOW)
+    match node:
+        case Contract(atom=atom):
+            return atom.completion is not Completion.NOW
+        case Copy(completion=completion):
+            return completion is not Completion.NOW
+        case _:
+            return False
 
 
 def meets_simply(node: Node) -> bool:

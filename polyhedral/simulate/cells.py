@@ -19,6 +19,7 @@ from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.normal import bound
 from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Layout, Unit
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedBuffer
 
 Array = NDArray[Any]
@@ -52,6 +53,10 @@ class Shadow(Protocol):
 
     def atomic(self, place: Array, agent: Array, statement: int) -> Violation | None: ...
 
+    def touched_since(self, place: Array, agent: Array, times: Mapping[int, int]) -> Violation | None:
+        """The first of these elements that its agent touched after its time."""
+        ...
+
 
 class Watch(Protocol):
     """Who acts: the agents of threads, and their names."""
@@ -62,7 +67,9 @@ class Watch(Protocol):
         """These threads begin their next statement."""
         ...
 
-    def shadow(self, elements: int) -> Shadow: ...
+    def shadow(self, elements: int, *, held: bool = False) -> Shadow:
+        """Of memory, or of registers that threads hold together (`held`)."""
+        ...
 
     def names(self, first: int, second: int) -> str:
         """Two agents in a message."""
@@ -89,16 +96,18 @@ class Cells:
     shadow: Shadow
     grain: int = 1
     base_bytes: int = 0  # the address of the first element of the memory, as far as anybody asks
+    team: int = 0  # threads that hold the elements together, each of them some, in its registers
     extents: tuple[int, ...] = field(init=False)
+    found: Array | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.extents = tuple(max(0, int(index_value(extent, {}))) for extent in self.layout.shape)
 
     @staticmethod
-    def alone(buffer: MappedBuffer, values: Mapping[str, int], copies: int, watch: Watch) -> "Cells":
+    def alone(buffer: MappedBuffer, values: Mapping[str, int], copies: int, watch: Watch, *, team: int = 0) -> "Cells":
         """Undefined elements of one buffer, copy after copy."""
         layout = bound(buffer.layout, values)
-        room = int(index_value(extent(layout), {}))
+        room = int(index_value(extent(layout, Unit.REGISTER if team else Unit.ADDRESS), {}))
         elements = copies * room
         return Cells(
             buffer=buffer,
@@ -106,8 +115,19 @@ class Cells:
             step=room,
             data=np.zeros(elements, dtype=numerics.storage(buffer.dtype)),
             defined=np.zeros(elements, dtype=np.bool_),
-            shadow=watch.shadow(elements),
+            shadow=watch.shadow(elements, held=bool(team)),
+            team=team,
         )
+
+    @property
+    def unit(self) -> Unit:
+        """What counts the elements of a copy."""
+        return Unit.REGISTER if self.team else Unit.ADDRESS
+
+    @property
+    def watched(self) -> bool:
+        """Whether others than the thread that has a copy may touch it."""
+        return self.buffer.memory is not Memory.REG or self.team > 0
 
     def begin(self, copy: Array) -> Array:
         """Where a copy begins, by its number: those of a pipe's slots follow one another."""
@@ -123,8 +143,10 @@ class Cells:
 
     def inside(self) -> Array:
         """Where the elements of one copy lie, from its beginning, by their subscripts; each rank has its own copy."""
-        found = every_place(self.layout)[Unit.ADDRESS]
-        return found[0] if Unit.RANK in self.layout.units else found
+        if self.found is None:
+            found = every_place(self.layout)[self.unit]
+            self.found = found[0] if Unit.RANK in self.layout.units else found
+        return self.found
 
     def element(self, unit: int) -> str:
         """The element that takes a unit of memory, by its subscripts in the copy."""
@@ -132,7 +154,10 @@ class Cells:
         inside = place % self.step if self.step else 0
         if self.stages > 1:
             inside %= self.stage_step
-        found = np.argwhere(np.atleast_1d(self.inside()) == inside)
+        here = np.atleast_1d(self.inside()) == inside
+        if self.team:
+            here &= every_place(self.layout)[Unit.LANE] == place // self.step % self.team
+        found = np.argwhere(here)
         if not len(found):
             return f"byte {unit % (self.step * self.grain)} (of another buffer)"
         return str(tuple(found[0].tolist()))

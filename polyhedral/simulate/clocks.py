@@ -9,14 +9,15 @@ wait join it. An access is in order iff its agent knows of every earlier access 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from texpr.grammar.diagnostics import fail
-from texpr.polyhedral.simulate.cells import Array, Shadow, Violation
+from texpr.polyhedral.simulate.cells import Array, Shadow
+from texpr.polyhedral.simulate.history import History
 
 MAX_AGENTS = 1 << 13
+NEVER = np.iinfo(np.int32).max  # no agent gets so old
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,80 +79,18 @@ class Clocks:
             self.fenced[agents, : self.count].max(axis=0, initial=0),
         )
 
+    def common(self, agents: Array) -> Snapshot:
+        """What each of these agents knows, and what each did itself."""
+        known, fenced = (row[agents, : self.count].min(axis=0, initial=NEVER) for row in (self.known, self.fenced))
+        known[agents], fenced[agents] = self.known[agents, agents], self.fenced[agents, agents]
+        return Snapshot(known, fenced)
+
     def join(self, agents: Array, snapshot: Snapshot) -> None:
         for own, theirs in ((self.known, snapshot.known), (self.fenced, snapshot.fenced)):
             own[agents, : len(theirs)] = np.maximum(own[agents, : len(theirs)], theirs)
 
     def names(self, first: int, second: int) -> str:
         return f"{self.labels[first]} and {self.labels[second]}"
-
-
-class Stamp(NamedTuple):
-    agent: int
-    time: int
-    statement: int
-
-
-@dataclass(slots=True)
-class History:
-    """The shadow of one buffer: the last write of each element, and the reads and updates since."""
-
-    clocks: Clocks
-    writes: dict[int, Stamp] = field(default_factory=dict)
-    reads: dict[int, dict[int, Stamp]] = field(default_factory=dict)
-    updates: dict[int, dict[int, Stamp]] = field(default_factory=dict)
-
-    def read(self, place: Array, agent: Array, statement: int) -> Violation | None:
-        for at, who in zip(place.tolist(), agent.tolist(), strict=True):
-            wrong = self._unordered(at, who, self._written(at), ())
-            if wrong is not None:
-                return wrong
-            self.reads.setdefault(at, {})[who] = self._stamp(who, statement)
-        return None
-
-    def write(self, place: Array, agent: Array, statement: int) -> Violation | None:
-        for at, who in zip(place.tolist(), agent.tolist(), strict=True):
-            stamp = self._stamp(who, statement)
-            if self.writes.get(at) == stamp:
-                return Violation(place=at, agent=who, earlier=statement, earlier_agent=who)
-            wrong = self._unordered(at, who, self._written(at), self.reads.pop(at, {}).values())
-            if wrong is not None:
-                return wrong
-            self.writes[at] = stamp
-            self.updates.pop(at, None)
-        return None
-
-    def atomic(self, place: Array, agent: Array, statement: int) -> Violation | None:
-        for at, who in zip(place.tolist(), agent.tolist(), strict=True):
-            written = (self.writes[at],) if at in self.writes else ()
-            wrong = self._unordered(at, who, written, self.reads.get(at, {}).values())
-            if wrong is not None:
-                return wrong
-            self.updates.setdefault(at, {})[who] = self._stamp(who, statement)
-        return None
-
-    def _stamp(self, agent: int, statement: int) -> Stamp:
-        return Stamp(agent, int(self.clocks.known[agent, agent]), statement)
-
-    def _written(self, at: int) -> tuple[Stamp, ...]:
-        last = (self.writes[at],) if at in self.writes else ()
-        return (*last, *self.updates.get(at, {}).values())
-
-    def _unordered(self, at: int, who: int, wrote: Iterable[Stamp], read: Iterable[Stamp]) -> Violation | None:
-        """The first earlier access that the agent does not know of, or a write that it misses for want of a fence."""
-        for stamps, row in ((wrote, self.clocks.known), (read, self.clocks.known), (wrote, self.clocks.fenced)):
-            if row is self.clocks.fenced and who not in self.clocks.asynchronous:
-                break
-            for agent, time, statement in stamps:
-                if (
-                    agent == who
-                    or row[who, agent] >= time
-                    or (row is self.clocks.fenced and agent in self.clocks.asynchronous)
-                ):
-                    continue
-                missing = "nothing orders" if row is self.clocks.known else "no fence of the writer lies between"
-                return Violation(place=at, agent=who, earlier=statement, earlier_agent=agent, missing=missing)
-        return None
 
 
 @dataclass(slots=True)
@@ -167,8 +106,8 @@ class Team:
     def step(self, thread: Array) -> None:
         self.clocks.tick(self.agents(thread))
 
-    def shadow(self, elements: int) -> Shadow:
-        return History(self.clocks)
+    def shadow(self, elements: int, *, held: bool = False) -> Shadow:
+        return History(self.clocks, elements, proxies=not held)
 
     def names(self, first: int, second: int) -> str:
         return self.clocks.names(first, second)

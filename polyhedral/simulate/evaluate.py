@@ -1,7 +1,7 @@
 """Values and accesses of a simulated statement, for all threads that run it at once."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Protocol, assert_never
 
@@ -72,6 +72,11 @@ class Lanes:
         return np.broadcast_to(np.asarray(index_value(expr, self.values)), self.thread.shape)
 
 
+def holders(cells: Cells, lane: Array, lanes: Lanes) -> Array:
+    """The threads whose lanes these are in the teams of others."""
+    return np.asarray(lanes.thread - lanes.thread % cells.team + lane)
+
+
 @dataclass(slots=True)
 class Lines:
     """The statements that accesses belong to, numbered as they come."""
@@ -91,9 +96,7 @@ class Copies(Protocol):
 
     def read(self, buffer: MappedBuffer, thread: Array) -> Array: ...
 
-    def written(self, buffer: MappedBuffer, thread: Array) -> tuple[Array, ...]:
-        """The copies that a write goes to, one for each of its destinations in a cluster."""
-        ...
+    def written(self, buffer: MappedBuffer, thread: Array) -> Array: ...
 
     def of_rank(self, thread: Array, rank: Array) -> Array:
         """The copy of the block with that rank in the thread's cluster."""
@@ -159,10 +162,17 @@ class Evaluator:
     def fetch(self, buffer: str, place: Array, agents: Array) -> Array:
         """The elements at these addresses, read by these agents."""
         cells = self.memory[buffer]
-        if cells.buffer.memory is not Memory.REG:
+        if cells.watched:
             self._refuse(cells, cells.shadow.read(cells.units(place), self._each(cells, agents), self.statement))
         self._check_defined(cells, place)
         return np.asarray(cells.data[place])
+
+    def check_fenced(self, buffer: str, place: Array, agents: Array, fences: Mapping[int, int]) -> None:
+        """Whether the threads that hold these elements touched none of them since they fenced their registers."""
+        cells = self.memory[buffer]
+        if cells.team:
+            wrong = cells.shadow.touched_since(place, agents, fences)
+            self._refuse(cells, wrong)
 
     def _check_defined(self, cells: Cells, place: Array) -> None:
         if cells.defined is None:
@@ -178,14 +188,13 @@ class Evaluator:
 
     def store(self, buffer: str, subscripts: tuple[Subscript, ...], value: Array, lanes: Lanes) -> None:
         cells = self.memory[buffer]
-        for copy in self.copies.written(cells.buffer, lanes.thread):
-            place = self.address(cells, copy, subscripts, lanes)
-            self.put(buffer, place, value, self.watch.agents(lanes.thread))
+        place = self.address(cells, self.copies.written(cells.buffer, lanes.thread), subscripts, lanes)
+        self.put(buffer, place, value, self.watch.agents(lanes.thread))
 
     def put(self, buffer: str, place: Array, value: Array, agents: Array) -> None:
         """These agents write to these addresses."""
         cells = self.memory[buffer]
-        if cells.buffer.memory is not Memory.REG:
+        if cells.watched:
             self._refuse(cells, cells.shadow.write(cells.units(place), self._each(cells, agents), self.statement))
         cells.data[place] = value
         if cells.defined is not None:
@@ -194,8 +203,8 @@ class Evaluator:
     def update(self, leaf: Accumulate | Atomic, value: Array, lanes: Lanes, *, atomic: bool) -> None:
         """One update of an element by every thread; only an atomic one may meet another."""
         cells = self.memory[leaf.buffer]
-        place = self.address(cells, self.copies.written(cells.buffer, lanes.thread)[0], leaf.subscripts, lanes)
-        if cells.buffer.memory is not Memory.REG:
+        place = self.address(cells, self.copies.written(cells.buffer, lanes.thread), leaf.subscripts, lanes)
+        if cells.watched:
             access = cells.shadow.atomic if atomic else cells.shadow.write
             agents = self._each(cells, self.watch.agents(lanes.thread))
             self._refuse(cells, access(cells.units(place), agents, self.statement))
@@ -215,23 +224,47 @@ class Evaluator:
 
     def address(self, cells: Cells, copy: Array, subscripts: tuple[Subscript, ...], lanes: Lanes) -> Array:
         """Where the element lies in the cells, in the copy of its rank where it has one; E0604 for one that the buffer
-        does not have."""
+        does not have, or that another thread holds."""
+        found = self._coordinates(cells, subscripts, lanes)
+        if Unit.RANK in found:
+            copy = self.copies.of_rank(lanes.thread, found[Unit.RANK])
+        if cells.team:
+            holder = holders(cells, found[Unit.LANE], lanes)
+            if (holder != lanes.thread).any():
+                at = int(np.argmax(holder != lanes.thread))
+                self._fail(f"thread {lanes.thread[at]} touches what thread {holder[at]} holds of {cells.buffer.name}")
+        return np.asarray(cells.begin(copy) + found[cells.unit])
+
+    def holder(self, buffer: str, subscripts: tuple[Subscript, ...], lanes: Lanes) -> Array:
+        """The thread of its team that holds the element in its registers."""
+        cells = self.memory[buffer]
+        return holders(cells, self._coordinates(cells, subscripts, lanes)[Unit.LANE], lanes)
+
+    def _coordinates(self, cells: Cells, subscripts: tuple[Subscript, ...], lanes: Lanes) -> dict[Unit, Array]:
         points: list[Array] = []
-        for number, (subscript, extent) in enumerate(zip(subscripts, cells.extents, strict=True)):
-            if isinstance(subscript, Gather):
-                index = np.broadcast_to(self.value(subscript.value, lanes), lanes.thread.shape).astype(np.int64)
-            else:
-                index = lanes.index(subscript)
+        for number, (index, extent) in enumerate(zip(self._points(subscripts, lanes), cells.extents, strict=True)):
             outside = (index < 0) | (index >= extent)
             if outside.any():
                 at = int(index[outside][0])
                 name = cells.buffer.name
                 self._fail(f"subscript {number} of {name} is {at}, and the extent is {extent}")
             points.append(index)
-        found = coordinates(cells.layout, points)
-        if Unit.RANK in found:
-            copy = self.copies.of_rank(lanes.thread, found[Unit.RANK])
-        return np.asarray(cells.begin(copy) + found[Unit.ADDRESS])
+        return coordinates(cells.layout, points)
+
+    def _points(self, subscripts: tuple[Subscript, ...], lanes: Lanes) -> Iterator[Array]:
+        """The values of subscripts."""
+        for subscript in subscripts:
+            if isinstance(subscript, Gather):
+                yield np.broadcast_to(self.value(subscript.value, lanes), lanes.thread.shape).astype(np.int64)
+            else:
+                yield lanes.index(subscript)
+
+    def exists(self, view: View, lanes: Lanes) -> Array:
+        """Whether the buffer has the element."""
+        mask = np.ones(lanes.thread.shape, np.bool_)
+        for index, extent in zip(self._points(view.subscripts, lanes), self.memory[view.buffer].extents, strict=True):
+            mask &= (index >= 0) & (index < extent)
+        return mask
 
     def lead(self, of: View, bytes_: int, lanes: Lanes) -> Array:
         """How many elements lie between the last multiple of `bytes_` and the element. It need not be one that the

@@ -6,13 +6,14 @@ a barrier of the block, or of their common warp, lies between. The shadow keeps 
 forgotten.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from texpr.grammar.ast import Role
 from texpr.grammar.diagnostics import InternalError
-from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.operators import Contract, Copy, Operator
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.sync import Barrier, Sync
@@ -53,7 +54,7 @@ class Lockstep:
     def step(self, thread: Array) -> None:
         """Time is told by barriers alone."""
 
-    def shadow(self, elements: int) -> Shadow:
+    def shadow(self, elements: int, *, held: bool = False) -> Shadow:
         return Records(elements, self)
 
     def names(self, first: int, second: int) -> str:
@@ -146,6 +147,9 @@ class Records:
     def atomic(self, place: Array, agent: Array, statement: int) -> Violation | None:
         return self._access("atomic", ("write", "read"), place, agent, statement)
 
+    def touched_since(self, place: Array, agent: Array, times: Mapping[int, int]) -> Violation | None:
+        raise InternalError("products that are over later do not run in lockstep")
+
     def _record(self, kind: str) -> Record:
         if kind not in self.by_kind:
             self.by_kind[kind] = Record.of(self.elements)
@@ -185,8 +189,11 @@ class LockstepSyncs:
             raise failure(message, self.launch.span)
         return None
 
-    def issue(self, copy: Copy, lanes: Lanes) -> None:
-        raise InternalError(f"{self.launch.name}: copy {copy.id} does not run in lockstep")
+    def gather(self, node: Operator, lanes: Lanes) -> tuple[Lanes | None, Pause | None]:
+        return lanes, None
+
+    def issue(self, operator: Copy | Contract, lanes: Lanes) -> None:
+        raise InternalError(f"{self.launch.name}: {operator.id} does not run in lockstep")
 
     def read(self, buffer: MappedBuffer, thread: Array) -> Array:
         match buffer.memory:
@@ -197,8 +204,8 @@ class LockstepSyncs:
             case _:
                 return np.zeros_like(thread)
 
-    def written(self, buffer: MappedBuffer, thread: Array) -> tuple[Array, ...]:
-        return (self.read(buffer, thread),)
+    def written(self, buffer: MappedBuffer, thread: Array) -> Array:
+        return self.read(buffer, thread)
 
     def of_rank(self, thread: Array, rank: Array) -> Array:
         return self.clock.blocks(thread)  # a cluster of one block

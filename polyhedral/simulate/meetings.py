@@ -8,7 +8,7 @@ import numpy as np
 
 from texpr.grammar.ast import IndexExpr, Role
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
-from texpr.polyhedral.mapped.operators import Completion, Copy
+from texpr.polyhedral.mapped.operators import Contract, Copy, Operator
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.show_sync import sync_text, word_text
@@ -30,24 +30,15 @@ from texpr.polyhedral.mapped.tree import Last
 from texpr.polyhedral.simulate.barriers import Barriers
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.clocks import Clocks, Snapshot, Team
+from texpr.polyhedral.simulate.convergence import Convergence
 from texpr.polyhedral.simulate.coordinates import Geometry
-from texpr.polyhedral.simulate.copies import GROUPS, READ, WRITTEN, Flight, Groups, arrival
-from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes
+from texpr.polyhedral.simulate.departures import Departures, Touch
+from texpr.polyhedral.simulate.evaluate import Lanes
 from texpr.polyhedral.simulate.failure import failure
+from texpr.polyhedral.simulate.flights import WRITTEN, Groups, arrival
 from texpr.polyhedral.simulate.pipes import Pipes, Waiting
-from texpr.polyhedral.simulate.reductions import spread
 from texpr.polyhedral.simulate.run import Crew, Pause
 from texpr.polyhedral.simulate.words import Word, WordMemory
-
-
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """An agent's act in the memory of a block, at its time, which must be before the block ends."""
-
-    block: int
-    agent: int
-    time: int
-    text: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,11 +54,9 @@ class Interleaved:
     before: tuple[Callable[[], bool], Callable[[], Snapshot]]  # whether the launch before is over, and what it knows
     part: str = ""  # of the crew that is running
     pipes: Pipes = field(init=False)
-    evaluator: Evaluator = field(init=False)
+    departures: Departures
+    convergence: Convergence
     parts_crews: bool = True
-    flights: list[Flight] = field(default_factory=list)
-    copying: list[int] = field(default_factory=list)  # the agents of all copies
-    touches: list[Touch] = field(default_factory=list)
     triggered: set[int] = field(default_factory=set)
 
     def meet(self, node: Sync | Last, crew: Crew) -> Pause | None:
@@ -114,11 +103,13 @@ class Interleaved:
         return replace(pause, text=f"{pause.text}, turn {counts[node.pipe, int(thread[0])] - 1}")
 
     def _fence(self, kind: FenceKind, thread: Array) -> None:
-        """What the threads wrote is for asynchronous copies too; the first thread of a block initialised its pipes. The
-        registers of tensor cores are not simulated: nothing here is done by them."""
+        """What the threads wrote is for asynchronous agents too, what they did to registers for products; the first
+        thread of a block initialised its pipes."""
         agents = self.team.agents(thread)
         if kind is FenceKind.ASYNC_PROXY:
             self.clocks.fence(agents)
+        elif kind is FenceKind.WGMMA:
+            self.departures.fence(thread)
         elif kind is FenceKind.BARRIER_INIT:
             for one, agent in zip(thread.tolist(), agents.tolist(), strict=True):
                 if one % self.geometry.threads == 0:
@@ -184,64 +175,19 @@ class Interleaved:
                 pass
         return self.words.word(name, [_uniform(e, lanes) for e in at], node.span)
 
-    # Copies that are over later, and where they go.
+    def gather(self, node: Operator, lanes: Lanes) -> tuple[Lanes | None, Pause | None]:
+        whole, until = self.convergence.come(id(node), lanes)
+        if until is None:
+            return whole, None
+        text = f"{node.id} by the other lanes of the warp"
+        return whole, Pause(text=text, span=node.span, ready=until, resume=lambda: None)
 
-    def issue(self, copy: Copy, lanes: Lanes) -> None:
-        """One agent for each thread, which knows what the thread does now."""
-        self.evaluator.at(copy.id, copy.span)
-        if copy.within is not None:
-            raise failure(
-                f"{copy.id}: a copy on its way that brings some elements of a box is not simulated", copy.span
-            )
-        into = self.evaluator.memory[copy.target.buffer].buffer
-        if copy.own_block and len(self.pipes.destinations(into, lanes.thread, self.part)) > 1:
-            raise failure(f"{copy.id}: a copy for its own block beside copies for several is not simulated", copy.span)
-        threads = lanes.thread.tolist()
-        agents = self.clocks.add(f"copy {copy.id} of {self.clocks.labels[a]}" for a in self.team.agents(lanes.thread))
-        self.copying += agents.tolist()
-        agent_of = dict(zip(threads, agents.tolist(), strict=True))
-        for thread, agent in agent_of.items():
-            own = self.team.agents(np.array([thread]))
-            self.clocks.join(np.array([agent]), self.clocks.snapshot(own))
-        if copy.completion in (Completion.TRANSACTION, Completion.BULK):
-            self.clocks.asynchronous.update(agents.tolist())
-        every = spread(copy.over, lanes)
-        memory = self.evaluator.memory
-        source, target = memory[copy.source.buffer], memory[copy.target.buffer]
-        over: Callable[[], None] = _nothing
-        blocks: tuple[int, ...] = (threads[0] // self.geometry.threads,)
-        if copy.pipe:
-            pipe, number, blocks = self.pipes.filling(copy.pipe, copy.target.buffer, lanes.thread, self.part, copy.span)
-            if copy.completion is Completion.TRANSACTION:
-                size = len(every.thread) * (target.buffer.dtype.bits // 8)
-                over = _later(self.pipes.bytes, pipe, number, blocks, size, agents, copy.span)
-        read_from = self.evaluator.address(
-            source, self.read(source.buffer, every.thread), copy.source.subscripts, every
-        )
-        written = [
-            self.evaluator.address(target, where, copy.target.subscripts, every)
-            for where in self.written(target.buffer, every.thread)
-        ]
-        flight = Flight(
-            copy=copy,
-            agent_of=agent_of,
-            agents=np.array([agent_of[t] for t in every.thread.tolist()], dtype=np.int64),
-            source=read_from,
-            targets=tuple(written),
-            over=over,
-        )
-        for agent in agents.tolist():
-            if source.buffer.memory is Memory.SHARED:
-                self.touches.append(Touch(threads[0] // self.geometry.threads, agent, READ))
-            if target.buffer.memory is Memory.SHARED:
-                self.touches += [Touch(block, agent, WRITTEN) for block in blocks]
-        if copy.completion in GROUPS:
-            self.groups.add(GROUPS[copy.completion], flight)
-        self.flights.append(flight)
+    def issue(self, operator: Copy | Contract, lanes: Lanes) -> None:
+        self.departures.begin(operator, lanes, self.part)
 
     def acts_in(self, block: int, agents: Array, text: str) -> None:
         """Agents reach into the memory of a block, their own or another."""
-        self.touches += [Touch(block, a, int(self.clocks.known[a, a]), text) for a in agents.tolist()]
+        self.departures.touches += [Touch(block, a, int(self.clocks.known[a, a]), text) for a in agents.tolist()]
 
     def read(self, buffer: MappedBuffer, thread: Array) -> Array:
         match buffer.memory:
@@ -255,22 +201,17 @@ class Interleaved:
             case _:
                 return np.zeros_like(thread)
 
-    def written(self, buffer: MappedBuffer, thread: Array) -> tuple[Array, ...]:
+    def written(self, buffer: MappedBuffer, thread: Array) -> Array:
         if buffer.memory is not Memory.SHARED or buffer.name not in self.pipes.by_buffer:
-            return (self.read(buffer, thread),)
+            return self.read(buffer, thread)
         stages = self.pipes.by_buffer[buffer.name].stages
-        slots = self.pipes.slots(buffer, thread, writes=True)
-        return tuple(block * stages + slots for block in self.pipes.destinations(buffer, thread, self.part))
+        return self.geometry.block(thread) * stages + self.pipes.slots(buffer, thread, writes=True)
 
     def of_rank(self, thread: Array, rank: Array) -> Array:
         blocks = self.geometry.of_rank(self.geometry.block(thread), rank)
         for block in np.unique(blocks).tolist():
             self.acts_in(block, self.team.agents(thread[blocks == block]), "an access to its memory")
         return blocks
-
-
-def _nothing() -> None:
-    pass
 
 
 def _later(action: Callable[..., None], *given: object) -> Callable[[], None]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from texpr.grammar.source import Span
+from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
 from texpr.polyhedral.simulate.cells import Array
@@ -126,35 +127,30 @@ class Pipes:
             if turn.releases > pipe.releases:
                 raise failure(f"turn {number} of {pipe.name} is released more than {pipe.releases} times", node.span)
 
-    def filling(
-        self, name: str, buffer: str, thread: Array, part: str, span: Span
-    ) -> tuple[Pipe, int, tuple[int, ...]]:
+    def filling(self, copy: Copy, thread: Array, part: str) -> tuple[Pipe, int, tuple[int, ...]]:
         """Of a copy into a pipe: its turn, and the blocks that it goes to."""
-        pipe, first = self.by_name[name], int(thread[0])
-        if buffer not in pipe.buffers:
-            raise failure(f"{buffer} is no buffer of {name}", span)
+        pipe, first, name = self.by_name[copy.pipe], int(thread[0]), copy.pipe
+        if copy.target.buffer not in pipe.buffers:
+            raise failure(f"{copy.target.buffer} is no buffer of {name}", copy.span)
         number = self.acquired.get((name, first), 0) - 1
         if number < self.committed.get((name, first), 0):
-            raise failure(f"a copy goes into {name} and no turn of it is acquired and not committed yet", span)
-        blocks = self._ranks(pipe, pipe.producers, part, first // self.geometry.threads)
+            raise failure(f"a copy goes into {name} and no turn of it is acquired and not committed yet", copy.span)
+        own = first // self.geometry.threads
+        blocks = (own,) if not copy.to_ranks else self._ranks(pipe, pipe.producers, part, own)
         for block in blocks:
-            self._known(block, thread, pipe, span)
+            self._known(block, thread, pipe, copy.span)
         return pipe, number, blocks
 
     def slots(self, buffer: MappedBuffer, thread: Array, *, writes: bool) -> Array:
         """The slot of a buffer of a pipe that each thread means."""
         pipe = self.by_buffer[buffer.name]
         counts = self.acquired if writes else self.waited
-        turns = np.array([counts.get((pipe.name, t), 0) - 1 for t in thread.tolist()], dtype=np.int64)
+        every, which = np.unique(thread, return_inverse=True)
+        turns = np.array([counts.get((pipe.name, t), 0) - 1 for t in every.tolist()], dtype=np.int64)
         if (turns < 0).any():
             what = "written before a turn is acquired" if writes else "read before a turn is waited for"
             raise failure(f"{buffer.name} is {what}")
-        return turns % pipe.stages
-
-    def destinations(self, buffer: MappedBuffer, thread: Array, part: str) -> tuple[int, ...]:
-        """The blocks that a write to a pipe's buffer goes to."""
-        pipe = self.by_buffer[buffer.name]
-        return self._ranks(pipe, pipe.producers, part, int(thread[0]) // self.geometry.threads)
+        return np.asarray((turns % pipe.stages)[which])
 
     def left(self) -> str | None:
         """A turn that was begun and never was full, or never was committed."""

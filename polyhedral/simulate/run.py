@@ -32,11 +32,11 @@ from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
-from texpr.polyhedral.mapped.walks import located, statements
+from texpr.polyhedral.mapped.walks import goes_on_alone, located, statements
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes, Values
-from texpr.polyhedral.simulate.failure import failure
+from texpr.polyhedral.simulate.products import Products
 from texpr.polyhedral.simulate.reductions import reduce, spread
 from texpr.polyhedral.walk import written
 
@@ -123,8 +123,12 @@ class Meetings(Protocol):
         """The crew has come to the node."""
         ...
 
-    def issue(self, copy: Copy, lanes: Lanes) -> None:
-        """These threads begin a copy that is over later."""
+    def gather(self, node: Operator, lanes: Lanes) -> tuple[Lanes | None, Pause | None]:
+        """These lanes come to what their warps do as one: those whose warps are whole, and why the others wait."""
+        ...
+
+    def issue(self, operator: Copy | Contract, lanes: Lanes) -> None:
+        """These threads begin an operator that is over later."""
         ...
 
 
@@ -145,6 +149,7 @@ class Runner:
         self.geometry = geometry
         self.evaluator = evaluator
         self.meetings = meetings
+        self.products = Products(evaluator, geometry.warp)
         self.kept = {n for n, b in mapped.buffers.items() if b.scope is Scope.THREAD}
         self.meets = {
             id(outer)
@@ -187,18 +192,15 @@ class Runner:
                 lanes = self._acting(frame, node)
                 if len(lanes.thread):
                     self.meetings.issue(node, lanes)
+            case Contract() | Unload() | Reduce():
+                lanes = self._acting(frame, node)
+                if len(lanes.thread):
+                    self._together(crew, node, lanes)
             case Copy() | Elementwise():
                 lanes = self._acting(frame, node)
                 if isinstance(node, Copy) and node.access is not Access.EACH:
                     self._check_wide(node, lanes)
                 self._at_once((expand(node),), lanes)
-            case Reduce():
-                lanes = self._acting(frame, node)
-                if len(lanes.thread):
-                    self._begins(node, lanes)
-                    reduce(node, lanes, self.evaluator)
-            case Contract() | Unload():
-                raise failure(f"{node.id} is what a team of threads does together, which is not simulated")
             case Fresh(buffer=buffer):
                 if not self.meetings.parts_crews or buffer in self.kept:
                     self.evaluator.poison(buffer, frame.lanes)
@@ -206,6 +208,22 @@ class Runner:
                 if len(frame.lanes.thread):
                     crew.pause = self.meetings.meet(node, crew)
         return ()
+
+    def _together(self, crew: Crew, node: Contract | Unload | Reduce, lanes: Lanes) -> None:
+        """What the lanes of a warp do as one, by the last of them to come."""
+        found: Lanes | None = lanes
+        if not isinstance(node, Reduce) or node.lanes > 1:
+            found, crew.pause = self.meetings.gather(node, lanes)
+        if found is None:
+            return
+        if isinstance(node, Contract) and goes_on_alone(node):
+            self.meetings.issue(node, found)
+            return
+        self._begins(node, found)
+        if isinstance(node, Reduce):
+            reduce(node, found, self.evaluator)
+        else:
+            self.products.at_once(node, found)
 
     def _loop(self, crew: Crew, frame: Frame, loop: Loop) -> tuple[Crew, ...]:
         extent = frame.lanes.index(loop.extent)

@@ -11,10 +11,12 @@ from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.simulate.barriers import Barriers
 from texpr.polyhedral.simulate.cells import Cells
 from texpr.polyhedral.simulate.clocks import NOTHING, Clocks, Snapshot, Team
+from texpr.polyhedral.simulate.convergence import Convergence
 from texpr.polyhedral.simulate.coordinates import Geometry
-from texpr.polyhedral.simulate.copies import WRITTEN, Flight, Groups
+from texpr.polyhedral.simulate.departures import Departures
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lines
 from texpr.polyhedral.simulate.failure import failure
+from texpr.polyhedral.simulate.flights import WRITTEN, Flight, Groups
 from texpr.polyhedral.simulate.meetings import Interleaved
 from texpr.polyhedral.simulate.pipes import Pipes
 from texpr.polyhedral.simulate.run import Crew, Runner
@@ -57,19 +59,24 @@ class Running:
         geometry = Geometry.of(launch, values, mapped.target.warp_size)
         threads = geometry.blocks * launch.threads
         team = Team(clocks, int(clocks.add(f"thread {n}" for n in range(threads)).min(initial=clocks.count)))
+        groups = Groups(clocks)
+        departures = Departures(geometry=geometry, clocks=clocks, team=team, groups=groups)
         syncs = Interleaved(
             geometry=geometry,
             clocks=clocks,
             team=team,
             barriers=Barriers(launch, geometry, clocks, team),
-            groups=Groups(clocks),
+            groups=groups,
+            departures=departures,
+            convergence=Convergence(geometry),
             words=words,
             before=((lambda: True), (lambda: NOTHING)) if before is None else (before.over, before.known_at_end),
         )
-        syncs.pipes = Pipes(launch, geometry, clocks, team, syncs.acts_in)
+        syncs.pipes = departures.pipes = Pipes(launch, geometry, clocks, team, syncs.acts_in)
         memory = launch_memory(program, launch, values, geometry, team, kept)
-        syncs.evaluator = Evaluator(memory, team, syncs, lines)
-        runner = Runner(mapped, launch, values, geometry, syncs.evaluator, syncs)
+        departures.evaluator = Evaluator(memory, team, syncs, lines)
+        runner = Runner(mapped, launch, values, geometry, departures.evaluator, syncs)
+        departures.products = runner.products
         firsts = sorted({geometry.cluster_of(block)[0] for block in range(geometry.blocks)})
         return Running(
             launch=launch,
@@ -96,14 +103,14 @@ class Running:
     def able(self) -> Iterator[Crew | Flight]:
         """Who can go on."""
         yield from (c for c in self.crews if c.pause is None or c.pause.ready())
-        yield from self.syncs.flights
+        yield from (f for f in self.syncs.departures.flights if f.able())
 
     def go(self, actor: Crew | Flight, steps: int) -> None:
         """Some steps of one of them."""
         if isinstance(actor, Flight):
-            actor.step(self.syncs.evaluator, self.clocks)
+            actor.step(self.runner.evaluator, self.clocks)
             if actor.state == WRITTEN:
-                self.syncs.flights.remove(actor)
+                self.syncs.departures.flights.remove(actor)
             return
         for _ in range(steps):
             if actor.pause is not None:
@@ -133,7 +140,7 @@ class Running:
                     del self.left[b]
 
     def over(self) -> bool:
-        return not self.pending and not self.crews and not self.syncs.flights
+        return not self.pending and not self.crews and not self.syncs.departures.flights
 
     def lets_next_begin(self) -> bool:
         """Whether every block came to its `TriggerNext` or ended."""
@@ -143,7 +150,7 @@ class Running:
     def known_at_end(self) -> Snapshot:
         """What is known when the launch is over: all that its threads and copies did."""
         agents = np.arange(self.team.first, self.team.first + self.geometry.blocks * self.geometry.threads)
-        flights = np.array(self.syncs.copying, dtype=np.int64)
+        flights = np.array(self.syncs.departures.agents, dtype=np.int64)
         return self.clocks.snapshot(np.concatenate([agents, flights]))
 
     def stuck(self) -> Iterator[str]:
@@ -166,10 +173,10 @@ class Running:
 
     def check_end(self) -> None:
         """What is left half done, or was still going on in the memory of a block when it ended, is an error."""
-        left = self.syncs.barriers.left() or self.syncs.pipes.left()
+        left = self.syncs.barriers.left() or self.syncs.pipes.left() or self.syncs.departures.left()
         if left is not None:
             raise failure(f"{self.launch.name}: {left}", self.launch.span)
-        for touch in self.syncs.touches:
+        for touch in self.syncs.departures.touches:
             known = self.exits[touch.block].known
             if touch.agent >= len(known) or known[touch.agent] < touch.time:
                 what = f"{touch.text} by " * bool(touch.text) + self.clocks.labels[touch.agent]

@@ -12,12 +12,16 @@ import numpy as np
 from texpr.grammar import numerics
 from texpr.grammar.ast import Role
 from texpr.grammar.index.value import index_value
+from texpr.polyhedral.layout.extent import extent
+from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.walks import tree_buffers
 from texpr.polyhedral.simulate.cells import Cells, Watch
 from texpr.polyhedral.simulate.coordinates import Geometry
+from texpr.polyhedral.simulate.failure import failure
+from texpr.polyhedral.target import WARPGROUP
 
 WIDEST = 8  # bytes of an element
 
@@ -46,7 +50,8 @@ def launch_memory(
             case Memory.GLOBAL:
                 own[name] = Cells.alone(buffer, values, 1, watch)
             case Memory.REG:
-                own[name] = Cells.alone(buffer, values, geometry.blocks * geometry.threads, watch)
+                team = _team(buffer, geometry)
+                own[name] = Cells.alone(buffer, values, geometry.blocks * geometry.threads, watch, team=team)
             case Memory.SHARED | Memory.CLUSTER:
                 shared.append(buffer)
     if isinstance(program, PlannedProgram):
@@ -54,6 +59,21 @@ def launch_memory(
     else:
         own |= {b.name: Cells.alone(b, values, geometry.blocks * stages.get(b.name, 1), watch) for b in shared}
     return {**kept, **own}
+
+
+def _team(buffer: MappedBuffer, geometry: Geometry) -> int:
+    """The threads that hold a tile in their registers together, 0 where each has a buffer of its own."""
+    units = set(buffer.layout.units)
+    if units <= {Unit.ADDRESS}:
+        return 0
+    lanes = int(index_value(extent(buffer.layout, Unit.LANE), {}))
+    team = geometry.warp if lanes <= geometry.warp else geometry.warp * WARPGROUP
+    if units != {Unit.LANE, Unit.REGISTER} or buffer.layout.copies or lanes > team or geometry.threads % team:
+        what = f"{buffer.name} lies over {', '.join(sorted(units))} of {lanes} lanes"
+        raise failure(
+            f"{what}, and in a block of {geometry.threads} threads no warp or warpgroup holds it", buffer.span
+        )
+    return team
 
 
 def _placed(

@@ -49,29 +49,38 @@ TEXT = """kernel gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]) {
         C[i, j] = bf16(s)
     }
 }"""
-TILE_M, TILE_N, TILE_K = 128, 256, 64
+GROUP_M, TILE_N, TILE_K = 64, 256, 64
 STAGES, RANKS, BAND = 4, 2, 8
 CONSUMERS, BUFFERS, CHUNK = 2, 2, 64
-THREADS = 128 * (1 + CONSUMERS)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a product, and the blocks that a launch has at most."""
+    """The sizes of a product, the blocks that a launch has at most, the columns of a tile and the warpgroups that
+    multiply its rows, the slots of the ring and of each warp's way back."""
 
     m: int
     n: int
     k: int
     blocks: int = 132
+    columns: int = TILE_N
+    consumers: int = CONSUMERS
+    stages: int = STAGES
+    buffers: int = BUFFERS
+
+    @property
+    def rows(self) -> int:
+        """Of a tile."""
+        return GROUP_M * self.consumers
 
     @property
     def down(self) -> int:
         """Clusters of tiles from top to bottom."""
-        return -(-self.m // (TILE_M * RANKS))
+        return -(-self.m // (self.rows * RANKS))
 
     @property
     def across(self) -> int:
-        return -(-self.n // TILE_N)
+        return -(-self.n // self.columns)
 
     @property
     def steps(self) -> int:
@@ -122,8 +131,8 @@ def tile_order(shape: Shape) -> tuple[Node, ...]:
         let("tile", add(multiply(const(shape.clusters), var("turn")), var("cluster"))),
         let("band", band),
         let("height", height),
-        let("i0", multiply(const(TILE_M), tall)),
-        let("j0", multiply(const(TILE_N), combine(IndexOp.DIV, inside, var("height")))),
+        let("i0", multiply(const(shape.rows), tall)),
+        let("j0", multiply(const(shape.columns), combine(IndexOp.DIV, inside, var("height")))),
     )
 
 
@@ -160,18 +169,18 @@ def gemm(shape: Shape) -> MappedProgram:
     ranks = tuple(tuple(range(RANKS)) for _ in range(RANKS))
     pipe = Pipe(
         name="ring",
-        stages=STAGES,
+        stages=shape.stages,
         kind=PipeKind.TRANSACTION,
         scope=Scope.CLUSTER,
         buffers=("a", "b"),
         producers=(End(part="load", ranks=ranks),),
         consumers=(End(part="multiply", ranks=ranks),),
         commits=1,
-        releases=RANKS * CONSUMERS * 4,
-        bytes=(TILE_M + TILE_N) * TILE_K * 2,
+        releases=RANKS * shape.consumers * 4,
+        bytes=(shape.rows + shape.columns) * TILE_K * 2,
     )
     rank, block = digit("rank", Place.CLUSTER, RANKS), digit("cluster", Place.GRID_X, shape.clusters, RANKS)
-    group, warp = digit("g", Place.WARPGROUP, CONSUMERS), digit("w", Place.WARP, 4)
+    group, warp = digit("g", Place.WARPGROUP, shape.consumers), digit("w", Place.WARP, 4)
     lane = digit("lane", Place.LANE, 32)
     turns = combine(IndexOp.CEILDIV, subtract(const(tiles), var("cluster")), const(shape.clusters))
     x, y, k = var("x"), var("y"), var("k")
@@ -183,7 +192,7 @@ def gemm(shape: Shape) -> MappedProgram:
     def over_k(*body: Node) -> Loop:
         return Loop(index="k", extent=const(shape.steps), body=body, span=step)
 
-    half = TILE_N // RANKS
+    half = shape.columns // RANKS
     shared_b = add(multiply(const(half), var("rank")), x)
     load = once(
         over_tiles(
@@ -193,10 +202,11 @@ def gemm(shape: Shape) -> MappedProgram:
                     id="S0",
                     source=view("A", BF16, add(var("i0"), x), add(k0, y)),
                     target=view("a", BF16, x, y),
-                    over=(below("x", TILE_M), below("y", TILE_K)),
+                    over=(below("x", shape.rows), below("y", TILE_K)),
                     completion=Completion.TRANSACTION,
                     pipe="ring",
                     own_block=True,
+                    clipped=True,
                     span=step,
                 ),
                 Copy(
@@ -206,6 +216,7 @@ def gemm(shape: Shape) -> MappedProgram:
                     over=(below("x", half), below("y", TILE_K)),
                     completion=Completion.TRANSACTION,
                     pipe="ring",
+                    clipped=True,
                     span=step,
                 ),
                 Commit(pipe="ring"),
@@ -218,21 +229,21 @@ def gemm(shape: Shape) -> MappedProgram:
         c=view("c", F32, m, n),
         a=view("a", BF16, add(multiply(const(64), var("g")), m), depth),
         b=view("b", BF16, n, depth),
-        over=(below("m", 64), below("n", TILE_N), below("d", TILE_K)),
-        atom=wgmma(BF16, TILE_N, SharedOperand(), SharedOperand()),
+        over=(below("m", 64), below("n", shape.columns), below("d", TILE_K)),
+        atom=wgmma(BF16, shape.columns, SharedOperand(), SharedOperand()),
         accumulate=condition("k > 0"),
         span=step,
     )
     chunk = multiply(const(CHUNK), var("q"))
     row = add(multiply(const(64), var("g")), multiply(const(16), var("w")))
-    slot = (var("g"), var("w"), combine(IndexOp.MOD, var("q"), const(BUFFERS)))
+    slot = (var("g"), var("w"), combine(IndexOp.MOD, var("q"), const(shape.buffers)))
     store = Loop(
         index="q",
-        extent=const(TILE_N // CHUNK),
+        extent=const(shape.columns // CHUNK),
         unroll=True,
         span=sums,
         body=(
-            when("lane == 0", WaitGroup(kind=GroupKind.BULK, behind=BUFFERS - 1, until=Until.READ)),
+            when("lane == 0", WaitGroup(kind=GroupKind.BULK, behind=shape.buffers - 1, until=Until.READ)),
             barrier("warp"),
             Unload(
                 id="S3",
@@ -252,6 +263,7 @@ def gemm(shape: Shape) -> MappedProgram:
                     target=view("C", BF16, add(add(var("i0"), row), x), add(add(var("j0"), chunk), y)),
                     over=(below("x", 16), below("y", CHUNK)),
                     completion=Completion.BULK,
+                    clipped=True,
                     span=sums,
                 ),
                 Close(kind=GroupKind.BULK),
@@ -284,7 +296,7 @@ def gemm(shape: Shape) -> MappedProgram:
         barrier("cluster"),
         parts(
             _with_registers(part("load", 4, load), 40),
-            _with_registers(part("multiply", 4 * CONSUMERS, *multiply_part), 232),
+            _with_registers(part("multiply", 4 * shape.consumers, *multiply_part), 232),
         ),
         barrier("cluster"),
     )
@@ -292,18 +304,18 @@ def gemm(shape: Shape) -> MappedProgram:
         name="gemm_0",
         grid=(const(RANKS * shape.clusters), const(1), const(1)),
         cluster=(RANKS, 1, 1),
-        threads=THREADS,
+        threads=128 * (1 + shape.consumers),
         digits=(block, rank, group, warp, lane),
         body=body,
         pipes=(pipe,),
         orders=(
             order("S0", "S2", "a"),
             order("S1", "S2", "b", scope="cluster"),
-            order("S2", "S0", "a", "anti", after="k", distance=STAGES),
-            order("S2", "S1", "b", "anti", "cluster", after="k", distance=STAGES),
+            order("S2", "S0", "a", "anti", after="k", distance=shape.stages),
+            order("S2", "S1", "b", "anti", "cluster", after="k", distance=shape.stages),
             order("S2", "S3", "c", scope="warp"),
             order("S3", "S4", "d", scope="warp"),
-            order("S4", "S3", "d", "anti", "warp", after="q", distance=BUFFERS),
+            order("S4", "S3", "d", "anti", "warp", after="q", distance=shape.buffers),
         ),
         span=base.program.kernel.span,
     )
@@ -314,9 +326,9 @@ def gemm(shape: Shape) -> MappedProgram:
         for b in base.program.kernel.params
     }
     for name, extents in (
-        ("a", (TILE_M, TILE_K)),
-        ("b", (TILE_N, TILE_K)),
-        ("d", (CONSUMERS, 4, BUFFERS, 16, CHUNK)),
+        ("a", (shape.rows, TILE_K)),
+        ("b", (shape.columns, TILE_K)),
+        ("d", (shape.consumers, 4, shape.buffers, 16, CHUNK)),
     ):
         buffers[name] = _local(name, BF16, Memory.SHARED, canonical(swizzled(extents, 2, 128)))
     buffers["c"] = _local("c", F32, Memory.REG, product.atom.operands["c"].layout)
