@@ -16,7 +16,7 @@ from texpr.grammar.ast import Gather, Read, Subscript
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.layout.value import Layout, Unit
-from texpr.polyhedral.mapped.operators import View
+from texpr.polyhedral.mapped.views import View
 
 
 class Access:

@@ -23,19 +23,10 @@ from texpr.codegen.cuda.wide import check_plain, fill_call, is_alone, reduction,
 from texpr.grammar.ast import AccOp, Always, Condition, Read
 from texpr.grammar.permissions import may_contract, promises_unique
 from texpr.grammar.source import Span
+from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import Turn
 from texpr.polyhedral.mapped.expand import expand
-from texpr.polyhedral.mapped.operators import (
-    Completion,
-    Contract,
-    Copy,
-    Elementwise,
-    Generic,
-    Operator,
-    Reduce,
-    Unload,
-    Unused,
-)
+from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload, Unused
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Part, Parts

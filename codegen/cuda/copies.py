@@ -21,11 +21,13 @@ from texpr.polyhedral.layout.make import CHUNK_BYTES, SWIZZLES
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Unit
-from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, View
+from texpr.polyhedral.mapped.access import Access, Cache, Completion
+from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Pipe
+from texpr.polyhedral.mapped.views import View
 
 CP_ASYNC_BYTES = (16, 8, 4)
 BULK_BYTES = 16  # runs are of multiples of it

@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from texpr.codegen.cuda.copies import Box, Form, copy_form
 from texpr.grammar.ast import Role
-from texpr.polyhedral.mapped.operators import Completion, Copy, Operator
+from texpr.polyhedral.mapped.access import Completion
+from texpr.polyhedral.mapped.operators import Copy, Operator
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer

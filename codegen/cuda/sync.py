@@ -17,8 +17,9 @@ from texpr.codegen.cuda.names import comment, place
 from texpr.codegen.cuda.stand import Stand
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
-from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.sync import (

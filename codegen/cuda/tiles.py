@@ -22,8 +22,9 @@ from texpr.polyhedral.layout.normal import canonical, same
 from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.atoms import SharedOperand, store_matrices, wgmma
-from texpr.polyhedral.mapped.operators import Contract, Unload, View
+from texpr.polyhedral.mapped.operators import Contract, Unload
 from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.views import View
 
 ROWS, WARP_ROWS = 64, 16  # of the sums that a warpgroup holds, and a warp of it
 ROW_BYTES = 128  # of a tile's row in shared memory, and of its swizzle

@@ -21,10 +21,12 @@ from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.grammar.index.expr import ZERO, const, constant_value, multiply
 from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32, F64, I32, I64, U32
+from texpr.polyhedral.mapped.access import Access, Cache, Completion
 from texpr.polyhedral.mapped.monoids import MONOIDS
-from texpr.polyhedral.mapped.operators import Access, Cache, Completion, Copy, Elementwise, Reduce, View
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Reduce
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Lead, Node
+from texpr.polyhedral.mapped.views import View
 
 BYTES = (2, 4, 8, 16)  # of a wide access
 FAR = 1 << 29  # elements; rows of unrolled accesses are shorter

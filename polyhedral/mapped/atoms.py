@@ -23,8 +23,8 @@ from texpr.grammar.index.expr import const
 from texpr.grammar.types import F16, F32, DType
 from texpr.polyhedral.layout.make import CHUNK_BYTES, fragment, repeated, row_major, swizzled
 from texpr.polyhedral.layout.value import Layout, Term, Unit
+from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.monoids import Monoid
-from texpr.polyhedral.mapped.operators import Completion
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.target import Target
 

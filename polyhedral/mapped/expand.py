@@ -16,18 +16,9 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import combine
 from texpr.polyhedral.layout.place import owner
 from texpr.polyhedral.layout.value import Layout, Unit
-from texpr.polyhedral.mapped.operators import (
-    Box,
-    Contract,
-    Copy,
-    Elementwise,
-    Generic,
-    Operator,
-    Reduce,
-    Unload,
-    Within,
-)
+from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
+from texpr.polyhedral.mapped.views import Box, Within
 
 IN_TEAM = IndexVar(name="@thread")
 """The number of a thread in the team of an atom."""

@@ -40,16 +40,14 @@ from texpr.grammar.ast import (
     Const,
     Expr,
     Fn,
-    Gather,
-    IndexExpr,
     Leaf,
     Op,
     Read,
     Subscript,
 )
-from texpr.grammar.index.expr import ZERO, substitute
 from texpr.grammar.source import NO_SPAN, Span
-from texpr.grammar.types import DType
+from texpr.polyhedral.mapped.access import Access, Cache, Completion
+from texpr.polyhedral.mapped.views import Box, View, Within
 from texpr.polyhedral.walk import read_accesses, value_reads, written
 
 if TYPE_CHECKING:
@@ -134,76 +132,6 @@ class Generic:
             case leaf:
                 atomic = self.atomic or isinstance(leaf, Atomic)
                 return Store(buffer=leaf.buffer, subscripts=leaf.subscripts, op=leaf.op, atomic=atomic)
-
-
-class Completion(StrEnum):
-    """When an instruction is over: with its node, or when a `Wait` of its pipe or a `WaitGroup` of its thread says."""
-
-    NOW = "now"
-    CP_ASYNC = "cp_async"  # the committing thread's pipe of that kind, or group
-    TRANSACTION = "transaction"  # the pipe, by the bytes that arrive in the block
-    BULK = "bulk"  # the thread's group, from shared memory
-    WGMMA = "wgmma"  # the warpgroup's group of products
-
-
-class Access(StrEnum):
-    """How a copy moves the elements of its last index, which are neighbours on both sides."""
-
-    EACH = "each"  # one by one
-    ALIGNED = "aligned"  # together, in memory at an address that is a multiple of their bytes
-    FUNNEL = "funnel"  # 16 bytes from any address in global memory: two aligned chunks, shifted together
-
-
-class Cache(StrEnum):
-    """What a wide access asks of the caches; those of the headers."""
-
-    PLAIN = "plain"
-    STREAM = "stream"
-    BYPASS = "bypass"
-    READ_ONLY = "read_only"
-    NO_ALLOCATE = "no_allocate"
-    KEEP = "keep"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """An element of a buffer for each value of an operator's indices."""
-
-    buffer: str
-    subscripts: tuple[Subscript, ...]
-    dtype: DType
-
-    @property
-    def plain(self) -> tuple[IndexExpr, ...] | None:
-        """The subscripts; None where one is read from data."""
-        found = tuple(s for s in self.subscripts if not isinstance(s, Gather))
-        return found if len(found) == len(self.subscripts) else None
-
-    def first(self, over: "Box") -> "View":
-        """The element at 0 of some indices; what is read from data stays."""
-        own = {name for name, _ in over}
-
-        def at_zero(subscript: Subscript) -> Subscript:
-            if isinstance(subscript, Gather):
-                return subscript
-            return substitute(subscript, lambda leaf: ZERO if leaf.name in own else None)
-
-        return replace(self, subscripts=tuple(map(at_zero, self.subscripts)))
-
-
-Box = tuple[tuple[str, IndexExpr], ...]
-"""Indices and their extents: each runs from 0 to its extent - 1, the last one fastest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Within:
-    """Only the values in [begin, end) of a copy's last index are wanted: no other element is read into the result or
-    written. Of a target in registers the others become `other`. A wide load may read and discard the rest of an aligned
-    chunk that holds a wanted element."""
-
-    begin: IndexExpr
-    end: IndexExpr
-    other: Const | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,10 +271,7 @@ class Contract:
     @property
     def leaf(self) -> Accumulate:
         """The statement for one value of the indices, where it accumulates."""
-        values = [
-            Read(buffer=v.buffer, subscripts=v.subscripts, dtype=v.dtype, span=self.span) for v in (self.a, self.b)
-        ]
-        wide = tuple(Cast(operand=value, dtype=self.c.dtype) for value in values)
+        wide = tuple(Cast(operand=v.read(self.span), dtype=self.c.dtype) for v in (self.a, self.b))
         return Accumulate(
             id=self.id,
             op=AccOp.ADD,
@@ -412,7 +337,7 @@ class Unload:
 
 def _bound(id_: str, target: View, source: View, span: Span) -> Bind:
     """`target = source`, rounded where their types differ."""
-    read = Read(buffer=source.buffer, subscripts=source.subscripts, dtype=source.dtype, span=span)
+    read = source.read(span)
     value = read if source.dtype == target.dtype else Cast(operand=read, dtype=target.dtype)
     return Bind(id=id_, buffer=target.buffer, subscripts=target.subscripts, value=value, span=span)
 

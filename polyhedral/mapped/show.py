@@ -18,7 +18,8 @@ from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.layout.text import show as show_layout
 from texpr.polyhedral.layout.text import xor_text
 from texpr.polyhedral.layout.value import Layout, Placed
-from texpr.polyhedral.mapped.operators import Access, Box, Cache, Contract, Copy, Elementwise, Generic, Reduce, Unload
+from texpr.polyhedral.mapped.access import Access, Cache
+from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Reduce, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.planned import PlannedProgram
@@ -33,6 +34,7 @@ from texpr.polyhedral.mapped.program import (
 from texpr.polyhedral.mapped.show_sync import pipe_text, sync_text, word_text
 from texpr.polyhedral.mapped.sync import Barrier, Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
+from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.walk import read_accesses, written
 
 

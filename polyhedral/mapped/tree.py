@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from texpr.grammar.ast import Condition, IndexExpr, IndexVar, Read
 from texpr.grammar.index.expr import ZERO, add, const, multiply
 from texpr.grammar.source import NO_SPAN, Span
-from texpr.polyhedral.mapped.operators import Operator, View
+from texpr.polyhedral.mapped.operators import Operator
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Scope
 from texpr.polyhedral.mapped.sync import Sync
+from texpr.polyhedral.mapped.views import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

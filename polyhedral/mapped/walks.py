@@ -10,8 +10,9 @@ from typing import TypeVar, assert_never
 
 from texpr.grammar.ast import IndexExpr, Read, Role
 from texpr.grammar.index.expr import names
+from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, Publish, Turn
-from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Action, Barrier, Sync

@@ -29,11 +29,12 @@ from texpr.grammar.index.expr import ZERO, add, const, multiply
 from texpr.grammar.source import Span
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.mapped.expand import wanted
-from texpr.polyhedral.mapped.operators import Box, Copy, Elementwise, Generic, Origin, Reduce, Unused
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.mapped.walks import Path, acting, branches, statements
 from texpr.polyhedral.walk import read_accesses, value_reads, written
 

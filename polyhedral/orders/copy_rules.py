@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Operator
+from texpr.polyhedral.mapped.access import Completion
+from texpr.polyhedral.mapped.operators import Contract, Copy, Operator
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.sync import Close, Fence, FenceKind, GroupKind, Until, WaitGroup
 from texpr.polyhedral.orders.points import Findings, Points

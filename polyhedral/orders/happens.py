@@ -27,8 +27,9 @@ from texpr.grammar.ast import Condition, IndexBinary, IndexConst, IndexExpr, Rea
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.operators import DIVISIONS
 from texpr.grammar.index.value import condition_value
+from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier
-from texpr.polyhedral.mapped.operators import Completion, Copy
+from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram

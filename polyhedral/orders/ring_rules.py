@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from texpr.polyhedral.mapped.operators import Completion, Copy, Operator
+from texpr.polyhedral.mapped.access import Completion
+from texpr.polyhedral.mapped.operators import Copy, Operator
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
 from texpr.polyhedral.mapped.walks import goes_on_alone

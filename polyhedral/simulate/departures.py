@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from texpr.grammar import numerics
+from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.atoms import Team as AtomTeam
-from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, View
+from texpr.polyhedral.mapped.operators import Contract, Copy
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.clocks import Clocks, Team
 from texpr.polyhedral.simulate.coordinates import Geometry

@@ -28,9 +28,11 @@ from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Unit
-from texpr.polyhedral.mapped.operators import Access, Copy, View
+from texpr.polyhedral.mapped.access import Access
+from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.simulate.cells import Array, Cells, Line, Violation, Watch
 from texpr.polyhedral.simulate.failure import failure
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from texpr.polyhedral.mapped.operators import Completion, Contract, Copy
+from texpr.polyhedral.mapped.access import Completion
+from texpr.polyhedral.mapped.operators import Contract, Copy
 from texpr.polyhedral.mapped.sync import Close, GroupKind, Until, WaitGroup
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.clocks import Clocks, Snapshot

@@ -17,8 +17,9 @@ from texpr.polyhedral.layout.make import CHUNK_BYTES
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.atoms import Operand as Taken
-from texpr.polyhedral.mapped.operators import Contract, Unload, View
+from texpr.polyhedral.mapped.operators import Contract, Unload
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.mapped.walks import operator_names
 from texpr.polyhedral.simulate.cells import Array, Cells
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes, Values

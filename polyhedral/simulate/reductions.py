@@ -7,7 +7,8 @@ import numpy as np
 
 from texpr.grammar import numerics
 from texpr.polyhedral.mapped.monoids import MONOIDS, Monoid, Partial
-from texpr.polyhedral.mapped.operators import Box, Reduce
+from texpr.polyhedral.mapped.operators import Reduce
+from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes
 from texpr.polyhedral.simulate.failure import failure

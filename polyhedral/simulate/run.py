@@ -15,19 +15,9 @@ from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Condition, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import Span
+from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.expand import expand, wanted
-from texpr.polyhedral.mapped.operators import (
-    Access,
-    Completion,
-    Contract,
-    Copy,
-    Elementwise,
-    Generic,
-    Operator,
-    Reduce,
-    Unload,
-    Unused,
-)
+from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload, Unused
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync

@@ -18,9 +18,10 @@ from texpr.grammar.types import BF16, F32, DType
 from texpr.polyhedral.layout.make import row_major, swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.layout.value import Layout
+from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.atoms import SharedOperand, store_matrices, wgmma
 from texpr.polyhedral.mapped.candidate import Candidate
-from texpr.polyhedral.mapped.operators import Completion, Contract, Copy, Unload, View
+from texpr.polyhedral.mapped.operators import Contract, Copy, Unload
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import (
@@ -39,6 +40,7 @@ from texpr.polyhedral.mapped.sync import (
     WaitGroup,
 )
 from texpr.polyhedral.mapped.tree import Define, Loop, Node, Part
+from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.target import parse_target
 
 TEXT = """kernel gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]) {

@@ -28,25 +28,16 @@ from texpr.grammar.ast import (
 from texpr.grammar.types import I32, DType
 from texpr.polyhedral.layout.make import row_major, staged
 from texpr.polyhedral.layout.value import Unit, Xor
+from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.candidate import Candidate
-from texpr.polyhedral.mapped.operators import (
-    Access,
-    Box,
-    Completion,
-    Copy,
-    Elementwise,
-    Generic,
-    Reduce,
-    Unused,
-    View,
-    Within,
-)
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Unused
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import HostNode, Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Action, Barrier, Pipe
 from texpr.polyhedral.mapped.tree import Define, Guard, Last, Loop, Node, Part, Parts
+from texpr.polyhedral.mapped.views import Box, View, Within
 from texpr.polyhedral.mapped.walks import located
 from texpr.polyhedral.program import Hazard
 from texpr.polyhedral.target import parse_target

@@ -12,9 +12,9 @@ from texpr.polyhedral.layout.injective import injective
 from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped import atoms
+from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.atoms import Cache, Reading, SharedOperand, Team
 from texpr.polyhedral.mapped.monoids import MONOIDS
-from texpr.polyhedral.mapped.operators import Completion
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.target import parse_target
 

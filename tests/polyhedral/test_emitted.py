@@ -20,8 +20,10 @@ from texpr.grammar.ast import Gather, Read
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import const
 from texpr.grammar.types import F32, I32
-from texpr.polyhedral.mapped.operators import Access, Cache, Copy, View, Within
+from texpr.polyhedral.mapped.access import Access, Cache
+from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.views import View, Within
 from texpr.polyhedral.mapped.walks import launches, map_nodes
 
 SEEDS = (0, 1, 2, 77)

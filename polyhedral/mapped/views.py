@@ -1,0 +1,55 @@
+"""Views: an element of a buffer for each value of an operator's indices.
+
+A[i, c + e] for e < 8, -c <= e < N - c
+"""
+
+from dataclasses import dataclass, replace
+
+from texpr.grammar.ast import Const, Gather, IndexExpr, Read, Subscript
+from texpr.grammar.index.expr import ZERO, substitute
+from texpr.grammar.source import Span
+from texpr.grammar.types import DType
+
+Box = tuple[tuple[str, IndexExpr], ...]
+"""Indices and their extents: each runs from 0 to its extent - 1, the last one fastest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """An element of a buffer for each value of an operator's indices."""
+
+    buffer: str
+    subscripts: tuple[Subscript, ...]
+    dtype: DType
+
+    def read(self, span: Span) -> Read:
+        """The element as a value."""
+        return Read(buffer=self.buffer, subscripts=self.subscripts, dtype=self.dtype, span=span)
+
+    @property
+    def plain(self) -> tuple[IndexExpr, ...] | None:
+        """The subscripts; None where one is read from data."""
+        found = tuple(s for s in self.subscripts if not isinstance(s, Gather))
+        return found if len(found) == len(self.subscripts) else None
+
+    def first(self, over: Box) -> "View":
+        """The element at 0 of some indices; what is read from data stays."""
+        own = {name for name, _ in over}
+
+        def at_zero(subscript: Subscript) -> Subscript:
+            if isinstance(subscript, Gather):
+                return subscript
+            return substitute(subscript, lambda leaf: ZERO if leaf.name in own else None)
+
+        return replace(self, subscripts=tuple(map(at_zero, self.subscripts)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """Only the values in [begin, end) of a copy's last index are wanted: no other element is read into the result or
+    written. Of a target in registers the others become `other`. A wide load may read and discard the rest of an aligned
+    chunk that holds a wanted element."""
+
+    begin: IndexExpr
+    end: IndexExpr
+    other: Const | None = None
