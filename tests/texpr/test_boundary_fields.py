@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from gemm_by_hand import Shape, gemm
 from hand_built import GRAPHS
@@ -21,14 +22,14 @@ import texpr
 from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.plan import plan
 from texpr.polyhedral import program as model
-from texpr.polyhedral.mapped import between, operators, order, places, planned, program, sync, tree
+from texpr.polyhedral.mapped import between, operators, order, places, planned, program, sync, tree, views
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.prove.dependence import find_dependences
 from texpr.polyhedral.simulate.stage import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES: tuple[ModuleType, ...] = (
-    model, places, operators, order, sync, between, tree, program, planned,
+    model, places, views, operators, order, sync, between, tree, program, planned,
 )  # fmt: skip
 FLOORS = ("grammar", "polyhedral", "codegen", "runtime", "texpr")
 PRINTERS = ("show.py", "show_sync.py", "mapping_json.py", "manifest_io.py", "printed.py")
@@ -164,5 +165,7 @@ def use() -> None:
     for graph in (GRAPHS[name] for name in HAND_BUILT):
         check_orders(graph.program)
         simulate(plan(graph.program), graph.arrays(), sizes=graph.sizes)
+    x = np.ones((2, 40), ml_dtypes.bfloat16)
+    simulate(softmax(1, 1), {"X": x, "Y": x.copy()}, addresses={"X": 0, "Y": 0})
     for made in (gemm(Shape(256, 256, 192)), softmax(3, 6), ticket_sum(2, 1, 3), cluster_softmax(2, 2, 1)):
         assert emit_cuda(plan(made), made.target).source
