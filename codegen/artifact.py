@@ -8,9 +8,10 @@ empty or holds nothing but what an older manifest names: a user's own file, fold
 import hashlib
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from texpr.codegen.cuda.copies import TensorMap
 from texpr.codegen.cuda.names import kernel_symbol
 from texpr.codegen.manifest import (
     MAX_MANIFEST_BYTES,
@@ -21,8 +22,10 @@ from texpr.codegen.manifest import (
     LaunchStep,
     LoopStep,
     Manifest,
+    MapArgument,
     Parameter,
     Step,
+    Words,
     WorkspaceTensor,
 )
 from texpr.codegen.manifest_io import read_manifest, write_manifest
@@ -41,16 +44,15 @@ from texpr.grammar.paths import as_path, not_written, read_plain
 from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.extent import extent_bytes
 from texpr.polyhedral.layout.normal import strides
+from texpr.polyhedral.mapped.between import GridBarrier, Init, words_bytes
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
-from texpr.polyhedral.mapped.walks import device_buffers, overlaps
+from texpr.polyhedral.mapped.walks import device_buffers, of_kind, overlaps
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.boxes import Box, boxes
 from texpr.polyhedral.target import Target
 
 _MODES = {"in": "read", "out": "write", "inout": "read-write"}
-
-ArgumentTable = Mapping[str, tuple[tuple[str, str], ...]]
 
 
 def json_expr(expr: IndexExpr) -> JsonExpr:
@@ -117,45 +119,75 @@ def signature(kernel: Kernel, target: str, version: str, written: Collection[str
     )
 
 
-PASSED = ("param", "scalar", "workspace", "size", "index")  # the kinds of arguments that the runtime passes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """What the launches of emitted text pass, by symbol: arguments in order as (kind, name), and what the tensor maps
+    among them describe, by name."""
+
+    arguments: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    maps: Mapping[str, Mapping[str, TensorMap]] = field(default_factory=dict)
 
 
-def _refuse_unlaunched(launch: Launch, arguments: ArgumentTable) -> None:
-    """E0502 for a launch that the runtime does not make yet."""
-    passed = arguments.get(kernel_symbol(launch.name), ())
-    what = [f"{name}, which is passed as {kind}" for kind, name in passed if kind not in PASSED]
-    if overlaps(launch):
-        what.append("a launch that begins before the one before it is over")
-    if what:
-        why = f"the runtime does not launch {launch.name} with {what[0]}"
-        raise fail("E0502", why, launch.span, help="load the cubin with the CUDA driver, as its header tells")
+def _launch_step(launch: Launch, planned: PlannedProgram, passed: Passed) -> LaunchStep:
+    symbol = kernel_symbol(launch.name)
+    return LaunchStep(
+        symbol=symbol,
+        grid=(json_expr(launch.grid[0]), json_expr(launch.grid[1]), json_expr(launch.grid[2])),
+        cluster=launch.cluster,
+        block=(launch.threads, 1, 1),
+        shared_bytes=planned.shared_bytes[launch.name],
+        arguments=passed.arguments.get(symbol, ()),
+        maps=tuple(_map(name, map_, planned) for name, map_ in passed.maps.get(symbol, {}).items()),
+        overlaps=overlaps(launch),
+        cooperative=any(of_kind(launch.body, GridBarrier)),
+    )
 
 
-def _steps(nodes: tuple[HostNode, ...], planned: PlannedProgram, arguments: ArgumentTable) -> tuple[Step, ...]:
+def _map(name: str, described: TensorMap, planned: PlannedProgram) -> MapArgument:
+    buffer = planned.program.buffers[described.buffer]
+    steps = strides(planned.addresses[described.buffer].layout)
+    if steps is None:
+        raise fail("E0502", f"{buffer.name} lies in memory as no tensor map says", buffer.span)
+    return MapArgument(
+        name=name,
+        array=buffer.name,
+        dtype=buffer.dtype.name,
+        shape=tuple(map(json_expr, buffer.shape)),
+        strides=tuple(map(json_expr, steps)),
+        box=described.box,
+        swizzle_bytes=described.swizzle_bytes,
+        interleave_bytes=0,
+        promotion_bytes=described.promotion_bytes,
+        fill="zero",
+    )
+
+
+_INITS = {Init.NONE: "none", Init.ZERO_EACH_CALL: "each call", Init.ZERO_ONCE: "once"}
+
+
+def _words(planned: PlannedProgram) -> tuple[Words, ...]:
+    """The counters and flags, 4 bytes each."""
+    return tuple(
+        Words(name=words.name, size_bytes=json_expr(words_bytes(words)), init=_INITS[words.init])
+        for words in planned.program.words
+    )
+
+
+def _steps(nodes: tuple[HostNode, ...], planned: PlannedProgram, passed: Passed) -> tuple[Step, ...]:
     steps: list[Step] = []
     for node in nodes:
         match node:
-            case Launch(name=name, grid=grid):
-                _refuse_unlaunched(node, arguments)
-                steps.append(
-                    LaunchStep(
-                        symbol=kernel_symbol(name),
-                        grid=(json_expr(grid[0]), json_expr(grid[1]), json_expr(grid[2])),
-                        cluster=node.cluster,
-                        block=(node.threads, 1, 1),
-                        shared_bytes=planned.shared_bytes[name],
-                        arguments=arguments.get(kernel_symbol(name), ()),
-                    )
-                )
+            case Launch():
+                steps.append(_launch_step(node, planned, passed))
             case HostLoop(index=index, extent=extent, body=body):
-                inner = _steps(body, planned, arguments)
+                inner = _steps(body, planned, passed)
                 steps.append(LoopStep(index=index, extent=json_expr(extent), body=inner))
             case HostIf(condition=condition, then=then, orelse=orelse):
                 steps.append(
                     IfStep(
                         condition=json_condition(condition),
-                        then=_steps(then, planned, arguments),
-                        orelse=_steps(orelse, planned, arguments),
+                        then=_steps(then, planned, passed),
+                        orelse=_steps(orelse, planned, passed),
                     )
                 )
     return tuple(steps)
@@ -179,7 +211,7 @@ def make_manifest(
     proved: ProvedProgram,
     planned: PlannedProgram,
     target: Target,
-    arguments: ArgumentTable,
+    passed: Passed,
     version: str,
 ) -> Manifest:
     """The manifest of a planned kernel, without files. `kernel` has its bound sizes' values as `Size.default`."""
@@ -198,7 +230,8 @@ def make_manifest(
         facts=tuple(map(json_condition, planned.program.kernel.facts)),
         workspace_bytes=workspace_bytes,
         workspace=_workspace(planned),
-        host=_steps(planned.program.host, planned, arguments),
+        words=_words(planned),
+        host=_steps(planned.program.host, planned, passed),
         files={},
         texpr=version,
     )

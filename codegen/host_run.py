@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from texpr.codegen.tensor_map import MAX_EXTENT, TensorMap
 from texpr.codegen.toolchain import compile_host, scratch_folder
 from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, error, fail
@@ -47,30 +48,22 @@ class HostArray:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostTensorMap:
-    """A tensor map argument: an array of `shape` (the contiguous dimension last) whose boxes of shape `box` are copied,
-    in shared memory with a swizzle of 32, 64 or 128 bytes or none (0)."""
+def pack_map(found: TensorMap) -> bytes:
+    """The bytes of `tx::TensorMap` of include/texpr/host/tma.hpp: dimensions from the contiguous one. Raises E0502 for
+    what the CPU does not copy."""
+    if found.interleave_bytes or found.fill != "zero" or max(found.shape) >= MAX_EXTENT:
+        what = "interleaved boxes, boxes with NaN beyond the array, and those of more than 2^32 - 1 elements in a row"
+        raise fail("E0502", f"{what} are not copied on a CPU")
 
-    address: int
-    shape: tuple[int, ...]
-    strides_bytes: tuple[int, ...]
-    box: tuple[int, ...]
-    element_bytes: int
-    swizzle_bytes: int = 0
+    def five(values: tuple[int, ...]) -> list[int]:
+        return [*reversed(values), *[1] * (5 - len(values))]
 
-    def pack(self) -> bytes:
-        """The bytes of `tx::TensorMap` of include/texpr/host/tma.hpp: dimensions from the contiguous one."""
-
-        def five(values: tuple[int, ...]) -> list[int]:
-            return [*reversed(values), *[1] * (5 - len(values))]
-
-        fields = [*five(self.strides_bytes), *five(self.shape), *five(self.box)]
-        scalars = [len(self.shape), self.element_bytes, self.swizzle_bytes, 0]
-        return struct.pack("<Q5q14I24x", self.address, *fields, *scalars)
+    fields = [*five(found.strides_bytes), *five(found.shape), *five(found.box)]
+    scalars = [len(found.shape), found.element_bytes, found.swizzle_bytes, 0]
+    return struct.pack("<Q5q14I24x", found.address, *fields, *scalars)
 
 
-HostArgument = HostArray | HostTensorMap | bytes | int  # an array, a tensor map, a value's bytes, or a size (i64)
+HostArgument = HostArray | TensorMap | bytes | int  # an array, a tensor map, a value's bytes, or a size (i64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +174,8 @@ class HostModule:
             case HostArray():  # an address of its own, so that no other array is taken for it
                 value: Any = ctypes.create_string_buffer(16)
                 size = 0
-            case HostTensorMap():
-                return self._packed(argument.pack(), keep)
+            case TensorMap():
+                return self._packed(pack_map(argument), keep)
             case bytes():
                 value, size = ctypes.create_string_buffer(argument, len(argument)), len(argument)
             case _:
@@ -212,15 +205,19 @@ class HostBackend:
 
     devices: Sequence[int] = (1,)  # DLPack's kDLCPU
 
-    def __init__(self, source: str, seed: int = 0) -> None:
-        self.module = HostModule(source)
+    def __init__(self, text: str | HostModule, seed: int = 0) -> None:
+        self.module = HostModule(text) if isinstance(text, str) else text
         self.seed = seed
+        self._kept = threading.local()
 
     def kernel(self, step: "LaunchStep", grid: tuple[int, int, int]) -> Any:
         return step, grid
 
     def pointer(self, address: int, size_bytes: int) -> HostArgument:
         return HostArray(address, size_bytes)
+
+    def tensor_map(self, described: TensorMap) -> HostArgument:
+        return described
 
     def scalar(self, value: int | float | bool, dtype: DType) -> HostArgument:
         return scalar_bytes(value, dtype)
@@ -240,6 +237,18 @@ class HostBackend:
         base = (ctypes.addressof(memory) + 255) // 256 * 256
         ctypes.memset(base, 0xFF, size_bytes)
         yield base
+
+    def zero(self, address: int, size_bytes: int, queue: None) -> None:
+        ctypes.memset(address, 0, size_bytes)
+
+    @contextmanager
+    def zeros(self, size_bytes: int, queue: None) -> Iterator[int]:
+        """What the last call on this thread left as zeros; a call that fails leaves nothing."""
+        kept, self._kept.memory = getattr(self._kept, "memory", None), None
+        if kept is None or len(kept) < size_bytes + 256:
+            kept = ctypes.create_string_buffer(size_bytes + 256)
+        yield (ctypes.addressof(kept) + 255) // 256 * 256
+        self._kept.memory = kept
 
     def start(self, kernel: Any, arguments: Sequence[HostArgument], queue: None) -> None:
         """Run one launch. Raises E0604."""

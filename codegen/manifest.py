@@ -21,6 +21,7 @@ VERSION = 2
 MAX_MANIFEST_BYTES = 4 << 20
 MAX_DEPTH = 200
 MAX_VALUE_BITS = 4096  # of an expression's value; each of its numbers has 64
+INITS = ("none", "each call", "once")  # what words hold when a call begins
 MAX_WORKSPACE_BYTES = 1 << 47  # the address space of a process
 
 JsonExpr = int | str | list[Any]
@@ -58,16 +59,47 @@ class WorkspaceTensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """Counters and flags of 32 bits, that no other call uses at the same time. `init` says what they hold when a call
+    begins: `none` anything, `each call` zeros, `once` the zeros that earlier calls left."""
+
+    name: str
+    size_bytes: JsonExpr
+    init: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapArgument:
+    """A tensor map that a launch passes by value: how `tensor_map.py` sees a parameter or a workspace tensor. `shape`
+    and `strides` are in elements."""
+
+    name: str
+    array: str
+    dtype: str
+    shape: tuple[JsonExpr, ...]
+    strides: tuple[JsonExpr, ...]
+    box: tuple[int, ...]
+    swizzle_bytes: int
+    interleave_bytes: int
+    promotion_bytes: int
+    fill: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchStep:
-    """One launch: `symbol` in the module; `arguments` name parameters, workspace tensors, sizes and host indices in
-    the kernel's order."""
+    """One launch: `symbol` in the module; `arguments` name parameters, workspace tensors, words, the step's `maps`,
+    sizes and host indices in the kernel's order. A step that `overlaps` may begin before the step before it is over, as
+    far as that one allows; the blocks of a `cooperative` one run together."""
 
     symbol: str
     grid: tuple[JsonExpr, JsonExpr, JsonExpr]
     cluster: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
-    arguments: tuple[tuple[str, str], ...]  # (kind, name), kind: param scalar workspace size index
+    arguments: tuple[tuple[str, str], ...]  # (kind, name), kind: param scalar workspace words map size index
+    maps: tuple[MapArgument, ...] = ()
+    overlaps: bool = False
+    cooperative: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +133,7 @@ class Manifest:
     facts: tuple[JsonCondition, ...]
     workspace_bytes: JsonExpr
     workspace: tuple[WorkspaceTensor, ...]
+    words: tuple[Words, ...] = ()
     host: tuple[Step, ...]
     files: Mapping[str, str]
     texpr: str

@@ -8,6 +8,7 @@ from typing import Any
 
 from texpr.codegen.manifest import (
     FORMAT,
+    INITS,
     MAX_MANIFEST_BYTES,
     VERSION,
     IfStep,
@@ -16,8 +17,10 @@ from texpr.codegen.manifest import (
     LaunchStep,
     LoopStep,
     Manifest,
+    MapArgument,
     Parameter,
     Step,
+    Words,
     WorkspaceTensor,
     canonical_json,
     check_condition,
@@ -25,15 +28,16 @@ from texpr.codegen.manifest import (
     damaged,
     questions,
 )
+from texpr.codegen.tensor_map import FILLS, FLOATS, INTERLEAVE_BYTES, PROMOTION_BYTES, SWIZZLE_BYTES, TYPES, box_fault
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import ELEMENT_TYPES
 
 MANIFEST_KEYS = (
     "format", "version", "texpr", "name", "target", "arch", "loadable", "parameters", "sizes", "facts", "workspace",
-    "host", "files",
+    "words", "host", "files",
 )  # fmt: skip
 MODES = ("read", "write", "read-write", "accumulate")
-ARGUMENT_KINDS = ("param", "scalar", "workspace", "size", "index")
+ARGUMENT_KINDS = ("param", "scalar", "workspace", "words", "map", "size", "index")
 MAX_STEPS_DEPTH = 64
 MAX_FILES = 1000
 
@@ -74,6 +78,7 @@ def write_manifest(manifest: Manifest) -> str:
                     for t in manifest.workspace
                 ],
             },
+            "words": [{"name": w.name, "size_bytes": w.size_bytes, "init": w.init} for w in manifest.words],
             "host": [_step_to_json(step) for step in manifest.host],
             "files": dict(manifest.files),
         }
@@ -90,6 +95,9 @@ def _step_to_json(step: Step) -> dict[str, Any]:
                 "block": list(step.block),
                 "shared_bytes": step.shared_bytes,
                 "arguments": [list(argument) for argument in step.arguments],
+                "maps": [_map_to_json(map_) for map_ in step.maps],
+                "overlaps": step.overlaps,
+                "cooperative": step.cooperative,
             }
         case LoopStep():
             return {"loop": step.index, "extent": step.extent, "body": [_step_to_json(s) for s in step.body]}
@@ -99,6 +107,21 @@ def _step_to_json(step: Step) -> dict[str, Any]:
                 "then": [_step_to_json(s) for s in step.then],
                 "else": [_step_to_json(s) for s in step.orelse],
             }
+
+
+def _map_to_json(map_: MapArgument) -> dict[str, Any]:
+    return {
+        "name": map_.name,
+        "array": map_.array,
+        "dtype": map_.dtype,
+        "shape": list(map_.shape),
+        "strides": list(map_.strides),
+        "box": list(map_.box),
+        "swizzle_bytes": map_.swizzle_bytes,
+        "interleave_bytes": map_.interleave_bytes,
+        "promotion_bytes": map_.promotion_bytes,
+        "fill": map_.fill,
+    }
 
 
 class _Reader:
@@ -200,7 +223,10 @@ def _step(value: object, depth: int) -> Step:
         return IfStep(condition=check_condition(reader.get("if", list)), then=then, orelse=orelse)
     if kinds != {"launch"}:
         raise damaged("the host program is malformed")
-    reader = _Reader(value, "a launch", ("launch", "grid", "cluster", "block", "shared_bytes", "arguments"))
+    keys = (
+        "launch", "grid", "cluster", "block", "shared_bytes", "arguments", "maps", "overlaps", "cooperative",
+    )  # fmt: skip
+    reader = _Reader(value, "a launch", keys)
     grid = reader.exprs("grid")
     if len(grid) != 3:
         raise damaged("grid is malformed")
@@ -209,6 +235,8 @@ def _step(value: object, depth: int) -> Step:
         if not isinstance(item, list) or len(item) != 2 or item[0] not in ARGUMENT_KINDS:
             raise damaged("a launch's arguments are malformed")
         arguments.append((str(item[0]), _name(item[1])))
+    maps = tuple(_map(item) for item in reader.get("maps", list))
+    _distinct((map_.name for map_ in maps), "tensor maps")
     return LaunchStep(
         symbol=_name(reader.get("launch", str)),
         grid=(grid[0], grid[1], grid[2]),
@@ -216,7 +244,57 @@ def _step(value: object, depth: int) -> Step:
         block=_three(reader, "block"),
         shared_bytes=reader.natural("shared_bytes"),
         arguments=tuple(arguments),
+        maps=maps,
+        overlaps=reader.get("overlaps", bool),
+        cooperative=reader.get("cooperative", bool),
     )
+
+
+def _map(value: object) -> MapArgument:
+    keys = (
+        "name", "array", "dtype", "shape", "strides", "box", "swizzle_bytes", "interleave_bytes", "promotion_bytes",
+        "fill",
+    )  # fmt: skip
+    reader = _Reader(value, "a tensor map", keys)
+    shape, strides, box = reader.exprs("shape"), reader.exprs("strides"), reader.get("box", list)
+    dtype, fill = reader.get("dtype", str), reader.get("fill", str)
+    swizzle, interleave, promotion = (
+        reader.natural(f"{what}_bytes") for what in ("swizzle", "interleave", "promotion")
+    )
+    tables = (
+        dtype in TYPES,
+        swizzle in SWIZZLE_BYTES,
+        interleave in INTERLEAVE_BYTES,
+        promotion in PROMOTION_BYTES,
+        fill in FILLS,
+    )
+    if not all(tables) or (fill == "nan" and dtype not in FLOATS):
+        raise damaged("a tensor map has a type, a swizzle or a fill that there is not")
+    if not len(shape) == len(strides) == len(box) or any(type(extent) is not int for extent in box):
+        raise damaged("a tensor map's shape, strides and box disagree")
+    fault = box_fault(box, ELEMENT_TYPES[dtype].size_bytes, swizzle, interleave)
+    if fault is not None:
+        raise damaged(fault if len(fault) < 200 else "a box is malformed")
+    return MapArgument(
+        name=_name(reader.get("name", str)),
+        array=_name(reader.get("array", str)),
+        dtype=dtype,
+        shape=shape,
+        strides=strides,
+        box=tuple(box),
+        swizzle_bytes=swizzle,
+        interleave_bytes=interleave,
+        promotion_bytes=promotion,
+        fill=fill,
+    )
+
+
+def _words(value: object) -> Words:
+    reader = _Reader(value, "words", ("name", "size_bytes", "init"))
+    init = reader.get("init", str)
+    if init not in INITS:
+        raise damaged("words begin as nobody knows")
+    return Words(name=_name(reader.get("name", str)), size_bytes=reader.expr("size_bytes"), init=init)
 
 
 def _distinct(names: Iterable[str], what: str) -> None:
@@ -287,6 +365,8 @@ def read_manifest(text: str) -> Manifest:
     parameters = tuple(_parameter(item) for item in reader.get("parameters", list))
     _distinct((p.name for p in parameters), "parameters")
     _distinct((t.name for t in tensors), "workspace tensors")
+    words = tuple(_words(item) for item in reader.get("words", list))
+    _distinct((w.name for w in words), "words")
     facts: tuple[JsonCondition, ...] = tuple(check_condition(fact) for fact in reader.get("facts", list))
     manifest = Manifest(
         name=_name(reader.get("name", str)),
@@ -298,6 +378,7 @@ def read_manifest(text: str) -> Manifest:
         facts=facts,
         workspace_bytes=workspace.expr("bytes"),
         workspace=tuple(tensors),
+        words=words,
         host=_steps(reader.get("host", list)),
         files=_files(reader.get("files", dict)),
         texpr=_word(reader, "texpr"),

@@ -5,21 +5,27 @@ cuda-core is imported at the first use, so that this package loads without it.
 
 import ctypes
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from texpr.codegen.manifest import LaunchStep
+from texpr.codegen.tensor_map import TensorMap
 from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CUDA, CUDA_HOST, CUDA_MANAGED
+from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, encode, launch
+from texpr.runtime.driver import driver as bindings
 from texpr.runtime.streams import LEGACY
 
 DEFAULT_SHARED_BYTES = 48 * 1024  # of one block, without asking
+PORTABLE_CLUSTER = 8  # blocks, likewise
 MAX_STREAMS = 64  # of the caller, that a loaded cubin remembers
 MAX_LAUNCHES_KEPT = 256  # grids, likewise
+MAX_ZEROS = 64  # streams whose calls leave zeros that the next one takes
 
 _CTYPES: dict[str, Any] = {
     "f64": ctypes.c_double, "f32": ctypes.c_float, "i64": ctypes.c_int64, "i32": ctypes.c_int32,
@@ -38,20 +44,34 @@ def _cuda() -> Any:
     return core
 
 
-def _driver() -> Any:
-    """The driver itself, for what cuda-core has no call for."""
-    from cuda.bindings import driver
-
-    return driver
+def _allow_wide_clusters(kernel: Any, device: int) -> None:
+    """Clusters of more than 8 blocks must be asked for: not every GPU has them."""
+    driver = bindings()
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+    (status,) = driver.cuKernelSetAttribute(attribute, 1, driver.CUkernel(int(kernel.handle)), device)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise fail("E0505", f"this GPU has no clusters of more than {PORTABLE_CLUSTER} blocks ({status.name})")
 
 
 def _raise_shared_limit(kernel: Any, size_bytes: int, device: int) -> None:
     """More than 48 KiB of dynamic shared memory must be asked for."""
-    driver = _driver()
+    driver = bindings()
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     (status,) = driver.cuKernelSetAttribute(attribute, size_bytes, driver.CUkernel(int(kernel.handle)), device)
     if status != driver.CUresult.CUDA_SUCCESS:
         raise fail("E0505", f"this GPU does not give a block {size_bytes} bytes of shared memory ({status.name})")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A kernel with its grid. `config` is cuda-core's, None where the driver itself is to launch: for tensor maps, and
+    for launch `attributes`."""
+
+    function: Any
+    step: LaunchStep
+    grid: tuple[int, int, int]
+    config: Any
+    attributes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +87,23 @@ class CudaBackend:
 
     devices: Sequence[int] = (CUDA, CUDA_HOST, CUDA_MANAGED)
 
-    def __init__(self, cubin: bytes, shared_bytes: Mapping[str, int]) -> None:
-        """Load `cubin`; `shared_bytes` maps every kernel's symbol to its dynamic shared memory. Raises E0503, E0505."""
+    def __init__(self, cubin: bytes, steps: Iterable[LaunchStep]) -> None:
+        """Load `cubin` for the launches of a host program. Raises E0503, E0505."""
         self._core = _cuda()
         try:
             device = self._core.Device()
             device.set_current()
             code = self._core.ObjectCode.from_cubin(cubin)
-            self._kernels = {symbol: code.get_kernel(symbol) for symbol in shared_bytes}
-            self._large = {symbol: size for symbol, size in shared_bytes.items() if size > DEFAULT_SHARED_BYTES}
+            self._kernels: dict[str, Any] = {}
+            self._large: dict[str, int] = {}
+            self._wide: set[str] = set()
+            for step in steps:
+                symbol, size = step.symbol, step.shared_bytes
+                self._kernels[symbol] = self._kernels.get(symbol) or code.get_kernel(symbol)
+                if size > max(self._large.get(symbol, 0), DEFAULT_SHARED_BYTES):
+                    self._large[symbol] = size
+                if prod(step.cluster) > PORTABLE_CLUSTER:
+                    self._wide.add(symbol)
             self._ready: set[int] = set()
             self._make_ready(device.device_id)
         except TExprError:
@@ -89,30 +117,38 @@ class CudaBackend:
         self._streams: dict[tuple[int, int], Any] = {}
         self._kept: list[tuple[Any, Sequence[Any]]] = []  # owners of memory, with the event after their last use
         self._keeping = threading.Lock()
-        self._launches: dict[tuple[Any, ...], Any] = {}
+        self._launches: dict[tuple[Any, ...], Start] = {}
+        self._zeros: dict[int, tuple[int, int]] = {}  # by the stream's number: address, bytes
 
     def _make_ready(self, device: int) -> None:
-        """Ask a device for the shared memory of all kernels: the limit is one of each device. Raises E0505."""
+        """Ask a device for the shared memory and the clusters of all kernels: limits are those of each device. Raises
+        E0505."""
         for symbol, size in self._large.items():
             _raise_shared_limit(self._kernels[symbol], size, device)
+        for symbol in sorted(self._wide):
+            _allow_wide_clusters(self._kernels[symbol], device)
         _ = self._core.Device(device).memory_resource  # from here on, workspaces come from memory that the pool keeps
         self._ready.add(device)
 
-    def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Any:
-        if step.cluster != (1, 1, 1):
-            raise fail("E0505", f"{step.symbol} runs in clusters of blocks, which this version does not launch")
-        key = (step.symbol, grid, step.block, step.shared_bytes)
-        launch = self._launches.get(key)  # once: another thread may empty what is kept
-        if launch is None:
+    def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Start:
+        key = (step.symbol, grid, step.block, step.shared_bytes, step.overlaps, step.cooperative)
+        start = self._launches.get(key)  # once: another thread may empty what is kept
+        if start is None:
             if len(self._launches) >= MAX_LAUNCHES_KEPT:
                 self._launches.clear()
-            config = self._core.LaunchConfig(grid=grid, block=step.block, shmem_size=step.shared_bytes)
-            launch = self._launches[key] = config, self._kernels[step.symbol], step.symbol
-        return launch
+            attributes = (COOPERATIVE,) * step.cooperative + (OVERLAPPING,) * step.overlaps
+            config = None
+            if not attributes and not step.maps:
+                config = self._core.LaunchConfig(grid=grid, block=step.block, shmem_size=step.shared_bytes)
+            start = self._launches[key] = Start(self._kernels[step.symbol], step, grid, config, attributes)
+        return start
 
     def pointer(self, address: int, size_bytes: int) -> Any:
         """cuda-core takes a plain int for a pointer."""
         return address
+
+    def tensor_map(self, described: TensorMap) -> Any:
+        return encode(described)
 
     def scalar(self, value: int | float | bool, dtype: DType) -> Any:
         """Everything but a pointer is sized by ctypes."""
@@ -162,7 +198,7 @@ class CudaBackend:
     def scratch(self, size_bytes: int, queue: Queue) -> Iterator[int]:
         """Stream-ordered device memory, released after the call's launches. While the stream is captured, the driver
         makes both into nodes of the graph, which cuda-core's resources do not offer under one name."""
-        driver = _driver()
+        driver = bindings()
         status, address = driver.cuMemAllocAsync(size_bytes, queue.stream.handle)
         if status != driver.CUresult.CUDA_SUCCESS:
             raise fail("E0403", f"the GPU gives no {size_bytes} bytes for workspaces ({status.name})")
@@ -171,13 +207,65 @@ class CudaBackend:
         finally:
             driver.cuMemFreeAsync(address, queue.stream.handle)
 
-    def start(self, kernel: Any, arguments: Sequence[Any], queue: Queue) -> None:
+    def zero(self, address: int, size_bytes: int, queue: Queue) -> None:
+        """In the order of the stream."""
+        driver = bindings()
+        (status,) = driver.cuMemsetD8Async(address, 0, size_bytes, queue.stream.handle)
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise fail("E0601", f"the GPU does not clear the words of a call ({status.name})")
+
+    @contextmanager
+    def zeros(self, size_bytes: int, queue: Queue) -> Iterator[int]:
+        """Calls on one stream come one after the other, so each stream has zeros of its own, which stay. A graph that
+        is captured may run beside its stream, so it has its own, cleared in each of its runs."""
+        place = self._zeros_of(size_bytes, queue)
+        if place is not None:
+            yield place
+            return
+        with self.scratch(size_bytes, queue) as address:
+            self.zero(address, size_bytes, queue)
+            yield address
+
+    def _zeros_of(self, size_bytes: int, queue: Queue) -> int | None:
+        """The zeros of a stream, by its number: handles are given again. None where it keeps none."""
+        driver = bindings()
+        handle = queue.stream.handle
+        status, capturing = driver.cuStreamIsCapturing(handle)
+        if status != driver.CUresult.CUDA_SUCCESS or int(capturing) != 0:
+            return None
+        status, number = driver.cuStreamGetId(handle)
+        if status != driver.CUresult.CUDA_SUCCESS:
+            return None
+        with self._keeping:
+            place, size = self._zeros.get(number, (0, 0))
+            if size >= size_bytes:
+                return place
+            if size == 0 and len(self._zeros) >= MAX_ZEROS:
+                return None
+            if size:  # calls before this one are over when the stream frees it
+                driver.cuMemFreeAsync(place, handle)
+                del self._zeros[number]
+            status, address = driver.cuMemAllocAsync(size_bytes, handle)
+            if status != driver.CUresult.CUDA_SUCCESS:
+                raise fail("E0403", f"the GPU gives no {size_bytes} bytes for words ({status.name})")
+            self.zero(int(address), size_bytes, queue)
+            self._zeros[number] = int(address), size_bytes
+            return int(address)
+
+    def start(self, kernel: Start, arguments: Sequence[Any], queue: Queue) -> None:
         """Enqueue one kernel; E0601 when the driver refuses the launch."""
-        config, function, symbol = kernel
+        step = kernel.step
+        if kernel.config is None:
+            function, stream = int(kernel.function.handle), int(queue.stream.handle)
+            launch(
+                function, kernel.grid, step.block, step.shared_bytes, stream, arguments,
+                attributes=kernel.attributes, symbol=step.symbol,
+            )  # fmt: skip
+            return
         try:
-            self._core.launch(queue.stream, config, function, *arguments)
+            self._core.launch(queue.stream, kernel.config, kernel.function, *arguments)
         except Exception as why:  # the driver's own error classes
-            raise fail("E0601", f"the launch of {symbol} failed: {str(why)[:300]}") from None
+            raise fail("E0601", f"the launch of {step.symbol} failed: {str(why)[:300]}") from None
 
 
 def _is_over(event: Any) -> bool:

@@ -4,15 +4,13 @@ A backend knows a kind of memory and how to start one kernel; this file knows gr
 sizes decide is worked out once for calls that look alike: a later one fills addresses and scalars into its starts.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
 
 from texpr.codegen.manifest import (
-    MAX_WORKSPACE_BYTES,
     IfStep,
     LaunchStep,
     LoopStep,
@@ -23,10 +21,13 @@ from texpr.codegen.manifest import (
     holds,
     questions,
 )
+from texpr.codegen.tensor_map import TensorMap
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.strides import address_name
 from texpr.grammar.types import ELEMENT_TYPES, I64, DType
 from texpr.runtime.arrays import CPU
+from texpr.runtime.call_memory import CallMemory, Where, call_memory, taken
+from texpr.runtime.map_maker import MapMaker
 from texpr.runtime.recall import Binder, Number, Seen
 from texpr.runtime.streams import handle_of
 
@@ -38,21 +39,22 @@ MAX_LAUNCHES = 1 << 20  # and rounds of host loops, of one call; seconds of noth
 @dataclass(frozen=True, slots=True)
 class Start:
     """One start of a kernel, but for what differs from call to call: `arguments` are the backend's, with holes to fill
-    from the call's addresses (position, which array, bytes), its scalars (position, which, type) and its workspace
-    (position, offset, bytes)."""
+    from the call's memory (position, where, bytes), its scalars (position, which, type) and tensor maps of its memory
+    (position, where, map)."""
 
     kernel: Any
     arguments: tuple[Any, ...]
-    arrays: tuple[tuple[int, int, int], ...]
+    memory: tuple[tuple[int, Where, int], ...]
     scalars: tuple[tuple[int, int, DType], ...]
-    workspaces: tuple[tuple[int, int, int], ...]
+    maps: tuple[tuple[int, Where, MapMaker], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The host program for given sizes: its starts in order, None where there are too many to keep."""
+    """The host program for given sizes: the memory that a call takes, and its starts in order, None where there are too
+    many to keep."""
 
-    workspace_bytes: int
+    memory: CallMemory
     starts: tuple[Start, ...] | None
 
 
@@ -69,6 +71,9 @@ class Backend(Protocol):
     def pointer(self, address: int, size_bytes: int) -> Any:
         """A kernel's argument that is memory."""
 
+    def tensor_map(self, described: TensorMap) -> Any:
+        """A kernel's argument that is a tensor map."""
+
     def scalar(self, value: int | float | bool, dtype: DType) -> Any:
         """A kernel's argument that is passed by value."""
 
@@ -81,6 +86,12 @@ class Backend(Protocol):
 
     def scratch(self, size_bytes: int, queue: Any) -> AbstractContextManager[int]:
         """Memory for the workspaces of one call, 256-byte aligned; yields its address."""
+
+    def zero(self, address: int, size_bytes: int, queue: Any) -> None:
+        """Bytes of a call's memory are zeros before its first start."""
+
+    def zeros(self, size_bytes: int, queue: Any) -> AbstractContextManager[int]:
+        """Memory of zeros, in which every call leaves zeros; no call that may run at the same time has it."""
 
     def start(self, kernel: Any, arguments: Sequence[Any], queue: Any) -> None:
         """Start one kernel."""
@@ -103,11 +114,11 @@ class Launcher:
         plan = self._plan(seen, addresses)
         queue = self.backend.queue(seen.device, handle)
         try:
-            if plan.workspace_bytes == 0:
-                self._start(plan, seen, addresses, scalars, 0, queue)
+            if not plan.memory.allocates:
+                self._start(plan, seen, addresses, scalars, queue)
             else:
-                with self.backend.scratch(plan.workspace_bytes, queue) as base:
-                    self._start(plan, seen, addresses, scalars, base, queue)
+                with taken(plan.memory, self.backend, queue) as bases:
+                    self._start(plan, seen, (*addresses, *bases), scalars, queue)
         finally:
             self.backend.leave(queue, seen.owners)
 
@@ -121,17 +132,16 @@ class Launcher:
             plan = seen.plans[answers] = make_plan(self.manifest, self.backend, seen, addresses)
         return plan
 
-    def _start(
-        self, plan: Plan, seen: Seen, addresses: Sequence[int], scalars: Sequence[Number], base: int, queue: Any
-    ) -> None:
+    def _start(self, plan: Plan, seen: Seen, addresses: Sequence[int], scalars: Sequence[Number], queue: Any) -> None:
+        """All starts; `addresses` has those of the arrays, and then those of the call's own memory."""
         backend, pointer = self.backend, self.backend.pointer
         starts = plan.starts if plan.starts is not None else starts_of(self.manifest, backend, seen, addresses)
         for start in starts:
             arguments = list(start.arguments)
-            for position, which, size in start.arrays:
-                arguments[position] = pointer(addresses[which], size)
-            for position, offset, size in start.workspaces:
-                arguments[position] = pointer(base + offset, size)
+            for position, (which, offset), size in start.memory:
+                arguments[position] = pointer(addresses[which] + offset, size)
+            for position, (which, offset), maker in start.maps:
+                arguments[position] = maker.at(addresses[which] + offset, backend)
             for position, which, dtype in start.scalars:
                 arguments[position] = backend.scalar(scalars[which], dtype)
             backend.start(start.kernel, arguments, queue)
@@ -140,37 +150,17 @@ class Launcher:
 def make_plan(manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int]) -> Plan:
     """The plan for a call's sizes and addresses. Raises E0403 for a workspace that nobody has, E0601 for more launches
     or rounds than MAX_LAUNCHES, before anything starts."""
-    total = workspace_size(manifest, seen.sizes, on_host=CPU in backend.devices)
+    memory = call_memory(manifest, seen.sizes, on_host=CPU in backend.devices)
     starts = starts_of(manifest, backend, seen, addresses)
     first = tuple(islice(starts, MAX_KEPT + 1))
     for _ in starts:
         pass  # the walk counts
-    return Plan(total, first if len(first) <= MAX_KEPT else None)
+    return Plan(memory, first if len(first) <= MAX_KEPT else None)
 
 
 def starts_of(manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int]) -> Iterator[Start]:
     """The starts of the host program for a call's sizes and addresses, loops unrolled."""
     return _Walk(manifest, backend, seen, addresses).steps(manifest.host, dict(seen.sizes))
-
-
-def workspace_size(manifest: Manifest, sizes: Mapping[str, int], *, on_host: bool) -> int:
-    """The bytes of a call's workspaces. Raises E0403 for more than there is: the machine's memory where it is the
-    host's, an address space otherwise."""
-    total = evaluate(manifest.workspace_bytes, sizes)
-    limit = host_memory_bytes() if on_host else MAX_WORKSPACE_BYTES
-    if not 0 <= total <= limit:
-        needs = f"{total} bytes" if 0 <= total < 1 << 80 else "an impossible number of bytes"
-        raise fail(
-            "E0403",
-            f"{manifest.name}: its workspaces need {needs}, and there are at most {limit}",
-            help="bind smaller sizes, or declare smaller buffers",
-        )
-    return total
-
-
-def host_memory_bytes() -> int:
-    """The memory of this machine, used or not."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class _Walk:
@@ -179,16 +169,18 @@ class _Walk:
     def __init__(self, manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int]) -> None:
         self.manifest, self.backend = manifest, backend
         arrays = [p for p in manifest.parameters if not p.scalar]
-        self.addresses = {address_name(p.name): address for p, address in zip(arrays, addresses, strict=True)}
+        self.addresses = {address_name(p.name): addresses[k] for k, p in enumerate(arrays)}
         scalars = [p for p in manifest.parameters if p.scalar]
         lengths = [high - low for low, high in (reach or (0, 0) for reach in seen.reaches)]
-        self.arrays = {p.name: (k, length) for k, (p, length) in enumerate(zip(arrays, lengths, strict=True))}
+        self.arrays = {p.name: ((k, 0), length) for k, (p, length) in enumerate(zip(arrays, lengths, strict=True))}
         self.scalars = {p.name: (k, ELEMENT_TYPES[p.dtype]) for k, p in enumerate(scalars)}
-        self.workspace = {
-            t.name: (evaluate(t.offset_bytes, seen.sizes), evaluate(t.size_bytes, seen.sizes))
-            for t in manifest.workspace
-        }
+        own = call_memory(manifest, seen.sizes, on_host=CPU in backend.devices)
+        self.workspace, self.words = (
+            {name: ((len(arrays) + which, offset), size) for name, (which, offset, size) in places.items()}
+            for places in (own.workspace, own.words)
+        )
         self.launches = self.rounds = 0
+        self.follows = False  # the last step of the walk was started
 
     def steps(self, steps: Sequence[Step], values: dict[str, int]) -> Iterator[Start]:
         for step in steps:
@@ -209,25 +201,39 @@ class _Walk:
     def launch(self, step: LaunchStep, values: Mapping[str, int]) -> Iterator[Start]:
         """The start of one launch; none for an empty grid."""
         x, y, z = (evaluate(extent, values) for extent in step.grid)
-        if min(x, y, z) <= 0:
+        follows, self.follows = self.follows, min(x, y, z) > 0
+        if not self.follows:
             return
+        for extent, blocks in zip((x, y, z), step.cluster, strict=True):
+            if extent % blocks:
+                why = f"{step.symbol} has {extent} blocks, which are no clusters of {blocks}"
+                raise fail("E0601", f"{self.manifest.name}: {why}")
+        if step.overlaps and not follows:  # what else is on the queue may have written what the step does not wait for
+            step = replace(step, overlaps=False)
         self.launches += 1
         if self.launches > MAX_LAUNCHES:
             raise fail("E0601", f"{self.manifest.name}: more than {MAX_LAUNCHES} launches in one call")
         arguments: list[Any] = [None] * len(step.arguments)
-        arrays, scalars, workspaces = [], [], []
+        memory, scalars, maps = [], [], []
+        described = {map_.name: map_ for map_ in step.maps}
         for position, (kind, name) in enumerate(step.arguments):
             try:
                 match kind:
                     case "param":
-                        arrays.append((position, *self.arrays[name]))
+                        memory.append((position, *self.arrays[name]))
                     case "scalar":
                         scalars.append((position, *self.scalars[name]))
                     case "workspace":
-                        workspaces.append((position, *self.workspace[name]))
+                        memory.append((position, *self.workspace[name]))
+                    case "words":
+                        memory.append((position, *self.words[name]))
+                    case "map":
+                        array = described[name].array
+                        where, _ = self.arrays[array] if array in self.arrays else self.workspace[array]
+                        maps.append((position, where, MapMaker(self.manifest.name, described[name], values)))
                     case _:
                         arguments[position] = self.backend.scalar(values[name], I64)
             except KeyError:
                 raise damaged(f"a launch uses the unknown {kind} {name}") from None
         kernel = self.backend.kernel(step, (x, y, z))
-        yield Start(kernel, tuple(arguments), tuple(arrays), tuple(scalars), tuple(workspaces))
+        yield Start(kernel, tuple(arguments), tuple(memory), tuple(scalars), tuple(maps))

@@ -15,13 +15,9 @@ MAX_ARTIFACT_BYTES = 1 << 28  # of all files together
 READ_ATTEMPTS, READ_PAUSE_S = 100, 0.01  # while the folder is being replaced
 
 
-def shared_bytes(steps: tuple[Step, ...]) -> dict[str, int]:
-    """The dynamic shared memory of every kernel that the host program launches, by symbol."""
-    found: dict[str, int] = {}
-    for step in all_steps(steps):
-        if isinstance(step, LaunchStep):
-            found[step.symbol] = max(step.shared_bytes, found.get(step.symbol, 0))
-    return found
+def launch_steps(steps: tuple[Step, ...]) -> tuple[LaunchStep, ...]:
+    """Every launch of a host program."""
+    return tuple(step for step in all_steps(steps) if isinstance(step, LaunchStep))
 
 
 def read_artifact(folder: str | Path) -> tuple[Manifest, dict[str, bytes]]:
@@ -94,4 +90,4 @@ def load(folder: str | Path) -> Launcher:
             f"this artifact of {manifest.name} for {manifest.target} holds source text only",
             help="compile the kernel in this process, or build it for a cuda target where nvcc is installed",
         )
-    return Launcher(manifest, CudaBackend(files[cubins[0]], shared_bytes(manifest.host)))
+    return Launcher(manifest, CudaBackend(files[cubins[0]], launch_steps(manifest.host)))

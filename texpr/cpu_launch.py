@@ -6,7 +6,7 @@ from texpr.codegen.cpu.build import build_cpu
 from texpr.codegen.manifest import Manifest
 from texpr.grammar.diagnostics import fail
 from texpr.runtime.arrays import CPU
-from texpr.runtime.launch import workspace_size
+from texpr.runtime.call_memory import call_memory
 from texpr.runtime.recall import Binder
 
 ALIGNMENT_BYTES = 256
@@ -31,7 +31,7 @@ class CpuLauncher:
         seen, addresses, scalars = self._bind(args, kwargs)
         if () not in seen.plans:
             free = tuple(seen.sizes[name] for name in self._sizes)
-            seen.plans[()] = workspace_size(self.manifest, seen.sizes, on_host=True), free
+            seen.plans[()] = call_memory(self.manifest, seen.sizes, on_host=True).scratch_bytes, free
         values: list[Any] = addresses
         if scalars:
             arrays, numbers = iter(addresses), iter(scalars)

@@ -31,9 +31,9 @@ def launcher_for(build: "Build") -> Callable[..., None]:
         case Family.CUDA:
             from texpr.runtime.device import CudaBackend
             from texpr.runtime.launch import Launcher
-            from texpr.runtime.load import shared_bytes
+            from texpr.runtime.load import launch_steps
 
-            backend = CudaBackend(cubin_of(build), shared_bytes(emission.manifest.host))
+            backend = CudaBackend(cubin_of(build), launch_steps(emission.manifest.host))
             return Launcher(emission.manifest, backend)
 
 

@@ -142,6 +142,21 @@ def _below(
     )
     if over("map"):
         return
+    _emitted(made, proved, mapped, checks, over)
+
+
+def build_mapped(mapped: "MappedProgram", *, checks: bool = False) -> Build:
+    """A mapped program of the caller's own through the stages below: what no `map` chooses yet is written by hand."""
+    made = Build(mapped.kernel, mapped.target, {})
+    made.results |= {"prove": mapped.proved, "map": mapped}
+    _emitted(made, mapped.proved, mapped, checks, lambda stage: False)
+    return made
+
+
+def _emitted(
+    made: Build, proved: "ProvedProgram", mapped: "MappedProgram", checks: bool, over: Callable[[str], bool]
+) -> None:
+    """The stages below the map, as far as they shall run."""
     from texpr.codegen.plan import plan
 
     planned: PlannedProgram = made.stage("plan", lambda: plan(mapped))
@@ -153,7 +168,7 @@ def _below(
 def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedProgram", checks: bool) -> Emission:
     from dataclasses import replace
 
-    from texpr.codegen.artifact import make_manifest
+    from texpr.codegen.artifact import Passed, make_manifest
     from texpr.polyhedral.target import Family
     from texpr.version import VERSION
 
@@ -166,7 +181,8 @@ def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedProgram", check
             from texpr.codegen.toolchain import header_files
 
             cuda = emit_cuda(planned, made.target, checks=checks)
-            manifest = make_manifest(kernel, proved, planned, made.target, cuda.arguments, VERSION)
+            passed = Passed(arguments=cuda.arguments, maps=cuda.maps)
+            manifest = make_manifest(kernel, proved, planned, made.target, passed, VERSION)
             files = {f"{name}.cu": cuda.source.encode(), f"{name}.h": cuda.header.encode()}
             files |= {f"include/{path}": text.encode() for path, text in header_files(cuda.headers).items()}
             return Emission(main=f"{name}.cu", files=files, manifest=manifest)
@@ -174,7 +190,7 @@ def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedProgram", check
             from texpr.codegen.cpu.emit import emit_cpu
 
             cpu = emit_cpu(planned, made.target)
-            manifest = make_manifest(kernel, proved, planned, made.target, {}, VERSION)
+            manifest = make_manifest(kernel, proved, planned, made.target, Passed(), VERSION)
             return Emission(main=f"{name}.py", files={f"{name}.py": cpu.source.encode()}, manifest=manifest)
         case _:
             assert_never(made.target.family)

@@ -14,7 +14,7 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.interval import bounds, index_range
 from texpr.grammar.strides import reach
 from texpr.grammar.types import ELEMENT_TYPES
-from texpr.runtime.launch import host_memory_bytes
+from texpr.runtime.call_memory import host_memory_bytes
 from texpr.samples import greatest_at
 
 MAX_ELEMENTS = 1 << 31  # of one array

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from texpr.codegen.cuda import index as ix
+from texpr.codegen.tensor_map import box_fault
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import const, constant_value, multiply
@@ -31,7 +32,6 @@ from texpr.polyhedral.mapped.views import View
 
 CP_ASYNC_BYTES = (16, 8, 4)
 BULK_BYTES = 16  # runs are of multiples of it
-MAX_RANK = 5  # of a tensor map
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +56,12 @@ class Run:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMap:
     """What a tensor map describes: boxes of an array that lie in shared memory one row after another, under a swizzle
-    of so many bytes (0: none)."""
+    of so many bytes (0: none); the L2 cache fetches `promotion_bytes` at least."""
 
     buffer: str
     box: tuple[int, ...]
     swizzle_bytes: int = 0
+    promotion_bytes: int = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,10 +194,14 @@ def _box(copy: Copy, array: View, tile: View, planned: PlannedProgram, ranks: in
         step *= extent
         for name in along:
             del extents[name]
-    if extents or len(box) > MAX_RANK:
+    if extents:
         raise _refused(copy, f"a box of {len(box)} dimensions over {len(copy.over)} indices")
+    swizzle = _swizzle_bytes(tile, box[-1], copy, planned)
+    fault = box_fault(box, array.dtype.size_bytes, swizzle)
+    if fault is not None:
+        raise fail("E0502", f"{copy.id} copies by a tensor map: {fault}", copy.span)
     return Box(
-        map=TensorMap(buffer=array.buffer, box=tuple(box), swizzle_bytes=_swizzle_bytes(tile, box[-1], copy, planned)),
+        map=TensorMap(buffer=array.buffer, box=tuple(box), swizzle_bytes=swizzle),
         corner=_plain(array.first(copy.over), copy),
         shared=tile.first(copy.over),
         ranks=ranks,

@@ -67,13 +67,14 @@ def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False) 
         out.directive(f'#line {out.line_number + 1} "{own_path}"')
         kernels[one.launch.name] = emit_kernel(one, settled, out)
     arguments = {kernel.symbol: kernel.arguments for kernel in kernels.values()}
+    maps = {kernel.symbol: kernel.maps for kernel in kernels.values()}
     return CudaText(
         source=out.text(),
-        header=c_header(planned, written, arguments, VERSION),
+        header=c_header(planned, written, arguments, maps, VERSION),
         headers=included(tuple(includes)),
         symbols={name: kernel.symbol for name, kernel in kernels.items()},
         arguments=arguments,
-        maps={kernel.symbol: kernel.maps for kernel in kernels.values()},
+        maps=maps,
     )
 
 

@@ -2,6 +2,7 @@
 
 The kernels lie in the cubin, so the header declares no function of theirs. It has their symbols and shapes as macros,
 grids and workspaces as inline functions of the sizes, and the order of the launches with their arguments as a comment.
+For a tensor map it has, behind cuda.h, a function that encodes it.
 
     /* ...
      * The launches, one after the other on one stream; one whose grid is empty is left out:
@@ -17,18 +18,23 @@ grids and workspaces as inline functions of the sizes, and the order of the laun
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from math import prod
 from typing import assert_never
 
+from texpr.codegen.cuda.copies import TensorMap
 from texpr.codegen.cuda.names import comment, kernel_symbol, mangle
+from texpr.codegen.tensor_map import FILLS, INTERLEAVE_BYTES, PROMOTION_BYTES, SWIZZLE_BYTES, TYPES
 from texpr.codegen.writer import Writer
-from texpr.grammar.ast import IndexBinary, IndexExpr, Role
-from texpr.grammar.index.expr import names
+from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, Role
+from texpr.grammar.index.expr import ONE, ZERO, const, multiply, names
 from texpr.grammar.index.operators import BETWEEN, OPERATORS
 from texpr.grammar.index.text import Infix, in_words, text
 from texpr.grammar.walk import walk
+from texpr.polyhedral.layout.normal import strides
+from texpr.polyhedral.mapped.between import GridBarrier, Init, words_bytes
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
-from texpr.polyhedral.mapped.walks import device_buffers, launches
+from texpr.polyhedral.mapped.walks import device_buffers, launches, of_kind, overlaps
 
 _C_TYPES = {
     "f64": "double",
@@ -45,7 +51,22 @@ _C_TYPES = {
     "u8": "uint8_t",
     "bool": "uint8_t",
 }
-_C_WORDS = frozenset(["restrict", "typeof", "typeof_unqual", "complex", "imaginary", "noreturn", "grid"])
+_ARRAY, _MAP = "texpr_array", "texpr_map"  # no size is called so: `mangle` begins no name so
+_C_WORDS = frozenset(
+    [
+        "restrict",
+        "typeof",
+        "typeof_unqual",
+        "complex",
+        "imaginary",
+        "noreturn",
+        "grid",
+        "extents",
+        "strides",
+        "box",
+        "steps",
+    ]
+)
 _CALLED = {op: row.c_name for op, row in OPERATORS.items() if row.c}
 _FUNCTIONS = (
     "#ifndef TEXPR_INDEX",
@@ -57,12 +78,13 @@ _FUNCTIONS = (
 MAX_WIDTH = 96  # of a line in the comment
 
 Arguments = Mapping[str, tuple[tuple[str, str], ...]]
+Maps = Mapping[str, Mapping[str, TensorMap]]
 
 
-def c_header(planned: PlannedProgram, written: Collection[str], arguments: Arguments, version: str) -> str:
+def c_header(planned: PlannedProgram, written: Collection[str], arguments: Arguments, maps: Maps, version: str) -> str:
     """The header's text. `written` are the buffers that any launch writes; `arguments` gives for each kernel's symbol
-    what its launch passes, as (kind, name); functions take the free sizes in order of appearance, then the indices of
-    the host loops around the launch."""
+    what its launch passes, as (kind, name), and `maps` what the tensor maps among them describe; functions take the
+    free sizes in order of appearance, then the indices of the host loops around the launch."""
     program = planned.program
     name, sizes = program.kernel.name, tuple(size.name for size in program.kernel.sizes)
     guard = f"TEXPR_{mangle(name)}_H"
@@ -74,6 +96,7 @@ def c_header(planned: PlannedProgram, written: Collection[str], arguments: Argum
     body = Writer()
     for launch, indices in _launches(program.host, ()):
         _launch(launch, planned, (*sizes, *indices), body)
+        _maps(launch, planned, maps.get(kernel_symbol(launch.name), {}), sizes, body)
     spaces = [buffer.name for buffer in device_buffers(program) if buffer.role is Role.LOCAL]
     if spaces:
         stem = f"texpr_{mangle(name)}"
@@ -81,7 +104,12 @@ def c_header(planned: PlannedProgram, written: Collection[str], arguments: Argum
         _function(f"{stem}_workspace_bytes", sizes, planned.workspace_bytes, body)
         for space in spaces:
             _function(f"{stem}_offset_{mangle(space)}", sizes, planned.addresses[space].offset_bytes, body)
+    for words in program.words:
+        body.line()
+        _function(f"texpr_{mangle(name)}_words_{mangle(words.name)}_bytes", sizes, words_bytes(words), body)
     results = [extent for launch in launches(program.host) for extent in launch.grid]
+    results += [words_bytes(words) for words in program.words]
+    results += [e for found in maps.values() for map_ in found.values() for e in _lies(map_, planned)]
     if spaces:
         results += [planned.workspace_bytes, *(planned.addresses[space].offset_bytes for space in spaces)]
     if any(isinstance(node, IndexBinary) and node.op in _CALLED for result in results for node in walk(result)):
@@ -114,6 +142,8 @@ def _say(planned: PlannedProgram, written: Collection[str], arguments: Arguments
             shape = ", ".join(in_words(e) for e in tensor.shape)
             use = "written" if tensor.name in written else "read"
             out.line(f" *   {comment(f'{tensor.name}: {tensor.dtype}[{shape}], {use}, {tensor.align} bytes')}")
+    for words in program.words:
+        out.line(f" *   {comment(f'{words.name}: words of 32 bits, {_BEGIN[words.init]}')}")
     out.line(" *")
     out.line(" * The launches, one after the other on one stream; one whose grid is empty is left out:")
     types = {
@@ -127,6 +157,11 @@ def _say(planned: PlannedProgram, written: Collection[str], arguments: Arguments
     out.line(" */")
 
 
+_BEGIN = {
+    Init.NONE: "of any values when a call begins",
+    Init.ZERO_EACH_CALL: "zeros when a call begins",
+    Init.ZERO_ONCE: "zeros, which each call leaves to the next one on its stream",
+}
 _OWN_TYPES = {"size": "int64_t ", "index": "int64_t ", "words": "uint32_t *", "map": "CUtensorMap "}
 
 
@@ -145,6 +180,7 @@ def _host_program(
                     yield depth, f"{symbol}("
                     yield from ((depth + 2, f"{text},") for text in passed[:-1])
                     yield depth + 2, f"{passed[-1]})"
+                yield from ((depth + 1, text) for text in _ways(node))
             case HostLoop(index=index, extent=extent, body=inner):
                 yield depth, f"for {index} from 0 to {in_words(extent)} - 1:"
                 yield from _host_program(inner, arguments, types, depth + 1)
@@ -156,6 +192,69 @@ def _host_program(
                     yield from _host_program(orelse, arguments, types, depth + 1)
             case _:
                 assert_never(node)
+
+
+def _ways(launch: Launch) -> Iterator[str]:
+    """How a launch is made, where it is not made as all others."""
+    if launch.cluster != (1, 1, 1):
+        yield f"in clusters of {prod(launch.cluster)} blocks, as the kernel itself says"
+    if overlaps(launch):
+        yield "may begin before the one above is over: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,"
+        yield "which only a launch has that follows another one of this list"
+    if any(of_kind(launch.body, GridBarrier)):
+        yield "all its blocks run together: CU_LAUNCH_ATTRIBUTE_COOPERATIVE"
+
+
+def _lies(map_: TensorMap, planned: PlannedProgram) -> tuple[IndexExpr, ...]:
+    """The extents of a tensor map's array, and then its strides in bytes but for the last one; from the contiguous
+    dimension."""
+    buffer = planned.program.buffers[map_.buffer]
+    steps = strides(planned.addresses[map_.buffer].layout) or ()
+    size = const(buffer.dtype.size_bytes)
+    return (*reversed(buffer.shape), *(multiply(step, size) for step in reversed(steps[:-1])))
+
+
+def _maps(
+    launch: Launch, planned: PlannedProgram, maps: Mapping[str, TensorMap], sizes: tuple[str, ...], out: Writer
+) -> None:
+    """The functions that encode the tensor maps of a launch, for who has included cuda.h."""
+    if not maps:
+        return
+    out.line()
+    out.line("#ifdef CUDA_VERSION /* cuda.h stands before this file */")
+    for name, map_ in maps.items():
+        rank, found = len(map_.box), _lies(map_, planned)
+        parameters = [*(f"int64_t {_c_name(value)}" for value in sizes), f"void *{_ARRAY}", f"CUtensorMap *{_MAP}"]
+        symbol = kernel_symbol(launch.name)
+        with out.block(f"static inline CUresult texpr_{symbol}_{name}({', '.join(parameters)})"):
+            _unused(sizes, found, out)
+            numbers: dict[str, list[IndexExpr]] = {
+                "cuuint64_t extents": list(found[:rank]),
+                "cuuint64_t strides": list(found[rank:]) or [ZERO],
+                "cuuint32_t box": [const(extent) for extent in reversed(map_.box)],
+                "cuuint32_t steps": [ONE] * rank,
+            }
+            for declared, each in numbers.items():
+                out.line(f"const {declared}[] = {{{', '.join(_unsigned(e, declared.split()[0]) for e in each)}}};")
+            dtype = planned.program.buffers[map_.buffer].dtype.name
+            words = (
+                f"CU_TENSOR_MAP_INTERLEAVE_{INTERLEAVE_BYTES[0][0]}",
+                f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLE_BYTES[map_.swizzle_bytes][0]}",
+                f"CU_TENSOR_MAP_L2_PROMOTION_{PROMOTION_BYTES[map_.promotion_bytes][0]}",
+                f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{FILLS['zero'][0]}",
+            )
+            out.line(
+                f"return cuTensorMapEncodeTiled({_MAP}, CU_TENSOR_MAP_DATA_TYPE_{TYPES[dtype][0]}, {rank}, {_ARRAY},"
+            )
+            out.line(f"                              extents, strides, box, steps, {', '.join(words[:2])},")
+            out.line(f"                              {', '.join(words[2:])});")
+    out.line("#endif")
+
+
+def _unsigned(expr: IndexExpr, kind: str) -> str:
+    """A number in an unsigned type of C."""
+    written = text(expr, _C).text
+    return written if isinstance(expr, IndexConst) else f"({kind})({written})"
 
 
 def _launches(body: tuple[HostNode, ...], indices: tuple[str, ...]) -> Iterator[tuple[Launch, tuple[str, ...]]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from texpr.grammar.ast import IndexExpr
+from texpr.grammar.index.expr import const, multiply, product
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.order import Order
 
@@ -34,6 +35,11 @@ class Words:
     name: str
     shape: tuple[IndexExpr, ...]
     init: Init
+
+
+def words_bytes(words: Words) -> IndexExpr:
+    """The memory of so many words of 32 bits."""
+    return multiply(product(words.shape), const(4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from gemm_by_hand import Shape, gemm
+from hand_built import GRAPHS
+from memory_by_hand import cluster_softmax, ticket_sum
 
 import texpr
 from texpr.codegen.manifest import IfStep, LaunchStep, LoopStep, Manifest, Step, evaluate
-from texpr.codegen.toolchain import find_gxx
+from texpr.codegen.toolchain import find_gxx, find_nvcc
+from texpr.pipeline import build_mapped
 
 # Names that are words, types or macros of C, or names of the header's own.
 STEPS = """
@@ -127,3 +131,48 @@ def test_the_comment_lists_the_launches_in_order_with_their_arguments() -> None:
     assert comment.index("for t from 0 to grid / 2 - 1:") < comment.index("steps_0(") < comment.index("steps_2(")
     assert "B: f16[grid, restrict], written, 16 bytes" in comment
     assert "float errno" in comment and "uint8_t b" in comment and "int64_t t" in comment
+
+
+ENCODED = """#include <stdio.h>
+#include <cuda.h>
+#include "gemm.h"
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *array,
+                                const cuuint64_t *extents, const cuuint64_t *strides, const cuuint32_t *box,
+                                const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+  printf("%d %u %d", (int)type, rank, array == (void *)map);
+  for (cuuint32_t d = 0; d < rank; ++d) printf(" %d %u %u", (int)extents[d], box[d], steps[d]);
+  printf(" %d %d %d %d %d\\n", (int)strides[0], (int)interleave, (int)swizzle, (int)promotion, (int)fill);
+  return CUDA_SUCCESS;
+}
+int main(void) {
+  CUtensorMap map;
+  return texpr_gemm_0_A_box(&map, &map) || texpr_gemm_0_C_box(&map, &map);
+}
+"""
+
+
+@pytest.mark.gxx
+@pytest.mark.nvcc
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_a_launcher_in_c_encodes_tensor_maps_by_the_header(tmp_path: Path, language: str) -> None:
+    made = build_mapped(gemm(Shape(136, 264, 72, 2)))
+    (tmp_path / "gemm.h").write_bytes(made.result("emit").files["gemm.h"])
+    source, wanted = tmp_path / "main.c", [(72, 64, 136, 128, 144), (264, 64, 136, 16, 528)]
+    source.write_text(
+        ENCODED if language == "c" else ENCODED.replace("CUresult cuTensor", 'extern "C" CUresult cuTensor')
+    )
+    command = [find_nvcc().path, "-x", language, "-Xcompiler", "-Wall,-Wextra,-Werror", "-cudart", "none", str(source)]
+    subprocess.run([*command, "-o", str(tmp_path / "main")], check=True)
+    out = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert out == [f"9 2 1 {a} {b} 1 {c} {d} 1 {s} 0 3 2 0" for a, b, c, d, s in wanted]
+
+
+def test_the_header_says_how_words_begin_and_how_launches_are_made() -> None:
+    text = build_mapped(ticket_sum(2, 2, 3)).result("emit").files["hand.h"].decode()
+    assert " *   tickets: words of 32 bits, zeros, which each call leaves to the next one on its stream\n" in text
+    assert "texpr_hand_words_tickets_bytes(int64_t N) {\n  (void)N;\n  return 4;\n}" in text
+    text = build_mapped(GRAPHS["overlapping"].program).result("emit").files["hand.h"].decode()
+    assert "may begin before the one above is over: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION" in text
+    text = build_mapped(cluster_softmax(2, 1, 1)).result("emit").files["hand.h"].decode()
+    assert " *     in clusters of 2 blocks, as the kernel itself says\n" in text

@@ -38,7 +38,7 @@ from texpr.polyhedral.mapped.program import HostNode, Launch, MappedBuffer, Mapp
 from texpr.polyhedral.mapped.sync import Action, Barrier, Pipe
 from texpr.polyhedral.mapped.tree import Define, Guard, Last, Loop, Node, Part, Parts
 from texpr.polyhedral.mapped.views import Box, View, Within
-from texpr.polyhedral.mapped.walks import located
+from texpr.polyhedral.mapped.walks import launches, located, tree_writes
 from texpr.polyhedral.program import Hazard
 from texpr.polyhedral.target import parse_target
 
@@ -228,14 +228,14 @@ def program(
 ) -> MappedProgram:
     """The launches with their parameters and locals, of sizes of which `facts` hold. A buffer in cluster memory has the
     rank as its first subscript."""
-    first, shape = re.split(r": \w+\[", parameters.split("]")[0])
-    extents = shape.split(",")
-    band = ", ".join(f"{extent} z{number}" for number, extent in enumerate(extents))
-    element = ", ".join(f"z{number}" for number in range(len(extents)))
+    written = {name for one in launches(host) for name in tree_writes(one.body)}
+    arrays = re.findall(r"(\w+): \w+\[([^]]*)\]", parameters)
+    body = "".join(_written(name, shape) for name, shape in arrays if name in written)
     known = f"where {facts} " if facts else ""
-    base = proved(f"kernel hand({parameters}) {known}{{ par {band} {{ {first}[{element}] = 0 }} }}")
+    base = proved(f"kernel hand({parameters}) {known}{{ {body} }}")
     buffers = {
-        b.name: _buffer(b.name, b.shape, Memory.GLOBAL, Scope.GRID, b.role, b.dtype) for b in base.program.kernel.params
+        b.name: replace(_buffer(b.name, b.shape, Memory.GLOBAL, Scope.GRID, b.role, b.dtype), align=b.align)
+        for b in base.program.kernel.params
     }
     placed: tuple[tuple[Mapping[str, tuple[Any, ...]] | None, Memory, Scope], ...] = (
         (shared, Memory.SHARED, Scope.BLOCK),
@@ -257,6 +257,14 @@ def program(
         buffers=buffers,
         words=tuple(words),
     )
+
+
+def _written(array: str, shape: str) -> str:
+    """A statement that writes an array: what is proved of a program by hand is what it writes."""
+    extents = shape.split(",")
+    band = ", ".join(f"{extent} {array}_z{number}" for number, extent in enumerate(extents))
+    element = ", ".join(f"{array}_z{number}" for number in range(len(extents)))
+    return f"par {band} {{ {array}[{element}] = 0 }}; "
 
 
 def _buffer(

@@ -78,7 +78,7 @@ def softmax(warps: int, chunks: int, name: str = "hand", *, keep: bool = True) -
     """A block a row, `chunks` chunks of 8 elements in the registers of each thread, and one barrier."""
     before, after = softmax_row(warps, chunks, Met("gs[y]", "zs[y]", over=f"y < {warps}"), keep)
     return program(
-        "X: bf16[M, N], Y: bf16[M, N]",
+        "X: bf16[M, N] #align(2), Y: bf16[M, N] #align(2)",
         launch(
             define("i", grid=ANY),
             Lead(index="lead", of=view("X[i, 0]", ROW), bytes=LINE),
@@ -114,7 +114,7 @@ def cluster_softmax(
     )
     lines = LINE // 2 * ranks
     return program(
-        "X: bf16[M, N], Y: bf16[M, N]",
+        "X: bf16[M, N] #align(2), Y: bf16[M, N] #align(2)",
         launch(
             define("j", grid=ANY),
             define("i", offset=f"j // {ranks}"),
@@ -168,7 +168,7 @@ def ticket_sum(warps: int, chunks: int, blocks: int, name: str = "hand") -> Mapp
         when(f"i + {threads} * k < {blocks}", do("S8", f"s[0] += p[i + {threads} * k]", types=SUM)),
     )
     return program(
-        "A: f32[N], B: f32[1]",
+        "A: f32[N] #align(4), B: f32[1] #align(4)",
         launch(
             Lead(index="lead", of=view("A[0]", SUM), bytes=LINE),
             define("c", offset="0 - lead", weight=4, lane=32, warp=warps, grid=blocks),
@@ -226,7 +226,7 @@ def transpose(rows: int, columns: int, name: str = "hand", min_blocks: int = 0) 
     read = partial(copy, over="a < 8, e < 8", access="funnel", types=TILE)
     element = "v[8 * a + e] = X[r + a, c + e]"
     return program(
-        "X: bf16[M, N], Y: bf16[N, M]",
+        "X: bf16[M, N] #align(2), Y: bf16[N, M] #align(2)",
         launch(
             define("tr", grid=f"(M + {own - 1}) // {own}"),
             define("tc", grid_y=f"(N + {columns - 1}) // {columns}"),

@@ -69,8 +69,9 @@ def ring(stages: int) -> MappedProgram:
     )
 
 
-def multicast(stages: int) -> MappedProgram:
-    """Two blocks of a cluster: each copies half of a row to both, and both sum whole rows. Releases go to both."""
+def multicast(stages: int, width: str = "64") -> MappedProgram:
+    """Two blocks of a cluster: each copies half of a row to both, and both sum whole rows. Releases go to both. Of
+    wider arrays they sum the first 64 columns."""
     both = ((0, 1), (0, 1))
     pipe = Pipe(
         name="ring",
@@ -103,7 +104,7 @@ def multicast(stages: int) -> MappedProgram:
     )
     body = (*INITIALISED_CLUSTER, parts(part("load", 1, load), part("sum", 1, *sum_rows)), barrier("cluster"))
     return program(
-        "A: i32[K, 64], B: i32[2, 32]",
+        f"A: i32[K, {width}], B: i32[2, 32]",
         launch(
             *body,
             threads=64,

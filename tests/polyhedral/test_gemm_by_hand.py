@@ -11,14 +11,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from emitted import Emitted
 from gemm_by_hand import Shape, gemm
 from spoil import detuned, spoiled
 
 from texpr.codegen.cuda.emit import emit_cuda
-from texpr.codegen.host_run import HostModule, HostReport, HostTensorMap
+from texpr.codegen.host_run import HostModule
 from texpr.codegen.plan import plan
 from texpr.codegen.toolchain import INCLUDE, NVCC_FLAGS, NVCC_WERROR, find_nvcc
-from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.diagnostics import Diagnostic, TExprError
 from texpr.grammar.types import BF16
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.layout.value import Layout, Xor
@@ -56,27 +57,10 @@ def test_a_product_is_printed_as_its_parts() -> None:
         assert line in text, line
 
 
-def run(mapped: MappedProgram, shape: Shape, seed: int) -> tuple[HostReport | None, Any, Any]:
+def run(mapped: MappedProgram, shape: Shape, seed: int) -> tuple[Diagnostic | None, Any, Any]:
     """The finding of a run of the text on the CPU, what it computed, and what it should have."""
-    planned = plan(mapped)
-    text = emit_cuda(planned, mapped.target)
-    arrays = operands(shape, seed)
-    arguments = []
-    for _, name in text.arguments["gemm_0"]:
-        described = text.maps["gemm_0"][name]
-        data = arrays[described.buffer]
-        arguments.append(
-            HostTensorMap(
-                address=data.ctypes.data,
-                shape=data.shape,
-                strides_bytes=data.strides,
-                box=described.box,
-                element_bytes=data.itemsize,
-                swizzle_bytes=described.swizzle_bytes,
-            )
-        )
-    grid = (2 * shape.clusters, 1, 1)
-    report = HostModule(text.source).launch("gemm_0", arguments, grid, 384, planned.shared_bytes["gemm_0"], seed)
+    emitted, arrays = Emitted(mapped), operands(shape, seed)
+    report = emitted.run(HostModule(emitted.source), arrays, seed)
     return report, arrays["C"], product(arrays)
 
 

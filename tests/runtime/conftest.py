@@ -13,6 +13,7 @@ import pytest
 from texpr.codegen.manifest import LaunchStep, Manifest, Parameter
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime import device as device_module
+from texpr.runtime import driver as driver_module
 from texpr.runtime.arrays import CUDA, ArrayView, _DLDataType, _DLDevice, _DLTensor
 from texpr.runtime.device import CudaBackend
 from texpr.runtime.launch import Launcher
@@ -58,6 +59,17 @@ class FakeDevice:
         self.machine.current = self.device_id
 
 
+class Results(int):
+    """The driver's results, of which a few have objects here."""
+
+    CUDA_SUCCESS = SUCCESS
+
+
+U32, U64, POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
+ENCODE = ctypes.CFUNCTYPE(
+    ctypes.c_int, POINTER, ctypes.c_int, U32, *[POINTER] * 5, *[ctypes.c_int] * 4
+)  # of cuTensorMapEncodeTiled
+LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(driver_module._Config), POINTER, POINTER, POINTER)
 _memory = iter(range(1 << 24, 1 << 40, 1 << 12))  # addresses of device memory, which nobody reads here
 _Place = namedtuple("_Place", "type index")
 _new_capsule = ctypes.pythonapi.PyCapsule_New
@@ -122,11 +134,16 @@ class Machine:
         self.current = 0
         self.handles = 0
         self.memory_bytes = 1 << 30
+        self.symbols = {11: "k_0", 12: "k_1"}
         self.step = STEP
         self.core: Any = None
         self.log: list[tuple[int, Any]] = []
         self.events: list[Any] = []
         self.torch, self.cupy = threading.local(), threading.local()
+        self.capturing = self.refuses = 0
+        self.encoded: list[Any] = []
+        self.driver_launches: list[Any] = []
+        self.functions = {"cuTensorMapEncodeTiled": ENCODE(self.encode), "cuLaunchKernelEx": LAUNCH(self.launch)}
 
     def set_streams(self, library: str, *handles: int) -> None:
         getattr(self, library).handles = handles
@@ -141,12 +158,41 @@ class Machine:
         self.log.append((stream, f"free {address}"))
         return (SUCCESS,)
 
+    def driver_clear(self, address: int, value: int, size: int, stream: int) -> Any:
+        assert value == 0
+        self.log.append((stream, f"clear {size}"))
+        return (SUCCESS,)
+
+    def function(self, name: bytes, version: int, flags: int) -> Any:
+        """Where a function of the driver is: what writes down how it is called."""
+        return 0, ctypes.cast(self.functions[name.decode()], ctypes.c_void_p).value, None
+
+    def encode(self, place: int, dtype: int, rank: int, address: int, *rest: Any) -> int:
+        ctypes.memmove(place, f"map of {address}".encode(), 14)
+        shape, strides, box, steps = (
+            tuple(ctypes.cast(each, ctypes.POINTER(kind))[:count])
+            for each, kind, count in zip(rest, (U64, U64, U32, U32), (rank, rank - 1, rank, rank), strict=False)
+        )
+        self.encoded.append((place, dtype, rank, address, shape, strides, box, steps, *rest[4:]))
+        return self.refuses
+
+    def launch(self, config: Any, function: int, parameters: int, extra: int) -> int:
+        """A launch with a number, a tensor map and another number."""
+        if self.refuses:
+            return self.refuses
+        told, (number, map_, other) = config.contents, ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))[:3]
+        attributes = [(told.attributes[k].id, told.attributes[k].value) for k in range(told.count)]
+        ways = tuple(told.grid), tuple(told.block), told.shared_bytes, told.stream, attributes, self.symbols[function]
+        values = U64.from_address(number).value, ctypes.string_at(map_, 14), ctypes.c_int64.from_address(other).value
+        self.driver_launches.append((*ways, *values))
+        return 0
+
     def launcher(self, **changes: Any) -> Launcher:
         """`PROGRAM`, with changes, ready to be called."""
         return Launcher(replace(PROGRAM, **changes), self.backend())
 
     def backend(self) -> CudaBackend:
-        return CudaBackend(b"", {"k_0": 0, "k_1": 0})
+        return CudaBackend(b"", (STEP, replace(STEP, symbol="k_1")))
 
     def array(self, library: str, device: int = 0) -> Any:
         """An array of torch, cupy, jax, of a library that nobody knows, or a bare view."""
@@ -171,17 +217,27 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
             made.events.append(SimpleNamespace(is_done=False))
             return made.events[-1]
 
+    class Kernel(str):
+        @property
+        def handle(self) -> int:
+            return next(number for number, symbol in made.symbols.items() if symbol == self)
+
     core = SimpleNamespace(
         Device=lambda number=None: devices[made.current if number is None else number],
-        ObjectCode=SimpleNamespace(from_cubin=lambda cubin: SimpleNamespace(get_kernel=lambda symbol: symbol)),
+        ObjectCode=SimpleNamespace(from_cubin=lambda cubin: SimpleNamespace(get_kernel=Kernel)),
         LaunchConfig=lambda **options: options,
         Stream=Stream,
         launch=lambda stream, config, kernel, *arguments: made.log.append((stream.handle, kernel)),
     )
     driver = SimpleNamespace(
-        CUresult=SimpleNamespace(CUDA_SUCCESS=SUCCESS),
+        CUresult=Results,
         cuMemAllocAsync=made.driver_alloc,
         cuMemFreeAsync=made.driver_free,
+        cuMemsetD8Async=made.driver_clear,
+        cuStreamIsCapturing=lambda stream: (SUCCESS, made.capturing),
+        cuStreamGetId=lambda stream: (SUCCESS, stream + 100),
+        cuGetProcAddress=made.function,
+        cuGetErrorName=lambda code: (0, f"CUDA_ERROR_{code}".encode()),
     )
     torch = SimpleNamespace(
         _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: made.torch.handles[device]),
@@ -191,7 +247,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     )
     made.core = core
     monkeypatch.setattr(device_module, "_cuda", lambda: core)
-    monkeypatch.setattr(device_module, "_driver", lambda: driver)
+    monkeypatch.setattr(device_module, "bindings", lambda: driver)
+    monkeypatch.setattr(driver_module, "driver", lambda: driver)
+    driver_module._function.cache_clear()
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     made.set_streams("torch", 0, 0)

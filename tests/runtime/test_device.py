@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from texpr.codegen.manifest import MapArgument
+from texpr.codegen.tensor_map import TensorMap
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.types import I64
 from texpr.runtime import device as device_module
 from texpr.runtime.device import DEFAULT_SHARED_BYTES, CudaBackend
 
@@ -53,20 +56,86 @@ def test_what_is_no_stream_is_refused_before_anything_starts(machine: Any, strea
     assert (machine.current, machine.log) == (0, [])
 
 
-def test_a_step_in_clusters_is_refused(machine: Any) -> None:
+def test_a_step_is_made_ready_once(machine: Any) -> None:
     backend = machine.backend()
     step = machine.step
     assert backend.kernel(step, (1, 1, 1)) is backend.kernel(step, (1, 1, 1))
-    assert backend.kernel(replace(step, shared_bytes=16), (1, 1, 1))[0]["shmem_size"] == 16
-    with pytest.raises(TExprError, match="runs in clusters") as caught:
-        backend.kernel(replace(step, cluster=(2, 1, 1)), (2, 1, 1))
-    assert caught.value.diagnostics[0].code == "E0505"
+    assert backend.kernel(replace(step, shared_bytes=16), (1, 1, 1)).config["shmem_size"] == 16
+
+
+MAP = MapArgument(
+    name="A_box", array="A", dtype="bf16", shape=(3, 8), strides=(24, 1), box=(2, 8), swizzle_bytes=32,
+    interleave_bytes=0, promotion_bytes=128, fill="zero",
+)  # fmt: skip
+DESCRIBED = TensorMap(
+    address=1 << 20, dtype="bf16", element_bytes=2, shape=(3, 8), strides_bytes=(48, 2), box=(2, 8), swizzle_bytes=32
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "attributes"),
+    [
+        ({"maps": (MAP,)}, []),
+        ({"overlaps": True}, [(6, 1)]),
+        ({"cooperative": True}, [(2, 1)]),
+        ({"cooperative": True, "overlaps": True}, [(2, 1), (6, 1)]),
+    ],
+)
+def test_what_cuda_core_does_not_launch_goes_to_the_driver(machine: Any, changes: Any, attributes: Any) -> None:
+    backend = machine.backend()
+    start = backend.kernel(replace(machine.step, shared_bytes=64, **changes), (5, 2, 1))
+    backend.start(start, [77, backend.tensor_map(DESCRIBED), backend.scalar(-3, I64)], backend.queue(0, 9))
+    (launched,) = machine.driver_launches
+    assert launched == ((5, 2, 1), (32, 1, 1), 64, 9, attributes, "k_0", 77, b"map of 1048576", -3)
+
+
+def test_a_tensor_map_is_written_from_the_contiguous_dimension_at_a_multiple_of_64(machine: Any) -> None:
+    machine.backend().tensor_map(DESCRIBED)
+    ((place, *told),) = machine.encoded
+    assert place % 64 == 0
+    assert told == [9, 2, 1 << 20, (8, 3), (48,), (8, 2), (1, 1), 0, 1, 2, 0]
+
+
+def test_what_the_driver_refuses_is_told_with_its_word(machine: Any) -> None:
+    backend = machine.backend()
+    machine.refuses = 1
+    assert "CUDA_ERROR_1" in refusal(lambda: backend.tensor_map(DESCRIBED))
+    start = backend.kernel(replace(machine.step, overlaps=True), (1, 1, 1))
+    assert "the launch of k_0 failed: CUDA_ERROR_1" in refusal(lambda: backend.start(start, [], backend.queue(0, 9)))
+
+
+def test_each_stream_keeps_zeros_of_its_own_and_a_captured_graph_clears_its(machine: Any) -> None:
+    backend = machine.backend()
+
+    def zeros(stream: int, size: int) -> list[Any]:
+        machine.log.clear()
+        with backend.zeros(size, backend.queue(0, stream)):
+            pass
+        return [what for _, what in machine.log]
+
+    made = ["allocate 256", "clear 256"]
+    assert zeros(5, 256) == made and zeros(6, 256) == made
+    assert zeros(5, 256) == [] and zeros(6, 128) == []
+    assert zeros(5, 512) == [f"free {1 << 20}", "allocate 512", "clear 512"]
+    machine.capturing = 1
+    assert zeros(5, 512) == ["allocate 512", "clear 512", f"free {1 << 20}"]
+
+
+def test_wide_clusters_are_asked_for_on_every_gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(device_module, "_allow_wide_clusters", lambda *question: asked.append(question))
+    wide = replace(machine.step, symbol="k_1", cluster=(4, 4, 1))
+    backend = CudaBackend(b"", (replace(machine.step, cluster=(8, 1, 1)), wide))
+    backend.leave(backend.queue(1, 1), ())
+    assert asked == [("k_1", 0), ("k_1", 1)]
 
 
 def test_every_gpu_is_asked_once_for_more_shared_memory(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(device_module, "_raise_shared_limit", lambda *question: asked.append(question))
-    backend = CudaBackend(b"", {"k_0": DEFAULT_SHARED_BYTES + 1, "k_1": DEFAULT_SHARED_BYTES})
+    large = replace(machine.step, shared_bytes=DEFAULT_SHARED_BYTES + 1)
+    usual = replace(machine.step, symbol="k_1", shared_bytes=DEFAULT_SHARED_BYTES)
+    backend = CudaBackend(b"", (replace(large, shared_bytes=0), large, usual))
     for number in (0, 1, 1, 0):
         backend.leave(backend.queue(number, 1), ())
     assert asked == [("k_0", DEFAULT_SHARED_BYTES + 1, 0), ("k_0", DEFAULT_SHARED_BYTES + 1, 1)]

@@ -8,8 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from texpr.codegen.manifest import IfStep, LaunchStep, LoopStep, Manifest, Parameter, WorkspaceTensor, questions
+from texpr.codegen.manifest import (
+    IfStep,
+    LaunchStep,
+    LoopStep,
+    Manifest,
+    MapArgument,
+    Parameter,
+    Words,
+    WorkspaceTensor,
+    questions,
+)
 from texpr.codegen.manifest_io import read_manifest, write_manifest
+from texpr.codegen.tensor_map import TensorMap
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CPU
@@ -49,14 +60,20 @@ class Recorder:
 
     def __init__(self) -> None:
         self.started: list[Any] = []
-        self.prepared = self.left = 0
+        self.steps: list[LaunchStep] = []
+        self.prepared = self.left = self.encoded = 0
 
     def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Any:
         self.prepared += 1
+        self.steps.append(step)
         return step.symbol, grid
 
     def pointer(self, address: int, size_bytes: int) -> Any:
         return "pointer", address, size_bytes
+
+    def tensor_map(self, described: TensorMap) -> Any:
+        self.encoded += 1
+        return described
 
     def scalar(self, value: int | float | bool, dtype: DType) -> Any:
         return dtype.name, value
@@ -71,6 +88,14 @@ class Recorder:
     def scratch(self, size_bytes: int, queue: Any) -> Iterator[int]:
         self.started.append(("scratch", size_bytes))
         yield 1000
+
+    def zero(self, address: int, size_bytes: int, queue: Any) -> None:
+        self.started.append(("zero", address, size_bytes))
+
+    @contextmanager
+    def zeros(self, size_bytes: int, queue: Any) -> Iterator[int]:
+        self.started.append(("zeros", size_bytes))
+        yield 5000
 
     def start(self, kernel: Any, arguments: Sequence[Any], queue: Any) -> None:
         self.started.append((*kernel, *arguments, queue))
@@ -202,3 +227,121 @@ def test_a_grid_asks_for_no_address() -> None:
     step = replace(STEP, grid=(["%", "address(A)", 16], 1, 1))
     with pytest.raises(TExprError, match=r"unknown name 'address\(A\)'"):
         Launcher(replace(PROGRAM, host=(step,)), Recorder())(7, array(3))
+
+
+WORDS = (
+    Words(name="left", size_bytes=["*", 4, "N"], init="once"),
+    Words(name="some", size_bytes=4, init="none"),
+    Words(name="fresh", size_bytes=["*", 4, "N"], init="each call"),
+    Words(name="more", size_bytes=4, init="each call"),
+)
+
+
+def test_words_are_zeros_of_the_call_or_those_that_calls_leave() -> None:
+    names = ("left", "some", "fresh", "more")
+    step = replace(STEP, grid=(1, 1, 1), arguments=(("workspace", "W"), *(("words", name) for name in names)))
+    backend = Recorder()
+    Launcher(replace(PROGRAM, words=WORDS, host=(step,)), backend)(7, array(3))
+    scratch, zero, start = backend.started[1:]
+    assert backend.started[0] == ("zeros", 256)
+    assert scratch == ("scratch", 512 + 3 * 256)
+    assert zero == ("zero", 1000 + 768, 512)
+    places = [(1256, 12), (5000, 12), (1000 + 512, 4), (1000 + 768, 12), (1000 + 1024, 4)]
+    assert start[2:7] == tuple(("pointer", *place) for place in places)
+
+
+def test_words_of_a_negative_size_are_refused() -> None:
+    wrong = replace(PROGRAM, words=(replace(WORDS[0], size_bytes=["-", 0, "N"]),))
+    with pytest.raises(TExprError, match="E0403"):
+        Launcher(wrong, Recorder())(7, array(3))
+
+
+MAP = MapArgument(
+    name="A_box",
+    array="A",
+    dtype="f32",
+    shape=("M", "N"),
+    strides=("N", 1),
+    box=(8, 4),
+    swizzle_bytes=0,
+    interleave_bytes=0,
+    promotion_bytes=128,
+    fill="zero",
+)
+BOXED = replace(
+    PROGRAM,
+    parameters=(Parameter(name="A", dtype="f32", shape=("M", "N"), strides=("N", 1), mode="write", align=4),),
+    sizes={"M": None, "N": None},
+    workspace_bytes=0,
+    workspace=(),
+    host=(replace(STEP, grid=(1, 1, 1), arguments=(("map", "A_box"), ("size", "M")), maps=(MAP,)),),
+)
+
+
+def test_a_tensor_map_is_made_once_for_an_address() -> None:
+    backend = Recorder()
+    launcher = Launcher(BOXED, backend)
+    a, b = aligned(24, 16, 0).reshape(3, 8), aligned(24, 16, 0).reshape(3, 8)
+    for each in (a, b, a, b):
+        launcher(each)
+    assert backend.encoded == 2
+    told = backend.started[0][2]
+    assert (told.address, told.shape, told.strides_bytes, told.box) == (a.ctypes.data, (3, 8), (32, 4), (8, 4))
+    launcher(aligned(12, 16, 0).reshape(3, 4))
+    assert backend.encoded == 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "off", "said"),
+    [
+        ((3, 6), 0, "a multiple of 16 bytes below 1099511627776, not 24 bytes along dimension 0"),
+        ((3, 8), 4, "begins at a multiple of 16 bytes, and the array 4 bytes behind one"),
+        ((0, 8), 0, "has elements, and the array has none"),
+    ],
+)
+def test_an_array_without_a_tensor_map_is_refused_with_the_limit(shape: tuple[int, ...], off: int, said: str) -> None:
+    backend = Recorder()
+    with pytest.raises(TExprError, match=f"A is copied by a tensor map: a tensor map {said}|{said}") as caught:
+        Launcher(BOXED, backend)(aligned(shape[0] * shape[1], 16, off).reshape(shape))
+    assert caught.value.diagnostics[0].code == "E0601" and said in caught.value.diagnostics[0].message
+    assert not backend.started
+
+
+def test_a_map_of_a_workspace_lies_in_the_call_s_memory() -> None:
+    own = replace(MAP, name="W_box", array="W", shape=(4, "N"))
+    step = replace(BOXED.host[0], arguments=(("map", "W_box"),), maps=(own,))  # type: ignore[type-var]  # a launch
+    space = WorkspaceTensor(name="W", offset_bytes=24, size_bytes=["*", 16, "N"])
+    backend = Recorder()
+    Launcher(replace(BOXED, workspace_bytes=1024, workspace=(space,), host=(step,)), backend)(np.zeros((2, 8), "f4"))
+    assert backend.started[1][2].address == 1024
+
+
+def test_a_step_overlaps_only_what_the_call_has_started() -> None:
+    step = replace(STEP, grid=(1, 1, 1), arguments=(), overlaps=True)
+    empty = replace(step, symbol="k_1", grid=(["-", "N", 3], 1, 1))
+    backend = Recorder()
+    Launcher(replace(PROGRAM, host=(step, step, empty, step, step)), backend)(7, array(3))
+    assert [step.overlaps for step in backend.steps] == [False, True, False, True]
+
+
+def test_blocks_that_are_no_clusters_are_refused() -> None:
+    step = replace(STEP, grid=("N", 1, 1), cluster=(2, 1, 1), arguments=())
+    Launcher(replace(PROGRAM, host=(step,)), Recorder())(7, array(4))
+    with pytest.raises(TExprError, match="k_0 has 3 blocks, which are no clusters of 2"):
+        Launcher(replace(PROGRAM, host=(step,)), Recorder())(7, array(3))
+
+
+@pytest.mark.parametrize("argument", [("map", "A_box"), ("words", "left")])
+def test_unknown_maps_and_words_are_a_damaged_manifest(argument: tuple[str, str]) -> None:
+    step = replace(STEP, grid=(1, 1, 1), arguments=(argument,))
+    with pytest.raises(TExprError, match=f"unknown {argument[0]} {argument[1]}"):
+        Launcher(replace(PROGRAM, host=(step,)), Recorder())(7, array(3))
+    of_nothing = replace(step, arguments=(("map", "A_box"),), maps=(replace(MAP, array="Q"),))
+    with pytest.raises(TExprError, match="unknown map A_box"):
+        Launcher(replace(BOXED, host=(of_nothing,)), Recorder())(np.zeros((4, 4), "f4"))
+
+
+def test_words_maps_and_ways_to_launch_go_through_json() -> None:
+    step = replace(BOXED.host[0], overlaps=True, cooperative=True)  # type: ignore[type-var]  # a launch
+    program = replace(BOXED, words=WORDS, host=(step,))
+    assert read_manifest(write_manifest(program)) == program

@@ -1,5 +1,6 @@
 """Manifests and artifacts are data from outside: read field by field, refused with E0505, never executed."""
 
+import copy
 import json
 import random
 from pathlib import Path
@@ -39,6 +40,7 @@ SAMPLE: dict[str, Any] = {
     "sizes": [["M", None], ["N", 8]],
     "facts": [["==", ["%", "M", 8], 0]],
     "workspace": {"bytes": 256, "tensors": [{"name": "t", "offset_bytes": 0, "size_bytes": ["*", 4, "M"]}]},
+    "words": [{"name": "done", "size_bytes": ["*", 4, "M"], "init": "each call"}],
     "host": [
         {
             "loop": "t",
@@ -53,7 +55,23 @@ SAMPLE: dict[str, Any] = {
                             "cluster": [1, 1, 1],
                             "block": [256, 1, 1],
                             "shared_bytes": 0,
-                            "arguments": [["param", "A"], ["index", "t"]],
+                            "arguments": [["param", "A"], ["words", "done"], ["map", "A_box"], ["index", "t"]],
+                            "maps": [
+                                {
+                                    "name": "A_box",
+                                    "array": "A",
+                                    "dtype": "f32",
+                                    "shape": ["M", ["+", "N", 1]],
+                                    "strides": [["+", "N", 1], 1],
+                                    "box": [8, 4],
+                                    "swizzle_bytes": 32,
+                                    "interleave_bytes": 0,
+                                    "promotion_bytes": 128,
+                                    "fill": "nan",
+                                }
+                            ],
+                            "overlaps": True,
+                            "cooperative": False,
                         }
                     ],
                     "else": [],
@@ -75,6 +93,43 @@ def test_writing_and_reading_is_the_identity() -> None:
     manifest = read_manifest(json.dumps(SAMPLE))
     assert read_manifest(write_manifest(manifest)) == manifest
     assert write_manifest(manifest) == write_manifest(read_manifest(write_manifest(manifest)))
+
+
+def tensor_map(**changes: Any) -> str:
+    """The sample with a tensor map that says something else."""
+    found = copy.deepcopy(SAMPLE)
+    found["host"][0]["body"][0]["then"][0]["maps"][0] |= changes
+    return json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"box": [8, 257]}, "a box has 1 to 256 elements along a dimension, not 257 along dimension 1"),
+        ({"box": [0, 4]}, "a box has 1 to 256 elements along a dimension, not 0 along dimension 0"),
+        ({"box": [8, 3]}, "the rows of a box have a multiple of 16 bytes, not 12"),
+        ({"box": [8, 16]}, "the rows of a box have at most the 32 bytes of its swizzle, not 64"),
+        ({"box": [8, True]}, "a tensor map's shape, strides and box disagree"),
+        ({"box": [8]}, "a tensor map's shape, strides and box disagree"),
+        ({"swizzle_bytes": 16}, "has a type, a swizzle or a fill that there is not"),
+        ({"promotion_bytes": 32}, "has a type, a swizzle or a fill that there is not"),
+        ({"dtype": "i32"}, "has a type, a swizzle or a fill that there is not"),
+        ({"fill": "one"}, "has a type, a swizzle or a fill that there is not"),
+        ({"interleave_bytes": 16}, "an interleaved tensor map has 3 to 5 dimensions, not 2"),
+        ({"shape": [], "strides": [], "box": []}, "a tensor map has 1 to 5 dimensions, not 0"),
+    ],
+)
+def test_a_tensor_map_that_no_hardware_has_is_a_damaged_manifest(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(TExprError, match=said) as caught:
+        read_manifest(tensor_map(**changes))
+    assert caught.value.diagnostics[0].code == "E0505"
+
+
+def test_words_begin_in_one_of_three_ways() -> None:
+    with pytest.raises(TExprError, match="words begin as nobody knows"):
+        read_manifest(json.dumps({**SAMPLE, "words": [{**SAMPLE["words"][0], "init": "twice"}]}))
+    with pytest.raises(TExprError, match="two words have one name"):
+        read_manifest(json.dumps({**SAMPLE, "words": SAMPLE["words"] * 2}))
 
 
 def test_another_version_says_what_is_read() -> None:

@@ -30,6 +30,7 @@ POLYHEDRAL = {
 RUNTIME_MAY = {
     "texpr.codegen.manifest",
     "texpr.codegen.manifest_io",
+    "texpr.codegen.tensor_map",
     "texpr.grammar.bits",
     "texpr.grammar.paths",
     "texpr.grammar.types",
