@@ -10,7 +10,7 @@ import pipe_cases
 import pytest
 from pipe_cases import CASES, Case, Map
 
-from texpr.codegen.host_run import HostArray, HostModule, HostTensorMap
+from texpr.codegen.host_run import HostArray, HostModule
 from texpr.codegen.toolchain import INCLUDE, compile_cubin, find_nvcc
 
 SEEDS = (0, 1, 2, 77, 123456789)
@@ -32,16 +32,7 @@ def run(case: Case, broken: int = 0, seed: int = 0, kernel: str = "", grid: int 
             arguments.append(HostArray(arrays[argument].ctypes.data, arrays[argument].nbytes))
         elif isinstance(argument, Map):
             data = arrays[argument.array]
-            arguments.append(
-                HostTensorMap(
-                    address=data.ctypes.data,
-                    shape=data.shape,
-                    strides_bytes=data.strides,
-                    box=argument.box,
-                    element_bytes=data.itemsize,
-                    swizzle_bytes=argument.swizzle,
-                )
-            )
+            arguments.append(argument.of(data, data.ctypes.data))
         else:
             arguments.append(np.int32(argument).tobytes())
     blocks = case.grid if grid is None else grid

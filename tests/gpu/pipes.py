@@ -1,7 +1,7 @@
 """Run the texts of tests/codegen/pipes (rings, clusters, flags between blocks) on a GPU and compare with NumPy.
 
     python tests/gpu/pipes.py build OUT [--arch sm_90a]     where nvcc is, without a GPU
-    python tests/gpu/pipes.py run OUT [--repeat 20]         with NumPy and the driver; nothing of the compiler
+    python tests/gpu/pipes.py run OUT [--repeat 20]         with NumPy, the driver and its bindings (cuda.bindings)
     python tests/gpu/pipes.py run OUT --refused             what the CPU refuses must be refused by the GPU too
 
 Every launch must give equal bits, and leave its counters and flags as it found them, `--repeat` times; one line says of
@@ -22,14 +22,15 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "codegen" / "pipes"))
 
 from pipe_cases import CASES, REFUSED, REFUSED_STORES, Case, Map, source
 
-COOPERATIVE, OVERLAPPING = 2, 6  # launch attributes of the driver: cooperative; programmatic stream serialization
-FLOAT32 = 7  # CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+from texpr.grammar.diagnostics import TExprError
+from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, encode, launch
+
 WORDS = ("right", "wrong", "error", "skipped")
-SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
 # What racecheck says of right texts, by the beginnings of their names. Both are known to the CPU's clocks, which find
 # every way to break these texts.
@@ -43,25 +44,6 @@ JUDGED_WRONGLY = {
     "across": BARRIER_OF_THE_CLUSTER,
     "letters": BARRIER_OF_THE_CLUSTER,
 }
-
-
-class Attribute(ctypes.Structure):
-    """CUlaunchAttribute, whose value is an int here."""
-
-    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_byte * 60))
-
-
-class Config(ctypes.Structure):
-    """CUlaunchConfig."""
-
-    _fields_ = (
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared_bytes", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(Attribute)),
-        ("count", ctypes.c_uint),
-    )
 
 
 class Driver:
@@ -106,38 +88,15 @@ class Driver:
     def free(self, pointer: int) -> None:
         self("cuMemFree_v2", ctypes.c_uint64(pointer))
 
-    def tensor_map(self, pointer: int, data: Any, box: tuple[int, ...], swizzle: int) -> Any:
-        """A CUtensorMap; it lies on a multiple of 64 in a buffer that is kept with it."""
-        buffer = ctypes.create_string_buffer(128 + 64)
-        place = (ctypes.addressof(buffer) + 63) // 64 * 64
-        rank = data.ndim
-        extents = (ctypes.c_uint64 * rank)(*reversed(data.shape))
-        strides = (ctypes.c_uint64 * max(rank - 1, 1))(*reversed(data.strides[:-1]))
-        boxes, steps = (ctypes.c_uint32 * rank)(*reversed(box)), (ctypes.c_uint32 * rank)(*[1] * rank)
-        self(
-            "cuTensorMapEncodeTiled", ctypes.c_void_p(place), FLOAT32, ctypes.c_uint32(rank), ctypes.c_uint64(pointer),
-            extents, strides, boxes, steps, 0, SWIZZLES[swizzle], 0, 0,
-        )  # fmt: skip
-        result = (ctypes.c_byte * 128).from_address(place)
-        result.kept = buffer
-        return result
-
-    def launch(self, case: Case, arguments: list[Any], attribute: int | None) -> None:
+    def launch(self, case: Case, arguments: list[Any], attributes: tuple[int, ...] = ()) -> None:
         """One launch with parameters by value, `broken` (0) as the last one."""
-        values = [*arguments, ctypes.c_int(0)]
-        pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
-        attributes = (Attribute * 1)(Attribute(id=attribute or 0, value=1))
-        config = Config(
-            grid=(case.grid, 1, 1),
-            block=(case.block, 1, 1),
-            shared_bytes=case.shared,
-            stream=self.stream,
-            attributes=attributes,
-            count=0 if attribute is None else 1,
-        )
-        if attribute != OVERLAPPING:
+        if OVERLAPPING not in attributes:
             self("cuCtxSynchronize")  # what was copied is there
-        self("cuLaunchKernelEx", ctypes.byref(config), self.kernel(case.kernel), pointers, None)
+        function, stream = self.kernel(case.kernel).value, self.stream.value
+        assert function and stream
+        values = [*arguments, ctypes.c_int(0)]
+        grid, block = (case.grid, 1, 1), (case.block, 1, 1)
+        launch(function, grid, block, case.shared, stream, values, attributes=attributes, symbol=case.kernel)
 
 
 def difference(name: str, got: Any, want: Any) -> list[str]:
@@ -161,14 +120,13 @@ def once(driver: Driver, case: Case) -> list[str]:
         if isinstance(argument, str):
             return ctypes.c_uint64(pointers[argument])
         if isinstance(argument, Map):
-            name = argument.array
-            return driver.tensor_map(pointers[name], arrays[name], argument.box, argument.swizzle)
+            return encode(argument.of(arrays[argument.array], pointers[argument.array]))
         return ctypes.c_int(argument)
 
     wrong = []
     for _ in range(2):
         arguments = [value(argument) for argument in case.arguments]
-        driver.launch(case, arguments, COOPERATIVE if case.cooperative else None)
+        driver.launch(case, arguments, (COOPERATIVE,) if case.cooperative else ())
         driver("cuCtxSynchronize")
         for name, want in expected.items():
             wrong += difference(name, driver.download(pointers[name], want), want)
@@ -184,7 +142,7 @@ def chained(driver: Driver, case: Case, length: int = 8) -> list[str]:
     driver("cuCtxSynchronize")
     for number in range(length):
         addresses = [ctypes.c_uint64(pointer) for pointer in pointers[number : number + 2]]
-        driver.launch(case, addresses, OVERLAPPING)
+        driver.launch(case, addresses, (OVERLAPPING,))
         data = case.expected({"a": data, "o": arrays["o"]})["o"]
     driver("cuCtxSynchronize")
     wrong = difference("o", driver.download(pointers[-1], data), data)
@@ -232,8 +190,8 @@ def some(args: argparse.Namespace) -> int:
             continue
         try:
             wrong = [text for _ in range(args.repeat) for text in check(driver, case)]
-        except RuntimeError as error:
-            print(f"error: {error}", flush=True)
+        except (RuntimeError, TExprError) as error:
+            print(f"error: {str(error).splitlines()[0]}", flush=True)
             return 1
         print(f"wrong: {len(wrong)} times in {args.repeat} checks: {wrong[0]}" if wrong else "right", flush=True)
     return 0

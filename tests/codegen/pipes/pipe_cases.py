@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from texpr.codegen.tensor_map import TensorMap
+
 HERE = Path(__file__).parent
 TEXTS = ("rings", "clusters", "grids", "misuse")
 STEPS = 9
@@ -44,6 +46,19 @@ class Map:
     array: str
     box: tuple[int, ...]
     swizzle: int = 0
+
+    def of(self, data: Any, address: int) -> TensorMap:
+        """Of an array of floats that lies there as this one in NumPy's memory."""
+        return TensorMap(
+            address=address,
+            dtype="f32",
+            element_bytes=data.itemsize,
+            shape=data.shape,
+            strides_bytes=data.strides,
+            box=self.box,
+            swizzle_bytes=self.swizzle,
+            promotion_bytes=0,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
