@@ -7,9 +7,9 @@ block is zero, it has no memory: it reads as zeros and cannot be written.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from itertools import count, product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -18,19 +18,24 @@ from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.host_arrays import NUMPY_NAMES, numpy_dtype
 from texpr.runtime.tasks.spaces import TiledSpace
 
+if TYPE_CHECKING:
+    from texpr.runtime.tasks.residency import Residency
+
 Array = Any  # numpy.ndarray of any type and shape
 Subscript = int | slice | str
+_SERIALS = count()
 
 
 class Block:
     """One block of a tensor. There is one object for each, so that tables are keyed by identity."""
 
-    __slots__ = ("_home", "index", "is_zero", "number", "shape", "tensor")
+    __slots__ = ("_home", "index", "is_zero", "number", "residency", "shape", "tensor")
 
     def __init__(self, tensor: "Tensor", index: tuple[int, ...], number: int) -> None:
         self.tensor, self.index, self.number = tensor, index, number
         self.shape = tuple(space.tile_extent(t) for space, t in zip(tensor.spaces, index, strict=True))
         self.is_zero = tensor.zero is not None and bool(tensor.zero(*index))
+        self.residency: Residency | None = None  # where its values are, once an engine works on it
         self._home: Array = None
 
     @property
@@ -78,7 +83,7 @@ class Slice:
 class Tensor:
     """A tensor: its name, which errors tell, spaces, element type, and which of its blocks are zero."""
 
-    __slots__ = ("_blocks", "_data", "_steps", "dtype", "name", "owner", "spaces", "zero")
+    __slots__ = ("_blocks", "_data", "_steps", "dtype", "name", "owner", "serial", "spaces", "zero")
 
     def __init__(
         self,
@@ -98,6 +103,7 @@ class Tensor:
         self.name, self.spaces, self.zero = name, tuple(spaces), zero
         self.dtype = _element_type(name, dtype)
         self.owner: object = None  # the engine whose tasks work on it
+        self.serial = next(_SERIALS)
         counts = [space.n_tiles for space in self.spaces]
         self._steps = tuple(prod(counts[d + 1 :]) for d in range(len(counts)))
         self._blocks: dict[tuple[int, ...], Block] = {}
@@ -149,6 +155,10 @@ class Tensor:
     def blocks(self) -> Iterator[Block]:
         """All blocks in row-major order, zero blocks among them."""
         return map(self.block, product(*(range(n) for n in self.n_tiles)))
+
+    def known_blocks(self) -> list[Block]:
+        """The blocks that somebody has asked for."""
+        return list(self._blocks.values())
 
     def __getitem__(self, key: Subscript | tuple[Subscript, ...]) -> "Block | Slice":
         """A block where every dimension has one tile, otherwise a slice; dimensions left out are whole (E0702)."""
@@ -205,7 +215,7 @@ class Tensor:
         if self._data is not None:
             return self._data.copy()
         whole = numpy.zeros(self.shape, self.dtype)
-        for block in list(self._blocks.values()):
+        for block in self.known_blocks():
             if not block.is_zero and block._home is not None:
                 whole[self._indices(block)] = block._home
         return whole
