@@ -91,7 +91,25 @@ CODES: dict[str, Code] = {
         "access outside the task's permission", "A task may touch only what its permissions cover, in that way."
     ),
     "E0705": Code("child exceeds its parent", "A nested task may do no more than the task that submitted it."),
+    "E0706": Code("buffer used after its release", "A buffer is given back once, and not touched afterwards."),
+    "E0707": Code(
+        "buffer left without a decision", "What a task modified is committed, added or cancelled, never just left."
+    ),
+    "E0708": Code("commit not possible", "The buffer, or the array in its place, cannot be committed in this way."),
     "E0709": Code(
         "write to a zero block", "The tensor's rule says that this block is zero; it has no memory to write."
+    ),
+    "E0710": Code(
+        "block has no value", "A task that should have written the block failed, or gave up after it had begun."
+    ),
+    "E0711": Code("engine not usable", "The engine was shut down, or a task waits for other tasks."),
+    "E0712": Code("memory bound too small", "One task needs more memory on its node than the bound allows."),
+    "E0713": Code(
+        "read before write", "In strict mode, a task with only a write permission reads a block it has not written."
+    ),
+    "E0714": Code("tasks wait for each other", "Nothing runs and nothing is on its way, and tasks are left."),
+    "E0715": Code("task failed", "A task raised an exception; tasks that needed its results were cancelled."),
+    "W0701": Code(
+        "access not declared", "The buffer was fetched while the task waited; declared, it is there beforehand."
     ),
 }

@@ -251,5 +251,66 @@ EXPLANATIONS: dict[str, Explanation] = {
         "kernel k(A: f32[N], s: f32[1]) { seq N i #ordered { s[0] += A[i] } }",
         "kernel k(A: f32[N], s: f32[1]) { seq N i { s[0] += A[i] } }",
     ),
+    "E0701": Explanation(
+        "Tiles hold at least one index each and add up to the extent. A named subrange begins and ends between tiles: "
+        "give one extent for all tiles, which begin anew there, or tiles with bounds there. A tensor's data is a "
+        "NumPy array of its shape and type, which it works on in place."
+    ),
+    "E0702": Explanation(
+        "Tensors are subscripted by tiles, from 0 to the number of tiles less 1, by `start:stop` and by the names of "
+        "subranges; a number for every dimension is a block, anything else a slice."
+    ),
+    "E0703": Explanation(
+        "`submit(fn, may_read(A), write(B[0]), args=(…))`: permissions are on tensors, slices and blocks, accesses on "
+        "one block each, one access for a block. A buffer is asked for as its access was declared."
+    ),
+    "E0704": Explanation(
+        "Where a task declares permissions for a block, its accesses must be within them; an access to any other "
+        "block brings its own. A read permission allows reads, an accumulate permission allows additions, write "
+        "permissions allow everything."
+    ),
+    "E0705": Explanation(
+        "Others wait for a parent only, so a child may touch no more than its parent: under a read permission it "
+        "reads, under an accumulate permission it accumulates. After a child was submitted, what depends on it is a "
+        "further child."
+    ),
+    "E0706": Explanation(
+        "`release_put`, `release_add`, `release` and `cancel` each end a buffer, and so does the end of the task: its "
+        "memory may belong to others afterwards."
+    ),
+    "E0707": Explanation(
+        "Nothing is committed because a variable goes away. A task that asks for a buffer to modify says what becomes "
+        "of it: `release_put`, `release_add`, or `cancel`."
+    ),
+    "E0708": Explanation(
+        "A buffer may be the block's own memory, so only it can be committed, and not left half changed. Ask for a "
+        "cancellable buffer (`get_buf_cwrite`, …) or a temporary one to work on copies and decide later."
+    ),
+    "E0709": Explanation("A block that the tensor's rule calls zero reads as zeros; leave it out, or change the rule."),
+    "E0710": Explanation(
+        "A task that fails, or gives a buffer up after it was handed out, leaves the blocks that it could have "
+        "written without values; tasks that need them are cancelled. A task that writes the whole block mends it."
+    ),
+    "E0711": Explanation(
+        "Functions of tasks never wait for tasks: they would hold what the others need. What follows from a result is "
+        "submitted as a child. After `shutdown` or `abort` an engine takes no tasks."
+    ),
+    "E0712": Explanation(
+        "All blocks that a task declares, and its temporary and cancellable buffers, are in its memory at once. Raise "
+        "the bound, use smaller tiles, or split the task."
+    ),
+    "E0713": Explanation(
+        "A write permission is exclusive, so reading under it is in order; a strict engine refuses it all the same "
+        "where the task has not written the block, as it is mostly a mistake. Declare `may_read_write`."
+    ),
+    "E0714": Explanation("Nothing runs and nothing is on its way, but tasks wait: they fail, and the engine goes on."),
+    "E0715": Explanation(
+        "The exception's cause is what the function raised. Other tasks went on, but for those that needed what the "
+        "task should have written; `task.exception()` tells of each."
+    ),
+    "W0701": Explanation(
+        "What a task declares is in its memory before it runs. Other blocks that its permissions cover may be asked "
+        "for, and the task waits for them; `engine.counters.undeclared` counts them."
+    ),
     "E0608": Explanation("Nothing half-written is left: make room, or name a place on another disk."),
 }

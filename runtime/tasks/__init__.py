@@ -1,1 +1,74 @@
-"""Tasks on blocks of tiled tensors: dependences from permissions, buffers from accesses. Needs NumPy, no compiler."""
+"""Tasks on blocks of tiled tensors: dependences from permissions, buffers from accesses, in one or several memories.
+
+After the design of the TAMM runtime. A tensor is a grid of blocks over tiled spaces; a task says which parts it may
+touch (permissions) and which blocks it will touch (accesses). From the permissions follows the order of tasks, from the
+accesses what is brought to the task's memory before it runs. Nothing here needs the compiler; NumPy is needed.
+
+    from texpr.runtime.tasks import Engine, Tensor, accumulate, read, tiled
+
+    space = tiled(1000, 256)
+    A, B = (Tensor(name, (space, space), data=array) for name, array in (("A", a), ("B", b)))
+    C = Tensor("C", (space, space))
+
+    def gemm(context, x, y, z):
+        with context.get_buf_read(x) as left, context.get_buf_read(y) as right:
+            with context.get_buf_accumulate(z) as sums:
+                sums.array[...] += left.array @ right.array
+                sums.release_add()
+
+    with Engine(workers=2) as engine:
+        n, _ = C.n_tiles
+        for i, j, k in itertools.product(range(n), repeat=3):
+            engine.submit(gemm, read(A[i, k]), read(B[k, j]), accumulate(C[i, j]), args=(A[i, k], B[k, j], C[i, j]))
+        c = engine.array(C)                       # a @ b
+
+Submitted in this order, the n tasks of one block of C run in any order, one at a time; all others are independent.
+"""
+
+from texpr.runtime.tasks.buffers import Buffer
+from texpr.runtime.tasks.context import TaskContext
+from texpr.runtime.tasks.engine import Engine
+from texpr.runtime.tasks.permissions import (
+    Access,
+    Permission,
+    accumulate,
+    may_accumulate,
+    may_read,
+    may_read_write,
+    may_write,
+    read,
+    read_write,
+    temp,
+    write,
+)
+from texpr.runtime.tasks.policies import Affinity, LeastTransfer, Policy, ReadyQueue
+from texpr.runtime.tasks.spaces import TiledSpace, tiled
+from texpr.runtime.tasks.task import Task
+from texpr.runtime.tasks.tensors import Block, Slice, Tensor
+
+__all__ = [
+    "Access",
+    "Affinity",
+    "Block",
+    "Buffer",
+    "Engine",
+    "LeastTransfer",
+    "Permission",
+    "Policy",
+    "ReadyQueue",
+    "Slice",
+    "Task",
+    "TaskContext",
+    "Tensor",
+    "TiledSpace",
+    "accumulate",
+    "may_accumulate",
+    "may_read",
+    "may_read_write",
+    "may_write",
+    "read",
+    "read_write",
+    "temp",
+    "tiled",
+    "write",
+]

@@ -9,7 +9,7 @@ tensor has either one right for the whole of it, or one for each block:
 Where permissions cover a block, accesses must be within them; where none does, an access brings its own.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
@@ -25,6 +25,7 @@ from texpr.runtime.tasks.permissions import (
     Mode,
     Permission,
     Right,
+    has,
 )
 from texpr.runtime.tasks.tensors import Block, Tensor
 
@@ -65,8 +66,24 @@ class Grants:
                 self.add_block(block, right)
 
 
-def grants(task: object, declared: Iterable[Any]) -> Grants:
+def grants(task: object, declared: Sequence[Any]) -> Grants:
     """The rights of a task, from its permissions and accesses."""
+    found = Grants()
+    blocks = found.blocks
+    for item in declared:
+        if type(item) is not Access:
+            return _with_permissions(task, declared)
+        brought = BRINGS[item[0]]
+        if brought is not None:
+            block = item[1]
+            if block in blocks:
+                raise twice(task, block)
+            blocks[block] = brought
+    found.accesses = declared
+    return found
+
+
+def _with_permissions(task: object, declared: Sequence[Any]) -> Grants:
     found = Grants()
     accesses: list[Access] = []
     for item in declared:
@@ -99,16 +116,6 @@ def grants(task: object, declared: Iterable[Any]) -> Grants:
 
 def _settle(task: object, found: Grants, accesses: list[Access]) -> None:
     """Check the accesses against what was declared, and bring the rights of the others."""
-    blocks = found.blocks
-    if not blocks and not found.whole:
-        for mode, block, _ in accesses:
-            brought = BRINGS[mode]
-            if brought is not None:
-                held = blocks.get(block)
-                if held is not None:
-                    raise twice(task, block)
-                blocks[block] = brought
-        return
     brought_here: dict[Block, Right] = {}
     for mode, block, _ in accesses:
         held = found.right(block)
@@ -121,7 +128,7 @@ def _settle(task: object, found: Grants, accesses: list[Access]) -> None:
         brought_here[block] = BRINGS[mode] if held is None else held  # type: ignore[assignment]  # TEMP went on
     for block, right in brought_here.items():
         if found.right(block) is None:
-            blocks[block] = right
+            found.blocks[block] = right
 
 
 def twice(task: object, block: Block) -> TExprError:
@@ -134,8 +141,7 @@ def twice(task: object, block: Block) -> TExprError:
 
 def outside(task: object, mode: Mode, block: Block, right: Right | None) -> TExprError:
     """E0704 for an access that the task's right on the block does not allow, or for which it has none."""
-    has = f"may only {WORDS[right]} it" if right is not None else "has no permission on it"
-    return fail("E0704", f"{task}: `{MODE_WORDS[mode]}` of {block}, but the task {has}")
+    return fail("E0704", f"{task}: `{MODE_WORDS[mode]}` of {block}, but the task {has(right)}")
 
 
 def check_within(task: object, child: Grants, parent_task: object, parent: Grants) -> None:
@@ -153,5 +159,4 @@ def check_within(task: object, child: Grants, parent_task: object, parent: Grant
 def _check_block(task: object, block: Block, right: Right, parent_task: object, parent: Grants) -> None:
     held = parent.right(block)
     if held is None or EFFECT[right] not in WITHIN[EFFECT[held]]:
-        may = f"may only {WORDS[held]} it" if held is not None else "has no permission on it"
-        raise fail("E0705", f"{task} would {WORDS[right]} {block}, but its parent {parent_task} {may}")
+        raise fail("E0705", f"{task} would {WORDS[right]} {block}, but its parent {parent_task} {has(held)}")

@@ -49,12 +49,8 @@ class Mode(IntEnum):
     TEMP = 4
 
 
-EFFECT = {
-    Right.READ: Effect.READ,
-    Right.WRITE: Effect.WRITE,
-    Right.READ_WRITE: Effect.WRITE,
-    Right.ACCUMULATE: Effect.ACCUMULATE,
-}
+# By number, as members of an enumeration are slow keys.
+EFFECT = (Effect.READ, Effect.WRITE, Effect.WRITE, Effect.ACCUMULATE)
 
 ALLOWS: dict[Right, frozenset[Mode]] = {
     Right.READ: frozenset({Mode.READ, Mode.TEMP}),
@@ -63,13 +59,7 @@ ALLOWS: dict[Right, frozenset[Mode]] = {
     Right.ACCUMULATE: frozenset({Mode.ACCUMULATE, Mode.TEMP}),
 }
 
-BRINGS: dict[Mode, Right | None] = {
-    Mode.READ: Right.READ,
-    Mode.WRITE: Right.WRITE,
-    Mode.READ_WRITE: Right.READ_WRITE,
-    Mode.ACCUMULATE: Right.ACCUMULATE,
-    Mode.TEMP: None,
-}
+BRINGS: tuple[Right | None, ...] = (Right.READ, Right.WRITE, Right.READ_WRITE, Right.ACCUMULATE, None)
 
 _R, _W, _RW, _A = Right
 FOLD: dict[Right, dict[Right, Right]] = {
@@ -108,6 +98,11 @@ class Access(NamedTuple):
         return f"{MODE_WORDS[self.mode]}({self.block}{', cancellable=True' if self.cancellable else ''})"
 
 
+def has(right: Right | None) -> str:
+    """What a task may do with a block, for errors: "but the task …"."""
+    return f"may only {WORDS[right]} it" if right is not None else "has no permission on it"
+
+
 def region_text(region: Region) -> str:
     return region.name if isinstance(region, Tensor) else repr(region)
 
@@ -134,6 +129,11 @@ def may_accumulate(region: Region) -> Permission:
     return _permission(Right.ACCUMULATE, region)
 
 
+# Accesses are made for every task: names of the module are found faster than members, and plain tuples faster made.
+_READ, _WRITE, _READ_WRITE, _ACCUMULATE, _TEMP = Mode
+_access = tuple.__new__
+
+
 def _no_block(block: object) -> TExprError:
     what = repr(block) if isinstance(block, Slice | Tensor) else f"a {type(block).__name__[:40]}"
     return fail(
@@ -145,36 +145,36 @@ def _no_block(block: object) -> TExprError:
 
 def read(block: Block | Slice) -> Access:
     """The task reads the block: its values are there when the task begins."""
-    if not isinstance(block, Block):
+    if type(block) is not Block:
         raise _no_block(block)
-    return Access(Mode.READ, block)
+    return _access(Access, (_READ, block, False))
 
 
 def write(block: Block | Slice, *, cancellable: bool = False) -> Access:
     """The task overwrites all of the block."""
-    return _modifying(Mode.WRITE, block, cancellable)
+    return _modifying(_WRITE, block, cancellable)
 
 
 def read_write(block: Block | Slice, *, cancellable: bool = False) -> Access:
     """The task reads the block and writes it."""
-    return _modifying(Mode.READ_WRITE, block, cancellable)
+    return _modifying(_READ_WRITE, block, cancellable)
 
 
 def accumulate(block: Block | Slice, *, cancellable: bool = False) -> Access:
     """The task adds to the block, by `+=`, in any order with other tasks that do."""
-    return _modifying(Mode.ACCUMULATE, block, cancellable)
+    return _modifying(_ACCUMULATE, block, cancellable)
 
 
 def temp(block: Block | Slice) -> Access:
     """The task wants memory of the block's shape; what it holds touches the block only if it is committed."""
-    if not isinstance(block, Block):
+    if type(block) is not Block:
         raise _no_block(block)
-    return Access(Mode.TEMP, block)
+    return _access(Access, (_TEMP, block, False))
 
 
 def _modifying(mode: Mode, block: Block | Slice, cancellable: bool) -> Access:
-    if not isinstance(block, Block):
+    if type(block) is not Block:
         raise _no_block(block)
     if block.is_zero:
         raise fail("E0709", f"{block} is a zero block, and cannot be declared `{MODE_WORDS[mode]}`")
-    return Access(mode, block, cancellable)
+    return _access(Access, (mode, block, cancellable))

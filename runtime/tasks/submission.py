@@ -18,7 +18,7 @@ Where many tasks meet many, a join node stands between them, so that the edges a
 A scope has its own tables: the tasks that one parent submits, or those of nobody. Its caller holds the engine's lock.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from texpr.runtime.tasks.grants import Grants
 from texpr.runtime.tasks.permissions import EFFECT, Effect
@@ -48,12 +48,14 @@ class Epoch:
     def __init__(self) -> None:
         self.kind = NOTHING
         self.current: list[Node] = []
-        self.previous: list[Node] = []
+        self.previous: Sequence[Node] = ()
         self.absorbed = 0
         self.limit = SPARSE
 
     def copy(self) -> "Epoch":
         other = Epoch()
+        if self.kind == NOTHING:
+            return other
         other.kind, other.absorbed, other.limit = self.kind, self.absorbed, self.limit
         other.current, other.previous = list(self.current), list(self.previous)
         return other
@@ -157,27 +159,27 @@ class Scope:
 
     def submit(self, node: Node, grants: Grants) -> None:
         """Give a node its edges, from what it may do."""
+        tensors, rules, effects = self._tensors, self._rules, EFFECT
         for block, right in grants.blocks.items():
-            self.block(node, block, EFFECT[right])
-        for tensor, right in grants.whole.items():
-            self.whole(node, tensor, EFFECT[right])
-
-    def block(self, node: Node, block: Block, effect: Effect) -> None:
-        tensor = self._tensors.get(block.tensor)
-        if tensor is None:
-            tensor = self._tensors[block.tensor] = _OfTensor()
-        epoch = tensor.blocks.get(block)
-        if epoch is None:
-            epoch = tensor.blocks[block] = tensor.others.copy()
-        run = tensor.run
-        if run is not None:
-            tensor.absorb(epoch)
-            if effect != run.kind:
-                run.open = False
-        self._rules[epoch.kind][effect](epoch, node)
-        epoch.kind = effect
-        for before in epoch.previous:
-            follow(before, node)
+            tensor = tensors.get(block.tensor)
+            if tensor is None:
+                tensor = tensors[block.tensor] = _OfTensor()
+            epoch = tensor.blocks.get(block)
+            if epoch is None:
+                epoch = tensor.blocks[block] = tensor.others.copy()
+            effect = effects[right]
+            run = tensor.run
+            if run is not None:
+                tensor.absorb(epoch)
+                if effect != run.kind:
+                    run.open = False
+            rules[epoch.kind][effect](epoch, node)
+            epoch.kind = effect
+            for before in epoch.previous:
+                if not before.done:
+                    follow(before, node)
+        for whole, right in grants.whole.items():
+            self.whole(node, whole, effects[right])
 
     def whole(self, node: Node, tensor: Tensor, effect: Effect) -> None:
         found = self._tensors.get(tensor)
@@ -207,6 +209,14 @@ class Scope:
             found.run = _Run(effect, node, follows)
         for before in follows:
             follow(before, node)
+
+    def conflicts(self, block: Block, effect: Effect) -> bool:
+        """Whether a task of this scope may have had an effect on a block that conflicts with another one."""
+        tensor = self._tensors.get(block.tensor)
+        if tensor is None:
+            return False
+        epoch = tensor.blocks.get(block, tensor.others)
+        return epoch.kind != NOTHING and (epoch.kind != effect or effect == Effect.WRITE or bool(epoch.previous))
 
     def forget(self, tensor: Tensor) -> None:
         """A tensor that nobody may touch any more."""

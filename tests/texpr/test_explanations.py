@@ -15,6 +15,8 @@ WITHOUT_PROGRAMS = {
     "E0404",  # mappings from outside
     "E0501", "E0503", "E0504", "E0505", "E0506",  # machines and artifacts
     "E0601", "E0602", "E0603", "E0604", "E0605", "E0606", "E0607", "E0608",  # calls and files
+    "E0701", "E0702", "E0703", "E0704", "E0705", "E0706", "E0707", "E0708", "E0709", "E0710", "E0711", "E0712", "E0713",
+    "E0714", "E0715", "W0701",  # tasks
 }  # fmt: skip
 
 

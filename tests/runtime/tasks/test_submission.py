@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from task_graphs import edges_of, orders_of, orders_wanted
 
-from texpr.runtime.tasks.permissions import Effect
+from texpr.runtime.tasks.grants import grants
+from texpr.runtime.tasks.permissions import Effect, may_accumulate, may_read, may_write
 from texpr.runtime.tasks.spaces import tiled
 from texpr.runtime.tasks.submission import RULES, Epoch, Node, Rule, Scope, advance, join
-from texpr.runtime.tasks.tensors import Tensor
+from texpr.runtime.tasks.tensors import Block, Tensor
 
 R, W, A = Effect
+MAY = (may_read, may_write, may_accumulate)
 Rules = tuple[tuple[Rule, Rule, Rule], ...]
 
 
@@ -27,7 +29,7 @@ def wrong(length: int, rules: Rules) -> int:
     for effects in product(Effect, repeat=length):
         scope, tasks = Scope(rules), [Node() for _ in effects]
         for task, effect in zip(tasks, effects, strict=True):
-            scope.block(task, block, effect)
+            scope.submit(task, grants(task, [MAY[effect](block)]))
         conflicts = [[j for j in range(k) if conflict(effects[j], effects[k])] for k in range(length)]
         count += orders_of(tasks) != orders_wanted(conflicts)
     return count
@@ -106,13 +108,9 @@ def submitted(sequence: Steps, over: set[int]) -> tuple[list[Node], list[list[in
     touched: list[frozenset[int]] = []
     for k, (effect, where) in enumerate(sequence):
         task = Node()
-        found = tensor[slice(None)] if where is None else tensor[where]
-        blocks = list(found.blocks()) if hasattr(found, "blocks") else [found]
-        if len(blocks) == tensor.n_blocks:
-            scope.whole(task, tensor, effect)
-        else:
-            for block in blocks:
-                scope.block(task, block, effect)
+        region = tensor if where is None else tensor[where]
+        scope.submit(task, grants(task, [MAY[effect](region)]))
+        blocks = [region] if isinstance(region, Block) else list(region.blocks())
         tasks.append(task)
         touched.append(frozenset(block.number for block in blocks))
         for j in over:
@@ -149,15 +147,15 @@ def test_join_nodes_keep_edges_linear() -> None:
         for effect in (R, A):
             for _ in range(50):
                 tasks.append(Node())
-                scope.block(tasks[-1], tensor.block((0,)), effect)
+                scope.submit(tasks[-1], grants(0, [MAY[effect](tensor.block((0,)))]))
     assert edges_of(tasks) <= 3 * len(tasks)
     scope, tasks = Scope(), []
     for _ in range(50):
         tasks.append(Node())
-        scope.whole(tasks[-1], tensor, R)
+        scope.submit(tasks[-1], grants(0, [may_read(tensor)]))
     for k in range(8):
         tasks.append(Node())
-        scope.block(tasks[-1], tensor.block((k,)), W)
+        scope.submit(tasks[-1], grants(0, [may_write(tensor.block((k,)))]))
     assert edges_of(tasks) <= 3 * len(tasks)
 
 
@@ -166,9 +164,9 @@ def test_readers_that_are_over_are_not_kept() -> None:
     scope = Scope()
     for _ in range(1000):
         task = Node()
-        scope.block(task, tensor.block((0,)), R)
+        scope.submit(task, grants(0, [may_read(tensor.block((0,)))]))
         task.done = True
     last = Node()
-    scope.block(last, tensor.block((0,)), W)
+    scope.submit(last, grants(0, [may_write(tensor.block((0,)))]))
     kept = scope._tensors[tensor].blocks[tensor.block((0,))].previous
     assert len(kept) <= 17 and last.waiting == 0

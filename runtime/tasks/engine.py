@@ -1,0 +1,189 @@
+"""The engine: memories and worker threads, to which tasks are submitted.
+
+    with Engine(workers=2) as engine:
+        engine.submit(gemm, read(A[0, 1]), read(B[1, 0]), accumulate(C[0, 0]))
+        total = engine.array(C)                 # waits for all tasks
+
+Functions of tasks are called as `fn(context, *args)`, and never wait for other tasks (E0711).
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from texpr.grammar.diagnostics import TExprError, fail
+from texpr.runtime.tasks.context import TaskContext
+from texpr.runtime.tasks.flow import GONE, MAX_TOLD, Flow
+from texpr.runtime.tasks.permissions import may_write
+from texpr.runtime.tasks.policies import Policy, ReadyQueue
+from texpr.runtime.tasks.residency import Outcome
+from texpr.runtime.tasks.task import Counters, Phase, Task
+from texpr.runtime.tasks.tensors import Tensor
+
+
+class Engine:
+    """Runs tasks. Its `with` waits for all of them at the end, or drops them where an exception leaves it."""
+
+    def __init__(
+        self,
+        workers: int | Mapping[str, int] = 2,
+        *,
+        memories: Mapping[str, int | None] | None = None,
+        policy: Policy | None = None,
+        strict: bool = False,
+        debug: bool = False,
+    ) -> None:
+        """`workers` counts threads at home, or for each memory by name. `memories` names those beside "home", each with
+        its bound in bytes or None. `strict` refuses reads before writes under write permissions (E0713); `debug` checks
+        invariants at every step. Raises E0703."""
+        further = dict(memories or {})
+        crews = dict(workers) if isinstance(workers, Mapping) else {"home": workers}
+        for name, bound in further.items():
+            if name == "home" or not (bound is None or _is_count(bound)):
+                raise fail("E0703", f"memory {name!r} with bound {bound!r}: a name but home, and bytes or None")
+        for name, count in crews.items():
+            if name != "home" and name not in further:
+                raise fail("E0703", f"workers at {name!r}, which is no memory", help="name it in `memories`")
+            if not _is_count(count):
+                raise fail("E0703", f"{count!r} workers at {name}: a number of threads is needed")
+        if not any(crews.values()):
+            raise fail("E0703", "an engine without workers runs no task")
+        threads = [crews.get(name, 0) for name in ("home", *further)]
+        self._flow = Flow(list(further.items()), threads, policy or ReadyQueue(), strict, debug)
+
+    @property
+    def counters(self) -> Counters:
+        return self._flow.counters
+
+    def submit(self, fn: Callable[..., Any], *declared: Any, args: Sequence[Any] = ()) -> Task:
+        """Submit `fn(context, *args)` with its permissions and accesses. It runs when what it needs is there.
+
+        Raises E0703 and E0704 for declarations that are wrong, E0711 after the end, E0712 for a task that no memory can
+        hold."""
+        return self._flow.submit(None, fn, declared, args, False)
+
+    def deallocate(self, tensor: Tensor) -> Task:
+        """Give up a tensor's memory after all tasks that were submitted so far; later ones cannot use it (E0703)."""
+
+        def deallocated(context: TaskContext) -> None:
+            self._flow.deallocate(tensor)
+
+        task = self.submit(deallocated, may_write(tensor))
+        tensor.owner = GONE
+        return task
+
+    # waiting
+
+    def wait(self) -> None:
+        """Wait until all tasks are over. Raises E0715 for those that failed since the last time."""
+        flow = self._flow
+        self._outside("wait")
+        with flow.lock:
+            flow.watchers += 1
+            try:
+                while flow.unfinished and flow.closed is None:
+                    flow.progress.wait()
+            finally:
+                flow.watchers -= 1
+            failures, flow.failures = flow.failures, []
+        if failures:
+            raise _told(failures)
+
+    def array(self, tensor: Tensor) -> Any:
+        """A tensor's values as one NumPy array, once all tasks are over. Raises what `wait` does, and E0710 where a
+        block has none."""
+        self.wait()
+        self.flush(tensor)
+        for block in tensor.known_blocks():
+            if block.residency is not None and block.residency.spoilt is not None:
+                raise fail("E0710", f"{block} has no value") from block.residency.spoilt
+        return tensor.at_home()
+
+    def flush(self, tensor: Tensor) -> None:
+        """Write home what other memories have of a tensor, and wait for it."""
+        self._outside("flush")
+        waiter = _Flush()
+        waiter.wait(self._flow.flush(tensor, waiter))
+
+    def _outside(self, what: str) -> None:
+        if self._flow.crew.is_mine(threading.get_ident()):
+            said = f"a task's function calls `{what}`, and would wait for itself"
+            raise fail("E0711", said, help="submit what follows as a child")
+
+    # the end
+
+    def shutdown(self) -> None:
+        """Wait for all tasks, write home what other memories have, and end the threads. Raises what `wait` does."""
+        try:
+            self.wait()
+            if self._flow.closed is None:
+                for tensor in list(self._flow.tensors):
+                    self.flush(tensor)
+        finally:
+            self._close("is shut down")
+
+    def abort(self) -> None:
+        """End at once: tasks that run are waited for, all others are dropped."""
+        self._outside("abort")
+        self._close("was aborted")
+
+    def _close(self, how: str) -> None:
+        flow = self._flow
+        with flow.lock:
+            flow.closed = flow.closed or how
+            flow.wake()
+            flow.progress.notify_all()
+        flow.crew.end()
+        with flow.lock:
+            for tensor in flow.tensors:
+                for block in tensor.known_blocks():
+                    block.residency = None
+                if tensor.owner is flow:
+                    tensor.owner = None
+            flow.tensors.clear()
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.shutdown()
+        else:
+            self.abort()
+
+
+class _Flush:
+    """Somebody waits for a number of buffers to be written home."""
+
+    def __init__(self) -> None:
+        self._answers = threading.Semaphore(0)
+        self._closed = False
+
+    def answer(self, outcome: Outcome) -> None:
+        self._closed |= outcome is Outcome.REFUSED
+        self._answers.release()
+
+    def wait(self, count: int) -> None:
+        for _ in range(count):
+            if not self._closed:
+                self._answers.acquire()
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _told(failures: list[Task]) -> TExprError:
+    """E0715 for tasks that failed, with the first one's error as the cause."""
+    first = next((task for task in failures if task.phase is Phase.FAILED), failures[0])
+    others = [str(task) for task in failures if task is not first]
+    why = first.error
+    said = why.diagnostics[0].message if isinstance(why, TExprError) else f"{type(why).__name__}: {why}"
+    more = f" and {len(others) - MAX_TOLD} more" if len(others) > MAX_TOLD else ""
+    rest = f"; so did, or were cancelled, {', '.join(others[:MAX_TOLD])}{more}" if others else ""
+    told = fail("E0715", f"{first} failed: {said[:500]}{rest}")
+    told.__cause__ = why
+    return told

@@ -1,0 +1,373 @@
+"""The flow of tasks: what each waits for, its way to a worker, and what follows from its end.
+
+One lock guards the graph, the residency of blocks and all counts; functions of tasks, commits and transfers run outside
+it. A task goes through these phases:
+
+    submitted    tasks before it are not over                           `submit`
+    acquiring    placed, promised its memory, its buffers on their way  `_ready`, `_acquire`
+    running      in the queue of its node, with a worker, or over       `run`, `_over`
+    done         its children and commits are over, too                 `_finish`
+
+Whoever takes the lock calls `settle` before letting go: it sees, one by one, to tasks that ended, to transfers that
+the machine wants, and to requests that it answered. A task that fails leaves what it could have written without a
+value; tasks that need it are cancelled when they ask for it, and so on; nothing else stops.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from texpr.grammar.diagnostics import fail
+from texpr.runtime.tasks.context import TaskContext
+from texpr.runtime.tasks.grants import check_within, grants
+from texpr.runtime.tasks.holdings import Holdings
+from texpr.runtime.tasks.permissions import EFFECT, Effect
+from texpr.runtime.tasks.policies import Policy
+from texpr.runtime.tasks.residency import GRANTED, HOME, Outcome, Transfer
+from texpr.runtime.tasks.services import Services, no_value
+from texpr.runtime.tasks.submission import Node, Scope
+from texpr.runtime.tasks.task import Counters, Phase, Task, holds_of
+from texpr.runtime.tasks.tensors import Tensor
+from texpr.runtime.tasks.workers import Commit, Crew
+
+MAX_TOLD = 8  # tasks that an error names
+ACQUIRING, RUNNING, DONE = Phase.ACQUIRING, Phase.RUNNING, Phase.DONE  # names of the module are found faster
+GONE = object()  # the owner of tensors that were deallocated
+
+
+class Flow:
+    """All tasks of an engine. `crew` has threads for each node; `load` counts tasks at the nodes that have workers."""
+
+    def __init__(
+        self,
+        bounds: Sequence[tuple[str, int | None]],
+        workers: Sequence[int],
+        policy: Policy,
+        strict: bool,
+        debug: bool,
+    ) -> None:
+        self.strict, self.policy = strict, policy
+        self.counters = Counters()
+        self.lock = threading.Lock()
+        self.progress = threading.Condition(self.lock)
+        self.watchers = 0  # threads that wait for `progress`
+        self.unfinished = 0  # tasks of nobody that are not done
+        self.failures: list[Task] = []
+        self.tensors: dict[Tensor, None] = {}
+        self.closed: str | None = None
+        self.holdings = Holdings(bounds, debug=debug)
+        self.load = {node: 0 for node, count in enumerate(workers) if count}
+        self.machine = self.holdings.machine
+        self._scope = Scope()
+        self._only = next(iter(self.load)) if len(self.load) == 1 else None
+        self._active = 0  # jobs that workers or copiers have or will have
+        self._short: list[deque[Task]] = [deque() for _ in workers]  # tasks that wait for memory
+        self._waiting: dict[Task, None] = {}  # tasks that are not with a worker
+        self._ending: deque[Task] = deque()
+        self._settling = False
+        self._near = -1  # the node of the worker that is under the lock and may go on with a task,
+        self._next: Task | None = None  # and that task, which needs no queue
+        self.waiters: dict[Any, None] = {}  # functions of tasks, and callers of `flush`, that wait for buffers
+        self.services = Services(self)
+        self.crew = Crew(self, workers)
+
+    # submission
+
+    def submit(
+        self, parent: Task | None, fn: Callable[..., Any], declared: Sequence[Any], args: Sequence[Any], last: bool
+    ) -> Task:
+        """A new task, the last child or another one of `parent` if that is given."""
+        task = Task(self, self.counters.submitted, fn, args)
+        if not callable(fn):
+            raise fail("E0703", f"a task is a function, not a {type(fn).__name__[:40]}")
+        found = grants(task, declared)
+        if parent is not None:
+            check_within(task, found, parent, parent.grants)
+        task.grants = found
+        if found.accesses:
+            task.holds = holds_of(found.accesses)
+        with self.lock:
+            if self.closed is not None:
+                raise fail("E0711", f"{task} is submitted to an engine that {self.closed}")
+            for block in found.blocks:
+                if block.tensor.owner is not self:
+                    self._adopt(task, block.tensor)
+            for tensor in found.whole:
+                if tensor.owner is not self:
+                    self._adopt(task, tensor)
+            if len(self._short) > 1 and not self._fitting(task):
+                raise self.holdings.too_small(task, self.holdings.needs(task), next(iter(self.load)))
+            task.number = self.counters.submitted
+            self.counters.submitted += 1
+            scope = self._scope
+            if parent is None:
+                self.unfinished += 1
+            else:
+                # A last child of a last child belongs to the task above both, so that chains keep nobody alive.
+                task.parent = parent.parent if last and parent.tail and parent.parent is not None else parent
+                task.tail = last
+                task.parent.left += 1
+                if parent.scope is None:
+                    parent.scope = Scope()
+                scope = parent.scope
+            scope.submit(task, found)
+            if task.waiting == 0:
+                self._ready(task)
+                self.settle()
+            else:
+                self._waiting[task] = None
+        return task
+
+    def _adopt(self, task: Task, tensor: Tensor) -> None:
+        if tensor.owner is not None:
+            gone = "was deallocated" if tensor.owner is GONE else "belongs to another engine, which is not shut down"
+            raise fail("E0703", f"{task}: tensor {tensor.name} {gone}")
+        tensor.owner = self
+        self.tensors[tensor] = None
+
+    def _fitting(self, task: Task) -> Mapping[int, int]:
+        """The nodes that can hold all of a task's buffers, with their loads."""
+        need = self.holdings.needs(task)
+        return {node: count for node, count in self.load.items() if self.holdings.nodes[node].holds(need)}
+
+    # on the way to a worker; all of it under the lock
+
+    def _ready(self, task: Task) -> None:
+        """Nothing is before the task: place it, and ask for its memory and its buffers."""
+        task.phase = ACQUIRING
+        node = task.node = self._only if self._only is not None else self.policy.place(task, self._fitting(task))
+        self.load[node] += 1
+        if node != HOME and (self._short[node] or not self.holdings.promise(task)):
+            self._short[node].append(task)
+            self._waiting[task] = None
+        else:
+            self._acquire(task)
+
+    def _acquire(self, task: Task) -> None:
+        outcome = self.holdings.acquire(task)
+        if outcome is GRANTED:
+            if self._waiting:
+                self._waiting.pop(task, None)
+            self._active += 1
+            if self._next is None and self._near == task.node:
+                self._next = task
+            else:
+                self.crew.give(task.node, task)
+        elif outcome is Outcome.REFUSED:
+            self._cancel(task)
+        else:
+            self._waiting[task] = None
+
+    def _cancel(self, task: Task) -> None:
+        """A task needs a block that has no value."""
+        self.holdings.undo(task, task.next - 1)
+        task.error = no_value(task, task.holds[task.next - 1][0])
+        task.phase = Phase.CANCELLED
+        self.counters.cancelled += 1
+        self._over(task)
+
+    def _over(self, task: Task) -> None:
+        """A task's function has returned, or will never run."""
+        self._waiting.pop(task, None)
+        self.load[task.node] -= 1
+        if task.node != HOME:
+            self.holdings.withdraw(task)
+        self._ending.append(task)
+
+    def settle(self) -> None:
+        """See to what has come up, until there is nothing left."""
+        machine, ending = self.machine, self._ending
+        if self._settling or not (ending or machine.started or machine.answered):
+            return
+        self._settling = True
+        try:
+            while ending or machine.started or machine.answered:
+                if machine.started:
+                    for transfer in machine.started:
+                        self._active += 1
+                        self.counters.transfers += 1
+                        self.crew.move(transfer)
+                    machine.started.clear()
+                if machine.answered:
+                    answered, machine.answered = machine.answered, []
+                    for token, outcome in answered:
+                        self._answer(token, outcome)
+                if ending:
+                    self._less(ending.popleft())
+                if not ending:
+                    for node in self.load:
+                        if self._short[node]:
+                            self._retry(node)
+        finally:
+            self._settling = False
+
+    def _answer(self, token: Any, outcome: Outcome) -> None:
+        if type(token) is Task:
+            if outcome is Outcome.REFUSED:
+                self._cancel(token)
+            else:
+                self._acquire(token)
+        elif type(token) is Commit:
+            token.refused = outcome is Outcome.REFUSED
+            self._active += 1
+            self.crew.give(token.task.node, token)
+        else:
+            self.waiters.pop(token, None)
+            token.answer(outcome)
+
+    def _retry(self, node: int) -> None:
+        """Tasks that wait for memory, in order."""
+        short = self._short[node]
+        while short and self.holdings.promise(short[0]):
+            self._acquire(short.popleft())
+
+    # the end of a task; all of it under the lock
+
+    def _less(self, task: Task) -> None:
+        """One less of what a task waits for at its end: its function, its children, its commits."""
+        current: Task | None = task
+        while current is not None:
+            current.left -= 1
+            if current.left:
+                return
+            self._finish(current)
+            current = current.parent
+
+    def _finish(self, task: Task) -> None:
+        """A task, its children and commits are over: others may follow."""
+        counters = self.counters
+        counters.finished += 1
+        if task.error is not None:
+            self._spoil(task, task.error)
+            self.failures.append(task)
+            counters.failed += task.phase is not Phase.CANCELLED
+        if task.error is None:
+            task.phase = DONE
+        elif task.phase is not Phase.CANCELLED:
+            task.phase = Phase.FAILED
+        if task.parent is None:
+            self.unfinished -= 1
+        task.scope, task.holds, task.args = None, (), ()
+        if self.watchers and (task.watched or not self.unfinished):
+            self.progress.notify_all()
+        open_: list[Node] = [task]
+        while open_:
+            node = open_.pop()
+            node.done = True
+            for after in node.successors:
+                after.waiting -= 1
+                if after.waiting == 0:
+                    if type(after) is Task:
+                        del self._waiting[after]
+                        self._ready(after)
+                    else:
+                        open_.append(after)
+            if node.successors:
+                node.successors = []
+
+    def _spoil(self, task: Task, why: BaseException) -> None:
+        """What a task that failed could have written has no value."""
+        rights = dict(task.grants.blocks)
+        for tensor, right in task.grants.whole.items():
+            rights.update((block, right) for block in tensor.blocks())
+        for block, right in rights.items():
+            if EFFECT[right] is not Effect.READ and not block.is_zero:
+                self.machine.spoil(self.holdings.residency(block), why)
+
+    def _idle(self) -> None:
+        """A job is over. Where it was the last one and tasks are left, these wait for ever, and fail."""
+        self._active -= 1
+        if self._active or not self._waiting or self.closed is not None:
+            return
+        left = [task for task in self._waiting if task.phase is Phase.ACQUIRING] or list(self._waiting)
+        names = ", ".join(map(str, left[:MAX_TOLD]))
+        for task in left:
+            blocks = [block for block, _ in task.holds[max(0, task.next - 1) : task.next]]
+            where = str(blocks[0]) if blocks else "memory"
+            if task in self._short[task.node]:
+                self._short[task.node].remove(task)
+            elif blocks:
+                self.machine.withdraw(self.holdings.residency(blocks[0]), task.node, task)
+                self.holdings.undo(task, task.next - 1)
+            task.error = fail("E0714", f"{task} waits for {where}, and nothing runs that it could wait for: {names}")
+            self._over(task)
+        self.settle()
+
+    # what workers report
+
+    def run(self, task: Task) -> Task | None:
+        """A worker runs a task; gives one that it can run next, if the end of this one made it ready."""
+        task.phase = RUNNING
+        context = TaskContext(self.services, task)
+        error: BaseException | None = None
+        try:
+            task.fn(context, *task.args)
+        except BaseException as why:  # whatever it is, it is the task's, and the worker goes on
+            error = why
+        error = context.close(error)
+        with self.lock:
+            task.error = error
+            for block in context.untaken:
+                self.machine.cancel(self.holdings.residency(block), task.node)
+            self._over(task)
+            self._near = task.node if self.closed is None else -1
+            self.settle()
+            self._near, following, self._next = -1, self._next, None
+            self._idle()
+        return following
+
+    def carried(self, transfer: Transfer, error: BaseException | None) -> None:
+        """A copier has made a transfer."""
+        with self.lock:
+            if error is not None:
+                self.machine.spoil(transfer.residency, error)
+            self.machine.done(transfer)
+            self.settle()
+            if self._short[transfer.node]:
+                self._retry(transfer.node)
+                self.settle()
+            if self.watchers:
+                self.progress.notify_all()
+            self._idle()
+
+    def committed(self, commit: Commit, error: BaseException | None) -> None:
+        """A task's own values have reached their block, or not."""
+        task = commit.task
+        with self.lock:
+            residency = self.holdings.residency(commit.block)
+            if commit.refused:
+                error = no_value(task, commit.block)
+            elif error is None:
+                self.machine.release(residency, HOME)
+            else:
+                self.machine.cancel(residency, HOME, error)
+            task.error = task.error if task.error is not None else error
+            self._ending.append(task)
+            self.settle()
+            if commit.queued:
+                self._idle()
+
+    # the end of tensors, and of the engine
+
+    def deallocate(self, tensor: Tensor) -> None:
+        with self.lock:
+            self.holdings.forget(tensor)
+            self._scope.forget(tensor)
+            self.tensors.pop(tensor, None)
+
+    def wake(self) -> None:
+        """The engine ends: what waits for a buffer gets none."""
+        for waiter in list(self.waiters):
+            waiter.answer(Outcome.REFUSED)
+        self.waiters.clear()
+
+    def flush(self, tensor: Tensor, token: Any) -> int:
+        """Begin to write home what other memories have of a tensor; how many answers `token` will get."""
+        with self.lock:
+            known = [block.residency for block in tensor.known_blocks() if block.residency is not None]
+            count = sum(self.holdings.flush(residency, token) for residency in known)
+            if count:
+                self.waiters[token] = None
+            self.settle()
+            return count

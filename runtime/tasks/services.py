@@ -1,0 +1,115 @@
+"""What running tasks ask of their engine: buffers that they did not declare, more memory, commits. All but the values
+themselves is done under the engine's lock."""
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from texpr.grammar.diagnostics import TExprError, fail
+from texpr.runtime.tasks.residency import HOME, Outcome
+from texpr.runtime.tasks.states import Op
+from texpr.runtime.tasks.task import Task
+from texpr.runtime.tasks.tensors import Block
+from texpr.runtime.tasks.workers import Commit
+
+if TYPE_CHECKING:
+    from texpr.runtime.tasks.flow import Flow
+
+
+class Waiter:
+    """A task's function that waits for a buffer it did not declare."""
+
+    __slots__ = ("outcome", "there")
+
+    def __init__(self) -> None:
+        self.there = threading.Event()
+        self.outcome = Outcome.WAITING
+
+    def answer(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.there.set()
+
+
+class Services:
+    """What the contexts of a flow's tasks call."""
+
+    def __init__(self, flow: "Flow") -> None:
+        self.flow = flow
+        self._holdings, self._machine = flow.holdings, flow.machine
+        self._warned: set[Any] = set()
+
+    def request(self, task: Task, block: Block, op: Op, waiter: Waiter) -> Outcome:
+        """A block that a running task did not declare. Raises E0712."""
+        with self.flow.lock:
+            residency = self._holdings.residency(block)
+            while not self._holdings.admit(task, residency):
+                if not self._holdings.leaving[task.node] or self.flow.closed is not None:
+                    raise self._holdings.too_small(task, block.size_bytes, task.node)
+                self.flow.settle()
+                self.flow.watchers += 1
+                self.flow.progress.wait()
+                self.flow.watchers -= 1
+            outcome = self._machine.request(residency, op, task.node, waiter)
+            if outcome is Outcome.WAITING:
+                self.flow.waiters[waiter] = None
+                if self.flow.closed is not None:
+                    self.flow.wake()
+            self.flow.settle()
+            return outcome
+
+    def lend(self, task: Task, size: int) -> None:
+        """Memory of a task's own that was not promised to it. Raises E0712."""
+        with self.flow.lock:
+            if not self._holdings.lend(task, size):
+                raise self._holdings.too_small(task, size, task.node)
+            self.flow.settle()
+
+    def take(self, block: Block, node: int) -> Any:
+        """The buffer that a task holds, which it begins to use."""
+        residency = self._holdings.residency(block)
+        if residency.undo is not None:
+            with self.flow.lock:
+                self._machine.take(residency, node)
+                self.flow.settle()
+        return residency.buffers[node] if node != HOME else block.home
+
+    def give_back(self, block: Block, node: int, taken: bool, spoilt: TExprError | None) -> None:
+        """A task no longer holds a block. `taken`: it had its buffer in its hands."""
+        residency = self._holdings.residency(block)
+        with self.flow.lock:
+            if taken and spoilt is None:
+                self._machine.release(residency, node)
+            else:
+                self._machine.cancel(residency, node, spoilt)
+            self.flow.settle()
+
+    def commit(self, task: Task, block: Block, op: Op, values: Any) -> None:
+        """Values of a task's own go to a block: at once, or by a worker when nobody holds it. Raises E0710."""
+        commit = Commit(task, block, op, values)
+        with self.flow.lock:
+            outcome = self._machine.request(self._holdings.residency(block), op, HOME, commit)
+            self.flow.settle()
+            if outcome is Outcome.REFUSED:
+                raise no_value(task, block)
+            task.left += 1
+            commit.queued = outcome is Outcome.WAITING
+        if not commit.queued:
+            commit.run(self.flow)
+
+    def undeclared(self, fn: Any) -> bool:
+        """Count an access that was not declared; whether it is the function's first."""
+        code = getattr(fn, "__code__", fn)
+        with self.flow.lock:
+            self.flow.counters.undeclared += 1
+            if code in self._warned:
+                return False
+            self._warned.add(code)
+            return True
+
+
+def no_value(task: Task, block: Block) -> TExprError:
+    """E0710: a task needs a block that another one should have written."""
+    residency = block.residency
+    why = residency.spoilt if residency is not None else None
+    told = fail("E0710", f"{task}: {block} has no value")
+    told.__cause__ = why
+    return told

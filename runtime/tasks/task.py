@@ -1,0 +1,118 @@
+"""Tasks as the engine keeps them, and as users hold them: what was submitted, where it stands, how it ended."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from texpr.grammar.diagnostics import fail
+from texpr.runtime.tasks.grants import Grants
+from texpr.runtime.tasks.permissions import Access
+from texpr.runtime.tasks.states import Op
+from texpr.runtime.tasks.submission import Node, Scope
+from texpr.runtime.tasks.tensors import Block
+
+if TYPE_CHECKING:
+    from texpr.runtime.tasks.flow import Flow
+
+
+class Phase(IntEnum):
+    SUBMITTED = 0  # tasks before it are not over
+    ACQUIRING = 1  # its buffers are on their way
+    RUNNING = 2  # a worker has it, or will; its function, children or commits are not over
+    DONE = 3
+    FAILED = 4
+    CANCELLED = 5
+
+
+SUBMITTED = Phase.SUBMITTED
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened so far. `undeclared`: accesses that tasks made without declaring them."""
+
+    submitted: int = 0
+    finished: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    undeclared: int = 0
+    transfers: int = 0
+
+
+class Task(Node):
+    """A task. Its users ask `done`, `wait` and `exception`."""
+
+    __slots__ = (
+        "_flow", "args", "error", "fn", "grants", "guests", "holds", "left", "memory", "next", "node", "number",
+        "parent", "phase", "scope", "tail", "watched",
+    )  # fmt: skip
+
+    def __init__(self, flow: "Flow", number: int, fn: Callable[..., Any], args: Sequence[Any]) -> None:
+        self.successors: list[Node] = []
+        self.waiting = 0
+        self.done = False
+        self._flow, self.number, self.fn, self.args = flow, number, fn, args
+        self.grants: Grants = NO_GRANTS
+        self.holds: Sequence[tuple[Block, Op]] = ()  # the blocks that are its own while it runs
+        self.next = 0  # how many of them it has asked for
+        self.node = 0  # the memory in which it runs
+        self.memory = 0  # bytes of its own that it was promised there
+        self.guests: list[Block] | None = None  # blocks beside `holds` that stay there while it runs
+        self.left = 1  # its function, children and commits that are not over
+        self.parent: Task | None = None
+        self.scope: Scope | None = None  # of its children
+        self.tail = False  # it was submitted as its parent's last
+        self.phase = SUBMITTED
+        self.error: BaseException | None = None
+        self.watched = False
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the task and its children are over; False when the time is up, or the engine has ended. Raises
+        E0711 inside a task, which would wait for itself."""
+        flow = self._flow
+        if flow.crew.is_mine(threading.get_ident()):
+            raise fail("E0711", f"a task's function waits for {self}", help="submit what follows as a child")
+        with flow.lock:
+            flow.watchers += 1
+            self.watched = True
+            try:
+                flow.progress.wait_for(lambda: self.phase >= Phase.DONE or flow.closed is not None, timeout_s)
+            finally:
+                flow.watchers -= 1
+            return self.phase >= Phase.DONE
+
+    def exception(self) -> BaseException | None:
+        """Why the task failed or was cancelled; None where it did not, or is not over."""
+        return self.error
+
+    def __str__(self) -> str:
+        return f"task {getattr(self.fn, '__name__', type(self.fn).__name__)}#{self.number}"
+
+    __repr__ = __str__
+
+
+NO_GRANTS = Grants()
+
+
+def holds_of(accesses: Sequence[Access]) -> Sequence[tuple[Block, Op]]:
+    """What a task takes before it runs: every block that it shares with others, accumulated ones in one order for all
+    tasks, so that no two wait for each other. A cancellable access works on a copy, and reads the block at most."""
+    holds: list[tuple[Block, Op]] = []
+    sums = 0
+    for mode, block, cancellable in accesses:
+        op = _OPS[mode] if not cancellable else _OPS_OF_COPIES[mode]
+        if op is None or block.is_zero:
+            continue
+        if op is _ACCUMULATE:
+            sums += 1
+        holds.append((block, op))
+    if sums > 1:
+        holds.sort(key=lambda hold: (hold[0].tensor.serial, hold[0].number))
+    return holds
+
+
+_ACCUMULATE = Op.ACCUMULATE
+_OPS = (Op.READ, Op.WRITE, Op.READ_WRITE, Op.ACCUMULATE, None)
+_OPS_OF_COPIES = (None, None, Op.READ, None, None)
