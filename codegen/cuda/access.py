@@ -1,11 +1,12 @@
-"""Elements of memory in the text: their accessors and where they are there.
+"""Elements in the text: accessors with the program's subscripts, and numbers of elements for wide accesses.
 
-A[i, k], 24 elements in a row          A, i * 24 + k
-the same in the slot of a pipe         A, ring.read() * 384 + i * 24 + k
-A[idx[i], k], read from data           A, tx::gathered<int>(idx.load(i), 16) * 24 + k
+A[i, k]                                  A(i, k)
+the same in the slot of a pipe           A(ring.read(), i, k)
+A[idx[i], k], read from data             A(tx::gathered<int>(idx(i), 16), k)
+for an instruction on many elements      A, i * 24 + k
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.cursor import Cursor
@@ -17,6 +18,19 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.views import View
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element as the text names it; one of another block's memory by an accessor alone, and `where` it is there."""
+
+    value: Value
+    where: str = ""
+
+    @property
+    def remote(self) -> bool:
+        """Whether it lies in another block's memory."""
+        return bool(self.where)
 
 
 class Access:
@@ -52,8 +66,42 @@ class Access:
         if tensor.scalar:
             text = f"tx::decode({tensor.name})" if tensor.dtype.is_bool else tensor.name
             return Value(text, ix.ATOM, read.dtype, names=frozenset({tensor.name}))
-        source, where = self.place(read.buffer, read.subscripts, gathered, writes=False)
-        return Value(f"{source}.load({where.text})", ix.ATOM, read.dtype, names=where.names)
+        element = self.element(read.buffer, read.subscripts, gathered, writes=False)
+        if element.remote:
+            return replace(element.value, text=f"{element.value.text}.load({element.where})")
+        return element.value
+
+    def element(
+        self,
+        name: str,
+        subscripts: tuple[Subscript, ...],
+        gathered: tuple[Value, ...] | None = None,
+        *,
+        writes: bool,
+    ) -> Element:
+        """An element as the text names it. `gathered` has the values of the subscripts that are data, in order, where
+        they are known already."""
+        tensor = self.tensors[name]
+        if tensor.variable is not None and tensor.variable.scalar:
+            return Element(Value(tensor.name, ix.ATOM, tensor.dtype))
+        if not tensor.steps:
+            own, where = self.place(name, subscripts, gathered, writes=writes)
+            if Unit.RANK in tensor.layout.units:
+                return Element(Value(own, ix.ATOM, tensor.dtype, names=where.names), where.text)
+            return Element(Value(f"{own}({where.text})", ix.ATOM, tensor.dtype, names=where.names))
+        self.touched = True
+        slot = self.frame.slot(name, writes=writes)
+        parts = [] if slot is None else [slot]
+        parts += self._subscripts(tensor.layout, subscripts, self._gathered(subscripts, gathered))
+        names = frozenset[str]().union(*(part.names for part in parts))
+        return Element(Value(f"{tensor.name}({', '.join(p.text for p in parts)})", ix.ATOM, tensor.dtype, names=names))
+
+    def _gathered(self, subscripts: tuple[Subscript, ...], known: tuple[Value, ...] | None) -> tuple[Value, ...]:
+        """The values of the subscripts that are data, in order."""
+        if known is not None:
+            return known
+        around = self.around(strict=True)
+        return tuple(emit_value(s.value, around) for s in subscripts if isinstance(s, Gather))
 
     def place(
         self,
@@ -63,20 +111,15 @@ class Access:
         *,
         writes: bool,
         mixed: bool = True,
-        strict: bool = True,
     ) -> tuple[str, ix.Term]:
-        """The accessor of an element and where it is there: in the slot that a pipe is at, in a rank's memory. The
-        names of both are those of the second. `gathered` has the values of the subscripts that are data, in order,
-        where they are known already."""
+        """The accessor of an element and its number there: in the slot that a pipe is at, in a rank's memory. The names
+        of both are those of the second. `gathered` as in `element`."""
         self.touched = True
-        if gathered is None:
-            around = self.around(strict=strict)
-            gathered = tuple(emit_value(s.value, around) for s in subscripts if isinstance(s, Gather))
         own, layout, names = self.tensors[name].name, self.tensors[name].layout, frozenset[str]()
         scope, span = self.cursor.scope, self.frame.launch.span
         if not {*layout.units} <= {Unit.ADDRESS, Unit.RANK}:
             raise fail("E0502", f"{name}: a layout over the threads of a block is not emitted", span)
-        parts = self._subscripts(layout, subscripts, gathered)
+        parts = self._subscripts(layout, subscripts, self._gathered(subscripts, gathered))
         offset = ix.address(layout if mixed else replace(layout, xor=None), parts, scope)
         if Unit.RANK in layout.units:
             if isinstance(subscripts[0], Gather):
@@ -88,7 +131,7 @@ class Access:
             offset = ix.add(ix.mul(slot, ix.constant(self.frame.stage_elements(name))), offset)
         return own, replace(offset, names=offset.names | names)
 
-    def element(
+    def number(
         self, name: str, subscripts: tuple[Subscript, ...], *, writes: bool, mixed: bool = True
     ) -> tuple[str, str]:
         """The accessor of an element and its number there, for the next line; before the XOR where not `mixed`."""

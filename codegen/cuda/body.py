@@ -4,7 +4,7 @@ Indices are declared before they are used, and those that no line uses in the en
 are left out, so that no compiler warns.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from dataclasses import replace
 from typing import assert_never
 
@@ -12,16 +12,16 @@ from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.access import Access
 from texpr.codegen.cuda.copies import Pieces, copy_call, copy_form
 from texpr.codegen.cuda.cursor import Cursor
-from texpr.codegen.cuda.expr import cast, emit_value, product_factors
+from texpr.codegen.cuda.expr import emit_value
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.names import comment, place, source_line
 from texpr.codegen.cuda.stand import served_lines
+from texpr.codegen.cuda.statements import bind, declared, statement
 from texpr.codegen.cuda.sync import Syncs
 from texpr.codegen.cuda.tiles import tile_call
 from texpr.codegen.cuda.wide import check_plain, fill_call, is_alone, reduction, rest_of, too_deep, wide_call
-from texpr.grammar.ast import AccOp, Always, Condition, Read
-from texpr.grammar.permissions import may_contract, promises_unique
+from texpr.grammar.ast import Always, Condition, Read
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import Turn
@@ -31,7 +31,7 @@ from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Part, Parts
 
-_OPERATORS = {AccOp.ADD: "tx::Add", AccOp.MUL: "tx::Mul", AccOp.MAX: "tx::Max", AccOp.MIN: "tx::Min"}
+_BINDS = Generic | Reduce  # what may define a scalar
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
 
 
@@ -45,9 +45,8 @@ def emit_body(frame: Frame, settled: Collection[str]) -> tuple[list[str], frozen
     body = _Body(cursor)
     body.syncs.initialise()
     cursor.know_digits(frame.launch.hardware)
-    for node in frame.launch.body:
-        body.syncs.await_blocks(node)
-        body.nodes((node,))
+    begun = frame.scalars - {fresh.buffer for fresh in frame.facts.of(Fresh)}
+    body.nodes(frame.launch.body, begun, before=body.syncs.await_blocks)
     return out.finish()
 
 
@@ -61,11 +60,24 @@ class _Body:
 
     # ---- the tree ----
 
-    def nodes(self, nodes: tuple[Node, ...]) -> None:
+    def nodes(
+        self,
+        nodes: tuple[Node, ...],
+        begun: Set[str] = frozenset(),
+        before: Callable[[Node], None] = lambda _: None,
+    ) -> None:
+        """The nodes of a C++ block, each after what `before` writes. A scalar whose `new` is among them, or that has
+        `begun` before, is declared by the first that writes it."""
+        begun = set(begun)
         for node in nodes:
-            self._node(node)
+            before(node)
+            if isinstance(node, Fresh) and node.buffer in self.frame.scalars:
+                begun.add(node.buffer)
+            begins = {name for name, _ in node.writes if name in begun} if isinstance(node, _BINDS) else set[str]()
+            begun -= begins
+            self._node(node, begins)
 
-    def _node(self, node: Node) -> None:
+    def _node(self, node: Node, begins: Set[str] = frozenset()) -> None:
         cursor, access = self.cursor, self.access
         match node:
             case Define(index=name, digits=digits, offset=offset):
@@ -78,11 +90,10 @@ class _Body:
             case Guard():
                 self._inside(node)
             case Fresh(buffer=name):
-                if name in self.frame.local:
-                    self.out.line(f"{self.frame.tensors[name].name}.fresh();")
+                self._begin(name)
             case Generic():
                 self._explain(node.span, node.leaf.call_spans)
-                self._once(node, lambda: self._statement(node))
+                self._once(node, lambda: self._statement(node, begins=bool(begins)))
             case Copy() if is_alone(node):
                 self._once(node, lambda: self._wide(node))
             case Copy(completion=Completion.NOW):
@@ -93,7 +104,7 @@ class _Body:
             case Elementwise():
                 self._node(expand(node))
             case Reduce():
-                self._once(node, lambda: self._reduce(node))
+                self._once(node, lambda: self._reduce(node, begins))
             case Lead(index=name, of=of, bytes=bytes_):
                 array, where = access.place(of.buffer, of.subscripts, writes=False)
                 call, high = f"tx::lead<{bytes_}>({array}, {where.text})", bytes_ // of.dtype.size_bytes - 1
@@ -116,6 +127,13 @@ class _Body:
                 self.syncs.write(node, cursor.stand, cursor.scope)
             case _:
                 assert_never(node)
+
+    def _begin(self, name: str) -> None:
+        """A `new`: a scalar waits for its first bind, other registers are declared, or begin again."""
+        variable = self.frame.tensors[name].variable if name in self.frame.local else None
+        if variable is None or variable.scalar or name in self.frame.accumulators:
+            return
+        self.out.line(self.frame.register(name) if variable.placed else f"{self.frame.tensors[name].name}.fresh();")
 
     def _once(self, node: Operator, write: Callable[[], None]) -> None:
         """What an operator writes, under the condition that elects a thread where one alone runs it."""
@@ -191,29 +209,10 @@ class _Body:
 
     # ---- statements ----
 
-    def _statement(self, node: Generic) -> None:
-        access, out = self.access, self.out
-        access.begin(node.span)
-        around = access.around(strict=not may_contract(node.leaf))
-        store = node.store
-        if store is None:
-            value = emit_value(node.leaf.value, around)
-            out.line(f"tx::anchor({out.use(value)});", access.at)
-            return
-        target, place_ = access.place(store.buffer, store.subscripts, writes=True, strict=around.strict)
-        where = out.use(place_)
-        value = emit_value(node.leaf.value, around)
-        text, factors = out.use(value), product_factors(value)
-        if store.op is None:
-            verb = "store_unique" if promises_unique(node.leaf) else "store"
-            call = f"{verb}({where}, {cast(value, self.frame.tensors[store.buffer].dtype).text})"
-        elif store.atomic:
-            call = f"atomic<{_OPERATORS[store.op]}>({where}, {text})"
-        elif store.op is AccOp.ADD and factors is not None and not around.strict:
-            call = f"add_product({where}, {factors[0]}, {factors[1]})"
-        else:
-            call = f"update<{_OPERATORS[store.op]}>({where}, {text})"
-        out.line(f"{target}.{call};", access.at)
+    def _statement(self, node: Generic, *, begins: bool) -> None:
+        self.access.begin(node.span)
+        text = statement(node, self.access, begins=begins)
+        self.out.line(text, self.access.at)
 
     # ---- copies and reductions ----
 
@@ -233,7 +232,7 @@ class _Body:
         else:
             self.out.line(call(copy, self.access), at=copy.span)
 
-    def _reduce(self, node: Reduce) -> None:
+    def _reduce(self, node: Reduce, begins: Set[str]) -> None:
         cursor, access, out = self.cursor, self.access, self.out
         name, index, warp = self.frame.names.new(node.id), "", cursor.stand.warp_size
         with cursor.nested():
@@ -244,10 +243,17 @@ class _Body:
             if node.over:
                 around = replace(around, temporary=too_deep(node))
             done = reduction(node, name, lambda v: out.use(emit_value(v, around)), index, warp)
-        out.line(f"const auto {done.name} = {done.call};", at=node.span)
-        for target, component in zip(node.targets, done.components, strict=True):
-            own, where = access.element(target.buffer, target.subscripts, writes=True)
-            out.line(f"{own}.store({where}, {component});", at=node.span)
+        access.begin(node.span)
+        elements = [access.element(t.buffer, t.subscripts, writes=True) for t in node.targets]
+        kinds = [declared(t.buffer, access) if t.buffer in begins else "" for t in node.targets]
+        for element in elements:
+            out.use(element.value)
+        if len(elements) == 1:
+            out.line(bind(elements[0], done.whole, kinds[0]), at=node.span)
+            return
+        out.line(f"const auto {name} = {done.whole.text};", at=node.span)
+        for element, kind, component in zip(elements, kinds, done.components, strict=True):
+            out.line(bind(element, component, kind), access.at)
 
     def _copy(self, copy: Copy) -> None:
         """The call that begins an asynchronous copy, in loops over what one call does not bring."""

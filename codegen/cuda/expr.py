@@ -38,7 +38,7 @@ from texpr.grammar.ast import (
     Select,
 )
 from texpr.grammar.diagnostics import fail
-from texpr.grammar.types import F32, I64, U32, DType, compute_type
+from texpr.grammar.types import I64, U32, DType, compute_type
 
 MAX_DEPTH = 12  # of calls and parentheses in one expression, before a temporary is made
 MAX_LAZY_DEPTH = 200  # inside the arms of a select, where no temporary can stand
@@ -217,7 +217,9 @@ def emit_value(root: Expr, around: Surroundings) -> Value:
             case Const(value=value, dtype=dtype):
                 seen = dtype.is_float or dtype == U32
                 nonzero = seen and is_nonzero(value, dtype)
-                done.append(Value(literal(value, dtype), ATOM, dtype, constant=seen, nonzero=nonzero))
+                text = literal(value, dtype)
+                level = PRODUCT if text.startswith("-") else ATOM
+                done.append(Value(text, level, dtype, constant=seen, nonzero=nonzero))
             case IndexValue(index=index, dtype=dtype):
                 found = term(index, around.scope).as_wide()
                 done.append(cast(Value(found.text, found.level, I64, names=found.names), dtype))
@@ -290,8 +292,3 @@ def _shallow(value: Value, lazy: bool, node: Operand, around: Surroundings) -> V
             help="compute parts of it in a `let` before the select",
         )
     return value
-
-
-def product_factors(value: Value) -> tuple[str, str] | None:
-    """The factors where an accumulation of `value` may be contracted."""
-    return value.product if value.dtype.bits >= F32.bits else None

@@ -8,32 +8,50 @@ facts.nodes       every node in execution order
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from texpr.codegen.cuda.copies import Box, Form, copy_form
-from texpr.grammar.ast import Role
+from texpr.grammar.ast import Role, Subscript
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.operators import Copy, Operator
+from texpr.polyhedral.mapped.operators import Contract, Copy, Operator, Unload
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
-from texpr.polyhedral.mapped.tree import Fresh, Lead, Node, Part, Parts
-from texpr.polyhedral.mapped.walks import Located, located, node_reads, word_names
+from texpr.polyhedral.mapped.sync import Sync
+from texpr.polyhedral.mapped.tree import Last, Lead, Node, Part, Parts
+from texpr.polyhedral.mapped.walks import Located, Path, located, node_reads, word_names
 
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A node, where it is, and the buffers that it itself reads and writes."""
+
+    node: Node
+    path: Path
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+    def elements(self, name: str) -> Iterator[tuple[Subscript, ...]]:
+        """The subscripts with which the node names a buffer."""
+        node = self.node
+        reads = node.reads if isinstance(node, Operator) else node_reads(node)
+        yield from (read.subscripts for read in reads if read.buffer == name)
+        yield from (at for written, at in (node.writes if isinstance(node, Operator) else ()) if written == name)
+
+
 @dataclass(frozen=True)
 class LaunchFacts:
-    """A launch of a planned program and its nodes. `read` and `written` are the buffers that operators, conditions and
-    subscripts read and that operators write, `used` those that the text names as accessors: of an array that nothing
-    but boxes touches a kernel has the tensor map alone. `forms` are those of the asynchronous copies, by their ids."""
+    """A launch of a planned program and its nodes. `written` are the buffers that operators write, `used` those that
+    the text names as accessors: of an array that nothing but boxes touches a kernel has the tensor map alone. `forms`
+    are those of the asynchronous copies, by their ids."""
 
     planned: PlannedProgram
     launch: Launch
     places: tuple[Located, ...]
+    touches: tuple[Touch, ...]
     forms: Mapping[str, Form]
-    read: frozenset[str]
     written: frozenset[str]
     used: frozenset[str]
 
@@ -49,6 +67,17 @@ class LaunchFacts:
     def nodes(self) -> Iterator[Node]:
         """Every node, in execution order."""
         return (place.node for place in self.places)
+
+    @cached_property
+    def tiles(self) -> frozenset[str]:
+        """The buffers that operators on whole tiles touch."""
+        whole = (touch for touch in self.touches if isinstance(touch.node, Contract | Unload))
+        return frozenset[str]().union(*(touch.reads | touch.writes for touch in whole))
+
+    @cached_property
+    def waits(self) -> bool:
+        """Whether threads wait for one another anywhere."""
+        return self.has(*get_args(Sync), Last)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -70,35 +99,33 @@ class LaunchFacts:
 def launch_facts(planned: PlannedProgram, launch: Launch) -> LaunchFacts:
     """Walk a launch once. Raises E0502 for an asynchronous copy that no instruction makes."""
     places = tuple(located(launch.body))
-    forms: dict[str, Form] = {}
-    read, written, plain = set[str](), set[str](), set[str]()
-    for place in places:
-        node = place.node
-        if isinstance(node, Fresh):
-            continue
-        reads, writes = _touched(node)
-        read |= reads
-        written |= writes
-        if isinstance(node, Copy) and node.completion is not Completion.NOW:
-            forms[node.id] = copy_form(node, planned, launch)
-        if not isinstance(forms.get(getattr(node, "id", "")), Box):
-            plain |= reads | writes
-    boxed = {form.map.buffer for form in forms.values() if isinstance(form, Box)} - plain
+    touches = tuple(map(_touch, places))
+    forms = {
+        node.id: copy_form(node, planned, launch)
+        for node in (place.node for place in places)
+        if isinstance(node, Copy) and node.completion is not Completion.NOW
+    }
+    boxes = {id: form for id, form in forms.items() if isinstance(form, Box)}
+    plain = [touch for touch in touches if not (isinstance(touch.node, Copy) and touch.node.id in boxes)]
+    used, named = (frozenset[str]().union(*(t.reads | t.writes for t in some)) for some in (touches, plain))
     return LaunchFacts(
         planned=planned,
         launch=launch,
         places=places,
+        touches=touches,
         forms=forms,
-        read=frozenset(read),
-        written=frozenset(written),
-        used=frozenset((read | written) - boxed),
+        written=frozenset[str]().union(*(touch.writes for touch in touches)),
+        used=used - ({box.map.buffer for box in boxes.values()} - named),
     )
 
 
-def _touched(node: Node) -> tuple[set[str], set[str]]:
-    """The buffers that a node itself reads and writes."""
+def _touch(place: Located) -> Touch:
+    node, reads, writes = place.node, frozenset[str](), frozenset[str]()
     if isinstance(node, Operator):
-        return {read.buffer for read in node.reads}, {name for name, _ in node.writes}
-    if isinstance(node, Lead):
-        return {node.of.buffer}, set()
-    return {read.buffer for read in node_reads(node)}, set()
+        reads = frozenset(read.buffer for read in node.reads)
+        writes = frozenset(name for name, _ in node.writes)
+    elif isinstance(node, Lead):
+        reads = frozenset((node.of.buffer,))
+    else:
+        reads = frozenset(read.buffer for read in node_reads(node))
+    return Touch(node, place.path, reads, writes)

@@ -6,7 +6,6 @@ flags, tensor maps, sizes, host indices; only what the text uses is passed.
 
 from collections.abc import Collection, Set
 from dataclasses import dataclass
-from typing import get_args
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.copies import Box, TensorMap
@@ -16,20 +15,23 @@ from texpr.codegen.cuda.literals import storage_type
 from texpr.codegen.cuda.names import Scope as Names
 from texpr.codegen.cuda.names import comment, listed, source_line
 from texpr.codegen.cuda.tiles import sums_type, tile_type
+from texpr.codegen.cuda.variables import Variable, variables
 from texpr.codegen.layout import room
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import IndexExpr, Role
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.index.expr import const
 from texpr.grammar.index.text import in_words
 from texpr.grammar.types import I64, DType
+from texpr.polyhedral.layout.extent import extent
+from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.mapped.between import AfterLaunch, Turn
 from texpr.polyhedral.mapped.operators import Contract, Copy
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.show_sync import pipe_text
-from texpr.polyhedral.mapped.sync import Pipe, PipeKind, Sync
-from texpr.polyhedral.mapped.tree import Last
+from texpr.polyhedral.mapped.sync import Pipe, PipeKind
 from texpr.polyhedral.mapped.walks import device_buffers
 
 SHARED_ARRAY = "smem"
@@ -39,13 +41,16 @@ _KINDS = {Role.PARAM: "param", Role.SCALAR: "scalar", Role.LOCAL: "workspace"}
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A tensor in the text: its C++ name, and where its elements lie. A scalar argument is a value; an array is passed
-    as a pointer of the name `data`."""
+    as a pointer of the name `data`. An accessor of several dimensions has one stride for each in `steps`, the first of
+    them that of a pipe's slots; others take the number of an element. `variable` is set of a register."""
 
     name: str
     dtype: DType
     layout: Layout
     scalar: bool = False
     data: str = ""
+    steps: tuple[IndexExpr, ...] = ()
+    variable: Variable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,9 @@ class Frame:
     def __init__(self, facts: LaunchFacts) -> None:
         self.facts, self.planned, self.launch = facts, facts.planned, facts.launch
         self.warp_size = self.planned.program.target.warp_size
+        self.pipe_of = self.launch.pipe_of
+        self.variables = variables(facts)
+        self.scalars = {name for name, variable in self.variables.items() if variable.scalar}
         self.names = Names()
         self.tensors: dict[str, Tensor] = {}
         self.candidates: list[Argument] = []
@@ -89,7 +97,6 @@ class Frame:
             self._add_tensor(buffer, self.names.new(buffer.name))
         self.rings = {pipe.name: self.names.new(pipe.name) for pipe in self.launch.pipes}
         self.turns = {n.counter: self.names.new(f"{n.counter}_turn") for n in facts.of(Turn)}
-        self.pipe_of = self.launch.pipe_of
         products = tuple(facts.of(Contract))
         self.accumulators = {node.c.buffer: sums_type(node) for node in products}
         self.tiles = {
@@ -114,7 +121,19 @@ class Frame:
 
     def _add_tensor(self, buffer: MappedBuffer, own: str, *, scalar: bool = False, data: str = "") -> None:
         layout = self.planned.addresses[buffer.name].layout
-        self.tensors[buffer.name] = Tensor(own, buffer.dtype, layout, scalar, data)
+        steps = () if scalar else self._steps(buffer, layout)
+        variable = None if data or scalar else self.variables.get(buffer.name)
+        self.tensors[buffer.name] = Tensor(own, buffer.dtype, layout, scalar, data, steps, variable)
+
+    def _steps(self, buffer: MappedBuffer, layout: Layout) -> tuple[IndexExpr, ...]:
+        """The strides of an accessor of several dimensions. Registers are numbered, and so is what operators on whole
+        tiles take."""
+        found = strides(layout)
+        if found is None or buffer.memory is Memory.REG or buffer.name in self.facts.tiles:
+            return ()
+        if buffer.role is Role.LOCAL and buffer.name in self.pipe_of:
+            found = (const(self.planned.addresses[buffer.name].stage_bytes // buffer.dtype.size_bytes), *found)
+        return found if len(found) > 1 else ()
 
     def _words(self) -> dict[str, WordArray]:
         """The counters and flags of the launch."""
@@ -162,8 +181,7 @@ class Frame:
     def _alone(self, buffer: MappedBuffer) -> str:
         """` __restrict__`, but for a buffer through which the threads of a block may speak to each other: there the
         word would let a load be moved across the barrier."""
-        waits = self.facts.has(*get_args(Sync), Last)
-        return "" if buffer.name in self.facts.written and waits else " __restrict__"
+        return "" if buffer.name in self.facts.written and self.facts.waits else " __restrict__"
 
     # ---- declarations ----
 
@@ -172,13 +190,17 @@ class Frame:
         for own, passed in self.narrowed.items():
             out.declare(own, "int", ix.Term(f"int({passed})", ix.ATOM, 0, ix.INT_MAX, False, names=frozenset({passed})))
 
-    def declare_tensors(self, out: Writer, settled: Collection[str]) -> None:
-        """The accessors of all tensors, at the top of the kernel. `settled` are the arrays that no launch writes."""
+    def declare_tensors(self, out: Lines, settled: Collection[str]) -> None:
+        """The accessors of tensors, at the top of the kernel; registers that begin in one C++ block are declared there.
+        `settled` are the arrays that no launch writes."""
         for buffer in self._device:
             if buffer.name in self.tensors and buffer.role is not Role.SCALAR:
                 tensor = self.tensors[buffer.name]
                 element, label = self._element(buffer), f'"{comment(buffer.name)}"'
-                out.line(f"const tx::Global<{element}> {tensor.name}({tensor.data}, {label});")
+                rank, steps = self._rank(tensor, out)
+                if steps and self._in_int(tensor):
+                    rank += ", int"
+                out.line(f"const tx::Global<{element}{rank}> {tensor.name}({tensor.data}, {steps}{label});")
         for argument in self.candidates:
             if argument.kind == "words":
                 data = argument.declaration.split()[-1]
@@ -196,6 +218,18 @@ class Frame:
             out.line(f'const tx::Shared<tx::i32> {own}({where}, 1, "{comment(counter)}");')
         if self.facts.has(AfterLaunch):
             self._declare_settled(settled, out)
+
+    def _rank(self, tensor: Tensor, out: Lines) -> tuple[str, str]:
+        """`, 2` and `{K, 1}, `: how many dimensions an accessor has, and its strides."""
+        if not tensor.steps:
+            return "", ""
+        steps = listed(out.use(ix.term(step, self.scope)) for step in tensor.steps)
+        return f", {len(tensor.steps)}", f"{{{steps}}}, "
+
+    def _in_int(self, tensor: Tensor) -> bool:
+        """Whether the numbers of all elements are known to be an `int`."""
+        room, steps = extent(tensor.layout), (ix.term(step, self.scope) for step in tensor.steps)
+        return ix.term(room, self.scope).high <= ix.INT_MAX and not any(step.wide for step in steps)
 
     def _declare_ring(self, pipe: Pipe, out: Writer) -> None:
         kind = "kTransaction" if pipe.kind is PipeKind.TRANSACTION else "kArrive"
@@ -220,24 +254,29 @@ class Frame:
             if map_.buffer in settled:
                 out.line(f"tx::settled({own});")
 
-    def _declare_local(self, buffer: MappedBuffer, out: Writer) -> None:
-        name = self.tensors[buffer.name].name
+    def _declare_local(self, buffer: MappedBuffer, out: Lines) -> None:
+        tensor = self.tensors[buffer.name]
         element, label = storage_type(buffer.dtype), f'"{comment(buffer.name)}"'
-        address = self.planned.addresses[buffer.name]
-        count = room(buffer)
-        pipe = self.pipe_of.get(buffer.name)
-        if pipe is not None:
-            count += (pipe.stages - 1) * self.stage_elements(buffer.name)
         match buffer.memory:
             case Memory.SHARED | Memory.CLUSTER:
-                where = f"{SHARED_ARRAY} + {in_words(address.offset_bytes)}"
-                out.line(f"const tx::Shared<{element}> {name}({where}, {count}, {label});")
+                rank, steps = self._rank(tensor, out)
+                pipe = self.pipe_of.get(buffer.name)
+                count = room(buffer) + (0 if pipe is None else (pipe.stages - 1) * self.stage_elements(buffer.name))
+                where = f"{SHARED_ARRAY} + {in_words(self.planned.addresses[buffer.name].offset_bytes)}"
+                out.line(f"const tx::Shared<{element}{rank}> {tensor.name}({where}, {count}, {steps}{label});")
             case Memory.REG if buffer.name in self.accumulators:
-                out.line(f"{self.accumulators[buffer.name]} {name};")
+                out.line(f"{self.accumulators[buffer.name]} {tensor.name};")
             case Memory.REG:
-                out.line(f"tx::Reg<{element}, {max(count, 1)}> {name}({label});")
+                if tensor.variable is None or not (tensor.variable.scalar or tensor.variable.placed):
+                    out.line(self.register(buffer.name))
             case Memory.GLOBAL:
                 raise fail("E0502", f"{buffer.name}: {buffer.memory} memory of a block is not emitted", buffer.span)
+
+    def register(self, name: str) -> str:
+        """The declaration of a register that is no plain scalar."""
+        buffer = self.buffer(name)
+        kind = f"tx::Reg<{storage_type(buffer.dtype)}, {max(room(buffer), 1)}>"
+        return f'{kind} {self.tensors[name].name}("{comment(name)}");'
 
     def buffer(self, buffer: str) -> MappedBuffer:
         return self.planned.program.buffers[buffer]

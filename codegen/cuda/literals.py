@@ -19,7 +19,7 @@ def value_type(dtype: DType) -> str:
 
 
 def literal(value: int | float | bool, dtype: DType) -> str:
-    """A literal of that type; floats are rounded once, from the exact value to nearest even."""
+    """A literal of that type, with its sign; floats are rounded once, from the exact value to nearest even."""
     if dtype == BOOL:
         return "true" if value else "false"
     if dtype.is_integer:
@@ -50,7 +50,7 @@ def _integer(value: int, dtype: DType) -> str:
     low, high = dtype.integer_range
     value = (value - low) % (high - low + 1) + low
     suffix = {I64: "ll", U32: "u"}.get(dtype, "")
-    text = f"{value}{suffix}" if value >= 0 else f"({value}{suffix})"
+    text = f"{value}{suffix}"
     if value == low and dtype in (I32, I64):
         text = f"({value + 1}{suffix} - 1)"
     return text if dtype in (I32, I64, U32) else f"{storage_type(dtype)}({value})"
@@ -60,16 +60,12 @@ def _special(value: float, name: str) -> str | None:
     if math.isnan(value):
         return f"tx::{name}_nan()"
     if math.isinf(value):
-        return f"tx::{name}_infinity()" if value > 0 else f"(-tx::{name}_infinity())"
+        return f"tx::{name}_infinity()" if value > 0 else f"-tx::{name}_infinity()"
     return None
 
 
-def _signed(text: str, value: float) -> str:
-    return f"({text})" if math.copysign(1.0, value) < 0 else text
-
-
 def _float64(value: float) -> str:
-    return _special(value, "f64") or _signed(repr(value), value)
+    return _special(value, "f64") or repr(value)
 
 
 def _rounded(value: float) -> float:
@@ -88,7 +84,7 @@ def _float32(value: float) -> str:
     text = next(t for t in (f"{rounded:.{digits}g}" for digits in range(1, 10)) if _reads_as(t, rounded))
     if "." not in text and "e" not in text:
         text += ".0"
-    return _signed(f"{text}f", rounded)
+    return f"{text}f"
 
 
 def _reads_as(text: str, value: float) -> bool:

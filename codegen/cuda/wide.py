@@ -4,14 +4,15 @@ copy v[8 * q + e] = X[i, c + e], wide    tx::put(v, 8 * q, tx::load_wanted<8>(X,
                                          tx::fill(v, 8 * q, {-c, N - c}, tx::bf16{0xff80});  after all loads
 copy Y[i, c + e] = o[8 * q + e], wide    tx::store_wanted(Y, …, tx::take<8>(o, 8 * q), {-c, N - c});
 the same from f32                        tx::store_wanted(Y, …, tx::rounded<tx::bf16, 8>(o, 8 * q), {-c, N - c});
-m[0] = Greatest of v[x] for x < 48       const auto S1 = tx::fold<tx::Greatest<tx::f32>, 48>([&](int x) {
-                                           return v.load(x); });
+m[0] = Greatest of v[x] for x < 48       tx::f32 m = tx::fold<tx::Greatest<tx::f32>, 48>([&](int x) {
+                                           return v(x); });
 z[0], … = ScaledSum over 32 lanes        const auto S4 = tx::reduce_lanes<tx::ScaledSum<tx::f32>>({m, s});
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.access import Access as Places
 from texpr.codegen.cuda.expr import Value
 from texpr.codegen.cuda.facts import LaunchFacts
@@ -48,8 +49,8 @@ def wide_call(copy: Copy, access: Places) -> str:
         raise _refused(copy, "fills registers and does not say what becomes of those that are not wanted")
     layout = access.tensors[view.buffer].layout
     mixed = copy.access is not Access.FUNNEL  # a funnel finds its two chunks by itself
-    own, where = access.element(view.buffer, view.first(copy.over).subscripts, writes=not inside, mixed=mixed)
-    register, number = access.element(held.buffer, held.first(copy.over).subscripts, writes=inside)
+    own, where = access.number(view.buffer, view.first(copy.over).subscripts, writes=not inside, mixed=mixed)
+    register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=inside)
     hint = "" if copy.cache is Cache.PLAIN else f"tx::Cache::k{''.join(map(str.capitalize, copy.cache.split('_')))}"
     wanted = _wanted(copy, count, access)
     if not inside:
@@ -68,7 +69,7 @@ def fill_call(copy: Copy, access: Places) -> str:
     _, view, held = _sides(copy, access)
     if copy.within is None or copy.within.other is None:
         raise InternalError(f"{copy.id} has nothing for what is not wanted")
-    register, number = access.element(held.buffer, held.first(copy.over).subscripts, writes=True)
+    register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=True)
     other = literal(copy.within.other.value, held.dtype)
     return f"tx::fill({register}, {number}, {_wanted(copy, _count(copy, view, access), access)}, {other});"
 
@@ -134,11 +135,10 @@ def _refused(node: Copy | Reduce, why: str) -> TExprError:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The name of what was combined, the call that does, and its components, in the order of the targets."""
+    """What was combined, as a whole and, under the name of that, its components in the order of the targets."""
 
-    name: str
-    call: str
-    components: tuple[str, ...]
+    whole: Value
+    components: tuple[Value, ...]
 
 
 def reduction(node: Reduce, name: str, value: Callable[[Expr], str], index: str, warp_size: int) -> Reduction:
@@ -169,7 +169,10 @@ def reduction(node: Reduce, name: str, value: Callable[[Expr], str], index: str,
         call = f"tx::reduce_lanes<{kind}{lanes}>({call})"
     if node.last:
         call = f"{kind}::result({call})"
-    return Reduction(name, call, (name,) if single else tuple(f"{name}.{c}" for c in monoid.components))
+    types = [target.dtype for target in node.targets]
+    parts = (f"{name}.{component}" for component in monoid.components)
+    components = tuple(Value(part, ix.ATOM, t) for part, t in zip(parts, types, strict=True))
+    return Reduction(Value(call, ix.ATOM, types[0]), components)
 
 
 def headers(facts: LaunchFacts) -> Iterator[str]:

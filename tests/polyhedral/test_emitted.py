@@ -150,4 +150,4 @@ def test_a_wide_copy_may_begin_where_data_says() -> None:
         registers={"r": (4,)},
         types={"r": F32},
     )
-    assert "gathered<int>(idx.load(0), 8)" in text(mapped)
+    assert "gathered<int>(idx(0), 8)" in text(mapped)

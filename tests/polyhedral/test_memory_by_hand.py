@@ -276,8 +276,8 @@ CALLS = (
     "const int lead = tx::lead<128>(X, tx::i64(i) * N);",
     "tx::put(v, 8 * q, tx::load_wanted<8>(X, tx::i64(i) * N + c + 512 * q, tx::Wanted<8>(0 - c, N - c, 512 * q)));",
     "tx::fill(v, 8 * q_2, tx::Wanted<8>(0 - c, N - c, 512 * q_2), tx::bf16{0xff80});",
-    "const auto S1 = tx::fold<tx::Greatest<tx::bf16>, 16>([&](int x) { return v.load(x); });",
-    "tx::reduce_lanes<tx::ScaledSum<tx::f32>>(tx::ScaledSum<tx::f32>::Partial{m.load(0), s.load(0)});",
+    "const tx::bf16 b = tx::fold<tx::Greatest<tx::bf16>, 16>([&](int x) { return v(x); });",
+    "tx::reduce_lanes<tx::ScaledSum<tx::f32>>(tx::ScaledSum<tx::f32>::Partial{m, s});",
     "tx::rounded<tx::bf16, 8>(o, 0), tx::Wanted<8>(0 - c, N - c, 512 * q_3));",
 )
 

@@ -31,9 +31,9 @@ INDEX_OPERATOR: Edits = {
     ],
     "codegen/include/texpr/math.cuh": [
         (
-            "template <class T>\nTX_FN T shl(",
+            "template <class T, IfValue<T> = 0>\nTX_FN T shl(",
             "template <class T>\nTX_FN T round_up(T a, T b) {\n  return wrap_mul(ceil_div(a, b), b);\n}\n"
-            "template <class T>\nTX_FN T shl(",
+            "template <class T, IfValue<T> = 0>\nTX_FN T shl(",
         )
     ],
 }

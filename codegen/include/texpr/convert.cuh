@@ -178,7 +178,7 @@ TX_FN To truncate(From x) {
   return static_cast<To>(x);
 }
 
-template <class To, class From>
+template <class To, class From, IfValue<From> = 0>
 TX_FN To cast(From x) {
   if constexpr (same<To, From>) {
     return x;

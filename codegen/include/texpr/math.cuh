@@ -8,23 +8,23 @@ namespace tx {
 
 // ---- integers ----
 
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T wrap_add(T a, T b) {
   return static_cast<T>(static_cast<Unsigned<T>>(a) + static_cast<Unsigned<T>>(b));
 }
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T wrap_sub(T a, T b) {
   return static_cast<T>(static_cast<Unsigned<T>>(a) - static_cast<Unsigned<T>>(b));
 }
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T wrap_mul(T a, T b) {
   return static_cast<T>(static_cast<Unsigned<T>>(a) * static_cast<Unsigned<T>>(b));
 }
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T wrap_neg(T a) {
   return static_cast<T>(Unsigned<T>(0) - static_cast<Unsigned<T>>(a));
 }
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T floor_div(T a, T b) {
   if (b == 0) return 0;
   if constexpr (is_signed<T>) {
@@ -35,7 +35,7 @@ TX_FN T floor_div(T a, T b) {
     return static_cast<T>(a / b);
   }
 }
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T floor_mod(T a, T b) {
   if (b == 0) return 0;
   if constexpr (is_signed<T>) {
@@ -46,16 +46,16 @@ TX_FN T floor_mod(T a, T b) {
     return static_cast<T>(a % b);
   }
 }
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T ceil_div(T a, T b) {
   return wrap_neg(floor_div(wrap_neg(a), b));
 }
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T shl(T a, T count) {
   const Unsigned<T> places = static_cast<Unsigned<T>>(count);  // a negative count is a large one
   return places < 8 * sizeof(T) ? static_cast<T>(static_cast<Unsigned<T>>(a) << places) : static_cast<T>(0);
 }
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T shr(T a, T count) {
   const Unsigned<T> places = static_cast<Unsigned<T>>(count);
   if (places < 8 * sizeof(T)) return static_cast<T>(a >> places);
@@ -68,15 +68,15 @@ TX_FN T shr(T a, T count) {
 
 // ---- both ----
 
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T min(T a, T b) {
   return b < a ? b : a;
 }
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T max(T a, T b) {
   return a < b ? b : a;
 }
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T abs(T a) {
   if constexpr (is_signed<T>) {
     return a < 0 ? wrap_neg(a) : a;
@@ -85,7 +85,7 @@ TX_FN T abs(T a) {
   }
 }
 // One rounding for floats; integers wrap.
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T fma(T a, T b, T c) {
   return wrap_add(wrap_mul(a, b), c);
 }
@@ -93,11 +93,11 @@ TX_FN T fma(T a, T b, T c) {
 // ---- literals ----
 
 // Behind a call, a compiler does not warn of a literal divisor that is zero, or of unsigned numbers below zero.
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN bool less(T a, T b) {
   return a < b;
 }
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T div(T a, T b) {
   return a / b;
 }
@@ -198,13 +198,13 @@ TX_FN f64 abs(f64 x) {
 }
 
 // x * log(y), and 0 where x is 0 and y is a number.
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T xlogy(T x, T y) {
   return x == T(0) && y == y ? T(0) : x * log(y);
 }
 
 // 1 / (1 + exp(-x)) without overflow of the exponential on either side.
-template <class T>
+template <class T, IfValue<T> = 0>
 TX_FN T sigmoid(T x) {
   const T e = exp(-abs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);

@@ -6,12 +6,31 @@
 
 namespace tx {
 
+// An element that lies in a word.
+template <class Words, class T>
+class InWord {
+ public:
+  TX_FN InWord(Words& words, int index) : words_(words), index_(index) {}
+  InWord(const InWord&) = default;
+  TX_FN Value<T> value() const { return decode(words_.get(index_)); }
+  TX_FN operator Value<T>() const { return value(); }
+  TX_FN void operator=(Value<T> value) const { words_.set(index_, encode<T>(value)); }
+  TX_FN void operator=(const InWord& other) const { *this = other.value(); }
+
+ private:
+  Words& words_;
+  int index_;
+};
+template <class Words, class T>
+constexpr bool is_element<InWord<Words, T>> = true;
+
 template <class T, int kCount, bool kInWords = sizeof(T) < 4 && kCount * sizeof(T) >= 4>
 struct Packed {
   T element[kCount];
 
   TX_FN T get(int i) const { return element[i]; }
   TX_FN void set(int i, T x) { element[i] = x; }
+  TX_FN T& named(int i) { return element[i]; }
 
   // Elements index .. index + kPart - 1.
   template <int kPart>
@@ -48,6 +67,7 @@ struct Packed<T, kCount, true> {
     u32& w = word[i / kEach];
     w = (w & ~(((1u << kBits) - 1) << at)) | static_cast<u32>(bits) << at;
   }
+  TX_FN InWord<Packed, T> named(int i) { return {*this, i}; }
 
   template <int kPart>
   TX_FN Packed<T, kPart> part(int index) const {

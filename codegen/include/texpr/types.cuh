@@ -37,8 +37,16 @@ struct f8e4m3 {  // the finite form: greatest 448, no infinity
 struct f8e5m2 {
   u8 bits;
 };
-struct b8 {  // a bool in memory: any non-zero byte is true
+struct b8 {  // a bool in memory: any non-zero byte is true; used as a value it is one, and takes one
   u8 bits;
+
+  b8() = default;
+  TX_FN explicit b8(bool x) : bits(x ? 1 : 0) {}
+  TX_FN b8& operator=(bool x) {
+    bits = x ? 1 : 0;
+    return *this;
+  }
+  TX_FN operator bool() const { return bits != 0; }
 };
 
 template <class A, class B>
@@ -66,6 +74,19 @@ struct RemoveConst<const T> {
   using type = T;
 };
 
+// What stands for an element without being its value (elements.cuh). Functions of values do not take it as a type of
+// theirs.
+template <class T>
+constexpr bool is_element = false;
+template <bool kHolds>
+struct Holds {};
+template <>
+struct Holds<true> {
+  using type = int;
+};
+template <class T>
+using IfValue = typename Holds<!is_element<T>>::type;
+
 // What a load gives: the element itself, but `bool` for b8.
 template <class T>
 struct ValueOf {
@@ -90,7 +111,7 @@ TX_FN Value<T> decode(T x) {
 template <class T>
 TX_FN T encode(Value<T> x) {
   if constexpr (same<T, b8>) {
-    return b8{static_cast<u8>(x ? 1 : 0)};
+    return b8(x);
   } else {
     return x;
   }

@@ -11,9 +11,9 @@ matmul_0(
     const tx::f16* __restrict__ A_data,
     const tx::f16* __restrict__ B_data,
     tx::f32* __restrict__ C_data) {
-  const tx::Global<const tx::f16> A(A_data, "A");
-  const tx::Global<const tx::f16> B(B_data, "B");
-  const tx::Global<tx::f32> C(C_data, "C");
+  const tx::Global<const tx::f16, 2, int> A(A_data, {24, 1}, "A");
+  const tx::Global<const tx::f16, 2, int> B(B_data, {40, 1}, "B");
+  const tx::Global<tx::f32, 2, int> C(C_data, {40, 1}, "C");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = 4 * tx::block_y() + warp;
@@ -21,10 +21,10 @@ matmul_0(
   if (i < 48 && j < 40) {
     // matmul.tex:3: C[i, j] = sum K k { A[i, k] * B[k, j] }
 #line 3 "/texpr/matmul.tex"
-    C.store(i * 40 + j, 0.0f);
+    C(i, j) = 0.0f;
     for (int k = 0; k < 24; ++k) {
 #line 3
-      C.add_product(i * 40 + j, tx::cast<tx::f32>(A.load(i * 24 + k)), tx::cast<tx::f32>(B.load(k * 40 + j)));
+      C(i, j) = tx::fma(tx::cast<tx::f32>(A(i, k)), tx::cast<tx::f32>(B(k, j)), C(i, j));
     }
   }
 }

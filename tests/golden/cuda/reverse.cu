@@ -8,24 +8,23 @@
 #line 9 "/texpr/reverse.cu"
 extern "C" __global__ void __launch_bounds__(64)
 reverse_0(const tx::f32* __restrict__ A_data, tx::f32* C_data) {
-  const tx::Global<const tx::f32> A(A_data, "A");
-  const tx::Global<tx::f32> C(C_data, "C");
+  const tx::Global<const tx::f32, 2, int> A(A_data, {64, 1}, "A");
+  const tx::Global<tx::f32, 2, int> C(C_data, {64, 1}, "C");
   TX_DYN_SMEM(smem);
   const tx::Shared<tx::f32> tile(smem + 0, 64, "tile");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int b = tx::block_x();
-  tile.fresh();
   const int i = 32 * warp + lane;
   // reverse.tex:4: par 64 i #block { tile[i] = A[b, i] }
 #line 4 "/texpr/reverse.tex"
-  tile.store(i, A.load(b * 64 + i));
+  tile(i) = A(b, i);
   // barrier 0: flow of tile, reverse.tex:4 to reverse.tex:5
 #line 5
   tx::sync_block(0);
   const int j = 32 * warp + lane;
   // reverse.tex:5: par 64 j #block { C[b, j] = tile[63 - j] }
 #line 5
-  C.store(b * 64 + j, tile.load(63 - j));
+  C(b, j) = tile(63 - j);
 }
 TX_EXPORT(reverse_0);

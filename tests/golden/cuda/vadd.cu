@@ -21,7 +21,7 @@ vadd_0(
   if (i < N) {
     // vadd.tex:3: C[i] = A[i] + B[i]
 #line 3 "/texpr/vadd.tex"
-    C.store(i, A.load(i) + B.load(i));
+    C(i) = A(i) + B(i);
   }
 }
 TX_EXPORT(vadd_0);

@@ -16,8 +16,8 @@ inline void settle(const void* data, Site site) {
 
 }  // namespace host
 
-template <class T>
-inline void settled(const Global<T>& array, Here here = Here::now()) {
+template <class T, int kRank, class Index>
+inline void settled(const Global<T, kRank, Index>& array, Here here = Here::now()) {
   host::settle(array.address(0), here);
 }
 

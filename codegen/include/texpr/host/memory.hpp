@@ -1,9 +1,9 @@
 #line 2 "/texpr/include/texpr/host/memory.hpp"
 // The accessors of memory.cuh with checks: bounds, races, undefined reads. Same names, same calls, same values.
 #pragma once
+#include "texpr/elements.cuh"
 #include "texpr/host/race.hpp"
 #include "texpr/packed.cuh"
-#include "texpr/update.cuh"
 
 #define TX_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define TX_HERE \
@@ -47,53 +47,116 @@ inline void found_undefined(const char* name, i64 index, Site site) {
   give_up();
 }
 
+// A subscript, and the line that wrote it.
+struct At {
+  i64 index;
+  Site site;
+
+  template <class I>
+  At(I i, TX_SITE) : index(static_cast<i64>(i)), site{file, line} {}
+};
+
+}  // namespace host
+
+// An element that the text names: it is read where it is used as a value, and written where something is assigned to it.
+template <class T>
+class Ref {
+ public:
+  using Find = T* (*)(const void* memory, i64 index, host::Mode mode, host::Site site, bool unique);
+
+  Ref(const void* memory, Find find, i64 index, host::Site site)
+      : memory_(memory), find_(find), index_(index), site_(site) {}
+  Ref(const Ref&) = default;
+
+  Value<T> value() const { return decode<T>(*at(host::Mode::kRead)); }
+  operator Value<T>() const { return value(); }
+  void operator=(Value<T> value) const { *at(host::Mode::kWrite) = encode<T>(value); }
+  void operator=(const Ref& other) const { *this = other.value(); }
+  void operator+=(Value<T> value) const { *this = this->value() + value; }
+  void operator*=(Value<T> value) const { *this = this->value() * value; }
+
+  T* at(host::Mode mode, bool unique = false) const { return find_(memory_, index_, mode, site_, unique); }
+
+ private:
+  const void* memory_;
+  Find find_;
+  i64 index_;
+  host::Site site_;
+};
+
+template <class T>
+constexpr bool is_element<Ref<T>> = true;
+template <class T>
+inline void store_unique(const Ref<T>& element, Value<T> value) {
+  *element.at(host::Mode::kWrite, true) = encode<T>(value);
+}
+template <class Op, class T, class V>
+inline void atomic(const Ref<T>& element, const V& value) {
+  T* const p = element.at(host::Mode::kAtomic);
+  *p = combine<Op>(*p, value_of(value));
+}
+
+template <int kRank, class Index>
+struct Strides {
+  Index of[kRank];
+
+  template <class... Subscripts>
+  i64 offset(Subscripts... at) const {
+    static_assert(sizeof...(at) == kRank, "one subscript for each dimension");
+    i64 total = 0;
+    int dim = 0;
+    ((total += static_cast<i64>(at) * of[dim++]), ...);
+    return total;
+  }
+};
+
+namespace host {
+
 // What all accessors do with an element once its place is found and checked; `Place` says how that is done.
 template <class Place, class T>
 class Accessor {
  public:
   using Element = typename RemoveConst<T>::type;
 
-  Value<T> load(i64 index, TX_SITE) const { return decode<Element>(*at(index, Mode::kRead, TX_HERE)); }
-  void store(i64 index, Value<T> value, TX_SITE) const { *at(index, Mode::kWrite, TX_HERE) = encode<Element>(value); }
-  void store_unique(i64 index, Value<T> value, TX_SITE) const {
-    *at(index, Mode::kWrite, TX_HERE, true) = encode<Element>(value);
+  Value<T> load(i64 index, TX_SITE) const { return decode<Element>(*found(index, Mode::kRead, TX_HERE)); }
+  void store(i64 index, Value<T> value, TX_SITE) const {
+    *found(index, Mode::kWrite, TX_HERE) = encode<Element>(value);
   }
-  template <class Op, class V>
-  void update(i64 index, V value, TX_SITE) const {
-    at(index, Mode::kRead, TX_HERE);
-    T* const p = at(index, Mode::kWrite, TX_HERE);
-    *p = combine<Op>(*p, value);
-  }
-  template <class V>
-  void add_product(i64 index, V a, V b, TX_SITE) const {
-    at(index, Mode::kRead, TX_HERE);
-    T* const p = at(index, Mode::kWrite, TX_HERE);
-    *p = combine_product(*p, a, b);
-  }
-  template <class Op, class V>
-  void atomic(i64 index, V value, TX_SITE) const {
-    T* const p = at(index, Mode::kAtomic, TX_HERE);
-    *p = combine<Op>(*p, value);
+
+ protected:
+  // The value of an element of memory that is only read, else the element.
+  auto named(i64 index, Site site) const {
+    if constexpr (same<T, Element>) {
+      return Ref<T>(
+          this, [](const void* memory, i64 i, Mode mode, Site s, bool unique) { return of(memory).place(i, mode, s, unique); },
+          index, site);
+    } else {
+      return decode<Element>(*found(index, Mode::kRead, site));
+    }
   }
 
  private:
-  T* at(i64 index, Mode mode, Site site, bool unique = false) const {
-    return static_cast<const Place*>(this)->place(index, mode, site, unique);
-  }
+  static const Place& of(const void* memory) { return *static_cast<const Place*>(static_cast<const Accessor*>(memory)); }
+  T* found(i64 index, Mode mode, Site site) const { return of(this).place(index, mode, site, false); }
 };
 
 }  // namespace host
 
-template <class T>
-class Global : public host::Accessor<Global<T>, T> {
+template <class T, int kRank = 1, class Index = i64>
+class Global : public host::Accessor<Global<T, kRank, Index>, T> {
  public:
   static constexpr bool kShared = false;
 
+  Global(T* data, const Strides<kRank, Index>& strides, const char* name) : Global(data, name) { strides_ = strides; }
   Global(T* data, const char* name) : data_(data), name_(name), tensor_(nullptr), count_(0) {
     for (int i = 0; i < host::machine.tensor_count; ++i) {
       if (host::machine.tensors[i].data == data) tensor_ = &host::machine.tensors[i];
     }
     if (tensor_ != nullptr) count_ = tensor_->bytes / static_cast<i64>(sizeof(T));
+  }
+  template <class... Subscripts>
+  auto operator()(host::At first, Subscripts... rest) const {
+    return this->named(strides_.offset(first.index, rest...), first.site);
   }
   T* address(i64 index) const { return data_ + index; }
   const char* name() const { return name_; }
@@ -124,15 +187,22 @@ class Global : public host::Accessor<Global<T>, T> {
   const char* name_;
   host::Tensor* tensor_;
   i64 count_;
+  Strides<kRank, Index> strides_{{1}};
 };
 
-template <class T>
-class Shared : public host::Accessor<Shared<T>, T> {
+template <class T, int kRank = 1>
+class Shared : public host::Accessor<Shared<T, kRank>, T> {
  public:
   static constexpr bool kShared = true;
 
+  Shared(u8* data, i64 count, const Strides<kRank, int>& strides, const char* name) : Shared(data, count, name) {
+    strides_ = strides;
+  }
   Shared(u8* data, i64 count, const char* name) : data_(data), name_(name), count_(count) {}
-  void fresh() const {}  // threads come here at different times, so there is no moment to poison at
+  template <class... Subscripts>
+  auto operator()(host::At first, Subscripts... rest) const {
+    return this->named(strides_.offset(first.index, rest...), first.site);
+  }
   T* address(i64 index) const { return reinterpret_cast<T*>(data_) + index; }
   const char* name() const { return name_; }
   T* place(i64 index, host::Mode mode, host::Site site, bool unique) const {
@@ -162,6 +232,7 @@ class Shared : public host::Accessor<Shared<T>, T> {
   u8* data_;
   const char* name_;
   i64 count_;
+  Strides<kRank, int> strides_{{1}};
 };
 
 template <class T, int kCount>
@@ -170,6 +241,7 @@ class Reg : public host::Accessor<Reg<T, kCount>, T> {
 
  public:
   explicit Reg(const char* name) : name_(name) { fresh(); }
+  auto operator()(host::At at) const { return this->named(at.index, at.site); }
   void fresh() const {
     std::memset(defined_, 0, sizeof defined_);
     std::memset(static_cast<void*>(data_), 0xCD, sizeof data_);
@@ -211,9 +283,10 @@ inline Index gathered(V value, i64 extent, TX_SITE) {
 }
 
 template <class T>
-inline void anchor(T value) {
-  volatile T kept;
-  __builtin_memcpy(const_cast<T*>(&kept), &value, sizeof value);
+inline void anchor(const T& what) {
+  const auto value = value_of(what);
+  volatile auto kept = value;
+  (void)kept;
 }
 
 inline void sync_block(int barrier, TX_SITE) { host::wait_at(host::Wait::kBlock, barrier, TX_HERE); }

@@ -1,0 +1,111 @@
+"""Elements in emitted text: registers as plain scalars, accessors with subscripts, and what the CPU checks of both."""
+
+import re
+
+import numpy as np
+import pytest
+
+import texpr
+from texpr.codegen.host_run import HostArray, HostModule
+from texpr.polyhedral.mapped.places import Memory
+
+
+def source(text: str, **sizes: int) -> str:
+    """The CUDA text of a kernel."""
+    return texpr.parse(text).only.compile("cuda:sm_90a", sizes=sizes).source
+
+
+def test_a_register_that_its_bind_begins_is_a_plain_scalar() -> None:
+    text = source("kernel k(A: f32[N]) { par N i { new t: f32; new u: f32; t = A[i]; u = exp(t); u += t; A[i] = u } }")
+    assert "const tx::f32 t = A(i);" in text and "tx::f32 u = tx::exp(t);" in text and "u += t;" in text
+    assert "tx::Reg" not in text
+
+
+def test_a_register_that_is_bound_under_a_condition_is_a_checked_one_where_it_begins() -> None:
+    text = source("kernel k(A: f32[N]) { par N i { new t: f32; if i < 3 { t = 1.0 } else { t = 2.0 }; A[i] = t } }")
+    assert re.search(r'if \(i < N\) \{\n *tx::Reg<tx::f32, 1> t\("t"\);\n', text)
+    assert "t(0) = 1.0f;" in text and "A(i) = t(0);" in text
+
+
+def test_a_scalar_begins_again_in_every_block_that_declares_it(build) -> None:
+    acc = build.block_tensor("acc", memory=Memory.REG)
+    from texpr.codegen.cuda.facts import launch_facts
+    from texpr.codegen.cuda.variables import Variable, variables
+    from texpr.polyhedral.mapped.tree import Fresh, Loop
+
+    def found(*body):
+        block = build.launch("k_0", body, tensors=(acc,))
+        planned = build.plan((block,), (build.tensor("C", 8),))
+        return variables(launch_facts(planned, planned.program.host[0]))["acc"]
+
+    bind, use = build.statement("acc", (), build.const(1.0)), build.statement("C", (0,), build.read("acc"), id="S1")
+    begin = Fresh(buffer="acc")
+
+    def loop(*body):
+        return Loop(index="k", extent=build.number(2), body=body)
+
+    assert found(begin, bind, use) == Variable(True, True, True)
+    assert found(loop(begin, bind, use)) == Variable(True, True, True)
+    assert found(bind, use) == Variable(True, True, False)  # no `new`: it begins with the kernel
+    assert found(begin, loop(bind), use) == Variable(False, False, True)  # the bind would be in scope no longer
+    assert found(begin, use, bind) == Variable(False, False, True)  # read first
+    assert found(loop(begin, bind), use) == Variable(False, False, False)  # used where it is not in scope
+    assert found(begin, bind, begin, bind, use) == Variable(False, False, False)  # declared twice in one block
+
+
+def test_an_accessor_takes_the_program_s_subscripts_and_computes_in_32_bits_where_its_elements_fit() -> None:
+    text = "kernel k(A: f32[M, N], B: f32[N, M]) { par M i { par N j { B[j, i] = A[i, j] } } }"
+    free, bound = source(text), source(text, M=8, N=40)
+    assert 'const tx::Global<const tx::f32, 2> A(A_data, {N, 1}, "A");' in free and "B(j, i) = A(i, j);" in free
+    assert 'const tx::Global<tx::f32, 2, int> B(B_data, {8, 1}, "B");' in bound and "B(j, i) = A(i, j);" in bound
+    large = source(text, M=1 << 16, N=1 << 16)
+    assert 'const tx::Global<const tx::f32, 2> A(A_data, {65536, 1}, "A");' in large
+
+
+ELEMENTS = """\
+#include "texpr/kernel.cuh"
+extern "C" __global__ void __launch_bounds__(32)
+k(tx::i64* Y_data, tx::b8* B_data) {
+  const tx::Global<tx::i64> Y(Y_data, "Y");
+  const tx::Global<tx::b8> B(B_data, "B");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::i64, 2> t(smem + 0, 6, {3, 1}, "t");
+  if (tx::thread() != 0) return;
+  t(0, 0) = 1ll << 40;
+  t(1, 2) = t(0, 0);
+  t(0, 1) = tx::wrap_add(t(0, 0), t(1, 2));
+  Y(0) = tx::max(t(0, 0), t(0, 1));
+  Y(1) = tx::min(t(0, 0), 7ll);
+  t(0, 0) += 1;
+  Y(2) = tx::cast<tx::i64>(t(0, 0));
+  B(0) = t(0, 0) > t(1, 2);
+  B(1) = !B(0);
+  tx::atomic<tx::Add>(Y(3), t(0, 0));
+  MORE
+}
+TX_EXPORT(k);
+"""
+
+
+@pytest.mark.gxx
+class TestElements:
+    def run(self, more: str = ""):
+        y, b = np.full(4, 5, np.int64), np.full(2, 9, np.uint8)
+        arrays = [HostArray(a.ctypes.data, a.nbytes) for a in (y, b)]
+        report = HostModule(ELEMENTS.replace("MORE", more), werror=True).launch("k", arrays, (1, 1, 1), 32, 48, 0)
+        return report, y.tolist(), b.tolist()
+
+    def test_they_are_values_where_they_are_used_and_places_where_they_are_assigned_to(self) -> None:
+        big = 1 << 40
+        assert self.run() == (None, [2 * big, 7, big + 1, 5 + big + 1], [1, 0])
+
+    def test_a_read_that_nothing_defined_is_told_with_its_line_also_in_an_update(self) -> None:
+        line = ELEMENTS.splitlines().index("  MORE") + 1
+        for more in ("Y(0) = t(1, 0);", "t(1, 0) += 1;", "Y(0) = tx::max(t(0, 0), t(1, 0));"):
+            report, *_ = self.run(more)
+            assert (report.kind, report.line) == ("undefined", line)
+            assert report.message == "t[3] is read before anything wrote it"
+
+    def test_a_subscript_beyond_all_elements_is_told(self) -> None:
+        report, *_ = self.run("t(1, 3) = 0;")
+        assert (report.kind, report.message) == ("bounds", "t[6] is outside its 6 elements")
