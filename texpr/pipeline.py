@@ -1,7 +1,7 @@
 """The order of the stages, and the only place where it stands.
 
-    text ─parse→ Module ─check→ Kernel ─model→ Program ─prove→ ProvedProgram ─map→ MappedProgram
-         ─plan→ PlannedProgram ─emit→ Emission
+    text ─parse→ Module ─check→ Kernel ─model→ Program ─prove→ ProvedProgram
+         ─schedule→ Schedules ─map→ MappedProgram ─plan→ PlannedProgram ─emit→ Emission
 
 `build` runs a checked kernel down to a stage; `stop_after` returns early with what exists. Every stage is pure, so a
 `Build` is a record of values, and `times_ms` of what each took.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from texpr.polyhedral.program import Program, ProvedProgram
     from texpr.polyhedral.target import Target
 
-STAGES = ("parse", "check", "model", "prove", "map", "plan", "emit")
+STAGES = ("parse", "check", "model", "prove", "schedule", "map", "plan", "emit")
 T = TypeVar("T")
 
 
@@ -134,11 +134,16 @@ def _below(
     made.warnings += proved.warnings
     if over("prove"):
         return
+    from texpr.polyhedral.schedule.stage import Schedules, schedule
+
+    schedules: Schedules = made.stage("schedule", lambda: Schedules(proved=proved) if choices else schedule(proved))
+    if over("schedule"):
+        return
     from texpr.polyhedral.map.stage import map_program
 
-    known = made.bound_sizes()
+    known, others = made.bound_sizes(), schedules.others
     mapped: MappedProgram = made.stage(
-        "map", lambda: map_program(proved, made.target, hints=hints, choices=choices, sizes=known)
+        "map", lambda: map_program(proved, made.target, hints=hints, choices=choices, sizes=known, others=others)
     )
     if over("map"):
         return

@@ -41,7 +41,7 @@ MAX_ROUNDS = 16  # iterations of a reduction that one thread accumulates before 
 def choose(problem: Problem, *, wide: bool = True) -> Candidate:
     """The first candidate. Raises E0401, E0403 where the author's placements leave none."""
     launches = {r.name: _choice(problem, r) for r in problem.regions()}
-    return Candidate(launches=launches, wide=wide, kept=problem.kept.buffers)
+    return Candidate(launches=launches, wide=wide, kept=problem.kept.buffers, moves=problem.kept.moves)
 
 
 def _choice(problem: Problem, region: Region) -> Choice:

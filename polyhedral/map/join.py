@@ -10,6 +10,7 @@ has its own, by a name of its own.
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from texpr.grammar import ast
@@ -104,5 +105,8 @@ def _reports(reports: Sequence[Report]) -> Report:
         for number, report in enumerate(reports)
         for access in report.accesses
     ]
-    notes = [f"case {number}: {note}" for number, report in enumerate(reports) for note in report.notes]
-    return Report(accesses=tuple(accesses), representative=reports[-1].representative, notes=tuple(notes))
+    moves, notes = (
+        tuple(f"case {number}: {text}" for number, report in enumerate(reports) for text in own(report))
+        for own in (attrgetter("schedule"), attrgetter("notes"))
+    )
+    return Report(accesses=tuple(accesses), representative=reports[-1].representative, schedule=moves, notes=notes)

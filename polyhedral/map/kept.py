@@ -23,6 +23,7 @@ from texpr.polyhedral.map.elements import touched_elements
 from texpr.polyhedral.map.long_sums import Widening, as_type
 from texpr.polyhedral.mapped.operators import Origin
 from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.moves import Move
 from texpr.polyhedral.names import Names, names_taken
 from texpr.polyhedral.program import Access, ProvedProgram
 from texpr.polyhedral.prove.additions import long_updates
@@ -31,17 +32,18 @@ from texpr.polyhedral.prove.additions import long_updates
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """A program with the elements of some `buffers` of the author's in f64; `long` has the updates of its long sums, by
-    id, and `copies` says of the statements that it got what they are for."""
+    id, `copies` says of the statements that it got what they are for, and `moves` how it came from the author's."""
 
     proved: ProvedProgram
     buffers: frozenset[str] = frozenset()
     long: frozenset[str]
     copies: Mapping[str, Origin] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
 
 
-def keep_nothing(proved: ProvedProgram) -> Kept:
-    """The program as it is."""
-    return Kept(proved=proved, long=long_updates(proved.program))
+def keep_nothing(proved: ProvedProgram, moves: tuple[Move, ...] = ()) -> Kept:
+    """The program as it is, after some moves."""
+    return Kept(proved=proved, long=long_updates(proved.program), moves=moves)
 
 
 def keep(kept: Kept, buffers: Collection[str]) -> Kept:
@@ -52,9 +54,7 @@ def keep(kept: Kept, buffers: Collection[str]) -> Kept:
     writer = _Writer(kept.proved)
     program = build_program(writer.kernel(buffers), max(kept.proved.program.work.left, 1))
     program.work.learn(kept.proved.program.work)
-    return Kept(
-        proved=replace(kept.proved, program=program), buffers=frozenset(buffers), long=kept.long, copies=writer.copies
-    )
+    return replace(kept, proved=replace(kept.proved, program=program), buffers=frozenset(buffers), copies=writer.copies)
 
 
 class _Writer:

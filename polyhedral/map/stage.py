@@ -5,7 +5,7 @@
 Input: a `ProvedProgram`, a `Target`, and representative values of free sizes. Output: a `MappedProgram` that runs
 every iteration of every statement exactly once, with the same result. Choose, then build: `choose` gives a candidate,
 `build` makes its program; a candidate of the caller's own takes the place of the first one once `check_candidate` found
-that it fits, and so do several, each for its case: their programs are joined. Errors: E0401, E0402, E0403, E0502.
+that it fits, and so do several, each for its case: their programs are joined. Errors: E0401 to E0404, E0502.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,11 +23,14 @@ from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
 from texpr.polyhedral.map.legal import check_candidate
 from texpr.polyhedral.map.long_sums import carried_wide
 from texpr.polyhedral.map.problem import Problem, make_problem
+from texpr.polyhedral.map.schedules import chosen
 from texpr.polyhedral.map.states import is_state
 from texpr.polyhedral.mapped.candidate import Candidate, Cases, Choices
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.additions import CHAIN
+from texpr.polyhedral.schedule.draft import Draft, Scheduled, replay
+from texpr.polyhedral.schedule.stage import Schedules
 from texpr.polyhedral.target import Target
 
 NO_ROOM = ("E0401", "E0403")
@@ -43,19 +46,32 @@ def map_program(
     hints: Mapping[str, int] | None = None,
     choices: Choices | None = None,
     sizes: Mapping[str, int] | None = None,
+    others: tuple[Draft, ...] = (),
 ) -> MappedProgram:
     """The mapping of a proved program to a target; `hints` gives sizes that are free a value to judge choices at,
-    `choices` the choices themselves, and `sizes` those that are bound, for which their conditions may ask.
+    `choices` the choices themselves, and `sizes` those that are bound, for which their conditions may ask. It is mapped
+    in the schedule of the choices, or in one of the `others` where that costs less.
 
     Long sums that the mapping leaves in memory are kept in f64 there, by a mapping of the program that says so.
     Raises E0401 where attributes or sizes leave no mapping, E0402 for attributes that are not mapped, E0403 for
-    buffers that do not fit, E0502 for constructs that have no emission.
+    buffers that do not fit, E0404 for moves that do not fit, E0502 for constructs that have no emission.
     """
-    program = proved.program
-    check_attributes(program.kernel, target)
-    as_it_is, known = keep_nothing(proved), hints or {}
+    check_attributes(proved.program.kernel, target)
+    known = hints or {}
     if choices is not None:
-        return _as_told(as_it_is, target, known, choices, sizes or {})
+        return _as_told(proved, target, known, choices, sizes or {})
+    scheduled = chosen(Schedules(proved=proved, others=others), target, known)
+    try:
+        return _own(scheduled, target, known)
+    except TExprError:
+        if not scheduled.moves:
+            raise
+        return _own(Scheduled(proved=proved), target, known)
+
+
+def _own(scheduled: Scheduled, target: Target, known: Mapping[str, int]) -> MappedProgram:
+    """The mapping of the compiler's own choices."""
+    program, as_it_is = scheduled.proved.program, keep_nothing(scheduled.proved, scheduled.moves)
     long, kept, notes = as_it_is.long, frozenset[str](), dict[str, str]()
     mapped = _carried(Problems(as_it_is, target, known))
     while more := [name for name in left_in_memory(mapped, long) if name not in notes]:
@@ -73,28 +89,32 @@ def map_program(
             why = NARROW if codes <= set(NO_ROOM) else GIVEN_UP
             locals = [name for name in wider - kept if program.kernel.buffer(name).role is Role.LOCAL]
             notes |= {name: why.format(name) for name in sorted(locals or wider - kept)}
-    return _noted(mapped, notes.values())
+    return _told(_noted(mapped, notes.values()), scheduled)
 
 
 def _as_told(
-    as_it_is: Kept, target: Target, hints: Mapping[str, int], choices: Choices, sizes: Mapping[str, int]
+    proved: ProvedProgram, target: Target, hints: Mapping[str, int], choices: Choices, sizes: Mapping[str, int]
 ) -> MappedProgram:
-    """The mapping of choices from outside. Raises E0401 for a condition or a candidate that does not fit."""
+    """The mapping of choices from outside. Raises E0401 for a condition or a candidate that does not fit, E0404 for its
+    moves."""
     if isinstance(choices, Cases):
-        choices = resolved(as_it_is.proved.program.kernel, choices, sizes)
+        choices = resolved(proved.program.kernel, choices, sizes)
     if isinstance(choices, Candidate):
-        return _chosen(as_it_is, target, hints, choices)
+        return _chosen(proved, target, hints, choices)
     found: list[MappedProgram] = []
     for case in (*choices.cases, None):
         try:
-            found.append(_chosen(as_it_is, target, hints, case.candidate if case else choices.otherwise))
+            found.append(_chosen(proved, target, hints, case.candidate if case else choices.otherwise))
         except TExprError as wrong:
             raise in_case(wrong, case) from None
-    return join(as_it_is.proved, choices, [case.when for case in choices.cases], found)
+    return join(proved, choices, [case.when for case in choices.cases], found)
 
 
-def _chosen(as_it_is: Kept, target: Target, hints: Mapping[str, int], candidate: Candidate) -> MappedProgram:
-    """The mapping of a candidate from outside. Raises E0401 where it does not fit, or leaves long sums in memory."""
+def _chosen(proved: ProvedProgram, target: Target, hints: Mapping[str, int], candidate: Candidate) -> MappedProgram:
+    """The mapping of a candidate from outside. Raises E0401 where it does not fit, or leaves long sums in memory, E0404
+    for its moves."""
+    scheduled = replay(proved, candidate.moves)
+    as_it_is = keep_nothing(scheduled.proved, scheduled.moves)
     program, long = as_it_is.proved.program, as_it_is.long
     writes = [s.write for s in program.statements if s.id in long]
     able = {write.buffer for write in writes if write is not None}
@@ -110,7 +130,11 @@ def _chosen(as_it_is: Kept, target: Target, hints: Mapping[str, int], candidate:
             raise fail(
                 "E0401", why, program.kernel.span, help=f"keep it in f64 (`kept`: {name!r}), or sum inside a `par`"
             )
-    return mapped
+    return _told(mapped, scheduled)
+
+
+def _told(mapped: MappedProgram, scheduled: Scheduled) -> MappedProgram:
+    return replace(mapped, report=replace(mapped.report, schedule=scheduled.told))
 
 
 def problem_of(proved: ProvedProgram, mapped: MappedProgram) -> Problem:
@@ -118,7 +142,9 @@ def problem_of(proved: ProvedProgram, mapped: MappedProgram) -> Problem:
     for a mapping of several cases, each of which solves one."""
     if isinstance(mapped.candidate, Cases):
         raise fail("E0607", "a mapping of several cases has no alternatives", help="ask for those of one candidate")
-    return _problem(keep_nothing(proved), mapped.target, mapped.report.representative, mapped.candidate)
+    moves = mapped.candidate.moves
+    as_it_is = keep_nothing(replay(proved, moves).proved, moves)
+    return _problem(as_it_is, mapped.target, mapped.report.representative, mapped.candidate)
 
 
 def _problem(as_it_is: Kept, target: Target, hints: Mapping[str, int], candidate: Candidate) -> Problem:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from texpr.grammar.ast import Condition, IndexVar
 from texpr.grammar.strides import address_name
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.moves import Move
 
 Deal = tuple[tuple[str, int], ...]
 """Threads of a block dealt to indices, fastest first: (("j", 32), ("i", 8)) gives j the lanes and i eight warps."""
@@ -82,12 +83,14 @@ Choice = Single | Flat | Blocks | Combined | Cores
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A choice for every launch, by name. `wide`: arrays that carry long sums are in f64, too (`long_sums`). `kept` has
-    the buffers whose elements memory has in f64 for the time of a call (`kept`); launches of their own copy them."""
+    """A choice for every launch of the program after `moves`, by name. `wide`: arrays that carry long sums are in f64,
+    too (`long_sums`). `kept` has the buffers whose elements memory has in f64 for the time of a call (`kept`); launches
+    of their own copy them."""
 
     launches: Mapping[str, Choice]
     wide: bool = True
     kept: frozenset[str] = frozenset()
+    moves: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

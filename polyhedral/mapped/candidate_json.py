@@ -1,6 +1,6 @@
 """Candidates as data, both ways: what `texpr map --json` prints under `candidate`, and `--mapping FILE` reads.
 
-    {"schema": 1, "wide": true, "kept": [], "launches": {
+    {"schema": 1, "moves": [], "wide": true, "kept": [], "launches": {
         "vadd_0": {"form": "flat", "threads": 256, "deal": [["i", 256]], "grid": ["i"], "memory": {}}}}
     {"cases": [{"when": "N % 4 == 0", "candidate": {…}}], "otherwise": {…}}
 
@@ -29,8 +29,19 @@ from texpr.polyhedral.mapped.candidate import (
 )
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.when import read_condition
+from texpr.polyhedral.moves import Contract, Distribute, Expand, Fuse, Interchange, Move, Residues, Sink, Swap
 
 CANDIDATE_SCHEMA = 1
+MOVES: dict[str, type[Any]] = {
+    "fuse": Fuse,
+    "swap": Swap,
+    "distribute": Distribute,
+    "interchange": Interchange,
+    "sink": Sink,
+    "residues": Residues,
+    "contract": Contract,
+    "expand": Expand,
+}
 FORMS: dict[str, type[Choice]] = {
     "single": Single,
     "flat": Flat,
@@ -51,7 +62,18 @@ def choices_json(choices: Choices) -> dict[str, Any]:
 def candidate_json(candidate: Candidate) -> dict[str, Any]:
     """The candidate as JSON values."""
     launches = {name: _choice_json(choice) for name, choice in candidate.launches.items()}
-    return {"schema": CANDIDATE_SCHEMA, "wide": candidate.wide, "kept": sorted(candidate.kept), "launches": launches}
+    return {
+        "schema": CANDIDATE_SCHEMA,
+        "moves": [_move_json(move) for move in candidate.moves],
+        "wide": candidate.wide,
+        "kept": sorted(candidate.kept),
+        "launches": launches,
+    }
+
+
+def _move_json(move: Move) -> dict[str, Any]:
+    name = next(name for name, kind in MOVES.items() if kind is type(move))
+    return {"move": name} | {field.name: getattr(move, field.name) for field in fields(move)}
 
 
 def _choice_json(choice: Choice) -> dict[str, Any]:
@@ -100,19 +122,39 @@ def _condition(value: Any, where: str) -> Condition:
 
 def read_candidate(data: Any, where: str = "") -> Candidate:
     """The candidate that the JSON values are. Raises E0607 with the place of what is wrong."""
-    top = _object(data, where or "the candidate", {"schema", "wide", "kept", "launches"})
+    top = _object(data, where or "the candidate", {"schema", "moves", "wide", "kept", "launches"})
     inside = f"{where}." if where else ""
     if top["schema"] != CANDIDATE_SCHEMA:
         raise _wrong(f"{inside}schema", f"{CANDIDATE_SCHEMA}, the version that this TExpr reads", top["schema"])
     launches = top["launches"]
     if not isinstance(launches, Mapping):
         raise _wrong(f"{inside}launches", "an object by launch", launches)
+    if not isinstance(top["moves"], list | tuple):
+        raise _wrong(f"{inside}moves", "a list of moves", top["moves"])
     own = f"{inside}launches"
     return Candidate(
+        moves=tuple(_move(item, f"{inside}moves.{number}") for number, item in enumerate(top["moves"])),
         wide=_flag(top["wide"], f"{inside}wide"),
         kept=frozenset(_names(top["kept"], f"{inside}kept")),
         launches={_text(name, own): _choice(item, f"{own}.{name}") for name, item in launches.items()},
     )
+
+
+def _move(data: Any, where: str) -> Move:
+    name = data.get("move") if isinstance(data, Mapping) else None
+    if not isinstance(name, str) or name not in MOVES:
+        raise _wrong(f"{where}.move", f"one of {', '.join(MOVES)}", name)
+    kind = MOVES[name]
+    _object(data, where, {"move", *(field.name for field in fields(kind))})
+    values = {f.name: (_count if f.type is int else _text)(data[f.name], f"{where}.{f.name}") for f in fields(kind)}
+    found: Move = kind(**values)
+    return found
+
+
+def _count(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
+        raise _wrong(where, "a number from 0", value)
+    return value
 
 
 def _choice(data: Any, where: str) -> Choice:

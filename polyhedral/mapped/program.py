@@ -128,10 +128,12 @@ class AccessReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The decisions in words and figures. `representative` has the values at which free sizes were judged."""
+    """The decisions in words and figures. `representative` has the values at which free sizes were judged, `schedule`
+    the moves of loops and locals that were made."""
 
     accesses: tuple[AccessReport, ...] = ()
     representative: Mapping[str, int] = field(default_factory=dict)
+    schedule: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 

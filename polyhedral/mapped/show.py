@@ -47,6 +47,8 @@ def show(program: MappedProgram | PlannedProgram) -> str:
     if program.report.representative:
         sizes = ", ".join(f"{name} = {value}" for name, value in program.report.representative.items())
         lines.append(f"judged at {sizes}; right for every size")
+    if program.report.schedule:
+        lines += ["schedule", *(f"  {move}" for move in program.report.schedule)]
     for node in program.host:
         lines += _host(node, _Words(leaf=leaf_text))
     lines.append("buffers")

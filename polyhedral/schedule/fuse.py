@@ -68,7 +68,7 @@ def _compare(op: CompareOp, left: IndexExpr, right: IndexExpr) -> Condition:
 
 
 def _under(conditions: list[Condition], body: Block) -> Block:
-    if not conditions:
+    if not conditions or not body:
         return body
     condition = conditions[0] if len(conditions) == 1 else And(parts=tuple(conditions))
     return (If(condition=condition, then=body, span=body[0].span),)

@@ -51,9 +51,9 @@ def distribute(kernel: Kernel, move: Distribute) -> Moved:
 def interchange(kernel: Kernel, move: Interchange) -> Moved:
     """The inner loop outside. Instances keep their indices, which stand in another order."""
     place, outer = loop_of(kernel, move.outer)
-    inner = outer.body[0]
-    if len(outer.body) != 1 or not isinstance(inner, Par | Seq):
-        raise unfit(f"`{outer.index}` holds more than one loop", outer.span, "this loop")
+    inner = outer.body[0] if len(outer.body) == 1 else None
+    if not isinstance(inner, Par | Seq):
+        raise unfit(f"`{outer.index}` does not hold one loop alone", outer.span, "this loop")
     for loop in (outer, inner):
         plain(loop, allowed=("ordered",))
     movable((outer,))

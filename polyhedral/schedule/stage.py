@@ -8,63 +8,22 @@ every one computes the same, its float additions in the same order, and is as fr
 subscripts out of bounds: each move is legal by its rule, and each schedule passes a check that shares no code with it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from texpr.grammar.diagnostics import TExprError
-from texpr.polyhedral.model.stage import build_program
-from texpr.polyhedral.moves import Move
-from texpr.polyhedral.program import Program, ProvedProgram
-from texpr.polyhedral.schedule.apply import moved
-from texpr.polyhedral.schedule.check import check
-from texpr.polyhedral.schedule.legal import violation
-from texpr.polyhedral.schedule.origins import Origins, composed
-from texpr.polyhedral.schedule.words import fault, in_words, refusal
+from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.schedule.draft import Draft
+from texpr.polyhedral.schedule.propose import propose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduled:
-    """A proved program after some moves; `told` has them in words."""
+class Schedules:
+    """A proved program, and what else it could run as: each of the others is checked (`draft.checked`) by whoever
+    takes it."""
 
     proved: ProvedProgram
-    moves: tuple[Move, ...] = ()
-    told: tuple[str, ...] = ()
+    others: tuple[Draft, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """A schedule in the making: the program after its moves, and where its instances come from."""
-
-    program: Program
-    moves: tuple[Move, ...] = ()
-    told: tuple[str, ...] = ()
-    origins: Origins = field(default_factory=dict)
-
-    def then(self, move: Move) -> "Draft":
-        """The schedule with one more move. Raises E0404 where it does not fit, or is not legal."""
-        step = moved(self.program.kernel, move)
-        why = violation(self.program, move)
-        if why is not None:
-            raise TExprError([refusal(self.program, move, why)])
-        return Draft(
-            program=build_program(step.kernel, beside=self.program),
-            moves=(*self.moves, move),
-            told=(*self.told, in_words(self.program.kernel, move)),
-            origins=composed(self.origins, step.origins),
-        )
-
-
-def replay(proved: ProvedProgram, moves: Sequence[Move]) -> Scheduled:
-    """The program after some moves. Raises E0404 for the first that does not fit or breaks a dependence."""
-    draft = Draft(program=proved.program)
-    for move in moves:
-        draft = draft.then(move)
-    return checked(proved, draft)
-
-
-def checked(proved: ProvedProgram, draft: Draft) -> Scheduled:
-    """A schedule that its check has passed. Raises E0404 for one that it refuses."""
-    found = check(proved.program, draft.program, draft.origins) if draft.moves else None
-    if found is not None:
-        raise fault(proved.program, found)
-    return Scheduled(proved=replace(proved, program=draft.program), moves=draft.moves, told=draft.told)
+def schedule(proved: ProvedProgram) -> Schedules:
+    """The schedules of a program."""
+    return Schedules(proved=proved, others=propose(proved))

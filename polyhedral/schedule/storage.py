@@ -50,7 +50,8 @@ def contract(kernel: Kernel, move: Contract) -> Moved:
     shape = tuple(extent for d, extent in enumerate(buffer.shape) if d not in dropped)
     changed = _accessed(_without_new(kernel, home), buffer.name, without)
     place, loop = loop_of(changed, move.loop)
-    grown = replace(loop, body=(home.stmt, *loop.body))
+    first = next((n for n, stmt in enumerate(loop.body) if not isinstance(stmt, New)), 0)
+    grown = replace(loop, body=(*loop.body[:first], home.stmt, *loop.body[first:]))
     block = (*place.block[: place.at], grown, *place.block[place.at + 1 :])
     return Moved(kernel=_with_buffer(with_block(changed, place, block), replace(buffer, shape=shape)))
 

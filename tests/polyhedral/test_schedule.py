@@ -1,16 +1,9 @@
-"""Moves one by one: what comes out, what is refused with which iterations, and what the check of schedules notices."""
-
-import ast
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+"""Moves one by one: what comes out, and what is refused with which iterations."""
 
 import pytest
-from stages import program, proved
+from stages import proved
 
-from texpr.grammar.ast import IndexVar, Kernel
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.index.expr import const, subtract
 from texpr.grammar.show import show
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.moves import (
@@ -25,10 +18,8 @@ from texpr.polyhedral.moves import (
     Swap,
 )
 from texpr.polyhedral.prove.stage import prove
-from texpr.polyhedral.schedule.apply import moved
-from texpr.polyhedral.schedule.check import check
-from texpr.polyhedral.schedule.origins import Origin
-from texpr.polyhedral.schedule.stage import replay
+from texpr.polyhedral.schedule.draft import replay
+from texpr.polyhedral.schedule.stage import schedule
 
 SOFTMAX = """kernel softmax(X: f32[M, N], Y: f32[M, N]) where N >= 1 {
     new m: f32[M]
@@ -71,8 +62,8 @@ def test_three_bands_of_rows_become_one_launch_with_locals() -> None:
         after(SOFTMAX, *moves)
         == """\
   par i: M (band 2)
-    new s: f32
     new m: f32
+    new s: f32
     S0: m = -inf:f32
     seq k: N
       S1: m max= X[i, k]
@@ -267,7 +258,7 @@ def test_an_element_of_two_iterations_is_no_local_of_one() -> None:
     ("text", "move", "why"),
     [
         ("par N i { A[i] = 1.0 }", Fuse(first="i", second="q"), "there is no loop 'q' to move"),
-        ("par N i { A[i] = 1.0 }", Interchange(outer="i"), "`i` holds more than one loop"),
+        ("par N i { A[i] = 1.0 }", Interchange(outer="i"), "`i` does not hold one loop alone"),
         ("par N i #grid { seq 3 k { A[i] = 1.0 } }", Interchange(outer="i"), "`#grid` says how `i` runs"),
         (
             "par N i { A[i] = 1.0 }; par N j #grid { B[j] = A[j] }",
@@ -313,71 +304,6 @@ def test_a_move_that_does_not_fit_says_why(text: str, move: Move, why: str) -> N
     assert why in str(refused.value)
 
 
-def faulty(change: Any, *moves: Move, text: str = SOFTMAX) -> str | None:
-    """What the check says of the moved kernel after a change by hand."""
-    before = program(text)
-    kernel, origins = before.kernel, dict[str, Origin]()
-    for move in moves:
-        step = moved(kernel, move)
-        kernel, origins = step.kernel, {**origins, **step.origins}
-    kernel, origins = change(kernel, origins)
-    found = check(before, build_program(kernel, beside=before), origins)
-    return None if found is None else found.why
-
-
-def test_the_check_notices_whatever_is_changed_by_hand() -> None:
-    fused = Fuse(first="i", second="i_1")
-
-    def same(kernel: Kernel, origins: Any) -> Any:
-        return kernel, origins
-
-    def lost(kernel: Kernel, origins: Any) -> Any:
-        return replace(kernel, body=kernel.body[:-1]), origins
-
-    def doubled(kernel: Kernel, origins: Any) -> Any:
-        later = {name: Origin(statement="S0") if name == "S2" else o for name, o in origins.items()}
-        return kernel, later
-
-    def elsewhere(kernel: Kernel, origins: Any) -> Any:
-        shifted = Origin(statement="S2", values={"i_1": subtract(IndexVar(name="i"), const(1))})
-        return kernel, {**origins, "S2": shifted}
-
-    def reversed_(kernel: Kernel, origins: Any) -> Any:
-        return replace(kernel, body=(*kernel.body[:2], *kernel.body[:1:-1])), origins
-
-    assert faulty(same, fused) is None
-    assert faulty(lost) == "iterations of S4 do not run"
-    assert "run twice" in str(faulty(doubled, fused))
-    assert faulty(elsewhere, fused) == "S2 runs in iterations that it does not have"
-    assert faulty(reversed_) == "a dependence is lost"
-
-
-def test_the_check_asks_for_the_same_values_and_elements() -> None:
-    text = "kernel f(A: f32[N], B: f32[N], C: f32[N]) { par N i { B[i] = A[i] * 2.0; C[i] = B[i] } }"
-
-    def with_text(other: str) -> str | None:
-        return faulty(lambda _k, origins: (program(other).kernel, origins), text=text)
-
-    assert with_text(text) is None
-    assert with_text(text.replace("2.0", "3.0")) == "S0 does not compute what S0 does"
-    assert with_text(text.replace("A[i] *", "A[N - 1 - i] *")) == "A has other elements"
-    assert with_text(text.replace("= B[i]", "= A[i]")) == "B has other elements"
-    assert with_text(text.replace("par N i", "par N i #grid")) == "S0 stands in loops with other attributes than S0"
-    swapped = (
-        "kernel f(A: f32[N], B: f32[N], C: f32[N]) { par N i { if A[i] > 0.0 { B[i] = A[i] * 2.0 }; C[i] = A[i] } }"
-    )
-    assert with_text(swapped) is not None
-
-
-def test_the_check_shares_no_code_with_what_it_checks() -> None:
-    folder = Path(__file__).resolve().parents[2] / "polyhedral" / "schedule"
-    for name in ("check.py", "alike.py"):
-        nodes = [n for n in ast.walk(ast.parse((folder / name).read_text())) if isinstance(n, ast.ImportFrom)]
-        modules = {str(node.module).removeprefix("texpr.polyhedral.") for node in nodes}
-        assert not {m for m in modules if m.startswith(("prove", "map"))}
-        assert {m for m in modules if m.startswith("schedule")} <= {"schedule.origins", "schedule.alike"}
-
-
 def test_swapped_statements_keep_their_iterations() -> None:
     text = "kernel f(A: f32[N], B: f32[N]) { par N i { A[i] = 1.0 }; par N j { B[j] = 2.0 } }"
     assert (
@@ -390,3 +316,17 @@ def test_swapped_statements_keep_their_iterations() -> None:
     )
     said = refused(text.replace("2.0", "A[N - 1 - j]"), Swap(first="i", second="j"))
     assert "with N = 1, S1 at j = 0 reads A and would no longer wait for S0 at i = 0" in said
+
+
+def test_loops_without_a_statement_are_moved_like_others() -> None:
+    text = "kernel f(A: f32[N]) { seq 3 t { }; par N i { }; par N j { A[j] = 1.0 }; par M k { } }"
+    assert (
+        after(text, Fuse(first="i", second="j"), Fuse(first="i", second="k"))
+        == """\
+  seq t: 3
+  par i: max(N, M) (band 1)
+    if i < N
+      S0: A[i] = 1.0:f32"""
+    )
+    assert "`t` does not hold one loop alone" in refused(text, Interchange(outer="t"))
+    assert schedule(proved(text)).others

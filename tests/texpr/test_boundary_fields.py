@@ -46,7 +46,7 @@ HAND_BUILT = (
 )
 FOR_PEOPLE = {
     "Guard.padding", "MappedProgram.candidate", "MappedBuffer.reason", "Order.relation",
-    "Report.accesses", "Report.representative",
+    "Report.accesses", "Report.representative", "Report.schedule",
     *(f"AccessReport.{name}" for name in (
         "statement", "buffer", "mode", "relation", "lane_stride", "distance", "sectors", "ideal_sectors",
     )),
@@ -54,8 +54,8 @@ FOR_PEOPLE = {
     *(f"{name}.orders" for name in ("Acquire", "Wait", "WaitGroup", "Await", "AfterLaunch", "GridBarrier", "Last")),
 }  # fmt: skip
 AWAITED = {
-    # What `find_dependences` gives to who asks: no stage does yet.
-    "Dependence.sink", "Dependence.hazard", "Dependence.relation", "Dependence.must",
+    # What `find_dependences` gives to who asks beside what schedules are judged by.
+    "Dependence.hazard", "Dependence.must",
     # Read where a launch cannot be synchronised.
     "Order.computed",
     # What the mapper will say of threads, when it makes these: those written by hand stand where all threads come.

@@ -113,10 +113,10 @@ def test_everything_can_be_inspected(tmp_path: Path) -> None:
     assert "__global__" in compiled.source
     assert compiled.manifest.sizes == {"N": 1000}
     assert (compiled.save(tmp_path / "out", source_only=True) / "manifest.json").is_file()
-    assert list(compiled.build.times_ms) == ["check", "model", "prove", "map", "plan", "emit"]
+    assert list(compiled.build.times_ms) == ["check", "model", "prove", "schedule", "map", "plan", "emit"]
 
 
-@pytest.mark.parametrize("stage", ["check", "model", "prove", "map", "plan"])
+@pytest.mark.parametrize("stage", ["check", "model", "prove", "schedule", "map", "plan"])
 def test_compilation_stops_after_a_stage(stage: str) -> None:
     compiled = texpr.parse(ADD).only.compile(stop_after=stage)
     assert list(compiled.build.times_ms)[-1] == stage
@@ -126,7 +126,7 @@ def test_compilation_stops_after_a_stage(stage: str) -> None:
 def test_what_is_no_stage_is_told_with_the_stages() -> None:
     with pytest.raises(texpr.TExprError, match="there is no stage 'lower'") as caught:
         texpr.parse(ADD).only.compile(stop_after="lower")
-    assert "parse, check, model, prove, map, plan, emit" in str(caught.value)
+    assert "parse, check, model, prove, schedule, map, plan, emit" in str(caught.value)
 
 
 def test_modules_give_kernels_by_name_and_attribute() -> None:

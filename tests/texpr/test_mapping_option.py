@@ -145,7 +145,7 @@ def test_cases_run_on_every_target(cases: Path, target: str) -> None:
         ("[" * 100_000, "E0606", "is not JSON"),
         ("3", "E0607", "the candidate is an object"),
         ('{"candidate": null}', "E0607", "the candidate is an object"),
-        ('{"schema": 1, "wide": true, "kept": [], "launches": {}}', "E0401", "this kernel has mm_0"),
+        ('{"schema": 1, "moves": [], "wide": true, "kept": [], "launches": {}}', "E0401", "this kernel has mm_0"),
     ],
 )
 def test_a_file_that_holds_no_candidate_is_an_error(
@@ -163,3 +163,64 @@ def test_a_missing_file_and_a_wrong_option_are_errors(command: Command, program:
     assert code == 1 and "E0606" in message
     with pytest.raises(texpr.TExprError, match=r"`mapping`: the candidate is an object .*, not 3"):
         texpr.parse(MATMUL).mm.compile("cpu", sizes=SIZES, mapping=3)  # type: ignore[arg-type]  # the point
+
+
+SWEEPS = """kernel sweeps(inout A: f32[N], inout B: f32[N]) where N >= 2 {
+    seq T t {
+        par N - 2 i { B[i + 1] = A[i] + A[i + 2] }
+        par N - 2 j { A[j + 1] = B[j] + B[j + 2] }
+    }
+}
+"""
+APART = "kernel apart(X: f32[N], Y: f32[N], Z: f32[N]) { par N i { Y[i] = X[i] * 2.0 }; par N j { Z[j] = X[j] + 1.0 } }"
+
+
+def with_moves(command: Command, folder: Path, text: str, moves: object) -> tuple[Path, Path]:
+    """The program, and its own mapping with other moves."""
+    program, file = folder / "program.tex", folder / "choices.json"
+    program.write_text(text, encoding="utf-8")
+    code, out, _ = command("map", program, "--json")
+    assert code == 0
+    file.write_text(json.dumps(json.loads(out)["candidate"] | {"moves": moves}), encoding="utf-8")
+    return program, file
+
+
+def test_moves_of_a_file_are_made_and_told(command: Command, tmp_path: Path) -> None:
+    fuse = {"move": "fuse", "first": "i", "second": "j", "shift": 0}
+    program, file = with_moves(command, tmp_path, APART, [fuse])
+    data = json.loads(file.read_text())
+    del data["launches"]["apart_1"]
+    file.write_text(json.dumps(data))
+    code, out, _ = command("map", program, "--mapping", file)
+    assert code == 0
+    assert "schedule\n  fused `par i` (Y) and `par j` (Z) into one launch\n" in out and "apart_1" not in out
+    code, out, _ = command("map", program, "--mapping", file, "--alternatives")
+    assert code == 0 and "flat, as it is" in out
+    code, out, _ = command("run", program, "--mapping", file, "--target", "cuda-host:sm_90a", "-DN=40", "--check")
+    assert code == 0 and "right" in out
+
+
+@pytest.mark.parametrize(
+    ("moves", "code", "said"),
+    [
+        (
+            [{"move": "fuse", "first": "i", "second": "j", "shift": 0}],
+            "E0404",
+            "with N = 4, T = 1, S1 at t = 0, j = 0 writes A and would no longer wait for S0 at t = 0, i = 1",
+        ),
+        ([{"move": "interchange", "outer": "q"}], "E0404", "there is no loop 'q' to move"),
+        ([{"move": "interchange", "outer": "t"}], "E0404", "`t` does not hold one loop alone"),
+        ([{"move": "jump"}], "E0607", "moves.0.move is one of fuse, swap"),
+        ([{"move": "interchange"}], "E0607", "moves.0 is an object of move, outer"),
+        ([{"move": "fuse", "first": "i", "second": 3, "shift": 0}], "E0607", "moves.0.second is a name, not 3"),
+        ([{"move": "fuse", "first": "i", "second": "j", "shift": -1}], "E0607", "moves.0.shift is a number from 0"),
+        ({}, "E0607", "moves is a list of moves"),
+    ],
+)
+def test_moves_that_cannot_be_made_are_errors(
+    command: Command, tmp_path: Path, moves: object, code: str, said: str
+) -> None:
+    program, file = with_moves(command, tmp_path, SWEEPS, moves)
+    exit_code, _, message = command("map", program, "--mapping", file)
+    assert exit_code == 1
+    assert code in message and said in message

@@ -1,0 +1,121 @@
+"""Which schedule a program is mapped in: the program as it is, unless another one costs less.
+
+    as it is             3 launches   8 kB of workspaces   9.4e6 sectors
+    fused, contracted    1 launch     none                 8.4e6 sectors
+
+Counted are launches, with the turns of the host's loops, workspaces, and the memory traffic of the first candidate at
+the representative sizes. A schedule is taken where launches and workspaces are fewer, or a loop of launches is gone;
+where there is no more traffic, which is not left to too few threads either; and where no workspace becomes an array
+that has no room on the chip. Caches are not modelled, so that fewer launches alone are no reason. Whatever cannot be
+judged stays as it is.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from texpr.grammar.ast import Buffer
+from texpr.grammar.diagnostics import TExprError
+from texpr.polyhedral.map.choose import choose
+from texpr.polyhedral.map.cost import RESIDENT_THREADS, LaunchCost, cost
+from texpr.polyhedral.map.kept import keep_nothing
+from texpr.polyhedral.map.long_sums import carried_wide
+from texpr.polyhedral.map.problem import Outline, Problem, Region, make_problem, workspaces
+from texpr.polyhedral.mapped.candidate import Candidate, Combined
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.program import HostIf, HostLoop
+from texpr.polyhedral.moves import Contract, Move
+from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.schedule.draft import Scheduled, checked
+from texpr.polyhedral.schedule.stage import Schedules
+from texpr.polyhedral.target import Target
+
+FEWER = 8  # times the launches that there were, at least
+ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its memory busy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """`launches`, `workspace_bytes` and `traffic` of one call: sectors on a GPU, accesses on a CPU, where `strided` are
+    those that are not contiguous; `waited` is the traffic, each launch's as many times as it has too few threads."""
+
+    launches: int
+    workspace_bytes: int
+    traffic: int
+    strided: int
+    waited: float
+
+    def beats(self, other: "Price") -> bool:
+        """Whether launches and workspaces are both fewer, or the launches many times fewer, and nothing is more."""
+        if self.traffic > other.traffic or self.strided > other.strided or self.waited > other.waited:
+            return False
+        both = self.launches < other.launches and self.workspace_bytes < other.workspace_bytes
+        return both or self.launches * FEWER <= other.launches
+
+
+def chosen(schedules: Schedules, target: Target, hints: Mapping[str, int]) -> Scheduled:
+    """The schedule that a program is mapped in, checked."""
+    plain = Scheduled(proved=schedules.proved)
+    own = _price(schedules.proved, (), target, hints) if schedules.others else None
+    if own is None:
+        return plain
+    priced = [(_price(draft.proved(schedules.proved), draft.moves, target, hints), draft) for draft in schedules.others]
+    better = [(price, draft) for price, draft in priced if price is not None and price.beats(own)]
+    for _, draft in sorted(better, key=lambda pair: (pair[0].launches, pair[0].traffic, len(pair[1].moves))):
+        try:
+            return checked(schedules.proved, draft)
+        except TExprError:  # the check may know less than the rules, or take too many steps
+            continue
+    return plain
+
+
+def _price(proved: ProvedProgram, moves: tuple[Move, ...], target: Target, hints: Mapping[str, int]) -> Price | None:
+    """The price of the first candidate; None where there is none, or a contracted array lies in global memory."""
+    try:
+        kept = keep_nothing(proved)
+        problem = make_problem(kept, carried_wide(proved.program, kept.long), target, hints)
+        candidate = choose(problem)
+        paid = cost(problem, candidate)
+    except TExprError:
+        return None
+    if any(_lies_outside(candidate, move.buffer) for move in moves if isinstance(move, Contract)):
+        return None
+    costs = [(times, paid.launches[region.name]) for region, times in _regions(problem, problem.outline, 1)]
+    traffic = [times * (c.sectors if target.is_cuda else c.requests) for times, c in costs]
+    return Price(
+        launches=sum(times for times, _ in costs),
+        workspace_bytes=sum(_bytes(problem, buffer) for buffer in workspaces(problem.kernel)),
+        traffic=sum(traffic),
+        strided=0 if target.is_cuda else sum(times * c.sectors for times, c in costs),
+        waited=sum(own / _share(target, c) for own, (_, c) in zip(traffic, costs, strict=True)),
+    )
+
+
+def _bytes(problem: Problem, buffer: Buffer) -> int:
+    return buffer.dtype.size_bytes * prod(problem.representative(extent, {}) for extent in buffer.shape)
+
+
+def _share(target: Target, paid: LaunchCost) -> float:
+    """How much of the memory's rate a launch has threads for."""
+    if not target.is_cuda:
+        return 1.0
+    return min(1.0, ENOUGH * paid.blocks * paid.threads / (target.multiprocessors * RESIDENT_THREADS))
+
+
+def _lies_outside(candidate: Candidate, buffer: str) -> bool:
+    """Whether a local of some launch lies in global memory, which the cost does not count."""
+    choices = (choice for choice in candidate.launches.values() if not isinstance(choice, Combined))
+    return any(choice.memory.get(buffer) is Memory.GLOBAL for choice in choices)
+
+
+def _regions(problem: Problem, outline: Outline, times: int) -> Iterator[tuple[Region, int]]:
+    """Every region, with how often a call runs it at most."""
+    for node in outline:
+        match node:
+            case Region():
+                yield node, times
+            case HostLoop(extent=extent, body=body):
+                yield from _regions(problem, body, times * problem.representative(extent, problem.host_ranges))
+            case HostIf(then=then, orelse=orelse):
+                yield from _regions(problem, then, times)
+                yield from _regions(problem, orelse, times)

@@ -1,0 +1,228 @@
+"""What else a program could run as: bands that follow one another fused, host loops of accumulations turned inside,
+workspaces that only one iteration uses made its locals.
+
+    new t: f32[M]
+    par M i { t[i] = sum … }            fuse i, i_1 ; contract t
+    par M i_1, N j { … t[i_1] … }       one launch of rows, t a register
+
+A few schedules are proposed, from the boldest on: everything that is legal; only bands that share a workspace; only
+workspaces that become scalars; loops turned and nothing fused. Nothing is asked of isl where a program has one band.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise, takewhile
+
+from texpr.grammar.ast import If, Kernel, New, Par, Read, Role, Seq
+from texpr.grammar.core import buffers_of, children, statements
+from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.expr import names
+from texpr.grammar.index.linear import difference
+from texpr.grammar.walk import walk
+from texpr.polyhedral.moves import Contract, Fuse, Interchange, Move
+from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.schedule.apply import moved
+from texpr.polyhedral.schedule.draft import Draft
+from texpr.polyhedral.schedule.tree import Block, Loop
+from texpr.polyhedral.walk import contains_par, subscript_names
+
+Moves = tuple[Move, ...]  # made together, or not at all
+MAX_TRIES = 48  # moves that are tried for one schedule
+SHARE = 10  # a schedule takes at most one part in so many of the steps that are left
+
+
+def propose(proved: ProvedProgram) -> tuple[Draft, ...]:
+    """Schedules beside the program as it is, each of legal moves, the boldest first."""
+    kernel = proved.program.kernel
+    if not any(True for _ in _wanted(kernel)):
+        return ()
+    bold = _Proposal(proved)
+    found = [bold.made()]
+    found += [_Proposal(proved, **said).made() for said in _milder(bold)]
+    unlike: dict[Moves, Draft] = {draft.moves: draft for draft in reversed(found) if draft.moves}
+    return tuple(reversed(unlike.values()))
+
+
+def _milder(bold: "_Proposal") -> Iterator[dict[str, bool]]:
+    """What the milder schedules leave out, where the boldest one has it."""
+    moves = bold.draft.moves
+    kinds = {type(move) for move in moves}
+    if bold.strangers:
+        yield {"apart": False}
+    if any(isinstance(m, Contract) and bold.kernel.buffer(m.buffer).shape for m in moves):
+        yield {"arrays": False}
+    if Fuse in kinds and Interchange in kinds:
+        yield {"fusing": False}
+
+
+class _Proposal:
+    """One schedule in the making. `apart`: bands without a common workspace are fused, too; `arrays`: workspaces become
+    arrays of an iteration, too; `fusing`: bands are fused at all."""
+
+    def __init__(self, proved: ProvedProgram, *, apart: bool = True, arrays: bool = True, fusing: bool = True) -> None:
+        self.draft = Draft(program=proved.program)
+        self.apart, self.arrays, self.fusing = apart, arrays, fusing
+        self.strangers = False  # whether bands without a common workspace were fused
+        self.refused: set[Moves] = set()
+        self.tries = MAX_TRIES
+        work = proved.program.work
+        self.least = work.left - work.left // SHARE
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.draft.program.kernel
+
+    def made(self) -> Draft:
+        """The schedule, when nothing more can be done."""
+        while any(self._try(moves) for moves in self._next()):
+            pass
+        return self.draft
+
+    def _try(self, moves: Moves) -> bool:
+        """Makes some moves, where they are legal; none that were refused before are tried again."""
+        if moves in self.refused or self.tries <= 0 or self.draft.program.work.left < self.least:
+            return False
+        before, strangers = self.draft, self.strangers
+        try:
+            for move in moves:
+                self.tries -= 1
+                self.strangers |= isinstance(move, Fuse) and not self._connected(move)
+                self.draft = self.draft.then(move)
+        except TExprError:
+            self.refused.add(moves)
+            self.draft, self.strangers = before, strangers
+            return False
+        return True
+
+    def _next(self) -> Iterator[Moves]:
+        """What could be done now, what makes the most of it first."""
+        for moves in _wanted(self.kernel):
+            if all(not isinstance(m, Fuse) or (self.fusing and self._may(m)) for m in moves[:1]):
+                yield moves
+        yield from _inside(self.kernel, {m.first for m in self.draft.moves if isinstance(m, Fuse)})
+        yield from _turned_on(self.kernel, {m.outer for m in self.draft.moves if isinstance(m, Interchange)})
+        yield from self._contracted()
+
+    def _may(self, move: Fuse) -> bool:
+        return self.apart or self._connected(move)
+
+    def _connected(self, move: Fuse) -> bool:
+        """Whether the two loops use a workspace together."""
+        locals = {b.name for b in self.kernel.buffers if b.role is Role.LOCAL}
+        loops = {loop.index: loop for loop in _loops(self.kernel)}
+        return bool(buffers_of(loops[move.first]) & buffers_of(loops[move.second]) & locals)
+
+    def _contracted(self) -> Iterator[Moves]:
+        """Workspaces of one band, at the innermost loop that has all their uses, or further out."""
+        for block in host_blocks(self.kernel):
+            for name in [stmt.buffer for stmt in block if isinstance(stmt, New)]:
+                for loop in reversed(_loops_of(block, name)):
+                    move = Contract(buffer=name, loop=loop.index)
+                    if self.arrays or _becomes_scalar(self.kernel, move):
+                        yield (move,)
+
+
+def host_blocks(kernel: Kernel) -> Iterator[Block]:
+    """The blocks outside all `par`s that have one inside, outermost first."""
+    work = [kernel.body]
+    while work:
+        block = work.pop()
+        yield block
+        for stmt in block:
+            match stmt:
+                case Seq(body=body) if contains_par(body):
+                    work.append(body)
+                case If(then=then, orelse=orelse) if contains_par((stmt,)):
+                    work += [then, orelse]
+
+
+def _wanted(kernel: Kernel) -> Iterator[Moves]:
+    """Bands of one extent that follow one another, and loops of the host around one band."""
+    for block in host_blocks(kernel):
+        yield from _side_by_side(block)
+        for stmt in block:
+            if isinstance(stmt, Seq) and _holds_one_par(stmt):
+                yield (Interchange(outer=stmt.index),)
+
+
+def _inside(kernel: Kernel, fused: set[str]) -> Iterator[Moves]:
+    """What came to stand side by side in fused loops."""
+    for loop in _loops(kernel):
+        if loop.index in fused:
+            yield from _side_by_side(loop.body)
+
+
+def _turned_on(kernel: Kernel, turned: set[str]) -> Iterator[Moves]:
+    """Loops that were turned inside one `par` and stand around another."""
+    for loop in _loops(kernel):
+        if loop.index in turned and _holds_one_par(loop):
+            yield (Interchange(outer=loop.index),)
+
+
+def _loops(kernel: Kernel) -> list[Loop]:
+    return [stmt for stmt in statements(kernel.body) if isinstance(stmt, Par | Seq)]
+
+
+def _side_by_side(block: Block) -> Iterator[Moves]:
+    """Fusions of `par`s of one extent; where one of them is a product, whose blocks share what they read, all of its
+    loops or none."""
+    for first, second in pairwise(stmt for stmt in block if not isinstance(stmt, New)):
+        if isinstance(first, Par) and isinstance(second, Par):
+            nests = _nest(first), _nest(second)
+            alike = list(takewhile(_fits, zip(*nests, strict=False)))
+            products = [len(nest) for nest in nests if _is_product(nest)]
+            if alike and not products:
+                yield (_fusion(*alike[0]),)
+            elif alike and set(products) == {len(alike)} and len(nests[0]) == len(nests[1]):
+                yield tuple(_fusion(*pair) for pair in alike)
+
+
+def _fits(pair: tuple[Par, Par]) -> bool:
+    first, second = pair
+    return not first.attrs and not second.attrs and difference(first.extent, second.extent) == 0
+
+
+def _fusion(first: Par, second: Par) -> Fuse:
+    return Fuse(first=first.index, second=second.index)
+
+
+def _nest(par: Par) -> tuple[Par, ...]:
+    """The `par`s with nothing between them."""
+    found = [par]
+    while len(found[-1].body) == 1 and isinstance(inner := found[-1].body[0], Par):
+        found.append(inner)
+    return tuple(found)
+
+
+def _is_product(nest: tuple[Par, ...]) -> bool:
+    """Whether its loops read again and again what does not depend on one of the nest's indices, as a product does."""
+    own = {par.index for par in nest}
+    loops = (stmt for stmt in statements(nest[-1].body) if isinstance(stmt, Seq))
+    reads = (node for loop in loops for node in walk(loop) if isinstance(node, Read) and node.subscripts)
+    return len(nest) > 1 and any(not own <= subscript_names(read.subscripts) for read in reads)
+
+
+def _holds_one_par(loop: Loop) -> bool:
+    """Whether a loop holds one band, which has the same iterations in each of its turns."""
+    inner = loop.body[0] if len(loop.body) == 1 else None
+    if not isinstance(inner, Par):
+        return False
+    return not inner.attrs and loop.index not in names(inner.extent)
+
+
+def _loops_of(block: Block, name: str) -> list[Loop]:
+    """The loops that hold all uses of a buffer, from the outermost `par` inwards."""
+    found: list[Loop] = []
+    while True:
+        using = [stmt for stmt in block if name in buffers_of(stmt)]
+        if len(using) != 1 or not isinstance(using[0], Par | Seq | If):
+            return found
+        if isinstance(using[0], Par) or (found and isinstance(using[0], Seq)):
+            found.append(using[0])
+        block = children(using[0])
+
+
+def _becomes_scalar(kernel: Kernel, move: Contract) -> bool:
+    try:
+        return not moved(kernel, move).kernel.buffer(move.buffer).shape
+    except TExprError:
+        return False
