@@ -1,13 +1,14 @@
 """Time the memory-bound kernels by hand on a GPU beside a device copy, and beside other kernels for the same problems.
 
-    python tests/gpu/trials_memory.py build OUT [--arch sm_90a]    where the compiler is, without a GPU
-    python tests/gpu/trials_memory.py run OUT [--rounds 5]         with PyTorch and the driver; nothing of the compiler
+    python tests/gpu/trials_memory.py build OUT [--arch sm_90a] [--small]    where the compiler is, without a GPU
+    python tests/gpu/trials_memory.py run OUT [--rounds 5]                   with PyTorch and the driver alone
 
+`--small`: at sizes for sanitizers, and with `--rounds 0` nothing is timed.
 `OUT/peers.json` may name other kernels, whose cubins lie beside it: a list of objects with `problem`, `name`, `cubin`,
 `symbol`, `grid` (three numbers), `block`, `shared_bytes` and `arguments`, each of these "in", "out", "scratch" (zeros)
-or a number of 64 bits. Every kernel is compared with float64 on poisoned output first; a wrong one is not timed.
-Kernels of a problem and the copy of as many bytes take turns in shuffled rounds, each a graph of several launches on
-buffers in rotation; the ratio is the copy's time over the kernel's.
+or a number of 64 bits. Every kernel is compared with float64 on poisoned output first, rows of infinities and NaN among
+them; a wrong one is not timed. Kernels of a problem and the copy of as many bytes take turns in shuffled rounds, each a
+graph of several launches on buffers in rotation; the ratio is the copy's time over the kernel's.
 """
 
 import argparse
@@ -27,13 +28,20 @@ SIZES: dict[str, dict[str, int]] = {
     "transpose": {"M": 8191, "N": 8193},
     "cluster": {"M": 257, "N": 100003},
 }
+SMALL: dict[str, dict[str, int]] = {
+    "softmax": {"M": 37, "N": 4093},
+    "sum": {"N": (1 << 21) + 5},
+    "transpose": {"M": 301, "N": 259},
+    "cluster": {"M": 7, "N": 100003},
+}
+POISON = 7.0  # what no kernel computes
 SM_BLOCKS = 4 * 132  # of the sum: as many as are resident
 DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 TOLERANCE = {"softmax": 5e-3, "sum": 1e-5, "transpose": 0.0, "cluster": 5e-3}  # of the norm
 
 
-def build(out: Path, arch: str) -> None:
-    """A cubin for each kernel, and `kernels.json`."""
+def build(out: Path, arch: str, every: dict[str, dict[str, int]]) -> None:
+    """A cubin for each kernel, and `kernels.json` with their sizes."""
     sys.path.insert(0, str(HAND))
     from memory_by_hand import cluster_softmax, softmax, ticket_sum, transpose
 
@@ -54,7 +62,7 @@ def build(out: Path, arch: str) -> None:
     ]
     rows: list[dict[str, Any]] = []
     for number, (problem, name, program) in enumerate(made):
-        sizes, planned = SIZES[problem], plan(program)
+        sizes, planned = every[problem], plan(program)
         text = emit_cuda(planned, program.target)
         (launch,) = launches(program.host)
         symbol = text.symbols[launch.name]
@@ -78,7 +86,7 @@ def build(out: Path, arch: str) -> None:
                 "arguments": arguments,
             }
         )
-    (out / "kernels.json").write_text(json.dumps(rows, indent=1))
+    (out / "kernels.json").write_text(json.dumps({"sizes": every, "kernels": rows}, indent=1))
     print(len(rows), "kernels for", arch)
 
 
@@ -91,18 +99,39 @@ class Problem:
     bytes: int
 
 
-def problem_of(torch: Any, name: str) -> Problem:
-    sizes = SIZES[name]
+def problem_of(torch: Any, name: str, sizes: dict[str, int]) -> Problem:
     if name == "sum":
         sources = [torch.rand(sizes["N"], device="cuda")]  # a sum near 0 would have no relative error
         buffers = [(x, torch.empty(1, device="cuda")) for x in sources]
         return Problem(buffers, sources[0].double().sum()[None], 4 * sizes["N"])
     m, n = sizes["M"], sizes["N"]
     sources = [torch.randn(m, n, device="cuda").bfloat16() for _ in range(2)]
+    for row, (first, last, value) in enumerate(ODD):
+        for x in sources:
+            x[row, first:last] = value
     shape = (n, m) if name == "transpose" else (m, n)
     buffers = [(x, torch.empty(shape, device="cuda", dtype=torch.bfloat16)) for x in sources]
-    want = sources[0].T.double() if name == "transpose" else torch.softmax(sources[0].double(), 1)
+    want = sources[0].T.contiguous().double() if name == "transpose" else torch.softmax(sources[0].double(), 1)
     return Problem(buffers, want, 4 * m * n)
+
+
+ODD = (
+    (0, None, float("-inf")),
+    (0, -1, float("-inf")),
+    (5, 6, float("inf")),
+    (-1, None, float("nan")),
+    (0, 9, float("-inf")),
+)  # rows of a matrix: from, to, and what stands there
+
+
+def error_of(torch: Any, got: Any, want: Any) -> float:
+    """The distance over the length, of what is a number on both sides; infinite where one side alone is."""
+    got = got.double()
+    odd = ~torch.isfinite(want)
+    alike = torch.where(odd, (got == want) | (got.isnan() & want.isnan()), torch.isfinite(got))
+    if not bool(alike.all()):
+        return float("inf")
+    return float((got - want)[~odd].norm()) / float(want[~odd].norm())
 
 
 class Kernel:
@@ -173,16 +202,19 @@ def run(out: Path, rounds: int) -> int:
 
     torch.zeros(1, device="cuda")
     driver = ctypes.CDLL("libcuda.so.1")
-    rows = json.loads((out / "kernels.json").read_text())
+    built = json.loads((out / "kernels.json").read_text())
+    every, rows = built["sizes"], built["kernels"]
     peers = out / "peers.json"
     rows += json.loads(peers.read_text()) if peers.exists() else []
     wrong, times = 0, []
-    for name in SIZES:
-        problem = problem_of(torch, name)
+    for name, sizes in every.items():
+        problem = problem_of(torch, name, sizes)
         launches = max(4, min(60, int(3e-3 / (problem.bytes / 4e12))))
         half = problem.bytes // 4 // 4096 * 4096  # of bf16 elements: the copy reads and writes as much together
         pairs = [tuple(torch.randn(half, device="cuda").bfloat16() for _ in range(2)) for _ in problem.buffers]
-        graphs = {"copy": graph_of(torch, lambda n, _, p=pairs: p[n % len(p)][0].copy_(p[n % len(p)][1]), launches)}
+        graphs: dict[str, tuple[Any, Any]] = {}
+        if rounds:
+            graphs["copy"] = graph_of(torch, lambda n, _, p=pairs: p[n % len(p)][0].copy_(p[n % len(p)][1]), launches)
         for row in rows:
             if row["problem"] != name:
                 continue
@@ -190,19 +222,21 @@ def run(out: Path, rounds: int) -> int:
             scratch = [torch.zeros(1 << 22, dtype=torch.uint8, device="cuda") for _ in range(count)]
             kernel = Kernel(driver, out, row, scratch)
             source, target = problem.buffers[0]
-            target.fill_(float("nan"))
+            target.fill_(POISON)
             kernel.launch(source, target, torch.cuda.current_stream().cuda_stream)
             torch.cuda.synchronize()
-            error = float((target.double() - problem.want).norm() / problem.want.norm())
+            error = error_of(torch, target, problem.want)
             print(f"{name:10} {row['name']:40} error {error:.1e}")
-            if not error <= TOLERANCE[name]:
-                wrong += 1
+            wrong += not error <= TOLERANCE[name]
+            if not rounds or not error <= TOLERANCE[name]:
                 continue
 
             def act(number: int, stream: int, kernel: Kernel = kernel, of: Problem = problem) -> None:
                 kernel.launch(*of.buffers[number % len(of.buffers)], stream)
 
             graphs[row["name"]] = graph_of(torch, act, launches)
+        if not rounds:
+            continue
         found: dict[str, list[float]] = {key: [] for key in graphs}
         order = list(graphs)
         for _ in range(rounds):
@@ -210,12 +244,12 @@ def run(out: Path, rounds: int) -> int:
             for key in order:
                 found[key].append(time_of(torch, *graphs[key], launches))
         copy = statistics.median(found["copy"])
-        print(f"## {name} {SIZES[name]}: copy {problem.bytes / copy / 1e6:.0f} GB/s")
+        print(f"## {name} {sizes}: copy {problem.bytes / copy / 1e6:.0f} GB/s")
         for key in sorted(found, key=lambda k: statistics.median(found[k])):
             own = statistics.median(found[key])
             spread = (max(found[key]) - min(found[key])) / own
             print(f"  {key:40} {1000 * own:8.1f} us   {copy / own:.3f} of copy   spread {spread:.3f}")
-        times.append({"problem": name, "sizes": SIZES[name], "bytes": problem.bytes, "ms": found})
+        times.append({"problem": name, "sizes": sizes, "bytes": problem.bytes, "ms": found})
         (out / "times.json").write_text(json.dumps(times))
         del problem, pairs, graphs
         torch.cuda.empty_cache()
@@ -227,11 +261,12 @@ def main() -> int:
     parser.add_argument("action", choices=["build", "run"])
     parser.add_argument("out", type=Path)
     parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--small", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.action == "build":
-        build(options.out, options.arch)
+        build(options.out, options.arch, SMALL if options.small else SIZES)
         return 0
     return run(options.out, options.rounds)
 
