@@ -32,6 +32,15 @@ struct Packed {
   TX_FN void set(int i, T x) { element[i] = x; }
   TX_FN T& named(int i) { return element[i]; }
 
+  // `other` in place of the elements that are not kept.
+  template <class Keep>
+  TX_FN void fill(Keep keep, T other) {
+    TX_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      if (!keep(i)) element[i] = other;
+    }
+  }
+
   // Elements index .. index + kPart - 1.
   template <int kPart>
   TX_FN Packed<T, kPart> part(int index) const {
@@ -50,6 +59,7 @@ struct Packed {
 template <class T, int kCount>
 struct Packed<T, kCount, true> {
   static constexpr int kEach = 4 / sizeof(T), kBits = 8 * sizeof(T);
+  static constexpr u32 kOne = (1u << kBits) - 1;
   using Bits = UnsignedOfBytes<sizeof(T)>;
 
   u32 word[(kCount + kEach - 1) / kEach] = {};
@@ -65,7 +75,19 @@ struct Packed<T, kCount, true> {
     __builtin_memcpy(&bits, &x, sizeof x);
     const int at = i % kEach * kBits;
     u32& w = word[i / kEach];
-    w = (w & ~(((1u << kBits) - 1) << at)) | static_cast<u32>(bits) << at;
+    w = (w & ~(kOne << at)) | static_cast<u32>(bits) << at;
+  }
+
+  template <class Keep>
+  TX_FN void fill(Keep keep, T other) {
+    Packed others;
+    for (int i = 0; i < kEach; ++i) others.set(i, other);
+    TX_UNROLL
+    for (int i = 0; i < kCount; i += kEach) {
+      u32 kept = 0;
+      for (int k = 0; k < kEach; ++k) kept |= keep(i + k) ? kOne << (k * kBits) : 0;
+      word[i / kEach] = (word[i / kEach] & kept) | (others.word[0] & ~kept);
+    }
   }
   TX_FN InWord<Packed, T> named(int i) { return {*this, i}; }
 

@@ -46,12 +46,10 @@ TX_FN void put(Reg<T, kAll>& to, int index, Vector<From, kCount> v) {
 // before it.
 template <int kCount, class T, int kAll>
 TX_FN void fill(Reg<T, kAll>& to, int index, Wanted<kCount> wanted, Value<T> other) {
-  if (!wanted.all()) {
-    TX_UNROLL
-    for (int i = 0; i < kCount; ++i) {
-      if (!wanted.has(i)) to.store(index + i, other);
-    }
-  }
+  if (wanted.all()) return;
+  Packed<T, kCount> part = to.template part<kCount>(index);
+  part.fill([=](int i) { return wanted.has(i); }, encode<T>(other));
+  to.set_part(index, part);
 }
 
 // element(0), element(1), … combined in this order by one thread.
