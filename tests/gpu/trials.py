@@ -1,11 +1,11 @@
 """Time the GEMM that is written by hand in the project's types beside a prototype's kernel and cuBLAS, on a GPU.
 
     python tests/gpu/trials.py build OUT [--prototype GEMM.cu]    where the compiler is, without a GPU
-    python tests/gpu/trials.py run OUT [--rounds 12]              with torch (CUDA); nothing of the compiler
+    python tests/gpu/trials.py run OUT [--rounds 12]              with torch (CUDA) and cuda-core; no compiler
 
-`build` writes a cubin of `tests/polyhedral/gemm_by_hand.py` for each size, and one of the prototype's text. `run`
-checks each against float64 on fresh inputs, with a poisoned output, twice with equal bits; then it times bursts: a
-lead-in and a graph of launches of one variant after an idle time, variants in random order, medians. It prints the
+`build` writes an artifact of `tests/polyhedral/gemm_by_hand.py` for each size, and a cubin of the prototype's text.
+`run` checks each against float64 on fresh inputs, with a poisoned output, twice with equal bits; then it times bursts:
+a lead-in and a graph of launches of one variant after an idle time, variants in random order, medians. It prints the
 ratios as JSON, and leaves all figures in OUT/report.json.
 """
 
@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "polyhedral")]
+THREADS = 384  # of a block
 SIZES = ((8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (8192, 4096, 4096))
 RAGGED = ((520, 776, 1096), (1320, 776, 1096), (1000, 1000, 1000))
 PROTOTYPE = {"CM": 2}  # its switches: 128 x 256, two blocks share the tile of B
@@ -33,36 +35,18 @@ BURST_MS, IDLE_MS, LEAD_MS = 10.0, 60.0, 10.0
 
 
 def build(out: Path, prototype: Path | None) -> None:
-    """The cubins and `trials.json`."""
-    sys.path.insert(0, str(ROOT / "tests" / "polyhedral"))
+    """The artifacts, the prototype's cubin and `trials.json`."""
     from gemm_by_hand import Shape, gemm
 
-    from texpr.codegen.cuda.emit import emit_cuda
-    from texpr.codegen.plan import plan
-    from texpr.codegen.toolchain import compile_cubin, find_nvcc
+    from texpr.codegen.toolchain import find_nvcc
+    from texpr.kernels import Compiled
+    from texpr.pipeline import build_mapped
 
     rows = []
     for m, n, k in (*RAGGED, *SIZES):
-        shape = Shape(m, n, k)
-        mapped = gemm(shape)
-        planned = plan(mapped)
-        text = emit_cuda(planned, mapped.target)
-        name = f"gemm_{m}_{n}_{k}.cubin"
-        (out / name).write_bytes(compile_cubin(text.source, "sm_90a", werror=True))
-        (out / f"{name}.cu").write_text(text.source)
-        described = [text.maps["gemm_0"][own] for _, own in text.arguments["gemm_0"]]
-        maps = [{"buffer": d.buffer, "box": list(d.box), "swizzle": d.swizzle_bytes} for d in described]
-        rows.append(
-            {
-                "size": [m, n, k],
-                "timed": (m, n, k) in SIZES,
-                "cubin": name,
-                "blocks": 2 * shape.clusters,
-                "threads": 384,
-                "shared": planned.shared_bytes["gemm_0"],
-                "maps": maps,
-            }
-        )
+        shape, name = Shape(m, n, k), f"gemm_{m}_{n}_{k}"
+        Compiled(build_mapped(gemm(shape)), ()).save(out / name)
+        rows.append({"size": [m, n, k], "timed": (m, n, k) in SIZES, "artifact": name, "blocks": 2 * shape.clusters})
     if prototype is not None:
         switches = [f"-D{name}={value}" for name, value in PROTOTYPE.items()]
         flags = ["-std=c++17", "-gencode", "arch=compute_90a,code=sm_90a", "-cubin"]
@@ -75,80 +59,51 @@ def build(out: Path, prototype: Path | None) -> None:
 # ---- running -----------------------------------------------------------------------------------------------------
 
 
-class Driver:
-    """The few functions of the CUDA driver that a launch with tensor maps takes."""
+def ours(out: Path, row: dict[str, Any], arrays: dict[str, Any]) -> Callable[[], None]:
+    from texpr.runtime.load import load
 
-    def __init__(self) -> None:
-        self.cuda = ctypes.CDLL("libcuda.so.1")
+    kernel = load(out / row["artifact"])
+    return lambda: kernel(**arrays)
 
-    def ask(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.cuda, name)(*arguments)
-        if code:
-            raise RuntimeError(f"{name}: CUresult {code}")
 
-    def function(self, image: bytes, symbol: str, shared: int) -> ctypes.c_void_p:
-        module, found = ctypes.c_void_p(), ctypes.c_void_p()
-        self.ask("cuModuleLoadData", ctypes.byref(module), image)
-        self.ask("cuModuleGetFunction", ctypes.byref(found), module, symbol.encode())
-        self.ask("cuFuncSetAttribute", found, 8, shared)  # the greatest size of dynamic shared memory
-        return found
+def prototype(out: Path, row: dict[str, Any], arrays: dict[str, Any]) -> Callable[[], None]:
+    """The prototype, which takes C and the sizes beside its maps, as no artifact does."""
+    import torch
 
-    def tensor_map(self, tensor: Any, box: list[int], swizzle_bytes: int) -> tuple[Any, int]:
-        """The map of a matrix in bf16, and its address; box and shape in the program's order."""
-        memory = ctypes.create_string_buffer(192)
-        address = (ctypes.addressof(memory) + 63) // 64 * 64
-        rows, columns = tensor.shape
-        swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[swizzle_bytes]
-        self.ask(
-            "cuTensorMapEncodeTiled",
-            ctypes.c_void_p(address),
-            9,  # bf16
-            2,
-            ctypes.c_void_p(tensor.data_ptr()),
-            (ctypes.c_uint64 * 2)(columns, rows),
-            (ctypes.c_uint64 * 1)(tensor.stride(0) * 2),
-            (ctypes.c_uint32 * 2)(box[1], box[0]),
-            (ctypes.c_uint32 * 2)(1, 1),
-            0,
-            swizzle,
-            2,  # L2 promotion to 128 bytes
-            0,
+    from texpr.codegen.manifest import LaunchStep
+    from texpr.codegen.tensor_map import TensorMap
+    from texpr.runtime.device import CudaBackend
+    from texpr.runtime.driver import encode, launch
+
+    def tensor_map(name: str, box: tuple[int, int]) -> Any:
+        (rows, columns), size = arrays[name].shape, 2
+        return encode(
+            TensorMap(
+                address=arrays[name].data_ptr(),
+                dtype="bf16",
+                element_bytes=size,
+                shape=(rows, columns),
+                strides_bytes=(columns * size, size),
+                box=box,
+                swizzle_bytes=128,
+            )
         )
-        return memory, address
 
-
-class Variant:
-    """A kernel bound to its arrays."""
-
-    def __init__(
-        self, driver: Driver, function: Any, grid: int, block: int, shared: int, maps: Any, values: Any
-    ) -> None:
-        self.driver, self.function, self.grid, self.block, self.shared = driver, function, grid, block, shared
-        pointers = [address for _, address in maps] + [ctypes.addressof(value) for value in values]
-        self.arguments = (ctypes.c_void_p * len(pointers))(*pointers)
-        self.keep = (maps, values)
-
-    def __call__(self) -> None:
-        import torch
-
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        shape = (self.grid, 1, 1, self.block, 1, 1, self.shared)
-        self.driver.ask("cuLaunchKernel", self.function, *shape, stream, self.arguments, None)
-
-
-def ours(driver: Driver, out: Path, row: dict[str, Any], arrays: dict[str, Any]) -> Variant:
-    function = driver.function((out / row["cubin"]).read_bytes(), "gemm_0", row["shared"])
-    maps = [driver.tensor_map(arrays[m["buffer"]], m["box"], m["swizzle"]) for m in row["maps"]]
-    return Variant(driver, function, row["blocks"], row["threads"], row["shared"], maps, [])
-
-
-def prototype(driver: Driver, out: Path, row: dict[str, Any], arrays: dict[str, Any]) -> Variant:
+    grid, block, shared = (row["blocks"], 1, 1), (THREADS, 1, 1), PROTOTYPE_SHARED
+    step = LaunchStep(
+        symbol="gemm", grid=(1, 1, 1), cluster=(1, 1, 1), block=block, shared_bytes=shared, arguments=()
+    )  # fmt: skip
+    backend = CudaBackend((out / "prototype.cubin").read_bytes(), (step,))
+    kernel = backend.kernel(step, grid).function
     m, n, k = row["size"]
-    function = driver.function((out / "prototype.cubin").read_bytes(), "gemm", PROTOTYPE_SHARED)
-    boxes = {"A": [128, 64], "B": [128, 64], "C": [16, 64]}
-    maps = [driver.tensor_map(arrays[name], box, 128) for name, box in boxes.items()]
-    values = [ctypes.c_uint64(arrays["C"].data_ptr()), *(ctypes.c_int(x) for x in (m, n, k)), ctypes.c_uint64(0)]
-    return Variant(driver, function, row["blocks"], 384, PROTOTYPE_SHARED, maps, values)
+    maps = [tensor_map(name, box) for name, box in (("A", (128, 64)), ("B", (128, 64)), ("C", (16, 64)))]
+    values = [arrays["C"].data_ptr(), *(ctypes.c_int(x) for x in (m, n, k)), 0]
+
+    def start() -> None:
+        stream = torch.cuda.current_stream().cuda_stream
+        launch(int(kernel.handle), grid, block, shared, stream, [*maps, *values], attributes=(), symbol="gemm")
+
+    return start
 
 
 def checked(variant: Callable[[], None], arrays: dict[str, Any], want: Any) -> float:
@@ -199,7 +154,6 @@ def run(out: Path, rounds: int) -> int:
     """Check all, time the great sizes; 0 when all are right."""
     import torch
 
-    driver = Driver()
     rows = json.loads((out / "trials.json").read_text())
     torch.zeros(1, device="cuda")
     wrong, report = 0, []
@@ -212,9 +166,9 @@ def run(out: Path, rounds: int) -> int:
             for name, shape in (("A", (m, k)), ("B", (n, k)), ("C", (m, n)))
         }
         want = arrays["A"].double() @ arrays["B"].double().T
-        variants: dict[str, Callable[[], None]] = {"texpr": ours(driver, out, row, arrays)}
+        variants: dict[str, Callable[[], None]] = {"texpr": ours(out, row, arrays)}
         if (out / "prototype.cubin").exists():
-            variants["prototype"] = prototype(driver, out, row, arrays)
+            variants["prototype"] = prototype(out, row, arrays)
         a, b, c = arrays["A"], arrays["B"].T, arrays["C"]
         for name in ("cublas", "cublas again"):
             variants[name] = lambda a=a, b=b, c=c: torch.matmul(a, b, out=c)  # type: ignore[misc]  # bound by default
