@@ -125,6 +125,8 @@ class _Body:
                 cursor.declare(node.index, self.syncs.turn(node, cursor.stand))
             case _ if isinstance(node, Sync):
                 self.syncs.write(node, cursor.stand, cursor.scope)
+            case _ if isinstance(node, Operator):
+                self._node(expand(node))
             case _:
                 assert_never(node)
 

@@ -8,10 +8,10 @@ Of what a team does together, each thread does what it holds by the atom's layou
 What a `Reduce` means its monoid says (`monoids.py`): lanes see one another's values, as no statement does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexOp, IndexVar
+from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexOp, IndexVar, Not, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import combine
 from texpr.polyhedral.layout.place import owner
@@ -22,6 +22,9 @@ from texpr.polyhedral.mapped.views import Box, Within
 
 IN_TEAM = IndexVar(name="@thread")
 """The number of a thread in the team of an atom."""
+
+
+Unfolded = tuple[Generic, Box, tuple[Condition, ...]]
 
 
 def expand(operator: Operator) -> Node:
@@ -44,6 +47,22 @@ def expand(operator: Operator) -> Node:
             return _only(_loops(operator.over, (held,), operator))
         case _:
             assert_never(operator)
+
+
+def unfolded(node: Node, over: Box = (), where: tuple[Condition, ...] = ()) -> Iterator[Unfolded]:
+    """The statements of an expansion, each with the indices that it runs over and the conditions on them."""
+    match node:
+        case Generic():
+            yield node, over, where
+        case Loop(index=index, extent=extent, body=body):
+            for inner in body:
+                yield from unfolded(inner, (*over, (index, extent)), where)
+        case Guard(condition=condition, body=body, orelse=orelse) if not isinstance(condition, Read):
+            for branch, holds in ((body, condition), (orelse, Not(part=condition))):
+                for inner in branch:
+                    yield from unfolded(inner, over, (*where, holds))
+        case _:
+            raise InternalError(f"an expansion has a {type(node).__name__}")
 
 
 def _wanted_only(copy: Copy) -> Node:

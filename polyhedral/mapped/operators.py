@@ -45,10 +45,11 @@ from texpr.grammar.ast import (
     Read,
     Subscript,
 )
+from texpr.grammar.index.expr import names
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.access import Access, Cache, Completion
 from texpr.polyhedral.mapped.views import Box, View, Within
-from texpr.polyhedral.walk import read_accesses, value_reads, written
+from texpr.polyhedral.walk import leaf_names, read_accesses, subscript_names, value_reads, written
 
 if TYPE_CHECKING:
     from texpr.polyhedral.mapped.atoms import Atom
@@ -109,6 +110,11 @@ class Generic:
     def once(self) -> bool:
         """Whether only thread 0 of the block runs it."""
         return self.unused is Unused.ONCE
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every index and size that it uses; of the other operators, their own indices included."""
+        return leaf_names(self.leaf)
 
     @property
     def reads(self) -> tuple[Read, ...]:
@@ -179,6 +185,11 @@ class Copy:
         return _bound(self.id, self.target, self.source, self.span)
 
     @property
+    def names(self) -> frozenset[str]:
+        ends = (self.within.begin, self.within.end) if self.within else ()
+        return leaf_names(self.leaf).union(_extents(self.over), *map(names, ends))
+
+    @property
     def reads(self) -> tuple[Read, ...]:
         return read_accesses(self.leaf)
 
@@ -211,6 +222,10 @@ class Elementwise:
         return tuple(Generic(id=self.id, leaf=leaf, digits=self.digits, unused=self.unused) for leaf in self.leaves)
 
     @property
+    def names(self) -> frozenset[str]:
+        return _extents(self.over).union(*map(leaf_names, self.leaves))
+
+    @property
     def reads(self) -> tuple[Read, ...]:
         return tuple(read for leaf in self.leaves for read in read_accesses(leaf))
 
@@ -241,6 +256,11 @@ class Reduce:
     digits: tuple[str, ...] = ()
     unused: Unused | None = None
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def names(self) -> frozenset[str]:
+        where = (subscript_names(target.subscripts) for target in self.targets)
+        return _extents(self.over).union(*map(names, self.values), *where)
 
     @property
     def reads(self) -> tuple[Read, ...]:
@@ -294,6 +314,10 @@ class Contract:
         return Generic(id=self.id, leaf=leaf, digits=self.digits, unused=self.unused)
 
     @property
+    def names(self) -> frozenset[str]:
+        return leaf_names(self.leaf) | names(self.accumulate) | _extents(self.over)
+
+    @property
     def reads(self) -> tuple[Read, ...]:
         return read_accesses(self.leaf)
 
@@ -327,6 +351,10 @@ class Unload:
         return Generic(id=self.id, leaf=self.leaf, digits=self.digits, unused=self.unused)
 
     @property
+    def names(self) -> frozenset[str]:
+        return leaf_names(self.leaf) | _extents(self.over)
+
+    @property
     def reads(self) -> tuple[Read, ...]:
         return read_accesses(self.leaf)
 
@@ -343,3 +371,7 @@ def _bound(id_: str, target: View, source: View, span: Span) -> Bind:
 
 
 Operator = Generic | Copy | Elementwise | Reduce | Contract | Unload
+
+
+def _extents(over: Box) -> frozenset[str]:
+    return frozenset[str]().union(*(names(extent) for _, extent in over))

@@ -19,7 +19,8 @@ from texpr.polyhedral.layout.text import show as show_layout
 from texpr.polyhedral.layout.text import xor_text
 from texpr.polyhedral.layout.value import Layout, Placed
 from texpr.polyhedral.mapped.access import Access, Cache
-from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Reduce, Unload
+from texpr.polyhedral.mapped.expand import expand
+from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.planned import PlannedProgram
@@ -207,6 +208,9 @@ def _node(node: Node, words: _Words) -> Iterator[str]:
             yield f"{node.id}: contract {words.leaf(node.leaf)} for {_box(over)}{fresh}  ({atom.name})"
         case Unload(over=over, atom=atom):
             yield f"{node.id}: unload {words.leaf(node.leaf)} for {_box(over)}  ({atom.name})"
+        case _ if isinstance(node, Operator):
+            yield f"{node.id}: {type(node).__name__.lower()}"
+            yield from (f"  {line}" for line in _node(expand(node), words))
         case Fresh(buffer=buffer):
             yield f"new {buffer}"
         case Parts(parts=parts):

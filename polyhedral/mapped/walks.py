@@ -12,12 +12,12 @@ from texpr.grammar.ast import IndexExpr, Read, Role
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, Publish, Turn
-from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy, Generic, Operator
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Action, Barrier, Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
-from texpr.polyhedral.walk import leaf_names, subscript_names, value_reads
+from texpr.polyhedral.walk import subscript_names, value_reads
 
 Path = tuple[int, ...]
 Kind = TypeVar("Kind", bound=Node)
@@ -178,7 +178,7 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
             case Lead(of=of):
                 found |= subscript_names(of.subscripts)
             case _ if isinstance(node, Operator):
-                found |= operator_names(node)
+                found |= node.names
             case Publish(at=at) | Await(at=at):
                 found |= subscript_names(at)
             case Last(at=at, n=n):
@@ -199,27 +199,6 @@ def word_names(node: Node) -> tuple[str, ...]:
             return (name,)
         case _:
             return ()
-
-
-def operator_names(operator: Operator) -> frozenset[str]:
-    """Every index and size that an operator uses, its own indices included."""
-    match operator:
-        case Generic(leaf=leaf):
-            return leaf_names(leaf)
-        case Copy(leaf=leaf, over=over, within=within):
-            ends = (within.begin, within.end) if within else ()
-            return leaf_names(leaf).union(*map(names, (*ends, *(extent for _, extent in over))))
-        case Elementwise(leaves=leaves, over=over):
-            return frozenset[str]().union(*map(leaf_names, leaves), *(names(extent) for _, extent in over))
-        case Contract(leaf=leaf, over=over, accumulate=accumulate):
-            return leaf_names(leaf).union(names(accumulate), *(names(extent) for _, extent in over))
-        case Unload(leaf=leaf, over=over):
-            return leaf_names(leaf).union(*(names(extent) for _, extent in over))
-        case Reduce(values=values, targets=targets, over=over):
-            where = (subscript_names(target.subscripts) for target in targets)
-            return frozenset[str]().union(*map(names, values), *where, *(names(extent) for _, extent in over))
-        case _:
-            assert_never(operator)
 
 
 def acting(body: Sequence[Node]) -> Iterator[tuple[str, Located]]:

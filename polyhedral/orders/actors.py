@@ -28,8 +28,16 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import ZERO, add, const, multiply
 from texpr.grammar.source import Span
 from texpr.grammar.walk import rewrite
-from texpr.polyhedral.mapped.expand import wanted
-from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Origin, Reduce, Unused
+from texpr.polyhedral.mapped.expand import expand, unfolded
+from texpr.polyhedral.mapped.operators import (
+    Contract,
+    Generic,
+    Operator,
+    Origin,
+    Reduce,
+    Unload,
+    Unused,
+)
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Barrier
@@ -133,7 +141,7 @@ class _Collector:
                     )
                 case Guard(condition=condition):
                     self._guard(node, condition, here)
-                case Generic() | Copy() | Elementwise() | Reduce():
+                case _ if isinstance(node, Operator) and not isinstance(node, Contract | Unload):
                     self._operator(node, here)
                 case Fresh(buffer=buffer):
                     self.entries[buffer] = around.nodes
@@ -174,23 +182,20 @@ class _Collector:
                 ),
             )
 
-    def _operator(self, node: Generic | Copy | Elementwise | Reduce, here: Around) -> None:
+    def _operator(self, node: Operator, here: Around) -> None:
         """What an operator touches, for every value of its own indices."""
         actor = self._actor(node.id, node.span, here, node.digits, node.unused)
         match node:
             case Generic():
                 self._statement(node, replace(actor, proved=node.origin is not Origin.COMBINE))
-            case Copy(within=within):
-                inside = () if within is None else (wanted(node.over, within),)
-                self._statement(node.each, _over(actor, node.over, inside))
-            case Elementwise(over=over):
-                for each in node.each:
-                    self._statement(each, _over(actor, over))
             case Reduce(over=over):
                 actor = replace(_over(actor, over), proved=False)
                 self._reads(actor, node.reads)
                 for buffer, subscripts in node.writes:
                     self._touch(actor, buffer, subscripts, writes=True)
+            case _:
+                for each, over, inside in unfolded(expand(node)):
+                    self._statement(each, _over(actor, over, inside))
 
     def _statement(self, node: Generic, actor: Actor) -> None:
         leaf = node.leaf

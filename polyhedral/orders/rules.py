@@ -13,7 +13,7 @@ from texpr.grammar.ast import Gather
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
-from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy, Operator, Reduce, Unload
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.show_sync import sync_text
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Close, Commit, Fence, FenceKind, Release, Wait, WaitGroup
@@ -74,10 +74,6 @@ class Rules:
             case Contract() as node if goes_on_alone(node):
                 self.rings.turns_of(number, event)
                 self.copies.multiply(node, number, event)
-            case Generic() | Elementwise() | Reduce() | Unload() | Contract():
-                self._whole_warps(event)
-                self.rings.turns_of(number, event)
-                self._reaches_out(number, event)
             case Close() as node:
                 self.copies.close(node, number, event)
             case WaitGroup() as node:
@@ -96,6 +92,10 @@ class Rules:
                 self.gates.come(("grid", event.launch), needed, sync_text(node), number, event)
             case Turn() | Publish() | Await() | Last() as node:
                 self.words.event(node, number, event)
+            case _ if isinstance(event.node, Operator):
+                self._whole_warps(event)
+                self.rings.turns_of(number, event)
+                self._reaches_out(number, event)
             case _:
                 assert_never(event.node)
 

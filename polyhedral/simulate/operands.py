@@ -20,7 +20,6 @@ from texpr.polyhedral.mapped.atoms import Operand as Taken
 from texpr.polyhedral.mapped.operators import Contract, Unload
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.views import View
-from texpr.polyhedral.mapped.walks import operator_names
 from texpr.polyhedral.simulate.cells import Array, Cells
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes, Values
 from texpr.polyhedral.simulate.failure import failure
@@ -61,7 +60,7 @@ def warps(node: Tiled, lanes: Lanes, warp: int) -> Iterator[Lanes]:
 def meant(node: Tiled, lanes: Lanes) -> dict[str, Array]:
     """The values of the names that say which tiles a node means."""
     own = {name for name, _ in node.over}
-    return {name: np.asarray(lanes.values[name]) for name in sorted(operator_names(node) - own)}
+    return {name: np.asarray(lanes.values[name]) for name in sorted(node.names - own)}
 
 
 @dataclass(slots=True)

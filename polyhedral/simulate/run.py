@@ -17,7 +17,7 @@ from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.expand import expand, wanted
-from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload, Unused
+from texpr.polyhedral.mapped.operators import Contract, Copy, Generic, Operator, Reduce, Unload, Unused
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
@@ -186,7 +186,7 @@ class Runner:
                 lanes = self._acting(frame, node)
                 if len(lanes.thread):
                     self._together(crew, node, lanes)
-            case Copy() | Elementwise():
+            case _ if isinstance(node, Operator):
                 lanes = self._acting(frame, node)
                 if isinstance(node, Copy) and node.access is not Access.EACH:
                     self._check_wide(node, lanes)
