@@ -175,7 +175,7 @@ TARGET: Edits = {
             "        case Family.CPU:\n",
             "        case Family.SIMULATED:\n"
             "            from texpr.polyhedral.mapped.show import show\n\n"
-            "            manifest = make_manifest(kernel, proved, planned, made.target, {}, VERSION)\n"
+            "            manifest = make_manifest(kernel, proved, planned, made.target, Passed(), VERSION)\n"
             '            return Emission(main="graph", files={"graph": show(planned).encode()}, manifest=manifest)\n'
             "        case Family.CPU:\n",
         )
