@@ -46,7 +46,7 @@ def emit_body(frame: Frame, settled: Collection[str]) -> tuple[list[str], frozen
     body.syncs.initialise()
     cursor.know_digits(frame.launch.hardware)
     begun = frame.scalars - {fresh.buffer for fresh in frame.facts.of(Fresh)}
-    body.nodes(frame.launch.body, begun, before=body.syncs.await_blocks)
+    body.nodes(frame.launch.body, begun)
     return out.finish()
 
 
@@ -60,17 +60,11 @@ class _Body:
 
     # ---- the tree ----
 
-    def nodes(
-        self,
-        nodes: tuple[Node, ...],
-        begun: Set[str] = frozenset(),
-        before: Callable[[Node], None] = lambda _: None,
-    ) -> None:
-        """The nodes of a C++ block, each after what `before` writes. A scalar whose `new` is among them, or that has
-        `begun` before, is declared by the first that writes it."""
+    def nodes(self, nodes: tuple[Node, ...], begun: Set[str] = frozenset()) -> None:
+        """The nodes of a C++ block. A scalar whose `new` is among them, or that has `begun` before, is declared by the
+        first that writes it."""
         begun = set(begun)
         for node in nodes:
-            before(node)
             if isinstance(node, Fresh) and node.buffer in self.frame.scalars:
                 begun.add(node.buffer)
             begins = {name for name, _ in node.writes if name in begun} if isinstance(node, _BINDS) else set[str]()

@@ -40,8 +40,7 @@ from texpr.polyhedral.mapped.sync import (
     Wait,
     WaitGroup,
 )
-from texpr.polyhedral.mapped.tree import Last, Node, Part, Parts
-from texpr.polyhedral.mapped.walks import every_node, tree_buffers
+from texpr.polyhedral.mapped.tree import Last, Part, Parts
 
 MAX_REASONS = 6  # orders that the comment of one barrier names; the first are those that no other barrier enforces
 NAMED_BARRIERS = 15  # of a block, besides that of all its threads
@@ -61,7 +60,6 @@ class Syncs:
         self.pipes = {pipe.name: pipe for pipe in self.launch.pipes}
         self.warps = {name: part.warps for name, part in frame.facts.parts.items()}
         self.barriers = 0
-        self.clustered = frozenset(b.name for b in frame.local.values() if b.memory is Memory.CLUSTER)
         self.named = _named(frame.facts)
 
     def write(self, node: Sync, stand: Stand, scope: ix.IndexScope) -> None:
@@ -125,8 +123,7 @@ class Syncs:
     # ---- pipes ----
 
     def initialise(self) -> None:
-        """Before anything else: the first thread of the block makes the mbarriers of all pipes, and where blocks touch
-        one another's memory, each says that it runs."""
+        """Before anything else: the first thread of the block makes the mbarriers of all pipes."""
         lines = [
             f"{self._ring(p.name)}.init({p.commits}, {max(p.releases, 1)});"  # 0: nobody waits for them
             for p in self.launch.pipes
@@ -135,15 +132,6 @@ class Syncs:
             with self.out.block("if (tx::thread() == 0)"):
                 for line in lines:
                     self.out.line(line)
-        if self.clustered:
-            self.out.line("tx::cluster_arrive_relaxed();")
-
-    def await_blocks(self, node: Node) -> None:
-        """Before the first node that synchronises or touches the memory of other blocks: all of them run."""
-        meets = any(isinstance(inside, Sync | Last) for inside in every_node((node,)))
-        if self.clustered and (meets or self.clustered & tree_buffers((node,))):
-            self.out.line("tx::cluster_wait();")
-            self.clustered = frozenset()
 
     def share_registers(self, part: Part) -> None:
         """A part that says how many registers its threads have gives some, or takes what others gave."""
@@ -197,7 +185,8 @@ class Syncs:
             case Barrier(scope=Scope.WARP, parts=(), action=Action.BOTH):
                 return f"tx::sync_warp({self._number()});"
             case Barrier(scope=Scope.CLUSTER, parts=(), name=""):
-                calls = {Action.ARRIVE: ("arrive",), Action.WAIT: ("wait",), Action.BOTH: ("arrive", "wait")}
+                arrive = "arrive_relaxed" if node.relaxed else "arrive"
+                calls = {Action.ARRIVE: (arrive,), Action.WAIT: ("wait",), Action.BOTH: (arrive, "wait")}
                 return " ".join(f"tx::cluster_{call}();" for call in calls[node.action])
             case Barrier(scope=Scope.BLOCK, action=Action.BOTH | Action.ARRIVE):
                 parts = node.parts or tuple(self.warps) or ("",)

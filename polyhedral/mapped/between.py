@@ -72,8 +72,9 @@ class Await:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridBarrier:
-    """All threads of all blocks of a `#cooperative` launch."""
+    """All threads of all blocks of a `#cooperative` launch. Its counter is ready for the next one, of any call."""
 
+    counter: str
     orders: tuple[Order, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 

@@ -26,9 +26,10 @@ from texpr.polyhedral.mapped.sync import (
 def sync_text(node: Sync) -> str:
     """What the node does and with what."""
     match node:
-        case Barrier(scope=scope, parts=parts, action=action, name=name):
+        case Barrier(scope=scope, parts=parts, action=action, name=name, relaxed=relaxed):
             verb = "barrier" if action is Action.BOTH else f"{action.value} at barrier"
-            return f"{verb}{f' {name}' if name else ''} ({', '.join((scope.value, *parts))})"
+            how = ("relaxed",) if relaxed else ()
+            return f"{verb}{f' {name}' if name else ''} ({', '.join((scope.value, *parts, *how))})"
         case Acquire(pipe=pipe):
             return f"acquire {pipe}"
         case Commit(pipe=pipe):
@@ -49,8 +50,8 @@ def sync_text(node: Sync) -> str:
             return f"publish {word_text(flag, at)}"
         case Await(flag=flag, at=at):
             return f"await {word_text(flag, at)}"
-        case GridBarrier():
-            return "barrier (grid)"
+        case GridBarrier(counter=counter):
+            return f"barrier (grid, {counter})"
         case AfterLaunch():
             return "after the launch before"
         case TriggerNext():

@@ -32,12 +32,14 @@ starts). All but those of registers need a sync after them to reach other thread
 
 Between blocks: `between.py`.
 
-A block ends when all of its threads have; what other blocks of its cluster do in its memory must be before that.
+A block begins when the launch lets it, and ends when all of its threads have. What other blocks of its cluster do in
+its memory must be after the one, which a barrier of the cluster tells them, and before the other.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.between import BetweenBlocks
 from texpr.polyhedral.mapped.order import Order
@@ -55,14 +57,21 @@ class Action(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barrier:
     """Threads of the `scope`, of `parts` alone where any are named, wait until all of them arrived. The first order is
-    one that no other sync enforces. Barriers of one scope, parts and name are one barrier, wherever they stand."""
+    one that no other sync enforces. Barriers of one scope, parts and name are one barrier, wherever they stand. Who
+    arrives `relaxed`, of a cluster, says only that its block has begun and, behind the fence, that its pipes are there:
+    nothing of what it did is before what others do."""
 
     scope: Scope
     orders: tuple[Order, ...] = ()
     parts: tuple[str, ...] = ()
     action: Action = Action.BOTH
     name: str = ""
+    relaxed: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.relaxed and self.scope is not Scope.CLUSTER:
+            raise InternalError(f"a barrier of the {self.scope.value} is not relaxed")
 
 
 class PipeKind(StrEnum):

@@ -11,7 +11,7 @@ from typing import TypeVar, assert_never
 from texpr.grammar.ast import IndexExpr, Read, Role
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.between import AfterLaunch, Await, Publish, Turn
+from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, Turn
 from texpr.polyhedral.mapped.operators import Contract, Copy, Generic, Operator
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
@@ -195,7 +195,9 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
 def word_names(node: Node) -> tuple[str, ...]:
     """The counters and flags that a node of a tree uses."""
     match node:
-        case Turn(counter=name) | Last(counter=name) | Publish(flag=name) | Await(flag=name):
+        case (
+            Turn(counter=name) | Last(counter=name) | GridBarrier(counter=name) | Publish(flag=name) | Await(flag=name)
+        ):
             return (name,)
         case _:
             return ()

@@ -1,6 +1,6 @@
 """Barriers in a happens-before graph: a gate for each turn, behind all that arrive and before all that wait."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,9 +39,11 @@ class Gates:
         event: Event,
         who: Mask | None = None,
         action: Action = Action.BOTH,
+        *,
+        marks: Sequence[int] | None = None,
     ) -> None:
         """Threads of an event, all or some, come to a barrier: each arrives for the turn that it has not arrived for,
-        and waits for the last that it did."""
+        and waits for the last that it did. Who arrives relaxed tells of these points alone (`marks`)."""
         here = event.who if who is None else who
         arrives = action is not Action.WAIT
         counts = self.arrivals.setdefault((key, event.launch, event.block), np.zeros(len(event.who), dtype=np.int64))
@@ -56,8 +58,12 @@ class Gates:
                 self.findings.fault(f"a thread waits at `{text}` and did not arrive", event.span)
                 continue
             gate = self.points.graph.point(("gate", key, turn))
-            if arrives:
+            if arrives and marks is None:
                 self.points.graph.edge(self.points.comes(number, thread), gate)
+            elif arrives:
+                self.points.graph.wait(self.points.comes(number, thread), gate)
+                for mark in marks or ():
+                    self.points.graph.edge(mark, gate)
             if arrives and turn:
                 before = self.points.graph.point(("gate", key, turn - 1))
                 message = f"a thread may arrive again at `{text}` before all have arrived"

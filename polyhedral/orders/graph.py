@@ -10,12 +10,18 @@ class Graph:
 
     numbers: dict[Hashable, int] = field(default_factory=dict)
     before: list[list[int]] = field(default_factory=list)
+    awaited: list[list[int]] = field(default_factory=list)  # what a point waits for besides, and learns nothing of
 
     def point(self, name: Hashable) -> int:
         number = self.numbers.setdefault(name, len(self.before))
         if number == len(self.before):
             self.before.append([])
+            self.awaited.append([])
         return number
+
+    def wait(self, first: int, then: int) -> None:
+        """The second point comes after the first one, and what happened before that may not be seen."""
+        self.awaited[then].append(first)
 
     def edge(self, first: int, then: int) -> None:
         self.before[then].append(first)
@@ -23,8 +29,9 @@ class Graph:
     def sorted(self) -> tuple[list[int], list[int]]:
         """All points, each behind those before it; and those that wait for one another in a circle, or behind one."""
         after: list[list[int]] = [[] for _ in self.before]
-        left = [len(earlier) for earlier in self.before]
-        for number, earlier in enumerate(self.before):
+        every = [known + others for known, others in zip(self.before, self.awaited, strict=True)]
+        left = [len(earlier) for earlier in every]
+        for number, earlier in enumerate(every):
             for first in earlier:
                 after[first].append(number)
         found = [number for number, count in enumerate(left) if not count]

@@ -28,6 +28,12 @@ class Findings:
     def require(self, first: int, then: int, message: str, span: Span) -> None:
         self.required.append((first, then, Fault(message, span)))
 
+    def after_begin(self, points: "Points", point: int, launch: int, block: int, node: Sync | Last | Operator) -> None:
+        """Nobody reaches into the memory of a block before it has begun."""
+        what = node.id if isinstance(node, Operator) else sync_text(node) if isinstance(node, Sync) else "a node"
+        message = f"block {block} may not have begun when {what} reaches into its memory"
+        self.require(points.begin(launch, block), point, message, node.span)
+
     def before_end(self, points: "Points", point: int, launch: int, block: int, node: Sync | Last | Operator) -> None:
         """What happens in the memory of a block is over before the block ends."""
         what = node.id if isinstance(node, Operator) else sync_text(node) if isinstance(node, Sync) else "a node"

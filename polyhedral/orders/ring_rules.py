@@ -48,7 +48,9 @@ class RingRules:
             return
         if end.ranks and pipe.scope is not Scope.CLUSTER:
             self.findings.fault(f"{pipe.name} reaches other blocks, and its scope is the {pipe.scope.value}", node.span)
-        self._uses(number, event, pipe, (event.block,))
+        tells = isinstance(node, Release) or (isinstance(node, Commit) and pipe.kind is PipeKind.ARRIVE)
+        reached = self._ranks(end, event) if tells else (event.block,)
+        self._uses(number, event, pipe, reached)
         match node:
             case Acquire():
                 self._acquire(pipe, number, event)

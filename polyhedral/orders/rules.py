@@ -89,7 +89,8 @@ class Rules:
                 pass
             case GridBarrier() as node:
                 needed = self.points.trace.grids[event.launch].blocks * len(event.who)
-                self.gates.come(("grid", event.launch), needed, sync_text(node), number, event)
+                self.words.declared(node.counter, node)
+                self.gates.come(("grid", event.launch, node.counter), needed, sync_text(node), number, event)
             case Turn() | Publish() | Await() | Last() as node:
                 self.words.event(node, number, event)
             case _ if isinstance(event.node, Operator):
@@ -127,9 +128,17 @@ class Rules:
         members = self._members(node, event) if node.parts else len(event.who)
         if node.scope is Scope.CLUSTER:
             cluster = self.points.trace.grids[event.launch].cluster_of(event.block)
-            self.gates.come((*name, cluster[0]), members * len(cluster), text, number, event, event.who, node.action)
+            marks = self._marks(number, event) if node.relaxed else None
+            needed = members * len(cluster)
+            self.gates.come((*name, cluster[0]), needed, text, number, event, event.who, node.action, marks=marks)
         else:
             self.gates.come((*name, event.block), members, text, number, event, event.who, node.action)
+
+    def _marks(self, number: int, event: Event) -> list[int]:
+        """What relaxed threads tell of: that their block has begun, and its pipes are initialised."""
+        marks = [self.points.begin(event.launch, event.block)]
+        fence = self.rings.initialised.get((event.launch, event.block))
+        return [*marks, fence] if fence is not None and event.who[0] else marks
 
     def _members(self, node: Barrier, event: Event) -> int:
         """The threads of the parts that a barrier names."""
@@ -149,6 +158,9 @@ class Rules:
             else:
                 ranks = np.unique(event.value(first)).tolist()
             for rank in ranks:
+                block = cluster[rank]
                 for thread in self.points.threads(number):
-                    point = self.points.goes_on(number, thread)
-                    self.findings.before_end(self.points, point, event.launch, cluster[rank], event.node)
+                    begin, end = self.points.comes(number, thread), self.points.goes_on(number, thread)
+                    self.findings.before_end(self.points, end, event.launch, block, event.node)
+                    if block != event.block:
+                        self.findings.after_begin(self.points, begin, event.launch, block, event.node)

@@ -32,7 +32,7 @@ class WordRules:
         word: Word = (name, tuple(int(event.value(e)[0]) for e in at))
         text = f"last at {word_text(name, at)}" if isinstance(node, Last) else sync_text(node)
         self.gates.come(("at", id(node), event.launch, event.block), int(event.team.sum()), text, number, event)
-        self._declared(name, node)
+        self.declared(name, node)
         graph, threads = self.points.graph, self.points.threads(number)
         match node:
             case Turn():
@@ -75,10 +75,10 @@ class WordRules:
             if count:
                 self.findings.fault(f"{counter}{list(at)} is left at {count}, and the next call expects 0")
 
-    def _declared(self, name: str, node: Turn | Publish | Await | Last) -> None:
+    def declared(self, name: str, node: Turn | Publish | Await | Last | GridBarrier) -> None:
         """A word must have a first value, in every call again where the kernel does not restore it."""
         words = {w.name: w for w in self.points.trace.program.words}[name]
         if words.init is Init.NONE:
             self.findings.fault(f"{name} is used and nothing ever wrote to it", node.span)
-        elif words.init is Init.ZERO_ONCE and not isinstance(node, Last):
+        elif words.init is Init.ZERO_ONCE and not isinstance(node, Last | GridBarrier):
             self.findings.fault(f"{name} is not restored for the next call, which expects 0", node.span)

@@ -61,7 +61,8 @@ class Barriers:
             self.turns[key, number] = turn + 1
         gathering = self.gatherings.setdefault((key, turn), Gathering())
         gathering.arrived += len(thread)
-        gathering.snapshot = gathering.snapshot.union(self.clocks.snapshot(self.team.agents(thread)))
+        told = self.clocks.marked if node is not None and node.relaxed else self.clocks.snapshot
+        gathering.snapshot = gathering.snapshot.union(told(self.team.agents(thread)))
         return turn
 
     def full(self, key: Hashable, turn: int) -> bool:

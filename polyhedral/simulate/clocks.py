@@ -51,6 +51,7 @@ class Clocks:
     fenced: Array = field(default_factory=lambda: np.zeros((0, 0), np.int32))
     labels: list[str] = field(default_factory=list)
     asynchronous: set[int] = field(default_factory=set)  # agents of the asynchronous proxy
+    marks: list[int] = field(default_factory=list)  # agents that do nothing: that something happened
 
     def add(self, labels: Iterable[str]) -> Array:
         """New agents, which know nothing. E0403 for more than `MAX_AGENTS`: each has a time of every other."""
@@ -65,6 +66,20 @@ class Clocks:
                 old = getattr(self, name)
                 setattr(self, name, np.pad(old, (0, grown - len(old))))
         return np.arange(first, self.count)
+
+    def mark(self, label: str, by: Array) -> int:
+        """Something has happened, by these agents: who knows of the mark knows that."""
+        (agent,) = self.add([label])
+        self.marks.append(int(agent))
+        self.known[agent, agent] = self.known[by, agent] = 1
+        return int(agent)
+
+    def marked(self, agents: Array) -> Snapshot:
+        """What these agents know to have happened, and nothing of what anybody did."""
+        whole = self.snapshot(agents)
+        known = np.zeros_like(whole.known)
+        known[self.marks] = whole.known[self.marks]
+        return Snapshot(known, np.zeros_like(known))
 
     def tick(self, agents: Array) -> None:
         self.known[agents, agents] += 1

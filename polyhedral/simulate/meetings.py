@@ -58,6 +58,7 @@ class Interleaved:
     convergence: Convergence
     parts_crews: bool = True
     triggered: set[int] = field(default_factory=set)
+    begun: dict[int, int] = field(default_factory=dict)  # by block, the mark of it
 
     def meet(self, node: Sync | Last, crew: Crew) -> Pause | None:
         thread, part = crew.lanes.thread, crew.frames[-1].team.part
@@ -85,9 +86,10 @@ class Interleaved:
             case AfterLaunch():
                 over, known = self.before
                 return _pause(node, (over, lambda: self.clocks.join(agents, known())))
-            case GridBarrier():
-                self.barriers.expected["grid"] = (self.geometry.blocks * self.geometry.threads, sync_text(node))
-                return _pause(node, self.barriers.waiting("grid", self.barriers.arrive("grid", thread), thread))
+            case GridBarrier(counter=counter):
+                self.words.word(counter, (), node.span)
+                self.barriers.expected[counter] = (self.geometry.blocks * self.geometry.threads, sync_text(node))
+                return _pause(node, self.barriers.waiting(counter, self.barriers.arrive(counter, thread), thread))
             case Turn() | Publish() | Await() | Last():
                 return self._together(node, crew)
             case _:
@@ -114,7 +116,8 @@ class Interleaved:
             for one, agent in zip(thread.tolist(), agents.tolist(), strict=True):
                 if one % self.geometry.threads == 0:
                     block = one // self.geometry.threads
-                    self.pipes.initialised[block] = (agent, int(self.clocks.known[agent, agent]))
+                    what = f"the pipes of block {block}"
+                    self.pipes.initialised[block] = self.clocks.mark(what, np.array([agent]))
 
     def _commit(self, node: Commit, thread: Array, part: str) -> None:
         pipe, number, blocks = self.pipes.commit(node, thread, part)
@@ -186,7 +189,10 @@ class Interleaved:
         self.departures.begin(operator, lanes, self.part)
 
     def acts_in(self, block: int, agents: Array, text: str) -> None:
-        """Agents reach into the memory of a block, their own or another."""
+        """Agents reach into the memory of a block, their own or another, which has begun as far as they know."""
+        mark = self.begun.get(block, -1)
+        if mark < 0 or not self.clocks.known[agents, mark].all():
+            raise failure(f"{text} by {self.clocks.labels[agents[0]]}: nothing says that block {block} has begun")
         self.departures.touches += [Touch(block, a, int(self.clocks.known[a, a]), text) for a in agents.tolist()]
 
     def read(self, buffer: MappedBuffer, thread: Array) -> Array:

@@ -46,7 +46,7 @@ class Pipes:
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
     waited: dict[tuple[str, int], int] = field(default_factory=dict)
     released: set[tuple[str, int, int]] = field(default_factory=set)
-    initialised: dict[int, tuple[int, int]] = field(default_factory=dict)  # block -> agent and its time
+    initialised: dict[int, int] = field(default_factory=dict)  # by block, the mark of it
     by_name: dict[str, Pipe] = field(init=False)
     by_buffer: dict[str, Pipe] = field(init=False)
 
@@ -173,8 +173,8 @@ class Pipes:
 
     def _known(self, block: int, thread: Array, pipe: Pipe, span: Span) -> None:
         """Every thread must know that the block's pipes are initialised."""
-        agent, time = self.initialised.get(block, (-1, 0))
-        if agent < 0 or (self.clocks.known[self.team.agents(thread), agent] < time).any():
+        mark = self.initialised.get(block, -1)
+        if mark < 0 or not self.clocks.known[self.team.agents(thread), mark].all():
             raise failure(f"{pipe.name} is used by threads that nothing orders after its initialisation", span)
 
     def _count(self, counts: dict[tuple[str, int], int], pipe: Pipe, thread: Array) -> int:

@@ -97,6 +97,7 @@ class Running:
             for block in self.geometry.cluster_of(first):
                 self.left[block] = self.geometry.threads
                 numbers = np.arange(block * self.geometry.threads, (block + 1) * self.geometry.threads)
+                self.syncs.begun[block] = self.clocks.mark(f"the begin of block {block}", self.team.agents(numbers))
                 step = self.geometry.threads if self.whole else self.geometry.warp
                 self.crews += [self.runner.crew(numbers[n : n + step]) for n in range(0, len(numbers), step)]
 

@@ -32,6 +32,7 @@ def exchanged() -> MappedProgram:
     body = (
         define("i", lane=32),
         define("r", rank=2),
+        barrier("cluster", relaxed=True),
         do("S0", "t[1 - r, i] = A[r, i]"),
         barrier("cluster", action="arrive"),
         do("S1", "s[0] = A[r, i]"),
@@ -103,13 +104,14 @@ def two_passes() -> MappedProgram:
         define("i", lane=32),
         define("b", grid=1 << 20),
         do("S0", "p[b, i] = A[b, i]"),
-        GridBarrier(),
+        GridBarrier(counter="met"),
         do("S1", "B[b, i] = p[N - 1 - b, i]"),
     )
     return program(
         "A: i32[N, 32], B: i32[N, 32]",
         launch(*body, threads=32, grid="N", orders=(order("S0", "S1", "p", scope="grid"),)),
         workspace={"p": ("N", 32)},
+        words=(Words(name="met", shape=(), init=Init.ZERO_ONCE),),
     )
 
 

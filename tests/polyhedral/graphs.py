@@ -158,8 +158,8 @@ def once(*body: Node) -> Guard:
     return Guard(condition=Always(value=True), body=body, once=True)
 
 
-def barrier(scope: str, *parts: str, action: str = "both", name: str = "") -> Barrier:
-    return Barrier(scope=Scope(scope), parts=parts, action=Action(action), name=name)
+def barrier(scope: str, *parts: str, action: str = "both", name: str = "", relaxed: bool = False) -> Barrier:
+    return Barrier(scope=Scope(scope), parts=parts, action=Action(action), name=name, relaxed=relaxed)
 
 
 def part(name: str, warps: int, *body: Node) -> Part:

@@ -116,6 +116,7 @@ def cluster_softmax(
     return program(
         "X: bf16[M, N] #align(2), Y: bf16[M, N] #align(2)",
         launch(
+            barrier("cluster", action="arrive", relaxed=True),
             define("j", grid=ANY),
             define("i", offset=f"j // {ranks}"),
             define("h", rank=ranks),
@@ -126,6 +127,7 @@ def cluster_softmax(
             define("l", lane=32),
             define("w", warp=warps),
             *before,
+            barrier("cluster", action="wait"),
             when(f"l < {ranks}", *push),
             barrier("cluster"),
             *after,

@@ -8,7 +8,18 @@ from texpr.polyhedral.mapped.between import Await, Init
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.show_sync import sync_text
-from texpr.polyhedral.mapped.sync import Barrier, End, Fence, FenceKind, Pipe, PipeKind, Release, Sync, WaitGroup
+from texpr.polyhedral.mapped.sync import (
+    Action,
+    Barrier,
+    End,
+    Fence,
+    FenceKind,
+    Pipe,
+    PipeKind,
+    Release,
+    Sync,
+    WaitGroup,
+)
 from texpr.polyhedral.mapped.tree import Last, Node
 from texpr.polyhedral.mapped.walks import branches, located, with_branches
 
@@ -49,11 +60,14 @@ def detuned(program: MappedProgram) -> Iterator[tuple[str, MappedProgram]]:
     for number, launch in enumerate(program.host):
         assert isinstance(launch, Launch)
         others = program.host[:number], program.host[number + 1 :]
+        found: dict[str, int] = {}
         for text, pipe in (pair for p in launch.pipes for pair in _pipes(p)):
             pipes = tuple(pipe if p.name == pipe.name else p for p in launch.pipes)
             yield text, replace(program, host=(*others[0], replace(launch, pipes=pipes), *others[1]))
         for place in located(launch.body):
             for text, node in _nodes(place.node):
+                found[text] = found.get(text, 0) + 1
+                text += f" ({found[text]})" if found[text] > 1 else ""
                 body = _with(launch.body, place.path, node)
                 yield text, replace(program, host=(*others[0], replace(launch, body=body), *others[1]))
     for word in program.words:
@@ -83,7 +97,9 @@ def _nodes(node: Node) -> Iterator[tuple[str, Node]]:
         case Barrier(scope=Scope.BLOCK, parts=()):
             yield "a barrier of warps instead of the block", replace(node, scope=Scope.WARP)
         case Barrier(scope=Scope.CLUSTER):
-            yield "a barrier of the block instead of the cluster", replace(node, scope=Scope.BLOCK)
+            yield "a barrier of the block instead of the cluster", replace(node, scope=Scope.BLOCK, relaxed=False)
+            if node.action is not Action.WAIT and not node.relaxed:
+                yield "a relaxed barrier of the cluster", replace(node, relaxed=True)
         case WaitGroup(kind=kind, behind=behind):
             yield f"a group too few waited for ({kind.value})", replace(node, behind=behind + 1)
         case Release(behind=behind):

@@ -123,6 +123,7 @@ SHORT = Shape(256, 128, 2 * 64, 2, columns=128, consumers=1, stages=2, buffers=1
 HARMLESS = (
     r"double (barrier|fence|close|wait \()",
     r"(earlier fence \(wgmma\)|later wait ring)$",  # a fence of registers is not of what a wait is for
+    r"a relaxed barrier of the cluster$",  # behind the fence it says that the pipes are there
 )
 
 
@@ -131,7 +132,7 @@ def changes() -> tuple[list[tuple[str, MappedProgram]], list[tuple[str, MappedPr
     every = [*spoiled(gemm(SHORT)), *detuned(gemm(SHORT))]
     harmless = [c for c in every if any(re.match(pattern, c[0]) for pattern in HARMLESS)]
     harmful = [c for c in every if all(c is not other for other in harmless)]
-    assert (len(harmful), len(harmless)) == (60, 15)
+    assert (len(harmful), len(harmless)) == (61, 16)
     return harmful, harmless
 
 

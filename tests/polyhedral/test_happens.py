@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gemm_by_hand import Shape, gemm
-from graphs import barrier, condition, copy, do, launch, loop, once, order, part, parts, program
+from graphs import barrier, condition, copy, define, do, launch, loop, once, order, part, parts, program, when
 from hand_built import GRAPHS, Graph
 from rings import INITIALISED, ring
 from spoil import detuned, spoiled
@@ -22,18 +22,21 @@ from texpr.polyhedral.mapped.between import GridBarrier
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
+from texpr.polyhedral.mapped.tree import Node
 from texpr.polyhedral.mapped.walks import goes_on_alone, launches, located
 from texpr.polyhedral.orders import flow
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
 
 HARMLESS = (
-    ("", r"double (barrier \((block|cluster|grid)\)|wait at barrier)", "who has met has met"),
+    ("", r"double (barrier \((block|cluster|cluster, relaxed|grid, met)\)|wait at barrier)", "who has met has met"),
     ("", r"double fence", "what is visible stays visible"),
     ("", r"double (wait \(|await|after)", "what is over stays over"),
     ("", r"double close", "one more group, an empty one, makes waits for all but the youngest wait for more"),
     ("staged|named", r"later barrier \(block\)$", "it moves past the definition of an index"),
     ("named", r"earlier barrier \(block, left, right\)$", "it moves past the definition of an index"),
+    ("exchanged", r"earlier barrier \(cluster, relaxed", "it moves past the definition of an index"),
+    ("multicast", r"a relaxed barrier of the cluster$", "behind the fence it says that the pipes are there"),
     (
         "staged [234]",
         r"earlier wait ring",
@@ -215,6 +218,14 @@ SAID = {
         "block 0 may end before S3 is over in its memory",
         "block 0 ends while copy S3 of thread 0 may not be over",
     ),
+    ("exchanged", "drop barrier (cluster, relaxed)"): (
+        "block 1 may not have begun when S0 reaches into its memory",
+        "an access to its memory by thread 0: nothing says that block 1 has begun",
+    ),
+    ("exchanged", "a relaxed barrier of the cluster"): (
+        "nothing orders S0 before S2 on t",
+        "of t and nothing orders S0 (line 1) and S2",
+    ),
     ("look-back", "one's own word awaited"): (
         "threads wait in a circle: await done[t], publish done[t]",
         "wait at `await done",
@@ -232,6 +243,36 @@ def test_what_is_wrong_is_said_in_words(name: str, text: str) -> None:
     with pytest.raises(TExprError, match=re.escape(by_simulator)):
         for seed in range(8):
             simulate(changed, graph.arrays(), seed=seed, sizes=graph.sizes)
+
+
+def in_cluster(*body: Node) -> MappedProgram:
+    """Two blocks of 32 threads that have begun, with a row of shared memory each."""
+    begun = (define("i", lane=32), define("r", rank=2), barrier("cluster", relaxed=True))
+    only = launch(*begun, *body, threads=32, grid=2, cluster=2)
+    return program("A: i32[2, 32], B: i32[2, 32]", only, cluster={"t": (2, 32)})
+
+
+def test_a_block_does_not_end_while_another_reads_its_memory() -> None:
+    copied = (do("S0", "t[r, i] = A[r, i]"), barrier("cluster"), do("S1", "B[r, i] = t[1 - r, i]"))
+    arrays = {name: np.ones((2, 32), np.int32) for name in "AB"}
+    check_orders(in_cluster(*copied, barrier("cluster")))
+    simulate(in_cluster(*copied, barrier("cluster")), arrays)
+    with pytest.raises(InternalError, match="block 1 may end before S1 is over in its memory"):
+        check_orders(in_cluster(*copied))
+    with pytest.raises(TExprError, match=r"block \d ends while an access to its memory by thread \d+ may not be over"):
+        simulate(in_cluster(*copied), arrays)
+
+
+def test_who_waits_at_a_relaxed_barrier_may_wait_in_a_circle() -> None:
+    first, second = barrier("cluster", name="first", relaxed=True), barrier("cluster", name="second")
+    crossed = in_cluster(when("r == 0", first, second, orelse=(second, first)))
+    check_orders(in_cluster(first, second))
+    with pytest.raises(InternalError, match=r"threads wait in a circle: .*first"):
+        check_orders(crossed)
+    with pytest.raises(TExprError, match=r"nobody can go on: .*first"):
+        simulate(crossed, {name: np.ones((2, 32), np.int32) for name in "AB"})
+    with pytest.raises(InternalError, match="a barrier of the block is not relaxed"):
+        barrier("block", relaxed=True)
 
 
 def test_syncs_whose_facts_hold_at_no_small_size_are_not_passed_in_silence() -> None:
