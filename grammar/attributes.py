@@ -54,6 +54,7 @@ class Needs(Enum):
 
     PARS = "a `par` in it"
     PRODUCTS = "a product of floats that is added"
+    EXPONENTIALS = "an exponential of f32"
     GATHERED_WRITES = "a write of a gathered element"
     ACCUMULATIONS = "an accumulation"
     ITERATIONS = "iterations that one thread runs after another"
@@ -121,7 +122,10 @@ ATTRIBUTES: dict[str, Spec] = {
         form="#align(n), n a power of two", needs=Needs.MEMORY,
     ),
     "tf32": Spec(on=STATEMENTS, form="#tf32", inherited=True),
-    "fast": Spec(on=STATEMENTS, form="#fast", inherited=True),
+    "fast": Spec(
+        on=STATEMENTS, mapped=STATEMENTS, form="#fast", inherited=True, needs=Needs.EXPONENTIALS,
+        on_cpu="the functions of a CPU are the accurate ones",
+    ),
     "strict": Spec(on=STATEMENTS, mapped=STATEMENTS, form="#strict", inherited=True, needs=Needs.PRODUCTS),
     "unique": Spec(on=STATEMENTS, mapped=STATEMENTS, form="#unique", needs=Needs.GATHERED_WRITES),
     "threads": Spec(

@@ -21,6 +21,7 @@ from texpr.grammar.ast import (
     Statement,
     Stmt,
 )
+from texpr.grammar.types import F32, compute_type
 from texpr.grammar.walk import walk
 
 
@@ -49,6 +50,16 @@ def contracts(leaf: Leaf) -> bool:
 def may_approximate(attrs: Iterable[Attr]) -> bool:
     """`#fast`: functions may be approximate."""
     return _named(attrs, "fast") is not None
+
+
+HASTENED = frozenset({Fn.EXP, Fn.EXP2})
+"""Functions of f32 that a target may have a faster form of."""
+
+
+def hastens(leaf: Leaf) -> bool:
+    """Whether a function stands in a statement that `#fast` may make faster."""
+    ops = (node for node in walk(leaf) if isinstance(node, Op))
+    return any(op.fn in HASTENED and op.dtype.is_float and compute_type(op.dtype) == F32 for op in ops)
 
 
 def may_use_tf32(attrs: Iterable[Attr]) -> bool:

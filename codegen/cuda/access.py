@@ -42,9 +42,10 @@ class Access:
         self.touched = False
         self.span = NO_SPAN
 
-    def around(self, *, strict: bool) -> Surroundings:
+    def around(self, *, strict: bool, fast: bool = False) -> Surroundings:
         """What value trees need of the kernel here."""
-        return Surroundings(scope=self.cursor.scope, read=self.read, strict=strict, temporary=self._temporary)
+        scope = self.cursor.scope
+        return Surroundings(scope=scope, read=self.read, strict=strict, temporary=self._temporary, fast=fast)
 
     def begin(self, span: Span) -> None:
         """A line that comes from there is about to be made."""

@@ -38,7 +38,8 @@ from texpr.grammar.ast import (
     Select,
 )
 from texpr.grammar.diagnostics import fail
-from texpr.grammar.types import I64, U32, DType, compute_type
+from texpr.grammar.permissions import HASTENED
+from texpr.grammar.types import F32, I64, U32, DType, compute_type
 
 MAX_DEPTH = 12  # of calls and parentheses in one expression, before a temporary is made
 MAX_LAZY_DEPTH = 200  # inside the arms of a select, where no temporary can stand
@@ -108,16 +109,16 @@ _OPAQUE_COMPARE = {
 _INTEGER_IDENTITY = frozenset({Fn.FLOOR, Fn.CEIL, Fn.ROUND})
 
 
-def apply(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool) -> Value:
+def apply(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool, fast: bool = False) -> Value:
     """`fn(args)` in the type of the operation; the operator-to-text table of this target."""
-    return replace(_applied(fn, args, dtype, strict=strict), names=_names(args))
+    return replace(_applied(fn, args, dtype, strict=strict, fast=fast), names=_names(args))
 
 
 def _names(parts: Iterable[Value | Term]) -> frozenset[str]:
     return frozenset[str]().union(*(part.names for part in parts))
 
 
-def _applied(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool) -> Value:
+def _applied(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool, fast: bool) -> Value:
     depth = 1 + max(a.depth for a in args)
     if fn in COMPARISONS:
         args = tuple(_widened(a) for a in args)
@@ -134,7 +135,7 @@ def _applied(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool) -> 
         return Value(f"{args[0].at(inner)} {sign} {args[1].at(inner)}", level, dtype, depth)
     if dtype.is_float:
         inner_type = compute_type(dtype)
-        value = _float(fn, tuple(cast(a, inner_type) for a in args), inner_type, depth, strict=strict)
+        value = _float(fn, tuple(cast(a, inner_type) for a in args), inner_type, depth, strict=strict, fast=fast)
         return cast(value, dtype)
     if fn in _INTEGER_IDENTITY:
         return args[0]
@@ -151,7 +152,7 @@ def _may_be_zero(value: Value) -> bool:
     return value.constant and not value.nonzero
 
 
-def _float(fn: Fn, args: tuple[Value, ...], dtype: DType, depth: int, *, strict: bool) -> Value:
+def _float(fn: Fn, args: tuple[Value, ...], dtype: DType, depth: int, *, strict: bool, fast: bool) -> Value:
     if strict and fn in _STRICT:
         return _call(f"tx::{_STRICT[fn]}", _listed(args), dtype, depth)
     if fn in (Fn.ADD, Fn.SUB):
@@ -170,7 +171,8 @@ def _float(fn: Fn, args: tuple[Value, ...], dtype: DType, depth: int, *, strict:
         return Value(f"{args[0].at(level)} {sign} {args[1].at(level - 1)}", level, dtype, depth, product)
     if fn is Fn.NEG:
         return Value(f"-{args[0].at(ATOM)}", PRODUCT, dtype, depth, constant=args[0].constant, nonzero=args[0].nonzero)
-    return _call(f"tx::{fn.value}", _listed(args), dtype, depth)
+    form = "fast_" if fast and fn in HASTENED and dtype == F32 else ""
+    return _call(f"tx::{form}{fn.value}", _listed(args), dtype, depth)
 
 
 def _call(name: str, arguments: str, dtype: DType, depth: int) -> Value:
@@ -196,12 +198,14 @@ def cast(value: Value, dtype: DType) -> Value:
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a value tree needs of the kernel: terms in scope, how an element is read (with the values of its gathered
-    subscripts), whether contraction is forbidden, and how a temporary is made (its name for a value)."""
+    subscripts), whether contraction is forbidden, how a temporary is made (its name for a value), and whether functions
+    may be approximate."""
 
     scope: IndexScope
     read: Callable[[Read, tuple[Value, ...]], Value]
     strict: bool
     temporary: Callable[[Value], str]
+    fast: bool = False
 
 
 Operand = Op | Cast | Read | Select
@@ -256,7 +260,7 @@ def _children(node: Operand) -> list[tuple[Expr, bool]]:
 def _combine(node: Operand, operands: tuple[Value, ...], around: Surroundings) -> Value:
     match node:
         case Op(fn=fn, dtype=dtype):
-            return apply(fn, operands, dtype, strict=around.strict)
+            return apply(fn, operands, dtype, strict=around.strict, fast=around.fast)
         case Cast(dtype=dtype):
             return cast(operands[0], dtype)
         case Read():

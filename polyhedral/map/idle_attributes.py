@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from texpr.grammar.ast import Accumulate, Attr, Kernel, Leaf, Par, Seq, Stmt
 from texpr.grammar.attributes import ATTRIBUTES, Needs
 from texpr.grammar.core import statements
-from texpr.grammar.permissions import contracts, promises_unique
+from texpr.grammar.permissions import contracts, hastens, promises_unique
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import HostNode, MappedBuffer
 from texpr.polyhedral.mapped.tree import Loop
@@ -43,6 +43,8 @@ def _of_kernel(kernel: Kernel, target: Target) -> Found:
             yield attr, "no statement stands in a `par`"
         elif spec.needs is Needs.PRODUCTS and not any(map(contracts, leaves)):
             yield attr, "no statement adds a product of floats"
+        elif spec.needs is Needs.EXPONENTIALS and not any(map(hastens, leaves)):
+            yield attr, "no statement has an exponential of f32"
         elif spec.needs is Needs.GATHERED_WRITES and not any(map(promises_unique, leaves)):
             yield attr, "no statement writes a gathered element"
 
@@ -63,6 +65,8 @@ def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> 
                 yield attr, "the loop accumulates nothing"
             elif spec.needs is Needs.PRODUCTS and isinstance(stmt, Leaf) and not contracts(stmt):
                 yield attr, "its statement adds no product of floats"
+            elif spec.needs is Needs.EXPONENTIALS and isinstance(stmt, Leaf) and not hastens(stmt):
+                yield attr, "its statement has no exponential of f32"
             elif spec.needs is Needs.GATHERED_WRITES and isinstance(stmt, Leaf) and not promises_unique(stmt):
                 yield attr, "its statement writes no gathered element"
 

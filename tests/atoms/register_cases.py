@@ -1,9 +1,12 @@
-"""Registers of a thread: parts at every number, elements rounded two at once, the greatest of narrow floats, and
-partials that are scaled together."""
+"""Registers of a thread: parts at every number, elements rounded two at once, the greatest of narrow floats, partials
+that are scaled together, functions that may be approximate."""
 
 import ml_dtypes
 import numpy as np
 from cases import HEADER, Case, Family, kernel
+
+from texpr.grammar.functions import FLOAT_FUNCTIONS
+from texpr.grammar.operators import Fn
 
 NARROW = {"tx::bf16": ml_dtypes.bfloat16, "tx::f16": np.float16}
 PARTS = {"signed char": np.int8, "tx::bf16": np.uint16, "float": np.float32}
@@ -123,9 +126,38 @@ def scaled():
     return [case], [kernel("scaled", "const float* X, float* Y", SCALED)]
 
 
+FUNCTIONS = """  const tx::Global<const float> x(X, "X");
+  const tx::Global<float> y(Y, "Y");
+  const tx::Global<float> z(Z, "Z");
+  for (int i = tx::thread(); i < n; i += 32) {
+    y(i) = tx::fast_exp(x(i));
+    z(i) = tx::fast_exp2(x(i));
+  }"""
+
+
+def hastened():
+    """What `#fast` permits: the faster functions within the table of docs/numerics.md, denormals kept."""
+    rng = np.random.default_rng(5)
+    drawn = [rng.uniform(-104, 88.5, 4000), rng.uniform(-150, 127.9, 4000), rng.normal(0, 1, 4000)]
+    x = np.concatenate([*drawn, [0.0, -0.0, np.inf, -np.inf, np.nan]]).astype(np.float32)
+    want, within = [], []
+    for name, fn in ((Fn.EXP, np.exp), (Fn.EXP2, np.exp2)):
+        with np.errstate(all="ignore"):
+            exact, error = fn(x.astype(np.float64)), FLOAT_FUNCTIONS[name].error
+            ulps = error.fast_ulps + error.fast_per_argument * np.abs(x)
+            near = ulps * np.maximum(np.abs(exact) * 2.0**-23, 2.0**-149)
+            want.append(exact.astype(np.float32))
+        within.append(np.where(np.isfinite(want[-1]), near, 0.0))
+    text = kernel("hastened", "const float* X, float* Y, float* Z, long long n", FUNCTIONS)
+    case = Case(
+        name="fast functions", symbol="hastened", inputs=(x,), want=tuple(want), within=tuple(within), sizes=(len(x),)
+    )
+    return [case], [text]
+
+
 def family():
     cases, texts = [], [HEADER, '#include "texpr/registers.cuh"\n']
-    for more_cases, more_texts in (moved(), rounded(), chosen(), scaled()):
+    for more_cases, more_texts in (moved(), rounded(), chosen(), scaled(), hastened()):
         cases += more_cases
         texts += more_texts
     return Family(name="registers", cases=cases, texts={"sm_80": "".join(texts)})

@@ -45,10 +45,12 @@ from texpr.polyhedral.target import parse_target
 _PLACES = {"grid": Place.GRID_X, "grid_y": Place.GRID_Y, "rank": Place.CLUSTER}
 
 
-def do(id: str, text: str, *, once: bool = False, atomic: bool = False, types: Types | None = None) -> Generic:
+def do(
+    id: str, text: str, *, once: bool = False, atomic: bool = False, types: Types | None = None, fast: bool = False
+) -> Generic:
     """A statement of every thread that reaches it, or of the first one."""
     unused = Unused.ONCE if once else Unused.REPLICATED
-    return Generic(id=id, leaf=leaf(id, text, types), unused=unused, atomic=atomic)
+    return Generic(id=id, leaf=leaf(id, text, types, fast=fast), unused=unused, atomic=atomic)
 
 
 def box(over: str) -> Box:
@@ -92,9 +94,9 @@ def copy(
     )
 
 
-def each(id: str, over: str, *texts: str, types: Types | None = None) -> Elementwise:
+def each(id: str, over: str, *texts: str, types: Types | None = None, fast: bool = False) -> Elementwise:
     """Statements of one thread for every element of a box."""
-    leaves = tuple(leaf(id, text, types) for text in texts)
+    leaves = tuple(leaf(id, text, types, fast=fast) for text in texts)
     return Elementwise(id=id, leaves=leaves, over=box(over), unused=Unused.REPLICATED)
 
 

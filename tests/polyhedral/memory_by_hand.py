@@ -41,32 +41,33 @@ def row_registers(chunks: int) -> dict[str, tuple[int, ...]]:
 
 
 def softmax_row(
-    warps: int, chunks: int, met: Met, keep: bool, end: str = "N"
+    warps: int, chunks: int, met: Met, *, keep: bool, fast: bool = False, end: str = "N"
 ) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """What a thread does with its part of a row, before `end`, until the partial results of warps meet, and after.
-    `keep`: the exponentials, or they are computed twice."""
+    `keep`: the exponentials, or they are computed twice; `fast`: they may be approximate."""
     step = 8 * 32 * warps
     every = f"x < {8 * chunks}"
     moved = partial(copy, within=(f"0 - c - {step} * q", f"{end} - c - {step} * q"), access="aligned", types=ROW)
     combined = partial(reduce, monoid="ScaledSum", lift=False, types=ROW)
     scaled = "exp(f32(v[x]) - r[0])"
     again = "exp(f32(v[8 * q + e]) - g[0])"
+    factor = "select(m[0] == -inf, 0.0, exp(m[0] - g[0]))" if keep else "1.0"
     before = (
         moved("S0", f"v[8 * q + e] = X[i, c + {step} * q + e]", f"q < {chunks}, e < 8", other=float("-inf")),
         reduce("S1", "b[0]", "v[x]", monoid="Greatest", over=every, types=ROW),
         do("S2", "m[0] = f32(b[0])", types=ROW),
         do("S3", "r[0] = select(m[0] == -inf, 0.0, m[0])", types=ROW),
-        *((each("S4", every, f"p[x] = {scaled}", types=ROW),) if keep else ()),
+        *((each("S4", every, f"p[x] = {scaled}", types=ROW, fast=fast),) if keep else ()),
         reduce("S5", "s[0]", "p[x]" if keep else scaled, monoid="Sum", over=every, types=ROW),
         combined("S6", "g[0]; z[0]", "m[0]", "s[0]", lanes=32),
     )
     after = (
         combined("S9", "g[0]; z[0]", met.greatest, met.sum, over=met.over, lanes=met.lanes, last=True),
-        do("S10", f"f[0] = {'select(m[0] == -inf, 0.0, exp(m[0] - g[0]))' if keep else '1.0'} / z[0]", types=ROW),
+        do("S10", f"f[0] = {factor} / z[0]", types=ROW, fast=fast),
         loop(
             "q",
             chunks,
-            each("S11", "e < 8", f"o[e] = {'p[8 * q + e]' if keep else again} * f[0]", types=ROW),
+            each("S11", "e < 8", f"o[e] = {'p[8 * q + e]' if keep else again} * f[0]", types=ROW, fast=fast),
             moved("S12", f"Y[i, c + {step} * q + e] = o[e]", "e < 8"),
             unroll=True,
         ),
@@ -76,7 +77,7 @@ def softmax_row(
 
 def softmax(warps: int, chunks: int, name: str = "hand", *, keep: bool = True) -> MappedProgram:
     """A block a row, `chunks` chunks of 8 elements in the registers of each thread, and one barrier."""
-    before, after = softmax_row(warps, chunks, Met("gs[y]", "zs[y]", over=f"y < {warps}"), keep)
+    before, after = softmax_row(warps, chunks, Met("gs[y]", "zs[y]", over=f"y < {warps}"), keep=keep)
     return program(
         "X: bf16[M, N] #align(2), Y: bf16[M, N] #align(2)",
         launch(
@@ -102,12 +103,12 @@ def softmax(warps: int, chunks: int, name: str = "hand", *, keep: bool = True) -
 
 
 def cluster_softmax(
-    ranks: int, warps: int, chunks: int, name: str = "hand", min_blocks: int = 0, *, keep: bool = True
+    ranks: int, warps: int, chunks: int, name: str = "hand", min_blocks: int = 0, *, fast: bool = False
 ) -> MappedProgram:
     """A cluster of blocks a row, each with as many of its lines; every warp tells all blocks its greatest and sum."""
     slots = ranks * warps  # one for a lane
     met = Met(f"gs[h, l % {slots}]", f"zs[h, l % {slots}]", lanes=slots)
-    before, after = softmax_row(warps, chunks, met, keep, end="end")
+    before, after = softmax_row(warps, chunks, met, keep=True, fast=fast, end="end")
     push = (
         do("S7", f"gs[l, {warps} * h + w] = g[0]", types=ROW),
         do("S8", f"zs[l, {warps} * h + w] = z[0]", types=ROW),

@@ -32,6 +32,7 @@ SUM = "kernel f(A: f32[1024], s: f32[1]) { s[0] = 0.0; seq 1024 k %s { s[0] += A
 ROW_SUM = "kernel f(A: f32[64, 1024], C: f32[64]) { par 64 i #grid { C[i] = sum 1024 k %s { A[i, k] } } }"
 COPY = "kernel f(A: f32[64], C: f32[64]) { par 64 i { C[i] = A[i] } }"
 MADD = "kernel f(A: f32[64], C: f32[64]) %s { par 64 i { C[i] = A[i] * 3.0 + 1.0 %s } }"
+EXPONENTIAL = "kernel f(A: f32[64], C: f32[64]) %s { par 64 i { C[i] = exp(A[i]) %s } }"
 SCATTER = "kernel f(A: f32[64], I: i32[64], C: f32[64]) %s { par 64 i { C[I[i]] = A[i] %s } }"
 SHARED = (
     "kernel f(A: f32[8], C: f32[8, 64]) { par 8 b { new shared s: i32[3]; new shared t: f32[4, 16] %s\n"
@@ -60,6 +61,10 @@ KEPT: dict[str, tuple[Kept, ...]] = {
     "#strict": (
         Kept(place=Construct.STATEMENT, program=MADD % ("", "#strict"), because="strict_mul"),
         Kept(place=Construct.KERNEL, program=MADD % ("#strict", ""), because="strict_mul"),
+    ),
+    "#fast": (
+        Kept(place=Construct.STATEMENT, program=EXPONENTIAL % ("", "#fast"), because="= tx::fast_exp("),
+        Kept(place=Construct.KERNEL, program=EXPONENTIAL % ("#fast", ""), because="= tx::fast_exp("),
     ),
     "#unique": (
         Kept(place=Construct.STATEMENT, program=SCATTER % ("", "#unique"), because="store_unique"),
@@ -98,7 +103,6 @@ UNMAPPED: dict[str, tuple[str, ...]] = {
     "#vector(n)": (ROWS % ("", "#vector(4)"), SUM % "#vector(4)"),
     "#stages(n)": (SUM % "#stages(3)",),
     "#tf32": (MADD % ("#tf32", ""), MADD % ("", "#tf32")),
-    "#fast": (MADD % ("#fast", ""), MADD % ("", "#fast")),
     "#cluster_shape(x, y, z)": (COPY.replace(") {", ") #cluster_shape(2, 1) {"),),
     "#persistent": (COPY.replace(") {", ") #persistent {"),),
     "#cooperative": (COPY.replace(") {", ") #cooperative {"),),
@@ -125,6 +129,7 @@ NEVER = {
 }
 IDLE = {
     "#unique": (MADD % ("#unique", ""), MADD % ("", "#unique")),
+    "#fast": (COPY.replace(") {", ") #fast {"), MADD % ("", "#fast")),
     "#strict": (COPY.replace(") {", ") #strict {"), COPY.replace("= A[i]", "= A[i] #strict")),
     "#ordered": ("kernel f(A: f32[64], C: f32[64]) { seq 64 i #ordered { C[i] = A[i] } }",),
     "#unroll": (COPY.replace("64 i", "64 i #unroll"),),
@@ -137,6 +142,7 @@ IDLE = {
     ),
 }
 IDLE_ON_A_CPU = {
+    "#fast": EXPONENTIAL % ("", "#fast"),
     "#threads": COPY.replace(") {", ") #threads(64) {"),
     "#grid": ROW_SUM % "",
     "#block": ROWS % ("", "#block"),

@@ -287,6 +287,12 @@ def test_blocks_of_a_cluster_wait_for_one_another_where_they_first_touch_another
     assert arrive < loads < wait < pushes
 
 
+def test_exponentials_that_may_be_approximate_are() -> None:
+    mapped = cluster_softmax(2, 1, 1, fast=True)
+    text = emit_cuda(plan(mapped), mapped.target).source
+    assert text.count("tx::fast_exp(") == 2 and "tx::exp(" not in text
+
+
 def test_a_funnel_reads_a_swizzled_tile_chunk_by_chunk() -> None:
     source = emitted()["transpose"].source
     assert "tx::load_funnel<8, tx::Swizzled<3, 3, 6>>(t, j * 64 + x)" in source

@@ -13,6 +13,7 @@ from texpr.grammar.ast import (
     Accumulate,
     Always,
     And,
+    Attr,
     Bind,
     Cast,
     Compare,
@@ -129,14 +130,19 @@ def span_of(text: str) -> Span:
     return Span(source=SourceText(name="by hand", text=text), start=0, end=len(text))
 
 
-def leaf(id: str, text: str, types: Types | None = None) -> Leaf:
+def leaf(id: str, text: str, types: Types | None = None, *, fast: bool = False) -> Leaf:
+    """The statement of a text; `fast`: with `#fast`."""
     span = span_of(f"{id}: {text}")
+    attrs = (Attr(name="fast", span=span),) if fast else ()
     match python.parse(text).body[0]:
         case python.Assign(targets=[target], value=value):
             buffer, subscripts = element(target)
-            return Bind(id=id, buffer=buffer, subscripts=subscripts, value=_value(value, types or {}), span=span)
+            bound = _value(value, types or {})
+            return Bind(id=id, buffer=buffer, subscripts=subscripts, value=bound, attrs=attrs, span=span)
         case python.AugAssign(target=target, value=value):
             buffer, subscripts = element(target)
             added = _value(value, types or {})
-            return Accumulate(id=id, op=AccOp.ADD, buffer=buffer, subscripts=subscripts, value=added, span=span)
+            return Accumulate(
+                id=id, op=AccOp.ADD, buffer=buffer, subscripts=subscripts, value=added, attrs=attrs, span=span
+            )
     raise ValueError(text)

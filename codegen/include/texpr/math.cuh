@@ -1,6 +1,6 @@
 #line 2 "/texpr/include/texpr/math.cuh"
 // Arithmetic and functions on values. Integers wrap, division floors and gives 0 for a divisor 0, shifts by a count
-// outside the type shift everything out, min and max propagate NaN, round is to even. Functions are the accurate ones.
+// outside the type shift everything out, min and max propagate NaN, round is to even. Functions are the accurate ones but where `#fast` permits others.
 #pragma once
 #include "texpr/convert.cuh"
 
@@ -187,6 +187,19 @@ TX_UNARY(ceil, ceil)
 TX_UNARY(round, rint)  // ties to even
 #undef TX_UNARY
 #undef TX_C
+
+// Faster forms, for statements that are `#fast`: within the bounds of docs/numerics.md, denormals kept.
+#if defined(TX_HOST)
+TX_FN f32 fast_exp2(f32 x) { return exp2(x); }
+TX_FN f32 fast_exp(f32 x) { return exp(x); }
+#else
+TX_FN f32 fast_exp2(f32 x) {
+  f32 y;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+TX_FN f32 fast_exp(f32 x) { return fast_exp2(x * 1.4426950408889634f); }
+#endif
 
 template <>
 TX_FN f32 abs(f32 x) {
