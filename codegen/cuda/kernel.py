@@ -16,7 +16,7 @@ from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.names import kernel_symbol, listed
 from texpr.codegen.writer import Writer
-from texpr.polyhedral.mapped.between import AfterLaunch, Init
+from texpr.polyhedral.mapped.between import AfterLaunch, GridBarrier, Init
 from texpr.polyhedral.mapped.walks import meets_simply
 
 MAX_WIDTH = 100  # of a signature on one line
@@ -72,6 +72,7 @@ def _way(facts: LaunchFacts) -> str | None:
     init = {w.init for w in facts.planned.program.words if w.name in words}
     ways = [f".cluster({listed(map(str, launch.cluster))})"] if launch.cluster != (1, 1, 1) else []
     ways += [".restoring()" if init == {Init.ZERO_ONCE} else ".flags()"] if words else []
+    ways += [".cooperative()"] if facts.has(GridBarrier) else []
     ways += [".dependent()"] if facts.has(AfterLaunch) else []
     plain = not launch.pipes and launch.cluster == (1, 1, 1) and all(map(meets_simply, facts.nodes))
     return None if plain and not ways else "".join(ways)

@@ -94,7 +94,11 @@ class Syncs:
                 self.out.line("tx::after_launch();")
             case TriggerNext():
                 self.out.line("tx::trigger_next();")
-            case GridBarrier() | Turn():
+            case GridBarrier(counter=counter):
+                if stand.part:
+                    raise self._refused("GridBarrier in a part of the block")
+                self.out.line(f"tx::sync_grid({self._word(counter, (), scope)});")
+            case Turn():
                 raise self._refused(type(node).__name__)
             case _:
                 assert_never(node)

@@ -47,6 +47,7 @@ def build(out: Path, arch: str) -> None:
         "softmax": cluster_softmax(4, 8, 13),
         "prefix": GRAPHS["look-back"].program,
         "overlapping": GRAPHS["overlapping"].program,
+        "two_passes": GRAPHS["two passes"].program,
     }
     for name, program in programs.items():
         Compiled(build_mapped(replace(program, target=target)), ()).save(out / name)
@@ -229,6 +230,18 @@ def launches_that_overlap(torch: Any, load: Load) -> str:
     return ""
 
 
+def blocks_that_run_together(torch: Any, load: Load) -> str:
+    kernel = load("two_passes")
+    for n in (6, 1, 132, 100):
+        a = torch.randint(-99, 99, (n, 32), device="cuda", dtype=torch.int32)
+        for _ in range(5):  # an odd number of barriers leaves the top bit of the word turned over
+            b = torch.full_like(a, -1)
+            kernel(a, b)
+            if not torch.equal(b, a.flip(0)):
+                return f"{n} blocks"
+    return ""
+
+
 def cases_by_size_and_address(torch: Any, load: Load) -> str:
     kernel = load("cases")
     memory = torch.rand(4096, device="cuda")
@@ -252,6 +265,7 @@ CHECKS = (
     words_that_each_call_clears,
     a_softmax_over_clusters,
     launches_that_overlap,
+    blocks_that_run_together,
     cases_by_size_and_address,
 )
 

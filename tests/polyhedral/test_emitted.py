@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emitted import Emitted
-from graphs import barrier, copy, do, launch, program
+from graphs import barrier, copy, do, launch, part, parts, program
 from hand_built import GRAPHS
 from rings import ring
 
@@ -20,6 +20,7 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import const
 from texpr.grammar.types import F32, I32
 from texpr.polyhedral.mapped.access import Access, Cache
+from texpr.polyhedral.mapped.between import GridBarrier, Init, Words
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.views import View, Within
@@ -30,16 +31,13 @@ SEEDS = (0, 1, 2, 77)
 
 @cache
 def emitted() -> dict[str, Emitted]:
-    """Every graph but the one whose barrier has no word, with kernels of its own names."""
+    """Every graph, with kernels of its own names."""
     found = {}
     for number, (name, graph) in enumerate(GRAPHS.items()):
-        if name != "two passes":
-            host = (
-                replace(h, name=f"graph_{number}_{k}")
-                for k, h in enumerate(graph.program.host)
-                if isinstance(h, Launch)
-            )
-            found[name] = Emitted(replace(graph.program, host=tuple(host)))
+        host = (
+            replace(h, name=f"graph_{number}_{k}") for k, h in enumerate(graph.program.host) if isinstance(h, Launch)
+        )
+        found[name] = Emitted(replace(graph.program, host=tuple(host)))
     return found
 
 
@@ -53,7 +51,7 @@ def module() -> HostModule:
 
 
 @pytest.mark.gxx
-@pytest.mark.parametrize("name", [name for name in GRAPHS if name != "two passes"])
+@pytest.mark.parametrize("name", GRAPHS)
 def test_the_text_of_a_graph_is_right_in_every_order(name: str) -> None:
     graph = GRAPHS[name]
     for seed in SEEDS:
@@ -110,6 +108,9 @@ def test_a_part_counts_its_warps_and_threads_from_its_first() -> None:
     assert "(warp - 1)" in text(ring(1)) and "tx::warp() < 1" in text(ring(1))
 
 
+MEET = Words(name="meet", shape=(), init=Init.ZERO_ONCE)
+
+
 def refusal(mapped: MappedProgram) -> str:
     with pytest.raises(TExprError) as caught:
         text(mapped)
@@ -119,7 +120,9 @@ def refusal(mapped: MappedProgram) -> str:
 
 
 def test_what_is_not_emitted_is_refused_by_its_name() -> None:
-    assert refusal(GRAPHS["two passes"].program) == "GridBarrier is not emitted for CUDA"
+    met = parts(part("one", 1, GridBarrier(counter="meet")))
+    inside = program("B: i32[64]", launch(do("S0", "B[0] = 1"), met, threads=32), words=(MEET,))
+    assert refusal(inside) == "GridBarrier in a part of the block is not emitted for CUDA"
     half = program("B: i32[64]", launch(do("S0", "B[0] = 1"), barrier("block", action="wait"), threads=32))
     assert refusal(half) == "wait at a barrier of the block is not emitted for CUDA"
 

@@ -150,3 +150,10 @@ def test_what_the_cpu_does_not_copy_is_refused(changes: dict[str, Any]) -> None:
     assert len(pack_map(usual)) == 128
     with pytest.raises(TExprError, match="are not copied on a CPU"):
         pack_map(replace(usual, **changes))
+
+
+def test_a_barrier_of_all_blocks_asks_for_a_cooperative_launch() -> None:
+    made = compiled(GRAPHS["two passes"].program, "cuda:sm_90a")
+    assert only_step(made.manifest).cooperative and "tx::sync_grid(met, 0);" in made.source
+    header = made.build.result("emit").files["hand.h"].decode()
+    assert " *     all its blocks run together: CU_LAUNCH_ATTRIBUTE_COOPERATIVE\n" in header
