@@ -43,8 +43,8 @@ def serve() -> None:
 class Tree:
     """One version of the compiler, and the process that compiles with it."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, out: str) -> None:
+        self.root, self.out = root, out
         self.environment = {**os.environ, "PYTHONPATH": str(root)}
         command = [sys.executable, str(Path(__file__).resolve()), "--serve"]
         pipe = subprocess.PIPE
@@ -61,8 +61,9 @@ class Tree:
         return {**times, "sum": sum(times.values())}
 
     def command(self, arguments: Sequence[str]) -> Times:
-        """User and system seconds of a command and its children."""
-        command = [sys.executable, "-m", "texpr", *arguments]
+        """User and system seconds of a command and its children; OUT is a folder of this tree's own."""
+        made = f"{self.out}/made"
+        command = [sys.executable, "-m", "texpr", *(made if argument == "OUT" else argument for argument in arguments)]
         before = os.times()
         subprocess.run(command, check=True, capture_output=True, cwd=self.root, env=self.environment)
         after = os.times()
@@ -104,12 +105,13 @@ def measure(trees: Sequence[Tree], repeat: int, folder: Path) -> None:
         for name, (*others, own) in best.items():
             print(f"{name:<16}" + "".join(f"{own[stage]:9.1f}" for stage in stages))
             for other in others:
-                print(f"{'':<16}" + "".join(f"{own[stage] / other[stage]:8.2f}x" for stage in stages), flush=True)
+                ratios = (f"{own[stage] / other[stage]:8.2f}x" if stage in other else f"{'new':>9}" for stage in stages)
+                print(f"{'':<16}" + "".join(ratios), flush=True)
     file, seed = two_hundred_lines(folder), ROOT / "tests" / "kernels" / "matmul_seed.tex"
     sizes = ["-D", "M=512", "-D", "N=512", "-D", "K=512"]
     commands = {
         f"check, {file.read_text(encoding='utf-8').count(chr(10))} lines": ["check", str(file)],
-        "build --source-only, seed matmul": ["build", str(seed), *sizes, "--source-only", "-o", f"{folder}/out"],
+        "build --source-only, seed matmul": ["build", str(seed), *sizes, "--source-only", "-o", "OUT"],
         "version": ["version"],
     }
     for label, arguments in commands.items():
@@ -134,7 +136,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         roots = [] if options.against is None else [unpacked(options.against, folder / "base")]
-        trees = [Tree(root) for root in (*roots, ROOT)]
+        trees = [Tree(root, tempfile.mkdtemp(dir=folder)) for root in (*roots, ROOT)]
         try:
             measure(trees, options.repeat, folder)
         finally:

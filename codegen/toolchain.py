@@ -86,14 +86,18 @@ def included(headers: tuple[str, ...]) -> tuple[str, ...]:
         path = work.pop()
         if path not in reached:
             reached.add(path)
-            text = (INCLUDE / path).read_text(encoding="utf-8")
-            work += re.findall(r'^#include "(texpr/[^/"]+\.cuh)"$', text, re.MULTILINE)
+            work += re.findall(r'^#include "(texpr/[^/"]+\.cuh)"$', _header(path), re.MULTILINE)
     return tuple(sorted(reached))
 
 
 def header_files(paths: Sequence[str]) -> dict[str, str]:
     """The texts of our include files by path, for an artifact that is to be complete."""
-    return {path: (INCLUDE / path).read_text(encoding="utf-8") for path in paths}
+    return {path: _header(path) for path in paths}
+
+
+@cache
+def _header(path: str) -> str:
+    return (INCLUDE / path).read_text(encoding="utf-8")
 
 
 def _pypi_nvcc() -> str | None:
