@@ -1,27 +1,29 @@
 """Time the memory-bound kernels by hand on a GPU beside a device copy, and beside other kernels for the same problems.
 
     python tests/gpu/trials_memory.py build OUT [--arch sm_90a] [--small]    where the compiler is, without a GPU
-    python tests/gpu/trials_memory.py run OUT [--rounds 5]                   with PyTorch and the driver alone
+    python tests/gpu/trials_memory.py run OUT [--rounds 5]                   with PyTorch and cuda-core; no compiler
 
 `--small`: at sizes for sanitizers, and with `--rounds 0` nothing is timed.
 `OUT/peers.json` may name other kernels, whose cubins lie beside it: a list of objects with `problem`, `name`, `cubin`,
 `symbol`, `grid` (three numbers), `block`, `shared_bytes` and `arguments`, each of these "in", "out", "scratch" (zeros)
 or a number of 64 bits. Every kernel is compared with float64 on poisoned output first, rows of infinities and NaN among
 them; a wrong one is not timed. Kernels of a problem and the copy of as many bytes take turns in shuffled rounds, each a
-graph of several launches on buffers in rotation; the ratio is the copy's time over the kernel's.
+graph of several launches on buffers in rotation; the ratio is the copy's time over the kernel's. In a graph the sum
+also clears its word, which on a stream is left at zero for it.
 """
 
 import argparse
-import ctypes
 import json
 import random
 import statistics
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-HAND = Path(__file__).resolve().parents[1] / "polyhedral"
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "polyhedral")]
 SIZES: dict[str, dict[str, int]] = {
     "softmax": {"M": 32749, "N": 4093},
     "sum": {"N": 1 << 27},
@@ -36,21 +38,18 @@ SMALL: dict[str, dict[str, int]] = {
 }
 POISON = 7.0  # what no kernel computes
 SM_BLOCKS = 4 * 132  # of the sum: as many as are resident
-DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 TOLERANCE = {"softmax": 5e-3, "sum": 1e-5, "transpose": 0.0, "cluster": 5e-3}  # of the norm
 
 
 def build(out: Path, arch: str, every: dict[str, dict[str, int]]) -> None:
-    """A cubin for each kernel, and `kernels.json` with their sizes."""
-    sys.path.insert(0, str(HAND))
+    """An artifact for each kernel, and `kernels.json` with their sizes."""
     from memory_by_hand import cluster_softmax, softmax, ticket_sum, transpose
 
-    from texpr.codegen.cuda.emit import emit_cuda
-    from texpr.codegen.plan import plan
-    from texpr.codegen.toolchain import compile_cubin
-    from texpr.grammar.index.value import index_value
-    from texpr.polyhedral.mapped.walks import launches
+    from texpr.kernels import Compiled
+    from texpr.pipeline import build_mapped
+    from texpr.polyhedral.target import parse_target
 
+    target = parse_target(f"cuda:{arch}")
     made = [
         ("softmax", "3 warps x 6 chunks", softmax(3, 6, "softmax_0")),
         ("softmax", "4 warps x 5 chunks", softmax(4, 5, "softmax_0")),
@@ -60,32 +59,10 @@ def build(out: Path, arch: str, every: dict[str, dict[str, int]]) -> None:
         ("cluster", "4 x 8 warps x 13 chunks, 2 blocks", cluster_softmax(4, 8, 13, "cluster_0", 2)),
         ("cluster", "the same, #fast", cluster_softmax(4, 8, 13, "cluster_0", 2, fast=True)),
     ]
-    rows: list[dict[str, Any]] = []
+    rows = []
     for number, (problem, name, program) in enumerate(made):
-        sizes, planned = every[problem], plan(program)
-        text = emit_cuda(planned, program.target)
-        (launch,) = launches(program.host)
-        symbol = text.symbols[launch.name]
-        (out / f"{number}.cu").write_text(text.source)
-        (out / f"{number}.cubin").write_bytes(compile_cubin(text.source, arch))
-        result = program.kernel.params[-1].name
-        words = {"param": "in", "workspace": "scratch", "words": "scratch"}
-        arguments = [
-            sizes[of] if kind == "size" else "out" if of == result else words[kind]
-            for kind, of in text.arguments[symbol]
-        ]
-        rows.append(
-            {
-                "problem": problem,
-                "name": name,
-                "cubin": f"{number}.cubin",
-                "symbol": symbol,
-                "grid": [int(index_value(extent, sizes)) for extent in launch.grid],
-                "block": launch.threads,
-                "shared_bytes": planned.shared_bytes[launch.name],
-                "arguments": arguments,
-            }
-        )
+        Compiled(build_mapped(replace(program, target=target)), ()).save(out / str(number))
+        rows.append({"problem": problem, "name": name, "artifact": str(number)})
     (out / "kernels.json").write_text(json.dumps({"sizes": every, "kernels": rows}, indent=1))
     print(len(rows), "kernels for", arch)
 
@@ -134,36 +111,41 @@ def error_of(torch: Any, got: Any, want: Any) -> float:
     return float((got - want)[~odd].norm()) / float(want[~odd].norm())
 
 
-class Kernel:
-    """A kernel of a cubin, launched by the driver on PyTorch's memory and stream."""
-
-    def __init__(self, driver: Any, folder: Path, row: dict[str, Any], scratch: list[Any]) -> None:
-        self.driver, self.row, self.scratch = driver, row, scratch
-        self.module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
-        check(driver.cuModuleLoadData(ctypes.byref(self.module), (folder / row["cubin"]).read_bytes()))
-        check(driver.cuModuleGetFunction(ctypes.byref(self.function), self.module, row["symbol"].encode()))
-        check(driver.cuFuncSetAttribute(self.function, DYNAMIC_SHARED, row["shared_bytes"]))
-
-    def launch(self, source: Any, target: Any, stream: int) -> None:
-        scratch = iter(self.scratch)
-        values = []
-        for argument in self.row["arguments"]:
-            tensor = {"in": source, "out": target}.get(argument) if isinstance(argument, str) else None
-            if argument == "scratch":
-                tensor = next(scratch)
-            values.append(ctypes.c_int64(argument if tensor is None else tensor.data_ptr()))
-        pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
-        block, shared = self.row["block"], self.row["shared_bytes"]
-        stream_ = ctypes.c_void_p(stream)
-        check(
-            self.driver.cuLaunchKernel(self.function, *self.row["grid"], block, 1, 1, shared, stream_, pointers, None),
-            self.row["name"],
-        )
+Launch = Callable[[Any, Any, int], None]
+"""Of the source and the target, on a stream."""
 
 
-def check(code: int, what: str = "") -> None:
-    if code:
-        raise RuntimeError(f"the driver refuses {what}: {code}")
+def ours(out: Path, row: dict[str, Any]) -> Launch:
+    from texpr.runtime.load import load
+
+    kernel = load(out / row["artifact"])
+    return lambda source, target, stream: kernel(source, target, stream=stream)
+
+
+def peer(torch: Any, out: Path, row: dict[str, Any]) -> Launch:
+    """A kernel of a cubin, whose arguments no manifest describes."""
+    from texpr.codegen.manifest import LaunchStep
+    from texpr.runtime.device import CudaBackend
+    from texpr.runtime.driver import launch
+
+    grid, block, shared = row["grid"], (row["block"], 1, 1), row["shared_bytes"]
+    step = LaunchStep(
+        symbol=row["symbol"], grid=(1, 1, 1), cluster=(1, 1, 1), block=block, shared_bytes=shared, arguments=()
+    )  # fmt: skip
+    backend = CudaBackend((out / row["cubin"]).read_bytes(), (step,))
+    kernel = backend.kernel(step, (1, 1, 1)).function
+    scratch = [torch.zeros(1 << 22, dtype=torch.uint8, device="cuda") for a in row["arguments"] if a == "scratch"]
+
+    def start(source: Any, target: Any, stream: int) -> None:
+        rest = iter(scratch)
+        values: list[int] = []
+        for argument in row["arguments"]:
+            tensors = {"in": source, "out": target}
+            of = next(rest) if argument == "scratch" else tensors.get(argument) if isinstance(argument, str) else None
+            values.append(argument if of is None else of.data_ptr())
+        launch(int(kernel.handle), grid, block, shared, stream, values, attributes=(), symbol=row["symbol"])
+
+    return start
 
 
 def graph_of(torch: Any, act: Any, launches: int) -> Any:
@@ -201,7 +183,6 @@ def run(out: Path, rounds: int) -> int:
     import torch
 
     torch.zeros(1, device="cuda")
-    driver = ctypes.CDLL("libcuda.so.1")
     built = json.loads((out / "kernels.json").read_text())
     every, rows = built["sizes"], built["kernels"]
     peers = out / "peers.json"
@@ -218,12 +199,10 @@ def run(out: Path, rounds: int) -> int:
         for row in rows:
             if row["problem"] != name:
                 continue
-            count = row["arguments"].count("scratch")
-            scratch = [torch.zeros(1 << 22, dtype=torch.uint8, device="cuda") for _ in range(count)]
-            kernel = Kernel(driver, out, row, scratch)
+            kernel = ours(out, row) if "artifact" in row else peer(torch, out, row)
             source, target = problem.buffers[0]
             target.fill_(POISON)
-            kernel.launch(source, target, torch.cuda.current_stream().cuda_stream)
+            kernel(source, target, torch.cuda.current_stream().cuda_stream)
             torch.cuda.synchronize()
             error = error_of(torch, target, problem.want)
             print(f"{name:10} {row['name']:40} error {error:.1e}")
@@ -231,8 +210,8 @@ def run(out: Path, rounds: int) -> int:
             if not rounds or not error <= TOLERANCE[name]:
                 continue
 
-            def act(number: int, stream: int, kernel: Kernel = kernel, of: Problem = problem) -> None:
-                kernel.launch(*of.buffers[number % len(of.buffers)], stream)
+            def act(number: int, stream: int, kernel: Launch = kernel, of: Problem = problem) -> None:
+                kernel(*of.buffers[number % len(of.buffers)], stream)
 
             graphs[row["name"]] = graph_of(torch, act, launches)
         if not rounds:
