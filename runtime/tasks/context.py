@@ -212,7 +212,7 @@ class TaskContext:
         block = self._checked(asked, mode)
         self._check_declared(block, mode, True)
         if self.task.node != HOME and not self._promised(block):
-            self._services.lend(self.task, block.size_bytes)
+            self._services.lend(self.task, block)
         array = numpy.empty(block.shape, block.tensor.dtype)
         if mode is Mode.READ_WRITE:
             held = self._holding()

@@ -58,6 +58,9 @@ class Flow:
         self.closed: str | None = None
         self.holdings = Holdings(bounds, debug=debug)
         self.load = {node: 0 for node, count in enumerate(workers) if count}
+        self.workers = workers
+        self.running = [0] * len(workers)  # tasks that have all they declared
+        self.starving = [0] * len(workers)  # those of them whose functions wait for memory
         self.machine = self.holdings.machine
         self._scope = Scope()
         self._only = next(iter(self.load)) if len(self.load) == 1 else None
@@ -97,7 +100,7 @@ class Flow:
                 if tensor.owner is not self:
                     self._adopt(task, tensor)
             if len(self._short) > 1 and not self._fitting(task):
-                raise self.holdings.too_small(task, self.holdings.needs(task), next(iter(self.load)))
+                raise self.holdings.too_small(task, next(iter(self.load)))
             task.number = self.counters.submitted
             self.counters.submitted += 1
             scope = self._scope
@@ -150,6 +153,7 @@ class Flow:
             if self._waiting:
                 self._waiting.pop(task, None)
             self._active += 1
+            self.running[task.node] += 1
             if self._next is None and self._near == task.node:
                 self._next = task
             else:
@@ -311,6 +315,9 @@ class Flow:
             for block in context.untaken:
                 self.machine.cancel(self.holdings.residency(block), task.node)
             self._over(task)
+            self.running[task.node] -= 1
+            if self.starving[task.node]:
+                self.progress.notify_all()
             self._near = task.node if self.closed is None else -1
             self.settle()
             self._near, following, self._next = -1, self._next, None
@@ -327,7 +334,7 @@ class Flow:
             if self._short[transfer.node]:
                 self._retry(transfer.node)
                 self.settle()
-            if self.watchers:
+            if self.starving[transfer.node]:
                 self.progress.notify_all()
             self._idle()
 

@@ -152,13 +152,24 @@ class Holdings:
         task.memory += size
         return True
 
-    def too_small(self, task: Task, size: int, node: int) -> TExprError:
+    def too_small(self, task: Task, node: int) -> TExprError:
+        """E0712 for a task whose declared buffers no memory holds together."""
         memory = self.nodes[node]
         blocks = ", ".join(str(block) for block, _ in task.holds[:8])
         return fail(
             "E0712",
-            f"{task} needs {size} bytes at node {memory.name}, which is bound to {memory.bound}: {blocks}",
+            f"{task} needs {self.needs(task)} bytes at node {memory.name}, which is bound to {memory.bound}: {blocks}",
             help="raise the bound, or use smaller tiles",
+        )
+
+    def no_room(self, task: Task, block: Block) -> TExprError:
+        """E0712 for a buffer that was not declared, and for which there is no memory."""
+        memory = self.nodes[task.node]
+        return fail(
+            "E0712",
+            f"{task}: no room for {block}, {block.size_bytes} bytes, at node {memory.name}, which is bound to "
+            f"{memory.bound} and has promised {memory.reserved} to tasks",
+            help="declare the access: what is declared is promised before the task runs",
         )
 
     # requests

@@ -42,12 +42,7 @@ class Services:
         with self.flow.lock:
             residency = self._holdings.residency(block)
             while not self._holdings.admit(task, residency):
-                if not self._holdings.leaving[task.node] or self.flow.closed is not None:
-                    raise self._holdings.too_small(task, block.size_bytes, task.node)
-                self.flow.settle()
-                self.flow.watchers += 1
-                self.flow.progress.wait()
-                self.flow.watchers -= 1
+                self._starve(task, block)
             outcome = self._machine.request(residency, op, task.node, waiter)
             if outcome is Outcome.WAITING:
                 self.flow.waiters[waiter] = None
@@ -56,12 +51,24 @@ class Services:
             self.flow.settle()
             return outcome
 
-    def lend(self, task: Task, size: int) -> None:
-        """Memory of a task's own that was not promised to it. Raises E0712."""
+    def lend(self, task: Task, block: Block) -> None:
+        """Memory of a task's own, of a block's size, that was not promised to it. Raises E0712."""
         with self.flow.lock:
-            if not self._holdings.lend(task, size):
-                raise self._holdings.too_small(task, size, task.node)
+            while not self._holdings.lend(task, block.size_bytes):
+                self._starve(task, block)
             self.flow.settle()
+
+    def _starve(self, task: Task, block: Block) -> None:
+        """Wait for memory to become free at a running task's node; E0712 where nobody is left who could free some."""
+        flow, node = self.flow, task.node
+        flow.settle()
+        starving = flow.starving[node] + 1
+        others = min(flow.running[node], flow.workers[node]) > starving
+        if flow.closed is not None or not (others or self._holdings.leaving[node]):
+            raise self._holdings.no_room(task, block)
+        flow.starving[node] += 1
+        flow.progress.wait()
+        flow.starving[node] -= 1
 
     def take(self, block: Block, node: int) -> Any:
         """The buffer that a task holds, which it begins to use."""

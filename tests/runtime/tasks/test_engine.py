@@ -268,7 +268,7 @@ def test_a_task_that_no_memory_holds_is_refused() -> None:
             assert not kept
 
         engine.submit(more, may_read(a))
-        refused("E0715", "needs 32 bytes at node small", engine.wait)
+        refused("E0715", "task more#1: no room for A[2], 32 bytes, at node small, which is bound to 64", engine.wait)
         assert engine.array(a)[0] == 1.0
         assert engine._flow.holdings.nodes[1].reserved == 0
 

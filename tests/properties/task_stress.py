@@ -1,0 +1,273 @@
+"""Random programs of tasks on several memories with small bounds, against a sequential run.
+
+    python tests/properties/task_stress.py [--seeds 100] [--first 0] [--tasks 300] [--minutes M]
+
+Tasks read, write, change and add, with declared, undeclared, cancellable and temporary buffers, alone or as children of
+a task with a permission on a slice; some fail, some give up. Integers are exact, so final tensors must be equal, and
+the same blocks must be without values. Afterwards no memory is reserved, nobody holds a buffer, and no thread is left.
+"""
+
+import argparse
+import random
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from texpr.grammar.diagnostics import TExprError
+from texpr.runtime.tasks import (
+    Affinity,
+    Block,
+    Engine,
+    LeastTransfer,
+    ReadyQueue,
+    TaskContext,
+    Tensor,
+    accumulate,
+    may_accumulate,
+    may_read,
+    may_read_write,
+    read,
+    read_write,
+    temp,
+    tiled,
+    write,
+)
+
+TILES, TILE = 6, 4
+MODULUS = 1_000_003
+
+
+@dataclass(frozen=True)
+class Step:
+    """One task: what it reads, the block that it modifies, how, and what becomes of it."""
+
+    reads: tuple[int, ...]  # blocks of V
+    target: int  # a block of V, or of S for sums
+    way: str  # write, change, add
+    form: str = "declared"  # declared, undeclared, cancellable, temp
+    end: str = "commit"  # commit, fail, late, drop, skip
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """A parent with a permission on all of V and S, and its children."""
+
+    steps: tuple[Step, ...]
+    last: bool
+
+
+Program = list[Step | Group]
+
+
+def random_step(rng: random.Random, number: int, bound: bool) -> Step:
+    way = rng.choice(("write", "change", "change", "add", "add", "add"))
+    target = rng.randrange(TILES)
+    reads = tuple(b for b in rng.sample(range(TILES), rng.randint(0, 2)) if way == "add" or b != target)
+    form = rng.choice(("declared", "declared", "declared", "undeclared", "cancellable", "temp"))
+    if form == "undeclared" and bound:  # whether there is room for it depends on what else runs
+        form = "declared"
+    if way == "change" and form == "temp":
+        form = "cancellable"
+    end = rng.choice(("commit",) * 30 + ("fail", "late", "drop", "skip"))
+    return Step(reads, target, way, form, end, number)
+
+
+def random_program(rng: random.Random, tasks: int, bound: bool) -> Program:
+    program: Program = []
+    while tasks > 0:
+        if rng.random() < 0.05:
+            steps = tuple(random_step(rng, tasks + k, bound) for k in range(rng.randint(1, 5)))
+            program.append(Group(steps, rng.random() < 0.5))
+            tasks -= len(steps)
+        else:
+            program.append(random_step(rng, tasks, bound))
+            tasks -= 1
+    return program
+
+
+def term(step: Step, values: list[int]) -> int:
+    return (sum(values) * 7 + step.number) % MODULUS
+
+
+# the sequential run
+
+
+def expected(program: Program) -> tuple[list[int | None], list[int | None]]:
+    """The value of every block of V and S; None where there is none."""
+    v: list[int | None] = [1] * TILES
+    s: list[int | None] = [0] * TILES
+    for item in program:
+        for step in item.steps if isinstance(item, Group) else (item,):
+            do(step, v, s)
+    return v, s
+
+
+def do(step: Step, v: list[int | None], s: list[int | None]) -> None:
+    into = s if step.way == "add" else v
+    found = [v[b] for b in step.reads]
+    values = [value for value in found if value is not None]
+    old = into[step.target]
+    needs = step.way == "change" or (step.way == "add" and (step.form == "declared" or step.end == "commit"))
+    declared = step.form == "declared" or (step.form == "cancellable" and step.way == "change")
+    if step.end == "skip" and not declared:
+        needs = False
+    if len(values) < len(found) or (needs and old is None) or step.end == "fail":
+        into[step.target] = None
+        return
+    if step.end == "skip" or (step.end in ("drop", "late") and step.form != "declared" and not holds(step)):
+        return
+    if step.end in ("late", "drop"):
+        into[step.target] = None
+        return
+    new = term(step, values)
+    if step.way == "write":
+        into[step.target] = new
+    elif old is not None:
+        into[step.target] = (old * 3 + new) % MODULUS if step.way == "change" else old + new
+
+
+def holds(step: Step) -> bool:
+    """Whether the buffer that is given up late is the block's own."""
+    return step.form == "declared" or (step.form == "undeclared" and step.way != "add")
+
+
+# the run by tasks
+
+
+def body(context: TaskContext, step: Step, v: Tensor, s: Tensor) -> None:
+    values = []
+    for b in step.reads:
+        with context.get_buf_read(v.block((b,))) as buffer:
+            assert (buffer.array == buffer.array[0]).all()
+            values.append(int(buffer.array[0]))
+    if step.end == "fail":
+        raise RuntimeError("on purpose")
+    if step.end == "skip":
+        return
+    target = (s if step.way == "add" else v).block((step.target,))
+    new = term(step, values)
+    buffer = BUFFERS[step.way, step.form](context, target)
+    if step.end in ("late", "drop"):
+        buffer.cancel()
+        return
+    if step.way == "write":
+        buffer.array[...] = new
+    elif step.way == "change":
+        buffer.array[...] = (buffer.array * 3 + new) % MODULUS
+    elif step.form == "temp":
+        buffer.array[...] = new
+    else:
+        buffer.array[...] += new
+    if step.way == "add":
+        buffer.release_add()
+    else:
+        buffer.release_put()
+
+
+GET = {"write": "write", "change": "read_write", "add": "accumulate"}
+BUFFERS: dict[tuple[str, str], Any] = {
+    (way, form): getattr(
+        TaskContext, "get_buf_tmp" if form == "temp" else f"get_buf_{'c' * (form == 'cancellable')}{get}"
+    )
+    for way, get in GET.items()
+    for form in ("declared", "undeclared", "cancellable", "temp")
+}
+ACCESS = {"write": write, "change": read_write, "add": accumulate}
+
+
+def declared(step: Step, v: Tensor, s: Tensor) -> list[Any]:
+    target: Block = (s if step.way == "add" else v).block((step.target,))
+    reads: list[Any] = [read(v.block((b,))) for b in step.reads]
+    right = may_accumulate(target) if step.way == "add" else may_read_write(target)
+    if step.form == "undeclared":
+        return [right, *(may_read(v.block((b,))) for b in step.reads)]
+    if step.form == "temp":
+        return [*reads, right, temp(target)]
+    return [*reads, ACCESS[step.way](target, cancellable=step.form == "cancellable")]
+
+
+def parent(context: TaskContext, group: Group, v: Tensor, s: Tensor) -> None:
+    for k, step in enumerate(group.steps):
+        submit = context.submit_last if group.last and k + 1 == len(group.steps) else context.submit
+        submit(body, *declared(step, v, s), args=(step, v, s))
+
+
+def run(program: Program, options: dict[str, Any]) -> tuple[list[int | None], list[int | None]]:
+    """What the engine makes of a program."""
+    space = tiled(TILES * TILE, TILE)
+    v = Tensor("V", (space,), "i64", data=numpy.ones(TILES * TILE, numpy.int64))
+    s = Tensor("S", (space,), "i64")
+    before = threading.active_count()
+    with Engine(**options) as engine:
+        for item in program:
+            if isinstance(item, Group):
+                engine.submit(parent, may_read_write(v), may_read_write(s), args=(item, v, s))
+            else:
+                engine.submit(body, *declared(item, v, s), args=(item, v, s))
+        try:
+            engine.wait()
+        except TExprError as failed:
+            assert failed.diagnostics[0].code == "E0715", failed
+        for tensor in (v, s):
+            engine.flush(tensor)
+        flow = engine._flow
+        assert all(not node.reserved for node in flow.holdings.nodes), "memory is reserved"
+        assert all(node.bound is None or node.peak <= node.bound for node in flow.holdings.nodes), "a bound is exceeded"
+        results = tuple([outcome(tensor.block((b,))) for b in range(TILES)] for tensor in (v, s))
+    assert threading.active_count() == before, "a thread is left"
+    return results[0], results[1]
+
+
+def outcome(block: Block) -> int | None:
+    if block.residency is not None:
+        assert not any(block.residency.holders) and not any(block.residency.pins), f"{block} is held"
+        if block.residency.spoilt is not None:
+            return None
+    assert (block.home == block.home[0]).all(), f"{block} is torn"
+    return int(block.home[0])
+
+
+SIZE = TILE * 8
+ENGINES: list[dict[str, Any]] = [
+    {"workers": 2},
+    {"workers": {"gpu": 2}, "memories": {"gpu": None}},
+    {"workers": {"gpu": 2}, "memories": {"gpu": 4 * SIZE}},
+    {"workers": {"home": 1, "gpu": 1}, "memories": {"gpu": 5 * SIZE}, "policy": LeastTransfer()},
+    {"workers": {"a": 1, "b": 1}, "memories": {"a": 4 * SIZE, "b": None}, "policy": Affinity()},
+    {"workers": {"home": 1, "a": 1, "b": 1}, "memories": {"a": 4 * SIZE, "b": 4 * SIZE}, "policy": ReadyQueue()},
+]
+
+
+def try_seed(seed: int, tasks: int) -> None:
+    """Raises AssertionError where the engine's result is not the sequential one."""
+    rng = random.Random(seed)
+    options = ENGINES[seed % len(ENGINES)] | {"debug": seed % 3 > 0}
+    program = random_program(rng, tasks, any(options.get("memories", {}).values()))
+    found, wanted = run(program, options), expected(program)
+    assert found == wanted, f"seed {seed}: {found}, not {wanted}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("seeds", 100), ("first", 0), ("tasks", 300), ("minutes", 0)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    options = parser.parse_args()
+    sys.setswitchinterval(1e-5)  # threads take turns as often as they can
+    end = time.monotonic() + 60 * options.minutes
+    seed = options.first
+    while seed < options.first + options.seeds or time.monotonic() < end:
+        try_seed(seed, options.tasks)
+        seed += 1
+    print(f"{seed - options.first} programs of {options.tasks} tasks: right")
+
+
+if __name__ == "__main__":
+    import warnings
+
+    warnings.simplefilter("ignore")
+    main()
