@@ -3,9 +3,9 @@
     python benchmarks/tasks.py [--tasks 20000] [--workers 2] [--repeat 3] [--scale]
 
 Each task of ours has three accesses (two blocks read, one written), whose dependences are inferred and whose residency
-is kept; those of the others have none. `independent`: every task has blocks of its own; `chain`: each reads what the
-one before it wrote. Prints thousands of tasks per second, best of N, from the first submission to the last end. With
-`--scale`, ours at 10^3 to 10^6 tasks.
+is kept; those of the others have none. `independent`: every task has blocks of its own among 3 x 10 000, which were
+used before, or in `first touch` were not; `chain`: each reads what the one before it wrote. Prints thousands of tasks
+per second, best of N, from the first submission to the last end. With `--scale`, ours at 10^3 to 10^6 tasks.
 """
 
 import argparse
@@ -26,15 +26,19 @@ def nothing(*args: object) -> None:
     pass
 
 
-def ours(chain: bool, tasks: int, workers: int) -> float:
-    space = tiled(BLOCKS, 1)
+def ours(kind: str, tasks: int, workers: int) -> float:
+    blocks = min(BLOCKS, tasks)
+    space = tiled(blocks, 1)
     a, b, c = (Tensor(name, (space,)) for name in "ABC")
     x, y, z = (list(tensor.blocks()) for tensor in (a, b, c))
     with Engine(workers) as engine:
+        for n in range(blocks if kind != "first" else 0):
+            engine.submit(nothing, read(x[n]), read(y[n]), write(z[n]))
+        engine.wait()
         begin = time.perf_counter()
         for k in range(tasks):
-            n = k % BLOCKS
-            if chain:
+            n = k % blocks
+            if kind == "chain":
                 engine.submit(nothing, read(x[n]), read(z[k % 2]), write(z[(k + 1) % 2]))
             else:
                 engine.submit(nothing, read(x[n]), read(y[n]), write(z[n]))
@@ -42,10 +46,10 @@ def ours(chain: bool, tasks: int, workers: int) -> float:
         return time.perf_counter() - begin
 
 
-def futures(chain: bool, tasks: int, workers: int) -> float:
+def futures(kind: str, tasks: int, workers: int) -> float:
     with ThreadPoolExecutor(workers) as pool:
         begin = time.perf_counter()
-        if chain:
+        if kind == "chain":
             for _ in range(tasks):
                 pool.submit(nothing).result()
         else:
@@ -53,10 +57,11 @@ def futures(chain: bool, tasks: int, workers: int) -> float:
         return time.perf_counter() - begin
 
 
-def dask(chain: bool, tasks: int, workers: int) -> float:
+def dask(kind: str, tasks: int, workers: int) -> float:
     import dask.threaded
 
     graph: dict[str, tuple[object, ...]] = {"t0": (nothing, 0)}
+    chain = kind == "chain"
     graph |= {f"t{k}": (nothing, f"t{k - 1}" if chain else k) for k in range(1, tasks)}
     wanted = [f"t{tasks - 1}"] if chain else list(graph)
     begin = time.perf_counter()
@@ -64,13 +69,13 @@ def dask(chain: bool, tasks: int, workers: int) -> float:
     return time.perf_counter() - begin
 
 
-def ray(chain: bool, tasks: int, workers: int) -> float:
+def ray(kind: str, tasks: int, workers: int) -> float:
     import ray
 
     ray.init(num_cpus=workers, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
     empty = ray.remote(nothing)
     begin = time.perf_counter()
-    if chain:
+    if kind == "chain":
         last = empty.remote()
         for _ in range(tasks - 1):
             last = empty.remote(last)
@@ -80,7 +85,7 @@ def ray(chain: bool, tasks: int, workers: int) -> float:
     return time.perf_counter() - begin
 
 
-Bench = Callable[[bool, int, int], float]
+Bench = Callable[[str, int, int], float]
 ENGINES: dict[str, tuple[str, Bench, int]] = {  # the module that is needed, and how many times fewer tasks it gets
     "texpr.tasks": ("texpr", ours, 1),
     "concurrent.futures": ("concurrent", futures, 1),
@@ -96,22 +101,25 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--scale", action="store_true")
     options = parser.parse_args()
-    print(f"{'thousands of tasks/s':<22}{'independent':>14}{'chain':>10}")
+    print(f"{'thousands of tasks/s':<22}{'first touch':>14}{'independent':>14}{'chain':>10}")
     for name, (module, bench, fewer) in ENGINES.items():
         if importlib.util.find_spec(module) is None:
-            print(f"{name:<22}{'not installed':>14}")
+            print(f"{name:<22}{'not installed':>28}")
             continue
         count = options.tasks // fewer
-        rates = [
-            count / min(bench(chain, count, options.workers) for _ in range(options.repeat)) / 1000
-            for chain in (False, True)
-        ]
-        print(f"{name:<22}{rates[0]:>14.1f}{rates[1]:>10.1f}")
+        cells = []
+        for kind, width in (("first", 14), ("independent", 14), ("chain", 10)):
+            if kind == "first" and bench is not ours:
+                cells.append(f"{'-':>14}")
+                continue
+            times = [bench(kind, count, options.workers) for _ in range(options.repeat)]
+            cells.append(f"{count / min(times) / 1000:>{width}.1f}")
+        print(f"{name:<22}{''.join(cells)}")
     if options.scale:
-        print(f"{'texpr.tasks, us/task':<22}{'independent':>14}{'chain':>10}")
+        print(f"{'texpr.tasks, us/task':<22}{'first touch':>14}{'independent':>14}{'chain':>10}")
         for count in (1_000, 10_000, 100_000, 1_000_000):
-            times = [ours(chain, count, options.workers) / count * 1e6 for chain in (False, True)]
-            print(f"{count:<22}{times[0]:>14.1f}{times[1]:>10.1f}")
+            times = [ours(kind, count, options.workers) / count * 1e6 for kind in ("first", "independent", "chain")]
+            print(f"{count:<22}{times[0]:>14.1f}{times[1]:>14.1f}{times[2]:>10.1f}")
 
 
 if __name__ == "__main__":

@@ -135,14 +135,14 @@ class TaskContext:
     def untaken(self) -> list[Block]:
         """Blocks that the task declared, and whose buffers it did not ask for."""
         if self._held is None:
-            return [block for block, _ in self.task.holds]
+            return [block for _, block, _ in self.task.holds]
         return [block for block, taken in self._held.items() if not taken]
 
     # the ways to a buffer
 
     def _holding(self) -> dict[Block, bool]:
         if self._held is None:
-            self._held = {block: False for block, _ in self.task.holds}
+            self._held = {block: False for _, block, _ in self.task.holds}
         return self._held
 
     def _checked(self, block: Block | Slice, mode: Mode) -> Block:

@@ -31,12 +31,13 @@ class Engine:
         *,
         memories: Mapping[str, int | None] | None = None,
         policy: Policy | None = None,
+        ahead: int = 10_000,
         strict: bool = False,
         debug: bool = False,
     ) -> None:
         """`workers` counts threads at home, or for each memory by name. `memories` names those beside "home", each with
-        its bound in bytes or None. `strict` refuses reads before writes under write permissions (E0713); `debug` checks
-        invariants at every step. Raises E0703."""
+        its bound in bytes or None. `submit` waits while `ahead` tasks are not over. `strict` refuses reads before
+        writes under write permissions (E0713); `debug` checks invariants at every step. Raises E0703."""
         further = dict(memories or {})
         crews = dict(workers) if isinstance(workers, Mapping) else {"home": workers}
         for name, bound in further.items():
@@ -47,10 +48,12 @@ class Engine:
                 raise fail("E0703", f"workers at {name!r}, which is no memory", help="name it in `memories`")
             if not _is_count(count):
                 raise fail("E0703", f"{count!r} workers at {name}: a number of threads is needed")
+        if not _is_count(ahead) or ahead == 0:
+            raise fail("E0703", f"ahead = {ahead!r}: a number of tasks is needed")
         if not any(crews.values()):
             raise fail("E0703", "an engine without workers runs no task")
         threads = [crews.get(name, 0) for name in ("home", *further)]
-        self._flow = Flow(list(further.items()), threads, policy or ReadyQueue(), strict, debug)
+        self._flow = Flow(list(further.items()), threads, policy or ReadyQueue(), ahead, strict, debug)
 
     @property
     def counters(self) -> Counters:

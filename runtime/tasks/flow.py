@@ -26,8 +26,8 @@ from texpr.runtime.tasks.permissions import EFFECT, Effect
 from texpr.runtime.tasks.policies import Policy
 from texpr.runtime.tasks.residency import GRANTED, HOME, Outcome, Transfer
 from texpr.runtime.tasks.services import Services, no_value
-from texpr.runtime.tasks.submission import Node, Scope
-from texpr.runtime.tasks.task import Counters, Phase, Task, holds_of
+from texpr.runtime.tasks.submission import NOBODY, Node, Scope
+from texpr.runtime.tasks.task import NO_GRANTS, Counters, Phase, Task, holds_of
 from texpr.runtime.tasks.tensors import Tensor
 from texpr.runtime.tasks.workers import Commit, Crew
 
@@ -44,6 +44,7 @@ class Flow:
         bounds: Sequence[tuple[str, int | None]],
         workers: Sequence[int],
         policy: Policy,
+        ahead: int,
         strict: bool,
         debug: bool,
     ) -> None:
@@ -53,6 +54,8 @@ class Flow:
         self.progress = threading.Condition(self.lock)
         self.watchers = 0  # threads that wait for `progress`
         self.unfinished = 0  # tasks of nobody that are not done
+        self._ahead = ahead  # how many of them there may be
+        self._held_up = 0  # threads that wait to submit more
         self.failures: list[Task] = []
         self.tensors: dict[Tensor, None] = {}
         self.closed: str | None = None
@@ -91,6 +94,8 @@ class Flow:
         if found.accesses:
             task.holds = holds_of(found.accesses)
         with self.lock:
+            if self.unfinished >= self._ahead and parent is None:
+                self._hold_up()
             if self.closed is not None:
                 raise fail("E0711", f"{task} is submitted to an engine that {self.closed}")
             for block in found.blocks:
@@ -121,6 +126,17 @@ class Flow:
             else:
                 self._waiting[task] = None
         return task
+
+    def _hold_up(self) -> None:
+        """Wait until half of the tasks that may be ahead are over: more would only take memory."""
+        if self.crew.is_mine(threading.get_ident()):
+            return
+        self._held_up += 1
+        try:
+            while self.unfinished > self._ahead // 2 and self.closed is None:
+                self.progress.wait()
+        finally:
+            self._held_up -= 1
 
     def _adopt(self, task: Task, tensor: Tensor) -> None:
         if tensor.owner is not None:
@@ -166,7 +182,7 @@ class Flow:
     def _cancel(self, task: Task) -> None:
         """A task needs a block that has no value."""
         self.holdings.undo(task, task.next - 1)
-        task.error = no_value(task, task.holds[task.next - 1][0])
+        task.error = no_value(task, task.holds[task.next - 1].block)
         task.phase = Phase.CANCELLED
         self.counters.cancelled += 1
         self._over(task)
@@ -235,8 +251,9 @@ class Flow:
             current.left -= 1
             if current.left:
                 return
+            parent = current.parent
             self._finish(current)
-            current = current.parent
+            current = parent
 
     def _finish(self, task: Task) -> None:
         """A task, its children and commits are over: others may follow."""
@@ -252,8 +269,10 @@ class Flow:
             task.phase = Phase.FAILED
         if task.parent is None:
             self.unfinished -= 1
-        task.scope, task.holds, task.args = None, (), ()
-        if self.watchers and (task.watched or not self.unfinished):
+        task.scope, task.holds, task.args, task.grants = None, (), (), NO_GRANTS  # tables keep the task for a while
+        if (self.watchers and (task.watched or not self.unfinished)) or (
+            self._held_up and self.unfinished <= self._ahead // 2
+        ):
             self.progress.notify_all()
         open_: list[Node] = [task]
         while open_:
@@ -267,8 +286,7 @@ class Flow:
                         self._ready(after)
                     else:
                         open_.append(after)
-            if node.successors:
-                node.successors = []
+            node.successors = NOBODY
 
     def _spoil(self, task: Task, why: BaseException) -> None:
         """What a task that failed could have written has no value."""
@@ -287,7 +305,7 @@ class Flow:
         left = [task for task in self._waiting if task.phase is Phase.ACQUIRING] or list(self._waiting)
         names = ", ".join(map(str, left[:MAX_TOLD]))
         for task in left:
-            blocks = [block for block, _ in task.holds[max(0, task.next - 1) : task.next]]
+            blocks = [access.block for access in task.holds[max(0, task.next - 1) : task.next]]
             where = str(blocks[0]) if blocks else "memory"
             if task in self._short[task.node]:
                 self._short[task.node].remove(task)

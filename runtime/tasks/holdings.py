@@ -61,7 +61,7 @@ class Holdings:
 
     def needs(self, task: Task) -> int:
         """All bytes of a task's buffers, those of its own among them."""
-        return self._own(task) + sum(block.size_bytes for block, _ in task.holds)
+        return self._own(task) + sum(block.size_bytes for _, block, _ in task.holds)
 
     def _own(self, task: Task) -> int:
         return sum(block.size_bytes for mode, block, copy in task.grants.accesses if copy or mode is Mode.TEMP)
@@ -72,7 +72,7 @@ class Holdings:
         if memory.number == HOME:
             return True
         own = self._own(task)
-        residencies = [self.residency(block) for block, _ in task.holds]
+        residencies = [self.residency(block) for _, block, _ in task.holds]
         absent = [r for r in residencies if r.state[task.node] is State.UNALLOCATED and not r.pins[task.node]]
         size = own + sum(r.key.size_bytes for r in absent)
         if not self._make_room(memory, size, {id(r) for r in residencies}):
@@ -128,7 +128,7 @@ class Holdings:
         memory = self.nodes[task.node]
         memory.reserved -= task.memory
         task.memory = 0
-        for block in (*(block for block, _ in task.holds), *(task.guests or ())):
+        for block in (*(block for _, block, _ in task.holds), *(task.guests or ())):
             self._unpin(self.residency(block), memory)
 
     def admit(self, task: Task, residency: Residency) -> bool:
@@ -155,7 +155,7 @@ class Holdings:
     def too_small(self, task: Task, node: int) -> TExprError:
         """E0712 for a task whose declared buffers no memory holds together."""
         memory = self.nodes[node]
-        blocks = ", ".join(str(block) for block, _ in task.holds[:8])
+        blocks = ", ".join(str(block) for _, block, _ in task.holds[:8])
         return fail(
             "E0712",
             f"{task} needs {self.needs(task)} bytes at node {memory.name}, which is bound to {memory.bound}: {blocks}",
@@ -179,16 +179,16 @@ class Holdings:
         is the token that will be answered; REFUSED: the block before `task.next` has no value."""
         holds, node, request = task.holds, task.node, self.machine.request
         while task.next < len(holds):
-            block, op = holds[task.next]
+            mode, block, _ = holds[task.next]
             task.next += 1
-            outcome = request(block.residency or self.residency(block), op, node, task)
+            outcome = request(block.residency or self.residency(block), mode, node, task)
             if outcome is not GRANTED:
                 return outcome
         return GRANTED
 
     def undo(self, task: Task, count: int) -> None:
         """Give up the first `count` blocks of a task that did not begin."""
-        for block, _ in task.holds[:count]:
+        for _, block, _ in task.holds[:count]:
             self.machine.cancel(self.residency(block), task.node)
 
     def flush(self, residency: Residency, token: Any) -> int:

@@ -35,8 +35,8 @@ class Machine:
         self.started: list[Transfer] = []
         self.answered: list[tuple[Any, Outcome]] = []
 
-    def request(self, residency: Residency, op: Op | int, node: int, token: Any) -> Outcome:
-        """An access, or a FLUSH. GRANTED, REFUSED, or WAITING."""
+    def request(self, residency: Residency, op: int, node: int, token: Any) -> Outcome:
+        """An access, as an Op or a Mode, or a FLUSH. GRANTED, REFUSED, or WAITING."""
         if residency.quiet and node == HOME:
             cell = self._cells[0][op][residency.state[HOME]]
             if cell is not None and (cell.need is _SHARE or not residency.holders[HOME]):

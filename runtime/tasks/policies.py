@@ -7,7 +7,8 @@ tasks are there, the number of a node. It is called under the lock, and reads `b
 from collections.abc import Mapping
 from typing import Protocol
 
-from texpr.runtime.tasks.states import Op, State
+from texpr.runtime.tasks.permissions import Mode
+from texpr.runtime.tasks.states import State
 from texpr.runtime.tasks.task import Task
 
 
@@ -39,7 +40,7 @@ class LeastTransfer:
 def _there(task: Task, node: int) -> int:
     return sum(
         block.size_bytes
-        for block, _ in task.holds
+        for _, block, _ in task.holds
         if block.residency is not None and block.residency.state[node] > State.UNINITIALISED
     )
 
@@ -47,12 +48,12 @@ def _there(task: Task, node: int) -> int:
 def _moved(task: Task, node: int) -> int:
     """The bytes that must move for a task at a node: what others changed goes home, what is not here comes."""
     moved = 0
-    for block, op in task.holds:
+    for mode, block, _ in task.holds:
         states = block.residency.state if block.residency is not None else [State.READY]
         changed = any(
             state in (State.DIRTY, State.PARTIAL) for other, state in enumerate(states) if other not in (0, node)
         )
-        reads = op in (Op.READ, Op.READ_WRITE)
+        reads = mode in (Mode.READ, Mode.READ_WRITE)
         absent = node != 0 and (node >= len(states) or states[node] not in (State.READY, State.DIRTY))
-        moved += block.size_bytes * ((changed and op is not Op.WRITE) + (reads and absent))
+        moved += block.size_bytes * ((changed and mode is not Mode.WRITE) + (reads and absent))
     return moved

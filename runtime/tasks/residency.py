@@ -1,5 +1,6 @@
 """Where a block's values are, in several memories: states, holders, transfers on their way, and who waits."""
 
+from array import array
 from collections import deque
 from enum import IntEnum
 from typing import Any
@@ -9,7 +10,7 @@ from texpr.runtime.tasks.states import Op, State, Step
 
 HOME = 0  # the node of the home memory
 READY, UNALLOCATED = State.READY, State.UNALLOCATED
-_NEVER = [0]
+_READY, _NONE, _NOTHING = [READY], array("i", [0]), [None]
 
 
 class Outcome(IntEnum):
@@ -33,14 +34,14 @@ class Residency:
 
     def __init__(self, key: Any, nodes: int) -> None:
         self.key = key  # whose residency it is
+        alone = nodes == 1  # then nothing is ever moved or evicted, and all blocks share what never changes
         self.state = [READY, *(UNALLOCATED,) * (nodes - 1)]
-        self.back = list(self.state)
-        self.holders = [0] * nodes
-        alone = nodes == 1  # then nothing is ever moved or evicted, and many blocks share one zero
-        self.incoming = _NEVER if alone else [0] * nodes
-        self.outgoing = _NEVER if alone else [0] * nodes
-        self.pins = _NEVER if alone else [0] * nodes  # tasks that count on the buffer to stay
-        self.buffers: list[Any] = [None] * nodes
+        self.back = _READY if alone else list(self.state)
+        self.holders = array("i", bytes(4 * nodes))  # arrays, which the garbage collector leaves alone
+        self.incoming = _NONE if alone else array("i", bytes(4 * nodes))
+        self.outgoing = _NONE if alone else array("i", bytes(4 * nodes))
+        self.pins = _NONE if alone else array("i", bytes(4 * nodes))  # tasks that count on the buffer to stay
+        self.buffers: list[Any] = _NOTHING if alone else [None] * nodes  # of the other nodes
         self.queue: deque[tuple[Op, int, Any]] | None = None
         self.joined: tuple[tuple[int, Any], ...] = ()  # readers that wait for what arrives at their node
         self.chains: tuple[Chain, ...] = ()

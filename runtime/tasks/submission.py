@@ -29,13 +29,16 @@ SPARSE = 16  # tasks of an epoch before those that are over are dropped from it
 NOTHING = 3  # the row of a block without any effect
 
 
+NOBODY: list["Node"] = []  # successors of a node that nothing follows yet; never changed
+
+
 class Node:
     """A node of the graph: a task, or a join node, which has nothing to run. `waiting` counts edges that end here."""
 
     __slots__ = ("done", "successors", "waiting")
 
     def __init__(self) -> None:
-        self.successors: list[Node] = []
+        self.successors: list[Node] = NOBODY
         self.waiting = 0
         self.done = False
 
@@ -92,7 +95,10 @@ def follow(before: Node, node: Node) -> None:
     """An edge, unless there is nothing left to wait for. Edges to one node are made one after another."""
     if not before.done:
         successors = before.successors
-        if not successors or successors[-1] is not node:
+        if not successors:
+            before.successors = [node]
+            node.waiting += 1
+        elif successors[-1] is not node:
             successors.append(node)
             node.waiting += 1
 

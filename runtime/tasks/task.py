@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.diagnostics import fail
 from texpr.runtime.tasks.grants import Grants
-from texpr.runtime.tasks.permissions import Access
-from texpr.runtime.tasks.states import Op
-from texpr.runtime.tasks.submission import Node, Scope
+from texpr.runtime.tasks.permissions import Access, Mode
+from texpr.runtime.tasks.submission import NOBODY, Node, Scope
 from texpr.runtime.tasks.tensors import Block
 
 if TYPE_CHECKING:
@@ -50,12 +49,12 @@ class Task(Node):
     )  # fmt: skip
 
     def __init__(self, flow: "Flow", number: int, fn: Callable[..., Any], args: Sequence[Any]) -> None:
-        self.successors: list[Node] = []
+        self.successors: list[Node] = NOBODY
         self.waiting = 0
         self.done = False
         self._flow, self.number, self.fn, self.args = flow, number, fn, args
         self.grants: Grants = NO_GRANTS
-        self.holds: Sequence[tuple[Block, Op]] = ()  # the blocks that are its own while it runs
+        self.holds: Sequence[Access] = ()  # to the blocks that are its own while it runs
         self.next = 0  # how many of them it has asked for
         self.node = 0  # the memory in which it runs
         self.memory = 0  # bytes of its own that it was promised there
@@ -96,23 +95,27 @@ class Task(Node):
 NO_GRANTS = Grants()
 
 
-def holds_of(accesses: Sequence[Access]) -> Sequence[tuple[Block, Op]]:
-    """What a task takes before it runs: every block that it shares with others, accumulated ones in one order for all
-    tasks, so that no two wait for each other. A cancellable access works on a copy, and reads the block at most."""
-    holds: list[tuple[Block, Op]] = []
+def holds_of(accesses: Sequence[Access]) -> Sequence[Access]:
+    """What a task takes before it runs: its accesses to blocks that it shares with others, those that accumulate in one
+    order for all tasks, so that no two wait for each other. A cancellable access works on a copy, and reads at most."""
     sums = 0
     for mode, block, cancellable in accesses:
-        op = _OPS[mode] if not cancellable else _OPS_OF_COPIES[mode]
-        if op is None or block.is_zero:
-            continue
-        if op is _ACCUMULATE:
+        if mode is _TEMP or cancellable or block.is_zero:
+            return holds_of([_of_copy(access) for access in accesses if _is_held(access)])
+        if mode is _ACCUMULATE:
             sums += 1
-        holds.append((block, op))
     if sums > 1:
-        holds.sort(key=lambda hold: (hold[0].tensor.serial, hold[0].number))
-    return holds
+        return sorted(accesses, key=lambda access: (access.block.tensor.serial, access.block.number))
+    return accesses
 
 
-_ACCUMULATE = Op.ACCUMULATE
-_OPS = (Op.READ, Op.WRITE, Op.READ_WRITE, Op.ACCUMULATE, None)
-_OPS_OF_COPIES = (None, None, Op.READ, None, None)
+def _is_held(access: Access) -> bool:
+    mode, block, cancellable = access
+    return not (block.is_zero or mode is _TEMP or (cancellable and mode is not Mode.READ_WRITE))
+
+
+def _of_copy(access: Access) -> Access:
+    return Access(Mode.READ, access.block) if access.cancellable else access
+
+
+_ACCUMULATE, _TEMP = Mode.ACCUMULATE, Mode.TEMP

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -204,6 +205,19 @@ def test_a_failure_spoils_what_the_task_could_have_written_and_stops_nothing_els
     assert numpy.array_equal(engine.array(a), numpy.repeat([1.0, 2.0, 3.0, 4.0], 4))
 
 
+def test_no_more_tasks_are_ahead_than_may_be() -> None:
+    a = vector()
+    seen: list[int] = []
+
+    def counts(context: TaskContext, engine: Engine) -> None:
+        seen.append(engine.counters.submitted - engine.counters.finished)
+
+    with Engine(1, ahead=8) as engine:
+        for _ in range(200):
+            engine.submit(counts, may_write(a), args=(engine,))
+    assert len(seen) == 200 and max(seen) <= 8
+
+
 def test_a_long_chain_is_cancelled_without_deep_calls() -> None:
     with Engine() as engine:
         a = vector(tiles=1)
@@ -345,6 +359,7 @@ WRONG_ENGINES: list[tuple[dict[str, Any], str]] = [
     ({"workers": {"gpu": 1}}, "workers at 'gpu', which is no memory"),
     ({"workers": 1, "memories": {"home": 1}}, "a name but home"),
     ({"workers": 1, "memories": {"gpu": -1}}, "bytes or None"),
+    ({"ahead": 0}, "a number of tasks is needed"),
 ]
 
 
@@ -367,5 +382,13 @@ def test_the_example_of_the_package_is_right() -> None:
     rng = numpy.random.default_rng(0)
     scope: dict[str, Any] = {"a": rng.integers(-5, 5, (1000, 1000)) / 1.0, "b": rng.integers(-5, 5, (1000, 1000)) / 1.0}
     scope["itertools"] = itertools
+    exec(program, scope)
+    assert numpy.array_equal(scope["c"], scope["a"] @ scope["b"])
+
+
+def test_the_program_of_the_guide_is_right() -> None:
+    guide = (Path(__file__).resolve().parents[3] / "docs" / "tasks.md").read_text(encoding="utf-8")
+    program = "\n".join(line[4:] for line in guide.partition("\n## ")[0].splitlines() if line[:4] == "    " or not line)
+    scope: dict[str, Any] = {}
     exec(program, scope)
     assert numpy.array_equal(scope["c"], scope["a"] @ scope["b"])

@@ -160,4 +160,4 @@ def test_at_home_alone_nothing_is_moved() -> None:
         assert machine.answered == [("other", Outcome.GRANTED)] and not machine.started
         machine.answered.clear()
         machine.cancel(residency, 0)
-        assert residency.quiet and residency.state == [R] and residency.holders == [0]
+        assert residency.quiet and residency.state == [R] and list(residency.holders) == [0]
