@@ -131,12 +131,8 @@ def node_reads(node: Node) -> tuple[Read, ...]:
     return value_reads(node.condition) if isinstance(node, Guard) and isinstance(node.condition, Read) else ()
 
 
-def tree_reads(body: Sequence[Node]) -> set[str]:
-    """The buffers that a tree reads, those of conditions and gathered subscripts included."""
-    return {name for node in every_node(body) for name in _read_by(node)}
-
-
 def _read_by(node: Node) -> Iterator[str]:
+    """The buffers that a node itself reads, those of conditions and gathered subscripts included."""
     match node:
         case Lead(of=of):
             yield of.buffer
