@@ -84,22 +84,21 @@ def host_memory_bytes() -> int:
 
 @contextmanager
 def taken(memory: CallMemory, backend: "Backend", queue: Any) -> Iterator[tuple[int, int]]:
-    """The addresses of a call's allocations, as long as it needs them; 0 for one that has no bytes."""
-    if memory.kept_bytes:
-        with backend.zeros(memory.kept_bytes, queue) as kept, _scratch(memory, backend, queue) as scratch:
-            yield scratch, kept
-    else:
-        with _scratch(memory, backend, queue) as scratch:
+    """The addresses of the allocations of a call that has any, as long as it needs them; 0 for one without bytes."""
+    if not memory.kept_bytes:
+        with backend.scratch(memory.scratch_bytes, queue) as scratch:
+            _clear(memory, scratch, backend, queue)
             yield scratch, 0
+    elif not memory.scratch_bytes:
+        with backend.zeros(memory.kept_bytes, queue) as kept:
+            yield 0, kept
+    else:
+        with backend.zeros(memory.kept_bytes, queue) as kept, backend.scratch(memory.scratch_bytes, queue) as scratch:
+            _clear(memory, scratch, backend, queue)
+            yield scratch, kept
 
 
-@contextmanager
-def _scratch(memory: CallMemory, backend: "Backend", queue: Any) -> Iterator[int]:
-    if not memory.scratch_bytes:
-        yield 0
-        return
-    with backend.scratch(memory.scratch_bytes, queue) as address:
-        offset, size = memory.zeroed
-        if size:
-            backend.zero(address + offset, size, queue)
-        yield address
+def _clear(memory: CallMemory, scratch: int, backend: "Backend", queue: Any) -> None:
+    offset, size = memory.zeroed
+    if size:
+        backend.zero(scratch + offset, size, queue)

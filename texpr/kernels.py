@@ -135,8 +135,9 @@ class Kernel:
             dynamic: sizes that must stay dynamic; naming one that is bound here is an error.
             hints: values at which the cost of dynamic sizes is judged.
             mapping: the choices of the mapping instead of the compiler's own: the `candidate` of a mapping, changed as
-                you like, or `Cases` of several with their conditions, or the JSON of either (docs/schemas.md). Choices
-                that do not fit the kernel are E0401.
+                you like, or its JSON (docs/schemas.md); or one for each of some cases and for all other calls:
+                `{"cases": [{"when": "M % 128 == 0 and address(A) % 16 == 0", "candidate": …}], "otherwise": …}`.
+                Choices that do not fit the kernel are E0401.
             checks: check gathered subscripts at run time on CUDA, too.
             stop_after: the last stage to run (`texpr.pipeline.STAGES`).
 

@@ -94,7 +94,8 @@ def _plain(value: Any) -> Any:
 
 
 def read_choices(data: Any) -> Choices:
-    """The choices that the JSON values are: a candidate, or cases. Raises E0607 with the place of what is wrong."""
+    """The choices that the JSON values are: a candidate, or cases, whose candidates may be `Candidate`s, too. Raises
+    E0607 with the place of what is wrong."""
     if not isinstance(data, Mapping) or not data.keys() & {"cases", "otherwise"}:
         return read_candidate(data)
     if "otherwise" not in data:
@@ -121,7 +122,10 @@ def _condition(value: Any, where: str) -> Condition:
 
 
 def read_candidate(data: Any, where: str = "") -> Candidate:
-    """The candidate that the JSON values are. Raises E0607 with the place of what is wrong."""
+    """The candidate that the JSON values are, or that stands in their place. Raises E0607 with the place of what is
+    wrong."""
+    if isinstance(data, Candidate):
+        return data
     top = _object(data, where or "the candidate", {"schema", "moves", "wide", "kept", "launches"})
     inside = f"{where}." if where else ""
     if top["schema"] != CANDIDATE_SCHEMA:

@@ -124,10 +124,12 @@ def test_cases_run_on_every_target(cases: Path, target: str) -> None:
     kernel = texpr.parse(MATMUL).mm
     own = kernel.compile(target, stop_after="map").mapping
     first = next(found for found, _ in list(own.alternatives())[1:])
-    when = read_condition("M % 2 == 0 and address(C) % 64 == 0")
-    assert when is not None
-    mapping = Cases(cases=(Case(when=when, candidate=first),), otherwise=own.candidate)
-    made = kernel.compile(target, mapping=mapping)
+    when = "M % 2 == 0 and address(C) % 64 == 0"
+    made = kernel.compile(target, mapping={"cases": [{"when": when, "candidate": first}], "otherwise": own.candidate})
+    found = read_condition(when)
+    assert found and made.mapping.candidate == Cases(
+        cases=(Case(when=found, candidate=first),), otherwise=own.candidate
+    )
     random = np.random.default_rng(1)
     for m, off in ((4, 0), (4, 16), (5, 0)):
         a, b = random.random((m, 6), np.float32), random.random((6, 9), np.float32)
