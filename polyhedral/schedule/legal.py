@@ -52,18 +52,18 @@ def violation(program: Program, move: Move) -> Violation | None:
     """What a move, which fits the program, would break first; None where it is legal. E0307 past a limit."""
     match move:
         case Fuse(first=first, second=second, shift=shift):
-            return _broken(program, _statements(program, first, second), _fused(program, first, second, shift))
+            return _broken(program, _in(program, first) | _in(program, second), _fused(program, first, second, shift))
         case Swap(first=first, second=second):
-            return _broken(program, _statements(program, first, second), _swapped(program, first, second))
+            return _broken(program, _of(program, first) | _of(program, second), _swapped(program, first, second))
         case Distribute(loop=loop):
-            return _broken(program, _statements(program, loop), _distributed(program, move))
+            return _broken(program, _in(program, loop), _distributed(program, move))
         case Interchange(outer=outer):
-            return _broken(program, _statements(program, outer), _turned(program, outer))
+            return _broken(program, _in(program, outer), _turned(program, outer))
         case Residues(loop=loop, phases=phases):
-            return _broken(program, _statements(program, loop), _in_phases(program, loop, phases))
+            return _broken(program, _in(program, loop), _in_phases(program, loop, phases))
         case Sink(statement=statement, loop=loop):
-            names = _statements(program, statement, loop)
-            return _not_run(program, move) or _broken(program, names, _sunk(program, move))
+            among = _of(program, statement) | _in(program, loop)
+            return _not_run(program, move) or _broken(program, among, _sunk(program, move))
         case Contract():
             return _shared(program, move)
         case Expand():
@@ -72,9 +72,14 @@ def violation(program: Program, move: Move) -> Violation | None:
             assert_never(move)
 
 
-def _statements(program: Program, *names: str) -> set[str]:
-    """The ids below some loops and statements."""
-    return {leaf.id for name in names for leaf in leaves((place_of(program.kernel, name).stmt,))}
+def _of(program: Program, name: str) -> set[str]:
+    """The ids of a statement, or of those in it."""
+    return {leaf.id for leaf in leaves((place_of(program.kernel, name).stmt,))}
+
+
+def _in(program: Program, loop: str) -> set[str]:
+    """The ids in a loop."""
+    return {leaf.id for leaf in leaves((loop_of(program.kernel, loop)[1],))}
 
 
 def _broken(program: Program, among: set[str], lost: Lost) -> Violation | None:
@@ -102,7 +107,7 @@ def _depth(place: Place) -> int:
 def _fused(program: Program, first: str, second: str, shift: int) -> Lost:
     """The second's iteration j runs in iteration j + shift, which is no later one of the first."""
     place, loop = loop_of(program.kernel, first)
-    ours, theirs = _statements(program, first), _statements(program, second)
+    ours, theirs = _in(program, first), _in(program, second)
     level = _depth(place)
 
     def lost(source: ProgramStatement, sink: ProgramStatement) -> Iterator[isl.Map]:
@@ -123,7 +128,7 @@ def _less(pairs: isl.Map, left: isl.dim_type, a: int, right: isl.dim_type, b: in
 
 
 def _swapped(program: Program, first: str, second: str) -> Lost:
-    ours, theirs = _statements(program, first), _statements(program, second)
+    ours, theirs = _of(program, first), _of(program, second)
     level = _depth(place_of(program.kernel, first))
 
     def lost(source: ProgramStatement, sink: ProgramStatement) -> Iterator[isl.Map]:
@@ -185,7 +190,7 @@ def _in_phases(program: Program, loop: str, phases: int) -> Lost:
 def _sunk(program: Program, move: Sink) -> Lost:
     """A `par` gives no order between the iteration that has the statement and the others."""
     place, loop = loop_of(program.kernel, move.loop)
-    beside = _statements(program, move.statement)
+    beside = _of(program, move.statement)
     level = _depth(place)
     there = turn_of(program.kernel, move)
 
@@ -204,7 +209,7 @@ def _not_run(program: Program, move: Sink) -> Violation | None:
     """Where the loop has no iteration, what sinks into it does not run."""
     _, loop = loop_of(program.kernel, move.loop)
     empty = Compare(op=CompareOp.LE, left=loop.extent, right=const(0))
-    for name in sorted(_statements(program, move.statement)):
+    for name in sorted(_of(program, move.statement)):
         statement = program.statement(name)
         with program.work.limited(statement.leaf.span, "where this statement runs", isl.columns(statement.domain)):
             lost = statement.domain.intersect(_where(program, statement, empty))

@@ -10,6 +10,7 @@ workspaces that become scalars; loops turned and nothing fused. Nothing is asked
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise, takewhile
 
 from texpr.grammar.ast import If, Kernel, New, Par, Read, Role, Seq
@@ -18,11 +19,11 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.linear import difference
 from texpr.grammar.walk import walk
-from texpr.polyhedral.moves import Contract, Fuse, Interchange, Move
+from texpr.polyhedral.moves import Contract, Distribute, Fuse, Interchange, Move, Swap
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.schedule.apply import moved
 from texpr.polyhedral.schedule.draft import Draft
-from texpr.polyhedral.schedule.tree import Block, Loop
+from texpr.polyhedral.schedule.tree import Block, Loop, label_of
 from texpr.polyhedral.walk import contains_par, subscript_names
 
 Moves = tuple[Move, ...]  # made together, or not at all
@@ -58,7 +59,14 @@ class _Proposal:
     """One schedule in the making. `apart`: bands without a common workspace are fused, too; `arrays`: workspaces become
     arrays of an iteration, too; `fusing`: bands are fused at all."""
 
-    def __init__(self, proved: ProvedProgram, *, apart: bool = True, arrays: bool = True, fusing: bool = True) -> None:
+    def __init__(
+        self,
+        proved: ProvedProgram,
+        *,
+        apart: bool = True,
+        arrays: bool = True,
+        fusing: bool = True,
+    ) -> None:
         self.draft = Draft(program=proved.program)
         self.apart, self.arrays, self.fusing = apart, arrays, fusing
         self.strangers = False  # whether bands without a common workspace were fused
@@ -96,7 +104,7 @@ class _Proposal:
     def _next(self) -> Iterator[Moves]:
         """What could be done now, what makes the most of it first."""
         for moves in _wanted(self.kernel):
-            if all(not isinstance(m, Fuse) or (self.fusing and self._may(m)) for m in moves[:1]):
+            if all(self.fusing and self._may(move) for move in moves if isinstance(move, Fuse)):
                 yield moves
         yield from _inside(self.kernel, {m.first for m in self.draft.moves if isinstance(m, Fuse)})
         yield from _turned_on(self.kernel, {m.outer for m in self.draft.moves if isinstance(m, Interchange)})
@@ -142,6 +150,29 @@ def _wanted(kernel: Kernel) -> Iterator[Moves]:
         for stmt in block:
             if isinstance(stmt, Seq) and _holds_one_par(stmt):
                 yield (Interchange(outer=stmt.index),)
+            if isinstance(stmt, Seq):
+                yield from _apart(stmt)
+        yield from _brought_together(block)
+
+
+def _apart(loop: Seq) -> Iterator[Moves]:
+    """A loop of the host around several bands: the first one with a loop of its own, which is turned inside it."""
+    inner = [stmt for stmt in loop.body if not isinstance(stmt, New)]
+    if len(inner) < 2 or not isinstance(inner[0], Par) or not isinstance(inner[1], Par):
+        return
+    if _holds_one_par(replace(loop, body=(inner[0],))):
+        yield Distribute(loop=loop.index, before=inner[1].index), Interchange(outer=loop.index)
+
+
+def _brought_together(block: Block) -> Iterator[Moves]:
+    """Bands of common buffers with one statement between them, which may as well stand before or behind both."""
+    found = [stmt for stmt in block if not isinstance(stmt, New)]
+    for first, between, second in zip(found, found[1:], found[2:], strict=False):
+        label = label_of(between)
+        if isinstance(first, Par) and isinstance(second, Par) and label and buffers_of(first) & buffers_of(second):
+            for fusions in _side_by_side((first, second)):
+                yield Swap(first=first.index, second=label), *fusions
+                yield Swap(first=label, second=second.index), *fusions
 
 
 def _inside(kernel: Kernel, fused: set[str]) -> Iterator[Moves]:

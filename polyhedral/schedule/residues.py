@@ -14,7 +14,6 @@ from texpr.grammar.ast import (
     Condition,
     If,
     IndexBinary,
-    IndexConst,
     IndexExpr,
     IndexOp,
     Kernel,
@@ -28,8 +27,8 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.core import children, statements
-from texpr.grammar.index.expr import COMPARE, add, ceildiv, const, multiply, subtract
-from texpr.grammar.index.linear import difference, linear
+from texpr.grammar.index.expr import COMPARE, add, ceildiv, const, constant_value, multiply, subtract
+from texpr.grammar.index.linear import Linear, difference, linear
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.moves import Residues
 from texpr.polyhedral.names import Names, names_taken
@@ -80,7 +79,7 @@ class _Copies:
         loop = self.loop
         quotient = self.names.fresh(f"{loop.index}_q")
         whole = add(multiply(const(phases), index(quotient)), const(remainder))
-        body = _decided(replace(loop, body=with_values(loop.body, {loop.index: whole})))
+        body = _decided(replace(loop, body=_simpler(with_values(loop.body, {loop.index: whole}))))
         values: dict[str, IndexExpr] = {loop.index: whole}
         if remainder:
             body = self._renamed(body, values)
@@ -153,7 +152,7 @@ def _holds(condition: Condition | Read) -> bool | None:
         case Always(value=value):
             return value
         case Compare(op=op, left=left, right=right):
-            apart = difference(_reduced(left), _reduced(right))
+            apart = difference(left, right)
             return None if apart is None else bool(COMPARE[op](apart, 0))
         case Not(part=part):
             inner = _holds(part)
@@ -166,14 +165,26 @@ def _holds(condition: Condition | Read) -> bool | None:
             assert_never(condition)
 
 
-def _reduced(expression: IndexExpr) -> IndexExpr:
-    """The expression with remainders that are numbers written out: (2 * a + 1) % 2 is 1."""
+def _simpler(body: Block) -> Block:
+    """The statements with quotients and remainders of multiples worked out."""
 
     def change(node: Node) -> Node:
-        if isinstance(node, IndexBinary) and node.op is IndexOp.MOD and isinstance(node.right, IndexConst):
-            left, divisor = linear(node.left), node.right.value
-            if divisor > 0 and all(c % divisor == 0 for monomial, c in left.terms.items() if monomial):
-                return const(left.constant % divisor)
-        return node
+        return _reduced(node) if isinstance(node, IndexExpr) else node
+
+    return tuple(rewrite(stmt, change, into=lambda node: not isinstance(node, IndexExpr)) for stmt in body)
+
+
+def _reduced(expression: IndexExpr) -> IndexExpr:
+    """(2 * a + 1) % 2 is 1, and (2 * a + 1) / 2 is a."""
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, IndexBinary) or node.op not in (IndexOp.MOD, IndexOp.DIV):
+            return node
+        left, divisor = linear(node.left), constant_value(node.right) or 0
+        if divisor <= 0 or any(c % divisor for monomial, c in left.terms.items() if monomial):
+            return node
+        if node.op is IndexOp.MOD:
+            return const(left.constant % divisor)
+        return Linear({monomial: c // divisor for monomial, c in left.terms.items() if c // divisor}).expression()
 
     return rewrite(expression, change)

@@ -44,7 +44,8 @@ def in_words(kernel: Kernel, move: Move) -> str:
             alone = not any(isinstance(stmt, Par) for stmt in place.around)
             later = f", the second one {shift} iteration{'s' if shift > 1 else ''} later" if shift else ""
             one = "launch" if alone and isinstance(place.stmt, Par) else "loop"
-            return f"fused {_writing(kernel, first)} and {_writing(kernel, second)} into one {one}{later}"
+            both = (_leaving(loop_of(kernel, index)[1]) for index in (first, second))
+            return f"fused {' and '.join(both)} into one {one}{later}"
         case Swap(first=first, second=second):
             return f"put {_writing(kernel, second)} before {_writing(kernel, first)}"
         case Distribute(loop=loop, before=before):
@@ -83,10 +84,18 @@ def _said(kernel: Kernel, name: str) -> str:
 def _writing(kernel: Kernel, name: str) -> str:
     """A statement with what it leaves behind."""
     stmt = place_of(kernel, name).stmt
+    return _leaving(stmt) if isinstance(stmt, Par | Seq) else name + _written(stmt)
+
+
+def _leaving(loop: Stmt) -> str:
+    return _named(loop) + _written(loop)
+
+
+def _written(stmt: Stmt) -> str:
     own = {s.buffer for s in statements((stmt,)) if isinstance(s, New)}
     found = (s.buffer for s in statements((stmt,)) if isinstance(s, Bind | Accumulate | Atomic))
     written = dict.fromkeys(buffer for buffer in found if buffer not in own)
-    return _said(kernel, name) + (f" ({', '.join(written)})" if written else "")
+    return f" ({', '.join(written)})" if written else ""
 
 
 def refusal(program: Program, move: Move, why: Violation) -> Diagnostic:

@@ -172,13 +172,13 @@ def test_a_strided_transposed_convolution_splits_into_phases_without_dead_ones()
     seq k_q: ceildiv(K, 2)
       if 2 * i_q >= 2 * k_q
         if 2 * i_q - 2 * k_q < 2 * N
-          S1: Y[2 * i_q] add= mul.f32(X[(2 * i_q - 2 * k_q) / 2], W[2 * k_q])
+          S1: Y[2 * i_q] add= mul.f32(X[i_q - k_q], W[2 * k_q])
   par i_q_1: ceildiv(2 * N + K - 1, 2) (band 2)
     S0_1: Y[2 * i_q_1 + 1] = 0.0:f32
     seq k_1_q_1: ceildiv(K - 1, 2)
       if 2 * i_q_1 + 1 >= 2 * k_1_q_1 + 1
         if 2 * i_q_1 + 1 - (2 * k_1_q_1 + 1) < 2 * N
-          S1_1_1: Y[2 * i_q_1 + 1] add= mul.f32(X[(2 * i_q_1 + 1 - (2 * k_1_q_1 + 1)) / 2], W[2 * k_1_q_1 + 1])"""
+          S1_1_1: Y[2 * i_q_1 + 1] add= mul.f32(X[i_q_1 - k_1_q_1], W[2 * k_1_q_1 + 1])"""
     )
 
 

@@ -46,6 +46,21 @@ PRODUCT_BY_STEPS = """kernel product(A: f32[M, K], B: f32[K, N], C: f32[M, N]) {
     par M i, N j { C[i, j] = 0.0 }
     seq K k { par M i, N j { C[i, j] += A[i, k] * B[k, j] } }
 }"""
+TWO_BY_STEPS = """kernel two(A: f32[K, N], B: f32[K, M], S: f32[N], T: f32[M]) {
+    par N j { S[j] = 0.0 }
+    par M i { T[i] = 0.0 }
+    seq K k {
+        par N j { S[j] += A[k, j] }
+        par M i { T[i] += B[k, i] }
+    }
+}"""
+BETWEEN = """kernel between(X: f32[M, N], Y: f32[M, N], a: f32) where N >= 1 {
+    new top: f32[M]
+    new twice: f32
+    par M i { top[i] = maximum N k { X[i, k] } }
+    twice = a * 2.0
+    par M i, N j { Y[i, j] = X[i, j] - top[i] * twice }
+}"""
 TWO_LAUNCHES_APART = "kernel two(X: f32[N], Y: f32[N], Z: f32[N]) { par N i { Y[i] = X[i] }; par N j { Z[j] = X[j] } }"
 
 
@@ -69,6 +84,8 @@ def mapped(program: ProvedProgram, target: str, **hints: int) -> MappedProgram:
         (EPILOGUE, 1, "made t a local of each iteration of `par j`"),
         (PRODUCT_BY_STEPS, 1, "fused `par j` (C) and `par j_1` (C) into one loop"),
         (PRODUCT_THEN_ROWS, 2, "made top a local of each iteration of `par i_1`"),
+        (TWO_BY_STEPS, 2, "fused `par i` (T) and `par i_1` (T) into one launch"),
+        (BETWEEN, 2, "made top a local of each iteration of `par i`"),
         (REVERSED, 2, None),
         (TWO_LAUNCHES_APART, 2, None),
         (text_of("jacobi_1d"), 2, None),
