@@ -9,7 +9,7 @@ from texpr.polyhedral.moves import Move
 from texpr.polyhedral.program import Program, ProvedProgram
 from texpr.polyhedral.schedule.apply import moved
 from texpr.polyhedral.schedule.check import check
-from texpr.polyhedral.schedule.legal import violation
+from texpr.polyhedral.schedule.legal import Violation, violation
 from texpr.polyhedral.schedule.origins import Origins, composed
 from texpr.polyhedral.schedule.words import fault, in_words, refusal
 
@@ -34,11 +34,16 @@ class Draft:
 
     def then(self, move: Move) -> "Draft":
         """The schedule with one more move. Raises E0404 where it does not fit, or is not legal."""
+        found = self.tried(move)
+        if isinstance(found, Violation):
+            raise TExprError([refusal(self.program, move, found)])
+        return found
+
+    def tried(self, move: Move) -> "Draft | Violation":
+        """The same, or what the move would break. Raises E0404 where it does not fit."""
         step = moved(self.program.kernel, move)
         why = violation(self.program, move)
-        if why is not None:
-            raise TExprError([refusal(self.program, move, why)])
-        return Draft(
+        return why or Draft(
             program=build_program(step.kernel, beside=self.program),
             moves=(*self.moves, move),
             told=(*self.told, in_words(self.program.kernel, move)),

@@ -10,7 +10,7 @@ workspaces that become scalars; loops turned and nothing fused. Nothing is asked
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
 from texpr.grammar.ast import If, Kernel, New, Par, Read, Role, Seq
@@ -36,44 +36,53 @@ def propose(proved: ProvedProgram) -> tuple[Draft, ...]:
     kernel = proved.program.kernel
     if not any(True for _ in _wanted(kernel)):
         return ()
-    bold = _Proposal(proved)
-    found = [bold.made()]
-    found += [_Proposal(proved, **said).made() for said in _milder(bold)]
+    work = proved.program.work
+    least = work.left - work.left // SHARE
+    bold = _Proposal(Draft(program=proved.program), least)
+    found = [bold.made(), *(milder.made() for milder in _milder(bold, least))]
     unlike: dict[Moves, Draft] = {draft.moves: draft for draft in reversed(found) if draft.moves}
     return tuple(reversed(unlike.values()))
 
 
-def _milder(bold: "_Proposal") -> Iterator[dict[str, bool]]:
-    """What the milder schedules leave out, where the boldest one has it."""
-    moves = bold.draft.moves
-    kinds = {type(move) for move in moves}
-    if bold.strangers:
-        yield {"apart": False}
-    if any(isinstance(m, Contract) and bold.kernel.buffer(m.buffer).shape for m in moves):
-        yield {"arrays": False}
-    if Fuse in kinds and Interchange in kinds:
-        yield {"fusing": False}
+def _milder(bold: "_Proposal", least: int) -> Iterator["_Proposal"]:
+    """What leaves out some of the boldest schedule's moves, which it is until the first of these."""
+    for step in bold.past:
+        if step.strange:
+            yield _Proposal(step.before, least, apart=False)
+            break
+    for step in bold.past:
+        if any(isinstance(m, Contract) and bold.kernel.buffer(m.buffer).shape for m in step.moves):
+            yield _Proposal(step.before, least, arrays=False)
+            break
+    turned = any(isinstance(move, Interchange) for move in bold.draft.moves)
+    for step in bold.past:
+        if turned and any(isinstance(move, Fuse) for move in step.moves):
+            yield _Proposal(step.before, least, fusing=False)
+            break
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Moves that were made, the schedule before them, and whether they fused bands without a common workspace."""
+
+    before: Draft
+    moves: Moves
+    strange: bool
 
 
 class _Proposal:
-    """One schedule in the making. `apart`: bands without a common workspace are fused, too; `arrays`: workspaces become
-    arrays of an iteration, too; `fusing`: bands are fused at all."""
+    """One schedule in the making, which goes on from a draft while so many steps of isl are left. `apart`: bands
+    without a common workspace are fused, too; `arrays`: workspaces become arrays of an iteration, too; `fusing`: bands
+    are fused at all."""
 
     def __init__(
-        self,
-        proved: ProvedProgram,
-        *,
-        apart: bool = True,
-        arrays: bool = True,
-        fusing: bool = True,
+        self, start: Draft, least: int, *, apart: bool = True, arrays: bool = True, fusing: bool = True
     ) -> None:
-        self.draft = Draft(program=proved.program)
+        self.draft, self.least = start, least
         self.apart, self.arrays, self.fusing = apart, arrays, fusing
-        self.strangers = False  # whether bands without a common workspace were fused
+        self.past: list[_Step] = []
         self.refused: set[Moves] = set()
         self.tries = MAX_TRIES
-        work = proved.program.work
-        self.least = work.left - work.left // SHARE
 
     @property
     def kernel(self) -> Kernel:
@@ -89,16 +98,20 @@ class _Proposal:
         """Makes some moves, where they are legal; none that were refused before are tried again."""
         if moves in self.refused or self.tries <= 0 or self.draft.program.work.left < self.least:
             return False
-        before, strangers = self.draft, self.strangers
-        try:
-            for move in moves:
-                self.tries -= 1
-                self.strangers |= isinstance(move, Fuse) and not self._connected(move)
-                self.draft = self.draft.then(move)
-        except TExprError:
-            self.refused.add(moves)
-            self.draft, self.strangers = before, strangers
-            return False
+        draft, strange = self.draft, False
+        for move in moves:
+            self.tries -= 1
+            strange |= isinstance(move, Fuse) and not _connected(draft.program.kernel, move)
+            try:
+                found = draft.tried(move)
+            except TExprError:  # it does not fit, or takes too many steps
+                found = None
+            if not isinstance(found, Draft):
+                self.refused.add(moves)
+                return False
+            draft = found
+        self.past.append(_Step(self.draft, moves, strange))
+        self.draft = draft
         return True
 
     def _next(self) -> Iterator[Moves]:
@@ -111,13 +124,7 @@ class _Proposal:
         yield from self._contracted()
 
     def _may(self, move: Fuse) -> bool:
-        return self.apart or self._connected(move)
-
-    def _connected(self, move: Fuse) -> bool:
-        """Whether the two loops use a workspace together."""
-        locals = {b.name for b in self.kernel.buffers if b.role is Role.LOCAL}
-        loops = {loop.index: loop for loop in _loops(self.kernel)}
-        return bool(buffers_of(loops[move.first]) & buffers_of(loops[move.second]) & locals)
+        return self.apart or _connected(self.kernel, move)
 
     def _contracted(self) -> Iterator[Moves]:
         """Workspaces of one band, at the innermost loop that has all their uses, or further out."""
@@ -127,6 +134,13 @@ class _Proposal:
                     move = Contract(buffer=name, loop=loop.index)
                     if self.arrays or _becomes_scalar(self.kernel, move):
                         yield (move,)
+
+
+def _connected(kernel: Kernel, move: Fuse) -> bool:
+    """Whether the two loops use a workspace together."""
+    locals = {b.name for b in kernel.buffers if b.role is Role.LOCAL}
+    loops = {loop.index: loop for loop in _loops(kernel)}
+    return bool(buffers_of(loops[move.first]) & buffers_of(loops[move.second]) & locals)
 
 
 def host_blocks(kernel: Kernel) -> Iterator[Block]:

@@ -33,6 +33,7 @@ PAST = {
     AccessMode.ACCUMULATE: "updates",
     AccessMode.ATOMIC: "updates",
 }
+EXAMPLE = "the iterations that this move would put out of order"
 HELP = "leave the move out of the mapping"
 
 
@@ -103,7 +104,8 @@ def refusal(program: Program, move: Move, why: Violation) -> Diagnostic:
     what = f"the schedule cannot do this: {_wanted(program.kernel, move)}"
     if why.lost is not None:
         statement = program.statement(why.statement)
-        sizes, values = least(program, why.lost)
+        with program.work.limited(statement.leaf.span, EXAMPLE, isl.columns(why.lost)):
+            sizes, values = least(program, why.lost)
         where = instance_text(program, statement, sizes, values) or "once"
         label = f"{sizes_text(program, sizes)}{statement.id} runs at {where}, where the loop has no iteration"
         witness = {"sizes": sizes_mapping(program, sizes), "statement": statement.id}
@@ -124,7 +126,8 @@ def fault(program: Program, found: Fault) -> TExprError:
 def _between(program: Program, what: str, source: Access, sink: Access, relation: isl.Map, verb: str) -> Diagnostic:
     """The least pair of instances, at the later one."""
     one, two = program.statement(source.statement), program.statement(sink.statement)
-    pair = least_pair(program, relation, one)
+    with program.work.limited(sink.span, EXAMPLE, isl.columns(relation)):
+        pair = least_pair(program, relation, one)
     places = [
         instance_text(program, statement, pair.sizes, values) or "its only iteration"
         for statement, values in ((one, pair.first), (two, pair.second))
