@@ -20,13 +20,23 @@ from texpr.codegen.cuda.stand import served_lines
 from texpr.codegen.cuda.statements import bind, declared, statement
 from texpr.codegen.cuda.sync import Syncs
 from texpr.codegen.cuda.tiles import tile_call
-from texpr.codegen.cuda.wide import check_plain, fill_call, is_alone, reduction, rest_of, too_deep, wide_call
+from texpr.codegen.cuda.wide import check_plain, fill_call, is_alone, reduction, rest_of, scanned, too_deep, wide_call
 from texpr.grammar.ast import Always, Condition, Read
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import Turn
 from texpr.polyhedral.mapped.expand import expand
-from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload, Unused
+from texpr.polyhedral.mapped.operators import (
+    Contract,
+    Copy,
+    Elementwise,
+    Generic,
+    Operator,
+    Reduce,
+    Scan,
+    Unload,
+    Unused,
+)
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Part, Parts
@@ -99,6 +109,8 @@ class _Body:
                 self._node(expand(node))
             case Reduce():
                 self._once(node, lambda: self._reduce(node, begins))
+            case Scan():
+                self._once(node, lambda: self._scan(node) if node.over else self._reduce(node, begins))
             case Lead(index=name, of=of, bytes=bytes_):
                 array, where = access.place(of.buffer, of.subscripts, writes=False)
                 call, high = f"tx::lead<{bytes_}>({array}, {where.text})", bytes_ // of.dtype.size_bytes - 1
@@ -228,7 +240,7 @@ class _Body:
         else:
             self.out.line(call(copy, self.access), at=copy.span)
 
-    def _reduce(self, node: Reduce, begins: Set[str]) -> None:
+    def _reduce(self, node: Reduce | Scan, begins: Set[str]) -> None:
         cursor, access, out = self.cursor, self.access, self.out
         name, index, warp = self.frame.names.new(node.id), "", cursor.stand.warp_size
         with cursor.nested():
@@ -250,6 +262,25 @@ class _Body:
         out.line(f"const auto {name} = {done.whole.text};", at=node.span)
         for element, kind, component in zip(elements, kinds, done.components, strict=True):
             out.line(bind(element, component, kind), access.at)
+
+    def _scan(self, node: Scan) -> None:
+        """A function of the elements, and the call that gives what they are up to each to its targets."""
+        cursor, access, out = self.cursor, self.access, self.out
+        name, partial = self.frame.names.new(node.id), self.frame.names.new("upto")
+        index = self.frame.names.new(node.over[-1][0])
+        access.begin(node.span)
+        with cursor.nested():
+            for over, extent in node.over:
+                cursor.know(over, ix.variable(index, 0, max(cursor.term(extent).high - 1, 0)))
+            around = replace(access.around(strict=True), temporary=too_deep(node))
+            warp = cursor.stand.warp_size
+            done = scanned(node, name, lambda v: out.use(emit_value(v, around)), index, partial, warp)
+            elements = [access.element(t.buffer, t.subscripts, writes=True) for t in node.targets]
+        for element in elements:
+            out.use(element.value)
+        binds = " ".join(bind(*pair) for pair in zip(elements, done.components, strict=True))
+        out.line(done.element, at=node.span)
+        out.line(f"{done.call} {{ {binds} }});", access.at)
 
     def _copy(self, copy: Copy) -> None:
         """The call that begins an asynchronous copy, in loops over what one call does not bring."""

@@ -4,6 +4,9 @@ copy v[8 * q + e] = X[i, c + e], wide    tx::put(v, 8 * q, tx::load_wanted<8>(X,
                                          tx::fill(v, 8 * q, {-c, N - c}, tx::bf16{0xff80});  after all loads
 copy Y[i, c + e] = o[8 * q + e], wide    tx::store_wanted(Y, …, tx::take<8>(o, 8 * q), {-c, N - c});
 the same from f32                        tx::store_wanted(Y, …, tx::rounded<tx::bf16, 8>(o, 8 * q), {-c, N - c});
+q[x] = Sum up to p[x] for x < 8          const auto S5 = [&](int x) { return p(x); };
+                                         tx::scan<tx::Sum<tx::f32>, 8>(tx::Sum<tx::f32>::identity(), S5, [&](int x,
+                                           const auto& upto) { q(x) = upto; });
 m[0] = Greatest of v[x] for x < 48       tx::f32 m = tx::fold<tx::Greatest<tx::f32>, 48>([&](int x) {
                                            return v(x); });
 z[0], … = ScaledSum over 32 lanes        const auto S4 = tx::reduce_lanes<tx::ScaledSum<tx::f32>>({m, s});
@@ -24,7 +27,7 @@ from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32, F64, I32, I64, U32
 from texpr.polyhedral.mapped.access import Access, Cache, Completion
 from texpr.polyhedral.mapped.monoids import MONOIDS
-from texpr.polyhedral.mapped.operators import Copy, Elementwise, Reduce
+from texpr.polyhedral.mapped.operators import Combined, Copy, Elementwise, Reduce, Scan
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Lead, Node
 from texpr.polyhedral.mapped.views import View
@@ -121,7 +124,7 @@ def _count(copy: Copy, view: View, access: Places) -> int:
     return count
 
 
-def _refused(node: Copy | Reduce, why: str) -> TExprError:
+def _refused(node: Copy | Combined, why: str) -> TExprError:
     return fail(
         "E0502",
         f"{node.id} {why}, so it is not emitted for CUDA",
@@ -141,10 +144,21 @@ class Reduction:
     components: tuple[Value, ...]
 
 
-def reduction(node: Reduce, name: str, value: Callable[[Expr], str], index: str, warp_size: int) -> Reduction:
-    """The call of a reduction, whose one index has this C++ name. Raises E0502 for one that is not emitted."""
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """The C++ type of a monoid, one of its elements, of how many a thread combines (None: of that alone), and whether a
+    partial is a value and not a struct of its components."""
+
+    kind: str
+    element: str
+    count: int | None
+    single: bool
+
+
+def _terms(node: Combined, value: Callable[[Expr], str], warp_size: int) -> _Terms:
+    """Raises E0502 for what is not emitted."""
     dtype = node.values[0].dtype
-    combined = dtype in COMBINED or (dtype in PAIRED and node.monoid in ORDERED)
+    combined = dtype in COMBINED or (dtype in PAIRED and node.monoid in ORDERED and isinstance(node, Reduce))
     if not combined or len(node.over) > 1:
         why = "several indices" if combined else f"values of {dtype} by {node.monoid}"
         raise _refused(node, f"combines {why}, which no header function does")
@@ -158,26 +172,64 @@ def reduction(node: Reduce, name: str, value: Callable[[Expr], str], index: str,
         element = f"{kind}::lift({values})"
     else:
         element = values if single else f"{kind}::Partial{{{values}}}"
-    call = element
-    for _, extent in node.over:
-        count = constant_value(extent)
-        if count is None:
-            raise _refused(node, "combines so many elements as no number says")
-        call = f"tx::fold<{kind}, {count}>([&](int {index}) {{ return {element}; }})"
+    counts = [constant_value(extent) for _, extent in node.over]
+    if None in counts:
+        raise _refused(node, "combines so many elements as no number says")
+    return _Terms(kind, element, counts[0] if counts else None, single)
+
+
+def _over_lanes(node: Combined, function: str, kind: str, warp_size: int, partial: str) -> str:
+    lanes = "" if node.lanes == warp_size else f", {node.lanes}"
+    return f"tx::{function}<{kind}{lanes}>({partial})"
+
+
+def reduction(node: Reduce | Scan, name: str, value: Callable[[Expr], str], index: str, warp_size: int) -> Reduction:
+    """The call of a reduction, whose one index has this C++ name, or of a scan over lanes alone. Raises E0502 for one
+    that is not emitted."""
+    terms = _terms(node, value, warp_size)
+    kind, call = terms.kind, terms.element
+    if terms.count is not None:
+        call = f"tx::fold<{kind}, {terms.count}>([&](int {index}) {{ return {call}; }})"
     if node.lanes > 1:
-        lanes = "" if node.lanes == warp_size else f", {node.lanes}"
-        call = f"tx::reduce_lanes<{kind}{lanes}>({call})"
+        across = "reduce_lanes" if isinstance(node, Reduce) else "before_lanes" if node.exclusive else "scan_lanes"
+        call = _over_lanes(node, across, kind, warp_size, call)
+    elif isinstance(node, Scan) and node.exclusive:
+        call = f"{kind}::identity()"
     if node.last:
         call = f"{kind}::result({call})"
     types = [target.dtype for target in node.targets]
-    parts = (f"{name}.{component}" for component in monoid.components)
+    parts = (f"{name}.{component}" for component in MONOIDS[node.monoid].components)
     components = tuple(Value(part, ix.ATOM, t) for part, t in zip(parts, types, strict=True))
     return Reduction(Value(call, ix.ATOM, types[0]), components)
 
 
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """The function of the elements of a scan, the call up to what each result is given to, and the components there."""
+
+    element: str
+    call: str
+    components: tuple[Value, ...]
+
+
+def scanned(node: Scan, name: str, value: Callable[[Expr], str], index: str, partial: str, warp_size: int) -> Scanned:
+    """The call of a scan over one index: `name` is that of the function of its elements, `partial` of each result."""
+    terms = _terms(node, value, warp_size)
+    start = f"{terms.kind}::identity()"
+    if node.lanes > 1:
+        fold = f"tx::fold<{terms.kind}, {terms.count}>({name})"
+        start = _over_lanes(node, "before_lanes", terms.kind, warp_size, fold)
+    given = f"{terms.kind}::result({partial})" if node.last else partial
+    parts = (given if terms.single else f"{given}.{part}" for part in MONOIDS[node.monoid].components)
+    components = tuple(Value(part, ix.ATOM, t.dtype) for part, t in zip(parts, node.targets, strict=True))
+    what = f"{terms.kind}, {terms.count}{', true' if node.exclusive else ''}"
+    call = f"tx::scan<{what}>({start}, {name}, [&](int {index}, const auto& {partial})"
+    return Scanned(f"const auto {name} = [&](int {index}) {{ return {terms.element}; }};", call, components)
+
+
 def headers(facts: LaunchFacts) -> Iterator[str]:
     """The headers of the calls of this file."""
-    if facts.has(Lead, Reduce) or any(copy.access is not Access.EACH for copy in facts.of(Copy)):
+    if facts.has(Lead, Reduce, Scan) or any(copy.access is not Access.EACH for copy in facts.of(Copy)):
         yield HEADER
 
 
@@ -186,7 +238,7 @@ def is_alone(copy: Copy) -> bool:
     return copy.completion is Completion.NOW and copy.access is not Access.EACH
 
 
-def too_deep(node: Reduce) -> Callable[[Value], str]:
+def too_deep(node: Reduce | Scan) -> Callable[[Value], str]:
     """What a value in the body of a fold does for a temporary: its statement would stand outside."""
 
     def refuse(_: Value) -> str:

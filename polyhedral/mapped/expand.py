@@ -2,10 +2,10 @@
 
 S2: copy a[i] = A[k, i] for i < 64      for i < 64 { S2: a[i] = A[k, i] }
 S3: each e < 48: p[e] = exp(v[e])       for e < 48 { S3: p[e] = exp(v[e]) }
-S7: unload d[x, y] = c[x, y] for …      for x < 16, y < 64 { if 4 * (x % 8) + y % 8 / 2 == @thread { S7: … } }
+S8: unload d[x, y] = c[x, y] for …      for x < 16, y < 64 { if 4 * (x % 8) + y % 8 / 2 == @thread { S8: … } }
 
 Of what a team does together, each thread does what it holds by the atom's layouts; `@thread` is its number in the team.
-What a `Reduce` means its monoid says (`monoids.py`): lanes see one another's values, as no statement does.
+What a `Reduce` or `Scan` means its monoid says (`monoids.py`): lanes see one another's values, as no statement does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import combine
 from texpr.polyhedral.layout.place import owner
 from texpr.polyhedral.layout.value import Layout, Unit
-from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Scan, Unload
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box, Within
 
@@ -30,7 +30,7 @@ Unfolded = tuple[Generic, Box, tuple[Condition, ...]]
 def expand(operator: Operator) -> Node:
     """The operator as loops around `Generic`s; when its effect is seen is not told by them."""
     match operator:
-        case Generic() | Reduce():
+        case Generic() | Reduce() | Scan():
             return operator
         case Copy():
             return _only(_loops(operator.over, (_wanted_only(operator),), operator))

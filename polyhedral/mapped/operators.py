@@ -14,15 +14,17 @@ completion is waited for. Where its `access` is wide, neighbouring elements move
     S3: copy v[8*q + e] = X[i, c + e] for e < 8, -c <= e < N - c, else -inf  (now, aligned)
 
 An `Elementwise` runs some leaves for every element of a box, a `Reduce` combines the elements of a box, then those of
-neighbouring lanes, by a monoid of `monoids.py`; partial results of warps meet in memory, behind a barrier:
+neighbouring lanes, by a monoid of `monoids.py`, and a `Scan` those up to each; partial results of warps meet in memory,
+behind a barrier:
 
     S4: each e < 48: p[e] = exp(v[e] - m[0])
     S5: m[0], s[0] = ScaledSum of partial m[0], s[0] over 32 lanes
+    S6: q[e] = Sum up to p[e] for e < 48 over 32 lanes
 
 A `Contract` is a product of tiles by a team of threads, an `Unload` brings what they hold to shared memory:
 
-    S6: contract c[m, n] += a[m, k] * b[n, k] for m < 64, n < 256, k < 64  (wgmma.m64n256k16 bf16)
-    S7: unload d[x, y] = c[x, y] for x < 16, y < 64  (stmatrix.x4 bf16)
+    S7: contract c[m, n] += a[m, k] * b[n, k] for m < 64, n < 256, k < 64  (wgmma.m64n256k16 bf16)
+    S8: unload d[x, y] = c[x, y] for x < 16, y < 64  (stmatrix.x4 bf16)
 """
 
 from dataclasses import dataclass, field, replace
@@ -235,10 +237,9 @@ class Elementwise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reduce:
-    """The targets, one for each component of the monoid, become the values of a box combined: in order in each thread,
-    then, in a tree in their order, over `lanes` neighbouring lanes of a warp, all of which come here and get the
-    result.
+class Combined:
+    """Values that a monoid combines, one target for each of its components: those of a box in order in each thread, and
+    those of `lanes` neighbouring lanes of a warp in the order of lanes; all lanes come here together.
 
     With `lift`, `values` are an element of the program (and its index, where the monoid reads one); else a component
     each of what earlier reductions left. `last`: the targets hold what the sequential statements leave and not a
@@ -269,6 +270,19 @@ class Reduce:
     @property
     def writes(self) -> tuple[Element, ...]:
         return tuple((target.buffer, target.subscripts) for target in self.targets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduce(Combined):
+    """The targets become all of the values combined, in every lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan(Combined):
+    """The targets of each value of the box become the values up to and with its own combined, of an `exclusive` scan
+    those before it; those of a lane follow all of the lane before. No value reads what an earlier one leaves."""
+
+    exclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,7 +384,7 @@ def _bound(id_: str, target: View, source: View, span: Span) -> Bind:
     return Bind(id=id_, buffer=target.buffer, subscripts=target.subscripts, value=value, span=span)
 
 
-Operator = Generic | Copy | Elementwise | Reduce | Contract | Unload
+Operator = Generic | Copy | Elementwise | Reduce | Scan | Contract | Unload
 
 
 def _extents(over: Box) -> frozenset[str]:

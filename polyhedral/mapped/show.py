@@ -20,7 +20,7 @@ from texpr.polyhedral.layout.text import xor_text
 from texpr.polyhedral.layout.value import Layout, Placed
 from texpr.polyhedral.mapped.access import Access, Cache
 from texpr.polyhedral.mapped.expand import expand
-from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Scan, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.planned import PlannedProgram
@@ -199,7 +199,7 @@ def _node(node: Node, words: _Words) -> Iterator[str]:
         case Elementwise(leaves=leaves, over=over):
             what = "; ".join(map(words.leaf, leaves))
             yield f"{node.id}: each {_box(over)}: {what}{f'  ({node.unused.value})' if node.unused else ''}"
-        case Reduce():
+        case Reduce() | Scan():
             yield f"{node.id}: {_reduced(node)}"
         case Lead(index=index, of=of, bytes=bytes):
             yield f"{index} = {element_text(of.buffer, of.subscripts)} behind a multiple of {bytes} bytes"
@@ -253,14 +253,15 @@ def _copied(copy: Copy) -> str:
     return f"{of}  ({', '.join(word for word in how if word)})"
 
 
-def _reduced(node: Reduce) -> str:
+def _reduced(node: Reduce | Scan) -> str:
     """What is combined, over what, and where it goes."""
     targets = ", ".join(element_text(t.buffer, t.subscripts) for t in node.targets)
     values = ", ".join(map(show_value, node.values))
     of = f"{'' if node.lift else 'partial '}{values}{f' for {_box(node.over)}' if node.over else ''}"
     how = (f"over {node.lanes} lanes" if node.lanes > 1 else "", "last" if node.last else "")
     marks = ", ".join(word for word in (*how, node.unused.value if node.unused else "") if word)
-    return f"{targets} = {node.monoid} of {of}{f'  ({marks})' if marks else ''}"
+    reach = "of" if isinstance(node, Reduce) else "before" if node.exclusive else "up to"
+    return f"{targets} = {node.monoid} {reach} {of}{f'  ({marks})' if marks else ''}"
 
 
 def _condition(condition: Condition | Read) -> str:

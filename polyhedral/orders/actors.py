@@ -35,6 +35,7 @@ from texpr.polyhedral.mapped.operators import (
     Operator,
     Origin,
     Reduce,
+    Scan,
     Unload,
     Unused,
 )
@@ -188,7 +189,7 @@ class _Collector:
         match node:
             case Generic():
                 self._statement(node, replace(actor, proved=node.origin is not Origin.COMBINE))
-            case Reduce(over=over):
+            case Reduce(over=over) | Scan(over=over):
                 actor = replace(_over(actor, over), proved=False)
                 self._reads(actor, node.reads)
                 for buffer, subscripts in node.writes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from texpr.grammar.ast import Condition, IndexConst, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
-from texpr.polyhedral.mapped.operators import Operator, Reduce
+from texpr.polyhedral.mapped.operators import Combined, Operator
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import PLACES, Scope
 from texpr.polyhedral.mapped.program import Launch
@@ -57,7 +57,7 @@ def check_enforced(launch: Launch) -> None:
 
 def unenforced(launch: Launch) -> tuple[Order, ...]:
     """The orders that the barriers of the launch do not enforce. InternalError for one where threads diverge."""
-    if not launch.orders and not any(isinstance(node, Barrier | Reduce) for node in every_node(launch.body)):
+    if not launch.orders and not any(isinstance(node, Barrier | Combined) for node in every_node(launch.body)):
         return ()
     graph = _Graph(steps={}, barriers={}, loops={})
     _build(launch, graph, launch.body, (), Scope.BLOCK, _Varying.of(launch))
@@ -149,7 +149,7 @@ def _build(launch: Launch, graph: _Graph, body: Sequence[Node], path: Path, scop
             case Lead(index=index, of=of):
                 varying = varying.with_index(index, subscript_names(of.subscripts))
                 graph.steps[here] = [_Step(to=behind)]
-            case Reduce(id=id, lanes=lanes) if lanes > 1 and _RANK[scope] < _RANK[Scope.WARP]:
+            case Combined(id=id, lanes=lanes) if lanes > 1 and _RANK[scope] < _RANK[Scope.WARP]:
                 raise InternalError(f"{launch.name}: {id} combines lanes where they diverge")
             case _ if isinstance(node, Operator | Fresh):
                 graph.steps[here] = [_Step(to=behind)]

@@ -13,7 +13,7 @@ from texpr.grammar.ast import Gather
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
-from texpr.polyhedral.mapped.operators import Contract, Copy, Operator, Reduce, Unload
+from texpr.polyhedral.mapped.operators import Combined, Contract, Copy, Operator, Unload
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.show_sync import sync_text
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Close, Commit, Fence, FenceKind, Release, Wait, WaitGroup
@@ -103,7 +103,7 @@ class Rules:
     def _whole_warps(self, event: Event) -> None:
         """What the lanes of a warp do as one needs all of them."""
         node, warp = event.node, self.points.trace.program.target.warp_size
-        if isinstance(node, Unload | Contract) or (isinstance(node, Reduce) and node.lanes > 1):
+        if isinstance(node, Unload | Contract) or (isinstance(node, Combined) and node.lanes > 1):
             for first in range(0, len(event.who), warp):
                 here = event.who[first : first + warp]
                 if here.any() and not here.all():

@@ -17,7 +17,7 @@ from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.expand import expand, wanted
-from texpr.polyhedral.mapped.operators import Contract, Copy, Generic, Operator, Reduce, Unload, Unused
+from texpr.polyhedral.mapped.operators import Combined, Contract, Copy, Generic, Operator, Reduce, Scan, Unload, Unused
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
@@ -27,7 +27,7 @@ from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes, Values
 from texpr.polyhedral.simulate.products import Products
-from texpr.polyhedral.simulate.reductions import reduce, spread
+from texpr.polyhedral.simulate.reductions import reduce, scan, spread
 from texpr.polyhedral.walk import written
 
 
@@ -182,7 +182,7 @@ class Runner:
                 lanes = self._acting(frame, node)
                 if len(lanes.thread):
                     self.meetings.issue(node, lanes)
-            case Contract() | Unload() | Reduce():
+            case Contract() | Unload() | Reduce() | Scan():
                 lanes = self._acting(frame, node)
                 if len(lanes.thread):
                     self._together(crew, node, lanes)
@@ -199,10 +199,10 @@ class Runner:
                     crew.pause = self.meetings.meet(node, crew)
         return ()
 
-    def _together(self, crew: Crew, node: Contract | Unload | Reduce, lanes: Lanes) -> None:
+    def _together(self, crew: Crew, node: Contract | Unload | Reduce | Scan, lanes: Lanes) -> None:
         """What the lanes of a warp do as one, by the last of them to come."""
         found: Lanes | None = lanes
-        if not isinstance(node, Reduce) or node.lanes > 1:
+        if not isinstance(node, Combined) or node.lanes > 1:
             found, crew.pause = self.meetings.gather(node, lanes)
         if found is None:
             return
@@ -212,6 +212,8 @@ class Runner:
         self._begins(node, found)
         if isinstance(node, Reduce):
             reduce(node, found, self.evaluator)
+        elif isinstance(node, Scan):
+            scan(node, found, self.evaluator)
         else:
             self.products.at_once(node, found)
 

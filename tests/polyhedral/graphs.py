@@ -10,6 +10,7 @@
 The texts are those of `written.py`.
 """
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +32,7 @@ from texpr.polyhedral.layout.value import Unit, Xor
 from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.candidate import Candidate
-from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Unused
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Scan, Unused
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import HostNode, Launch, MappedBuffer, MappedProgram
@@ -124,6 +125,13 @@ def reduce(
         unused=Unused.REPLICATED,
         span=span_of(f"{id}: {targets} = {monoid} of {', '.join(values)}"),
     )
+
+
+def scan(id: str, targets: str, *values: str, monoid: str, exclusive: bool = False, **how: Any) -> Scan:
+    """The targets, as `p[x]; n[x]`, become the values up to each combined."""
+    found = reduce(id, targets, *values, monoid=monoid, **how)
+    fields = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
+    return Scan(**fields, exclusive=exclusive)
 
 
 def define(name: str, offset: str | int = 0, weight: int = 1, **places: int | str) -> Define:

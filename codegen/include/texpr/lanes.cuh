@@ -83,4 +83,11 @@ TX_FN typename Monoid::Partial scan_lanes(typename Monoid::Partial value, Here h
   return value;
 }
 
+// Every lane gets the values of its group before its own, combined in the order of lanes; the first lane the identity.
+template <class Monoid, int kLanes = 32>
+TX_FN typename Monoid::Partial before_lanes(typename Monoid::Partial value, Here here = Here::now()) {
+  const typename Monoid::Partial before = shuffle_up<kLanes>(scan_lanes<Monoid, kLanes>(value, here), 1, here);
+  return lane() % kLanes == 0 ? Monoid::identity() : before;
+}
+
 }  // namespace tx

@@ -1,6 +1,6 @@
 #line 2 "/texpr/include/texpr/registers.cuh"
-// Wide accesses of which only some elements are wanted, into and out of the registers of a thread, and reductions of
-// what lies in them.
+// Wide accesses of which only some elements are wanted, into and out of the registers of a thread, and reductions and
+// scans of what lies in them.
 #pragma once
 #include "texpr/lanes.cuh"
 #include "texpr/monoid.cuh"
@@ -83,6 +83,19 @@ TX_FN typename Monoid::Partial fold(Count count, Get element) {
   typename Monoid::Partial total = Monoid::identity();
   for (Count i = 0; i < count; ++i) total = Monoid::combine(total, element(i));
   return total;
+}
+
+// put(0, ...), put(1, ...), ...: `total` and element(0), element(1), ... combined in this order by one thread, up to and
+// with each of them, or before it (kExclusive).
+template <class Monoid, int kCount, bool kExclusive = false, class Get, class Put>
+TX_FN void scan(typename Monoid::Partial total, Get element, Put put) {
+  TX_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    const typename Monoid::Partial own = element(i);
+    if constexpr (kExclusive) put(i, total);
+    total = Monoid::combine(total, own);
+    if constexpr (!kExclusive) put(i, total);
+  }
 }
 
 }  // namespace tx
