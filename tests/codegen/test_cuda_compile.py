@@ -60,7 +60,7 @@ def test_operations_on_literals_and_comparisons_with_zero_compile_without_a_warn
 PLAIN = """
 extern "C" __global__ void __launch_bounds__(256)
 vadd_0(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C, long long N) {
-  const long long i = 256ll * (int)blockIdx.x + 32 * ((int)threadIdx.x / 32) + (int)threadIdx.x % 32;
+  const long long i = 256ll * (int)blockIdx.x + 32 * (int)(threadIdx.x / 32) + (int)(threadIdx.x % 32);
   if (i < N) C[i] = A[i] + B[i];
 }
 """
