@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.flow import GONE, MAX_TOLD, Flow
 from texpr.runtime.tasks.permissions import may_write
@@ -90,6 +90,8 @@ class Engine:
             finally:
                 flow.watchers -= 1
             failures, flow.failures = flow.failures, []
+        if flow.defect is not None:
+            raise InternalError("the engine collapsed") from flow.defect
         if failures:
             raise _told(failures)
 
@@ -106,8 +108,15 @@ class Engine:
     def flush(self, tensor: Tensor) -> None:
         """Write home what other memories have of a tensor, and wait for it."""
         self._outside("flush")
-        waiter = _Flush()
-        waiter.wait(self._flow.flush(tensor, waiter))
+        flow, waiter = self._flow, _Flush()
+        with flow.lock:
+            known = [block.residency for block in tensor.known_blocks() if block.residency is not None]
+            waiter.left = sum(flow.holdings.flush(residency, waiter) for residency in known)
+            if not waiter.left:
+                return
+            flow.waiters[waiter] = None
+            flow.settle()
+        waiter.over.wait()
 
     def _outside(self, what: str) -> None:
         if self._flow.crew.is_mine(threading.get_ident()):
@@ -118,13 +127,19 @@ class Engine:
 
     def shutdown(self) -> None:
         """Wait for all tasks, write home what other memories have, and end the threads. Raises what `wait` does."""
+        failed: TExprError | None = None
         try:
-            self.wait()
+            try:
+                self.wait()
+            except TExprError as why:  # what did not fail is written home all the same
+                failed = why
             if self._flow.closed is None:
                 for tensor in list(self._flow.tensors):
                     self.flush(tensor)
         finally:
             self._close("is shut down")
+        if failed is not None:
+            raise failed
 
     def abort(self) -> None:
         """End at once: tasks that run are waited for, all others are dropped."""
@@ -136,7 +151,6 @@ class Engine:
         with flow.lock:
             flow.closed = flow.closed or how
             flow.wake()
-            flow.progress.notify_all()
         flow.crew.end()
         with flow.lock:
             for tensor in flow.tensors:
@@ -159,20 +173,19 @@ class Engine:
 
 
 class _Flush:
-    """Somebody waits for a number of buffers to be written home."""
+    """Somebody waits for `left` buffers to be written home."""
 
     def __init__(self) -> None:
-        self._answers = threading.Semaphore(0)
-        self._closed = False
+        self.left = 0
+        self.over = threading.Event()
 
-    def answer(self, outcome: Outcome) -> None:
-        self._closed |= outcome is Outcome.REFUSED
-        self._answers.release()
-
-    def wait(self, count: int) -> None:
-        for _ in range(count):
-            if not self._closed:
-                self._answers.acquire()
+    def answer(self, outcome: Outcome) -> bool:
+        """One more of them is; whether that was the last one. REFUSED: the engine ends, and none will be."""
+        self.left -= 1
+        last = self.left == 0 or outcome is Outcome.REFUSED
+        if last:
+            self.over.set()
+        return last
 
 
 def _is_count(value: object) -> bool:

@@ -59,6 +59,7 @@ class Flow:
         self.failures: list[Task] = []
         self.tensors: dict[Tensor, None] = {}
         self.closed: str | None = None
+        self.defect: BaseException | None = None
         self.holdings = Holdings(bounds, debug=debug)
         self.load = {node: 0 for node, count in enumerate(workers) if count}
         self.workers = workers
@@ -233,8 +234,8 @@ class Flow:
             self._active += 1
             self.crew.give(token.task.node, token)
         else:
-            self.waiters.pop(token, None)
-            token.answer(outcome)
+            if token.answer(outcome):
+                self.waiters.pop(token, None)
 
     def _retry(self, node: int) -> None:
         """Tasks that wait for memory, in order."""
@@ -345,9 +346,7 @@ class Flow:
     def carried(self, transfer: Transfer, error: BaseException | None) -> None:
         """A copier has made a transfer."""
         with self.lock:
-            if error is not None:
-                self.machine.spoil(transfer.residency, error)
-            self.machine.done(transfer)
+            self.machine.done(transfer, error)
             self.settle()
             if self._short[transfer.node]:
                 self._retry(transfer.node)
@@ -381,18 +380,15 @@ class Flow:
             self._scope.forget(tensor)
             self.tensors.pop(tensor, None)
 
+    def collapse(self, why: BaseException) -> None:
+        """A thread met a defect of ours: nobody is to wait for ever."""
+        with self.lock:
+            self.defect, self.closed = why, "collapsed"
+            self.wake()
+
     def wake(self) -> None:
         """The engine ends: what waits for a buffer gets none."""
         for waiter in list(self.waiters):
             waiter.answer(Outcome.REFUSED)
         self.waiters.clear()
-
-    def flush(self, tensor: Tensor, token: Any) -> int:
-        """Begin to write home what other memories have of a tensor; how many answers `token` will get."""
-        with self.lock:
-            known = [block.residency for block in tensor.known_blocks() if block.residency is not None]
-            count = sum(self.holdings.flush(residency, token) for residency in known)
-            if count:
-                self.waiters[token] = None
-            self.settle()
-            return count
+        self.progress.notify_all()

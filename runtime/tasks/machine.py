@@ -135,10 +135,13 @@ class Machine:
                 return
         raise InternalError(f"a request for {residency.key!r} is withdrawn that does not wait")
 
-    def done(self, transfer: Transfer) -> None:
-        """A transfer is over (the seed's DONE_WAITING): the next stage begins, waiters go on."""
+    def done(self, transfer: Transfer, broken: Any = None) -> None:
+        """A transfer is over (the seed's DONE_WAITING): the next stage begins, waiters go on. `broken` is why it was
+        not made: then the block has no value, and who waits to read or to add is refused."""
         residency, node = transfer.residency, transfer.node
         self._count(transfer, -1)
+        if broken is not None:
+            residency.spoilt = broken
         chain = transfer.chain
         if chain is not None:
             chain.left -= 1
@@ -148,7 +151,8 @@ class Machine:
             if not residency.incoming[arrived]:
                 there = [joined for joined in residency.joined if joined[0] == arrived]
                 residency.joined = tuple(joined for joined in residency.joined if joined[0] != arrived)
-                self.answered += [(token, Outcome.GRANTED) for _, token in there]
+                for _, token in there:
+                    self._grant(residency, Op.READ, arrived, token)
         self._serve(residency)
 
     def _serve(self, residency: Residency) -> None:
@@ -328,4 +332,11 @@ class Machine:
         elif chain.abandoned:
             self.cancel(residency, node)
         else:
-            self.answered.append((chain.token, Outcome.GRANTED))
+            self._grant(residency, chain.op, node, chain.token)
+
+    def _grant(self, residency: Residency, op: Op, node: int, token: Any) -> None:
+        """What an operation waited for is over; an access to what has become worthless is taken back."""
+        worthless = residency.spoilt is not None and op < _FLUSH and op is not Op.WRITE
+        if worthless:
+            self.cancel(residency, node)
+        self.answered.append((token, Outcome.REFUSED if worthless else GRANTED))

@@ -24,9 +24,11 @@ class Waiter:
         self.there = threading.Event()
         self.outcome = Outcome.WAITING
 
-    def answer(self, outcome: Outcome) -> None:
+    def answer(self, outcome: Outcome) -> bool:
+        """It is there, or will not be; whether nothing more is waited for."""
         self.outcome = outcome
         self.there.set()
+        return True
 
 
 class Services:

@@ -57,7 +57,7 @@ class Crew:
         self._mine = {thread.ident for thread in self._threads}
 
     def _spawn(self, loop: Any, node: int, name: str) -> None:
-        thread = threading.Thread(target=loop, args=(node,), name=name, daemon=True)
+        thread = threading.Thread(target=self._guarded, args=(loop, node), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -82,6 +82,12 @@ class Crew:
         for thread in self._threads:
             thread.join()
         self._threads.clear()
+
+    def _guarded(self, loop: Any, node: int) -> None:
+        try:
+            loop(node)
+        except BaseException as why:  # functions and transfers are caught elsewhere: this is a defect of ours
+            self._flow.collapse(why)
 
     def _work(self, node: int) -> None:
         get, run = self._jobs[node].get, self._flow.run

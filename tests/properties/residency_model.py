@@ -1,12 +1,12 @@
 """Model checking of the residency of blocks: every interleaving of a few tasks, transfers and ends, against an oracle.
 
-    python tests/properties/residency_model.py [--tasks 3] [--nodes 3] [--seeds 0] [--blocks 1]
+    python tests/properties/residency_model.py [--tasks 3] [--nodes 3] [--seeds 0] [--blocks 1] [--breaks 0]
 
 A script is a list of tasks, each with an operation on one block or on two, a node, and how it ends: `commit`, `early`
 (gives up at any moment before it took its buffers, also while it waits) or `late` (after). All orders are run in which
-tasks are issued, get their buffers, take them, and end, and in which transfers move their data and are then reported.
-The oracle keeps one value for each block, changed where tasks commit. Without `--seeds`, all scripts of that length are
-run; with it, so many random ones.
+tasks are issued, get their buffers, take them, and end, and in which transfers move their data and are then reported,
+or, so many as `--breaks` says, fail. The oracle keeps one value for each block, changed where tasks commit. Without
+`--seeds`, all scripts of that length are run; with it, so many random ones.
 """
 
 import argparse
@@ -57,8 +57,9 @@ class World:
     """A machine with memory whose content is one number for each block and node. The oracle's value is None where the
     block has none."""
 
-    def __init__(self, script: Script, nodes: int, tables: Tables) -> None:
+    def __init__(self, script: Script, nodes: int, tables: Tables, breaks: int = 0) -> None:
         self.script = script
+        self.breaks = breaks  # how many transfers may yet fail
         blocks = 1 + max(block for task in script for block, _ in task.accesses)
         self.machine = Machine(self, tables, debug=True)
         self.blocks = [Residency(b, nodes) for b in range(blocks)]
@@ -113,6 +114,8 @@ class World:
             if end == "early" and phase in ("waiting", "held") and self.script[t].accesses[0][1] < Op.FLUSH:
                 found.append(("give up", t))
         found += [("move", k) for k, transfer in enumerate(self.flying) if not any(transfer is m for m in self.moved)]
+        if self.breaks:
+            found += [("break", k) for k, t in enumerate(self.flying) if not any(t is m for m in self.moved)]
         found += [("done", k) for k, transfer in enumerate(self.flying) if any(transfer is m for m in self.moved)]
         return found
 
@@ -129,6 +132,11 @@ class World:
             self.give_up(which)
         elif what == "move":
             self.move(self.flying[which])
+        elif what == "break":
+            self.breaks -= 1
+            transfer = self.flying.pop(which)
+            self.value[transfer.residency.key] = None
+            self.machine.done(transfer, "broken")
         else:
             transfer = self.flying.pop(which)
             self.moved = [m for m in self.moved if m is not transfer]
@@ -187,6 +195,8 @@ class World:
             require(not residency.outgoing[node], "a flush ends while its transfer is on its way")
             self.phase[t] = "over"
             return
+        if op is not Op.WRITE:
+            require(self.value[block] is not None, "a block without a value is granted")
         if op in (Op.READ, Op.READ_WRITE):
             self.compare(block, node, f"{task}")
 
@@ -315,6 +325,7 @@ class World:
         seen = tuple(tuple(sorted(found.items())) for found in self.seen)
         return (
             self.issued,
+            self.breaks,
             *map(tuple, (self.phase, self.reached, self.value)),
             seen,
             *map(tuple, self.store),
@@ -323,10 +334,10 @@ class World:
         )
 
 
-def explore(script: Script, nodes: int = 3, tables: Tables = TABLES) -> int:
-    """Run every interleaving of a script; how many states there are. Raises WrongError, or InternalError of the
-    machine, with the way that led there."""
-    start = World(script, nodes, tables)
+def explore(script: Script, nodes: int = 3, tables: Tables = TABLES, breaks: int = 0) -> int:
+    """Run every interleaving of a script, in which `breaks` transfers may fail; how many states there are. Raises
+    WrongError with the way that led there."""
+    start = World(script, nodes, tables, breaks)
     seen = {start.key()}
     open_: list[tuple[bytes, tuple[tuple[str, int], ...]]] = [(start.packed(), ())]
     while open_:
@@ -375,12 +386,12 @@ def scripts(length: int, nodes: int, blocks: int, seeds: int, first: int = 0) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("tasks", 3), ("nodes", 3), ("seeds", 0), ("blocks", 1), ("first", 0)):
+    for name, default in (("tasks", 3), ("nodes", 3), ("seeds", 0), ("blocks", 1), ("first", 0), ("breaks", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     states = count = 0
     for script in scripts(options.tasks, options.nodes, options.blocks, options.seeds, options.first):
-        states += explore(script, options.nodes)
+        states += explore(script, options.nodes, breaks=options.breaks)
         count += 1
     print(f"{count} scripts, {states} states: right")
 

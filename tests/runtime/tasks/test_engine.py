@@ -25,7 +25,6 @@ from texpr.runtime.tasks.permissions import (
 )
 from texpr.runtime.tasks.policies import Affinity, LeastTransfer, ReadyQueue
 from texpr.runtime.tasks.spaces import tiled
-from texpr.runtime.tasks.states import Op
 from texpr.runtime.tasks.tensors import Block, Tensor
 
 ENGINES: dict[str, dict[str, Any]] = {
@@ -285,91 +284,6 @@ def test_a_task_that_no_memory_holds_is_refused() -> None:
         refused("E0715", "task more#1: no room for A[2], 32 bytes, at node small, which is bound to 64", engine.wait)
         assert engine.array(a)[0] == 1.0
         assert engine._flow.holdings.nodes[1].reserved == 0
-
-
-def test_a_tensor_that_was_deallocated_is_gone(engine: Engine) -> None:
-    data = numpy.zeros(16)
-    a, b = vector(), Tensor("B", (tiled(16, 4),), data=data)
-    for block in (*a.blocks(), *b.blocks()):
-        engine.submit(put, write(block), args=(block, 1.0))
-    engine.deallocate(a)
-    refused("E0703", "tensor A was deallocated", lambda: engine.submit(broken, may_read(a)))
-    assert engine.array(b).sum() == 16
-    assert all(block.residency is None and block._home is None for block in a.known_blocks())
-
-
-def test_an_engine_that_ended_takes_nothing_and_gives_its_tensors_free() -> None:
-    a = vector()
-    with Engine(1) as first, Engine(1) as second:
-        first.submit(put, write(a.block((0,))), args=(a.block((0,)), 1.0))
-        refused("E0703", "tensor A belongs to another engine", lambda: second.submit(broken, may_read(a)))
-        first.shutdown()
-        first.shutdown()
-        refused("E0711", "is submitted to an engine that is shut down", lambda: first.submit(broken, may_read(a)))
-        second.submit(add, accumulate(a.block((0,))), args=(a.block((0,)), 1.0))
-        assert second.array(a)[:4].tolist() == [2.0] * 4
-
-
-def test_an_exception_drops_what_has_not_begun() -> None:
-    before, begun, go = threading.active_count(), threading.Event(), threading.Event()
-    a = vector()
-
-    def slow(context: TaskContext) -> None:
-        begun.set()
-        go.wait()
-
-    with pytest.raises(KeyboardInterrupt), Engine(1) as engine:
-        running = engine.submit(slow, may_write(a))
-        dropped = engine.submit(broken, may_write(a))
-        begun.wait()
-        threading.Timer(0.05, go.set).start()
-        raise KeyboardInterrupt
-    assert running.done and not dropped.done and dropped.exception() is None
-    refused("E0711", "an engine that was aborted", lambda: engine.submit(broken))
-    for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer):
-            thread.join()
-    assert threading.active_count() == before
-
-
-def test_tasks_that_wait_for_ever_are_told() -> None:
-    a, b = vector(), vector("B")
-    with Engine(debug=True) as engine:
-        flow = engine._flow
-        engine.submit(put, write(a.block((0,))), args=(a.block((0,)), 1.0))
-        engine.wait()
-        residency = flow.holdings.residency(a.block((0,)))
-        with flow.lock:
-            flow.holdings.machine.request(residency, Op.WRITE, 0, "nobody")
-        engine.submit(copy, read(a.block((0,))), write(b.block((0,))), args=(a.block((0,)), b.block((0,))))
-        engine.submit(copy, read(b.block((0,))), write(b.block((1,))), args=(b.block((0,)), b.block((1,))))
-        engine.submit(put, write(b.block((2,))), args=(b.block((2,)), 1.0))
-        refused(
-            "E0715", "task copy#1 waits for A[0], and nothing runs that it could wait for: task copy#1", engine.wait
-        )
-        with flow.lock:
-            flow.holdings.machine.cancel(residency, 0)
-        assert engine.array(a)[0] == 1.0
-
-
-WRONG_ENGINES: list[tuple[dict[str, Any], str]] = [
-    ({"workers": 0}, "without workers"),
-    ({"workers": -1}, "number of threads"),
-    ({"workers": True}, "number of threads"),
-    ({"workers": {"gpu": 1}}, "workers at 'gpu', which is no memory"),
-    ({"workers": 1, "memories": {"home": 1}}, "a name but home"),
-    ({"workers": 1, "memories": {"gpu": -1}}, "bytes or None"),
-    ({"ahead": 0}, "a number of tasks is needed"),
-]
-
-
-@pytest.mark.parametrize(("options", "said"), WRONG_ENGINES)
-def test_engines_that_cannot_be_are_refused(options: dict[str, Any], said: str) -> None:
-    refused("E0703", said, lambda: Engine(**options))
-
-
-def test_what_is_no_function_is_no_task(engine: Engine) -> None:
-    refused("E0703", "a task is a function, not a int", lambda: engine.submit(3))  # type: ignore[arg-type]  # on purpose
 
 
 def test_the_example_of_the_package_is_right() -> None:

@@ -33,6 +33,12 @@ def test_interleavings_of_tasks_on_two_blocks_are_right() -> None:
         explore(script)
 
 
+def test_interleavings_in_which_a_transfer_fails_are_right() -> None:
+    for length, seeds in ((1, 30), (2, 60), (3, 20)):
+        for script in scripts(length, 3, 1, seeds, 7000):
+            explore(script, breaks=1)
+
+
 def cell(
     next: State,
     others: Others,
