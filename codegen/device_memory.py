@@ -1,13 +1,13 @@
 """Workspace addresses: byte offsets of the buffers that live between launches in one allocation.
 
 Each buffer starts at a multiple of 256 bytes behind the one before it; offsets are expressions of the free sizes, so
-one plan serves every call.
+one plan serves every call. Those of one case of a mapping lie where those of another do, behind what several share.
 
     t: f32[M, 3], u: f16[N]   ->   t at 0, u at 256 * ceildiv(12 * M, 256), total … + 256 * ceildiv(2 * N, 256)
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations
 
 from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp
 from texpr.grammar.diagnostics import InternalError
@@ -20,14 +20,26 @@ from texpr.polyhedral.mapped.program import MappedBuffer
 ALIGNMENT_BYTES = 256
 
 
-def place_workspace(spaces: Sequence[MappedBuffer]) -> tuple[dict[str, IndexExpr], IndexExpr]:
-    """Offsets in bytes of every workspace buffer, in order, and the size of the allocation."""
+def place_workspace(
+    spaces: Sequence[MappedBuffer], cases: Mapping[str, int] | None = None
+) -> tuple[dict[str, IndexExpr], IndexExpr]:
+    """Offsets in bytes of every workspace buffer, in order, and the size of the allocation; `cases` has the case of
+    each buffer that one alone touches."""
+    of = cases or {}
     offsets: dict[str, IndexExpr] = {}
-    end: IndexExpr = IndexConst(value=0)
+    shared = _behind(IndexConst(value=0), [b for b in spaces if b.name not in of], offsets)
+    total = shared
+    for case in sorted(set(of.values())):
+        total = combine(IndexOp.MAX, total, _behind(shared, [b for b in spaces if of.get(b.name) == case], offsets))
+    return offsets, total
+
+
+def _behind(end: IndexExpr, spaces: Sequence[MappedBuffer], offsets: dict[str, IndexExpr]) -> IndexExpr:
+    """Place buffers one behind another from `end` on; the new end."""
     for buffer in spaces:
         offsets[buffer.name] = end
         end = combine(IndexOp.ADD, end, _rounded(extent_bytes(buffer.layout, buffer.dtype.size_bytes)))
-    return offsets, end
+    return end
 
 
 def _rounded(size_bytes: IndexExpr) -> IndexExpr:
@@ -43,9 +55,11 @@ def check_workspace(
     offsets: Mapping[str, IndexExpr],
     total_bytes: IndexExpr,
     sizes: Sequence[str],
+    cases: Mapping[str, int] | None = None,
 ) -> None:
-    """Verify a workspace plan at several values of the sizes: InternalError for an overlap, an offset that is not a
-    multiple of 256, or a buffer beyond the total."""
+    """Verify a workspace plan at several values of the sizes: InternalError for an overlap but of two cases, an offset
+    that is not a multiple of 256, or a buffer beyond the total."""
+    of = cases or {}
     if {b.name for b in spaces} != set(offsets):
         raise InternalError("the workspace plan and the workspaces differ")
     for number, sample in enumerate(_SAMPLES):
@@ -59,7 +73,7 @@ def check_workspace(
             if start < 0 or start % 256 or stop > total:
                 raise InternalError(f"workspace {buffer.name} is misplaced at byte {start}")
             ranges.append((start, stop, buffer.name))
-        ranges.sort()
-        for (_, stop, name), (start, _, other) in pairwise(ranges):
-            if start < stop:
+        for (low, high, name), (start, stop, other) in combinations(ranges, 2):
+            apart = name in of and other in of and of[name] != of[other]
+            if low < stop and start < high and not apart:
                 raise InternalError(f"workspaces {name} and {other} overlap")

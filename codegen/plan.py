@@ -12,7 +12,7 @@ from texpr.grammar.index.expr import ZERO, const
 from texpr.polyhedral.layout.value import Placed
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import MappedProgram
-from texpr.polyhedral.mapped.walks import block_buffers, device_buffers, launches
+from texpr.polyhedral.mapped.walks import block_buffers, case_buffers, device_buffers, launches
 
 
 def plan(program: MappedProgram) -> PlannedProgram:
@@ -22,8 +22,9 @@ def plan(program: MappedProgram) -> PlannedProgram:
     check_layouts([buffer for found in blocks.values() for buffer in found])
 
     spaces = [buffer for buffer in device_buffers(program) if buffer.role is Role.LOCAL]
-    offsets, workspace_bytes = place_workspace(spaces)
-    check_workspace(spaces, offsets, workspace_bytes, tuple(size.name for size in program.kernel.sizes))
+    cases = {name: case for name, case in case_buffers(program).items() if any(name == b.name for b in spaces)}
+    offsets, workspace_bytes = place_workspace(spaces, cases)
+    check_workspace(spaces, offsets, workspace_bytes, tuple(size.name for size in program.kernel.sizes), cases)
 
     shared_bytes: dict[str, int] = {}
     slots: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Calls of the CUDA driver that its Python packages do not make: tensor maps, which lie at multiples of 64 bytes, and
+"""Calls of the CUDA driver that its Python packages do not make: tensor maps, which lie at multiples of 128 bytes, and
 launches of which a parameter is one, or that overlap, or whose blocks run together.
 
 The driver says where its functions are (`cuGetProcAddress`); the structures are those of cuda.h.
@@ -12,7 +12,7 @@ from typing import Any
 from texpr.codegen.tensor_map import FILLS, INTERLEAVE_BYTES, PROMOTION_BYTES, SWIZZLE_BYTES, TYPES, TensorMap
 from texpr.grammar.diagnostics import fail
 
-MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
+MAP_BYTES, MAP_ALIGNMENT = 128, 128  # of a CUtensorMap; before CUDA 13 its alignment was 64
 COOPERATIVE, OVERLAPPING = 2, 6  # launch attributes: cooperative; programmatic stream serialization
 
 

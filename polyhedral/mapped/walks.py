@@ -12,6 +12,7 @@ from texpr.grammar.ast import IndexExpr, Read, Role
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, Turn
+from texpr.polyhedral.mapped.candidate import Cases
 from texpr.polyhedral.mapped.operators import Contract, Copy, Generic, Operator
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
@@ -248,6 +249,23 @@ def device_buffers(program: MappedProgram) -> tuple[MappedBuffer, ...]:
     """The buffers that launches share, in the order of the C ABI: parameters as declared, then workspaces."""
     spaces = (b for b in program.buffers.values() if b.role is Role.LOCAL and b.memory is Memory.GLOBAL)
     return (*(program.buffers[p.name] for p in program.kernel.params), *spaces)
+
+
+def case_buffers(program: MappedProgram) -> dict[str, int]:
+    """The buffers that one case alone of a mapping touches, by its number: no call has those of two cases."""
+    if not isinstance(program.candidate, Cases):
+        return {}
+    arms, rest = list[tuple[HostNode, ...]](), program.host
+    for _ in program.candidate.cases:
+        (node,) = rest
+        assert isinstance(node, HostIf), "a case is a condition of the host"
+        arms.append(node.then)
+        rest = node.orelse
+    found: dict[str, set[int]] = {}
+    for number, arm in enumerate((*arms, rest)):
+        for name in {name for launch in launches(arm) for name in tree_buffers(launch.body)}:
+            found.setdefault(name, set()).add(number)
+    return {name: min(numbers) for name, numbers in found.items() if len(numbers) == 1}
 
 
 def block_buffers(program: MappedProgram, launch: Launch) -> tuple[MappedBuffer, ...]:

@@ -13,6 +13,7 @@ from texpr.codegen.plan import plan
 from texpr.codegen.shared_memory import check_shared, place_shared
 from texpr.grammar.ast import IndexConst, Role, SizeVar
 from texpr.grammar.diagnostics import InternalError, TExprError
+from texpr.grammar.index.value import index_value
 from texpr.grammar.types import F16, F32, F64, I8
 from texpr.polyhedral.layout.make import row_major, strided
 from texpr.polyhedral.mapped.places import Memory, Scope
@@ -105,6 +106,18 @@ extents = st.one_of(
 def test_workspaces_never_overlap_at_any_size(found):
     spaces = workspaces(*found)
     check_workspace(spaces, *place_workspace(spaces), ("M", "N"))
+
+
+def test_workspaces_of_two_cases_lie_at_one_place_behind_what_they_share():
+    spaces = workspaces((F32, (SizeVar(name="N"),)), (F32, (SizeVar(name="M"),)), (F16, (SizeVar(name="N"),)))
+    cases = {"w1": 0, "w2": 1}
+    offsets, total = place_workspace(spaces, cases)
+    assert offsets["w1"] == offsets["w2"] and offsets["w0"] == IndexConst(value=0)
+    assert index_value(total, {"N": 1, "M": 1000}) == 256 + 4096
+    check_workspace(spaces, offsets, total, ("M", "N"), cases)
+    for other in ({}, {"w1": 0}, {"w2": 1}, {"w1": 1, "w2": 1}):
+        with pytest.raises(InternalError, match="workspaces w1 and w2 overlap"):
+            check_workspace(spaces, offsets, total, ("M", "N"), other)
 
 
 def test_the_workspace_checker_finds_overlap_and_misalignment():

@@ -10,6 +10,7 @@ import pytest
 from stages import proved as prove_text
 from test_map_programs import arguments, read
 
+from texpr.codegen.plan import plan
 from texpr.grammar.ast import Kernel, Role
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.text import in_words
@@ -22,7 +23,7 @@ from texpr.polyhedral.mapped.candidate_json import choices_json, read_choices
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import HostIf, MappedProgram
 from texpr.polyhedral.mapped.show import show
-from texpr.polyhedral.mapped.walks import launches, tree_buffers
+from texpr.polyhedral.mapped.walks import case_buffers, device_buffers, launches, tree_buffers
 from texpr.polyhedral.mapped.when import read_condition
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.program import ProvedProgram
@@ -159,11 +160,22 @@ def test_a_buffer_that_cases_place_otherwise_has_a_name_for_each() -> None:
     cases = Cases(cases=(Case(when=condition("M > 3"), candidate=own),), otherwise=other)
     program = map_program(base, target, choices=cases)
     assert {name: buffer.of for name, buffer in program.buffers.items()} == {"A": "", "B": "", "t": "", "t_case1": "t"}
+    assert case_buffers(program) == {"t": 0, "t_case1": 1}
     for m, own_name in ((5, "t"), (2, "t_case1")):
         (launch,) = (launch for launch, _ in in_order(program.host, {"M": m}))
         assert {name for name in tree_buffers(launch.body) if name.startswith("t")} == {own_name}
         a = np.arange(m * 64, dtype=np.float32).reshape(m, 64)
         np.testing.assert_array_equal(simulate(program, {"A": a, "B": np.zeros_like(a)})["B"], a[:, ::-1])
+
+
+def test_workspaces_that_cases_share_are_one() -> None:
+    name = "workspace_in_a_host_loop"
+    space = list(candidates(problem_of(proved(name), mapped(name, "cuda:sm_90a"))))
+    cases = Cases(cases=(Case(when=condition("address(A) % 32 == 0"), candidate=space[1]),), otherwise=space[0])
+    program = mapped(name, "cuda:sm_90a", cases)
+    spaces = {b.name for b in device_buffers(program) if b.role is Role.LOCAL}
+    assert spaces and not spaces & case_buffers(program).keys()
+    assert plan(program).workspace_bytes == plan(mapped(name, "cuda:sm_90a")).workspace_bytes
 
 
 def test_sums_are_told_by_the_kernel_s_names() -> None:

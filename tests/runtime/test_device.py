@@ -89,10 +89,10 @@ def test_what_cuda_core_does_not_launch_goes_to_the_driver(machine: Any, changes
     assert launched == ((5, 2, 1), (32, 1, 1), 64, 9, attributes, "k_0", 77, b"map of 1048576", -3)
 
 
-def test_a_tensor_map_is_written_from_the_contiguous_dimension_at_a_multiple_of_64(machine: Any) -> None:
+def test_a_tensor_map_is_written_from_the_contiguous_dimension_at_a_multiple_of_128(machine: Any) -> None:
     machine.backend().tensor_map(DESCRIBED)
     ((place, *told),) = machine.encoded
-    assert place % 64 == 0
+    assert place % 128 == 0
     assert told == [9, 2, 1 << 20, (8, 3), (48,), (8, 2), (1, 1), 0, 1, 2, 0]
 
 
