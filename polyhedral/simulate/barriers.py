@@ -34,6 +34,10 @@ class Barriers:
     gatherings: dict[tuple[Hashable, int], Gathering] = field(default_factory=dict)
     turns: dict[tuple[Hashable, int], int] = field(default_factory=dict)  # of a barrier and a thread: arrivals
     expected: dict[Hashable, tuple[int, str]] = field(default_factory=dict)
+    warps: dict[str, int] = field(init=False)  # of every part
+
+    def __post_init__(self) -> None:
+        self.warps = part_warps(self.launch)
 
     def meet(self, node: Barrier, thread: Array, part: str) -> tuple[Callable[[], bool], Callable[[], None]] | None:
         """These threads come to a barrier; until when they wait there, and what they take along."""
@@ -99,8 +103,7 @@ class Barriers:
         warp, inside = self.geometry.warp, thread % self.geometry.threads
         block = self.geometry.threads
         if node.parts:
-            warps = part_warps(self.launch)
-            block = warp * sum(warps.get(name, 0) for name in node.parts)
+            block = warp * sum(self.warps.get(name, 0) for name in node.parts)
         match node.scope:
             case Scope.WARP | Scope.WARPGROUP:
                 width = warp * (WARPGROUP if node.scope is Scope.WARPGROUP else 1)
