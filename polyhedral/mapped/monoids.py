@@ -7,8 +7,9 @@ value of the program is combined once, in its place. `error` bounds the rounding
 
     softmax's row:  m = max over k of x[k];  s = sum over k of exp(x[k] - m)      is ScaledSum, one pass over x
 
-The same four functions by the same names are in C++ in `codegen/include/texpr/monoid.cuh` and for Numba in
-`codegen/cpu/monoids.py`; `tests/atoms/test_monoids.py` compares all of them with the sequential statements.
+The same four functions by the same names are in C++ in `codegen/include/texpr/monoid.cuh`, and
+`tests/atoms/test_monoids.py` compares both with the sequential statements. On a CPU no lanes combine: one core runs the
+statements.
 """
 
 from collections.abc import Callable, Sequence

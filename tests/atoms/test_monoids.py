@@ -1,4 +1,4 @@
-"""Monoids: NumPy's meaning, C++ and Numba against the sequential statements, for every row with NaN, infinities, ties
+"""Monoids: NumPy's meaning and C++ against the sequential statements, for every row with NaN, infinities, ties
 and few elements; partials combine in any grouping."""
 
 from functools import cache
@@ -52,29 +52,6 @@ def test_any_grouping_means_the_sequential_statements(monoid, dtype):
                 check(monoid, dtype, row, of_numpy(monoid, dtype, row, rng), count + 3)
 
 
-@pytest.mark.parametrize(("monoid", "dtype"), PAIRS, ids=IDS)
-def test_numba_computes_what_the_sequential_statements_do(monoid, dtype):
-    from numba import njit
-
-    from texpr.codegen.cpu.monoids import numba_monoid
-
-    functions = numba_monoid(monoid.name, dtype)
-    identity, lift, combine, result = functions.identity, functions.lift, functions.combine, functions.result
-
-    @njit
-    def halves(x):
-        left, right = identity, identity
-        for k in range(len(x) // 2):
-            left = combine(left, lift(x[k], k))
-        for k in range(len(x) // 2, len(x)):
-            right = combine(right, lift(x[k], k))
-        return result(combine(left, right))
-
-    for count in LENGTHS:
-        for row in rows(dtype, count):
-            check(monoid, dtype, row, halves(row), count + 1)
-
-
 @pytest.mark.gxx
 @pytest.mark.parametrize("number", range(len(FAMILY.cases)), ids=[c.name.replace(" ", "-") for c in FAMILY.cases])
 def test_a_tree_over_lanes_gives_what_the_sequential_statements_do(number):
@@ -84,10 +61,8 @@ def test_a_tree_over_lanes_gives_what_the_sequential_statements_do(number):
     assert wrong(case, got) == ""
 
 
-def test_every_monoid_of_the_catalogue_is_in_numba_and_in_the_sequential_statements():
-    from texpr.codegen.cpu.monoids import _MAKERS
-
-    assert list(MONOIDS) == list(_MAKERS) and set(MONOIDS) == set(monoid_cases._SEQUENTIAL)
+def test_every_monoid_of_the_catalogue_is_in_the_sequential_statements():
+    assert set(MONOIDS) == set(monoid_cases._SEQUENTIAL)
 
 
 def test_the_bound_is_of_use():

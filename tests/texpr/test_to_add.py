@@ -60,7 +60,7 @@ ADDED = [
     ("a target", 3, TARGET, TARGET_PROGRAM),
     ("a block operator", 4, OPERATOR, OPERATOR_PROGRAM),
     ("an atom, such as a vote of a warp", 3, ATOM, ATOM_PROGRAM),
-    ("a monoid", 3, MONOID, MONOID_PROGRAM),
+    ("a monoid", 2, MONOID, MONOID_PROGRAM),
 ]
 
 

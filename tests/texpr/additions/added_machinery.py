@@ -75,30 +75,17 @@ MONOID: Edits = {
             "template <class T>\nstruct Product :",
         )
     ],
-    "codegen/cpu/monoids.py": [
-        (
-            "def _product(kind: Any)",
-            "def _nearest(kind: Any) -> Functions:\n"
-            "    return _scalar(inline(lambda a, b: b if abs(b) < abs(a) else a))\n\n\n"
-            "def _product(kind: Any)",
-        ),
-        ('    "Product": _product,\n', '    "Nearest": _nearest,\n    "Product": _product,\n'),
-    ],
 }
 MONOID_PROGRAM = """
 import functools
 import numpy as np
-from texpr.codegen.cpu.monoids import numba_monoid
 from texpr.codegen.host_run import HostArray, HostModule
-from texpr.grammar.types import F32
 from texpr.polyhedral.mapped.monoids import MONOIDS
 
 x = np.asarray([3 - 2 * k for k in range(16)] + [40 + k for k in range(16)], np.float32)
-monoid, compiled = MONOIDS["Nearest"], numba_monoid("Nearest", F32)
+monoid = MONOIDS["Nearest"]
 partials = [monoid.lift(value, 0) for value in x]
 assert monoid.result(functools.reduce(monoid.combine, partials))[0] == 1
-partials = [compiled.lift(value, 0) for value in x]
-assert compiled.result(functools.reduce(compiled.combine, partials, compiled.identity))[0] == 1
 text = '''#include "texpr/lanes.cuh"
 #include "texpr/monoid.cuh"
 extern "C" __global__ void k(float* Y) {
