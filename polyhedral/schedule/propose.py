@@ -28,6 +28,8 @@ from texpr.polyhedral.walk import contains_par, subscript_names
 
 Moves = tuple[Move, ...]  # made together, or not at all
 MAX_TRIES = 48  # moves that are tried for one schedule
+LEAST_TRIES = 4  # fewer are not worth it
+MAX_MODELLED = 300  # statements that are modelled for one schedule, all its tries together
 SHARE = 10  # a schedule takes at most one part in so many of the steps that are left
 
 
@@ -82,21 +84,26 @@ class _Proposal:
         self.apart, self.arrays, self.fusing = apart, arrays, fusing
         self.past: list[_Step] = []
         self.refused: set[Moves] = set()
-        self.tries = MAX_TRIES
+        tries = min(MAX_TRIES, MAX_MODELLED // max(1, len(start.program.statements)))
+        self.tries = tries if tries >= LEAST_TRIES else 0
 
     @property
     def kernel(self) -> Kernel:
         return self.draft.program.kernel
 
     def made(self) -> Draft:
-        """The schedule, when nothing more can be done."""
-        while any(self._try(moves) for moves in self._next()):
+        """The schedule, when nothing more can be done, or enough was tried."""
+        while self._open() and any(self._try(moves) for moves in takewhile(self._open, self._next())):
             pass
         return self.draft
 
+    def _open(self, _: Moves = ()) -> bool:
+        """Whether more may be tried."""
+        return self.tries > 0 and self.draft.program.work.left >= self.least
+
     def _try(self, moves: Moves) -> bool:
         """Makes some moves, where they are legal; none that were refused before are tried again."""
-        if moves in self.refused or self.tries <= 0 or self.draft.program.work.left < self.least:
+        if moves in self.refused:
             return False
         draft, strange = self.draft, False
         for move in moves:

@@ -114,6 +114,17 @@ def test_a_program_of_one_band_asks_nothing() -> None:
     assert program.program.work.left == left
 
 
+def test_a_large_program_is_tried_with_few_moves_or_none() -> None:
+    def bands(count: int) -> str:
+        outputs = ", ".join(f"Y{n}: f32[N]" for n in range(count))
+        lines = [f"par N i {{ Y{n}[i] = X[i] }}" for n in range(count)]
+        return f"kernel many(X: f32[N], {outputs}) {{ {'; '.join(lines)} }}"
+
+    (draft,) = schedule(proved(bands(30))).others
+    assert len(draft.moves) == 10
+    assert schedule(proved(bands(80))).others == ()
+
+
 def test_a_loop_that_the_author_maps_is_left_alone() -> None:
     text = text_of("chain_of_bands").replace("par M i, N j {", "par M i, N j #grid {", 1)
     assert not schedule(proved(text)).others or all(
