@@ -6,8 +6,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from graphs import barrier, copy, define, do, each, launch, order, program, view, when
+from graphs import barrier, copy, define, do, each, launch, order, part, parts, program, reduce, view, when
 
+from texpr.codegen.cuda.emit import emit_cuda
+from texpr.codegen.plan import plan
 from texpr.grammar.ast import Always
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.index.expr import const
@@ -298,3 +300,30 @@ def test_a_clipped_box_reads_zeros_and_writes_nothing_outside_of_its_array() -> 
     whole = launch(define("l", lane=32), when("l == 0", replace(fetch, clipped=False)), threads=32)
     with pytest.raises(TExprError, match="subscript 0 of A is -3"):
         simulate(replace(mapped, host=(whole,)), arrays)
+
+
+def test_a_clipped_box_is_brought_by_a_tensor_map_alone() -> None:
+    for completion, why in (
+        ("now", "S0 copies each element of a clipped box"),
+        ("cp_async", "S0 copies with a box that leaves its array, by cp.async,"),
+    ):
+        fetch = replace(copy("S0", "t[x] = A[x]", "x < 8", completion), clipped=True)
+        mapped = program("A: i32[6]", launch(define("l", lane=32), fetch, threads=32), shared={"t": (8,)})
+        with pytest.raises(TExprError, match=why) as refused:
+            emit_cuda(plan(mapped), mapped.target)
+        assert refused.value.diagnostics[0].code == "E0502"
+
+
+def test_all_lanes_come_to_what_a_warp_does_as_one_beside_parts_too() -> None:
+    summed = reduce("S0", "s[0]", "A[l]", monoid="Sum", lanes=32)
+    body = (define("l", lane=32), when("l < 5", summed))
+    other = (barrier("block", "left"),)
+    mapped = program(
+        "A: i32[32]",
+        launch(parts(part("left", 1, *other), part("right", 1, *body)), threads=64),
+        registers={"s": (1,)},
+    )
+    with pytest.raises(InternalError, match="S0 is not reached by all lanes of a warp"):
+        check_orders(mapped)
+    with pytest.raises(TExprError, match=r"nobody can go on: .*`S0 by the other lanes of the warp`"):
+        simulate(mapped, {"A": np.zeros(32, np.int32)})
