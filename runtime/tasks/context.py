@@ -190,8 +190,8 @@ class TaskContext:
         held = self._holding()
         if block not in held:
             self._check_children(block, mode)
+            self._undeclared(block, mode)
             if mode is Mode.ACCUMULATE:  # two tasks that each hold what the other one wants would wait for ever
-                self._undeclared(block, mode)
                 return self._buffer(block, mode, numpy.zeros(block.shape, block.tensor.dtype), True)
             self._fetch(block, mode)
         elif held[block]:
@@ -218,6 +218,7 @@ class TaskContext:
             held = self._holding()
             if block not in held:
                 self._check_children(block, mode)
+                self._undeclared(block, mode)
                 self._fetch(block, Mode.READ)
             elif held.pop(block):
                 raise fail("E0706", f"{self.task} asks for {block} a second time, and still has a buffer of it")
@@ -253,11 +254,10 @@ class TaskContext:
                 message=f"{self.task}: `{MODE_WORDS[mode]}` of {block} was not declared",
                 help=f"submit the task with `{MODE_WORDS[mode]}({block})`",
             )
-            warnings.warn(TExprWarning(said), stacklevel=5)
+            warnings.warn(TExprWarning(said), stacklevel=4)  # the line that called `get_buf_…`
 
     def _fetch(self, block: Block, mode: Mode) -> None:
         """Take hold of a block that was not declared, and wait until its buffer is there."""
-        self._undeclared(block, mode)
         waiter = Waiter()
         outcome = self._services.request(self.task, block, Op(mode), waiter)
         if outcome is Outcome.WAITING:

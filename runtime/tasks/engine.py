@@ -14,7 +14,7 @@ from typing import Any
 
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.runtime.tasks.context import TaskContext
-from texpr.runtime.tasks.flow import GONE, MAX_TOLD, Flow
+from texpr.runtime.tasks.flow import GONE, MAX_TOLD, Flow, foreign
 from texpr.runtime.tasks.permissions import may_write
 from texpr.runtime.tasks.policies import Policy, ReadyQueue
 from texpr.runtime.tasks.residency import Outcome
@@ -98,6 +98,7 @@ class Engine:
     def array(self, tensor: Tensor) -> Any:
         """A tensor's values as one NumPy array, once all tasks are over. Raises what `wait` does, and E0710 where a
         block has none."""
+        self._check_own(tensor)
         self.wait()
         self.flush(tensor)
         for block in tensor.known_blocks():
@@ -108,6 +109,7 @@ class Engine:
     def flush(self, tensor: Tensor) -> None:
         """Write home what other memories have of a tensor, and wait for it."""
         self._outside("flush")
+        self._check_own(tensor)
         flow, waiter = self._flow, _Flush()
         with flow.lock:
             known = [block.residency for block in tensor.known_blocks() if block.residency is not None]
@@ -117,6 +119,11 @@ class Engine:
             flow.waiters[waiter] = None
             flow.settle()
         waiter.over.wait()
+
+    def _check_own(self, tensor: Tensor) -> None:
+        """E0703 for a tensor whose values are not this engine's to give."""
+        if tensor.owner is not None and tensor.owner is not self._flow:
+            raise foreign(f"tensor {tensor.name}", tensor)
 
     def _outside(self, what: str) -> None:
         if self._flow.crew.is_mine(threading.get_ident()):

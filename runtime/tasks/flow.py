@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from texpr.grammar.diagnostics import fail
+from texpr.grammar.diagnostics import TExprError, fail
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.grants import check_within, grants
 from texpr.runtime.tasks.holdings import Holdings
@@ -34,6 +34,12 @@ from texpr.runtime.tasks.workers import Commit, Crew
 MAX_TOLD = 8  # tasks that an error names
 ACQUIRING, RUNNING, DONE = Phase.ACQUIRING, Phase.RUNNING, Phase.DONE  # names of the module are found faster
 GONE = object()  # the owner of tensors that were deallocated
+
+
+def foreign(who: str, tensor: Tensor) -> TExprError:
+    """E0703 for a tensor that an engine cannot work on."""
+    why = "was deallocated" if tensor.owner is GONE else "belongs to another engine, which is not shut down"
+    return fail("E0703", f"{who} {why}")
 
 
 class Flow:
@@ -141,8 +147,7 @@ class Flow:
 
     def _adopt(self, task: Task, tensor: Tensor) -> None:
         if tensor.owner is not None:
-            gone = "was deallocated" if tensor.owner is GONE else "belongs to another engine, which is not shut down"
-            raise fail("E0703", f"{task}: tensor {tensor.name} {gone}")
+            raise foreign(f"{task}: tensor {tensor.name}", tensor)
         tensor.owner = self
         self.tensors[tensor] = None
 

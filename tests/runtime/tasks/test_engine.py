@@ -249,6 +249,22 @@ def test_accesses_that_were_not_declared_are_fetched_counted_and_warned_about() 
         assert whole[:4].tolist() == [6.0] * 4 and whole[4:].tolist() == [6.0] * 4
 
 
+def test_each_undeclared_access_is_told_at_its_line() -> None:
+    def sums(context: TaskContext, block: Block) -> None:
+        context.get_buf_accumulate(block).release_add()
+
+    def changes(context: TaskContext, block: Block) -> None:
+        context.get_buf_cread_write(block).release()
+
+    for fn in (sums, changes):
+        block = vector().block((0,))
+        with pytest.warns(TExprWarning, match="was not declared") as told, Engine(1) as engine:
+            for _ in range(3):
+                engine.submit(fn, may_read_write(block), args=(block,))
+        [warning] = told
+        assert (warning.filename, warning.lineno) == (__file__, fn.__code__.co_firstlineno + 1)
+
+
 def test_an_unbounded_sum_of_tasks_needs_no_more_than_the_bound() -> None:
     a, s = vector("A", 16), vector("S", 1)
     for policy in (ReadyQueue(), Affinity(), LeastTransfer()):

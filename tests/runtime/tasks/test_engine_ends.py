@@ -30,6 +30,7 @@ def test_a_tensor_that_was_deallocated_is_gone(engine: Engine) -> None:
         engine.submit(put, write(block), args=(block, 1.0))
     engine.deallocate(a)
     refused("E0703", "tensor A was deallocated", lambda: engine.submit(broken, may_read(a)))
+    refused("E0703", "tensor A was deallocated", lambda: engine.array(a))
     assert engine.array(b).sum() == 16
     assert all(block.residency is None and block._home is None for block in a.known_blocks())
 
@@ -39,6 +40,7 @@ def test_an_engine_that_ended_takes_nothing_and_gives_its_tensors_free() -> None
     with Engine(1) as first, Engine(1) as second:
         first.submit(put, write(a.block((0,))), args=(a.block((0,)), 1.0))
         refused("E0703", "tensor A belongs to another engine", lambda: second.submit(broken, may_read(a)))
+        refused("E0703", "tensor A belongs to another engine", lambda: second.array(a))
         first.shutdown()
         first.shutdown()
         refused("E0711", "is submitted to an engine that is shut down", lambda: first.submit(broken, may_read(a)))
