@@ -21,7 +21,7 @@ from texpr.codegen.cuda.statements import bind, declared, statement
 from texpr.codegen.cuda.sync import Syncs
 from texpr.codegen.cuda.tiles import tile_call
 from texpr.codegen.cuda.wide import check_plain, fill_call, is_alone, reduction, rest_of, scanned, too_deep, wide_call
-from texpr.grammar.ast import Always, Condition, Read
+from texpr.grammar.ast import Always, Read
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import Turn
@@ -40,6 +40,7 @@ from texpr.polyhedral.mapped.operators import (
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Part, Parts
+from texpr.polyhedral.mapped.walks import statements
 
 _BINDS = Generic | Reduce  # what may define a scalar
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
@@ -125,8 +126,7 @@ class _Body:
                 self._parts(parts)
             case Last():
                 condition = self.syncs.last(node, cursor.stand, cursor.scope)
-                self._branch(f"if ({condition}) {{", node.body)
-                self.out.line("}")
+                self._branch(f"if ({condition})", node.body)
             case Turn():
                 cursor.declare(node.index, self.syncs.turn(node, cursor.stand))
             case _ if isinstance(node, Sync):
@@ -148,7 +148,7 @@ class _Body:
         if node.unused is not Unused.ONCE:
             write()
             return
-        with self.out.block(f"if ({self.cursor.stand.elected})"):
+        with self.out.condition(f"if ({self.cursor.stand.elected})"):
             write()
 
     def _parts(self, parts: tuple[Part, ...]) -> None:
@@ -167,10 +167,9 @@ class _Body:
             first += part.warps
         self.out.line("}")
 
-    def _branch(self, head: str, body: tuple[Node, ...], at: Span | None = None) -> None:
-        """A head and what it holds, without its end."""
-        self.out.line(head, at)
-        with self.cursor.nested(looped=True), self.out.indented():
+    def _branch(self, head: str, body: tuple[Node, ...], at: Span | None = None, *, ends: bool = True) -> None:
+        """A head and what it holds; without its end where another branch follows."""
+        with self.out.condition(head, at, ends=ends), self.cursor.nested(looped=True):
             self.nodes(body)
 
     def _loop(self, loop: Loop, write: Callable[[], None] | None = None) -> None:
@@ -184,6 +183,7 @@ class _Body:
         kind = "tx::i64" if index.wide else "int"
         head = f"for ({kind} {own} = 0; {own} < {self.out.use(extent, ix.SUM)}; ++{own})"
         head = f"TX_UNROLL {head}" if whole else head
+        self._explain_all(loop.body)
         with self.out.block(head), self.cursor.nested(looped=True, unrolled=unrolled):
             self.cursor.know(loop.index, index)
             if write is None:
@@ -196,24 +196,30 @@ class _Body:
         if not guard.once:
             self._guard(guard)
         elif guard.condition == Always(value=True):
-            self._branch(f"if ({elected}) {{", guard.body)
-            self.out.line("}")
+            self._branch(f"if ({elected})", guard.body)
         else:
-            with self.out.block(f"if ({elected})"):
+            with self.out.condition(f"if ({elected})"):
                 self._guard(guard)
 
     def _guard(self, guard: Guard) -> None:
+        condition = guard.condition
+        if not isinstance(condition, Read) and self.cursor.term(condition).low == 1 and self._are_new(guard.body):
+            self.nodes(guard.body)  # it always holds
+            return
+        self._explain_all((*guard.body, *guard.orelse))
         self.access.begin(guard.span)
-        text = self._condition(guard.condition)
-        self._branch(f"if ({text}) {{", guard.body, self.access.at)
-        if guard.orelse:
-            self._branch("} else {", guard.orelse)
-        self.out.line("}")
-
-    def _condition(self, condition: Condition | Read) -> str:
         if isinstance(condition, Read):
-            return self.out.use(emit_value(condition, self.access.around(strict=False)))
-        return self.out.use(self.cursor.term(condition))
+            text = self.out.use(emit_value(condition, self.access.around(strict=False)))
+        else:
+            text = self.out.use(self.cursor.term(condition))
+        self._branch(f"if ({text})", guard.body, self.access.at, ends=not guard.orelse)
+        if guard.orelse:
+            self._branch("} else", guard.orelse)
+
+    def _are_new(self, nodes: tuple[Node, ...]) -> bool:
+        """Whether what is declared among these nodes is declared nowhere else, so that they need no C++ block."""
+        names = [node.buffer for node in nodes if isinstance(node, Fresh)]
+        return all(self.frame.facts.begun[name] == 1 for name in names)
 
     # ---- statements ----
 
@@ -301,3 +307,9 @@ class _Body:
         if place(span) and place(span) + called != self.commented:
             self.commented = place(span) + called
             self.out.line(f"// {self.commented}: {source_line(span)}")
+
+    def _explain_all(self, nodes: tuple[Node, ...]) -> None:
+        """The source line before what holds nodes, where all statements in it come from that."""
+        found = list(statements(nodes))
+        if len({place(one.span) for one in found}) == 1:
+            self._explain(found[0].span, found[0].leaf.call_spans)

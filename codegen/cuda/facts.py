@@ -5,6 +5,7 @@ facts.used        the buffers that the text names
 facts.nodes       every node in execution order
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.sync import Sync
-from texpr.polyhedral.mapped.tree import Last, Lead, Node, Part, Parts
+from texpr.polyhedral.mapped.tree import Fresh, Last, Lead, Node, Part, Parts
 from texpr.polyhedral.mapped.walks import Located, Path, located, node_reads, word_names
 
 T = TypeVar("T")
@@ -67,6 +68,11 @@ class LaunchFacts:
     def nodes(self) -> Iterator[Node]:
         """Every node, in execution order."""
         return (place.node for place in self.places)
+
+    @cached_property
+    def begun(self) -> Mapping[str, int]:
+        """How often each buffer begins to live in the text."""
+        return Counter(fresh.buffer for fresh in self.of(Fresh))
 
     @cached_property
     def tiles(self) -> frozenset[str]:

@@ -18,7 +18,7 @@ from texpr.codegen.cuda.tiles import sums_type, tile_type
 from texpr.codegen.cuda.variables import Variable, variables
 from texpr.codegen.layout import room
 from texpr.codegen.writer import Writer
-from texpr.grammar.ast import IndexExpr, Role
+from texpr.grammar.ast import IndexConst, IndexExpr, Role
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import const
 from texpr.grammar.index.text import in_words
@@ -197,10 +197,8 @@ class Frame:
             if buffer.name in self.tensors and buffer.role is not Role.SCALAR:
                 tensor = self.tensors[buffer.name]
                 element, label = self._element(buffer), f'"{comment(buffer.name)}"'
-                rank, steps = self._rank(tensor, out)
-                if steps and self._in_int(tensor):
-                    rank += ", int"
-                out.line(f"const tx::Global<{element}{rank}> {tensor.name}({tensor.data}, {steps}{label});")
+                where, steps = self._where(tensor, out)
+                out.line(f"const tx::Global<{element}{where}> {tensor.name}({tensor.data}, {steps}{label});")
         for argument in self.candidates:
             if argument.kind == "words":
                 data = argument.declaration.split()[-1]
@@ -219,17 +217,16 @@ class Frame:
         if self.facts.has(AfterLaunch):
             self._declare_settled(settled, out)
 
-    def _rank(self, tensor: Tensor, out: Lines) -> tuple[str, str]:
-        """`, 2` and `{K, 1}, `: how many dimensions an accessor has, and its strides."""
+    def _where(self, tensor: Tensor, out: Lines) -> tuple[str, str]:
+        """The strides of an accessor of several dimensions, in its type, or as `{K, 1}, ` among its arguments."""
         if not tensor.steps:
             return "", ""
-        steps = listed(out.use(ix.term(step, self.scope)) for step in tensor.steps)
-        return f", {len(tensor.steps)}", f"{{{steps}}}, "
-
-    def _in_int(self, tensor: Tensor) -> bool:
-        """Whether the numbers of all elements are known to be an `int`."""
-        room, steps = extent(tensor.layout), (ix.term(step, self.scope) for step in tensor.steps)
-        return ix.term(room, self.scope).high <= ix.INT_MAX and not any(step.wide for step in steps)
+        steps = [ix.term(step, self.scope) for step in tensor.steps]
+        narrow = ix.term(extent(tensor.layout), self.scope).high <= ix.INT_MAX and not any(step.wide for step in steps)
+        if narrow and all(isinstance(step, IndexConst) for step in tensor.steps):
+            return f", tx::Fixed<{listed(step.text for step in steps)}>", ""
+        kind = f"{len(steps)}, int" if narrow else f"{len(steps)}"
+        return f", tx::Strides<{kind}>", f"{{{listed(map(out.use, steps))}}}, "
 
     def _declare_ring(self, pipe: Pipe, out: Writer) -> None:
         kind = "kTransaction" if pipe.kind is PipeKind.TRANSACTION else "kArrive"
@@ -259,11 +256,11 @@ class Frame:
         element, label = storage_type(buffer.dtype), f'"{comment(buffer.name)}"'
         match buffer.memory:
             case Memory.SHARED | Memory.CLUSTER:
-                rank, steps = self._rank(tensor, out)
+                where, _ = self._where(tensor, out)
                 pipe = self.pipe_of.get(buffer.name)
                 count = room(buffer) + (0 if pipe is None else (pipe.stages - 1) * self.stage_elements(buffer.name))
-                where = f"{SHARED_ARRAY} + {in_words(self.planned.addresses[buffer.name].offset_bytes)}"
-                out.line(f"const tx::Shared<{element}{rank}> {tensor.name}({where}, {count}, {steps}{label});")
+                first = f"{SHARED_ARRAY} + {in_words(self.planned.addresses[buffer.name].offset_bytes)}"
+                out.line(f"const tx::Shared<{element}{where}> {tensor.name}({first}, {count}, {label});")
             case Memory.REG if buffer.name in self.accumulators:
                 out.line(f"{self.accumulators[buffer.name]} {tensor.name};")
             case Memory.REG:

@@ -9,6 +9,7 @@ adds from left to right from leaving them on the way. So no `int` overflows.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from texpr.grammar.ast import (
     And,
@@ -225,6 +226,9 @@ class Cpp:
         return combine(op, left, right)
 
     def compare(self, op: CompareOp, left: Term, right: Term) -> Term:
+        known = _decided(op, left, right)
+        if known is not None:
+            return self.always(known)
         return _truth(f"{left.at(SUM)} {op.value} {right.at(SUM)}", RELATION, left, right)
 
     def every(self, parts: Sequence[Term]) -> Term:
@@ -234,6 +238,9 @@ class Cpp:
         return self._joined(parts, "||", False, DISJUNCTION)
 
     def _joined(self, parts: Sequence[Term], word: str, empty: bool, level: int) -> Term:
+        if any(part.low == part.high != empty for part in parts):
+            return self.always(not empty)
+        parts = [part for part in parts if part.low != part.high]
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -241,10 +248,27 @@ class Cpp:
         return _truth(f" {word} ".join(part.at(RELATION) for part in parts), level, *parts)
 
     def negation(self, part: Term) -> Term:
+        if part.low == part.high:
+            return self.always(not part.low)
         return _truth(f"!({part.text})", ATOM, part)
 
     def always(self, value: bool) -> Term:
-        return _truth("true" if value else "false", ATOM)
+        return Term("true" if value else "false", ATOM, int(value), int(value), False)
+
+
+def _decided(op: CompareOp, left: Term, right: Term) -> bool | None:
+    """What a comparison says wherever its sides are what their intervals allow; None where that differs."""
+    low, high = left.low - right.high, left.high - right.low  # of left - right
+    match op:
+        case CompareOp.LT | CompareOp.GE:
+            found = True if high < 0 else False if low >= 0 else None
+        case CompareOp.LE | CompareOp.GT:
+            found = True if high <= 0 else False if low > 0 else None
+        case CompareOp.EQ | CompareOp.NE:
+            found = True if low == high == 0 else False if low > 0 or high < 0 else None
+        case _:
+            assert_never(op)
+    return found if found is None or op in (CompareOp.LT, CompareOp.LE, CompareOp.EQ) else not found
 
 
 def _truth(text: str, level: int, *parts: Term) -> Term:

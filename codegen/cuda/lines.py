@@ -10,12 +10,16 @@ touches memory, or waits) is given `at`, where it comes from; `#line` stands bef
 from the last one, would not say so by itself.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from texpr.codegen.cuda.index import CONDITIONAL
 from texpr.codegen.cuda.names import virtual_path
 from texpr.codegen.writer import Writer
 from texpr.grammar.source import Span
+
+MAX_WIDTH = 90  # of a condition and the statement behind it
 
 
 class Printed(Protocol):
@@ -42,6 +46,30 @@ class Lines(Writer):
         if at is not None and at.source.text:
             self._places[len(self._lines)] = (at.source.name, at.line)
         super().line(text)
+
+    @contextmanager
+    def condition(self, head: str, at: Span | None = None, *, ends: bool = True) -> Iterator[None]:
+        """`head {`, the lines of the with-body, `}`; one short statement stands behind its condition. `ends` says that
+        no other branch follows."""
+        begin = len(self._lines)
+        self.line(f"{head} {{", at)
+        with self.indented():
+            yield
+        body = [line.strip() for line in self._lines[begin + 1 :]]
+        if ends and not head.startswith("}") and len(body) == 1 and self._is_short(begin, head, body[0]):
+            indent = self._lines[begin][: -len(head) - 2]
+            self._lines[begin:] = [f"{indent}{head} {body[0]}"]
+            place = self._places.pop(begin + 1, None)
+            if place is not None:
+                self._places[begin] = place
+        elif ends:
+            super().line("}")
+
+    def _is_short(self, begin: int, head: str, line: str) -> bool:
+        """Whether the line behind a condition is one statement, and no declaration, that fits behind it."""
+        declared = any(number == begin + 1 for number, _, _ in self._declared)
+        single = line.endswith(";") and line.count(";") == 1 and not line.startswith(("if ", "for "))
+        return single and not declared and len(head) + len(line) <= MAX_WIDTH
 
     def use(self, part: Printed, level: int = CONDITIONAL) -> str:
         """The text of a part of the line that is written next, in brackets where it binds less tightly than `level`.

@@ -13,14 +13,15 @@ from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
-from texpr.codegen.cuda.names import comment, place
+from texpr.codegen.cuda.names import comment
 from texpr.codegen.cuda.stand import Stand
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
-from texpr.polyhedral.mapped.operators import Contract, Copy, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy, Reduce, Unload
 from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.phases import phases
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.sync import (
     Acquire,
@@ -42,7 +43,8 @@ from texpr.polyhedral.mapped.sync import (
 )
 from texpr.polyhedral.mapped.tree import Last, Part, Parts
 
-MAX_REASONS = 6  # orders that the comment of one barrier names; the first are those that no other barrier enforces
+MAX_REASONS = 6  # that the comment of one barrier gives; the first are those of no other barrier
+MAX_WIDTH = 100  # of a call with its reason behind it
 NAMED_BARRIERS = 15  # of a block, besides that of all its threads
 REGISTERS, REGISTER_STEP = 65536, 8  # of a multiprocessor; parts exchange them in such steps
 _CLOSE = {
@@ -61,13 +63,13 @@ class Syncs:
         self.warps = {name: part.warps for name, part in frame.facts.parts.items()}
         self.barriers = 0
         self.named = _named(frame.facts)
+        self.combining = {node.id for node in frame.facts.of(Reduce)}
 
     def write(self, node: Sync, stand: Stand, scope: ix.IndexScope) -> None:
         """The calls of one node but `Turn`, whose value is an index."""
         match node:
             case Barrier():
-                self._reasons(node.orders)
-                self.out.line(self._barrier(node, stand), at=node.orders[0].sink_span if node.orders else None)
+                self._wait(self._barrier(node, stand), node.orders)
             case Acquire(pipe=pipe):
                 self.out.line(f"{self._ring(pipe)}.{'acquire' if self.pipes[pipe].releases else 'acquire_free'}();")
             case Commit(pipe=pipe):
@@ -133,7 +135,7 @@ class Syncs:
             for p in self.launch.pipes
         ]
         if lines:
-            with self.out.block("if (tx::thread() == 0)"):
+            with self.out.condition("if (tx::thread() == 0)"):
                 for line in lines:
                     self.out.line(line)
 
@@ -235,19 +237,16 @@ class Syncs:
             total = ix.add(ix.mul(total, ix.term(extent, scope)), ix.term(subscript, scope))
         return f"{found.name}, {self.out.use(total)}"
 
-    def _reasons(self, orders: Sequence[Order]) -> None:
-        number = self.barriers
-        said: list[str] = []
-        for order in orders[:MAX_REASONS]:
-            carried = f", carried by {order.carried_by}" if order.carried_by else ""
-            lines = f"{place(order.source_span) or order.source} to {place(order.sink_span) or order.sink}"
-            text = comment(f"{order.hazard.value} of {order.buffer}, {lines}{carried}")
-            if text not in said:
-                said.append(text)
-        for text in said:
-            self.out.line(f"// barrier {number}: {text}")
-        if len(orders) > MAX_REASONS:
-            self.out.line(f"// barrier {number}: and {len(orders) - MAX_REASONS} more")
+    def _wait(self, call: str, orders: Sequence[Order]) -> None:
+        """A call at which threads wait, and what for: behind it where that is short."""
+        why = phases(orders, self.combining)
+        said = [comment(text) for text in why[:MAX_REASONS]]
+        if len(why) > MAX_REASONS:
+            said.append(f"and {len(why) - MAX_REASONS} more")
+        short = len(said) == 1 and len(call) + len(said[0]) <= MAX_WIDTH
+        for text in () if short else said:
+            self.out.line(f"// {text}")
+        self.out.line(f"{call}  // {said[0]}" if short else call, at=orders[0].sink_span if orders else None)
 
     def _refused(self, what: str) -> TExprError:
         return fail("E0502", f"{what} is not emitted for CUDA", self.launch.span)

@@ -344,7 +344,7 @@ def test_an_unrolled_loop_says_so_and_a_short_one_does_it_unasked(build):
 
 def test_only_the_first_thread_runs_a_statement_that_is_for_one(build):
     statement_ = build.statement("C", (0,), build.const(1.0), once=True)
-    assert "if (tx::thread() == 0) {" in source(one(build, statement_, (build.tensor("C", 1),)))
+    assert "if (tx::thread() == 0) C(0) = 1.0f;" in source(one(build, statement_, (build.tensor("C", 1),)))
 
 
 def test_checks_on_the_device_are_asked_for_by_one_macro(build):

@@ -1,18 +1,80 @@
 """Elements in emitted text: registers as plain scalars, accessors with subscripts, and what the CPU checks of both."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import texpr
+from texpr.codegen.cuda.emit import emit_cuda
+from texpr.codegen.cuda.index import variable
+from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.host_run import HostArray, HostModule
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.target import parse_target
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def emitted(planned) -> str:
+    """The CUDA text of a planned program."""
+    return emit_cuda(planned, parse_target("cuda:sm_90a")).source
 
 
 def source(text: str, **sizes: int) -> str:
     """The CUDA text of a kernel."""
     return texpr.parse(text).only.compile("cuda:sm_90a", sizes=sizes).source
+
+
+def test_a_softmax_is_sixty_lines_for_its_three_statements(golden) -> None:
+    text = texpr.load(EXAMPLES / "softmax.tex").only.compile("cuda:sm_90a").source
+    golden("cuda/softmax.cu", text)
+    lines = text.splitlines()
+    assert lines.index("}") - lines.index('extern "C" __global__ void __launch_bounds__(256)') < 60
+
+
+def test_a_barrier_says_which_phases_of_a_buffer_s_life_it_keeps_apart(build) -> None:
+    assert "tx::sync_block(0);  // tile is written (line 4) before it is read (line 5)\n" in emitted(build.reverse())
+    text = source(ROUNDS, N=8)
+    assert "// t is written (line 4) before it is read (line 5)\n" in text
+    assert "// t is read (line 5) before it is written (line 4) in the next k\n" in text
+
+
+ROUNDS = """\
+kernel k(A: f32[64], B: f32[N, 64]) { par 1 b { new t: f32[64]
+    seq N k {
+        par 64 i {
+            t[i] = A[i]
+        }; par 64 j { B[k, j] = t[63 - j] }
+    } } }
+"""
+
+
+def test_one_short_statement_stands_behind_its_condition(build) -> None:
+    out = Lines()
+    with out.condition("if (a)"):
+        out.line("b = 1;")
+    with out.condition("if (a)", ends=False):
+        out.line("b = 1;")
+    with out.condition("} else"):
+        out.line("b = 2;")
+    with out.condition("if (a)"):
+        out.line("b(); c();")
+    with out.condition("if (c)"):
+        out.declare("d", "int", variable("e", 0, 1))
+    with out.condition("if (c)"):
+        out.line("f = 1;")
+        out.line("g = 2;")
+    lines, _ = out.finish()
+    assert lines[:5] == ["if (a) b = 1;", "if (a) {", "  b = 1;", "} else {", "  b = 2;"]
+    assert lines[5:9] == ["}", "if (a) {", "  b(); c();", "}"]
+    assert lines[9:] == ["if (c) {", "}", "if (c) {", "  f = 1;", "  g = 2;", "}"]
+
+
+def test_a_condition_that_always_holds_is_left_out() -> None:
+    program = (EXAMPLES / "softmax.tex").read_text(encoding="utf-8")
+    assert "if (N > 0)" not in source(program) and "if (N > 0)" in source(program.replace("where N >= 1", ""))
 
 
 def test_a_register_that_its_bind_begins_is_a_plain_scalar() -> None:
@@ -56,10 +118,13 @@ def test_a_scalar_begins_again_in_every_block_that_declares_it(build) -> None:
 def test_an_accessor_takes_the_program_s_subscripts_and_computes_in_32_bits_where_its_elements_fit() -> None:
     text = "kernel k(A: f32[M, N], B: f32[N, M]) { par M i { par N j { B[j, i] = A[i, j] } } }"
     free, bound = source(text), source(text, M=8, N=40)
-    assert 'const tx::Global<const tx::f32, 2> A(A_data, {N, 1}, "A");' in free and "B(j, i) = A(i, j);" in free
-    assert 'const tx::Global<tx::f32, 2, int> B(B_data, {8, 1}, "B");' in bound and "B(j, i) = A(i, j);" in bound
+    assert (
+        'const tx::Global<const tx::f32, tx::Strides<2>> A(A_data, {N, 1}, "A");' in free
+        and "B(j, i) = A(i, j);" in free
+    )
+    assert 'const tx::Global<tx::f32, tx::Fixed<8, 1>> B(B_data, "B");' in bound and "B(j, i) = A(i, j);" in bound
     large = source(text, M=1 << 16, N=1 << 16)
-    assert 'const tx::Global<const tx::f32, 2> A(A_data, {65536, 1}, "A");' in large
+    assert 'const tx::Global<const tx::f32, tx::Strides<2>> A(A_data, {65536, 1}, "A");' in large
 
 
 ELEMENTS = """\
@@ -69,7 +134,7 @@ k(tx::i64* Y_data, tx::b8* B_data) {
   const tx::Global<tx::i64> Y(Y_data, "Y");
   const tx::Global<tx::b8> B(B_data, "B");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::i64, 2> t(smem + 0, 6, {3, 1}, "t");
+  const tx::Shared<tx::i64, tx::Fixed<3, 1>> t(smem + 0, 6, "t");
   if (tx::thread() != 0) return;
   t(0, 0) = 1ll << 40;
   t(1, 2) = t(0, 0);

@@ -23,8 +23,8 @@ from texpr.runtime.host_arrays import storable
 
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 FAULTS = {
-    "gather_in_block": ({"M": 3}, "  tx::sync_block(0);\n", ""),
-    "vector_add": ({"N": 1000}, "if (i < 1000) {", "if (i < 1000000) {"),
+    "gather_in_block": ({"M": 3}, "tx::sync_block(0);", ""),
+    "vector_add": ({"N": 1000}, "if (i < 1000)", "if (i < 1000000)"),
 }
 
 

@@ -72,12 +72,8 @@ RING = """\
   tx::Ring<3, tx::PipeKind::kTransaction> ring(smem + 768, "ring");
   const int lane = tx::lane();
   const int warp = tx::warp();
-  if (tx::thread() == 0) {
-    ring.init(1, 64);
-  }
-  if (tx::thread() == 0) {
-    tx::fence_barrier_init();
-  }
+  if (tx::thread() == 0) ring.init(1, 64);
+  if (tx::thread() == 0) tx::fence_barrier_init();
   tx::sync_block(0);
   if (tx::warp() < 1) {  // part load: S0: a[x] = A[k, x]
     if (tx::thread() == 0) {

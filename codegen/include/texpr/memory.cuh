@@ -9,6 +9,7 @@
 #include "texpr/atomic.cuh"
 #include "texpr/elements.cuh"
 #include "texpr/packed.cuh"
+#include "texpr/strides.cuh"
 
 namespace tx {
 
@@ -22,23 +23,6 @@ template <class T>
 struct NamedAs<const T> {
   using type = Value<T>;
   static TX_FN Value<T> of(const T& element) { return decode(element); }
-};
-
-// How far apart neighbours along each dimension lie, in elements. Offsets are computed in Index, which is `int` where
-// no element lies further away, or in what subscripts are wider.
-template <int kRank, class Index>
-struct Strides {
-  Index of[kRank];
-
-  template <class... Subscripts>
-  TX_FN auto offset(Subscripts... at) const {
-    static_assert(sizeof...(at) == kRank, "one subscript for each dimension");
-    using Offset = decltype((Index(0) + ... + at));
-    Offset total = 0;
-    int dim = 0;
-    ((total += static_cast<Offset>(at) * of[dim++]), ...);
-    return total;
-  }
 };
 
 // Elements in global or shared memory, one after the other: an index counts them.
@@ -69,61 +53,37 @@ class Pointer {
   }
 
  protected:
-  TX_FN typename NamedAs<T>::type named(T& element) const { return NamedAs<T>::of(element); }
   T* data_;
 };
 
 // An address in the shared memory of the block.
 TX_FN u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
-// A tensor in device memory, of so many dimensions; one alone has neighbours that are neighbours in memory.
-template <class T, int kRank = 1, class Index = i64>
+// A tensor in device memory; `Where` has its strides.
+template <class T, class Where = Fixed<1>>
 class Global : public Pointer<T> {
  public:
   static constexpr bool kShared = false;
-  TX_FN Global(T* data, const Strides<kRank, Index>& strides, const char*) : Pointer<T>(data), strides_(strides) {}
+  TX_FN Global(T* data, const char*) : Pointer<T>(data) {}
+  TX_FN Global(T* data, const Where& where, const char*) : Pointer<T>(data), where_(where) {}
   template <class... Subscripts>
   TX_FN typename NamedAs<T>::type operator()(Subscripts... at) const {
-    return this->named(this->data_[strides_.offset(at...)]);
+    return NamedAs<T>::of(this->data_[where_.offset(at...)]);
   }
 
  private:
-  Strides<kRank, Index> strides_;
-};
-template <class T, class Index>
-class Global<T, 1, Index> : public Pointer<T> {
- public:
-  static constexpr bool kShared = false;
-  TX_FN Global(T* data, const char*) : Pointer<T>(data) {}
-  template <class Subscript>
-  TX_FN typename NamedAs<T>::type operator()(Subscript at) const {
-    return this->named(this->data_[at]);
-  }
+  Where where_;
 };
 
 // A tensor at its planned byte offset in the block's dynamic shared memory.
-template <class T, int kRank = 1>
+template <class T, class Where = Fixed<1>>
 class Shared : public Pointer<T> {
  public:
   static constexpr bool kShared = true;
-  TX_FN Shared(u8* data, int, const Strides<kRank, int>& strides, const char*)
-      : Pointer<T>(reinterpret_cast<T*>(data)), strides_(strides) {}
+  TX_FN Shared(u8* data, int, const char*) : Pointer<T>(reinterpret_cast<T*>(data)) {}
   template <class... Subscripts>
   TX_FN T& operator()(Subscripts... at) const {
-    return this->data_[strides_.offset(at...)];
-  }
-
- private:
-  Strides<kRank, int> strides_;
-};
-template <class T>
-class Shared<T, 1> : public Pointer<T> {
- public:
-  static constexpr bool kShared = true;
-  TX_FN Shared(u8* data, int, const char*) : Pointer<T>(reinterpret_cast<T*>(data)) {}
-  template <class Subscript>
-  TX_FN T& operator()(Subscript at) const {
-    return this->data_[at];
+    return this->data_[Where().offset(at...)];
   }
 };
 

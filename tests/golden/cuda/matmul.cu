@@ -11,15 +11,15 @@ matmul_0(
     const tx::f16* __restrict__ A_data,
     const tx::f16* __restrict__ B_data,
     tx::f32* __restrict__ C_data) {
-  const tx::Global<const tx::f16, 2, int> A(A_data, {24, 1}, "A");
-  const tx::Global<const tx::f16, 2, int> B(B_data, {40, 1}, "B");
-  const tx::Global<tx::f32, 2, int> C(C_data, {40, 1}, "C");
+  const tx::Global<const tx::f16, tx::Fixed<24, 1>> A(A_data, "A");
+  const tx::Global<const tx::f16, tx::Fixed<40, 1>> B(B_data, "B");
+  const tx::Global<tx::f32, tx::Fixed<40, 1>> C(C_data, "C");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = 4 * tx::block_y() + warp;
   const int j = 32 * tx::block_x() + lane;
-  if (i < 48 && j < 40) {
-    // matmul.tex:3: C[i, j] = sum K k { A[i, k] * B[k, j] }
+  // matmul.tex:3: C[i, j] = sum K k { A[i, k] * B[k, j] }
+  if (j < 40) {
 #line 3 "/texpr/matmul.tex"
     C(i, j) = 0.0f;
     for (int k = 0; k < 24; ++k) {

@@ -8,8 +8,8 @@
 #line 9 "/texpr/reverse.cu"
 extern "C" __global__ void __launch_bounds__(64)
 reverse_0(const tx::f32* __restrict__ A_data, tx::f32* C_data) {
-  const tx::Global<const tx::f32, 2, int> A(A_data, {64, 1}, "A");
-  const tx::Global<tx::f32, 2, int> C(C_data, {64, 1}, "C");
+  const tx::Global<const tx::f32, tx::Fixed<64, 1>> A(A_data, "A");
+  const tx::Global<tx::f32, tx::Fixed<64, 1>> C(C_data, "C");
   TX_DYN_SMEM(smem);
   const tx::Shared<tx::f32> tile(smem + 0, 64, "tile");
   const int lane = tx::lane();
@@ -19,9 +19,7 @@ reverse_0(const tx::f32* __restrict__ A_data, tx::f32* C_data) {
   // reverse.tex:4: par 64 i #block { tile[i] = A[b, i] }
 #line 4 "/texpr/reverse.tex"
   tile(i) = A(b, i);
-  // barrier 0: flow of tile, reverse.tex:4 to reverse.tex:5
-#line 5
-  tx::sync_block(0);
+  tx::sync_block(0);  // tile is written (line 4) before it is read (line 5)
   const int j = 32 * warp + lane;
   // reverse.tex:5: par 64 j #block { C[b, j] = tile[63 - j] }
 #line 5

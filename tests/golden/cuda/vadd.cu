@@ -18,10 +18,8 @@ vadd_0(
   const int lane = tx::lane();
   const int warp = tx::warp();
   const tx::i64 i = tx::i64(256) * tx::block_x() + 32 * warp + lane;
-  if (i < N) {
-    // vadd.tex:3: C[i] = A[i] + B[i]
+  // vadd.tex:3: C[i] = A[i] + B[i]
 #line 3 "/texpr/vadd.tex"
-    C(i) = A(i) + B(i);
-  }
+  if (i < N) C(i) = A(i) + B(i);
 }
 TX_EXPORT(vadd_0);

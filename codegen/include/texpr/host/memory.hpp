@@ -4,6 +4,7 @@
 #include "texpr/elements.cuh"
 #include "texpr/host/race.hpp"
 #include "texpr/packed.cuh"
+#include "texpr/strides.cuh"
 
 #define TX_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 #define TX_HERE \
@@ -96,20 +97,6 @@ inline void atomic(const Ref<T>& element, const V& value) {
   *p = combine<Op>(*p, value_of(value));
 }
 
-template <int kRank, class Index>
-struct Strides {
-  Index of[kRank];
-
-  template <class... Subscripts>
-  i64 offset(Subscripts... at) const {
-    static_assert(sizeof...(at) == kRank, "one subscript for each dimension");
-    i64 total = 0;
-    int dim = 0;
-    ((total += static_cast<i64>(at) * of[dim++]), ...);
-    return total;
-  }
-};
-
 namespace host {
 
 // What all accessors do with an element once its place is found and checked; `Place` says how that is done.
@@ -142,12 +129,12 @@ class Accessor {
 
 }  // namespace host
 
-template <class T, int kRank = 1, class Index = i64>
-class Global : public host::Accessor<Global<T, kRank, Index>, T> {
+template <class T, class Where = Fixed<1>>
+class Global : public host::Accessor<Global<T, Where>, T> {
  public:
   static constexpr bool kShared = false;
 
-  Global(T* data, const Strides<kRank, Index>& strides, const char* name) : Global(data, name) { strides_ = strides; }
+  Global(T* data, const Where& where, const char* name) : Global(data, name) { where_ = where; }
   Global(T* data, const char* name) : data_(data), name_(name), tensor_(nullptr), count_(0) {
     for (int i = 0; i < host::machine.tensor_count; ++i) {
       if (host::machine.tensors[i].data == data) tensor_ = &host::machine.tensors[i];
@@ -156,7 +143,7 @@ class Global : public host::Accessor<Global<T, kRank, Index>, T> {
   }
   template <class... Subscripts>
   auto operator()(host::At first, Subscripts... rest) const {
-    return this->named(strides_.offset(first.index, rest...), first.site);
+    return this->named(where_.offset(first.index, rest...), first.site);
   }
   T* address(i64 index) const { return data_ + index; }
   const char* name() const { return name_; }
@@ -187,21 +174,18 @@ class Global : public host::Accessor<Global<T, kRank, Index>, T> {
   const char* name_;
   host::Tensor* tensor_;
   i64 count_;
-  Strides<kRank, Index> strides_{{1}};
+  Where where_{};
 };
 
-template <class T, int kRank = 1>
-class Shared : public host::Accessor<Shared<T, kRank>, T> {
+template <class T, class Where = Fixed<1>>
+class Shared : public host::Accessor<Shared<T, Where>, T> {
  public:
   static constexpr bool kShared = true;
 
-  Shared(u8* data, i64 count, const Strides<kRank, int>& strides, const char* name) : Shared(data, count, name) {
-    strides_ = strides;
-  }
   Shared(u8* data, i64 count, const char* name) : data_(data), name_(name), count_(count) {}
   template <class... Subscripts>
   auto operator()(host::At first, Subscripts... rest) const {
-    return this->named(strides_.offset(first.index, rest...), first.site);
+    return this->named(Where().offset(first.index, rest...), first.site);
   }
   T* address(i64 index) const { return reinterpret_cast<T*>(data_) + index; }
   const char* name() const { return name_; }
@@ -232,7 +216,6 @@ class Shared : public host::Accessor<Shared<T, kRank>, T> {
   u8* data_;
   const char* name_;
   i64 count_;
-  Strides<kRank, int> strides_{{1}};
 };
 
 template <class T, int kCount>
