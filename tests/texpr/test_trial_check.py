@@ -103,7 +103,8 @@ def test_all_memory_is_counted_before_an_array_is_made(monkeypatch: pytest.Monke
     add = texpr.parse("kernel add(A: f32[N], B: f32[N], C: f32[N]) { par N i { C[i] = A[i] + B[i] } }").only
     with pytest.raises(texpr.TExprError, match=r"E0602.*add would need 0\.001\d* GB for its arrays, most of it for"):
         run_trial(add, "cpu", sizes={"N": 41_000})  # each fits alone
-    local = "kernel k(A: f32[N]) { new W: f32[N, 64] ; par N i, 64 j { W[i, j] = 1.0 } ; par N i { A[i] = W[i, 3] } }"
+    filled = "new W: f32[N, 64] ; par N i, 64 j { W[i, j] = 1.0 }"
+    local = f"kernel k(A: f32[N]) {{ {filled} ; par N i {{ A[i] = W[N - 1 - i, 3] }} }}"
     with pytest.raises(texpr.TExprError, match="E0602"):
         run_trial(texpr.parse(local).only, "cpu", sizes={"N": 8000})  # the workspace does not
     monkeypatch.setattr("texpr.trial_memory.host_memory_bytes", lambda: 10**7)

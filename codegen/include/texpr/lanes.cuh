@@ -23,20 +23,41 @@ TX_FN T move_words(T value, Move move) {
   return value;
 }
 
+// Instructions, and not the functions of the toolkit: those are static, so that a cubin would have names in it that
+// depend on the folder in which it was compiled.
+TX_FN u32 shuffle_word(u32 word, int source) {
+  u32 moved;
+  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(moved) : "r"(word), "r"(source));
+  return moved;
+}
+TX_FN u32 shuffle_word_xor(u32 word, int mask) {
+  u32 moved;
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(moved) : "r"(word), "r"(mask));
+  return moved;
+}
+template <int kLanes>
+TX_FN u32 shuffle_word_up(u32 word, int distance) {
+  u32 moved;
+  asm volatile("shfl.sync.up.b32 %0, %1, %2, %3, 0xffffffff;"
+               : "=r"(moved)
+               : "r"(word), "r"(distance), "n"((32 - kLanes) << 8));
+  return moved;
+}
+
 // The value of lane `source` (0 to 31).
 template <class T>
 TX_FN T shuffle(T value, int source, Here = Here::now()) {
-  return move_words(value, [=](u32 word) { return __shfl_sync(0xffffffffu, word, source); });
+  return move_words(value, [=](u32 word) { return shuffle_word(word, source); });
 }
 // The value of the lane whose number differs in the bits of `mask`.
 template <class T>
 TX_FN T shuffle_xor(T value, int mask, Here = Here::now()) {
-  return move_words(value, [=](u32 word) { return __shfl_xor_sync(0xffffffffu, word, mask); });
+  return move_words(value, [=](u32 word) { return shuffle_word_xor(word, mask); });
 }
 // The value of `distance` lanes before this one; its own where there is none in the group.
 template <int kLanes = 32, class T>
 TX_FN T shuffle_up(T value, int distance, Here = Here::now()) {
-  return move_words(value, [=](u32 word) { return __shfl_up_sync(0xffffffffu, word, distance, kLanes); });
+  return move_words(value, [=](u32 word) { return shuffle_word_up<kLanes>(word, distance); });
 }
 
 }  // namespace tx
