@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import TypeVar, get_args
 
 from texpr.codegen.cuda.copies import Box, Form, copy_form
-from texpr.grammar.ast import Role, Subscript
+from texpr.grammar.ast import Role
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.operators import Contract, Copy, Operator, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy, Element, Operator, Unload
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
@@ -27,19 +27,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """A node, where it is, and the buffers that it itself reads and writes."""
+    """A node, where it is, the buffers that it itself reads and writes, and the elements of them that it names."""
 
     node: Node
     path: Path
     reads: frozenset[str]
     writes: frozenset[str]
-
-    def elements(self, name: str) -> Iterator[tuple[Subscript, ...]]:
-        """The subscripts with which the node names a buffer."""
-        node = self.node
-        reads = node.reads if isinstance(node, Operator) else node_reads(node)
-        yield from (read.subscripts for read in reads if read.buffer == name)
-        yield from (at for written, at in (node.writes if isinstance(node, Operator) else ()) if written == name)
+    elements: tuple[Element, ...]
 
 
 @dataclass(frozen=True)
@@ -126,12 +120,14 @@ def launch_facts(planned: PlannedProgram, launch: Launch) -> LaunchFacts:
 
 
 def _touch(place: Located) -> Touch:
-    node, reads, writes = place.node, frozenset[str](), frozenset[str]()
+    node = place.node
+    reads: tuple[Element, ...]
+    writes: tuple[Element, ...] = ()
     if isinstance(node, Operator):
-        reads = frozenset(read.buffer for read in node.reads)
-        writes = frozenset(name for name, _ in node.writes)
+        reads, writes = tuple((read.buffer, read.subscripts) for read in node.reads), node.writes
     elif isinstance(node, Lead):
-        reads = frozenset((node.of.buffer,))
+        reads = ((node.of.buffer, node.of.subscripts),)
     else:
-        reads = frozenset(read.buffer for read in node_reads(node))
-    return Touch(node, place.path, reads, writes)
+        reads = tuple((read.buffer, read.subscripts) for read in node_reads(node))
+    read, written = (frozenset(name for name, _ in elements) for elements in (reads, writes))
+    return Touch(node, place.path, read, written, (*reads, *writes))

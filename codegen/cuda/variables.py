@@ -78,7 +78,7 @@ def _is_plain(touch: Touch, name: str) -> bool:
             plain = access is Access.EACH and completion is Completion.NOW
         case node:
             plain = isinstance(node, Generic | Elementwise | Reduce | Guard)
-    return plain and all(isinstance(s, IndexConst) for at in touch.elements(name) for s in at)
+    return plain and all(isinstance(s, IndexConst) for of, at in touch.elements if of == name for s in at)
 
 
 def _defines(touch: Touch, name: str, start: Path) -> bool:
