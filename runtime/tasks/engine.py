@@ -14,12 +14,12 @@ from typing import Any
 
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.runtime.tasks.context import TaskContext
-from texpr.runtime.tasks.flow import GONE, MAX_TOLD, Flow, foreign
+from texpr.runtime.tasks.flow import MAX_TOLD, Flow
 from texpr.runtime.tasks.permissions import may_write
 from texpr.runtime.tasks.policies import Policy, ReadyQueue
 from texpr.runtime.tasks.residency import Outcome
 from texpr.runtime.tasks.task import Counters, Phase, Task
-from texpr.runtime.tasks.tensors import Tensor
+from texpr.runtime.tasks.tensors import GONE, Tensor, foreign
 
 
 class Engine:

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.diagnostics import fail
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.grants import check_within, grants
 from texpr.runtime.tasks.holdings import Holdings
@@ -28,18 +28,11 @@ from texpr.runtime.tasks.residency import GRANTED, HOME, Outcome, Transfer
 from texpr.runtime.tasks.services import Services, no_value
 from texpr.runtime.tasks.submission import NOBODY, Node, Scope
 from texpr.runtime.tasks.task import NO_GRANTS, Counters, Phase, Task, holds_of
-from texpr.runtime.tasks.tensors import Tensor
+from texpr.runtime.tasks.tensors import Tensor, foreign
 from texpr.runtime.tasks.workers import Commit, Crew
 
 MAX_TOLD = 8  # tasks that an error names
 ACQUIRING, RUNNING, DONE = Phase.ACQUIRING, Phase.RUNNING, Phase.DONE  # names of the module are found faster
-GONE = object()  # the owner of tensors that were deallocated
-
-
-def foreign(who: str, tensor: Tensor) -> TExprError:
-    """E0703 for a tensor that an engine cannot work on."""
-    why = "was deallocated" if tensor.owner is GONE else "belongs to another engine, which is not shut down"
-    return fail("E0703", f"{who} {why}")
 
 
 class Flow:
@@ -123,9 +116,7 @@ class Flow:
                 task.parent = parent.parent if last and parent.tail and parent.parent is not None else parent
                 task.tail = last
                 task.parent.left += 1
-                if parent.scope is None:
-                    parent.scope = Scope()
-                scope = parent.scope
+                scope = parent.scope = parent.scope or Scope()
             scope.submit(task, found)
             if task.waiting == 0:
                 self._ready(task)
@@ -161,13 +152,27 @@ class Flow:
     def _ready(self, task: Task) -> None:
         """Nothing is before the task: place it, and ask for its memory and its buffers."""
         task.phase = ACQUIRING
-        node = task.node = self._only if self._only is not None else self.policy.place(task, self._fitting(task))
+        node = task.node = self._only if self._only is not None else self._place(task)
         self.load[node] += 1
-        if node != HOME and (self._short[node] or not self.holdings.promise(task)):
+        if task.error is not None:
+            self._over(task)
+        elif node != HOME and (self._short[node] or not self.holdings.promise(task)):
             self._short[node].append(task)
             self._waiting[task] = None
         else:
             self._acquire(task)
+
+    def _place(self, task: Task) -> int:
+        """Where the policy wants the task; a policy that fails fails the task."""
+        fitting = self._fitting(task)
+        try:
+            node = self.policy.place(task, fitting)
+            if node not in fitting:
+                raise fail("E0703", f"{task}: the policy places it at {node!r}, not at one of {sorted(fitting)}")
+        except Exception as why:  # a plug-in's
+            task.error, task.holds = why, ()
+            return next(iter(fitting))
+        return node
 
     def _acquire(self, task: Task) -> None:
         outcome = self.holdings.acquire(task)
@@ -223,8 +228,7 @@ class Flow:
                     self._less(ending.popleft())
                 if not ending:
                     for node in self.load:
-                        if self._short[node]:
-                            self._retry(node)
+                        self._retry(node)
         finally:
             self._settling = False
 
@@ -263,12 +267,11 @@ class Flow:
 
     def _finish(self, task: Task) -> None:
         """A task, its children and commits are over: others may follow."""
-        counters = self.counters
-        counters.finished += 1
+        self.counters.finished += 1
         if task.error is not None:
             self._spoil(task, task.error)
             self.failures.append(task)
-            counters.failed += task.phase is not Phase.CANCELLED
+            self.counters.failed += task.phase is not Phase.CANCELLED
         if task.error is None:
             task.phase = DONE
         elif task.phase is not Phase.CANCELLED:
@@ -352,10 +355,8 @@ class Flow:
         """A copier has made a transfer."""
         with self.lock:
             self.machine.done(transfer, error)
+            self._retry(transfer.node)
             self.settle()
-            if self._short[transfer.node]:
-                self._retry(transfer.node)
-                self.settle()
             if self.starving[transfer.node]:
                 self.progress.notify_all()
             self._idle()

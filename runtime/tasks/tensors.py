@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Array = Any  # numpy.ndarray of any type and shape
 Subscript = int | slice | str
+GONE = object()  # the owner of tensors that were deallocated
 _SERIALS = count()
 
 
@@ -222,6 +223,12 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}, {self.dtype}{list(self.shape)}, {'x'.join(map(str, self.n_tiles)) or 1} blocks)"
+
+
+def foreign(who: str, tensor: Tensor) -> TExprError:
+    """E0703 for a tensor that an engine cannot work on."""
+    why = "was deallocated" if tensor.owner is GONE else "belongs to another engine, which is not shut down"
+    return fail("E0703", f"{who} {why}")
 
 
 def _element_type(name: str, dtype: Any) -> Any:

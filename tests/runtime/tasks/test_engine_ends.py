@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import numpy
@@ -18,6 +19,7 @@ from texpr.runtime.tasks.nodes import carry_out
 from texpr.runtime.tasks.permissions import accumulate, may_read, may_write, read, write
 from texpr.runtime.tasks.spaces import tiled
 from texpr.runtime.tasks.states import Op, Step
+from texpr.runtime.tasks.task import Task
 from texpr.runtime.tasks.tensors import Tensor
 
 __all__ = ["engine"]  # the fixture
@@ -137,6 +139,22 @@ def test_what_did_not_fail_is_written_home_at_the_end() -> None:
         engine.submit(broken, write(a.block((1,))))
         engine.submit(put, write(a.block((2,))), args=(a.block((2,)), 3.0))
     assert data[:4].tolist() == [1.0] * 4 and data[8:12].tolist() == [3.0] * 4
+
+
+class Elsewhere:
+    """A policy that places the first task nowhere, and fails on the second one."""
+
+    def place(self, task: Task, load: Mapping[int, int]) -> int:
+        return 7 if task.number == 0 else load[7]
+
+
+def test_a_policy_that_fails_fails_its_task() -> None:
+    a = vector()
+    with Engine({"home": 1, "gpu": 1}, memories={"gpu": None}, policy=Elsewhere(), debug=True) as engine:
+        first, second = (engine.submit(put, write(b), args=(b, 1.0)) for b in list(a.blocks())[:2])
+        refused("E0715", "task put#0: the policy places it at 7, not at one of [0, 1]", engine.wait)
+        assert isinstance(second.exception(), KeyError) and first.exception() is not None
+        assert engine.counters.finished == 2 and engine._flow.load == {0: 0, 1: 0}
 
 
 def test_a_defect_in_a_thread_ends_the_engine_and_hangs_nobody() -> None:
