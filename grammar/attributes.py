@@ -112,7 +112,10 @@ ATTRIBUTES: dict[str, Spec] = {
         on=LOOPS, mapped=(Construct.PAR, Construct.SEQ), most=1, form="#unroll or #unroll(n)", needs=Needs.ITERATIONS,
         on_cpu="the compiler of a CPU's code unrolls as it finds best",
     ),
-    "vector": Spec(on=LOOPS, least=1, most=1, power=True, greatest=MAX_VECTOR, form="#vector(n), n a power of two"),
+    "vector": Spec(
+        on=LOOPS, mapped=(Construct.PAR, Construct.SEQ), least=1, most=1, power=True, greatest=MAX_VECTOR,
+        form="#vector(n), n a power of two", on_cpu="the compiler of a CPU's code makes vectors as it finds best",
+    ),
     "stages": Spec(on=(Construct.SEQ,), least=1, most=1, form="#stages(n)"),
     "ordered": Spec(
         on=(Construct.SEQ,), mapped=(Construct.SEQ,), form="#ordered", inherited=True, needs=Needs.ACCUMULATIONS

@@ -72,6 +72,11 @@ def unroll_of(loop: Par | Seq) -> Attr | None:
     return _named(loop.attrs, "unroll")
 
 
+def vector_of(loop: Par | Seq) -> Attr | None:
+    """The `#vector(n)` of a loop: a thread takes n neighbouring iterations, with wide accesses."""
+    return _named(loop.attrs, "vector")
+
+
 def unique_of(attrs: Iterable[Attr]) -> tuple[Attr, ...]:
     """The `#unique` among attributes: no two iterations meet in a gathered element."""
     return tuple(attr for attr in attrs if attr.name == "unique")

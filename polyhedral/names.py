@@ -1,5 +1,6 @@
 """New names for a kernel: indices, buffers and statements that a stage adds to those of the author."""
 
+import re
 from collections.abc import Sequence
 
 from texpr.grammar.ast import Kernel, Par, Seq
@@ -20,6 +21,11 @@ class Names:
             name = f"{wanted}_{number}"
         self._taken.add(name)
         return name
+
+
+def stem(name: str) -> str:
+    """A name without the number that keeps it apart from others that the author called alike: `i` of `i_1`."""
+    return re.sub(r"(?<=.)_[0-9]+$", "", name)
 
 
 def names_taken(kernel: Kernel) -> tuple[str, ...]:

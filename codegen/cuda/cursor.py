@@ -16,10 +16,10 @@ from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.digits import digit_value
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
-from texpr.codegen.cuda.names import stem
 from texpr.codegen.cuda.stand import Stand, coordinates
 from texpr.grammar.ast import Condition, IndexExpr
 from texpr.polyhedral.mapped.places import Digit
+from texpr.polyhedral.names import stem
 
 
 class Cursor:

@@ -43,11 +43,6 @@ def mangle(name: str) -> str:
     return name
 
 
-def stem(name: str) -> str:
-    """A name without the number that keeps it apart from others that the author called alike: `i` of `i_1`."""
-    return re.sub(r"(?<=.)_[0-9]+$", "", name)
-
-
 _SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*_[0-9]+")
 
 

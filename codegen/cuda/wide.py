@@ -25,6 +25,8 @@ from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.grammar.index.expr import ZERO, const, constant_value, multiply
 from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32, F64, I32, I64, U32
+from texpr.polyhedral.layout.place import coordinate, variable
+from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.access import Access, Cache, Completion
 from texpr.polyhedral.mapped.monoids import MONOIDS
 from texpr.polyhedral.mapped.operators import Combined, Copy, Elementwise, Reduce, Scan
@@ -118,8 +120,9 @@ def _count(copy: Copy, view: View, access: Places) -> int:
     if copy.access is Access.FUNNEL and count * size != BYTES[-1]:
         raise _refused(copy, "is at any address, and not of 16 bytes")
     for side in (copy.source, copy.target):
-        *outer, last = (0 if isinstance(s, Gather) else linear(s).coefficient(name) for s in side.subscripts)
-        if last != 1 or any(outer) or (side is view and xor is not None and (1 << xor.base) % count):
+        at = [variable(n) if isinstance(s, Gather) else s for n, s in enumerate(side.subscripts)]
+        address = coordinate(access.frame.buffer(side.buffer).layout, Unit.ADDRESS, at)
+        if linear(address).coefficient(name) != 1 or (side is view and xor is not None and (1 << xor.base) % count):
             raise _refused(copy, f"moves elements of {side.buffer} that are no neighbours")
     return count
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, IndexExpr, IndexVar, Leaf, Subscript
-from texpr.grammar.index.expr import const
+from texpr.grammar.index.expr import const, names
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F64
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.cores import CPU_TASKS
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
-from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
+from texpr.polyhedral.mapped.operators import Copy, Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
@@ -132,6 +132,9 @@ class _Walk:
                     state = self._statement(node, state, ranges)
                 case Reduce():
                     state = self._reduction(node, state, ranges)
+                case Copy(source=source, target=target):
+                    moved = state.get(source.buffer, Sum())
+                    state = {**state, target.buffer: self._note(target.buffer, moved)}
                 case Fresh(buffer=buffer):
                     state = {**state, buffer: Sum()}
                 case Define():
@@ -236,10 +239,10 @@ class _Walk:
     def _told_apart(self, loop: Loop) -> set[str]:
         """The buffers whose updates in a loop are of different elements in different turns: they tell its index."""
         inside = list(every_node(loop.body))
-        digits = [
-            node for node in inside if isinstance(node, Define) and any(d.name == loop.index for d in node.digits)
-        ]
-        own = {loop.index, *(define.index for define in digits)}
+        own = {loop.index}
+        for node in inside:
+            if isinstance(node, Define) and names(node.value) & own:
+                own.add(node.index)
         updates = [s.leaf for s in inside if isinstance(s, Generic) and isinstance(s.leaf, Accumulate | Atomic)]
         met = {update.buffer for update in updates if own.isdisjoint(self._told(update))}
         return {update.buffer for update in updates} - met

@@ -6,10 +6,11 @@ its blocks. On a CPU the outer indices are on cores and the contiguous one is in
 """
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
-from texpr.grammar.ast import Accumulate, If, IndexExpr, Par, Seq, Stmt
+from texpr.grammar.ast import Accumulate, If, IndexExpr, Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv
+from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import (
@@ -22,17 +23,18 @@ from texpr.polyhedral.map.bands import (
 )
 from texpr.polyhedral.map.choose_cores import choose_cores
 from texpr.polyhedral.map.digits import power_of_two, share
-from texpr.polyhedral.map.hardware_attributes import threads_asked
+from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single
+from texpr.polyhedral.map.vectors import vectors
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single, widths_of
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import Target
-from texpr.polyhedral.walk import subscript_names
+from texpr.polyhedral.walk import subscript_names, touched, written
 
 DEFAULT_THREADS = 256
 MAX_ROUNDS = 16  # iterations of a reduction that one thread accumulates before the block combines
@@ -40,7 +42,11 @@ MAX_ROUNDS = 16  # iterations of a reduction that one thread accumulates before 
 
 def choose(problem: Problem, *, wide: bool = True) -> Candidate:
     """The first candidate. Raises E0401, E0403 where the author's placements leave none."""
-    launches = {r.name: _choice(problem, r) for r in problem.regions()}
+    launches = dict[str, Choice]()
+    for region in problem.regions():
+        choice = launches[region.name] = _choice(problem, region)
+        if problem.target.is_cuda:
+            check_vectors(region.stmts, widths_of(choice))
     return Candidate(launches=launches, wide=wide, kept=problem.kept.buffers, moves=problem.kept.moves)
 
 
@@ -74,28 +80,78 @@ def _memory(
 def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
     """Lanes on the index with the fewest sectors."""
     sizes = band_sizes(problem, nest, ranges)
-    threads = threads_asked(problem.kernel, problem.target) or threads_for(sizes, problem.target)
+    asked = threads_asked(problem.kernel, problem.target)
+    threads = asked or threads_for(sizes, problem.target)
     order, caps = choose_lanes(problem, nest, sizes, threads, ranges, without=declared(nest.body))
+    widths = choose_width(problem, nest, sizes, order[0], nest.indices)
+    runs = in_runs(nest, sizes, widths)
+    threads = asked or threads_for(runs, problem.target)
     return Flat(
         threads=threads,
-        deal=_named(nest, share(sizes, order, caps, threads)),
+        deal=_named(nest, share(runs, order, caps, threads)),
         grid=tuple(nest.indices[d] for d in order),
+        widths=widths,
         memory=_memory(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
     )
+
+
+def choose_width(
+    problem: Problem, nest: Nest, sizes: Sequence[int], lane: int, hardware: tuple[str, ...]
+) -> dict[str, int]:
+    """How many neighbouring iterations of the dimension on the lanes a thread takes, where several."""
+    asked = width_asked(nest.pars)
+    first = [nest.pars[lane]] if asked is None else [nest.pars[lane], *reversed(nest.pars)]
+    for par in first:
+        if not any(par.index in names(other.extent) for other in nest.pars):
+            size = sizes[nest.pars.index(par)]
+            width = run_width(problem, nest.body, par.index, size, hardware, asked, others=prod(sizes) // size)
+            if width > 1:
+                return {par.index: width}
+    return {}
+
+
+def run_width(
+    problem: Problem,
+    stmts: Sequence[Stmt],
+    index: str,
+    size: int,
+    hardware: tuple[str, ...],
+    asked: int | None,
+    others: int = 1,
+) -> int:
+    """The most iterations that fill the widest accesses, all of which they make, and a warp, with `others` beside them;
+    or as many as the author asks for; 1 where there are none such."""
+    if asked is not None:
+        return asked if vectors(problem, stmts, index, asked, hardware).wide else 1
+    for width in (16, 8, 4, 2):
+        whole = width * problem.target.warp_size
+        fits = size >= whole or (size % width == 0 and size * others >= whole)
+        if fits and vectors(problem, stmts, index, width, hardware).whole(width):
+            return width
+    return 1
+
+
+def in_runs(nest: Nest, sizes: Sequence[int], widths: Mapping[str, int]) -> list[int]:
+    """The sizes of a nest's dimensions, counted in what one thread takes of each at once."""
+    return [-(-size // widths.get(index, 1)) for index, size in zip(nest.indices, sizes, strict=True)]
 
 
 def choose_combined(problem: Problem, nest: Nest, ranges: Ranges, over: int) -> Combined:
     """Threads along the reduced index, a few rounds of it for each."""
     sizes = band_sizes(problem, nest, ranges)
-    threads = threads_asked(problem.kernel, problem.target) or threads_for([sizes[over]], problem.target)
-    rounds = max(1, min(MAX_ROUNDS, -(-sizes[over] // threads)))
+    asked = width_asked(nest.pars)
+    width = run_width(problem, nest.body, nest.indices[over], sizes[over], nest.indices, asked)
+    runs = -(-sizes[over] // width)
+    threads = threads_asked(problem.kernel, problem.target) or threads_for([runs], problem.target)
+    rounds = max(1, min(MAX_ROUNDS // width, -(-runs // threads)))
     others = tuple(i for d, i in reversed(list(enumerate(nest.indices))) if d != over)
-    covered = {index: threads * rounds if d == over else 1 for d, index in enumerate(nest.indices)}
+    covered = {index: threads * rounds * width if d == over else 1 for d, index in enumerate(nest.indices)}
     return Combined(
         threads=threads,
         over=nest.indices[over],
         rounds=rounds,
         grid=(nest.indices[over], *others),
+        widths={nest.indices[over]: width} if width > 1 else {},
         blocks=_limited(problem, nest, ranges, covered),
     )
 
@@ -134,34 +190,76 @@ def block_limits(counts: Mapping[str, int | None], budget: int) -> dict[str, int
 
 def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
     """A block for each iteration, with threads for the longest nest or reduction inside."""
-    known = {**ranges, **_seq_ranges(nest.body)}
-    inside = [[problem.representative(p.extent, known) for p in n.pars] for n in inner_nests(nest.body)]
-    inside += [
-        [problem.representative(s.extent, known)] for s in reductions(problem, block_statements(nest.body), known)
-    ]
+    widths, inside = _inside(problem, nest, {**ranges, **_seq_ranges(nest.body)})
     least = max((threads_for(sizes, problem.target) for sizes in inside), default=problem.target.warp_size)
     threads = threads_asked(problem.kernel, problem.target) or least
     uses, _ = local_uses(problem.kernel, nest.body, block_level=True, outer=nest.indices, ranges=ranges)
     memory = {name: found for name, (found, _) in choose_memory(uses, problem.target).items()}
     shared = sum(u.bytes or 0 for u in uses if memory[u.buffer.name] is Memory.SHARED)
-    inner = _Inner(problem, threads, memory, problem.target.shared_bytes - shared)
-    inner.visit(nest.body, ranges)
+    block = _Inner(problem, threads, memory, problem.target.shared_bytes - shared, widths)
+    block.visit(nest.body, ranges)
     return Blocks(
         threads=threads,
         grid=tuple(reversed(nest.indices)),
-        inner=inner.deals,
-        shared_out=tuple(inner.shared_out),
+        inner=block.deals,
+        shared_out=tuple(block.shared_out),
+        widths={index: width for index, width in widths.items() if index in (*block.dealt, *block.shared_out)},
         memory=memory,
     )
+
+
+def _inside(problem: Problem, nest: Nest, ranges: Ranges) -> tuple[dict[str, int], list[list[int]]]:
+    """What a thread takes at once of the indices inside a block, and the sizes of its nests and reductions in that."""
+    widths, found = dict[str, int](), list[list[int]]()
+    inside = inner_nests(nest.body)
+    sizes_of = [[problem.representative(p.extent, ranges) for p in inner.pars] for inner in inside]
+    chosen: list[dict[str, int]] = []
+    for inner, sizes in zip(inside, sizes_of, strict=True):
+        order, _ = choose_lanes(problem, inner, sizes, DEFAULT_THREADS, {**ranges, **bounded_nest(inner.pars[0])[1]})
+        chosen.append(choose_width(problem, inner, sizes, order[0], nest.indices + inner.indices))
+    for inner, sizes, own in zip(inside, sizes_of, _agreed(inside, chosen), strict=True):
+        widths |= own
+        found.append(in_runs(inner, sizes, own))
+    for seq in reductions(problem, block_statements(nest.body), ranges):
+        size = problem.representative(seq.extent, ranges)
+        width = run_width(problem, seq.body, seq.index, size, (*nest.indices, seq.index), width_asked((seq,)))
+        widths |= {seq.index: width} if width > 1 else {}
+        found.append([-(-size // width)])
+    return widths, found
+
+
+def _agreed(nests: Sequence[Nest], widths: Sequence[dict[str, int]]) -> list[dict[str, int]]:
+    """The widths of nests, of which those that touch what another one writes take it alike: an element then stays with
+    its thread from one to the other, and nobody waits."""
+    found = list(widths)
+    leaves = [[s for s in statements(nest.body) if isinstance(s, Leaf)] for nest in nests]
+    touched_by = [{name for leaf in own for name, _ in touched(leaf)} for own in leaves]
+    written_by = [{target[0] for leaf in own if (target := written(leaf)) is not None} for own in leaves]
+    while True:
+        apart = {
+            n
+            for one in range(len(nests))
+            for other in range(len(nests))
+            if written_by[one] & touched_by[other] and {*found[one].values()} != {*found[other].values()}
+            for n in (one, other)
+        }
+        free = [n for n in apart if found[n] and width_asked(nests[n].pars) is None]
+        if not free:
+            return found
+        for number in free:
+            found[number] = {}
 
 
 class _Inner:
     """Deals a block's threads to the nests inside, and shares out reductions while their parts fit beside the shared
     buffers; `left` counts the bytes."""
 
-    def __init__(self, problem: Problem, threads: int, memory: Mapping[str, Memory], left: int) -> None:
-        self.problem, self.threads, self.memory, self.left = problem, threads, memory, left
+    def __init__(
+        self, problem: Problem, threads: int, memory: Mapping[str, Memory], left: int, widths: Mapping[str, int]
+    ) -> None:
+        self.problem, self.threads, self.memory, self.left, self.widths = problem, threads, memory, left, widths
         self.deals: dict[str, Deal] = {}
+        self.dealt: set[str] = set()
         self.shared_out: list[str] = []
 
     def visit(self, stmts: tuple[Stmt, ...], ranges: Ranges) -> None:
@@ -171,7 +269,9 @@ class _Inner:
                     nest, own = bounded_nest(stmt)
                     sizes = band_sizes(self.problem, nest, own, ranges)
                     order, caps = choose_lanes(self.problem, nest, sizes, self.threads, {**ranges, **own})
+                    sizes = in_runs(nest, sizes, self.widths)
                     self.deals[stmt.index] = _named(nest, share(sizes, order, caps, self.threads))
+                    self.dealt |= set(nest.indices)
                 case Seq() if self._shares(stmt, ranges):
                     self.left -= part_bytes(self.problem, stmt.body, self.threads)
                     self.shared_out.append(stmt.index)

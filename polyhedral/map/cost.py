@@ -8,11 +8,11 @@ modelled. On a CPU it counts how many accesses step by at most one element in th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, assert_never
 
-from texpr.grammar.ast import If, Par, Seq, Stmt
+from texpr.grammar.ast import If, Par, Seq, Stmt, Subscript
 from texpr.grammar.index.interval import Ranges, index_range
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.choose import band_sizes
@@ -20,8 +20,10 @@ from texpr.polyhedral.map.choose_cores import step
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared
+from texpr.polyhedral.map.vectors import vectors
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single
 from texpr.polyhedral.names import Names
+from texpr.polyhedral.walk import subscript_names
 
 RESIDENT_THREADS = 2048  # of one multiprocessor, where neither registers nor shared memory are short
 
@@ -76,22 +78,24 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
         case Flat():
             nest, ranges = region.nest
             sizes = band_sizes(problem, nest, ranges)
-            blocks, idle = _blocks_of(nest, sizes, choice.deal)
+            blocks, idle = _blocks_of(nest, sizes, choice.deal, choice.widths)
             warps = -(-blocks * choice.threads // problem.target.warp_size)
-            lanes = _lanes(problem, nest.indices, choice.deal)
+            lanes = _lanes(problem, nest.indices, choice.deal, choice.widths)
             found = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=warps)
-            return _counted(problem, blocks, choice.threads, idle, (_Request(a, lanes, a.weight) for a in found))
+            runs = _Runs(problem, nest.body, nest.indices, choice.widths)
+            return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
         case Combined():
             nest, ranges = region.nest
             extents = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
-            covered = choice.threads * choice.rounds
+            covered = choice.threads * choice.rounds * choice.widths.get(choice.over, 1)
             parts = {i: -(-n // covered) if i == choice.over else n for i, n in extents.items()}
             blocks = prod(min(n, choice.blocks.get(i, n)) for i, n in parts.items())
             warps = prod(parts.values()) * choice.rounds * -(-choice.threads // problem.target.warp_size)
-            lanes = _lanes(problem, (choice.over,), ((choice.over, choice.threads),))
+            lanes = _lanes(problem, (choice.over,), ((choice.over, choice.threads),), choice.widths)
             idle = 1 - extents[choice.over] / (parts[choice.over] * covered)
             found = problem.accesses(nest.body, ranges, weight=warps)
-            return _counted(problem, blocks, choice.threads, idle, (_Request(a, lanes, a.weight) for a in found))
+            runs = _Runs(problem, nest.body, (choice.over,), choice.widths)
+            return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
         case Blocks():
             nest, ranges = region.nest
             blocks = prod(band_sizes(problem, nest, ranges))
@@ -101,16 +105,38 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             assert_never(choice)
 
 
-def _lanes(problem: Problem, indices: Sequence[str], deal: Deal) -> dict[str, Any]:
+class _Runs:
+    """The requests of threads that take several neighbouring iterations of an index: wide ones for all of them
+    together, and others in each iteration."""
+
+    def __init__(
+        self, problem: Problem, stmts: tuple[Stmt, ...], indices: tuple[str, ...], widths: Mapping[str, int]
+    ) -> None:
+        self.widths: dict[tuple[int, tuple[Subscript, ...]], int] = {}
+        self.index, self.count = next(((i, widths[i]) for i in indices if i in widths), ("", 1))
+        if self.count > 1:
+            for wide in vectors(problem, stmts, self.index, self.count, indices).wide:
+                name, subscripts = wide.element
+                self.widths[id(problem.layouts[name]), subscripts] = wide.width
+
+    def requests(self, found: Sequence[WeightedAccess], lanes: Mapping[str, Any]) -> Iterator[_Request]:
+        for access in found:
+            width = self.widths.get((id(access.layout), access.subscripts), 0)
+            moves = self.index in subscript_names(access.subscripts)
+            times = self.count // width if width else self.count if moves else 1
+            yield _Request(replace(access, width=width or 1), lanes, access.weight * times)
+
+
+def _lanes(problem: Problem, indices: Sequence[str], deal: Deal, widths: Mapping[str, int]) -> dict[str, Any]:
     """The value of each index on the lanes of a warp."""
     warp = problem.target.warp_size
     pieces = tuple((list(indices).index(index), threads) for index, threads in deal)
-    return lane_values(thread_digits(indices, pieces, Names(()), warp), indices, warp)
+    return lane_values(thread_digits(indices, pieces, Names(()), warp, widths), indices, warp)
 
 
-def _blocks_of(nest: Nest, sizes: Sequence[int], deal: Deal) -> tuple[int, float]:
+def _blocks_of(nest: Nest, sizes: Sequence[int], deal: Deal, widths: Mapping[str, int]) -> tuple[int, float]:
     """Blocks of a band, and the share of their threads beyond an extent."""
-    covered = {i: prod(n for index, n in deal if index == i) for i in nest.indices}
+    covered = {i: prod((n for index, n in deal if index == i), start=widths.get(i, 1)) for i in nest.indices}
     counts = [-(-n // covered[i]) for i, n in zip(nest.indices, sizes, strict=True)]
     return prod(counts), 1 - prod(sizes) / (prod(counts) * prod(covered.values()))
 
@@ -133,14 +159,17 @@ class _Inside:
             match stmt:
                 case Par(index=index) if not is_serial_par(stmt):
                     nest, known = bounded_nest(stmt)
-                    deal = self.choice.inner[index]
-                    rounds, _ = _blocks_of(nest, band_sizes(self.problem, nest, known, ranges), deal)
-                    lanes = _lanes(self.problem, nest.indices, deal)
-                    yield from self._requests(nest.body, {**ranges, **known}, lanes, times * rounds * self.warps)
+                    deal, widths = self.choice.inner[index], self.choice.widths
+                    rounds, _ = _blocks_of(nest, band_sizes(self.problem, nest, known, ranges), deal, widths)
+                    lanes = _lanes(self.problem, nest.indices, deal, widths)
+                    times_inside = times * rounds * self.warps
+                    yield from self._requests(nest.body, {**ranges, **known}, lanes, times_inside, nest.indices)
                 case Seq(index=index, extent=extent) if index in self.choice.shared_out:
-                    rounds = -(-self.problem.representative(extent, ranges) // self.choice.threads)
-                    lanes = _lanes(self.problem, (index,), ((index, self.choice.threads),))
-                    yield from self._requests(stmt.body, ranges, lanes, times * rounds * self.warps)
+                    widths = self.choice.widths
+                    covered = self.choice.threads * widths.get(index, 1)
+                    rounds = -(-self.problem.representative(extent, ranges) // covered)
+                    lanes = _lanes(self.problem, (index,), ((index, self.choice.threads),), widths)
+                    yield from self._requests(stmt.body, ranges, lanes, times * rounds * self.warps, (index,))
                 case Seq(index=index, extent=extent, body=body):
                     inside = index_range(extent, ranges)
                     turns = self.problem.representative(extent, ranges)
@@ -151,10 +180,15 @@ class _Inside:
                     yield from self._requests((stmt,), ranges, {}, times)
 
     def _requests(
-        self, stmts: tuple[Stmt, ...], ranges: Ranges, lanes: Mapping[str, Any], times: int
+        self,
+        stmts: tuple[Stmt, ...],
+        ranges: Ranges,
+        lanes: Mapping[str, Any],
+        times: int,
+        indices: tuple[str, ...] = (),
     ) -> Iterator[_Request]:
         found = self.problem.accesses(stmts, ranges, without=self.own, weight=times)
-        return (_Request(access, lanes, access.weight) for access in found)
+        return _Runs(self.problem, stmts, indices, self.choice.widths).requests(found, lanes)
 
 
 def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests: Iterator[_Request]) -> LaunchCost:

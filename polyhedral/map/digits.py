@@ -8,8 +8,9 @@ Every thread place is covered by the digits of a band, so a thread number is an 
 iterations share a thread and a serial digit: what lies beyond an extent is cut by a guard.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from texpr.grammar.ast import IndexConst, IndexExpr
 from texpr.grammar.diagnostics import fail
@@ -19,6 +20,7 @@ from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.target import Target
 
+ONE_EACH: Mapping[str, int] = MappingProxyType({})
 Share = tuple[int, int]
 """(number of the dimension, threads it gets); of several the first has the fastest threads."""
 
@@ -72,10 +74,17 @@ class ThreadDigits:
         return tuple(d for of_dim in self.digits for d in of_dim)
 
 
-def thread_digits(indices: Sequence[str], pieces: Sequence[Share], names: Names, warp_size: int) -> ThreadDigits:
-    """Lane and warp digits for the pieces; a piece across the warp's edge becomes two digits."""
+def thread_digits(
+    indices: Sequence[str],
+    pieces: Sequence[Share],
+    names: Names,
+    warp_size: int,
+    each: Mapping[str, int] = ONE_EACH,
+) -> ThreadDigits:
+    """Lane and warp digits for the pieces; a piece across the warp's edge becomes two digits. `each`: how many
+    neighbouring iterations of an index one thread takes."""
     found: list[list[Digit]] = [[] for _ in indices]
-    weight = [1] * len(indices)
+    weight = [each.get(index, 1) for index in indices]
     thread = 1
     for dim, radix in pieces:
         while radix > 1:

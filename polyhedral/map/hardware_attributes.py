@@ -5,11 +5,13 @@ The table of attributes says which ones are mapped on each construct; every othe
 inside it, one thread for what is deeper. What a kept attribute did not change is told by `idle_attributes.py`.
 """
 
+from collections.abc import Mapping, Sequence
+
 from texpr.grammar.ast import Asm, Attr, IndexConst, Intrinsic, Kernel, Par, Seq, Stmt
 from texpr.grammar.attributes import SCOPES, Construct, is_mapped
 from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
-from texpr.grammar.permissions import unroll_of
+from texpr.grammar.permissions import unroll_of, vector_of
 from texpr.polyhedral.map.bands import asked_scope, nest_of
 from texpr.polyhedral.map.placement import unsupported
 from texpr.polyhedral.mapped.places import Scope
@@ -77,8 +79,8 @@ def check_host_loop(seq: Seq) -> None:
         raise TExprError((_disagrees(attr, "the host runs this `seq`, as a loop of launches"),))
 
 
-def _disagrees(attr: Attr, why: str) -> Diagnostic:
-    help = f"remove #{attr.name}; the compiler then chooses by itself"
+def _disagrees(attr: Attr, why: str, help: str = "") -> Diagnostic:
+    help = help or f"remove #{attr.name}; the compiler then chooses by itself"
     return error("E0402", f"#{attr.name} is not mapped here: {why}", attr.span, "this attribute", help=help)
 
 
@@ -100,6 +102,32 @@ def _scope_of(par: Par) -> Attr:
 
 def _not_emitted(stmt: Stmt, what: str, way_round: str) -> Diagnostic:
     return error("E0502", f"{what} is not mapped yet", stmt.span, "here", help=way_round)
+
+
+def width_asked(loops: Sequence[Par | Seq]) -> int | None:
+    """The argument of the `#vector(n)` of a band or a loop, or None. Raises E0401 for one that is not known."""
+    for attr in filter(None, map(vector_of, loops)):
+        value = attr.args[0]
+        if not isinstance(value, IndexConst):
+            help = "bind the size, or write a number"
+            raise fail("E0401", "how many iterations a thread takes is not known", attr.span, "a free size", help=help)
+        return value.value
+    return None
+
+
+def check_vectors(stmts: tuple[Stmt, ...], widths: Mapping[str, int]) -> None:
+    """Raises E0402 for a `#vector(n)` that the `widths` of a launch's indices do not obey."""
+    loops = [s for s in statements(stmts) if isinstance(s, Par | Seq)]
+    kept = {
+        attr.span.start
+        for loop in loops
+        if (attr := vector_of(loop)) is not None and widths.get(loop.index, 1) == width_asked((loop,))
+    }
+    found = [attr for attr in map(vector_of, loops) if attr is not None and attr.span.start not in kept]
+    if found:
+        why = "no access is contiguous and aligned, along an index that threads share out, without a loop inside"
+        help = "remove #vector, or let `where` say what the length of rows is a multiple of"
+        raise TExprError(_once([_disagrees(attr, why, help) for attr in found]))
 
 
 def threads_asked(kernel: Kernel, target: Target) -> int | None:

@@ -9,7 +9,7 @@ from texpr.grammar.ast import Accumulate, Attr, Kernel, Leaf, Par, Seq, Stmt
 from texpr.grammar.attributes import ATTRIBUTES, Needs
 from texpr.grammar.core import statements
 from texpr.grammar.permissions import contracts, hastens, promises_unique
-from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.places import Memory, Place
 from texpr.polyhedral.mapped.program import HostNode, MappedBuffer
 from texpr.polyhedral.mapped.tree import Loop
 from texpr.polyhedral.mapped.walks import launches, of_kind
@@ -51,7 +51,8 @@ def _of_kernel(kernel: Kernel, target: Target) -> Found:
 
 def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Found:
     loops = (loop for launch in launches(host) for loop in of_kind(launch.body, Loop))
-    unrolled = {(loop.span.source.name, loop.span.start) for loop in loops if loop.unroll}
+    asked = (loop for loop in loops if loop.unroll and not (loop.digit and loop.digit.place is Place.VECTOR))
+    unrolled = {(loop.span.source.name, loop.span.start) for loop in asked}
     for stmt in statements(kernel.body):
         for attr in stmt.attrs:
             spec = ATTRIBUTES.get(attr.name)

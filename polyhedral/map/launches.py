@@ -10,6 +10,7 @@ Statements between the nests run once per block, or in every thread where they w
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -29,13 +30,15 @@ from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, conjuncti
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.permissions import unroll_of
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
-from texpr.polyhedral.map.digits import Share, grid_digits, grid_size, thread_digits
+from texpr.polyhedral.map.digits import Share, ThreadDigits, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reductions import Team, shared_out, split
+from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.map.vectors import vectors
 from texpr.polyhedral.mapped.candidate import Blocks, Combined, Deal, Flat, Single
 from texpr.polyhedral.mapped.operators import Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -55,27 +58,50 @@ def build_single(draft: Draft, region: Region, choice: Single) -> Launch:
 def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     """A band dealt to threads and blocks, each thread with its iteration."""
     nest, ranges, extents = _band(region)
-    band = thread_digits(nest.indices, _pieces(nest, choice.deal), draft.names, draft.target.warp_size)
+    pieces = _pieces(nest, choice.deal)
+    band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, choice.widths)
     grid = _grid(draft, nest, extents, band.covered, choice.grid)
     draft.digits += band.all
     _place(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
-    worker = Body(draft, hardware=nest.indices, digits=tuple(d.name for d in band.all))
-    body = worker.nodes(nest.body)
-    condition = padding_guard(nest, dict(zip(nest.indices, band.covered, strict=True)), ranges)
-    if condition is not None:
-        body = (Guard(condition=condition, body=body, padding=True, span=nest.pars[0].span),)
+    body, names = _of_thread(draft, nest, band, ranges, hardware=nest.indices, widths=choice.widths)
     defines = tuple(
-        Define(index=index, digits=(*((block,) if block else ()), *reversed(mine)))
+        Define(index=names.get(index, index), digits=(*((block,) if block else ()), *reversed(mine)))
         for index, block, mine in zip(nest.indices, grid, band.digits, strict=True)
     )
     return _launch(region, choice.threads, grid, (*defines, *body))
+
+
+def _of_thread(
+    draft: Draft,
+    nest: Nest,
+    band: ThreadDigits,
+    ranges: Ranges,
+    *,
+    hardware: tuple[str, ...],
+    widths: Mapping[str, int],
+) -> tuple[tuple[Node, ...], dict[str, str]]:
+    """What a thread does with its iteration of a nest, or its run of several, and under which name it has the first."""
+    digits = tuple(d.name for d in band.all)
+    body = Body(draft, hardware=hardware, digits=digits).nodes(nest.body)
+    names: dict[str, str] = {}
+    for par in (p for p in nest.pars if p.index in widths):
+        index, count = par.index, widths[par.index]
+        found = vectors(draft.problem, nest.body, index, count, hardware)
+        run = make_run(draft, index, par.extent, count, found, par.span)
+        body, names[index] = in_run(draft, run, body, digits), run.first
+    condition = padding_guard(nest, dict(zip(nest.indices, band.covered, strict=True)), ranges, names)
+    if condition is not None:
+        body = (Guard(condition=condition, body=body, padding=True, span=nest.pars[0].span),)
+    return body, names
 
 
 def build_combined(draft: Draft, region: Region, choice: Combined) -> Launch:
     """A band of accumulations: blocks take rounds of the reduced dimension and make one atomic update each."""
     nest, ranges, extents = _band(region)
     dim = nest.indices.index(choice.over)
-    covered = [choice.threads * choice.rounds if d == dim else 1 for d in range(len(nest.pars))]
+    width = choice.widths.get(choice.over, 1)
+    together = choice.threads * width
+    covered = [together * choice.rounds if d == dim else 1 for d in range(len(nest.pars))]
     updates = [s for s in nest.body if isinstance(s, Accumulate)]
     strides = [_stride(draft, i, e, c, choice) for i, e, c in zip(nest.indices, extents, covered, strict=True)]
     reached = {i: s.weight if s else c for i, s, c in zip(nest.indices, strides, covered, strict=True)}
@@ -85,7 +111,7 @@ def build_combined(draft: Draft, region: Region, choice: Combined) -> Launch:
     places = [tuple(d for d in (block, stride) if d) for block, stride in zip(grid, strides, strict=True)]
     defines = {d: Define(index=nest.indices[d], digits=places[d]) for d in range(len(places)) if d != dim}
     around = tuple((define, stride) for d, define in defines.items() if (stride := strides[d]) is not None)
-    team = Team(outer=nest.indices, threads=choice.threads)
+    team = Team(outer=nest.indices, threads=choice.threads, width=width)
     body = shared_out(
         draft, team, nest.pars[dim], updates, places[dim], const(choice.rounds), inside, around, strides[dim]
     )
@@ -139,7 +165,8 @@ class _Block:
             case Par() if not is_serial_par(stmt):
                 return self._inner(stmt)
             case Seq(index=index) if index in self.choice.shared_out:
-                team = Team(outer=self.outer, threads=self.choice.threads)
+                width = self.choice.widths.get(index, 1)
+                team = Team(outer=self.outer, threads=self.choice.threads, width=width)
                 return split(self.draft, team, stmt)
             case Seq(body=body):
                 return (self.level.loop(stmt, self.nodes(body)),)
@@ -171,18 +198,13 @@ class _Block:
         draft = self.draft
         nest, known = bounded_nest(par)
         extents = [add(known[p.index][1], ONE) for p in nest.pars]
-        pieces = _pieces(nest, self.choice.inner[par.index])
-        band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size)
+        pieces, widths = _pieces(nest, self.choice.inner[par.index]), self.choice.widths
+        band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, widths)
         draft.digits += band.all
-        worker = Body(draft, hardware=self.outer + nest.indices, digits=tuple(d.name for d in band.all))
-        nodes = worker.nodes(nest.body)
-        covered = dict(zip(nest.indices, band.covered, strict=True))
-        condition = padding_guard(nest, covered, known)
-        if condition is not None:
-            nodes = (Guard(condition=condition, body=nodes, padding=True, span=nest.pars[0].span),)
-        serial = [self._serial_digit(p, e, covered[p.index]) for p, e in zip(nest.pars, extents, strict=True)]
+        nodes, names = _of_thread(draft, nest, band, known, hardware=self.outer + nest.indices, widths=widths)
+        serial = [self._serial_digit(p, e, n) for p, e, n in zip(nest.pars, extents, band.covered, strict=True)]
         defines = tuple(
-            Define(index=p.index, digits=(*((own,) if own else ()), *reversed(mine)))
+            Define(index=names.get(p.index, p.index), digits=(*((own,) if own else ()), *reversed(mine)))
             for p, own, mine in zip(nest.pars, serial, band.digits, strict=True)
         )
         nodes = (*defines, *nodes)
@@ -206,15 +228,19 @@ class _Block:
 # ---- what the forms share --------------------------------------------------------------------------------------------
 
 
-def padding_guard(nest: Nest, covered: Mapping[str, int], ranges: Ranges) -> Condition | None:
-    """The condition that cuts what lies beyond the extents: None where the digits cover them exactly."""
+def padding_guard(
+    nest: Nest, covered: Mapping[str, int], ranges: Ranges, names: Mapping[str, str] = MappingProxyType({})
+) -> Condition | None:
+    """The condition that cuts what lies beyond the extents: None where the digits cover them exactly. `names` says
+    under which name an index stands here."""
     parts: list[Condition] = []
     for par in nest.pars:
         boxed = add(ranges[par.index][1], ONE)
         value = constant_value(boxed)
         exact = covered[par.index] == 1 or (value is not None and value % covered[par.index] == 0)
         if boxed != par.extent or not exact:
-            parts.append(Compare(op=CompareOp.LT, left=IndexVar(name=par.index), right=par.extent))
+            here = IndexVar(name=names.get(par.index, par.index))
+            parts.append(Compare(op=CompareOp.LT, left=here, right=par.extent))
     return conjunction(parts) if parts else None
 
 

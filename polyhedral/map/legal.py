@@ -17,12 +17,13 @@ from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
-from texpr.polyhedral.map.hardware_attributes import threads_asked
+from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.sharing import can_share, combinable, part_bytes
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single
+from texpr.polyhedral.map.vectors import vectors
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single, widths_of
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import Target
@@ -83,12 +84,16 @@ class _Check:
                 self._cores(choice, *self.region.nest)
             case _:
                 assert_never(choice)
+        if self.target.is_cuda:
+            check_vectors(self.region.stmts, widths_of(choice))
 
     def _flat(self, choice: Flat, nest: Nest, ranges: Ranges) -> None:
         if has_block_level(self.problem.kernel, nest):
             self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
         self._threads(choice.threads)
         self._deal(choice.deal, nest, choice.threads, "deal")
+        self._runs(nest, choice.widths, nest.indices)
+        self._known_widths(choice.widths, nest.indices)
         self._grid(choice.grid, nest)
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
@@ -99,14 +104,20 @@ class _Check:
         inner = {stmt.index: stmt for stmt in _at_block_level(nest.body, choice.shared_out) if isinstance(stmt, Par)}
         if inner.keys() != choice.inner.keys():
             self._refuse(f"`inner` deals threads to {_listed(choice.inner)}; the nests inside are {_listed(inner)}")
+        indices: tuple[str, ...] = ()
         for index, deal in choice.inner.items():
-            self._deal(deal, bounded_nest(inner[index])[0], choice.threads, f"inner of {index}")
+            inside = bounded_nest(inner[index])[0]
+            self._deal(deal, inside, choice.threads, f"inner of {index}")
+            self._runs(inside, choice.widths, nest.indices + inside.indices)
+            indices += inside.indices
         seqs = {s.index: s for s in _at_block_level(nest.body, choice.shared_out) if isinstance(s, Seq)}
         bytes_needed = sum(use.bytes or 0 for use in uses if choice.memory[use.buffer.name] is Memory.SHARED)
         for index in choice.shared_out:
             if index not in seqs or not can_share(self.problem, seqs[index], choice.memory) or choice.threads == 1:
                 self._refuse(f"`shared_out`: {index} is no reduction that the threads of a block can share")
             bytes_needed += part_bytes(self.problem, seqs[index].body, choice.threads)
+            self._run(seqs[index].body, index, choice.widths, (*nest.indices, index))
+        self._known_widths(choice.widths, (*indices, *choice.shared_out))
         if bytes_needed > self.target.shared_bytes:
             self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")
 
@@ -121,6 +132,8 @@ class _Check:
         updates = [s for s in nest.body if isinstance(s, Accumulate)]
         used = frozenset[str]().union(*(subscript_names(u.subscripts) for u in updates))
         summed = {p.index: p for p in nest.pars if p.index not in used}
+        self._run(nest.body, choice.over, choice.widths, nest.indices)
+        self._known_widths(choice.widths, (choice.over,))
         if not choice.blocks.keys() <= summed.keys():
             self._refuse(f"`blocks` limits {_listed(choice.blocks)}; the summed indices are {_listed(summed)}")
         bytes_needed = part_bytes(self.problem, updates, choice.threads)
@@ -133,7 +146,8 @@ class _Check:
         """At most `CHAIN` blocks add to one element of a long sum."""
         known, adding = size_ranges(self.problem.kernel), 1
         for index in summed:
-            covered = choice.threads * choice.rounds if index == choice.over else 1
+            together = choice.threads * choice.rounds * choice.widths.get(index, 1)
+            covered = together if index == choice.over else 1
             count = most(ceildiv(at_least_zero(add(ranges[index][1], ONE)), covered), known)
             limits = [n for n in (count, choice.blocks.get(index)) if n is not None]
             adding *= max(1, min(limits)) if limits else CHAIN + 1
@@ -169,6 +183,28 @@ class _Check:
             self._refuse(f"a block cannot have {threads} threads")
         if asked is not None and asked != threads:
             self._refuse(f"the author asks for {asked} threads, and the candidate has {threads}")
+
+    def _known_widths(self, widths: Mapping[str, int], indices: Sequence[str]) -> None:
+        if not widths.keys() <= set(indices):
+            self._refuse(f"`widths` has {_listed(widths)}; the indices that threads share out are {_listed(indices)}")
+
+    def _runs(self, nest: Nest, widths: Mapping[str, int], hardware: tuple[str, ...]) -> None:
+        """At most one index of a nest is taken several iterations at a time, and no other extent depends on it."""
+        several = [par for par in nest.pars if par.index in widths]
+        if len(several) > 1:
+            self._refuse(f"`widths` has {_listed(p.index for p in several)}, and a thread takes runs of one index")
+        for par in several:
+            if any(par.index in names(other.extent) for other in nest.pars):
+                self._refuse(f"`widths`: an extent depends on {par.index}")
+            self._run(nest.body, par.index, widths, hardware)
+
+    def _run(self, stmts: tuple[Stmt, ...], index: str, widths: Mapping[str, int], hardware: tuple[str, ...]) -> None:
+        """So many neighbouring iterations have a wide access."""
+        width = widths.get(index)
+        if width is None:
+            return
+        if width < 2 or width & (width - 1) or not vectors(self.problem, stmts, index, width, hardware).wide:
+            self._refuse(f"`widths`: no access is wide where a thread takes {width} iterations of {index}")
 
     def _deal(self, deal: Deal, nest: Nest, threads: int, where: str) -> None:
         if not {index for index, _ in deal} <= set(nest.indices):

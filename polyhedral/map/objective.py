@@ -51,16 +51,18 @@ def digit_values(digits: Sequence[Digit], warp_size: int) -> Any:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedAccess:
     """An access in global memory, of elements in their declared layout, and how often an iteration makes it; `update`
-    marks the element of an accumulation, which a register may carry through a loop."""
+    marks the element of an accumulation, which a register may carry through a loop. A wide access moves the `width`
+    elements from that one on."""
 
     layout: Layout
     element_bytes: int
     subscripts: tuple[Subscript, ...]
     weight: int = 1
     update: bool = False
+    width: int = 1
 
 
-class _AtZero(dict[str, Any]):
+class AtZero(dict[str, Any]):
     """Values of indices; an index that is not given is at 0."""
 
     def __missing__(self, key: str) -> int:
@@ -72,23 +74,23 @@ def footprint(access: WeightedAccess, lanes: Mapping[str, Any], sizes: Mapping[s
     import numpy as np
 
     layout, subscripts = access.layout, access.subscripts
-    steps_of = [int(index_value(term.stride, _AtZero(sizes))) for term in layout.terms]
+    steps_of = [int(index_value(term.stride, AtZero(sizes))) for term in layout.terms]
     if any(abs(number) > EXACT for number in (*steps_of, *sizes.values())):
         lanes = {name: value.astype(object) for name, value in lanes.items()}  # beyond 64 bits: slow and right
-    values = _AtZero({**sizes, **lanes})
+    values = AtZero({**sizes, **lanes})
     width = len(next(iter(lanes.values()))) if lanes else 1
     if any(isinstance(subscript, Gather) for subscript in subscripts):
         return None
     points = [index_value(subscript, values) for subscript in subscripts if not isinstance(subscript, Gather)]
-    address = np.zeros(width, dtype=np.int64) + coordinates(layout, points, _AtZero(sizes))[Unit.ADDRESS]
+    address = np.zeros(width, dtype=np.int64) + coordinates(layout, points, AtZero(sizes))[Unit.ADDRESS]
     steps = np.diff(address)
     size = access.element_bytes
-    elements = len(np.unique(address))
+    moved = np.unique(address[:, None] + np.arange(access.width))
     return Footprint(
         stride=int(steps[0]) if len(steps) and (steps == steps[0]).all() else (0 if not len(steps) else None),
         distance=int(np.abs(steps).sum()),
-        sectors=len(np.unique(address * size // SECTOR_BYTES)),
-        ideal=-(-elements * size // SECTOR_BYTES),
+        sectors=len(np.unique(moved * size // SECTOR_BYTES)),
+        ideal=-(-len(moved) * size // SECTOR_BYTES),
     )
 
 

@@ -109,7 +109,7 @@ class Problem:
         return max(1, int(index_value(expr, values)))
 
     def access(
-        self, buffer: str, subscripts: tuple[Subscript, ...], *, weight: int = 1, update: bool = False
+        self, buffer: str, subscripts: tuple[Subscript, ...], *, weight: int = 1, update: bool = False, width: int = 1
     ) -> WeightedAccess:
         """An access to a buffer of the kernel."""
         return WeightedAccess(
@@ -118,6 +118,7 @@ class Problem:
             subscripts=subscripts,
             weight=weight,
             update=update,
+            width=width,
         )
 
     def accesses(

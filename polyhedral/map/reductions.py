@@ -37,12 +37,15 @@ from texpr.grammar.index.interval import most
 from texpr.grammar.numerics import identity
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32, F64, DType
+from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type, narrow
+from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.vectors import vectors
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -54,19 +57,26 @@ from texpr.polyhedral.prove.additions import CHAIN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """Who shares out a reduction: the threads of a block, with the parallel indices of the block."""
+    """Who shares out a reduction: the threads of a block, with the parallel indices of the block. A thread takes
+    `width` neighbouring iterations at a time, with wide accesses."""
 
     outer: tuple[str, ...]
     threads: int
+    width: int = 1
+
+    @property
+    def covered(self) -> int:
+        """The iterations of one round."""
+        return self.threads * self.width
 
 
 def split(draft: Draft, team: Team, seq: Seq) -> tuple[Node, ...]:
     """A `seq` over the block's threads."""
     extent = constant_value(seq.extent)
     inside = None
-    if extent is None or extent % team.threads:
+    if extent is None or extent % team.covered:
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
-    nodes = shared_out(draft, team, seq, seq.body, (), ceildiv(at_least_zero(seq.extent), team.threads), inside)
+    nodes = shared_out(draft, team, seq, seq.body, (), ceildiv(at_least_zero(seq.extent), team.covered), inside)
     if extent is None or extent <= 0:
         some = Compare(op=CompareOp.GT, left=seq.extent, right=ZERO)
         nodes = (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
@@ -88,7 +98,7 @@ def shared_out(
     serial digit and all threads; `around` has the indices that a serial digit of their own runs over, too, and `inside`
     cuts what is no iteration."""
     turns = most(rounds, size_ranges(draft.kernel))
-    if stride is None and not around and turns is not None and turns <= CHAIN:  # no thread's part is long
+    if stride is None and not around and turns is not None and turns * team.width <= CHAIN:  # no thread's part is long
         body = [_narrow(draft, s) if isinstance(s, Accumulate) else s for s in body]
     updates = [s for s in body if isinstance(s, Accumulate)]
     partials = {u.id: _local(draft, f"{u.buffer}_part", u.value.dtype, ()) for u in updates}
@@ -119,20 +129,25 @@ def _partial(
     around: Sequence[tuple[Define, Digit]],
     stride: Digit | None,
 ) -> tuple[Node, ...]:
-    """Every thread accumulates its iterations, T apart."""
-    index = loop.index
+    """Every thread accumulates its iterations, or runs of them, as far apart as the threads take together."""
+    index = first = loop.index
     band, digits = _band(draft, team, index)
     worker = Body(draft, hardware=(*team.outer, index), digits=digits)
     nodes: tuple[Node, ...] = worker.nodes(
         tuple(replace(s, buffer=partials[s.id], subscripts=()) if isinstance(s, Accumulate) else s for s in body)
     )
+    if team.width > 1:
+        found = vectors(draft.problem, body, index, team.width, (*team.outer, index))
+        run = make_run(draft, index, loop.extent, team.width, found, loop.span)
+        nodes, first = in_run(draft, run, nodes, digits), run.first
     if inside is not None:
+        inside = rewrite(inside, lambda node: IndexVar(name=first) if node == IndexVar(name=index) else node)
         nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
     own: tuple[Digit, ...] = ()
     if rounds != ONE:
         name = draft.names.fresh(f"{index}_serial")
-        own = (Digit(name=name, index=index, weight=team.threads, radix=rounds, stride=ONE, place=Place.SERIAL),)
-    nodes = (Define(index=index, digits=(*places, *own, *reversed(band.all))), *nodes)
+        own = (Digit(name=name, index=index, weight=team.covered, radix=rounds, stride=ONE, place=Place.SERIAL),)
+    nodes = (Define(index=first, digits=(*places, *own, *reversed(band.all))), *nodes)
     for digit in (*own, *(() if stride is None else (stride,))):
         nodes = (_serial(digit, nodes, loop.span),)
     for define, digit in around:
@@ -220,8 +235,8 @@ def _reduce(
 
 def _band(draft: Draft, team: Team, index: str) -> tuple[ThreadDigits, tuple[str, ...]]:
     """Digits of an index that runs over all threads, and their names."""
-    pieces = ((0, team.threads),)
-    band = thread_digits((index,), pieces, draft.names, draft.target.warp_size)
+    pieces, each = ((0, team.threads),), {index: team.width}
+    band = thread_digits((index,), pieces, draft.names, draft.target.warp_size, each)
     draft.digits += band.all
     return band, tuple(d.name for d in band.all)
 

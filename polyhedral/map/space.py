@@ -8,11 +8,12 @@ own would be. The author's attributes only remove candidates.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest, has_block_level
-from texpr.polyhedral.map.choose import band_sizes, choose, choose_blocks, choose_combined, choose_flat
+from texpr.polyhedral.map.choose import band_sizes, choose, choose_blocks, choose_combined, choose_flat, in_runs
 from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
 from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
@@ -22,6 +23,7 @@ from texpr.polyhedral.map.sharing import combinable
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat
 
 ROUNDS = (1, 4, 16, 64)
+WIDTHS = (1, 2, 4, 8, 16)  # neighbouring iterations that a thread takes with wide accesses
 
 
 def candidates(problem: Problem, *, wide: bool = True) -> Iterator[Candidate]:
@@ -68,17 +70,19 @@ def _teams(problem: Problem) -> tuple[int, ...]:
 
 
 def _flat(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Flat]:
-    """Each index on the lanes, alone or a warp's width of it, with blocks of every size."""
+    """Each index on the lanes, alone or a warp's width of it, in runs of several lengths, with blocks of every size."""
     usual = choose_flat(problem, nest, ranges)
     sizes = band_sizes(problem, nest, ranges)
     warp = problem.target.warp_size
     for threads in _teams(problem):
         for first in reversed(range(len(sizes))):
             order = (first, *(d for d in reversed(range(len(sizes))) if d != first))
-            for cap in (threads, warp):
+            for cap, width in product((threads, warp), WIDTHS):
                 caps = [cap if d == first else threads for d in range(len(sizes))]
-                deal = tuple((nest.indices[d], n) for d, n in share(sizes, order, caps, threads))
-                yield replace(usual, threads=threads, deal=deal, grid=tuple(nest.indices[d] for d in order))
+                widths = {nest.indices[first]: width} if width > 1 else {}
+                deal = tuple((nest.indices[d], n) for d, n in share(in_runs(nest, sizes, widths), order, caps, threads))
+                grid = tuple(nest.indices[d] for d in order)
+                yield replace(usual, threads=threads, deal=deal, grid=grid, widths=widths)
 
 
 def _combined(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Combined]:
@@ -86,8 +90,8 @@ def _combined(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Combined
     for over in combinable(nest):
         usual = choose_combined(problem, nest, ranges, over)
         yield usual
-        for threads in _teams(problem):
-            yield from (replace(usual, threads=threads, rounds=rounds) for rounds in ROUNDS)
+        for threads, rounds, width in product(_teams(problem), ROUNDS, WIDTHS):
+            yield replace(usual, threads=threads, rounds=rounds, widths={usual.over: width} if width > 1 else {})
 
 
 def _blocks(problem: Problem, usual: Blocks) -> Iterator[Blocks]:
@@ -96,7 +100,12 @@ def _blocks(problem: Problem, usual: Blocks) -> Iterator[Blocks]:
         inner = {index: _scaled(deal, threads) for index, deal in usual.inner.items()}
         yield replace(usual, threads=threads, inner=inner)
     for index in usual.shared_out:
-        yield replace(usual, shared_out=tuple(i for i in usual.shared_out if i != index))
+        widths = {i: n for i, n in usual.widths.items() if i != index}
+        yield replace(usual, shared_out=tuple(i for i in usual.shared_out if i != index), widths=widths)
+    for index in (*usual.shared_out, *dict.fromkeys(i for deal in usual.inner.values() for i, _ in deal)):
+        for width in WIDTHS:
+            widths = {i: n for i, n in usual.widths.items() if i != index}
+            yield replace(usual, widths={**widths, index: width} if width > 1 else widths)
     for nest, deal in usual.inner.items():
         if len(deal) > 1:
             turned: Mapping[str, Deal] = {**usual.inner, nest: (*deal[1:], deal[0])}

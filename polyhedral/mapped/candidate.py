@@ -34,36 +34,41 @@ class Flat:
     """A band whose iterations are dealt to threads and blocks; one thread runs the body alone.
 
     `deal` shares out the `threads` of a block; what they do not cover lies on the grid, whose fastest index comes first
-    in `grid`.
+    in `grid`. `widths`: of an index a thread takes so many neighbouring iterations at once, with wide accesses.
     """
 
     threads: int
     deal: Deal
     grid: tuple[str, ...]
+    widths: Mapping[str, int] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
     """A band each of whose iterations has a block. `inner` deals the block's threads to each nest inside, named by its
-    first index; `shared_out` has the indices of the reductions (`seq`s) that the threads share."""
+    first index; `shared_out` has the indices of the reductions (`seq`s) that the threads share. `widths`: as
+    in a flat band, of indices of both."""
 
     threads: int
     grid: tuple[str, ...]
     inner: Mapping[str, Deal] = field(default_factory=dict)
     shared_out: tuple[str, ...] = ()
+    widths: Mapping[str, int] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combined:
     """A band of accumulations: the threads of a block share out the index `over`, `rounds` iterations each, and make
-    one indivisible update together. `blocks` limits how many blocks an index gets; each then takes several parts."""
+    one indivisible update together. `blocks` limits how many blocks an index gets; each then takes several parts.
+    `widths`: as in a flat band, of `over`."""
 
     threads: int
     over: str
     rounds: int
     grid: tuple[str, ...]
+    widths: Mapping[str, int] = field(default_factory=dict)
     blocks: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -79,6 +84,11 @@ class Cores:
 
 
 Choice = Single | Flat | Blocks | Combined | Cores
+
+
+def widths_of(choice: Choice) -> Mapping[str, int]:
+    """How many neighbouring iterations a thread takes, of the indices of which it takes several."""
+    return choice.widths if isinstance(choice, Flat | Blocks | Combined) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -234,6 +234,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "over": _text,
     "rounds": _number,
     "blocks": _by_name(_number),
+    "widths": _by_name(_number),
     "cores": _names,
     "vector": _or_none(_text),
     "chunk": _or_none(_number),

@@ -113,13 +113,15 @@ HostNode = Launch | HostLoop[Launch] | HostIf[Launch]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessReport:
-    """What `texpr map` says of one access: lane stride in elements (None: not affine in the lanes), d as the seed
-    defines it, 32-byte sectors per warp request and the ideal."""
+    """What `texpr map` says of one access: how many neighbouring elements a thread moves at once, lane stride in
+    elements (None: not affine in the lanes), d as the seed defines it, 32-byte sectors per warp request and the
+    ideal."""
 
     statement: str
     buffer: str
     mode: str
     relation: str
+    width: int = 1
     lane_stride: int | None = None
     distance: int | None = None
     sectors: int | None = None

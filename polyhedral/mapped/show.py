@@ -56,10 +56,13 @@ def show(program: MappedProgram | PlannedProgram) -> str:
     lines += [f"  {line}" for line in _table([_buffer(b) for b in program.buffers.values()])]
     if program.report.accesses:
         lines.append("accesses in global memory, of one warp")
-        rows: list[tuple[str, ...]] = [("statement", "access", "mode", "lane stride", "d", "sectors", "ideal")]
+        rows: list[tuple[str, ...]] = [("statement", "access", "mode", "lane stride", "d", "sectors", "ideal", "wide")]
         for a in program.report.accesses:
             figures = (a.lane_stride, a.distance, a.sectors, a.ideal_sectors)
-            rows.append((a.statement, a.relation, a.mode, *("-" if f is None else str(f) for f in figures)))
+            shown = ("-" if f is None else str(f) for f in figures)
+            rows.append((a.statement, a.relation, a.mode, *shown, f"{a.width} together" if a.width > 1 else ""))
+        if not any(row[-1] for row in rows[1:]):
+            rows = [row[:-1] for row in rows]
         lines += [f"  {line}" for line in _table(rows)]
     lines += [f"note: {note}" for note in program.report.notes]
     return "\n".join(lines) + "\n"

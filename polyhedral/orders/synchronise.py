@@ -20,7 +20,7 @@ from texpr.polyhedral.mapped.places import PLACES, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import Path, acting, branches, of_kind, statements, with_branches
+from texpr.polyhedral.mapped.walks import Path, acting, branches, of_kind, operators, with_branches
 
 _ROOT: Path = ()
 _WIDTH = {scope: number for number, scope in enumerate(Scope)}
@@ -153,7 +153,7 @@ def _band(node: Node | None) -> tuple[str, ...]:
     """The thread digits of a node that belongs to one band altogether, else ()."""
     if node is None:
         return ()
-    found = {s.digits for s in statements((node,))}
+    found = {operator.digits for operator in operators((node,))}
     if isinstance(node, Define):
         return tuple(d.name for d in node.digits if d.place in (Place.LANE, Place.WARP))
     defines = any(of_kind((node,), Define))

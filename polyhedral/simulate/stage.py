@@ -35,7 +35,7 @@ from texpr.polyhedral.simulate.storage import launch_memory
 from texpr.polyhedral.simulate.words import WordMemory
 
 CHUNK_THREADS = 1 << 16  # threads that run together
-LINE_BYTES = 128  # of memory: arrays begin anywhere in one
+LINE_BYTES = 128  # of memory
 
 
 def simulate(
@@ -64,7 +64,7 @@ def simulate(
     for buffer in kernel.params:
         cells = Cells.alone(mapped.buffers[buffer.name], known, 1, settled)
         cells.data[cells.inside().reshape(-1)] = stored(given[buffer.name])
-        base_bytes = (addresses or {}).get(buffer.name, machine.address(cells.data.itemsize))
+        base_bytes = (addresses or {}).get(buffer.name, machine.address(max(buffer.align, buffer.dtype.size_bytes)))
         machine.memory[buffer.name] = replace(cells, defined=None, base_bytes=base_bytes)
     addressed = {address_of(name).name: cells.base_bytes for name, cells in machine.memory.items()}
     machine.run(list(in_order(mapped.host, {**known, **addressed})))
@@ -99,9 +99,9 @@ class Machine:
     interleaved: bool
     memory: dict[str, Cells] = field(default_factory=dict)
 
-    def address(self, size_bytes: int) -> int:
-        """Where an array of such elements begins in a line of memory: anywhere."""
-        return int(self.random.integers(LINE_BYTES // size_bytes)) * size_bytes
+    def address(self, align: int) -> int:
+        """Where an array begins in a line of memory: anywhere that its alignment allows."""
+        return int(self.random.integers(max(1, LINE_BYTES // align))) * align
 
     def run(self, launches: Sequence[tuple[Launch, Mapping[str, int]]]) -> None:
         """The launches, each with those that may begin before it is over."""

@@ -109,7 +109,7 @@ def test_headers_of_several_kernels_stand_in_one_program(tmp_path: Path) -> None
     for k, name in enumerate(names):
         compiled = texpr.parse(PLAIN.replace("plain", name)).only.compile("cuda:sm_90a")
         (tmp_path / f"{k}_{name}.h").write_text(header_of(compiled))
-        lines.append(f"texpr_{launches(compiled.manifest.host)[0][0].symbol}_grid(1000, grid);")
+        lines.append(f"texpr_{launches(compiled.manifest.host)[0][0].symbol}_grid(4000, grid);")
     (tmp_path / "main.cpp").write_text("\n".join([*lines, "return grid[0] == 4 ? 0 : 1;", "}", ""]))
     found = find_gxx()
     assert found is not None

@@ -87,11 +87,11 @@ def test_a_line_is_placed_only_where_a_compiler_counts_another_one(build):
 
 
 def test_sibling_bands_share_coordinates_and_indices(build):
-    text = "kernel k(A: f32[M, 64], B: f32[M, 64]) { par M b { par 64 i { B[b, i] = A[b, i] } "
-    text += "par 64 i { B[b, i] = B[b, i] + 1.0 } } }"
+    text = "kernel k(A: f32[M, 256], B: f32[M, 256]) { par M b { par 256 i { B[b, i] = A[b, i] } "
+    text += "par 256 i { B[b, i] = B[b, i] + 1.0 } } }"
     made = texpr.parse(text).only.compile("cuda:sm_90a").source
     assert made.count("tx::lane()") == made.count("tx::warp()") == 1
-    assert made.count("const int i = 32 * warp + lane;") == 1 and "i_1" not in made
+    assert made.count("const int i_first = 128 * warp + 4 * lane;") == 1 and "i_1_first" not in made
 
 
 def test_the_version_in_the_text_is_that_of_the_package():

@@ -78,13 +78,17 @@ def test_a_condition_that_always_holds_is_left_out() -> None:
 
 
 def test_a_register_that_its_bind_begins_is_a_plain_scalar() -> None:
-    text = source("kernel k(A: f32[N]) { par N i { new t: f32; new u: f32; t = A[i]; u = exp(t); u += t; A[i] = u } }")
+    text = source(
+        "kernel k(A: f32[N] #align(4)) { par N i { new t: f32; new u: f32; t = A[i]; u = exp(t); u += t; A[i] = u } }"
+    )
     assert "const tx::f32 t = A(i);" in text and "tx::f32 u = tx::exp(t);" in text and "u += t;" in text
     assert "tx::Reg" not in text
 
 
 def test_a_register_that_is_bound_under_a_condition_is_a_checked_one_where_it_begins() -> None:
-    text = source("kernel k(A: f32[N]) { par N i { new t: f32; if i < 3 { t = 1.0 } else { t = 2.0 }; A[i] = t } }")
+    text = source(
+        "kernel k(A: f32[N] #align(4)) { par N i { new t: f32; if i < 3 { t = 1.0 } else { t = 2.0 }; A[i] = t } }"
+    )
     assert re.search(r'if \(i < N\) \{\n *tx::Reg<tx::f32, 1> t\("t"\);\n', text)
     assert "t(0) = 1.0f;" in text and "A(i) = t(0);" in text
 

@@ -25,9 +25,20 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Cast, Expr, Gather, Op, Read, Select, Subscript
+from oracle_rows import Rows, joined, reads_of, spread
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Anchor,
+    Atomic,
+    Bind,
+    Gather,
+    IndexVar,
+    Read,
+    Subscript,
+)
 from texpr.grammar.index.value import condition_value, index_value
-from texpr.polyhedral.mapped.operators import Generic, Reduce, Unused
+from texpr.polyhedral.mapped.operators import Copy, Generic, Reduce, Unused
 from texpr.polyhedral.mapped.places import Memory, Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier
@@ -69,49 +80,6 @@ class Site:
 
 
 @dataclass
-class Rows:
-    """Threads at a node with the values of all names; `turns` has one column for each loop around."""
-
-    thread: Any
-    values: dict[str, Any]
-    turns: Any
-
-    def only(self, mask: Any) -> "Rows":
-        mask = np.broadcast_to(np.asarray(mask, bool), self.thread.shape)
-        values = {n: v[mask] if isinstance(v, np.ndarray) else v for n, v in self.values.items()}
-        return Rows(self.thread[mask], values, self.turns[mask])
-
-    def array(self, expr: Any) -> Any:
-        return np.broadcast_to(np.asarray(index_value(expr, self.values)), self.thread.shape).astype(np.int64)
-
-
-def reads_of(value: Expr, rows: Rows) -> Iterator[tuple[Read, Rows]]:
-    """Every read of a value with the rows that make it: the arms of an affine `select` split them."""
-    match value:
-        case Read(subscripts=subscripts):
-            yield value, rows
-            for subscript in subscripts:
-                if isinstance(subscript, Gather):
-                    yield from reads_of(subscript.value, rows)
-        case Op(args=args):
-            for arg in args:
-                yield from reads_of(arg, rows)
-        case Cast(operand=operand):
-            yield from reads_of(operand, rows)
-        case Select(condition=condition, then=then, other=other):
-            first = second = rows
-            if isinstance(condition, Expr):
-                yield from reads_of(condition, rows)
-            else:
-                chosen = np.broadcast_to(np.asarray(condition_value(condition, rows.values), bool), rows.thread.shape)
-                first, second = rows.only(chosen), rows.only(~chosen)
-            yield from reads_of(then, first)
-            yield from reads_of(other, second)
-        case _:
-            return
-
-
-@dataclass
 class Walker:
     program: MappedProgram
     launch: Launch
@@ -137,6 +105,13 @@ class Walker:
                     self.statement(node, here, rows)
                 case Reduce():
                     self.reduction(node, here, rows)
+                case Copy():
+                    every = spread(node.over, rows)
+                    if node.within is not None:
+                        place = every.array(IndexVar(name=node.over[-1][0]))
+                        begin, end = every.array(node.within.begin), every.array(node.within.end)
+                        every = every.only((begin <= place) & (place < end))
+                    self.statement(node.each, here, every)
                 case Fresh(buffer=buffer):
                     self.entries[buffer] = around.nodes
                 case Barrier():
@@ -194,13 +169,7 @@ class Walker:
     def reduction(self, node: Reduce, here: Around, rows: Rows) -> None:
         """Every thread reads the values of the box, then writes the targets."""
         rows = rows.only(rows.thread == 0) if node.unused is Unused.ONCE else rows
-        every = rows
-        for index, extent in node.over:
-            turns = range(int(index_value(extent, rows.values)))
-            parts = [
-                Rows(every.thread, {**every.values, index: np.full(len(every.thread), t)}, every.turns) for t in turns
-            ]
-            every = joined(parts, every, index)
+        every = spread(node.over, rows)
         for value in node.values:
             for read, some in reads_of(value, every):
                 self.touch(node.id, here, read.buffer, read.subscripts, some)
@@ -226,19 +195,6 @@ class Walker:
         columns = [zero if isinstance(s, Gather) else rows.array(s) for s in subscripts]
         elements = np.column_stack(columns) if columns else np.zeros((len(rows.thread), 0), np.int64)
         self.sites.append(Site(id, around, buffer, writes, operator, rows.thread, rows.turns, elements, wild))
-
-
-def joined(parts: Sequence[Rows], like: Rows, index: str) -> Rows:
-    if not parts:
-        empty = like.only(np.zeros(like.thread.shape, bool))
-        none = np.zeros((0, like.turns.shape[1] + 1), np.int64)
-        return Rows(empty.thread, {**empty.values, index: np.zeros(0, np.int64)}, none)
-    values: dict[str, Any] = {}
-    for name, first in parts[0].values.items():
-        apart = isinstance(first, np.ndarray)
-        values[name] = np.concatenate([part.values[name] for part in parts]) if apart else first
-    thread = np.concatenate([part.thread for part in parts])
-    return Rows(thread, values, np.concatenate([part.turns for part in parts]))
 
 
 def loops_of(nodes: Sequence[tuple[Node, int]]) -> list[Loop]:

@@ -43,11 +43,15 @@ FULLY = "kernel f(A: f32[64]) { fully par 64 i %s { A[i] = 1.0 } }"
 
 KEPT: dict[str, tuple[Kept, ...]] = {
     "#grid": (Kept(place=Construct.PAR, program=COPY.replace("64 i", "64 i #grid"), because="grid (64, 1, 1)"),),
-    "#block": (Kept(place=Construct.PAR, program=ROWS % ("", "#block"), because="j = 32*j_warp + j_lane"),),
+    "#block": (Kept(place=Construct.PAR, program=ROWS % ("", "#block"), because="grid (8, 1, 1)"),),
     "#thread": (Kept(place=Construct.PAR, program=ROWS % ("", "#thread"), because="par, in one thread"),),
     "#unroll": (
         Kept(place=Construct.PAR, program=ROWS % ("", "#thread #unroll"), because="unrolled"),
         Kept(place=Construct.SEQ, program=SUM % "#unroll", because="unrolled"),
+    ),
+    "#vector(n)": (
+        Kept(place=Construct.PAR, program=ROWS % ("", "#vector(2)"), because="vector, 2 iterations"),
+        Kept(place=Construct.SEQ, program=ROW_SUM % "#vector(2)", because="vector, 2 iterations"),
     ),
     "#ordered": (Kept(place=Construct.SEQ, program=ROW_SUM % "#ordered", because="for k < 1024"),),
     "#align(n)": (
@@ -71,7 +75,7 @@ KEPT: dict[str, tuple[Kept, ...]] = {
         Kept(place=Construct.KERNEL, program=SCATTER % ("#unique", ""), because="store_unique"),
     ),
     "#threads(n)": (
-        Kept(place=Construct.KERNEL, program=COPY.replace(") {", ") #threads(32) {"), because="32 threads"),
+        Kept(place=Construct.KERNEL, program=COPY.replace(") {", ") #threads(64) {"), because="64 threads"),
     ),
     "#strides(s0, s1, …)": (
         Kept(place=Construct.PARAMETER, program=COPY.replace("]) {", "] #strides(2)) {"), because="strides (2)"),
@@ -100,7 +104,6 @@ UNMAPPED: dict[str, tuple[str, ...]] = {
     "#tile(128, 128)": (ROWS % ("#tile(4)", ""), SUM % "#tile(32)"),
     "#tile(block: 128, 128, warp: 64, 32, thread: 8, 4)": (ROWS % ("#tile(block: 4, warp: 2)", ""),),
     "#unroll(n)": (ROWS % ("", "#thread #unroll(4)"), SUM % "#unroll(4)"),
-    "#vector(n)": (ROWS % ("", "#vector(4)"), SUM % "#vector(4)"),
     "#stages(n)": (SUM % "#stages(3)",),
     "#tf32": (MADD % ("#tf32", ""), MADD % ("", "#tf32")),
     "#cluster_shape(x, y, z)": (COPY.replace(") {", ") #cluster_shape(2, 1) {"),),

@@ -88,7 +88,8 @@ def test_large_constant_extents_do_not_overflow_the_narrow_grid_axes() -> None:
     (launch,) = launches(mapped(text).host)
     x, y, z = (index_value(g, {}) for g in launch.grid)
     assert x <= 2**31 - 1 and y <= 65535 and z <= 65535
-    assert x * y * z * launch.threads >= 300000 * 16 * 70000
+    together = math.prod(index_value(d.radix, {}) for d in launch.digits if d.place is Place.VECTOR)
+    assert x * y * z * launch.threads * together >= 300000 * 16 * 70000
 
 
 def test_more_blocks_than_a_grid_has_are_refused() -> None:
@@ -182,7 +183,9 @@ def test_a_local_that_threads_exchange_lies_where_the_author_says(word: str, mem
         ("E0401", "kernel k(A: f32[N]) #threads(N) { par N i { A[i] = 1.0 } }"),
         ("E0401", "kernel k(A: f32[N, K]) { par N i { seq K k #unroll { A[i, k] = 1.0 } } }"),
         ("E0402", "kernel k(A: f32[N]) { par N i #tile(64) { A[i] = 1.0 } }"),
-        ("E0402", "kernel k(A: f32[N]) { par N i #vector(4) { A[i] = 1.0 } }"),
+        ("E0402", "kernel k(A: f32[M, N]) { par M i, N j #vector(4) { A[i, j] = 1.0 } }"),
+        ("E0402", "kernel k(A: f32[N, 8]) { par N i { seq 8 k #vector(4) { A[i, k] = 1.0 } } }"),
+        ("E0401", "kernel k(A: f32[N]) { par N i #vector(N) { A[i] = 1.0 } }"),
         ("E0402", "kernel k(A: f32[N]) #persistent { par N i { A[i] = 1.0 } }"),
         ("E0402", "kernel k(A: f32[N, 8]) { par N i { seq 8 k #stages(2) { A[i, k] = 1.0 } } }"),
         ("E0402", "kernel k(A: f32[N]) { par N i #block { A[i] = 1.0 } }"),

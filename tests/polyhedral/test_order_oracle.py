@@ -83,7 +83,7 @@ def test_pairs_that_are_not_asked_are_missed(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_threads_that_meet_in_one_par_are_a_race_that_no_order_mends() -> None:
-    program = mapped("kernel rows(C: i32[M, 64]) { par M i { par 64 a { C[i, a] = 1 } } }")
+    program = mapped("kernel rows(C: i32[M, 64]) { par M i { par 64 a { C[i, 63 - a] = 1 } } }")
 
     def collapsed(node: Any) -> Any:
         if isinstance(node, Define) and node.index == "a":
@@ -109,7 +109,7 @@ def _statements(launch: Launch) -> list[Generic]:
 
 
 def test_a_digit_that_is_defined_twice_is_a_defect() -> None:
-    launch = only_launch(mapped("kernel rows(C: i32[M, 64]) { par M i { par 64 a { C[i, a] = 1 } } }"))
+    launch = only_launch(mapped("kernel rows(C: i32[M, 64]) { par M i { par 64 a { C[i, 63 - a] = 1 } } }"))
     twice = next(n for n in launch.body if isinstance(n, Define) and n.index == "a")
     with pytest.raises(InternalError, match="defined twice"):
         collect(replace(launch, body=(twice, *launch.body)), 32)

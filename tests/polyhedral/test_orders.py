@@ -13,7 +13,7 @@ from texpr.polyhedral import isl
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Barrier
-from texpr.polyhedral.mapped.tree import Guard, Loop
+from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.orders import find as hazards
 from texpr.polyhedral.orders.flow import check_enforced, unenforced
 from texpr.polyhedral.program import Hazard
@@ -30,11 +30,14 @@ def inserted(launch: Launch, at: int, scope: Scope = Scope.BLOCK) -> Launch:
 
 
 def inside(launch: Launch, kind: type[Loop] | type[Guard]) -> Launch:
-    """The launch without its barriers, and one at the start of the first node of a kind."""
+    """The launch without its barriers, and one at the start of the first node of a kind that all threads run."""
     waits = Barrier(scope=Scope.BLOCK, orders=())
-    return edited(
-        without_barriers(launch), lambda n: (replace(n, body=(waits, *n.body)),) if isinstance(n, kind) else (n,)
-    )
+
+    def with_barrier(node: Node) -> tuple[Node, ...]:
+        own = isinstance(node, kind) and not (isinstance(node, Loop) and node.digit)
+        return (replace(node, body=(waits, *node.body)),) if own else (node,)
+
+    return edited(without_barriers(launch), with_barrier)
 
 
 def summary(launch: Launch) -> set[tuple[str, str, str, Hazard, Scope, str | None]]:

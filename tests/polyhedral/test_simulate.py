@@ -78,7 +78,7 @@ def test_a_sum_over_tiles_is_right_whether_a_tile_fills_the_threads_or_not(exten
 
 
 def test_digits_that_a_loop_defines_are_named_in_it_only() -> None:
-    launch = only_launch(mapped(TILES.replace("T[", "i32[").replace("E", "64")))
+    launch = only_launch(mapped(TILES.replace("T[", "i32[").replace("E", "128")))
     around = [node for node in launch.body if isinstance(node, Generic)]
     assert [(s.id, s.digits, s.unused) for s in around] == [
         ("S0_init", (), Unused.REPLICATED),
@@ -145,8 +145,8 @@ def test_a_lost_padding_guard_leaves_the_buffer() -> None:
 
 def test_a_wrong_weight_makes_threads_meet() -> None:
     def edit(node: Node) -> tuple[Node, ...]:
-        if isinstance(node, Define) and node.index == "j":
-            return (replace(node, digits=tuple(replace(d, weight=1) for d in node.digits)),)
+        if isinstance(node, Define) and node.index == "j_first":
+            return (replace(node, digits=tuple(replace(d, weight=0) for d in node.digits)),)
         return (node,)
 
     wrong = with_body(mapped(COUNT, M=4, N=64), edit)

@@ -49,7 +49,7 @@ FOR_PEOPLE = {
     "Guard.padding", "MappedProgram.candidate", "MappedBuffer.reason", "Order.relation",
     "Report.accesses", "Report.representative", "Report.schedule",
     *(f"AccessReport.{name}" for name in (
-        "statement", "buffer", "mode", "relation", "lane_stride", "distance", "sectors", "ideal_sectors",
+        "statement", "buffer", "mode", "relation", "width", "lane_stride", "distance", "sectors", "ideal_sectors",
     )),
     # The reasons of syncs; those of a barrier stand in the emitted text, which has no others yet.
     *(f"{name}.orders" for name in ("Acquire", "Wait", "WaitGroup", "Await", "AfterLaunch", "GridBarrier", "Last")),

@@ -109,7 +109,7 @@ def test_arguments_by_keyword_and_free_sizes() -> None:
 def test_everything_can_be_inspected(tmp_path: Path) -> None:
     compiled = texpr.parse(ADD).only.compile("cuda:sm_90a", N=1000)
     assert "lane" in str(compiled.mapping)
-    assert "S0: C[i] = add.f32(A[i], B[i])" in str(compiled.graph)
+    assert "S0: C_run[i_vector] = add.f32(A_run[i_vector], B_run[i_vector])" in str(compiled.graph)
     assert "__global__" in compiled.source
     assert compiled.manifest.sizes == {"N": 1000}
     assert (compiled.save(tmp_path / "out", source_only=True) / "manifest.json").is_file()

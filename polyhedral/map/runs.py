@@ -1,0 +1,203 @@
+"""Runs: neighbouring iterations of an index that one thread takes, with its wide accesses around them.
+
+    par N j { Y[j] = a * X[j] }          4 iterations, N any number
+
+    j_first = 1024*j_block + 128*j_warp + 4*j_lane
+    if j_first < N
+      copy X_run[e] = X[j_first + e] for e < 4, 0 <= e < N - j_first, else 0  (now, aligned)
+      for j_vector < 4
+        j = j_vector + j_first
+        if j < N
+          S0: Y_run[j_vector] = a * X_run[j_vector]
+        else
+          S0_none: Y_run[j_vector] = 0
+      copy Y[j_first + e] = Y_run[e] for e < 4, 0 <= e < N - j_first  (now, aligned)
+
+Where the extent is a multiple of the run, nothing is cut inside it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from texpr.grammar.ast import (
+    Bind,
+    Compare,
+    CompareOp,
+    Const,
+    Gather,
+    IndexExpr,
+    IndexVar,
+    Read,
+    Role,
+    SizeVar,
+    Subscript,
+)
+from texpr.grammar.index.expr import ONE, ZERO, add, const, multiply, substitute, subtract
+from texpr.grammar.index.linear import linear
+from texpr.grammar.source import Span
+from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.vectors import Element, Vectors, Wide, divides, divisors
+from texpr.polyhedral.mapped.access import Access
+from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.views import View, Within
+from texpr.polyhedral.mapped.walks import map_nodes
+from texpr.polyhedral.names import stem
+from texpr.polyhedral.walk import rewrite_leaf, rewrite_read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """`count` iterations of `index` from the value of `first` on, `vector` the digit of the one at hand."""
+
+    index: str
+    extent: IndexExpr
+    first: str
+    vector: Digit
+    count: int
+    found: Vectors
+    span: Span
+
+
+def make_run(draft: Draft, index: str, extent: IndexExpr, count: int, found: Vectors, span: Span) -> Run:
+    """A run with names of its own, and its digit in the draft."""
+    name = draft.names.fresh(f"{stem(index)}_vector")
+    digit = Digit(name=name, index=index, weight=1, radix=const(count), stride=ONE, place=Place.VECTOR)
+    first = draft.names.fresh(f"{stem(index)}_first")
+    draft.digits.append(digit)
+    return Run(index=index, extent=extent, first=first, vector=digit, count=count, found=found, span=span)
+
+
+def in_run(draft: Draft, run: Run, body: tuple[Node, ...], digits: tuple[str, ...]) -> tuple[Node, ...]:
+    """The body for every iteration of a run, what it moves of arrays before and after. `digits` are those of the
+    threads that share out the runs."""
+    cut = not divides(linear(run.extent), run.count, divisors(draft.kernel))
+    moved = run.found.wide
+    registers = {wide.element: _register(draft, run, wide) for wide in moved}
+    body = _through(body, {element: (name, run.vector.name) for element, name in registers.items()})
+    if cut:
+        inside = Compare(op=CompareOp.LT, left=IndexVar(name=run.index), right=run.extent)
+        unwritten = [wide for wide in moved if wide.stores and not wide.loads]
+        orelse = tuple(_zero(draft, run, wide, registers[wide.element], digits) for wide in unwritten)
+        body = (Guard(condition=inside, body=body, orelse=orelse, padding=True, span=run.span),)
+    each = Define(index=run.index, digits=(run.vector,), offset=IndexVar(name=run.first))
+    loop = Loop(
+        index=run.vector.name,
+        extent=run.vector.radix,
+        body=(each, *body),
+        digit=run.vector,
+        unroll=True,
+        span=run.span,
+    )
+    copy = _Copies(draft, run, digits, cut=cut)
+    return (
+        *(Fresh(buffer=name) for name in registers.values()),
+        *(copy.load(wide, registers[wide.element]) for wide in moved if wide.loads),
+        loop,
+        *(copy.store(wide, registers[wide.element]) for wide in moved if wide.stores),
+    )
+
+
+def _register(draft: Draft, run: Run, wide: Wide) -> str:
+    name = draft.names.fresh(f"{wide.element[0]}_run")
+    draft.buffers[name] = MappedBuffer(
+        name=name,
+        dtype=wide.dtype,
+        memory=Memory.REG,
+        scope=Scope.THREAD,
+        layout=row_major((const(run.count),)),
+        role=Role.LOCAL,
+        reason=f"{run.count} neighbouring elements of {wide.element[0]}, moved {wide.width} at a time",
+        span=wide.first.span,
+    )
+    return name
+
+
+def _through(body: tuple[Node, ...], registers: Mapping[Element, tuple[str, str]]) -> tuple[Node, ...]:
+    """The body with registers in place of elements."""
+
+    def access(buffer: str, subscripts: tuple[Subscript, ...]) -> tuple[str, tuple[Subscript, ...]]:
+        held = registers.get((buffer, subscripts))
+        return (buffer, subscripts) if held is None else (held[0], (IndexVar(name=held[1]),))
+
+    def change(node: Node) -> Node:
+        match node:
+            case Generic(leaf=leaf):
+                return replace(node, leaf=rewrite_leaf(leaf, access))
+            case Guard(condition=Read() as read):
+                return replace(node, condition=rewrite_read(read, access))
+            case _:
+                return node
+
+    return map_nodes(body, change)
+
+
+def _zero(draft: Draft, run: Run, wide: Wide, register: str, digits: tuple[str, ...]) -> Generic:
+    """A register of what is no iteration has a value, too: a wide access takes all of them."""
+    id, span = draft.names.fresh(f"{_id(wide, run)}_none"), wide.first.span
+    place = (IndexVar(name=run.vector.name),)
+    leaf = Bind(id=id, buffer=register, subscripts=place, value=_nothing(wide), span=span)
+    return Generic(id=id, leaf=leaf, origin=Origin.INIT, digits=digits)
+
+
+def _nothing(wide: Wide) -> Const:
+    return Const(value=False if wide.dtype.is_bool else 0, dtype=wide.dtype, span=wide.first.span)
+
+
+def _id(wide: Wide, run: Run) -> str:
+    return getattr(wide.first, "id", run.index)
+
+
+class _Copies:
+    """The copies of a run into registers and out of them, as many accesses as each takes."""
+
+    def __init__(self, draft: Draft, run: Run, digits: tuple[str, ...], *, cut: bool) -> None:
+        self.draft, self.run, self.digits, self.cut = draft, run, digits, cut
+        self.element, self.access = (draft.names.fresh(f"{stem(run.index)}_{word}") for word in ("element", "access"))
+
+    def load(self, wide: Wide, register: str) -> Copy:
+        array, held = self._sides(wide, register)
+        return self._copy(wide, "load", array, held, _nothing(wide))
+
+    def store(self, wide: Wide, register: str) -> Copy:
+        array, held = self._sides(wide, register)
+        return self._copy(wide, "store", held, array, None)
+
+    def _start(self, wide: Wide) -> IndexExpr:
+        """The first iteration of an access, counted from that of the run."""
+        return multiply(const(wide.width), IndexVar(name=self.access)) if self.run.count > wide.width else ZERO
+
+    def _sides(self, wide: Wide, register: str) -> tuple[View, View]:
+        """The elements in the array and those in registers."""
+        here = add(self._start(wide), IndexVar(name=self.element))
+        name, subscripts = wide.element
+        there = _at(subscripts, self.run.index, add(IndexVar(name=self.run.first), here))
+        array = View(buffer=name, subscripts=there, dtype=wide.dtype)
+        return array, View(buffer=register, subscripts=(here,), dtype=wide.dtype)
+
+    def _copy(self, wide: Wide, what: str, source: View, target: View, other: Const | None) -> Copy:
+        start = self._start(wide)
+        end = subtract(subtract(self.run.extent, IndexVar(name=self.run.first)), start)
+        several = () if start == ZERO else ((self.access, const(self.run.count // wide.width)),)
+        return Copy(
+            id=self.draft.names.fresh(f"{_id(wide, self.run)}_{what}"),
+            source=source,
+            target=target,
+            over=(*several, (self.element, const(wide.width))),
+            within=Within(begin=ZERO, end=end, other=other) if self.cut else None,
+            access=Access.ALIGNED,
+            digits=self.digits,
+            span=wide.first.span,
+        )
+
+
+def _at(subscripts: tuple[Subscript, ...], index: str, value: IndexExpr) -> tuple[Subscript, ...]:
+    """The subscripts at a value of the index."""
+
+    def put(name: IndexVar | SizeVar) -> IndexExpr | None:
+        return value if name.name == index else None
+
+    return tuple(s if isinstance(s, Gather) else substitute(s, put) for s in subscripts)

@@ -1,0 +1,269 @@
+"""Vectors: which accesses are wide where a thread takes several neighbouring iterations of an index.
+
+    par M i, N j { Y[i, j] = a * X[i, j] }     N % 4 == 0, 4 iterations of j: X and Y by 16 bytes
+    par N j { B[j] = A[j + 1] }                A[j + 1] begins at no multiple of 16 bytes: A one by one
+
+An access is wide where its elements lie one after another along the index, from a multiple of their bytes on for every
+multiple of the width, and where it is surely made, once, whatever the data are: so what it reads can be read before the
+iterations, and what it writes can be written after them. What the iterations of a `par` read no other iteration writes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Atomic,
+    Bind,
+    Compare,
+    CompareOp,
+    Expr,
+    Gather,
+    If,
+    IndexBinary,
+    IndexConst,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Kernel,
+    New,
+    Node,
+    Read,
+    Role,
+    Select,
+    SizeVar,
+    Stmt,
+    Subscript,
+    operands,
+)
+from texpr.grammar.index.expr import names
+from texpr.grammar.index.linear import Linear, Monomial, linear
+from texpr.grammar.types import DType
+from texpr.polyhedral.layout.place import offset
+from texpr.polyhedral.map.conflicts import shared_updates
+from texpr.polyhedral.map.problem import Problem, declared, workspaces
+from texpr.polyhedral.walk import subscript_names, subscript_reads, value_reads
+
+ACCESS_BYTES = 16  # the widest access of a thread
+MOST = 16  # iterations of an index that a thread takes at once
+RUN_BYTES = 64  # what the elements of one array may take of a thread's registers
+
+Element = tuple[str, tuple[Subscript, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wide:
+    """Elements of an array that lie along the index, moved `width` at a time: `loads` before the iterations, `stores`
+    after them. `first` is the statement that touches them first."""
+
+    element: Element
+    dtype: DType
+    width: int
+    loads: bool
+    stores: bool
+    first: Stmt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vectors:
+    """The wide accesses of a body, and how many others go to other elements from iteration to iteration."""
+
+    wide: tuple[Wide, ...]
+    others: int
+
+    def whole(self, count: int) -> bool:
+        """Whether all accesses that move with the index are wide, as wide as they get, and one moves all elements."""
+        full = all(w.width == min(count, ACCESS_BYTES // w.dtype.size_bytes) for w in self.wide)
+        return full and not self.others and any(w.width == count for w in self.wide)
+
+
+NONE = Vectors(wide=(), others=1)
+
+
+def vectors(problem: Problem, stmts: Sequence[Stmt], index: str, count: int, hardware: tuple[str, ...]) -> Vectors:
+    """The wide accesses of statements that a thread runs for `count` iterations of an index of `hardware`. None of
+    statements with loops."""
+    events = list(_events(stmts, surely=True))
+    if any(event is None for event in events) or count > MOST:
+        return NONE
+    made = [event for event in events if event is not None]
+    return _Finder(problem, index, count, hardware, declared(tuple(stmts))).find(made)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Event:
+    """An access of one iteration. `surely`: no condition decides whether it is made; `binds`: what was there before
+    does not matter."""
+
+    element: Element
+    dtype: DType
+    stmt: Stmt
+    writes: bool = False
+    binds: bool = False
+    atomic: bool = False
+    surely: bool
+
+
+def _events(stmts: Sequence[Stmt], *, surely: bool) -> Iterator[_Event | None]:
+    """The accesses in the order of an iteration; None for a statement with which nothing is wide."""
+    for stmt in stmts:
+        match stmt:
+            case New():
+                pass
+            case Bind() | Accumulate() | Atomic():
+                yield from _reads(stmt.value, stmt, surely=surely)
+                for read in subscript_reads(stmt.subscripts):
+                    yield _Event(element=(read.buffer, read.subscripts), dtype=read.dtype, stmt=stmt, surely=surely)
+                yield _Event(
+                    element=(stmt.buffer, stmt.subscripts),
+                    dtype=stmt.value.dtype,
+                    stmt=stmt,
+                    writes=True,
+                    binds=isinstance(stmt, Bind),
+                    atomic=isinstance(stmt, Atomic),
+                    surely=surely,
+                )
+            case If(condition=condition, then=then, orelse=orelse):
+                if isinstance(condition, Read):
+                    yield from _reads(condition, stmt, surely=surely)
+                yield from _events(then, surely=False)
+                yield from _events(orelse, surely=False)
+            case _:
+                yield None
+
+
+def _reads(value: Expr, stmt: Stmt, *, surely: bool) -> Iterator[_Event]:
+    """The reads of a value; the arms of a `select` are not surely evaluated."""
+    work: list[tuple[Node, bool]] = [(value, surely)]
+    found: list[_Event] = []
+    while work:
+        node, sure = work.pop()
+        if isinstance(node, Read):
+            found.append(_Event(element=(node.buffer, node.subscripts), dtype=node.dtype, stmt=stmt, surely=sure))
+        for part in operands(node):
+            if not isinstance(part, IndexExpr):
+                work.append((part, sure and not (isinstance(node, Select) and part is not node.condition)))
+    yield from reversed(found)
+
+
+@dataclass(slots=True)
+class _Finder:
+    problem: Problem
+    index: str
+    count: int
+    hardware: tuple[str, ...]
+    own: frozenset[str]  # locals of one iteration
+    known: Mapping[str, int] = field(init=False)
+    arrays: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kernel = self.problem.kernel
+        self.known = divisors(kernel)
+        shared = {b.name for b in kernel.params if b.role is not Role.SCALAR}
+        self.arrays = frozenset(shared | {b.name for b in workspaces(kernel)})
+
+    def find(self, events: Sequence[_Event]) -> Vectors:
+        written = {event.element[0] for event in events if event.writes}
+        found: dict[Element, list[_Event]] = {}
+        for event in events:
+            found.setdefault(event.element, []).append(event)
+        elements: dict[str, int] = {}
+        for name, _ in found:
+            elements[name] = elements.get(name, 0) + 1
+        wide: list[Wide] = []
+        others = 0
+        for element, touches in found.items():
+            if self._moves(element):
+                alone = element[0] not in written or elements[element[0]] == 1
+                run = self._wide(element, touches, written) if alone else None
+                wide += [run] if run is not None else []
+                others += run is None
+        return Vectors(wide=tuple(wide), others=others)
+
+    def _moves(self, element: Element) -> bool:
+        """Whether another iteration may touch another element."""
+        name, subscripts = element
+        inner = (read for read in subscript_reads(subscripts))
+        return name not in self.own and (
+            self.index in subscript_names(subscripts) or any(read.buffer in self.own for read in inner)
+        )
+
+    def _wide(self, element: Element, touches: Sequence[_Event], written: set[str]) -> Wide | None:
+        """The wide access; of an array that an iteration writes, the element is the only one that it touches."""
+        name = element[0]
+        width = self._width(element, written) if name in self.arrays else 1
+        writes = [t for t in touches if t.writes]
+        if width == 1 or not any(t.surely for t in (writes or touches)) or (writes and not touches[0].surely):
+            return None
+        if any(t.atomic or (not t.binds and self._met(t.stmt)) for t in writes):
+            return None
+        first = touches[0]
+        dtype = self.problem.kernel.buffer(name).dtype
+        return Wide(
+            element=element,
+            dtype=dtype,
+            width=width,
+            loads=not (first.binds and first.surely),
+            stores=bool(writes),
+            first=first.stmt,
+        )
+
+    def _met(self, stmt: Stmt) -> bool:
+        """Whether other threads update the element, too."""
+        assert isinstance(stmt, Accumulate), "a bind has no rival"
+        program = self.problem.proved.program
+        question = ("shared update", stmt.id, self.hardware)
+        return program.work.once(question, lambda: shared_updates(program, stmt.id, self.hardware))
+
+    def _width(self, element: Element, written: set[str]) -> int:
+        """How many elements, from any multiple of so many iterations on, are one aligned access."""
+        name, subscripts = element
+        buffer, layout = self.problem.kernel.buffer(name), self.problem.layouts[name]
+        if layout.xor is not None:
+            return 1
+        plain: list[IndexExpr] = []
+        for number, subscript in enumerate(subscripts):
+            if not isinstance(subscript, Gather):
+                plain.append(subscript)
+            elif self.index in names(subscript) or any(
+                read.buffer in self.own | written for read in value_reads(subscript.value)
+            ):
+                return 1
+            else:
+                plain.append(IndexVar(name=f"#{number}"))
+        form = linear(offset(layout, plain))
+        if form.coefficient(self.index) != 1:
+            return 1
+        size, rest = buffer.dtype.size_bytes, form.without(self.index)
+        width = min(self.count, ACCESS_BYTES // size, buffer.align // size)
+        while width > 1 and not divides(rest, width, self.known):
+            width //= 2
+        return width if width * size > 1 and self.count * size <= RUN_BYTES else 1
+
+
+def divisors(kernel: Kernel) -> dict[str, int]:
+    """By what the sizes are divisible, as `where` says."""
+    found: dict[str, int] = {}
+    for fact in kernel.facts:
+        match fact:
+            case Compare(
+                op=CompareOp.EQ,
+                left=IndexBinary(op=IndexOp.MOD, left=SizeVar(name=name), right=IndexConst(value=by)),
+                right=IndexConst(value=0),
+            ) if by > 0:
+                found[name] = found.get(name, 1) * by // gcd(found.get(name, 1), by)
+            case _:
+                pass
+    return found
+
+
+def divides(form: Linear, by: int, known: Mapping[str, int]) -> bool:
+    """Whether a form is a multiple of a number for all sizes and indices: each of its terms is."""
+
+    def multiple(monomial: Monomial, coefficient: int) -> bool:
+        for atom in monomial:
+            coefficient *= known.get(atom.name, 1) if isinstance(atom, SizeVar) else 1
+        return coefficient % by == 0
+
+    return all(multiple(monomial, c) for monomial, c in form.terms.items())

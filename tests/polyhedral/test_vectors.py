@@ -1,0 +1,118 @@
+"""Wide accesses of plain programs: which there are, how wide, and which are none."""
+
+import pytest
+from stages import mapped, program, proved
+
+from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.linear import linear
+from texpr.polyhedral.map.stage import map_program
+from texpr.polyhedral.map.vectors import divides, divisors
+from texpr.polyhedral.mapped.candidate import Candidate, Flat
+from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.walks import launches, of_kind
+from texpr.polyhedral.target import parse_target
+
+ROWS = "kernel k(A: f32[M, N], B: f32[M, N]) {} {{ par M i, N j {{ B[i, j] = A[i, j] }} }}"
+
+
+def wide(mapped: MappedProgram) -> dict[str, int]:
+    """By array, how many elements its accesses move together."""
+    return {a.buffer: a.width for a in mapped.report.accesses if a.width > 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = A[i] } }", {"A": 4, "B": 4}),
+        ("kernel k(A: bf16[N], B: f64[N]) { par N i { B[i] = f64(A[i]) } }", {"A": 8, "B": 2}),
+        ("kernel k(A: u8[N], B: u8[N]) { par N i { B[i] = A[i] } }", {"A": 16, "B": 16}),
+        ("kernel k(A: f32[N]) { par N i { A[i] = A[i] + 1.0 } }", {"A": 4}),
+        ("kernel k(A: f32[N], B: f32[N]) { par N i { B[i] += A[i] } }", {"A": 4, "B": 4}),
+        ("kernel k(A: f32[N] #align(4), B: f32[N] #align(8)) { par N i { B[i] = A[i] } }", {}),
+        ("kernel k(A: f32[N] #align(8), B: f32[N] #align(8)) { par N i { B[i] = A[i] } }", {"A": 2, "B": 2}),
+        ("kernel k(A: f32[N + 1], B: f32[N]) { par N i { B[i] = A[i + 1] } }", {}),
+        ("kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = A[N - 1 - i] } }", {}),
+        (ROWS.format(""), {}),
+        (ROWS.format("where N % 2 == 0"), {"A": 2, "B": 2}),
+        (ROWS.format("where N % 12 == 0"), {"A": 4, "B": 4}),
+        ("kernel k(A: f32[M, N], B: f32[M, N]) { par M i, N j { B[i, j] = A[0, 0] } }", {}),
+        ("kernel k(A: f32[M, 64] #layout(col), B: f32[64]) where M >= 1 { par 64 j { B[j] = A[0, j] } }", {}),
+        (
+            "kernel k(A: f32[128, N] #layout(col), B: f32[128]) where N >= 4 { par 128 i { B[i] = A[i, 3] } }",
+            {"A": 4, "B": 4},
+        ),
+        (
+            "kernel k(A: f32[N, N] #strides(lda, 1), B: f32[N, N]) where N % 4 == 0, lda % 4 == 0, lda >= N"
+            " { par N i, N j { B[i, j] = A[i, j] } }",
+            {"A": 4, "B": 4},
+        ),
+        (
+            "kernel k(T: bf16[V, 64], row: i32[M], B: bf16[M, 64]) { par M i, 64 j { B[i, j] = T[row[i], j] } }",
+            {"T": 8, "B": 8},
+        ),
+        ("kernel k(T: f32[V], at: i32[N], B: f32[N]) { par N i { B[i] = T[at[i]] } }", {}),
+        ("kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = select(i < 3, A[i], 0.0) } }", {}),
+        ("kernel k(A: f32[N], B: f32[N]) { par N i { if A[i] > 0.0 { B[i] = A[i] } } }", {}),
+        ("kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = 0.0; if A[i] > 0.0 { B[i] = 1.0 } } }", {"A": 4, "B": 4}),
+        ("kernel k(A: f32[N], B: f32[N, 4]) { par N i { A[i] = sum 4 k { B[i, k] } } }", {}),
+        ("kernel k(A: f32[N + 4], B: f32[N]) { par N i { A[i + 4] = A[0] + B[i] } }", {}),
+        ("kernel k(A: f32[M, 4096], s: f32[M]) { par M i { s[i] = sum 4096 k { A[i, k] } } }", {"A": 4}),
+        ("kernel k(A: f16[N], s: f32[1]) { s[0] = sum N k { f32(A[k]) } }", {}),  # one thread
+        ("kernel k(A: f16[N], s: f32[1]) { s[0] = 0.0; par N k { s[0] += f32(A[k]) } }", {"A": 8}),
+    ],
+)
+def test_accesses_are_wide_where_they_are_contiguous_aligned_and_sure(text: str, found: dict[str, int]) -> None:
+    assert wide(mapped(text)) == found
+
+
+def test_on_a_cpu_nothing_is_copied_wide() -> None:
+    text = "kernel k(A: f32[N], B: f32[N]) { par N i #vector(4) { B[i] = A[i] } }"
+    (launch,) = launches(mapped(text, "cpu").host)
+    assert not any(of_kind(launch.body, Copy))
+
+
+def test_what_a_run_does_not_fill_is_cut_only_where_it_may_not() -> None:
+    def cut(text: str) -> bool:
+        (launch,) = launches(mapped(text).host)
+        return any(copy.within is not None for copy in of_kind(launch.body, Copy))
+
+    assert cut("kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = A[i] } }")
+    assert not cut("kernel k(A: f32[N], B: f32[N]) where N % 4 == 0 { par N i { B[i] = A[i] } }")
+    assert not cut("kernel k(A: f32[20], B: f32[20]) { par 20 i { B[i] = A[i] } }")
+
+
+@pytest.mark.parametrize(
+    ("widths", "why"),
+    [
+        ({"j": 3}, "no access is wide where a thread takes 3 iterations of j"),
+        ({"j": 32}, "no access is wide where a thread takes 32 iterations of j"),
+        ({"i": 4}, "no access is wide where a thread takes 4 iterations of i"),
+        ({"i": 2, "j": 4}, "a thread takes runs of one index"),
+        ({"q": 4}, "the indices that threads share out are i, j"),
+    ],
+)
+def test_a_candidate_with_runs_that_cannot_be_is_refused(widths: dict[str, int], why: str) -> None:
+    text = ROWS.format("where N % 8 == 0")
+    choice = Flat(threads=32, deal=(("j", 32),), grid=("j", "i"), widths=widths)
+    with pytest.raises(TExprError, match=why):
+        map_program(proved(text), parse_target("cuda:sm_90a"), choices=Candidate(launches={"k_0": choice}))
+
+
+def test_the_author_s_runs_are_kept_by_every_candidate() -> None:
+    text = ROWS.format("where N % 8 == 0").replace("N j", "N j #vector(2)")
+    assert wide(mapped(text)) == {"A": 2, "B": 2}
+    choice = Flat(threads=32, deal=(("j", 32),), grid=("j", "i"), widths={"j": 4})
+    with pytest.raises(TExprError, match="#vector is not mapped here"):
+        map_program(proved(text), parse_target("cuda:sm_90a"), choices=Candidate(launches={"k_0": choice}))
+
+
+def test_products_of_sizes_are_multiples_by_what_where_says() -> None:
+    kernel = program(
+        "kernel k(A: f32[M, N], B: f32[K]) where N % 6 == 0, N % 4 == 0, K % 2 == 0 { par M i { A[i, 0] = 1.0 } }"
+    ).kernel
+    known = divisors(kernel)
+    assert known == {"N": 12, "K": 2}
+    shape = kernel.params[0].shape
+    assert divides(linear(shape[1]), 4, known) and not divides(linear(shape[1]), 8, known)
+    assert not divides(linear(shape[0]), 2, known)
