@@ -155,7 +155,9 @@ def text(option: str, value: Any) -> str:
 
 def choices_of(mapping: Any) -> "Choices | None":
     """The option `mapping`: a candidate, or cases of several, or their JSON. Raises E0607."""
+    if mapping is None:
+        return None
     from texpr.polyhedral.mapped.candidate import Choices
     from texpr.polyhedral.mapped.candidate_json import read_choices
 
-    return mapping if mapping is None or isinstance(mapping, Choices) else read_choices(mapping)
+    return mapping if isinstance(mapping, Choices) else read_choices(mapping)
