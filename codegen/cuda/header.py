@@ -51,7 +51,7 @@ _C_TYPES = {
     "u8": "uint8_t",
     "bool": "uint8_t",
 }
-_ARRAY, _MAP = "texpr_array", "texpr_map"  # no size is called so: `mangle` begins no name so
+_ARRAY, _MAP = "texpr_array", "texpr_map"  # no size is called so (`_c_name`)
 _C_WORDS = frozenset(
     [
         "restrict",
@@ -67,6 +67,7 @@ _C_WORDS = frozenset(
         "steps",
     ]
 )
+_FOREIGN = ("texpr_", "CU", "cuTensorMap")  # so begin the names of this header, and those it takes from cuda.h
 _CALLED = {op: row.c_name for op, row in OPERATORS.items() if row.c}
 _FUNCTIONS = (
     "#ifndef TEXPR_INDEX",
@@ -302,9 +303,11 @@ def _unused(values: tuple[str, ...], results: tuple[IndexExpr, ...], out: Writer
 
 
 def _c_name(name: str) -> str:
-    """The C name of a size or a host index, as `mangle` gives it, clear of C's own words and of types (`int64_t`)."""
+    """The C name of a size or a host index, as `mangle` gives it, clear of C's own words, of types (`int64_t`), and of
+    the names here and in cuda.h."""
     mangled = mangle(name)
-    return f"{mangled}_v" if mangled in _C_WORDS or mangled.endswith("_t") else mangled
+    foreign = mangled in _C_WORDS or mangled.endswith("_t") or mangled.startswith(_FOREIGN)
+    return f"{mangled}_v" if foreign else mangled
 
 
 _C = Infix(

@@ -28,6 +28,11 @@ kernel steps(A: f32[int64_t], B: f16[grid, restrict], errno: f32, b: bool) where
     par grid j, restrict % 7 + ceildiv(restrict, 8) k { if k < restrict { B[j, k] = f16(bytes[j, k % 9]) } }
 }
 """
+NAMED = """
+kernel named(A: f32[texpr_ceildiv, texpr_max, CUresult]) {
+    par texpr_ceildiv i, max(texpr_max, 3) j, CUresult k { if j < texpr_max { A[i, j, k] = 1.0 } }
+}
+"""
 PLAIN = "kernel plain(A: f32[N], C: f32[N]) { par N i { C[i] = A[i] + 1.0 } }"
 COMPILERS = {
     "c": (shutil.which("gcc"), ["-std=c11", "-Wstrict-prototypes", "-Wmissing-prototypes"]),
@@ -83,6 +88,7 @@ def program(compiled: texpr.Compiled, values: dict[str, int]) -> tuple[str, list
         (PLAIN, {}, {"N": 0}),
         (STEPS, {}, {"int64_t": 5000, "grid": 12, "restrict": 61}),
         (STEPS, {"grid": 4}, {"int64_t": 1, "grid": 4, "restrict": 9}),
+        (NAMED, {}, {"texpr_ceildiv": 3, "texpr_max": 2, "CUresult": 70}),
     ],
 )
 def test_programs_that_use_all_of_the_header_link_and_say_what_the_manifest_says(
