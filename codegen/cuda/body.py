@@ -4,7 +4,7 @@ Indices are declared before they are used, and those that no line uses in the en
 are left out, so that no compiler warns.
 """
 
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import assert_never
 
@@ -46,12 +46,11 @@ _BINDS = Generic | Reduce  # what may define a scalar
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
 
 
-def emit_body(frame: Frame, settled: Collection[str]) -> tuple[list[str], frozenset[str]]:
-    """The lines between the kernel's braces, with the declarations of tensors, not indented; and the names they use.
-    `settled` are the arrays that no launch writes."""
+def emit_body(frame: Frame) -> tuple[list[str], frozenset[str]]:
+    """The lines between the kernel's braces, with the declarations of tensors, not indented; and the names they use."""
     out = Lines()
     frame.declare_sizes(out)
-    frame.declare_tensors(out, settled)
+    frame.declare_tensors(out)
     cursor = Cursor(frame, out)
     body = _Body(cursor)
     body.syncs.initialise()

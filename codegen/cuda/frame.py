@@ -72,10 +72,11 @@ class Argument:
 
 
 class Frame:
-    """Names, tensors and index terms of one kernel. `scope` has the sizes, host indices and integer scalars."""
+    """Names, tensors and index terms of one kernel. `scope` has the sizes, host indices and integer scalars; `settled`
+    are the arrays that no launch writes."""
 
-    def __init__(self, facts: LaunchFacts) -> None:
-        self.facts, self.planned, self.launch = facts, facts.planned, facts.launch
+    def __init__(self, facts: LaunchFacts, settled: Collection[str]) -> None:
+        self.facts, self.planned, self.launch, self.settled = facts, facts.planned, facts.launch, settled
         self.warp_size = self.planned.program.target.warp_size
         self.pipe_of = self.launch.pipe_of
         self.variables = variables(facts)
@@ -179,9 +180,11 @@ class Frame:
         return constant + storage_type(buffer.dtype)
 
     def _alone(self, buffer: MappedBuffer) -> str:
-        """` __restrict__`, but for a buffer through which the threads of a block may speak to each other: there the
-        word would let a load be moved across the barrier."""
-        return "" if buffer.name in self.facts.written and self.facts.waits else " __restrict__"
+        """` __restrict__`, but for a buffer through which the threads of a block may speak to each other, or whose
+        values another launch may still be writing: there the word would let a load be moved across the wait."""
+        spoken = buffer.name in self.facts.written and self.facts.waits
+        awaited = buffer.name not in self.settled and self.facts.has(AfterLaunch)
+        return "" if spoken or awaited else " __restrict__"
 
     # ---- declarations ----
 
@@ -190,9 +193,9 @@ class Frame:
         for own, passed in self.narrowed.items():
             out.declare(own, "int", ix.Term(f"int({passed})", ix.ATOM, 0, ix.INT_MAX, False, names=frozenset({passed})))
 
-    def declare_tensors(self, out: Lines, settled: Collection[str]) -> None:
-        """The accessors of tensors, at the top of the kernel; registers that begin in one C++ block are declared there.
-        `settled` are the arrays that no launch writes."""
+    def declare_tensors(self, out: Lines) -> None:
+        """The accessors of tensors, at the top of the kernel; registers that begin in one C++ block are declared
+        there."""
         for buffer in self._device:
             if buffer.name in self.tensors and buffer.role is not Role.SCALAR:
                 tensor = self.tensors[buffer.name]
@@ -215,7 +218,7 @@ class Frame:
             where = f"{SHARED_ARRAY} + {self._sync_offset(counter)}"
             out.line(f'const tx::Shared<tx::i32> {own}({where}, 1, "{comment(counter)}");')
         if self.facts.has(AfterLaunch):
-            self._declare_settled(settled, out)
+            self._declare_settled(out)
 
     def _where(self, tensor: Tensor, out: Lines) -> tuple[str, str]:
         """The strides of an accessor of several dimensions, in its type, or as `{K, 1}, ` among its arguments."""
@@ -242,13 +245,13 @@ class Frame:
     def _sync_offset(self, name: str) -> int:
         return self.planned.sync_offsets[self.launch.name][name]
 
-    def _declare_settled(self, settled: Collection[str], out: Writer) -> None:
+    def _declare_settled(self, out: Writer) -> None:
         """Of a launch that may begin before the one before it is over: the arrays that no launch writes."""
         for buffer in self._device:
-            if buffer.name in self.tensors and buffer.role is Role.PARAM and buffer.name in settled:
+            if buffer.name in self.tensors and buffer.role is Role.PARAM and buffer.name in self.settled:
                 out.line(f"tx::settled({self.tensors[buffer.name].name});")
         for map_, own in self.maps.items():
-            if map_.buffer in settled:
+            if map_.buffer in self.settled:
                 out.line(f"tx::settled({own});")
 
     def _declare_local(self, buffer: MappedBuffer, out: Lines) -> None:

@@ -37,8 +37,8 @@ def emit_kernel(facts: LaunchFacts, settled: Collection[str], out: Writer) -> Ke
     emitted."""
     launch = facts.launch
     symbol = kernel_symbol(launch.name)
-    frame = Frame(facts)
-    body, used = emit_body(frame, settled)
+    frame = Frame(facts, settled)
+    body, used = emit_body(frame)
     arguments = frame.arguments(used)
     bounds = f"{launch.threads}, {launch.min_blocks}" if launch.min_blocks else f"{launch.threads}"
     cluster = f" __cluster_dims__({listed(map(str, launch.cluster))})" if launch.cluster != (1, 1, 1) else ""

@@ -98,6 +98,12 @@ def test_a_ring_reads_as_its_parts() -> None:
     assert RING in text(ring(3))
 
 
+def test_an_array_that_the_launch_before_may_still_write_is_no_restricted_pointer() -> None:
+    """Loads through one that is only read are moved across `after_launch`."""
+    second = text(GRAPHS["overlapping"].program).split("texpr_second(", 1)[1].split("{", 1)[0]
+    assert "const tx::i32* p_data" in second and "const tx::i32* __restrict__ A_data" in second
+
+
 def test_a_part_counts_its_warps_and_threads_from_its_first() -> None:
     (only,) = ring(1).host
     assert isinstance(only, Launch)
