@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from texpr.codegen.manifest import INITS, MAX_WORKSPACE_BYTES, Manifest, evaluate
+from texpr.codegen.manifest import INITS, MAX_WORKSPACE_BYTES, Manifest, Words, evaluate
 from texpr.grammar.diagnostics import fail
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def call_memory(manifest: Manifest, sizes: Mapping[str, int], *, on_host: bool) 
     words: dict[str, tuple[int, int, int]] = {}
     ends = {SCRATCH: evaluate(manifest.workspace_bytes, sizes), KEPT: 0}
     fresh = None
-    for array in sorted(manifest.words, key=lambda array: INITS.index(array.init)):
+    for array in sorted(manifest.words, key=_place):
         which, size = KEPT if array.init == "once" else SCRATCH, evaluate(array.size_bytes, sizes)
         begin = _rounded(ends[which])
         if array.init == "each call" and fresh is None:
@@ -71,6 +71,12 @@ def call_memory(manifest: Manifest, sizes: Mapping[str, int], *, on_host: bool) 
         },
         words=words,
     )
+
+
+def _place(array: Words) -> tuple[int, bool]:
+    """By what words hold. Of those that calls leave, what has a fixed size comes first, so that calls of other sizes
+    find it where it was: a barrier of the grid may leave the top bit of its word set, which is no counter's zero."""
+    return INITS.index(array.init), array.init == "once" and not isinstance(array.size_bytes, int)
 
 
 def _rounded(size_bytes: int) -> int:

@@ -24,6 +24,7 @@ from texpr.codegen.tensor_map import TensorMap
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CPU
+from texpr.runtime.call_memory import call_memory
 from texpr.runtime.launch import MAX_KEPT, Launcher
 
 STEP = LaunchStep(
@@ -248,6 +249,13 @@ def test_words_are_zeros_of_the_call_or_those_that_calls_leave() -> None:
     assert zero == ("zero", 1000 + 768, 512)
     places = [(1256, 12), (5000, 12), (1000 + 512, 4), (1000 + 768, 12), (1000 + 1024, 4)]
     assert start[2:7] == tuple(("pointer", *place) for place in places)
+
+
+def test_words_that_calls_leave_are_where_calls_of_other_sizes_left_them() -> None:
+    program = replace(PROGRAM, words=(WORDS[0], Words(name="met", size_bytes=4, init="once")))
+    memories = [call_memory(program, {"N": n}, on_host=False) for n in (1, 1000)]
+    assert [m.words["met"] for m in memories] == [(1, 0, 4)] * 2
+    assert [m.words["left"] for m in memories] == [(1, 256, 4), (1, 256, 4000)]
 
 
 def test_words_of_a_negative_size_are_refused() -> None:
