@@ -42,10 +42,11 @@ def statement(node: Generic, access: Access, *, begins: bool) -> str:
 
 
 def declared(name: str, access: Access) -> str:
-    """`const tx::f32 `: what stands before a scalar where it begins."""
+    """`const tx::f32 `: what stands before a scalar where it begins; compilers warn of one that nothing reads."""
     tensor = access.tensors[name]
     assert tensor.variable is not None
-    return f"{'const ' if tensor.variable.constant else ''}{value_type(tensor.dtype)} "
+    idle = "" if tensor.variable.read else "[[maybe_unused]] "
+    return f"{idle}{'const ' if tensor.variable.constant else ''}{value_type(tensor.dtype)} "
 
 
 def bind(target: Element, value: Value, kind: str = "") -> str:

@@ -25,12 +25,14 @@ from texpr.polyhedral.mapped.walks import Path
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A register: whether it is a plain scalar, of which no write follows the first (`constant`), and whether it is
-    declared where a `new` says that it begins (`placed`)."""
+    """A register: whether it is a plain scalar, of which no write follows the first (`constant`), whether it is
+    declared where a `new` says that it begins (`placed`), and whether anything but its own updates reads it (`read`).
+    """
 
     scalar: bool
     constant: bool
     placed: bool
+    read: bool
 
 
 def variables(facts: LaunchFacts) -> dict[str, Variable]:
@@ -62,7 +64,8 @@ def _variable(name: str, news: Sequence[Path], touches: Sequence[Touch], element
     scalar = placed and elements <= 1 and all(_is_plain(touch, name) for touch in touches)
     scalar = scalar and all(_defines(touch, name, start) for start, touch in first.items())
     writes = sum(name in touch.writes for touch in touches)
-    return Variable(scalar, scalar and writes == len(first), placed and bool(news))
+    read = any(name in touch.reads - touch.writes for touch in touches)
+    return Variable(scalar, scalar and writes == len(first), placed and bool(news), read)
 
 
 def _behind(path: Path, start: Path) -> bool:

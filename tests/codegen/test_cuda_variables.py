@@ -11,6 +11,7 @@ from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.cuda.index import variable
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.host_run import HostArray, HostModule
+from texpr.codegen.toolchain import compile_cubin, compile_host
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.target import parse_target
 
@@ -110,13 +111,36 @@ def test_a_scalar_begins_again_in_every_block_that_declares_it(build) -> None:
     def loop(*body):
         return Loop(index="k", extent=build.number(2), body=body)
 
-    assert found(begin, bind, use) == Variable(True, True, True)
-    assert found(loop(begin, bind, use)) == Variable(True, True, True)
-    assert found(bind, use) == Variable(True, True, False)  # no `new`: it begins with the kernel
-    assert found(begin, loop(bind), use) == Variable(False, False, True)  # the bind would be in scope no longer
-    assert found(begin, use, bind) == Variable(False, False, True)  # read first
-    assert found(loop(begin, bind), use) == Variable(False, False, False)  # used where it is not in scope
-    assert found(begin, bind, begin, bind, use) == Variable(False, False, False)  # declared twice in one block
+    assert found(begin, bind, use) == Variable(True, True, True, True)
+    assert found(loop(begin, bind, use)) == Variable(True, True, True, True)
+    assert found(bind, use) == Variable(True, True, False, True)  # no `new`: it begins with the kernel
+    assert found(begin, loop(bind), use) == Variable(False, False, True, True)  # the bind would be in scope no longer
+    assert found(begin, use, bind) == Variable(False, False, True, True)  # read first
+    assert found(loop(begin, bind), use) == Variable(False, False, False, True)  # used where it is not in scope
+    assert found(begin, bind, begin, bind, use) == Variable(False, False, False, True)  # declared twice in one block
+
+
+IDLE = """\
+kernel k(X: f32[N], A: f32[N]) { par N i {
+    new s: f32
+    s = X[i]
+    let u = s + 1.0
+    new v: f32
+    v = s
+    v += 1.0
+    if s > 0.0 { let w = u }
+    A[i] = 1.0
+} }
+"""
+
+
+@pytest.mark.gxx
+@pytest.mark.nvcc
+def test_a_scalar_that_nothing_reads_compiles_without_a_warning(tmp_path) -> None:
+    text = source(IDLE)
+    assert "  const tx::f32 s = X" in text and "[[maybe_unused]] tx::f32 v = s;" in text
+    assert compile_cubin(text, "sm_80", werror=True).startswith(b"\x7fELF")
+    assert compile_host(text, tmp_path, werror=True).exists()
 
 
 def test_an_accessor_takes_the_program_s_subscripts_and_computes_in_32_bits_where_its_elements_fit() -> None:
