@@ -29,7 +29,7 @@ from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.map.vectors import vectors
+from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single, widths_of
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.prove.additions import CHAIN
@@ -121,12 +121,13 @@ def run_width(
 ) -> int:
     """The most iterations that fill the widest accesses, all of which they make, and a warp, with `others` beside them;
     or as many as the author asks for; 1 where there are none such."""
+    found = along(problem, stmts, index, hardware)
     if asked is not None:
-        return asked if vectors(problem, stmts, index, asked, hardware).wide else 1
+        return asked if found.vectors(asked).wide else 1
     for width in (16, 8, 4, 2):
         whole = width * problem.target.warp_size
         fits = size >= whole or (size % width == 0 and size * others >= whole)
-        if fits and vectors(problem, stmts, index, width, hardware).whole(width):
+        if fits and found.vectors(width).whole(width):
             return width
     return 1
 
@@ -215,8 +216,13 @@ def _inside(problem: Problem, nest: Nest, ranges: Ranges) -> tuple[dict[str, int
     sizes_of = [[problem.representative(p.extent, ranges) for p in inner.pars] for inner in inside]
     chosen: list[dict[str, int]] = []
     for inner, sizes in zip(inside, sizes_of, strict=True):
-        order, _ = choose_lanes(problem, inner, sizes, DEFAULT_THREADS, {**ranges, **bounded_nest(inner.pars[0])[1]})
-        chosen.append(choose_width(problem, inner, sizes, order[0], nest.indices + inner.indices))
+        hardware = nest.indices + inner.indices
+        some = [choose_width(problem, inner, sizes, d, hardware) for d in range(len(sizes))]
+        lane = 0
+        if len(sizes) > 1 and any(some):
+            bounds = bounded_nest(inner.pars[0])[1]
+            lane = choose_lanes(problem, inner, sizes, DEFAULT_THREADS, {**ranges, **bounds})[0][0]
+        chosen.append(some[lane])
     for inner, sizes, own in zip(inside, sizes_of, _agreed(inside, chosen), strict=True):
         widths |= own
         found.append(in_runs(inner, sizes, own))

@@ -9,7 +9,7 @@ iterations, and what it writes can be written after them. What the iterations of
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 from texpr.grammar.ast import (
@@ -78,17 +78,37 @@ class Vectors:
         return full and not self.others and any(w.width == count for w in self.wide)
 
 
-NONE = Vectors(wide=(), others=1)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Along:
+    """The accesses of a body along an index: those that are wide have the greatest width that they may have."""
+
+    most: Vectors
+
+    def vectors(self, count: int) -> Vectors:
+        """Those of a thread that takes `count` iterations."""
+        wide = [replace(one, width=min(one.width, count)) for one in self.most.wide if _has_room(one, count)]
+        wide = [one for one in wide if one.width > 1]
+        return Vectors(wide=tuple(wide), others=self.most.others + len(self.most.wide) - len(wide))
+
+
+def _has_room(wide: Wide, count: int) -> bool:
+    return count <= MOST and count * wide.dtype.size_bytes <= RUN_BYTES
+
+
+def along(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...]) -> Along:
+    """The accesses of statements that a thread runs for iterations of an index of `hardware`; none is wide of
+    statements with loops."""
+    events: list[_Event] = []
+    for event in _events(stmts, surely=True):
+        if event is None:
+            return Along(most=Vectors(wide=(), others=1))
+        events.append(event)
+    return Along(most=_Finder(problem, index, hardware, declared(tuple(stmts))).find(events))
 
 
 def vectors(problem: Problem, stmts: Sequence[Stmt], index: str, count: int, hardware: tuple[str, ...]) -> Vectors:
-    """The wide accesses of statements that a thread runs for `count` iterations of an index of `hardware`. None of
-    statements with loops."""
-    events = list(_events(stmts, surely=True))
-    if any(event is None for event in events) or count > MOST:
-        return NONE
-    made = [event for event in events if event is not None]
-    return _Finder(problem, index, count, hardware, declared(tuple(stmts))).find(made)
+    """The wide accesses of statements that a thread runs for `count` iterations of an index of `hardware`."""
+    return along(problem, stmts, index, hardware).vectors(count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +171,6 @@ def _reads(value: Expr, stmt: Stmt, *, surely: bool) -> Iterator[_Event]:
 class _Finder:
     problem: Problem
     index: str
-    count: int
     hardware: tuple[str, ...]
     own: frozenset[str]  # locals of one iteration
     known: Mapping[str, int] = field(init=False)
@@ -217,7 +236,7 @@ class _Finder:
         return program.work.once(question, lambda: shared_updates(program, stmt.id, self.hardware))
 
     def _width(self, element: Element, written: set[str]) -> int:
-        """How many elements, from any multiple of so many iterations on, are one aligned access."""
+        """How many elements, from any multiple of so many iterations on, are one aligned access at most."""
         name, subscripts = element
         buffer, layout = self.problem.kernel.buffer(name), self.problem.layouts[name]
         if layout.xor is not None:
@@ -236,10 +255,10 @@ class _Finder:
         if form.coefficient(self.index) != 1:
             return 1
         size, rest = buffer.dtype.size_bytes, form.without(self.index)
-        width = min(self.count, ACCESS_BYTES // size, buffer.align // size)
+        width = min(ACCESS_BYTES // size, buffer.align // size)
         while width > 1 and not divides(rest, width, self.known):
             width //= 2
-        return width if width * size > 1 and self.count * size <= RUN_BYTES else 1
+        return width
 
 
 def divisors(kernel: Kernel) -> dict[str, int]:
