@@ -65,7 +65,11 @@ def wide_call(copy: Copy, access: Places) -> str:
         return f"tx::store{'_wanted' if wanted else ''}{f'<{hint}>' if hint else ''}({given});"
     xor = None if mixed else layout.xor
     place = "" if xor is None else f"tx::Swizzled<{xor.bits}, {xor.base}, {xor.shift}>"
-    verb = f"load{'_wanted' if wanted else ''}{'' if mixed else '_funnel'}<{_listed(str(count), place, hint)}>"
+    exact = copy.within is not None and copy.within.exact
+    if exact and not mixed:
+        raise _refused(copy, "reads chunks at any address, and is to read no other byte than is wanted")
+    which = "" if not wanted else "_exactly" if exact else "_wanted"
+    verb = f"load{which}{'' if mixed else '_funnel'}<{_listed(str(count), place, hint)}>"
     return f"tx::put({register}, {number}, tx::{verb}({_listed(own, where, wanted)}));"
 
 

@@ -4,7 +4,7 @@
 
     j_first = 1024*j_block + 128*j_warp + 4*j_lane
     if j_first < N
-      copy X_run[e] = X[j_first + e] for e < 4, 0 <= e < N - j_first, else 0  (now, aligned)
+      copy X_run[e] = X[j_first + e] for e < 4, 0 <= e < N - j_first, else 0, no other byte  (now, aligned)
       for j_vector < 4
         j = j_vector + j_first
         if j < N
@@ -187,7 +187,7 @@ class _Copies:
             source=source,
             target=target,
             over=(*several, (self.element, const(wide.width))),
-            within=Within(begin=ZERO, end=end, other=other) if self.cut else None,
+            within=Within(begin=ZERO, end=end, other=other, exact=True) if self.cut else None,
             access=Access.ALIGNED,
             digits=self.digits,
             span=wide.first.span,

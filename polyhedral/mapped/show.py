@@ -242,6 +242,7 @@ def _copied(copy: Copy) -> str:
     if copy.within is not None:
         of += f", {in_words(copy.within.begin)} <= {copy.over[-1][0]} < {in_words(copy.within.end)}"
         of += f", else {show_value(copy.within.other)}" if copy.within.other else ""
+        of += ", no other byte" if copy.within.exact else ""
     wide = copy.access.value if copy.access is not Access.EACH else ""
     cache = copy.cache.value if copy.cache is not Cache.PLAIN else ""
     how = (

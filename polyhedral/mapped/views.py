@@ -48,8 +48,9 @@ class View:
 class Within:
     """Only the values in [begin, end) of a copy's last index are wanted: no other element is read into the result or
     written. Of a target in registers the others become `other`. A wide load may read and discard the rest of an aligned
-    chunk that holds a wanted element."""
+    chunk that holds a wanted element, also behind the array's end, unless it is `exact`."""
 
     begin: IndexExpr
     end: IndexExpr
     other: Const | None = None
+    exact: bool = False

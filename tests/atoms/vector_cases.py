@@ -53,7 +53,7 @@ ROWS = """  const tx::Global<const {c}> x(X, "X");
   const int past = static_cast<int>(reinterpret_cast<unsigned long long>(x.address(begin)) & 15) / {size};
   for (long long at = begin - past + {width} * tx::lane(); at < end; at += 32 * {width}) {{
     const tx::Wanted<{width}> wanted(begin - at, end - at);
-    tx::store_wanted<tx::Cache::{put}>(y, at, tx::load_wanted<{width}, tx::Cache::{load}>(x, at, wanted), wanted);
+    tx::store_wanted<tx::Cache::{put}>(y, at, tx::{load}(x, at, wanted), wanted);
   }}"""
 
 
@@ -61,9 +61,9 @@ def ragged():
     """Rows of any length, copied in chunks that are counted from 16-byte boundaries of memory."""
     cases, texts = [], []
     for c, load, put in (
-        ("float", "kPlain", "kPlain"),
-        ("tx::bf16", "kNoAllocate", "kStream"),
-        ("signed char", "kPlain", "kPlain"),
+        ("float", "load_wanted<4>", "kPlain"),
+        ("tx::bf16", "load_wanted<8, tx::Cache::kNoAllocate>", "kStream"),
+        ("signed char", "load_exactly<16>", "kPlain"),
     ):
         size = np.dtype(TYPES[c]).itemsize
         symbol = f"ragged_{size}"

@@ -24,7 +24,7 @@ from texpr.runtime.host_arrays import storable
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 FAULTS = {
     "gather_in_block": ({"M": 3}, "tx::sync_block(0);", ""),
-    "vector_add": ({"N": 1000}, "if (i < 1000)", "if (i < 1000000)"),
+    "vector_add": ({"N": 1000}, "if (i_first < 1000)", "if (i_first < 1000000)"),
 }
 
 

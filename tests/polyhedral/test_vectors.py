@@ -116,3 +116,11 @@ def test_products_of_sizes_are_multiples_by_what_where_says() -> None:
     shape = kernel.params[0].shape
     assert divides(linear(shape[1]), 4, known) and not divides(linear(shape[1]), 8, known)
     assert not divides(linear(shape[0]), 2, known)
+
+
+@pytest.mark.parametrize(("fact", "exact"), [("", {True}), ("where N % 4 == 0", set())])
+def test_a_load_at_an_array_s_end_reads_no_byte_behind_it(fact: str, exact: set[bool]) -> None:
+    text = f"kernel k(A: f32[N], B: f32[N]) {fact} {{ par N i {{ B[i] = A[i] }} }}"
+    found = [copy for launch in launches(mapped(text).host) for copy in of_kind(launch.body, Copy)]
+    assert len(found) == 2
+    assert {copy.within.exact for copy in found if copy.within is not None} == exact

@@ -197,6 +197,19 @@ TX_FN VectorOf<Memory, kCount> load_wanted(const Memory& from, Index index, Want
   return v;
 }
 
+// The same without a byte that is not wanted: one by one where some are not, as at the end of an array.
+template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
+TX_FN VectorOf<Memory, kCount> load_exactly(const Memory& from, Index index, Wanted<kCount> wanted,
+                                            Here here = Here::now()) {
+  if (wanted.all()) return load<kCount, kCache>(from, index, here);
+  VectorOf<Memory, kCount> v = {};
+  TX_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    if (wanted.has(i)) v.packed.set(i, load<1, kCache>(from, index + i, here).packed.get(0));
+  }
+  return v;
+}
+
 // Writes those that are wanted, one by one where some are not: another block may write the others.
 template <Cache kCache = Cache::kPlain, int kCount, class Memory, class Index>
 TX_FN void store_wanted(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v,
