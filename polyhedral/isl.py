@@ -91,6 +91,17 @@ class Work:
     def exhausted(self) -> bool:
         return self.left <= 0
 
+    @contextmanager
+    def share(self, parts: int) -> Iterator[None]:
+        """Inside, one part in so many of the steps that are left is all that there is: what is only tried there cannot
+        take the steps of what must be done."""
+        kept = self.left - self.left // parts
+        self._budget.left -= kept
+        try:
+            yield
+        finally:
+            self._budget.left += kept
+
     def once(self, question: Hashable, ask: Callable[[], bool]) -> bool:
         """The answer to a question about the compilation's program, asked of isl the first time only."""
         if question not in self._answers:

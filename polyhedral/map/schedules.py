@@ -27,6 +27,7 @@ from texpr.polyhedral.mapped.program import HostIf, HostLoop
 from texpr.polyhedral.moves import Contract, Move
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.schedule.draft import Scheduled, checked
+from texpr.polyhedral.schedule.propose import SHARE
 from texpr.polyhedral.schedule.stage import Schedules
 from texpr.polyhedral.target import Target
 
@@ -56,9 +57,17 @@ class Price:
 def chosen(schedules: Schedules, target: Target, hints: Mapping[str, int]) -> Scheduled:
     """The schedule that a program is mapped in, checked."""
     plain = Scheduled(proved=schedules.proved)
-    own = _price(schedules.proved, (), target, hints) if schedules.others else None
-    if own is None:
+    if not schedules.others:
         return plain
+    with schedules.proved.program.work.share(SHARE):
+        return _cheapest(schedules, target, hints) or plain
+
+
+def _cheapest(schedules: Schedules, target: Target, hints: Mapping[str, int]) -> Scheduled | None:
+    """The schedule that costs the least, where one costs less than the program as it is and passes its check."""
+    own = _price(schedules.proved, (), target, hints)
+    if own is None:
+        return None
     priced = [(_price(draft.proved(schedules.proved), draft.moves, target, hints), draft) for draft in schedules.others]
     better = [(price, draft) for price, draft in priced if price is not None and price.beats(own)]
     for _, draft in sorted(better, key=lambda pair: (pair[0].launches, pair[0].traffic, len(pair[1].moves))):
@@ -66,7 +75,7 @@ def chosen(schedules: Schedules, target: Target, hints: Mapping[str, int]) -> Sc
             return checked(schedules.proved, draft)
         except TExprError:  # the check may know less than the rules, or take too many steps
             continue
-    return plain
+    return None
 
 
 def _price(proved: ProvedProgram, moves: tuple[Move, ...], target: Target, hints: Mapping[str, int]) -> Price | None:

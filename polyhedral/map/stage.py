@@ -61,12 +61,13 @@ def map_program(
     if choices is not None:
         return _as_told(proved, target, known, choices, sizes or {})
     scheduled = chosen(Schedules(proved=proved, others=others), target, known)
-    try:
-        return _own(scheduled, target, known)
-    except TExprError:
-        if not scheduled.moves:
-            raise
-        return _own(Scheduled(proved=proved), target, known)
+    if scheduled.moves:
+        try:
+            with proved.program.work.share(2):
+                return _own(scheduled, target, known)
+        except TExprError:  # then as it is
+            pass
+    return _own(Scheduled(proved=proved), target, known)
 
 
 def _own(scheduled: Scheduled, target: Target, known: Mapping[str, int]) -> MappedProgram:

@@ -30,7 +30,7 @@ Moves = tuple[Move, ...]  # made together, or not at all
 MAX_TRIES = 48  # moves that are tried for one schedule
 LEAST_TRIES = 4  # fewer are not worth it
 MAX_MODELLED = 300  # statements that are modelled for one schedule, all its tries together
-SHARE = 10  # a schedule takes at most one part in so many of the steps that are left
+SHARE = 10  # all schedules take at most one part in so many of the steps that are left
 
 
 def propose(proved: ProvedProgram) -> tuple[Draft, ...]:
@@ -38,28 +38,27 @@ def propose(proved: ProvedProgram) -> tuple[Draft, ...]:
     kernel = proved.program.kernel
     if not any(True for _ in _wanted(kernel)):
         return ()
-    work = proved.program.work
-    least = work.left - work.left // SHARE
-    bold = _Proposal(Draft(program=proved.program), least)
-    found = [bold.made(), *(milder.made() for milder in _milder(bold, least))]
+    with proved.program.work.share(SHARE):
+        bold = _Proposal(Draft(program=proved.program))
+        found = [bold.made(), *(milder.made() for milder in _milder(bold))]
     unlike: dict[Moves, Draft] = {draft.moves: draft for draft in reversed(found) if draft.moves}
     return tuple(reversed(unlike.values()))
 
 
-def _milder(bold: "_Proposal", least: int) -> Iterator["_Proposal"]:
+def _milder(bold: "_Proposal") -> Iterator["_Proposal"]:
     """What leaves out some of the boldest schedule's moves, which it is until the first of these."""
     for step in bold.past:
         if step.strange:
-            yield _Proposal(step.before, least, apart=False)
+            yield _Proposal(step.before, apart=False)
             break
     for step in bold.past:
         if any(isinstance(m, Contract) and bold.kernel.buffer(m.buffer).shape for m in step.moves):
-            yield _Proposal(step.before, least, arrays=False)
+            yield _Proposal(step.before, arrays=False)
             break
     turned = any(isinstance(move, Interchange) for move in bold.draft.moves)
     for step in bold.past:
         if turned and any(isinstance(move, Fuse) for move in step.moves):
-            yield _Proposal(step.before, least, fusing=False)
+            yield _Proposal(step.before, fusing=False)
             break
 
 
@@ -73,14 +72,12 @@ class _Step:
 
 
 class _Proposal:
-    """One schedule in the making, which goes on from a draft while so many steps of isl are left. `apart`: bands
-    without a common workspace are fused, too; `arrays`: workspaces become arrays of an iteration, too; `fusing`: bands
-    are fused at all."""
+    """One schedule in the making, which goes on from a draft while steps of isl are left. `apart`: bands without a
+    common workspace are fused, too; `arrays`: workspaces become arrays of an iteration, too; `fusing`: bands are fused
+    at all."""
 
-    def __init__(
-        self, start: Draft, least: int, *, apart: bool = True, arrays: bool = True, fusing: bool = True
-    ) -> None:
-        self.draft, self.least = start, least
+    def __init__(self, start: Draft, *, apart: bool = True, arrays: bool = True, fusing: bool = True) -> None:
+        self.draft = start
         self.apart, self.arrays, self.fusing = apart, arrays, fusing
         self.past: list[_Step] = []
         self.refused: set[Moves] = set()
@@ -99,7 +96,7 @@ class _Proposal:
 
     def _open(self, _: Moves = ()) -> bool:
         """Whether more may be tried."""
-        return self.tries > 0 and self.draft.program.work.left >= self.least
+        return self.tries > 0 and not self.draft.program.work.exhausted
 
     def _try(self, moves: Moves) -> bool:
         """Makes some moves, where they are legal; none that were refused before are tried again."""

@@ -40,6 +40,16 @@ def test_queries_are_counted_and_end_with_the_steps_of_the_compilation() -> None
     assert work.exhausted
 
 
+def test_a_share_is_all_that_there_is_inside() -> None:
+    work = isl.Work(100_000)
+    with work.share(10):
+        assert work.left == work.beside().left == 10_000
+        with work.limited(NO_SPAN, "a query"):
+            isl.Set("{ [i] : i > 3 }", context=work.context)
+        taken = 10_000 - work.left
+    assert 0 < taken < 10_000 and work.left == 100_000 - taken
+
+
 def test_an_operation_on_many_columns_is_many_steps() -> None:
     narrow, wide = isl.Work(), isl.Work()
     for work, width in ((narrow, 1), (wide, 4 * isl.WIDTH)):

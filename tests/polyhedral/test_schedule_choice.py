@@ -10,14 +10,18 @@ from random_nests import random_nests
 from schedule_oracle import keeps
 from stages import proved
 
+from texpr import parse
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral import isl
 from texpr.polyhedral.map.stage import map_program
 from texpr.polyhedral.mapped.candidate_json import choices_json, read_choices
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
 from texpr.polyhedral.mapped.walks import launches
+from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.prove.stage import prove
 from texpr.polyhedral.schedule.draft import checked
 from texpr.polyhedral.schedule.stage import schedule
 from texpr.polyhedral.simulate.stage import simulate
@@ -173,3 +177,19 @@ def test_every_proposed_schedule_passes_its_check_and_an_enumeration(free: bool)
             sizes = {size.name: random.Random(seed).choice((0, 1, 3, 4)) for size in program.program.kernel.sizes}
             assert keeps(program.program.kernel, draft.program.kernel, draft.origins, sizes) is None, seed
     assert proposed > 10
+
+
+@pytest.mark.parametrize("text", [text_of("softmax_in_bands"), EPILOGUE, TWO_BY_STEPS])
+def test_what_is_only_tried_takes_no_steps_from_the_mapping(text: str) -> None:
+    """A program with some more steps than its mapping takes is mapped, whatever its schedules would take."""
+    kernel, target = parse(text).only.core(), parse_target(CUDA)
+
+    def with_steps(steps: int, *, tried: bool) -> int:
+        program = prove(build_program(kernel, steps))
+        others = schedule(program).others if tried else ()
+        map_program(program, target, others=others)
+        return steps - program.program.work.left
+
+    taken = with_steps(isl.TOTAL, tried=False)
+    for more in (1.3, 1.6, 2, 3):
+        with_steps(int(more * taken), tried=True)
