@@ -48,10 +48,4 @@ TX_FN T combine(T old, V value) {
   }
 }
 
-// old + a * b with one rounding of the sum.
-template <class T, class V>
-TX_FN T combine_product(T old, V a, V b) {
-  return encode<T>(cast<Value<T>>(fma(a, b, cast<V>(decode(old)))));
-}
-
 }  // namespace tx
