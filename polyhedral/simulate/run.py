@@ -347,6 +347,7 @@ class Runner:
             case Bind():
                 self.evaluator.store(leaf.buffer, leaf.subscripts, value, lanes)
             case Accumulate() | Atomic():
-                self.evaluator.update(leaf, value, lanes, atomic=statement.atomic)
+                store = statement.store
+                self.evaluator.update(leaf, value, lanes, atomic=store is not None and store.atomic)
             case Anchor():
                 pass

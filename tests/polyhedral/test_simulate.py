@@ -153,6 +153,13 @@ def test_a_wrong_weight_makes_threads_meet() -> None:
     assert "no barrier orders" in failure(wrong, {"C": np.zeros((4, 64), dtype=np.int32)})
 
 
+def test_an_author_s_atomic_update_is_one_whatever_is_promised_of_it() -> None:
+    text = "kernel k(at: i32[64], X: f32[64], inout H: f32[4]) { par 64 i { atomic H[at[i]] max= X[i] #unique } }"
+    at, x = np.arange(64, dtype=np.int32) % 4, np.arange(64, dtype=np.float32)
+    made = simulate(mapped(text), {"at": at, "X": x, "H": np.zeros(4, np.float32)})
+    assert made["H"].tolist() == [60, 61, 62, 63]
+
+
 def test_an_update_that_should_be_atomic_is_a_race() -> None:
     program = mapped("kernel total(A: f32[N], s: f32[1]) { par N i { s[0] += A[i] } }", N=40)
     arrays = {"A": matrix(40), "s": np.zeros(1, dtype=np.float32)}
