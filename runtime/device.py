@@ -118,7 +118,7 @@ class CudaBackend:
         self._kept: list[tuple[Any, Sequence[Any]]] = []  # owners of memory, with the event after their last use
         self._keeping = threading.Lock()
         self._launches: dict[tuple[Any, ...], Start] = {}
-        self._zeros: dict[int, tuple[int, int]] = {}  # by the stream's number: address, bytes
+        self._zeros: dict[int | None, tuple[int, int]] = {}  # by the stream's number: address, bytes
 
     def _make_ready(self, device: int) -> None:
         """Ask a device for the shared memory and the clusters of all kernels: limits are those of each device. Raises
@@ -198,14 +198,11 @@ class CudaBackend:
     def scratch(self, size_bytes: int, queue: Queue) -> Iterator[int]:
         """Stream-ordered device memory, released after the call's launches. While the stream is captured, the driver
         makes both into nodes of the graph, which cuda-core's resources do not offer under one name."""
-        driver = bindings()
-        status, address = driver.cuMemAllocAsync(size_bytes, queue.stream.handle)
-        if status != driver.CUresult.CUDA_SUCCESS:
-            raise fail("E0403", f"the GPU gives no {size_bytes} bytes for workspaces ({status.name})")
+        address = _allocated(size_bytes, queue)
         try:
-            yield int(address)
+            yield address
         finally:
-            driver.cuMemFreeAsync(address, queue.stream.handle)
+            _free(address, queue)
 
     def zero(self, address: int, size_bytes: int, queue: Queue) -> None:
         """In the order of the stream."""
@@ -216,41 +213,34 @@ class CudaBackend:
 
     @contextmanager
     def zeros(self, size_bytes: int, queue: Queue) -> Iterator[int]:
-        """Calls on one stream come one after the other, so each stream has zeros of its own, which stay. A graph that
-        is captured may run beside its stream, so it has its own, cleared in each of its runs."""
-        place = self._zeros_of(size_bytes, queue)
-        if place is not None:
-            yield place
-            return
-        with self.scratch(size_bytes, queue) as address:
-            self.zero(address, size_bytes, queue)
-            yield address
-
-    def _zeros_of(self, size_bytes: int, queue: Queue) -> int | None:
-        """The zeros of a stream, by its number: handles are given again. None where it keeps none."""
-        driver = bindings()
-        handle = queue.stream.handle
-        status, capturing = driver.cuStreamIsCapturing(handle)
-        if status != driver.CUresult.CUDA_SUCCESS or int(capturing) != 0:
-            return None
-        status, number = driver.cuStreamGetId(handle)
-        if status != driver.CUresult.CUDA_SUCCESS:
-            return None
+        """What the last call on this stream left as zeros. A call has it alone, and leaves it where it ends well: of
+        one that fails, a part of the launches may have run. A graph that is captured may run beside its stream, so it
+        has its own, cleared in each of its runs."""
+        number = _number(queue)
         with self._keeping:
-            place, size = self._zeros.get(number, (0, 0))
-            if size >= size_bytes:
-                return place
-            if size == 0 and len(self._zeros) >= MAX_ZEROS:
-                return None
-            if size:  # calls before this one are over when the stream frees it
-                driver.cuMemFreeAsync(place, handle)
-                del self._zeros[number]
-            status, address = driver.cuMemAllocAsync(size_bytes, handle)
-            if status != driver.CUresult.CUDA_SUCCESS:
-                raise fail("E0403", f"the GPU gives no {size_bytes} bytes for words ({status.name})")
-            self.zero(int(address), size_bytes, queue)
-            self._zeros[number] = int(address), size_bytes
-            return int(address)
+            address, size = self._zeros.pop(number, (0, 0))
+        fresh = size < size_bytes
+        if fresh:
+            if size:
+                _free(address, queue)
+            address, size = _allocated(size_bytes, queue), size_bytes
+        well = False
+        try:
+            if fresh:
+                self.zero(address, size, queue)
+            yield address
+            well = True
+        finally:
+            if not (well and self._keep_zeros(number, address, size)):
+                _free(address, queue)
+
+    def _keep_zeros(self, number: int | None, address: int, size: int) -> bool:
+        """Whether the next call on this stream finds them; not where there are some already, or too many streams."""
+        with self._keeping:
+            if number is None or number in self._zeros or len(self._zeros) >= MAX_ZEROS:
+                return False
+            self._zeros[number] = address, size
+            return True
 
     def start(self, kernel: Start, arguments: Sequence[Any], queue: Queue) -> None:
         """Enqueue one kernel; E0601 when the driver refuses the launch."""
@@ -266,6 +256,31 @@ class CudaBackend:
             self._core.launch(queue.stream, kernel.config, kernel.function, *arguments)
         except Exception as why:  # the driver's own error classes
             raise fail("E0601", f"the launch of {step.symbol} failed: {str(why)[:300]}") from None
+
+
+def _allocated(size_bytes: int, queue: Queue) -> int:
+    """Memory in the order of the stream. Raises E0403."""
+    driver = bindings()
+    status, address = driver.cuMemAllocAsync(size_bytes, queue.stream.handle)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise fail("E0403", f"the GPU gives no {size_bytes} bytes for workspaces ({status.name})")
+    return int(address)
+
+
+def _free(address: int, queue: Queue) -> None:
+    """When what is on the stream is over."""
+    bindings().cuMemFreeAsync(address, queue.stream.handle)
+
+
+def _number(queue: Queue) -> int | None:
+    """The stream's number, for handles are given again; None while it is captured."""
+    driver = bindings()
+    handle = queue.stream.handle
+    status, capturing = driver.cuStreamIsCapturing(handle)
+    if status != driver.CUresult.CUDA_SUCCESS or int(capturing) != 0:
+        return None
+    status, number = driver.cuStreamGetId(handle)
+    return number if status == driver.CUresult.CUDA_SUCCESS else None
 
 
 def _is_over(event: Any) -> bool:

@@ -121,6 +121,27 @@ def test_each_stream_keeps_zeros_of_its_own_and_a_captured_graph_clears_its(mach
     assert zeros(5, 512) == ["allocate 512", "clear 512", f"free {1 << 20}"]
 
 
+def test_a_call_that_fails_leaves_no_zeros_to_the_next(machine: Any) -> None:
+    backend = machine.backend()
+    queue = backend.queue(0, 5)
+    with pytest.raises(KeyboardInterrupt), backend.zeros(256, queue):
+        raise KeyboardInterrupt
+    with backend.zeros(256, queue):
+        pass
+    made = ["allocate 256", "clear 256"]
+    assert [what for _, what in machine.log] == [*made, f"free {1 << 20}", *made]
+
+
+def test_two_calls_at_a_time_on_one_stream_have_zeros_of_their_own(machine: Any) -> None:
+    backend = machine.backend()
+    queue = backend.queue(0, 5)
+    made = ["allocate 256", "clear 256"]
+    with backend.zeros(256, queue), backend.zeros(256, queue):
+        assert [what for _, what in machine.log] == made * 2
+    with backend.zeros(256, queue):
+        assert [what for _, what in machine.log] == [*made * 2, f"free {1 << 20}"]
+
+
 def test_wide_clusters_are_asked_for_on_every_gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(device_module, "_allow_wide_clusters", lambda *question: asked.append(question))
