@@ -258,9 +258,8 @@ def _map(value: object) -> MapArgument:
     reader = _Reader(value, "a tensor map", keys)
     shape, strides, box = reader.exprs("shape"), reader.exprs("strides"), reader.get("box", list)
     dtype, fill = reader.get("dtype", str), reader.get("fill", str)
-    swizzle, interleave, promotion = (
-        reader.natural(f"{what}_bytes") for what in ("swizzle", "interleave", "promotion")
-    )
+    swizzle, interleave = reader.natural("swizzle_bytes"), reader.natural("interleave_bytes")
+    promotion = reader.natural("promotion_bytes")
     tables = (
         dtype in TYPES,
         swizzle in SWIZZLE_BYTES,

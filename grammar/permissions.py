@@ -29,9 +29,14 @@ def _named(attrs: Iterable[Attr], name: str) -> Attr | None:
     return next((attr for attr in attrs if attr.name == name), None)
 
 
+def is_order(attr: Attr) -> bool:
+    """`#ordered`."""
+    return attr.name == "ordered"
+
+
 def keeps_order(statement: Statement) -> bool:
     """`#ordered`: accumulations, of this loop or into this target, stay in the order of the text."""
-    return statement.has("ordered")
+    return any(map(is_order, statement.attrs))
 
 
 def may_contract(leaf: Statement) -> bool:

@@ -19,7 +19,7 @@ COOPERATIVE, OVERLAPPING = 2, 6  # launch attributes: cooperative; programmatic 
 class _Attribute(ctypes.Structure):
     """CUlaunchAttribute, whose value is an int here."""
 
-    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_byte * 60))
+    _fields_ = (("id", ctypes.c_int), ("unused", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_byte * 60))
 
 
 class _Config(ctypes.Structure):

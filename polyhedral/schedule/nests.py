@@ -28,7 +28,7 @@ from texpr.polyhedral.schedule.tree import (
 def distribute(kernel: Kernel, move: Distribute) -> Moved:
     """Two loops of one; a local that both parts use is expanded first."""
     place, loop = loop_of(kernel, move.loop)
-    plain(loop, allowed=("ordered",))
+    plain(loop, or_ordered=True)
     movable((loop,))
     at = next((n for n, stmt in enumerate(loop.body) if label_of(stmt) == move.before), 0)
     head, tail = loop.body[:at], loop.body[at:]
@@ -55,7 +55,7 @@ def interchange(kernel: Kernel, move: Interchange) -> Moved:
     if not isinstance(inner, Par | Seq):
         raise unfit(f"`{outer.index}` does not hold one loop alone", outer.span, "this loop")
     for loop in (outer, inner):
-        plain(loop, allowed=("ordered",))
+        plain(loop, or_ordered=True)
     movable((outer,))
     extent, body = inner.extent, inner.body
     if outer.index in names(extent):
@@ -79,7 +79,7 @@ def sink(kernel: Kernel, move: Sink) -> Moved:
     stmt = first.stmt if before else second.stmt
     if (second.stmt if before else first.stmt) is not loop:
         raise unfit(f"`{move.loop}` stands under a condition", loop.span, "this loop")
-    plain(loop, allowed=("ordered",))
+    plain(loop, or_ordered=True)
     movable((stmt, loop))
     sunk = If(condition=turn_of(kernel, move), then=(stmt,), span=stmt.span)
     grown: Loop = replace(loop, body=(sunk, *loop.body) if before else (*loop.body, sunk))

@@ -53,7 +53,7 @@ MAX_PHASES = 16
 def residues(kernel: Kernel, move: Residues) -> Moved:
     """A loop for each remainder; one in which nothing is left is left out."""
     place, loop = loop_of(kernel, move.loop)
-    plain(loop, allowed=("ordered",))
+    plain(loop, or_ordered=True)
     movable((loop,))
     if not 1 < move.phases <= MAX_PHASES:
         raise unfit(f"a loop has 2 to {MAX_PHASES} phases, not {move.phases}", loop.span, "this loop")

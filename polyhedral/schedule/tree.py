@@ -24,6 +24,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import substitute
+from texpr.grammar.permissions import is_order
 from texpr.grammar.source import Span
 from texpr.grammar.walk import rewrite
 
@@ -134,10 +135,10 @@ def movable(stmts: Block) -> None:
             raise unfit(f"{what} stays where it is", stmt.span, "this cannot be moved")
 
 
-def plain(loop: Loop, *, allowed: tuple[str, ...] = ()) -> None:
+def plain(loop: Loop, *, or_ordered: bool = False) -> None:
     """E0404 for a loop of which the author says how it runs."""
     for attr in loop.attrs:
-        if attr.name not in allowed:
+        if not (or_ordered and is_order(attr)):
             raise unfit(f"`#{attr.name}` says how `{loop.source_name}` runs: it stays as it is", loop.span, "this loop")
 
 

@@ -21,7 +21,7 @@ from texpr.polyhedral.orders.synchronise import synchronise
 from texpr.polyhedral.program import Hazard
 from texpr.polyhedral.simulate.stage import simulate
 
-COPY = "kernel copy(A: f32[N], B: f32[N]) { par N i { B[i] = A[i] } }"
+COPY = "kernel copy(A: f32[N], B: f32[N]) { par N i #vector(1) { B[i] = A[i] } }"
 LEAD = combine(IndexOp.MOD, SizeVar(name="N"), const(32))
 
 

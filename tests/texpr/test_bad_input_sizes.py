@@ -9,7 +9,13 @@ import texpr
 
 FOUR = "kernel k(A: f32[N, N, N, N]) { par N a, N b, N c, N d { A[a, b, c, d] = 1.0 } }"
 WORKSPACE = "kernel k(A: f32[N]) { new t: f32[M]\n par 8 i { t[i] = 1.0 }\n par N i { A[i] = t[0] } }"
-HOST_LOOP = "kernel k(A: f32[N]) { seq M t { par N i { A[i] += 1.0 } } }"
+HOST_LOOP = """kernel k(A: f32[N], B: f32[N]) {
+    seq M t {
+        par N i { A[i] = B[N - 1 - i] + 1.0 }
+        par N i { B[i] = A[i] }
+    }
+}"""
+TURNED = "kernel k(A: f32[N]) { seq M t { par N i { A[i] += 1.0 } } }"
 PRIVATE = "kernel k(A: f32[N]) { par N i { new t: f32[M]\n seq M j { t[j] = 1.0 }\n A[i] = t[i % 8] } }"
 SHARED = "kernel k(A: f32[N]) { par N i { new shared t: f32[M]\n par M j { t[j] = 1.0 }\n A[i] = t[0] } }"
 UNROLLED = "kernel k(A: f32[N]) { par N i { seq M t #unroll { A[i] += 1.0 } } }"
@@ -31,7 +37,7 @@ def aligned(count: int) -> Any:
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda:sm_90a", "cuda-host:sm_90a"])
-@pytest.mark.parametrize("text", [FOUR, WORKSPACE, HOST_LOOP, PRIVATE, SHARED, UNROLLED])
+@pytest.mark.parametrize("text", [FOUR, WORKSPACE, HOST_LOOP, TURNED, PRIVATE, SHARED, UNROLLED])
 @pytest.mark.parametrize("size", [-1, 0, 1, 2**31, 2**40, 2**62, 2**63 - 1, 2**63, 2**80])
 def test_every_size_builds_or_is_refused(text: str, target: str, size: int) -> None:
     sizes = {"N": size, "M": size} if "M" in text else {"N": size}
@@ -58,11 +64,11 @@ def test_a_workspace_beyond_the_machine_is_refused_at_the_call(target: str, size
 @pytest.mark.gxx
 def test_a_host_loop_that_does_not_end_is_refused_before_its_first_round() -> None:
     compiled = texpr.parse(HOST_LOOP).only.compile("cuda-host:sm_90a", N=8)
-    a = aligned(8)
+    a, b = aligned(8), aligned(8)
     with pytest.raises(texpr.TExprError, match="rounds of host loops"):
-        compiled(a, M=2**40)
+        compiled(a, b, M=2**40)
     assert not a.any()
-    compiled(a, M=3)
+    compiled(a, b, M=3)
     assert (a == 3.0).all()
 
 

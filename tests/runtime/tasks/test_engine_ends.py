@@ -171,7 +171,8 @@ def test_a_defect_in_a_thread_ends_the_engine_and_hangs_nobody() -> None:
 
 
 CTRL_C = """
-import threading, time
+import signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits it as ignored
 from texpr.runtime.tasks import Engine, Tensor, may_write, tiled
 
 a = Tensor("A", (tiled(1, 1),))
@@ -193,10 +194,13 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_ends_an_engine_and_its_threads() -> None:
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", CTRL_C], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None and process.stdout.readline() == "begun\n"
-    process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "begun\n"
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (out, errors, process.returncode) == ("1 True\n", "", 0)
