@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from texpr.codegen.tensor_map import UNIT_BYTES
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.operators import CALLED, OPERATORS, IndexOp, Operator
 from texpr.grammar.strides import address_name
@@ -242,10 +243,13 @@ def names_of(part: JsonExpr | JsonCondition, depth: int = 0) -> set[str]:
 
 
 def questions(manifest: Manifest) -> tuple[tuple[str, int], ...]:
-    """What the steps' conditions ask of addresses: (parameter, n) for each remainder by n, each once. Raises E0505
-    where one asks for an address in any other way, or for that of no array."""
+    """What the steps ask of addresses: (parameter, n) for each remainder by n, each once. Conditions ask what they say,
+    and tensor maps whether one begins at an array that may lie elsewhere. Raises E0505 where a condition asks for an
+    address in any other way, or for that of no array."""
     arrays = {address_name(p.name): p.name for p in manifest.parameters if not p.scalar}
-    found: dict[tuple[str, int], None] = {}
+    loose = {p.name for p in manifest.parameters if max(p.align, 1) % UNIT_BYTES}
+    maps = [map_ for step in all_steps(manifest.host) if isinstance(step, LaunchStep) for map_ in step.maps]
+    found: dict[tuple[str, int], None] = {(map_.array, UNIT_BYTES): None for map_ in maps if map_.array in loose}
     work: list[Any] = [step.condition for step in all_steps(manifest.host) if isinstance(step, IfStep)]
     while work:
         match work.pop():

@@ -230,7 +230,8 @@ class _Walk:
                     case "map":
                         array = described[name].array
                         where, _ = self.arrays[array] if array in self.arrays else self.workspace[array]
-                        maps.append((position, where, MapMaker(self.manifest.name, described[name], values)))
+                        begin = self.addresses.get(address_name(array), where[1])
+                        maps.append((position, where, MapMaker(self.manifest.name, described[name], values, begin)))
                     case _:
                         arguments[position] = self.backend.scalar(values[name], I64)
             except KeyError:

@@ -15,15 +15,19 @@ MAX_MAPS = 64  # addresses of one argument
 
 
 class MapMaker:
-    """One argument of one launch at given sizes. Raises E0601 for an array of which there is no tensor map."""
+    """One argument of one launch at given sizes, of an array that begins at `address`, or as many bytes behind a
+    multiple of tensor maps' own. Raises E0601 for an array of which there is no tensor map."""
 
-    def __init__(self, kernel: str, argument: MapArgument, values: Mapping[str, int]) -> None:
+    def __init__(self, kernel: str, argument: MapArgument, values: Mapping[str, int], address: int) -> None:
         self._kernel, self._argument = kernel, argument
         self._element_bytes = ELEMENT_TYPES[argument.dtype].size_bytes
         self._shape = tuple(evaluate(extent, values) for extent in argument.shape)
         self._strides = tuple(evaluate(step, values) * self._element_bytes for step in argument.strides)
         self._made: dict[int, Any] = {}
-        fault = array_fault(self._shape, self._strides, self._element_bytes, argument.interleave_bytes)
+        interleave = argument.interleave_bytes
+        fault = array_fault(self._shape, self._strides, self._element_bytes, interleave) or address_fault(
+            address, interleave
+        )
         if fault is not None:
             raise self._refused(fault)
 
@@ -31,9 +35,6 @@ class MapMaker:
         """The backend's argument for an array that begins there."""
         found = self._made.get(address)  # once: another thread may empty what is kept
         if found is None:
-            fault = address_fault(address, self._argument.interleave_bytes)
-            if fault is not None:
-                raise self._refused(fault)
             if len(self._made) >= MAX_MAPS:
                 self._made.clear()
             found = self._made[address] = backend.tensor_map(self._described(address))

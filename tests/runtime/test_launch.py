@@ -88,7 +88,7 @@ class Recorder:
     @contextmanager
     def scratch(self, size_bytes: int, queue: Any) -> Iterator[int]:
         self.started.append(("scratch", size_bytes))
-        yield 1000
+        yield 1024
 
     def zero(self, address: int, size_bytes: int, queue: Any) -> None:
         self.started.append(("zero", address, size_bytes))
@@ -110,7 +110,7 @@ def test_host_programs_run_their_loops_with_indices() -> None:
     backend = Recorder()
     a = array(3)
     Launcher(PROGRAM, backend)(7, a, stream=77)
-    common = (("pointer", a.ctypes.data, 12), ("i32", 7), ("pointer", 1256, 12), ("i64", 3))
+    common = (("pointer", a.ctypes.data, 12), ("i32", 7), ("pointer", 1280, 12), ("i64", 3))
     assert backend.started == [
         ("scratch", 268),
         ("k_0", (2, 1, 1), *common, ("i64", 0), (0, 77)),
@@ -246,8 +246,8 @@ def test_words_are_zeros_of_the_call_or_those_that_calls_leave() -> None:
     scratch, zero, start = backend.started[1:]
     assert backend.started[0] == ("zeros", 256)
     assert scratch == ("scratch", 512 + 3 * 256)
-    assert zero == ("zero", 1000 + 768, 512)
-    places = [(1256, 12), (5000, 12), (1000 + 512, 4), (1000 + 768, 12), (1000 + 1024, 4)]
+    assert zero == ("zero", 1024 + 768, 512)
+    places = [(1280, 12), (5000, 12), (1024 + 512, 4), (1024 + 768, 12), (1024 + 1024, 4)]
     assert start[2:7] == tuple(("pointer", *place) for place in places)
 
 
@@ -315,13 +315,24 @@ def test_an_array_without_a_tensor_map_is_refused_with_the_limit(shape: tuple[in
     assert not backend.started
 
 
+def test_an_array_that_begins_where_no_tensor_map_does_is_refused_before_the_launches_in_front_of_it() -> None:
+    backend = Recorder()
+    first = replace(STEP, symbol="k_1", grid=(1, 1, 1), arguments=())
+    launcher = Launcher(replace(BOXED, host=(first, *BOXED.host)), backend)
+    launcher(aligned(24, 16, 0).reshape(3, 8))
+    backend.started.clear()
+    with pytest.raises(TExprError, match="the array 4 bytes behind one"):
+        launcher(aligned(24, 16, 4).reshape(3, 8))
+    assert not backend.started
+
+
 def test_a_map_of_a_workspace_lies_in_the_call_s_memory() -> None:
     own = replace(MAP, name="W_box", array="W", shape=(4, "N"))
     step = replace(BOXED.host[0], arguments=(("map", "W_box"),), maps=(own,))  # type: ignore[type-var]  # a launch
-    space = WorkspaceTensor(name="W", offset_bytes=24, size_bytes=["*", 16, "N"])
+    space = WorkspaceTensor(name="W", offset_bytes=32, size_bytes=["*", 16, "N"])
     backend = Recorder()
     Launcher(replace(BOXED, workspace_bytes=1024, workspace=(space,), host=(step,)), backend)(np.zeros((2, 8), "f4"))
-    assert backend.started[1][2].address == 1024
+    assert backend.started[1][2].address == 1056
 
 
 def test_a_step_overlaps_only_what_the_call_has_started() -> None:
