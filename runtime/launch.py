@@ -4,7 +4,7 @@ A backend knows a kind of memory and how to start one kernel; this file knows gr
 sizes decide is worked out once for calls that look alike: a later one fills addresses and scalars into its starts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -135,7 +135,9 @@ class Launcher:
     def _start(self, plan: Plan, seen: Seen, addresses: Sequence[int], scalars: Sequence[Number], queue: Any) -> None:
         """All starts; `addresses` has those of the arrays, and then those of the call's own memory."""
         backend, pointer = self.backend, self.backend.pointer
-        starts = plan.starts if plan.starts is not None else starts_of(self.manifest, backend, seen, addresses)
+        starts: Iterable[Start] | None = plan.starts
+        if starts is None:
+            starts = starts_of(self.manifest, backend, seen, addresses, plan.memory)
         for start in starts:
             arguments = list(start.arguments)
             for position, (which, offset), size in start.memory:
@@ -151,22 +153,26 @@ def make_plan(manifest: Manifest, backend: Backend, seen: Seen, addresses: Seque
     """The plan for a call's sizes and addresses. Raises E0403 for a workspace that nobody has, E0601 for more launches
     or rounds than MAX_LAUNCHES, before anything starts."""
     memory = call_memory(manifest, seen.sizes, on_host=CPU in backend.devices)
-    starts = starts_of(manifest, backend, seen, addresses)
+    starts = starts_of(manifest, backend, seen, addresses, memory)
     first = tuple(islice(starts, MAX_KEPT + 1))
     for _ in starts:
         pass  # the walk counts
     return Plan(memory, first if len(first) <= MAX_KEPT else None)
 
 
-def starts_of(manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int]) -> Iterator[Start]:
-    """The starts of the host program for a call's sizes and addresses, loops unrolled."""
-    return _Walk(manifest, backend, seen, addresses).steps(manifest.host, dict(seen.sizes))
+def starts_of(
+    manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int], memory: CallMemory
+) -> Iterator[Start]:
+    """The starts of the host program for a call's sizes, addresses and memory, loops unrolled."""
+    return _Walk(manifest, backend, seen, addresses, memory).steps(manifest.host, dict(seen.sizes))
 
 
 class _Walk:
     """The walk through a host program, and what it counts."""
 
-    def __init__(self, manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int]) -> None:
+    def __init__(
+        self, manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int], memory: CallMemory
+    ) -> None:
         self.manifest, self.backend = manifest, backend
         arrays = [p for p in manifest.parameters if not p.scalar]
         self.addresses = {address_name(p.name): addresses[k] for k, p in enumerate(arrays)}
@@ -174,10 +180,9 @@ class _Walk:
         lengths = [high - low for low, high in (reach or (0, 0) for reach in seen.reaches)]
         self.arrays = {p.name: ((k, 0), length) for k, (p, length) in enumerate(zip(arrays, lengths, strict=True))}
         self.scalars = {p.name: (k, ELEMENT_TYPES[p.dtype]) for k, p in enumerate(scalars)}
-        own = call_memory(manifest, seen.sizes, on_host=CPU in backend.devices)
         self.workspace, self.words = (
             {name: ((len(arrays) + which, offset), size) for name, (which, offset, size) in places.items()}
-            for places in (own.workspace, own.words)
+            for places in (memory.workspace, memory.words)
         )
         self.launches = self.rounds = 0
         self.follows = False  # the last step of the walk was started
