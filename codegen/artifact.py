@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from texpr.codegen.cuda.copies import TensorMap
+from texpr.codegen.cuda.copies import BoxMap
 from texpr.codegen.cuda.names import kernel_symbol
 from texpr.codegen.manifest import (
     MAX_MANIFEST_BYTES,
@@ -125,7 +125,7 @@ class Passed:
     among them describe, by name."""
 
     arguments: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    maps: Mapping[str, Mapping[str, TensorMap]] = field(default_factory=dict)
+    maps: Mapping[str, Mapping[str, BoxMap]] = field(default_factory=dict)
 
 
 def _launch_step(launch: Launch, planned: PlannedProgram, passed: Passed) -> LaunchStep:
@@ -143,7 +143,7 @@ def _launch_step(launch: Launch, planned: PlannedProgram, passed: Passed) -> Lau
     )
 
 
-def _map(name: str, described: TensorMap, planned: PlannedProgram) -> MapArgument:
+def _map(name: str, described: BoxMap, planned: PlannedProgram) -> MapArgument:
     buffer = planned.program.buffers[described.buffer]
     steps = strides(planned.addresses[described.buffer].layout)
     if steps is None:
@@ -156,9 +156,7 @@ def _map(name: str, described: TensorMap, planned: PlannedProgram) -> MapArgumen
         strides=tuple(map(json_expr, steps)),
         box=described.box,
         swizzle_bytes=described.swizzle_bytes,
-        interleave_bytes=0,
         promotion_bytes=described.promotion_bytes,
-        fill="zero",
     )
 
 

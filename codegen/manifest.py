@@ -81,9 +81,7 @@ class MapArgument:
     strides: tuple[JsonExpr, ...]
     box: tuple[int, ...]
     swizzle_bytes: int
-    interleave_bytes: int
     promotion_bytes: int
-    fill: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

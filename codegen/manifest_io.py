@@ -28,7 +28,7 @@ from texpr.codegen.manifest import (
     damaged,
     questions,
 )
-from texpr.codegen.tensor_map import FILLS, FLOATS, INTERLEAVE_BYTES, PROMOTION_BYTES, SWIZZLE_BYTES, TYPES, box_fault
+from texpr.codegen.tensor_map import PROMOTION_BYTES, SWIZZLE_BYTES, TYPES, box_fault
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.types import ELEMENT_TYPES
 
@@ -118,9 +118,7 @@ def _map_to_json(map_: MapArgument) -> dict[str, Any]:
         "strides": list(map_.strides),
         "box": list(map_.box),
         "swizzle_bytes": map_.swizzle_bytes,
-        "interleave_bytes": map_.interleave_bytes,
         "promotion_bytes": map_.promotion_bytes,
-        "fill": map_.fill,
     }
 
 
@@ -251,27 +249,16 @@ def _step(value: object, depth: int) -> Step:
 
 
 def _map(value: object) -> MapArgument:
-    keys = (
-        "name", "array", "dtype", "shape", "strides", "box", "swizzle_bytes", "interleave_bytes", "promotion_bytes",
-        "fill",
-    )  # fmt: skip
+    keys = ("name", "array", "dtype", "shape", "strides", "box", "swizzle_bytes", "promotion_bytes")
     reader = _Reader(value, "a tensor map", keys)
     shape, strides, box = reader.exprs("shape"), reader.exprs("strides"), reader.get("box", list)
-    dtype, fill = reader.get("dtype", str), reader.get("fill", str)
-    swizzle, interleave = reader.natural("swizzle_bytes"), reader.natural("interleave_bytes")
+    dtype, swizzle = reader.get("dtype", str), reader.natural("swizzle_bytes")
     promotion = reader.natural("promotion_bytes")
-    tables = (
-        dtype in TYPES,
-        swizzle in SWIZZLE_BYTES,
-        interleave in INTERLEAVE_BYTES,
-        promotion in PROMOTION_BYTES,
-        fill in FILLS,
-    )
-    if not all(tables) or (fill == "nan" and dtype not in FLOATS):
-        raise damaged("a tensor map has a type, a swizzle or a fill that there is not")
+    if dtype not in TYPES or swizzle not in SWIZZLE_BYTES or promotion not in PROMOTION_BYTES:
+        raise damaged("a tensor map has a type, a swizzle or a promotion that there is not")
     if not len(shape) == len(strides) == len(box) or any(type(extent) is not int for extent in box):
         raise damaged("a tensor map's shape, strides and box disagree")
-    fault = box_fault(box, ELEMENT_TYPES[dtype].size_bytes, swizzle, interleave)
+    fault = box_fault(box, ELEMENT_TYPES[dtype].size_bytes, swizzle)
     if fault is not None:
         raise damaged(fault if len(fault) < 200 else "a box is malformed")
     return MapArgument(
@@ -282,9 +269,7 @@ def _map(value: object) -> MapArgument:
         strides=strides,
         box=tuple(box),
         swizzle_bytes=swizzle,
-        interleave_bytes=interleave,
         promotion_bytes=promotion,
-        fill=fill,
     )
 
 

@@ -3,7 +3,7 @@
     TensorMap(address=…, dtype="bf16", shape=(M, K), strides_bytes=(2 * K, 2), box=(128, 64), swizzle_bytes=128, …)
 
 Dimensions count from the slowest, as the program's do; the last one is contiguous. A box lies in shared memory one row
-after another, under a swizzle of so many bytes (0: none); what a box has beyond the array is `fill`. The hardware's
+after another, under a swizzle of so many bytes (0: none); what a box has beyond the array is zeros. The hardware's
 limits are sentences here: `box_fault` is asked where a map is written, `array_fault` where a call makes one.
 """
 
@@ -25,10 +25,7 @@ TYPES = {
 }  # fmt: skip
 """Of each element type the driver's name behind CU_TENSOR_MAP_DATA_TYPE_, and its number."""
 SWIZZLE_BYTES = {0: ("NONE", 0), 32: ("32B", 1), 64: ("64B", 2), 128: ("128B", 3)}
-INTERLEAVE_BYTES = {0: ("NONE", 0), 16: ("16B", 1), 32: ("32B", 2)}
 PROMOTION_BYTES = {0: ("NONE", 0), 64: ("L2_64B", 1), 128: ("L2_128B", 2), 256: ("L2_256B", 3)}
-FILLS = {"zero": ("NONE", 0), "nan": ("NAN_REQUEST_ZERO_FMA", 1)}
-FLOATS = frozenset(["f16", "bf16", "f32", "f64"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +39,10 @@ class TensorMap:
     strides_bytes: tuple[int, ...]
     box: tuple[int, ...]
     swizzle_bytes: int = 0
-    interleave_bytes: int = 0
     promotion_bytes: int = 128
-    fill: str = "zero"
 
 
-def box_fault(box: Sequence[int], element_bytes: int, swizzle_bytes: int, interleave_bytes: int = 0) -> str | None:
+def box_fault(box: Sequence[int], element_bytes: int, swizzle_bytes: int) -> str | None:
     """Why no tensor map has such boxes; None where one does."""
     if not 1 <= len(box) <= MAX_RANK:
         return f"a tensor map has 1 to {MAX_RANK} dimensions, not {len(box)}"
@@ -55,21 +50,14 @@ def box_fault(box: Sequence[int], element_bytes: int, swizzle_bytes: int, interl
         if not 1 <= extent <= MAX_BOX:
             return f"a box has 1 to {MAX_BOX} elements along a dimension, not {extent} along dimension {dim}"
     row = box[-1] * element_bytes
-    if interleave_bytes:
-        if len(box) < 3:
-            return f"an interleaved tensor map has 3 to {MAX_RANK} dimensions, not {len(box)}"
-        if interleave_bytes == 32 and swizzle_bytes != 32:
-            return f"a tensor map that is interleaved by 32 bytes has a swizzle of 32, not of {swizzle_bytes}"
-    elif row % UNIT_BYTES:
+    if row % UNIT_BYTES:
         return f"the rows of a box have a multiple of {UNIT_BYTES} bytes, not {row}"
-    elif swizzle_bytes and row > swizzle_bytes:
+    if swizzle_bytes and row > swizzle_bytes:
         return f"the rows of a box have at most the {swizzle_bytes} bytes of its swizzle, not {row}"
     return None
 
 
-def array_fault(
-    shape: Sequence[int], strides_bytes: Sequence[int], element_bytes: int, interleave_bytes: int = 0
-) -> str | None:
+def array_fault(shape: Sequence[int], strides_bytes: Sequence[int], element_bytes: int) -> str | None:
     """Why there is no tensor map of arrays of such shape and strides; None where there is one."""
     if prod(shape) == 0:
         return "a tensor map has elements, and the array has none"
@@ -78,10 +66,9 @@ def array_fault(
             return (
                 f"a tensor map has at most {MAX_EXTENT} elements along a dimension, not {extent} along dimension {dim}"
             )
-    unit = max(UNIT_BYTES, interleave_bytes)
     for dim, stride in enumerate(strides_bytes[:-1]):
-        if stride % unit or not 0 <= stride < MAX_STRIDE_BYTES:
-            limits = f"a multiple of {unit} bytes below {MAX_STRIDE_BYTES}"
+        if stride % UNIT_BYTES or not 0 <= stride < MAX_STRIDE_BYTES:
+            limits = f"a multiple of {UNIT_BYTES} bytes below {MAX_STRIDE_BYTES}"
             return f"the stride of a tensor map is {limits}, not {stride} bytes along dimension {dim}"
     if strides_bytes[-1] != element_bytes:
         return (
@@ -90,9 +77,9 @@ def array_fault(
     return None
 
 
-def address_fault(address: int, interleave_bytes: int = 0) -> str | None:
+def address_fault(address: int) -> str | None:
     """Why no tensor map begins there; None where one does."""
-    unit = max(UNIT_BYTES, interleave_bytes)
-    if address % unit:
-        return f"a tensor map begins at a multiple of {unit} bytes, and the array {address % unit} bytes behind one"
+    behind = address % UNIT_BYTES
+    if behind:
+        return f"a tensor map begins at a multiple of {UNIT_BYTES} bytes, and the array {behind} bytes behind one"
     return None

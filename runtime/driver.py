@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from texpr.codegen.tensor_map import FILLS, INTERLEAVE_BYTES, PROMOTION_BYTES, SWIZZLE_BYTES, TYPES, TensorMap
+from texpr.codegen.tensor_map import PROMOTION_BYTES, SWIZZLE_BYTES, TYPES, TensorMap
 from texpr.grammar.diagnostics import fail
 
 MAP_BYTES, MAP_ALIGNMENT = 128, 128  # of a CUtensorMap; before CUDA 13 its alignment was 64
@@ -75,12 +75,9 @@ def encode(found: TensorMap) -> Any:
     shape = (u64 * rank)(*reversed(found.shape))
     strides = (u64 * max(rank - 1, 1))(*reversed(found.strides_bytes[:-1]))
     box, steps = (u32 * rank)(*reversed(found.box)), (u32 * rank)(*[1] * rank)
-    numbers = (
-        INTERLEAVE_BYTES[found.interleave_bytes][1],
-        SWIZZLE_BYTES[found.swizzle_bytes][1],
-        PROMOTION_BYTES[found.promotion_bytes][1],
-        FILLS[found.fill][1],
-    )
+    no_interleave, zeros_beyond = 0, 0
+    swizzle, promotion = SWIZZLE_BYTES[found.swizzle_bytes][1], PROMOTION_BYTES[found.promotion_bytes][1]
+    numbers = no_interleave, swizzle, promotion, zeros_beyond
     code = call(place, TYPES[found.dtype][1], rank, found.address, shape, strides, box, steps, *numbers)
     _check(code, f"the driver makes no tensor map of {found}")
     result: Any = (ctypes.c_byte * MAP_BYTES).from_address(place)

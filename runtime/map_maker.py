@@ -24,10 +24,7 @@ class MapMaker:
         self._shape = tuple(evaluate(extent, values) for extent in argument.shape)
         self._strides = tuple(evaluate(step, values) * self._element_bytes for step in argument.strides)
         self._made: dict[int, Any] = {}
-        interleave = argument.interleave_bytes
-        fault = array_fault(self._shape, self._strides, self._element_bytes, interleave) or address_fault(
-            address, interleave
-        )
+        fault = array_fault(self._shape, self._strides, self._element_bytes) or address_fault(address)
         if fault is not None:
             raise self._refused(fault)
 
@@ -50,9 +47,7 @@ class MapMaker:
             strides_bytes=self._strides,
             box=own.box,
             swizzle_bytes=own.swizzle_bytes,
-            interleave_bytes=own.interleave_bytes,
             promotion_bytes=own.promotion_bytes,
-            fill=own.fill,
         )
 
     def _refused(self, fault: str) -> TExprError:

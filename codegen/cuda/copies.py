@@ -54,7 +54,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorMap:
+class BoxMap:
     """What a tensor map describes: boxes of an array that lie in shared memory one row after another, under a swizzle
     of so many bytes (0: none); the L2 cache fetches `promotion_bytes` at least."""
 
@@ -69,7 +69,7 @@ class Box:
     """A box of the array of a tensor map with its corner there; `shared` is its first element in shared memory. `ranks`
     has a bit for each block of the cluster that gets it, 0 for one's own alone."""
 
-    map: TensorMap
+    map: BoxMap
     corner: tuple[IndexExpr, ...]
     shared: View
     ranks: int = 0
@@ -82,7 +82,7 @@ class CopyNames(Protocol):
     """The C++ names of pipes and tensor maps."""
 
     rings: dict[str, str]
-    maps: dict[TensorMap, str]
+    maps: dict[BoxMap, str]
 
 
 def copy_form(copy: Copy, planned: PlannedProgram, launch: Launch) -> Form:
@@ -201,7 +201,7 @@ def _box(copy: Copy, array: View, tile: View, planned: PlannedProgram, ranks: in
     if fault is not None:
         raise fail("E0502", f"{copy.id} copies by a tensor map: {fault}", copy.span)
     return Box(
-        map=TensorMap(buffer=array.buffer, box=tuple(box), swizzle_bytes=swizzle),
+        map=BoxMap(buffer=array.buffer, box=tuple(box), swizzle_bytes=swizzle),
         corner=_plain(array.first(copy.over), copy),
         shared=tile.first(copy.over),
         ranks=ranks,

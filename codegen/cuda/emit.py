@@ -10,7 +10,7 @@ The text compiles for every `sm_80` and later with nvcc, and unchanged with a ho
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from texpr.codegen.cuda.copies import TensorMap
+from texpr.codegen.cuda.copies import BoxMap
 from texpr.codegen.cuda.facts import launch_facts
 from texpr.codegen.cuda.header import c_header
 from texpr.codegen.cuda.kernel import Kernel, emit_kernel
@@ -41,7 +41,7 @@ class CudaText:
     headers: tuple[str, ...]
     symbols: dict[str, str]
     arguments: dict[str, tuple[tuple[str, str], ...]]
-    maps: dict[str, Mapping[str, TensorMap]]
+    maps: dict[str, Mapping[str, BoxMap]]
 
 
 def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False) -> CudaText:

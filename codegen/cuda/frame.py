@@ -8,7 +8,7 @@ from collections.abc import Collection, Set
 from dataclasses import dataclass
 
 from texpr.codegen.cuda import index as ix
-from texpr.codegen.cuda.copies import Box, TensorMap
+from texpr.codegen.cuda.copies import Box, BoxMap
 from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.literals import storage_type
@@ -146,9 +146,9 @@ class Frame:
                 self.candidates.append(Argument("words", words.name, own, f"tx::u32* {self.names.new(f'{own}_data')}"))
         return found
 
-    def _maps(self) -> dict[TensorMap, str]:
+    def _maps(self) -> dict[BoxMap, str]:
         """The tensor maps of the launch."""
-        found: dict[TensorMap, str] = {}
+        found: dict[BoxMap, str] = {}
         for form in self.facts.forms.values():
             if isinstance(form, Box) and form.map not in found:
                 own = found[form.map] = self.names.new(f"{form.map.buffer}_box")

@@ -21,9 +21,9 @@ from collections.abc import Collection, Iterator, Mapping
 from math import prod
 from typing import assert_never
 
-from texpr.codegen.cuda.copies import TensorMap
+from texpr.codegen.cuda.copies import BoxMap
 from texpr.codegen.cuda.names import comment, kernel_symbol, mangle
-from texpr.codegen.tensor_map import FILLS, INTERLEAVE_BYTES, PROMOTION_BYTES, SWIZZLE_BYTES, TYPES
+from texpr.codegen.tensor_map import PROMOTION_BYTES, SWIZZLE_BYTES, TYPES
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, Role
 from texpr.grammar.index.expr import ONE, ZERO, const, multiply, names
@@ -79,7 +79,7 @@ _FUNCTIONS = (
 MAX_WIDTH = 96  # of a line in the comment
 
 Arguments = Mapping[str, tuple[tuple[str, str], ...]]
-Maps = Mapping[str, Mapping[str, TensorMap]]
+Maps = Mapping[str, Mapping[str, BoxMap]]
 
 
 def c_header(planned: PlannedProgram, written: Collection[str], arguments: Arguments, maps: Maps, version: str) -> str:
@@ -206,7 +206,7 @@ def _ways(launch: Launch) -> Iterator[str]:
         yield "all its blocks run together: CU_LAUNCH_ATTRIBUTE_COOPERATIVE"
 
 
-def _lies(map_: TensorMap, planned: PlannedProgram) -> tuple[IndexExpr, ...]:
+def _lies(map_: BoxMap, planned: PlannedProgram) -> tuple[IndexExpr, ...]:
     """The extents of a tensor map's array, and then its strides in bytes but for the last one; from the contiguous
     dimension."""
     buffer = planned.program.buffers[map_.buffer]
@@ -216,7 +216,7 @@ def _lies(map_: TensorMap, planned: PlannedProgram) -> tuple[IndexExpr, ...]:
 
 
 def _maps(
-    launch: Launch, planned: PlannedProgram, maps: Mapping[str, TensorMap], sizes: tuple[str, ...], out: Writer
+    launch: Launch, planned: PlannedProgram, maps: Mapping[str, BoxMap], sizes: tuple[str, ...], out: Writer
 ) -> None:
     """The functions that encode the tensor maps of a launch, for who has included cuda.h."""
     if not maps:
@@ -239,10 +239,10 @@ def _maps(
                 out.line(f"const {declared}[] = {{{', '.join(_unsigned(e, declared.split()[0]) for e in each)}}};")
             dtype = planned.program.buffers[map_.buffer].dtype.name
             words = (
-                f"CU_TENSOR_MAP_INTERLEAVE_{INTERLEAVE_BYTES[0][0]}",
+                "CU_TENSOR_MAP_INTERLEAVE_NONE",
                 f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLE_BYTES[map_.swizzle_bytes][0]}",
                 f"CU_TENSOR_MAP_L2_PROMOTION_{PROMOTION_BYTES[map_.promotion_bytes][0]}",
-                f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{FILLS['zero'][0]}",
+                "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE",
             )
             out.line(
                 f"return cuTensorMapEncodeTiled({_MAP}, CU_TENSOR_MAP_DATA_TYPE_{TYPES[dtype][0]}, {rank}, {_ARRAY},"

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from texpr.codegen.cuda.body import emit_body
-from texpr.codegen.cuda.copies import TensorMap
+from texpr.codegen.cuda.copies import BoxMap
 from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.names import kernel_symbol, listed
@@ -29,7 +29,7 @@ class Kernel:
 
     symbol: str
     arguments: tuple[tuple[str, str], ...]
-    maps: Mapping[str, TensorMap]
+    maps: Mapping[str, BoxMap]
 
 
 def emit_kernel(facts: LaunchFacts, settled: Collection[str], out: Writer) -> Kernel:

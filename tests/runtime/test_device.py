@@ -65,7 +65,7 @@ def test_a_step_is_made_ready_once(machine: Any) -> None:
 
 MAP = MapArgument(
     name="A_box", array="A", dtype="bf16", shape=(3, 8), strides=(24, 1), box=(2, 8), swizzle_bytes=32,
-    interleave_bytes=0, promotion_bytes=128, fill="zero",
+    promotion_bytes=128,
 )  # fmt: skip
 DESCRIBED = TensorMap(
     address=1 << 20, dtype="bf16", element_bytes=2, shape=(3, 8), strides_bytes=(48, 2), box=(2, 8), swizzle_bytes=32

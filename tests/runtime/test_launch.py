@@ -272,9 +272,7 @@ MAP = MapArgument(
     strides=("N", 1),
     box=(8, 4),
     swizzle_bytes=0,
-    interleave_bytes=0,
     promotion_bytes=128,
-    fill="zero",
 )
 BOXED = replace(
     PROGRAM,

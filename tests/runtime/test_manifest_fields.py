@@ -37,7 +37,7 @@ def document() -> Any:
     step["maps"] = [
         {
             "name": "A_box", "array": "A", "dtype": "f32", "shape": ["N", 4], "strides": [4, 1], "box": [2, 4],
-            "swizzle_bytes": 0, "interleave_bytes": 0, "promotion_bytes": 128, "fill": "zero",
+            "swizzle_bytes": 0, "promotion_bytes": 128,
         }
     ]  # fmt: skip
     step["arguments"] += [["words", "w"], ["map", "A_box"]]
