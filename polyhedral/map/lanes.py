@@ -28,6 +28,8 @@ def choose_lanes(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The order in which dimensions receive threads, fastest first, and the most threads of each at first; accesses to
     the buffers `without` do not count."""
+    if len(sizes) == 1:
+        return (0,), (threads,)
     warp = problem.target.warp_size
     accesses = problem.accesses(nest.body, ranges, without=without)
     fixed = {**dict.fromkeys(ranges, 0), **problem.sizes}
