@@ -11,7 +11,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexConst, IndexExpr, Kernel, Node, SizeVar
+from texpr.grammar.ast import (
+    And,
+    Compare,
+    CompareOp,
+    Condition,
+    IndexBinary,
+    IndexConst,
+    IndexExpr,
+    IndexOp,
+    Kernel,
+    Node,
+    SizeVar,
+)
 from texpr.grammar.diagnostics import TExprError, error
 from texpr.grammar.index.expr import ZERO, const
 from texpr.grammar.index.interval import Ranges
@@ -170,6 +182,22 @@ def size_ranges(kernel: Kernel) -> Ranges:
         match fact:
             case Compare(op=CompareOp.LT | CompareOp.LE, left=SizeVar(name=name), right=IndexConst(value=value)):
                 found[name] = (ZERO, const(value - (fact.op is CompareOp.LT)))
+            case _:
+                pass
+    return found
+
+
+def size_divisors(kernel: Kernel) -> dict[str, int]:
+    """By what the free sizes are divisible, as `where` says."""
+    found: dict[str, int] = {}
+    for fact in kernel.facts:
+        match fact:
+            case Compare(
+                op=CompareOp.EQ,
+                left=IndexBinary(op=IndexOp.MOD, left=SizeVar(name=name), right=IndexConst(value=by)),
+                right=IndexConst(value=0),
+            ) if by > 0:
+                found[name] = math.lcm(found.get(name, 1), by)
             case _:
                 pass
     return found

@@ -22,6 +22,7 @@ MAX_TERMS = 2000  # a product with more terms stays whole
 
 Atom = Union[IndexVar, SizeVar, "Operation"]
 Monomial = tuple[Atom, ...]
+NO_DIVISORS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,10 @@ class Linear:
         """Whether nothing in it is negative where sizes and indices are not."""
         return not self.operations() and all(c >= 0 for c in self.terms.values())
 
-    def is_multiple(self, by: int) -> bool:
-        """Whether all coefficients are multiples of a number, and so is the value."""
-        return all(c % by == 0 for c in self.terms.values())
+    def is_multiple(self, by: int, divisors: Mapping[str, int] = NO_DIVISORS) -> bool:
+        """Whether each term is a multiple of a number, and so is the value; `divisors` says by what sizes are
+        divisible."""
+        return all(_known_factor(monomial, c, divisors) % by == 0 for monomial, c in self.terms.items())
 
     def coefficient(self, name: str) -> int | None:
         """The coefficient of an index or a size; None where it stands in a product or under an operation too."""
@@ -151,6 +153,13 @@ class Operation:
 
     def __hash__(self) -> int:
         return self._hash
+
+
+def _known_factor(monomial: Monomial, coefficient: int, divisors: Mapping[str, int]) -> int:
+    """A number by which a term is divisible."""
+    for atom in monomial if divisors else ():
+        coefficient *= divisors.get(atom.name, 1) if isinstance(atom, SizeVar) else 1
+    return coefficient
 
 
 def atom_names(atom: Atom) -> frozenset[str]:

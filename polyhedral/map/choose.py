@@ -124,11 +124,13 @@ def run_width(
     found = along(problem, stmts, index, hardware)
     if asked is not None:
         return asked if found.vectors(asked).wide else 1
-    for width in (16, 8, 4, 2):
+    width = found.greatest
+    while width > 1:
         whole = width * problem.target.warp_size
         fits = size >= whole or (size % width == 0 and size * others >= whole)
         if fits and found.vectors(width).whole(width):
             return width
+        width //= 2
     return 1
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, assert_never
 
-from texpr.grammar.ast import If, Par, Seq, Stmt, Subscript
+from texpr.grammar.ast import If, Par, Seq, Stmt
 from texpr.grammar.index.interval import Ranges, index_range
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.choose import band_sizes
@@ -94,12 +94,12 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             lanes = _lanes(problem, (choice.over,), ((choice.over, choice.threads),), choice.widths)
             idle = 1 - extents[choice.over] / (parts[choice.over] * covered)
             found = problem.accesses(nest.body, ranges, weight=warps)
-            runs = _Runs(problem, nest.body, (choice.over,), choice.widths)
+            runs = _Runs(problem, nest.body, nest.indices, choice.widths)
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
         case Blocks():
             nest, ranges = region.nest
             blocks = prod(band_sizes(problem, nest, ranges))
-            inside = _Inside(problem, choice, declared(nest.body))
+            inside = _Inside(problem, choice, nest)
             return _counted(problem, blocks, choice.threads, 0.0, inside.visit(nest.body, ranges, blocks))
         case _:
             assert_never(choice)
@@ -112,16 +112,13 @@ class _Runs:
     def __init__(
         self, problem: Problem, stmts: tuple[Stmt, ...], indices: tuple[str, ...], widths: Mapping[str, int]
     ) -> None:
-        self.widths: dict[tuple[int, tuple[Subscript, ...]], int] = {}
         self.index, self.count = next(((i, widths[i]) for i in indices if i in widths), ("", 1))
-        if self.count > 1:
-            for wide in vectors(problem, stmts, self.index, self.count, indices).wide:
-                name, subscripts = wide.element
-                self.widths[id(problem.layouts[name]), subscripts] = wide.width
+        found = vectors(problem, stmts, self.index, self.count, indices).wide if self.count > 1 else ()
+        self.widths = {wide.element: wide.width for wide in found}
 
     def requests(self, found: Sequence[WeightedAccess], lanes: Mapping[str, Any]) -> Iterator[_Request]:
         for access in found:
-            width = self.widths.get((id(access.layout), access.subscripts), 0)
+            width = self.widths.get((access.buffer, access.subscripts), 0)
             moves = self.index in subscript_names(access.subscripts)
             times = self.count // width if width else self.count if moves else 1
             yield _Request(replace(access, width=width or 1), lanes, access.weight * times)
@@ -150,8 +147,9 @@ def _alone(problem: Problem, stmts: tuple[Stmt, ...], ranges: Ranges, times: int
 class _Inside:
     """The requests of the threads of blocks; accesses to the launch's own locals do not count."""
 
-    def __init__(self, problem: Problem, choice: Blocks, own: frozenset[str]) -> None:
-        self.problem, self.choice, self.own = problem, choice, own
+    def __init__(self, problem: Problem, choice: Blocks, band: Nest) -> None:
+        self.problem, self.choice = problem, choice
+        self.outer, self.own = band.indices, declared(band.body)
         self.warps = -(-choice.threads // problem.target.warp_size)
 
     def visit(self, stmts: tuple[Stmt, ...], ranges: Ranges, times: int) -> Iterator[_Request]:
@@ -188,7 +186,7 @@ class _Inside:
         indices: tuple[str, ...] = (),
     ) -> Iterator[_Request]:
         found = self.problem.accesses(stmts, ranges, without=self.own, weight=times)
-        return _Runs(self.problem, stmts, indices, self.choice.widths).requests(found, lanes)
+        return _Runs(self.problem, stmts, self.outer + indices, self.choice.widths).requests(found, lanes)
 
 
 def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests: Iterator[_Request]) -> LaunchCost:

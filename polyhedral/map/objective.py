@@ -50,10 +50,11 @@ def digit_values(digits: Sequence[Digit], warp_size: int) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedAccess:
-    """An access in global memory, of elements in their declared layout, and how often an iteration makes it; `update`
-    marks the element of an accumulation, which a register may carry through a loop. A wide access moves the `width`
-    elements from that one on."""
+    """An access to a buffer in global memory, of elements in their declared layout, and how often an iteration makes
+    it; `update` marks the element of an accumulation, which a register may carry through a loop. A wide access moves
+    the `width` elements from that one on."""
 
+    buffer: str
     layout: Layout
     element_bytes: int
     subscripts: tuple[Subscript, ...]

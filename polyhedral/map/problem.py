@@ -8,8 +8,9 @@ the host, or, where it depends on data, one that every launch inside asks for it
     loop t: region k_0 (i) ; if t < 3: region k_1 (j)
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -32,6 +33,7 @@ from texpr.grammar.core import children, statements
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.grammar.index.value import index_value
+from texpr.polyhedral.facts import size_divisors
 from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.bands import Nest, bounded_nest
@@ -47,6 +49,7 @@ DEFAULT_SIZE = 1024  # what a free size is taken to be where a choice needs a nu
 MAX_WEIGHT = 1 << 40  # weights of accesses in loops stop growing here
 
 Saved = tuple[tuple[Read, bool], ...]
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,8 @@ Outline = tuple[Region | HostLoop[Region] | HostIf[Region], ...]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """`kernel` is the `kept` one with its long sums carried as they are to be; `sizes` has the representative values;
-    `host_ranges` the inclusive ranges of host loops, where known; `layouts` the declared ones of all buffers."""
+    `host_ranges` the inclusive ranges of host loops, where known; `layouts` the declared ones of all buffers;
+    `divisors` by what free sizes are divisible."""
 
     kernel: Kernel
     kept: Kept
@@ -87,6 +91,15 @@ class Problem:
     outline: Outline
     host_ranges: Ranges
     layouts: Mapping[str, Layout]
+    divisors: Mapping[str, int]
+    answers: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def once(self, question: Hashable, ask: Callable[[], Answer]) -> Answer:
+        """The answer to a question about the problem, looked for the first time only."""
+        if question not in self.answers:
+            self.answers[question] = ask()
+        found: Answer = self.answers[question]
+        return found
 
     @property
     def proved(self) -> ProvedProgram:
@@ -113,6 +126,7 @@ class Problem:
     ) -> WeightedAccess:
         """An access to a buffer of the kernel."""
         return WeightedAccess(
+            buffer=buffer,
             layout=self.layouts[buffer],
             element_bytes=self.kernel.buffer(buffer).dtype.size_bytes,
             subscripts=subscripts,
@@ -177,6 +191,7 @@ def make_problem(kept: Kept, kernel: Kernel, target: Target, hints: Mapping[str,
         outline=outline,
         host_ranges=outliner.ranges,
         layouts={buffer.name: declared_layout(buffer) for buffer in kernel.buffers},
+        divisors=size_divisors(kernel),
     )
 
 

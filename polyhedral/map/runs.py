@@ -37,7 +37,7 @@ from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.vectors import Element, Vectors, Wide, divides, divisors
+from texpr.polyhedral.map.vectors import Element, Vectors, Wide
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -74,7 +74,7 @@ def make_run(draft: Draft, index: str, extent: IndexExpr, count: int, found: Vec
 def in_run(draft: Draft, run: Run, body: tuple[Node, ...], digits: tuple[str, ...]) -> tuple[Node, ...]:
     """The body for every iteration of a run, what it moves of arrays before and after. `digits` are those of the
     threads that share out the runs."""
-    cut = not divides(linear(run.extent), run.count, divisors(draft.kernel))
+    cut = not linear(run.extent).is_multiple(run.count, draft.problem.divisors)
     moved = run.found.wide
     registers = {wide.element: _register(draft, run, wide) for wide in moved}
     body = _through(body, {element: (name, run.vector.name) for element, name in registers.items()})

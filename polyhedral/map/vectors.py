@@ -8,39 +8,32 @@ multiple of the width, and where it is surely made, once, whatever the data are:
 iterations, and what it writes can be written after them. What the iterations of a `par` read no other iteration writes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import gcd
 
 from texpr.grammar.ast import (
     Accumulate,
     Atomic,
     Bind,
-    Compare,
-    CompareOp,
     Expr,
     Gather,
     If,
-    IndexBinary,
-    IndexConst,
     IndexExpr,
-    IndexOp,
     IndexVar,
-    Kernel,
+    Leaf,
     New,
     Node,
     Read,
     Role,
     Select,
-    SizeVar,
     Stmt,
     Subscript,
     operands,
 )
+from texpr.grammar.core import statements
 from texpr.grammar.index.expr import names
-from texpr.grammar.index.linear import Linear, Monomial, linear
 from texpr.grammar.types import DType
-from texpr.polyhedral.layout.place import offset
+from texpr.polyhedral.layout.vector import vector_width
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.problem import Problem, declared, workspaces
 from texpr.polyhedral.walk import subscript_names, subscript_reads, value_reads
@@ -84,6 +77,11 @@ class Along:
 
     most: Vectors
 
+    @property
+    def greatest(self) -> int:
+        """The greatest width of an access."""
+        return max((wide.width for wide in self.most.wide), default=1)
+
     def vectors(self, count: int) -> Vectors:
         """Those of a thread that takes `count` iterations."""
         wide = [replace(one, width=min(one.width, count)) for one in self.most.wide if _has_room(one, count)]
@@ -97,7 +95,13 @@ def _has_room(wide: Wide, count: int) -> bool:
 
 def along(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...]) -> Along:
     """The accesses of statements that a thread runs for iterations of an index of `hardware`; none is wide of
-    statements with loops."""
+    statements with loops. What chooses asks, what checks and what builds: it is looked for once."""
+    leaves = tuple(stmt.id for stmt in statements(tuple(stmts)) if isinstance(stmt, Leaf))
+    question = ("along", index, frozenset(hardware), leaves)
+    return problem.once(question, lambda: _along(problem, stmts, index, hardware))
+
+
+def _along(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...]) -> Along:
     events: list[_Event] = []
     for event in _events(stmts, surely=True):
         if event is None:
@@ -173,12 +177,10 @@ class _Finder:
     index: str
     hardware: tuple[str, ...]
     own: frozenset[str]  # locals of one iteration
-    known: Mapping[str, int] = field(init=False)
     arrays: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         kernel = self.problem.kernel
-        self.known = divisors(kernel)
         shared = {b.name for b in kernel.params if b.role is not Role.SCALAR}
         self.arrays = frozenset(shared | {b.name for b in workspaces(kernel)})
 
@@ -238,9 +240,7 @@ class _Finder:
     def _width(self, element: Element, written: set[str]) -> int:
         """How many elements, from any multiple of so many iterations on, are one aligned access at most."""
         name, subscripts = element
-        buffer, layout = self.problem.kernel.buffer(name), self.problem.layouts[name]
-        if layout.xor is not None:
-            return 1
+        buffer = self.problem.kernel.buffer(name)
         plain: list[IndexExpr] = []
         for number, subscript in enumerate(subscripts):
             if not isinstance(subscript, Gather):
@@ -251,38 +251,6 @@ class _Finder:
                 return 1
             else:
                 plain.append(IndexVar(name=f"#{number}"))
-        form = linear(offset(layout, plain))
-        if form.coefficient(self.index) != 1:
-            return 1
-        size, rest = buffer.dtype.size_bytes, form.without(self.index)
-        width = min(ACCESS_BYTES // size, buffer.align // size)
-        while width > 1 and not divides(rest, width, self.known):
-            width //= 2
-        return width
-
-
-def divisors(kernel: Kernel) -> dict[str, int]:
-    """By what the sizes are divisible, as `where` says."""
-    found: dict[str, int] = {}
-    for fact in kernel.facts:
-        match fact:
-            case Compare(
-                op=CompareOp.EQ,
-                left=IndexBinary(op=IndexOp.MOD, left=SizeVar(name=name), right=IndexConst(value=by)),
-                right=IndexConst(value=0),
-            ) if by > 0:
-                found[name] = found.get(name, 1) * by // gcd(found.get(name, 1), by)
-            case _:
-                pass
-    return found
-
-
-def divides(form: Linear, by: int, known: Mapping[str, int]) -> bool:
-    """Whether a form is a multiple of a number for all sizes and indices: each of its terms is."""
-
-    def multiple(monomial: Monomial, coefficient: int) -> bool:
-        for atom in monomial:
-            coefficient *= known.get(atom.name, 1) if isinstance(atom, SizeVar) else 1
-        return coefficient % by == 0
-
-    return all(multiple(monomial, c) for monomial, c in form.terms.items())
+        size = buffer.dtype.size_bytes
+        most = min(ACCESS_BYTES // size, buffer.align // size)
+        return vector_width(self.problem.layouts[name], plain, self.index, most, self.problem.divisors)

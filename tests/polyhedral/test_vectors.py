@@ -1,12 +1,22 @@
 """Wide accesses of plain programs: which there are, how wide, and which are none."""
 
+from collections.abc import Sequence
+
 import pytest
 from stages import mapped, program, proved
 
+from texpr.grammar.ast import Stmt
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.linear import linear
-from texpr.polyhedral.map.stage import map_program
-from texpr.polyhedral.map.vectors import divides, divisors
+from texpr.polyhedral.facts import size_divisors
+from texpr.polyhedral.map import vectors
+from texpr.polyhedral.map.build import build
+from texpr.polyhedral.map.choose import choose
+from texpr.polyhedral.map.cost import cost
+from texpr.polyhedral.map.kept import keep_nothing
+from texpr.polyhedral.map.legal import check_candidate
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.stage import Problems, map_program
 from texpr.polyhedral.mapped.candidate import Candidate, Flat
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
@@ -111,11 +121,11 @@ def test_products_of_sizes_are_multiples_by_what_where_says() -> None:
     kernel = program(
         "kernel k(A: f32[M, N], B: f32[K]) where N % 6 == 0, N % 4 == 0, K % 2 == 0 { par M i { A[i, 0] = 1.0 } }"
     ).kernel
-    known = divisors(kernel)
+    known = size_divisors(kernel)
     assert known == {"N": 12, "K": 2}
     shape = kernel.params[0].shape
-    assert divides(linear(shape[1]), 4, known) and not divides(linear(shape[1]), 8, known)
-    assert not divides(linear(shape[0]), 2, known)
+    assert linear(shape[1]).is_multiple(4, known) and not linear(shape[1]).is_multiple(8, known)
+    assert not linear(shape[0]).is_multiple(2, known)
 
 
 @pytest.mark.parametrize(("fact", "exact"), [("", {True}), ("where N % 4 == 0", set())])
@@ -124,3 +134,29 @@ def test_a_load_at_an_array_s_end_reads_no_byte_behind_it(fact: str, exact: set[
     found = [copy for launch in launches(mapped(text).host) for copy in of_kind(launch.body, Copy)]
     assert len(found) == 2
     assert {copy.within.exact for copy in found if copy.within is not None} == exact
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = A[i] } }",
+        "kernel k(A: f32[64, N], B: f32[64]) { par 64 i { B[i] = sum N k { A[i, k] } } }",
+        "kernel k(A: f32[N], s: f32[1]) { par N k { s[0] += A[k] } }",
+    ],
+)
+def test_what_is_wide_along_an_index_is_looked_for_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    look = vectors._along
+
+    def counted(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...]) -> vectors.Along:
+        asked.append(index)
+        return look(problem, stmts, index, hardware)
+
+    monkeypatch.setattr(vectors, "_along", counted)
+    program = proved(text)
+    problem = Problems(keep_nothing(program), parse_target("cuda:sm_90a"), {}).wide
+    candidate = choose(problem)
+    cost(problem, candidate)
+    check_candidate(problem, candidate)
+    build(problem, candidate)
+    assert len(asked) == len(set(asked)) == 1

@@ -1,6 +1,6 @@
 """What an access of a layout costs: vector widths and banks; and layouts as text and data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +11,12 @@ from layout_oracle import elements_of, everything, layouts, mixed_radix, number,
 
 from texpr.grammar.ast import IndexVar, SizeVar
 from texpr.grammar.index.expr import add, const, multiply
-from texpr.grammar.index.linear import Linear
+from texpr.grammar.index.linear import NO_DIVISORS
 from texpr.polyhedral.layout.banks import bank_use, bank_use_of
-from texpr.polyhedral.layout.compose import compose, tile
+from texpr.polyhedral.layout.compose import tile
 from texpr.polyhedral.layout.make import fragment, padded, row_major, strided, swizzled
+from texpr.polyhedral.layout.normal import canonical
+from texpr.polyhedral.layout.place import variable
 from texpr.polyhedral.layout.text import MAX_DEPTH, from_json, show, to_json
 from texpr.polyhedral.layout.value import Layout, Term, Unit
 from texpr.polyhedral.layout.vector import vector_width
@@ -25,6 +27,11 @@ H100 = parse_target("cuda:sm_90a")
 
 
 # ---- vectors -----------------------------------------------------------------------------------------------------
+
+
+def width_along(layout: Layout, dim: int, most: int, divisors: Mapping[str, int] = NO_DIVISORS) -> int:
+    """The vector width of the elements themselves."""
+    return vector_width(layout, [variable(d) for d in range(layout.rank)], variable(dim).name, most, divisors)
 
 
 def whole_groups(layout: Layout, dim: int, width: int) -> bool:
@@ -46,7 +53,7 @@ def whole_groups(layout: Layout, dim: int, width: int) -> bool:
 @given(st.one_of(layouts(copies=False), layouts(digits=True, copies=False), mixed_radix()))
 def test_a_vector_width_holds_for_every_group(layout: Layout) -> None:
     for dim in range(layout.rank):
-        assert whole_groups(layout, dim, vector_width(layout, dim, 8))
+        assert whole_groups(layout, dim, width_along(layout, dim, 8))
 
 
 @settings(max_examples=60)
@@ -60,31 +67,27 @@ def test_of_strides_the_vector_width_is_the_greatest(shape: list[int], steps: li
     layout = replace(layout, terms=(*layout.terms, Term(dim=None, stride=const(4), offset=const(shift))))
     for dim, count in enumerate(shape):
         widths = [w for w in (2, 4, 8) if w <= count and whole_groups(layout, dim, w)]
-        assert vector_width(layout, dim, 8) == max(widths, default=1)
+        assert width_along(layout, dim, min(8, count)) == max(widths, default=1)
 
 
 def test_vector_widths_of_tiles_and_arrays() -> None:
-    assert [vector_width(row_major((M, 64)), d, 8) for d in (0, 1)] == [1, 8]
-    assert vector_width(padded((128, 64), 4), 1, 8) == 4
-    assert vector_width(padded((128, 64), 1), 1, 8) == 1
-    assert vector_width(swizzled((8, 64), 2, 128), 1, 64) == 8
-    assert vector_width(swizzled((8, 64), 2, 128), 0, 64) == 1
-    assert vector_width(row_major((M, N)), 1, 8) == 1
-    assert vector_width(row_major((M, 64)), 1, 4) == 4
-    assert vector_width(tile(row_major((M, 64)), (const(1), const(4)), (const(8), const(8))), 1, 8) == 4
-
-    def eighths(form: Linear, by: int) -> bool:
-        return form.replaced(N, Linear({(N,): 8})).is_multiple(by)
-
-    assert vector_width(row_major((M, N)), 1, 8, eighths) == 8
+    assert [width_along(row_major((M, 64)), d, 8) for d in (0, 1)] == [1, 8]
+    assert width_along(padded((128, 64), 4), 1, 8) == 4
+    assert width_along(padded((128, 64), 1), 1, 8) == 1
+    assert width_along(canonical(swizzled((8, 64), 2, 128)), 1, 64) == 8
+    assert width_along(canonical(swizzled((8, 64), 2, 128)), 0, 64) == 1
+    assert width_along(row_major((M, N)), 1, 8) == 1
+    assert width_along(row_major((M, N)), 1, 8, {"N": 24}) == 8
+    assert width_along(row_major((M, 64)), 1, 4) == 4
+    assert width_along(tile(row_major((M, 64)), (const(1), const(4)), (const(8), const(8))), 1, 8) == 4
 
 
-def test_the_width_of_an_access_is_that_of_its_composition() -> None:
+def test_the_width_of_an_access_is_that_of_its_subscripts() -> None:
     lane, v = IndexVar(name="lane"), IndexVar(name="v")
     subscripts = (const(3), add(multiply(lane, const(8)), v))
-    access = compose(padded((128, 256), 8), {"lane": const(32), "v": const(8)}, subscripts)
-    assert show(access, ("lane", "v")) == "(32, 8): address lane * 8 + v + 792"
-    assert vector_width(access, 1, 8) == 8
+    assert vector_width(padded((128, 256), 8), subscripts, "v", 8) == 8
+    assert vector_width(padded((128, 256), 8), (const(3), add(subscripts[1], const(2))), "v", 8) == 2
+    assert vector_width(padded((128, 256), 8), subscripts, "lane", 8) == 1
 
 
 # ---- banks -------------------------------------------------------------------------------------------------------
