@@ -16,6 +16,7 @@ from texpr.grammar.python.names import (
     LOOPS,
     REDUCTIONS,
     STATEMENT_WORDS,
+    TYPE_WORDS,
     FnObject,
     Foreign,
     LibraryPath,
@@ -236,6 +237,8 @@ def callee_of(ctx: Context, node: ast.Call) -> str | None:
         return None
     name, meaning = found
     match meaning:
+        case Word(word) if word in TYPE_WORDS:
+            ctx.refuse("E0105", f"`{word}` stands in types, not in a body", node.func, "call a function: exp(x)")
         case Word(word):
             return word
         case TypeObject(direction=None, shape=None, attributes=(), element=element):

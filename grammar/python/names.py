@@ -24,9 +24,10 @@ LOOPS = ("par", "seq", "fully_par")
 STATEMENT_WORDS = ("new", "reg", "atomic", "attr", "anchor", "asm")
 REDUCTIONS = {"sum": "sum", "prod": "prod", "max": "maximum", "min": "minimum", "maximum": "maximum",
               "minimum": "minimum"}  # fmt: skip
+TYPE_WORDS = ("inp", "out", "inout", "size")
 DIRECTIONS = {"inp": "in", "out": "out", "inout": "inout"}
 WORDS = frozenset(
-    (*LOOPS, *STATEMENT_WORDS, *REDUCTIONS, *DIRECTIONS, *FUNCTION_NAMES, *ELEMENT_TYPES, "select", "fragment", "size")
+    (*LOOPS, *STATEMENT_WORDS, *REDUCTIONS, *TYPE_WORDS, *FUNCTION_NAMES, *ELEMENT_TYPES, "select", "fragment")
 )  # fmt: skip
 """Names that mean themselves in a body where Python gives them no other object."""
 
