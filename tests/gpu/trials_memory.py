@@ -14,7 +14,6 @@ also clears its word, which on a stream is left at zero for it.
 
 import argparse
 import json
-import random
 import statistics
 import sys
 from collections.abc import Callable
@@ -23,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "polyhedral")]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "tests" / "polyhedral")]
+
 SIZES: dict[str, dict[str, int]] = {
     "softmax": {"M": 32749, "N": 4093},
     "sum": {"N": 1 << 27},
@@ -148,39 +148,10 @@ def peer(torch: Any, out: Path, row: dict[str, Any]) -> Launch:
     return start
 
 
-def graph_of(torch: Any, act: Any, launches: int) -> Any:
-    """`act(number, stream)` so many times, captured after a first run."""
-    stream = torch.cuda.Stream()
-    torch.cuda.synchronize()
-    with torch.cuda.stream(stream):
-        act(0, stream.cuda_stream)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for number in range(launches):
-                act(number, stream.cuda_stream)
-        graph.replay()
-    stream.synchronize()
-    return graph, stream
-
-
-def time_of(torch: Any, graph: Any, stream: Any, launches: int) -> float:
-    """Milliseconds of one launch: the median of three replays."""
-    found = []
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record(stream)
-            graph.replay()
-            end.record(stream)
-            end.synchronize()
-            found.append(begin.elapsed_time(end) / launches)
-    return statistics.median(found)
-
-
 def run(out: Path, rounds: int) -> int:
     """Check and time every kernel; 0 when all are right. Writes `times.json`."""
     import torch
+    from gpu_timing import Graph, graph_of, interleaved
 
     torch.zeros(1, device="cuda")
     built = json.loads((out / "kernels.json").read_text())
@@ -193,9 +164,12 @@ def run(out: Path, rounds: int) -> int:
         launches = max(4, min(60, int(3e-3 / (problem.bytes / 4e12))))
         half = problem.bytes // 4 // 4096 * 4096  # of bf16 elements: the copy reads and writes as much together
         pairs = [tuple(torch.randn(half, device="cuda").bfloat16() for _ in range(2)) for _ in problem.buffers]
-        graphs: dict[str, tuple[Any, Any]] = {}
+        graphs: dict[str, tuple[Graph, int]] = {}
         if rounds:
-            graphs["copy"] = graph_of(torch, lambda n, _, p=pairs: p[n % len(p)][0].copy_(p[n % len(p)][1]), launches)
+            graphs["copy"] = (
+                graph_of(torch, lambda n, _, p=pairs: p[n % len(p)][0].copy_(p[n % len(p)][1]), launches),
+                launches,
+            )
         for row in rows:
             if row["problem"] != name:
                 continue
@@ -213,15 +187,10 @@ def run(out: Path, rounds: int) -> int:
             def act(number: int, stream: int, kernel: Launch = kernel, of: Problem = problem) -> None:
                 kernel(*of.buffers[number % len(of.buffers)], stream)
 
-            graphs[row["name"]] = graph_of(torch, act, launches)
+            graphs[row["name"]] = (graph_of(torch, act, launches), launches)
         if not rounds:
             continue
-        found: dict[str, list[float]] = {key: [] for key in graphs}
-        order = list(graphs)
-        for _ in range(rounds):
-            random.shuffle(order)
-            for key in order:
-                found[key].append(time_of(torch, *graphs[key], launches))
+        found = interleaved(torch, graphs, rounds)
         copy = statistics.median(found["copy"])
         print(f"## {name} {sizes}: copy {problem.bytes / copy / 1e6:.0f} GB/s")
         for key in sorted(found, key=lambda k: statistics.median(found[k])):

@@ -1,0 +1,210 @@
+"""The memory-bound problems: sizes, inputs, and what the results are, in float64 of NumPy or CuPy.
+
+The program of each stands in `kernels/memory`, in f32; in bf16 its parameters have that type and its locals stay f32.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from texpr.codegen.manifest import Parameter, evaluate
+
+PROGRAMS = Path(__file__).parent / "kernels" / "memory"
+SIZES = ((32768, 4096), (32749, 4093), (131072, 1024), (8192, 32000), (257, 100003))  # rows and columns
+FACTORS: dict[tuple[int, int], tuple[tuple[int, int, int], tuple[int, int, int, int]]] = {  # about as many elements
+    (32768, 4096): ((256, 512, 1024), (32, 256, 128, 128)),
+    (32749, 4093): ((509, 521, 503), (31, 257, 129, 127)),
+    (131072, 1024): ((1024, 128, 1024), (128, 1024, 32, 32)),
+    (8192, 32000): ((128, 64, 32000), (64, 128, 160, 200)),
+    (257, 100003): ((257, 307, 331), (257, 3, 187, 179)),
+}
+TOLERANCE = {"f32": 1e-4, "bf16": 5e-3, "i32": 0.0}  # of the norm
+
+Arrays = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """NumPy or CuPy as `np`, and the function that they have elsewhere."""
+
+    np: Any
+    erf: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """A kernel of the group: `sizes` of so many rows and columns; the output's `expected` value from all arrays, floats
+    as float64; `inputs` that are not normal floats: `positive`, `rows` in any order, `classes` below N, `keys` below
+    256, `one key`. `exact` results have no tolerance."""
+
+    name: str
+    program: str
+    group: str
+    expected: Callable[[Numbers, Arrays], Any]
+    sizes: Callable[[int, int], dict[str, int]]
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = False
+    dtypes: tuple[str, ...] = ("f32", "bf16")
+
+    def text(self, dtype: str) -> str:
+        """The program with parameters of this type."""
+        head, brace, body = (PROGRAMS / f"{self.program}.tex").read_text(encoding="utf-8").partition("{")
+        return head.replace("f32[", f"{dtype}[") + brace + body if dtype != "i32" else head + brace + body
+
+    def tolerance(self, dtype: str) -> float:
+        return 0.0 if self.exact else TOLERANCE[dtype]
+
+
+Case = tuple[Problem, tuple[int, int], str]
+"""At so many rows and columns, of an element type."""
+
+
+def shape_of(parameter: Parameter, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(evaluate(extent, sizes) for extent in parameter.shape)
+
+
+def error_of(np: Any, got: Any, want: Any, *, exact: bool) -> float:
+    """The share of elements that are different, or the norm of the difference over the norm."""
+    if got.shape != want.shape:
+        return math.inf
+    return float((got != want).mean()) if exact else float(np.linalg.norm(got - want) / np.linalg.norm(want))
+
+
+def _matrix(rows: int, columns: int) -> dict[str, int]:
+    return {"M": rows, "N": columns}
+
+
+def _stream(rows: int, columns: int) -> dict[str, int]:
+    return {"N": rows * columns}
+
+
+def _cube(rows: int, columns: int) -> dict[str, int]:
+    small = (rows, max(columns // 5, 1), 5)
+    return dict(zip("PQR", FACTORS.get((rows, columns), (small,))[0], strict=True))
+
+
+def _images(rows: int, columns: int) -> dict[str, int]:
+    small = (3, rows, max(columns // 5, 1), 5)
+    return dict(zip("BCHW", FACTORS.get((rows, columns), ((), small))[1], strict=True))
+
+
+def _gelu(n: Numbers, a: Arrays) -> Any:
+    x = a["A"] + a["B"]
+    return 0.5 * x * (1 + n.erf(x / math.sqrt(2)))
+
+
+def _swiglu(n: Numbers, a: Arrays) -> Any:
+    return a["A"] / (1 + n.np.exp(-a["A"])) * a["B"]
+
+
+def _jacobi(n: Numbers, a: Arrays) -> Any:
+    x, y = a["X"], a["Y"].copy()
+    y[1:-1, 1:-1] = 0.2 * (x[1:-1, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:] + x[:-2, 1:-1] + x[2:, 1:-1])
+    return y
+
+
+def _softmax(n: Numbers, a: Arrays) -> Any:
+    e = n.np.exp(a["X"] - a["X"].max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def _rmsnorm(n: Numbers, a: Arrays) -> Any:
+    return a["X"] / n.np.sqrt((a["X"] ** 2).mean(axis=1, keepdims=True) + 1e-6) * a["G"]
+
+
+def _layernorm(n: Numbers, a: Arrays) -> Any:
+    x = a["X"] - a["X"].mean(axis=1, keepdims=True)
+    return x / n.np.sqrt((x**2).mean(axis=1, keepdims=True) + 1e-5) * a["G"] + a["B"]
+
+
+def _cross_entropy(n: Numbers, a: Arrays) -> Any:
+    x, top = a["X"], a["X"].max(axis=1)
+    chosen = n.np.take_along_axis(x, a["T"][:, None], axis=1)[:, 0]
+    return n.np.log(n.np.exp(x - top[:, None]).sum(axis=1)) + top - chosen
+
+
+def _first_maximum(axis: int) -> Callable[[Numbers, Arrays], Any]:
+    def first(n: Numbers, a: Arrays) -> Any:
+        x, count = a["X"], a["X"].shape[axis]
+        index = n.np.arange(count).reshape((1, -1) if axis else (-1, 1))
+        return n.np.where(x == x.max(axis=axis, keepdims=True), index, count).min(axis=axis)
+
+    return first
+
+
+PROBLEMS = (
+    Problem(name="add_gelu", program="add_gelu", group="elementwise", expected=_gelu, sizes=_matrix),
+    Problem(name="swiglu", program="swiglu", group="elementwise", expected=_swiglu, sizes=_matrix),
+    Problem(
+        name="copy_offset", program="copy_offset", group="elementwise", expected=lambda n, a: a["X"][1:], sizes=_stream,
+        exact=True,
+    ),
+    Problem(name="jacobi2d", program="jacobi2d", group="elementwise", expected=_jacobi, sizes=_matrix),
+    Problem(
+        name="row_sum", program="row_sum", group="rows", expected=lambda n, a: a["X"].sum(axis=1), sizes=_matrix
+    ),
+    Problem(name="softmax", program="softmax", group="rows", expected=_softmax, sizes=_matrix),
+    Problem(name="rmsnorm", program="rmsnorm", group="rows", expected=_rmsnorm, sizes=_matrix),
+    Problem(name="layernorm", program="layernorm", group="rows", expected=_layernorm, sizes=_matrix),
+    Problem(
+        name="cross_entropy", program="cross_entropy", group="rows", expected=_cross_entropy, sizes=_matrix,
+        inputs={"T": "classes"},
+    ),
+    Problem(
+        name="argmax_rows", program="argmax_rows", group="rows", expected=_first_maximum(1), sizes=_matrix, exact=True
+    ),
+    Problem(
+        name="column_sum", program="column_sum", group="columns", expected=lambda n, a: a["X"].sum(axis=0),
+        sizes=_matrix,
+    ),
+    Problem(
+        name="cumsum_rows", program="cumsum_rows", group="columns", expected=lambda n, a: a["X"].cumsum(axis=1),
+        sizes=_matrix,
+    ),
+    Problem(
+        name="cumsum_columns", program="cumsum_columns", group="columns", expected=lambda n, a: a["X"].cumsum(axis=0),
+        sizes=_matrix,
+    ),
+    Problem(
+        name="argmax_columns", program="argmax_columns", group="columns", expected=_first_maximum(0), sizes=_matrix,
+        exact=True,
+    ),
+    Problem(
+        name="transpose", program="transpose", group="permutes", expected=lambda n, a: a["X"].T, sizes=_matrix,
+        exact=True,
+    ),
+    Problem(
+        name="permute_3d", program="permute_3d", group="permutes", expected=lambda n, a: a["X"].transpose(2, 1, 0),
+        sizes=_cube, exact=True,
+    ),
+    Problem(
+        name="nchw_to_nhwc", program="nchw_to_nhwc", group="permutes",
+        expected=lambda n, a: a["X"].transpose(0, 2, 3, 1), sizes=_images, exact=True,
+    ),
+    Problem(
+        name="gather_rows", program="gather_rows", group="gathers", expected=lambda n, a: a["E"][a["R"]],
+        sizes=_matrix, inputs={"R": "rows"}, exact=True,
+    ),
+    *(
+        Problem(
+            name=f"histogram, {inputs}", program="histogram", group="gathers", sizes=_stream, exact=True,
+            expected=lambda n, a: n.np.bincount(a["K"], minlength=256), inputs={"K": inputs}, dtypes=("i32",),
+        )
+        for inputs in ("keys", "one key")
+    ),
+    Problem(
+        name="dot", program="dot", group="reductions", expected=lambda n, a: (a["X"] * a["Y"]).sum()[None],
+        sizes=_stream, inputs={"X": "positive", "Y": "positive"},
+    ),
+    Problem(
+        name="matrix_vector", program="matrix_vector", group="reductions", expected=lambda n, a: a["A"] @ a["X"],
+        sizes=_matrix,
+    ),
+    Problem(
+        name="vector_matrix", program="vector_matrix", group="reductions", expected=lambda n, a: a["X"] @ a["A"],
+        sizes=_matrix,
+    ),
+)  # fmt: skip
+GROUPS = tuple(dict.fromkeys(problem.group for problem in PROBLEMS))
