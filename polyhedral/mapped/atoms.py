@@ -5,9 +5,10 @@
 
 An atom's operands are tiles, and a layout says of each where its elements lie or which thread of the unit holds them in
 which register. So what every thread does follows from the layouts: the holder of an element of the result computes it
-from the elements that the operator names (`Copy`: the same element; `Contract`: a row of a and a column of b; a tree
-over lanes: its group). The simulator and the mapper look at that expansion only, and emission writes `wrapper`, the one
-function of the device headers that means the same; its host twin is of the same name.
+from the elements that the operator names (`Unload`: the same element; `Contract`: a row of a and a column of b; a tree
+over lanes: its group). The simulator runs that. `wrapper` names the function of the device headers that does it, whose
+host twin is of the same name; emission calls what is made of these. Loads and stores of a thread are no atoms
+(`access.py`).
 
 An atom is added by an entry here, its wrapper and the twin of that; `tests/atoms` holds it against NumPy, on the CPU
 and on hardware.
@@ -35,17 +36,6 @@ class Team(StrEnum):
     THREAD = "thread"
     WARP = "warp"
     WARPGROUP = "warpgroup"
-
-
-class Cache(StrEnum):
-    """A hint for the caches, by its name in `vector.cuh`."""
-
-    PLAIN = "kPlain"
-    STREAM = "kStream"
-    BYPASS = "kBypass"
-    READ_ONLY = "kReadOnly"
-    NO_ALLOCATE = "kNoAllocate"
-    KEEP = "kKeep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +73,7 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Atom:
-    """One instruction, or one tree of them. `chunk_bytes`: it may read, and discards, the rest of an aligned chunk of
-    so many bytes that holds an element it is asked for; 0: it reads what it is asked for."""
+    """One instruction, or one tree of them."""
 
     name: str
     team: Team
@@ -92,11 +81,9 @@ class Atom:
     operands: Mapping[str, Operand]
     wrapper: Wrapper
     completion: Completion = Completion.NOW
-    chunk_bytes: int = 0
 
 
 SM_80, SM_90, SM_90A = Arch(least=80), Arch(least=90), Arch(least=90, only=True)
-VECTOR_BYTES = (2, 4, 8, 16)
 
 
 def _atom(name: str, team: Team, arch: Arch, wrapper: tuple[str, str], **operands: Operand) -> Atom:
@@ -120,53 +107,6 @@ def _registers(count: int) -> Layout:
 
 
 # ---- one thread --------------------------------------------------------------------------------------------------
-
-
-class Reading(StrEnum):
-    """How a wide access meets the ends of an array, by the name of its function: all elements exist; some of an aligned
-    chunk do; pieces of two chunks at any address."""
-
-    WHOLE = "load"
-    CHUNK = "load_wanted"
-    FUNNEL = "load_wanted_funnel"
-
-
-def load(dtype: DType, count: int, memory: Memory, cache: Cache = Cache.PLAIN, how: Reading = Reading.WHOLE) -> Atom:
-    """`count` neighbouring elements into registers, in accesses of 2 to 16 bytes."""
-    size = _access_bytes(dtype, count, memory, cache)
-    if how is not Reading.WHOLE and (size != CHUNK_BYTES or memory is not Memory.GLOBAL):
-        raise InternalError("chunks are of 16 bytes of global memory")
-    aligned = dtype.bits // 8 if how is Reading.FUNNEL else size
-    source = Operand(memory=memory, dtype=dtype, layout=row_major((count,)), alignment_bytes=aligned)
-    wrapper = ("vector", f"{how}<{count}, tx::Cache::{cache}>")
-    atom = _atom(
-        f"{how} {count} {dtype}", Team.THREAD, SM_80, wrapper, source=source, target=_held(dtype, _registers(count))
-    )
-    return atom if how is Reading.WHOLE else replace(atom, chunk_bytes=CHUNK_BYTES)
-
-
-def store(dtype: DType, count: int, memory: Memory, cache: Cache = Cache.PLAIN, *, chunk: bool = False) -> Atom:
-    """`count` neighbouring elements from registers; with `chunk` those of them that exist, and no other byte."""
-    size = _access_bytes(dtype, count, memory, cache)
-    if cache in (Cache.READ_ONLY, Cache.KEEP):
-        raise InternalError(f"{cache} is a hint for loads")
-    target = Operand(memory=memory, dtype=dtype, layout=row_major((count,)), alignment_bytes=size)
-    function = "store_wanted" if chunk else "store"
-    return _atom(
-        f"{function} {count} {dtype}",
-        Team.THREAD,
-        SM_80,
-        ("vector", f"{function}<tx::Cache::{cache}>"),
-        source=_held(dtype, _registers(count)),
-        target=target,
-    )
-
-
-def _access_bytes(dtype: DType, count: int, memory: Memory, cache: Cache) -> int:
-    size = dtype.bits // 8 * count
-    if size not in VECTOR_BYTES or (memory is not Memory.GLOBAL and cache is not Cache.PLAIN):
-        raise InternalError(f"no access of {size} bytes of {memory} memory with {cache}")
-    return size
 
 
 def fma(dtype: DType) -> Atom:

@@ -7,13 +7,13 @@ import pytest
 from texpr.codegen.toolchain import compile_cubin, compile_host
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import constant_value
-from texpr.grammar.types import BF16, F16, F32, F64, I8
+from texpr.grammar.types import BF16, F16, F32, F64
 from texpr.polyhedral.layout.injective import injective
 from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped import atoms
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.atoms import Cache, Reading, SharedOperand, Team
+from texpr.polyhedral.mapped.atoms import SharedOperand, Team
 from texpr.polyhedral.mapped.monoids import MONOIDS
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.target import parse_target
@@ -26,12 +26,6 @@ PRODUCTS = [
     atoms.wgmma(F16, 64, SharedOperand(k_contiguous=False), SharedOperand(swizzle_bytes=16)),
 ]
 MOVES = [
-    *(atoms.load(t, n, Memory.GLOBAL, Cache.STREAM) for t, n in ((I8, 2), (F16, 8), (F32, 4), (F64, 2))),
-    atoms.load(F16, 8, Memory.SHARED),
-    atoms.load(F32, 4, Memory.GLOBAL, how=Reading.FUNNEL),
-    atoms.load(F32, 4, Memory.GLOBAL, how=Reading.CHUNK),
-    atoms.store(BF16, 8, Memory.GLOBAL, Cache.NO_ALLOCATE),
-    atoms.store(F32, 4, Memory.GLOBAL, chunk=True),
     *(atoms.load_matrices(F16, n, transposed=t) for n in (1, 2, 4) for t in (False, True)),
     *(atoms.store_matrices(F16, n, transposed=t) for n in (1, 2, 4) for t in (False, True)),
 ]
@@ -89,15 +83,6 @@ def test_every_wrapper_is_there_for_the_device():
     assert compile_cubin(used(), "sm_90a", werror=True).startswith(b"\x7fELF")
 
 
-def test_a_load_of_chunks_says_what_it_may_read_beyond():
-    by_name = {atom.name: atom for atom in MOVES}
-    assert by_name["load_wanted_funnel 4 f32"].chunk_bytes == 16
-    assert by_name["load_wanted_funnel 4 f32"].operands["source"].alignment_bytes == 4
-    assert by_name["load_wanted 4 f32"].operands["source"].alignment_bytes == 16
-    assert by_name["load 4 f32"].chunk_bytes == by_name["store_wanted 4 f32"].chunk_bytes == 0
-    assert by_name["load 4 f32"].wrapper.function == "tx::load<4, tx::Cache::kStream>"
-
-
 def test_products_of_a_warpgroup_are_over_with_their_group():
     assert {a.completion for a in PRODUCTS if a.team is Team.WARPGROUP} == {Completion.WGMMA}
     assert {a.completion for a in ALL if a.team is not Team.WARPGROUP} == {Completion.NOW}
@@ -117,11 +102,6 @@ def test_an_architecture_has_its_instructions(arch, names):
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: atoms.load(F32, 3, Memory.GLOBAL),
-        lambda: atoms.load(F32, 8, Memory.GLOBAL),
-        lambda: atoms.load(F32, 4, Memory.SHARED, Cache.STREAM),
-        lambda: atoms.load(F32, 2, Memory.GLOBAL, how=Reading.FUNNEL),
-        lambda: atoms.store(F32, 4, Memory.GLOBAL, Cache.KEEP),
         lambda: atoms.tree(MONOIDS["Sum"], F32, 12, H200),
         lambda: atoms.mma(BF16, F16),
         lambda: atoms.mma(F32, F32),
