@@ -211,8 +211,8 @@ class _Walk:
 
     def _meeting(self, statement: Generic, ranges: Ranges) -> int:
         """How many threads may make this update of one element: those that a bare subscript does not tell apart."""
-        leaf = statement.leaf
-        if isinstance(leaf, Anchor | Bind) or not (statement.atomic or isinstance(leaf, Atomic)):
+        leaf, store = statement.leaf, statement.store
+        if isinstance(leaf, Anchor | Bind) or store is None or not store.atomic:
             return 1
         told = self._told(leaf)
         places = [d for d in self.launch.digits if d.index not in told and d.place in (*GRID_PLACES, Place.CORE)]

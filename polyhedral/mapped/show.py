@@ -281,8 +281,12 @@ def element_text(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
 
 
 def _statement(statement: Generic, words: _Words) -> str:
+    store = statement.store
     marks = [statement.origin.value if statement.origin.value != "source" else ""]
-    marks += ["atomic" if statement.atomic else "", statement.unused.value if statement.unused else ""]
+    marks += [
+        "atomic" if store is not None and store.atomic else "",
+        statement.unused.value if statement.unused else "",
+    ]
     shown = ", ".join(m for m in marks if m)
     return f"{statement.id}: {words.leaf(statement.leaf)}{f'  ({shown})' if shown else ''}"
 

@@ -11,9 +11,6 @@ from typing import Any, TypeVar
 
 from texpr.grammar.ast import (
     AccOp,
-    Accumulate,
-    Anchor,
-    Atomic,
     Compare,
     CompareOp,
     Condition,
@@ -45,7 +42,7 @@ from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.mapped.walks import Path, acting, branches, statements
-from texpr.polyhedral.walk import read_accesses, value_reads, written
+from texpr.polyhedral.walk import value_reads
 
 LANE, WARP = IndexVar(name="@lane"), IndexVar(name="@warp")
 Env = Mapping[str, IndexExpr]
@@ -199,13 +196,10 @@ class _Collector:
                     self._statement(each, _over(actor, over, inside))
 
     def _statement(self, node: Generic, actor: Actor) -> None:
-        leaf = node.leaf
-        self._reads(actor, read_accesses(leaf))
-        write = written(leaf)
-        if write is not None and not isinstance(leaf, Anchor):
-            op = leaf.op if isinstance(leaf, Accumulate | Atomic) else None
-            buffer, subscripts = write
-            self._touch(actor, buffer, subscripts, writes=True, op=op, atomic=node.atomic)
+        self._reads(actor, node.reads)
+        store = node.store
+        if store is not None:
+            self._touch(actor, store.buffer, store.subscripts, writes=True, op=store.op, atomic=store.atomic)
 
     def _reads(self, actor: Actor, reads: Sequence[Read]) -> None:
         for read in reads:

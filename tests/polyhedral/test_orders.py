@@ -12,6 +12,7 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.polyhedral import isl
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.show import show
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.orders import find as hazards
@@ -58,6 +59,19 @@ def test_threads_that_exchange_data_need_a_barrier_of_the_block() -> None:
     launch = reversed_rows(64, "63 - b")
     assert ("S0", "S1", "t", Hazard.FLOW, Scope.BLOCK, None) in summary(launch)
     assert [b.scope for b in barriers(launch)] == [Scope.BLOCK]
+
+
+def test_an_author_s_atomic_updates_are_in_no_order_whatever_is_promised_of_them() -> None:
+    update = "par 64 {0} {{ atomic w[at[{0}]] += 1 #unique }}"
+    text = f"""kernel k(at: i32[64], inout H: i32[M, 64]) {{ par M b {{
+        new w: i32[64]; par 64 z {{ w[z] = 0 }}
+        {update.format("i")}; {update.format("j")}
+        par 64 y {{ H[b, y] = w[y] }} }} }}"""
+    launch = only_launch(text)
+    assert {(o.source, o.sink) for o in launch.orders} == {("S0", "S1"), ("S0", "S2"), ("S1", "S3"), ("S2", "S3")}
+    assert len(barriers(launch)) == 2
+    shown = show(mapped(text))
+    assert all(f"w[data] += from at[{index}]  (atomic)" in shown for index in "ij")
 
 
 def test_threads_that_read_their_own_data_need_none() -> None:
