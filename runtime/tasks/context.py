@@ -14,7 +14,7 @@ import numpy
 from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, TExprWarning, fail
 from texpr.runtime.tasks.buffers import Buffer, undecided
 from texpr.runtime.tasks.grants import outside
-from texpr.runtime.tasks.permissions import ALLOWS, EFFECT, MODE_WORDS, Mode, Right
+from texpr.runtime.tasks.permissions import ALLOWS, EFFECT, MODE_WORDS, Access, Mode, Right
 from texpr.runtime.tasks.residency import HOME, Outcome
 from texpr.runtime.tasks.services import Services, Waiter, no_value
 from texpr.runtime.tasks.states import Op
@@ -25,7 +25,9 @@ from texpr.runtime.tasks.tensors import Block, Slice
 class TaskContext:
     """The runtime, as one task sees it. `node` is the number of the memory in which it runs, 0 is home."""
 
-    __slots__ = ("_buffers", "_held", "_services", "_submitted_last", "is_over", "task", "written")
+    __slots__ = (
+        "_buffers", "_declared", "_held", "_own", "_services", "_submitted_last", "_written", "is_over", "task",
+    )  # fmt: skip
 
     def __init__(self, services: Services, task: Task) -> None:
         self._services, self.task = services, task
@@ -33,7 +35,9 @@ class TaskContext:
         self._submitted_last = False
         self._buffers: list[Buffer] | None = None
         self._held: dict[Block, bool] | None = None  # blocks that are its own now: handed out or not yet
-        self.written: set[Block] | None = None  # that it has committed
+        self._declared: dict[Block, Access] | None = None  # but for temporaries
+        self._own: set[Block] = set()  # of which it declared memory of its own
+        self._written: set[Block] | None = None  # that it has committed
 
     @property
     def node(self) -> int:
@@ -117,7 +121,9 @@ class TaskContext:
         self._services.commit(self.task, block, op, values)
 
     def _wrote(self, block: Block) -> None:
-        self.written = {block} if self.written is None else self.written | {block}
+        if self._written is None:
+            self._written = set()
+        self._written.add(block)
 
     def close(self, error: BaseException | None) -> BaseException | None:
         """The function has returned or raised: buffers that it kept are given back. The task's error, if any."""
@@ -155,7 +161,7 @@ class TaskContext:
         if mode is not Mode.TEMP and (right is None or mode not in ALLOWS[right]):
             raise outside(self.task, mode, block, right)
         reads = mode in (Mode.READ, Mode.READ_WRITE)
-        if self._services.flow.strict and reads and right is Right.WRITE and block not in (self.written or ()):
+        if self._services.flow.strict and reads and right is Right.WRITE and block not in (self._written or ()):
             raise fail(
                 "E0713",
                 f"{self.task}: `{MODE_WORDS[mode]}` of {block}, which it may only write, and has not written",
@@ -230,21 +236,30 @@ class TaskContext:
 
     def _check_declared(self, block: Block, mode: Mode, cancellable: bool) -> None:
         """A declared access is asked for as it was declared."""
-        for declared, its, as_copy in self.task.grants.accesses:
-            if its is block and declared is not Mode.TEMP and mode is not Mode.TEMP:
-                if (declared, as_copy) != (mode, cancellable) and self._holding().get(block) is False:
-                    told = f"`{MODE_WORDS[declared]}`{' (cancellable)' if as_copy else ''}"
-                    raise fail(
-                        "E0703",
-                        f"{self.task} declares {told} of {block}, and asks for another buffer",
-                        help=f"ask by `get_buf_{'c' if as_copy else ''}{MODE_WORDS[declared]}`",
-                    )
-                return
+        found = self._declarations().get(block)
+        if found is None or mode is Mode.TEMP:
+            return
+        declared, _, as_copy = found
+        if (declared, as_copy) != (mode, cancellable) and self._holding().get(block) is False:
+            told = f"`{MODE_WORDS[declared]}`{' (cancellable)' if as_copy else ''}"
+            raise fail(
+                "E0703",
+                f"{self.task} declares {told} of {block}, and asks for another buffer",
+                help=f"ask by `get_buf_{'c' if as_copy else ''}{MODE_WORDS[declared]}`",
+            )
 
     def _promised(self, block: Block) -> bool:
         """Whether memory of the task's own for this block was declared."""
-        accesses = self.task.grants.accesses
-        return any(its is block and (copy or mode is Mode.TEMP) for mode, its, copy in accesses)
+        self._declarations()
+        return block in self._own
+
+    def _declarations(self) -> dict[Block, Access]:
+        """The task's declared accesses by their blocks, each of which has one beside its temporaries."""
+        if self._declared is None:
+            accesses = self.task.grants.accesses
+            self._declared = {access.block: access for access in accesses if access.mode is not Mode.TEMP}
+            self._own = {access.block for access in accesses if access.mode is Mode.TEMP or access.cancellable}
+        return self._declared
 
     def _undeclared(self, block: Block, mode: Mode) -> None:
         if self._services.undeclared(self.task.fn):

@@ -28,7 +28,6 @@ class Holdings:
         self.nodes += [MemoryNode(k + 1, name, bound) for k, (name, bound) in enumerate(bounds)]
         self.machine = Machine(self, debug=debug)
         self.leaving = [0] * len(self.nodes)  # bytes that are being written back
-        self.evictions = 0
         self._leaving: list[set[Residency]] = [set() for _ in self.nodes]
         self._idle: list[OrderedDict[Residency, None]] = [OrderedDict() for _ in self.nodes]  # longest unused first
 
@@ -75,7 +74,7 @@ class Holdings:
         residencies = [self.residency(block) for _, block, _ in task.holds]
         absent = [r for r in residencies if r.state[task.node] is State.UNALLOCATED and not r.pins[task.node]]
         size = own + sum(r.key.size_bytes for r in absent)
-        if not self._make_room(memory, size, {id(r) for r in residencies}):
+        if not self._make_room(memory, size, residencies):
             return False
         for residency in residencies:
             self._pin(residency, memory)
@@ -83,25 +82,25 @@ class Holdings:
         task.memory = own
         return True
 
-    def _make_room(self, memory: MemoryNode, size: int, keep: set[int]) -> bool:
-        """Evict what is not needed until `size` bytes are free; False where they are not, or not yet."""
-        node = memory.number
+    def _make_room(self, memory: MemoryNode, size: int, keep: Sequence[Residency]) -> bool:
+        """Evict what is not needed until `size` bytes are free, or will be when all that leaves is home; False where
+        they are not, or not yet."""
         if memory.fits(size):
             return True
-        for residency in list(self._idle[node]):
-            if id(residency) in keep:
-                continue
+        node = memory.number
+        idle, kept, passed = self._idle[node], set(map(id, keep)), list[Residency]()
+        while idle and not memory.fits(size - self.leaving[node]):
+            residency, _ = idle.popitem(last=False)
             block: Block = residency.key
-            outcome = self.machine.evict(residency, node)
+            outcome = Outcome.REFUSED if id(residency) in kept else self.machine.evict(residency, node)
             if outcome is Outcome.REFUSED:
-                continue
-            del self._idle[node][residency]
-            self.evictions += 1
-            if outcome is Outcome.WAITING:
+                passed.append(residency)
+            elif outcome is Outcome.WAITING:
                 self._leaving[node].add(residency)
                 self.leaving[node] += block.size_bytes
-            if memory.fits(size - self.leaving[node]):
-                break
+        for residency in reversed(passed):
+            idle[residency] = None
+            idle.move_to_end(residency, last=False)
         return memory.fits(size)
 
     def _pin(self, residency: Residency, memory: MemoryNode) -> None:
@@ -137,7 +136,7 @@ class Holdings:
         if memory.number == HOME:
             return True
         absent = residency.state[task.node] is State.UNALLOCATED and not residency.pins[task.node]
-        if not self._make_room(memory, residency.key.size_bytes if absent else 0, {id(residency)}):
+        if not self._make_room(memory, residency.key.size_bytes if absent else 0, (residency,)):
             return False
         self._pin(residency, memory)
         task.guests = [*(task.guests or ()), residency.key]
@@ -146,7 +145,7 @@ class Holdings:
     def lend(self, task: Task, size: int) -> bool:
         """More memory for a task that runs, if it can be had at once."""
         memory = self.nodes[task.node]
-        if not self._make_room(memory, size, set()):
+        if not self._make_room(memory, size, ()):
             return False
         memory.reserved += size
         task.memory += size
