@@ -34,7 +34,7 @@ from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Lead, Node
 from texpr.polyhedral.mapped.views import View
 
-BYTES = (2, 4, 8, 16)  # of a wide access
+BYTES = (1, 2, 4, 8, 16)  # of a wide access
 FAR = 1 << 29  # elements; rows of unrolled accesses are shorter
 COMBINED = (F32, F64, I32, I64, U32)  # the types of values that monoids combine
 PAIRED, ORDERED = (F16, BF16), ("Greatest", "Least")  # what is chosen and never rounded, two at once
@@ -120,7 +120,7 @@ def _count(copy: Copy, view: View, access: Places) -> int:
     ((name, extent),) = copy.over
     count, size, xor = constant_value(extent), view.dtype.size_bytes, access.tensors[view.buffer].layout.xor
     if count is None or count * size not in BYTES:
-        raise _refused(copy, "is no access of 2, 4, 8 or 16 bytes")
+        raise _refused(copy, "is no access of 1, 2, 4, 8 or 16 bytes")
     if copy.access is Access.FUNNEL and count * size != BYTES[-1]:
         raise _refused(copy, "is at any address, and not of 16 bytes")
     for side in (copy.source, copy.target):

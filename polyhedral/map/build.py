@@ -19,7 +19,8 @@ from texpr.polyhedral.map.placement import place_parameter, place_workspace
 from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.promote import promote
 from texpr.polyhedral.map.report import access_reports
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Single
+from texpr.polyhedral.map.tiled import build_tiled
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Single, Tiled
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
 from texpr.polyhedral.mapped.tree import Guard, Loop
@@ -83,6 +84,8 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
             return build_blocks(draft, region, choice)
         case Combined():
             return build_combined(draft, region, choice)
+        case Tiled():
+            return build_tiled(draft, region, choice)
         case Cores():
             return build_cores(draft, region, choice)
         case _:

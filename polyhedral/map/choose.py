@@ -1,8 +1,9 @@
 """The first candidate of a problem: the simple choices that stand until the cost ranks all of them.
 
-A band without inner parallelism is flat, lanes on the index with the fewest sectors; one with inner `par`s, a shared
-buffer or rows to reduce has a block for each iteration; a band of accumulations alone is combined over the threads of
-its blocks. On a CPU the outer indices are on cores and the contiguous one is innermost (`cores`).
+A band without inner parallelism is flat, lanes on the index with the fewest sectors, or in tiles where no lanes serve
+all its accesses (`choose_tiles`); one with inner `par`s, a shared buffer or rows to reduce has a block for each
+iteration; a band of accumulations alone is combined over the threads of its blocks. On a CPU the outer indices are on
+cores and the contiguous one is innermost (`cores`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from texpr.polyhedral.map.bands import (
     is_serial_par,
 )
 from texpr.polyhedral.map.choose_cores import choose_cores
+from texpr.polyhedral.map.choose_tiles import choose_tiled
 from texpr.polyhedral.map.digits import power_of_two, share
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
@@ -62,7 +64,8 @@ def _choice(problem: Problem, region: Region) -> Choice:
     over = combined_dim(problem, nest, sizes, DEFAULT_THREADS, ranges)
     if over is not None:
         return choose_combined(problem, nest, ranges, over)
-    return choose_flat(problem, nest, ranges)
+    flat = choose_flat(problem, nest, ranges)
+    return choose_tiled(problem, nest, sizes, flat) or flat
 
 
 def band_sizes(problem: Problem, nest: Nest, ranges: Ranges, outer: Ranges | None = None) -> list[int]:

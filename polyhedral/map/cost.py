@@ -20,8 +20,9 @@ from texpr.polyhedral.map.choose_cores import step
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared
+from texpr.polyhedral.map.tiles import load_units, run_units, staged, tile_lanes
 from texpr.polyhedral.map.vectors import vectors
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single, Tiled
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
 
@@ -96,6 +97,12 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             found = problem.accesses(nest.body, ranges, weight=warps)
             runs = _Runs(problem, nest.body, nest.indices, choice.widths)
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
+        case Tiled():
+            nest, ranges = region.nest
+            extents = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
+            blocks = prod(-(-n // choice.tile.get(i, 1)) for i, n in extents.items())
+            idle = 1 - prod(extents.values()) / (blocks * prod(choice.tile.values()))
+            return _counted(problem, blocks, choice.threads, idle, _tiled(problem, nest, ranges, choice, blocks))
         case Blocks():
             nest, ranges = region.nest
             blocks = prod(band_sizes(problem, nest, ranges))
@@ -103,6 +110,23 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             return _counted(problem, blocks, choice.threads, 0.0, inside.visit(nest.body, ranges, blocks))
         case _:
             assert_never(choice)
+
+
+def _tiled(problem: Problem, nest: Nest, ranges: Ranges, choice: Tiled, blocks: int) -> Iterator[_Request]:
+    """The requests that fill tiles, and those of their runs."""
+    warps, found = blocks * -(-choice.threads // problem.target.warp_size), staged(problem, nest, choice)
+    for one in found:
+        units, each = load_units(choice, one), {choice.along: one.along, choice.across: one.across}
+        times = warps * one.along * (prod(units.values()) // choice.threads)
+        access = problem.access(*one.element, width=one.across)
+        yield _Request(access, tile_lanes(problem, nest, units, choice.threads, each), times)
+    units, held = run_units(choice), {(id(problem.layouts[one.element[0]]), one.element[1]) for one in found}
+    weight = warps * (prod(units.values()) // choice.threads)
+    others = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=weight)
+    others = [access for access in others if (id(access.layout), access.subscripts) not in held]
+    widths = {index: n for index, n in choice.widths.items() if index == choice.along}
+    runs = _Runs(problem, nest.body, nest.indices, widths)
+    yield from runs.requests(others, tile_lanes(problem, nest, units, choice.threads, widths))
 
 
 class _Runs:

@@ -49,7 +49,7 @@ from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 def build_single(draft: Draft, region: Region, choice: Single) -> Launch:
     """A launch of one thread for statements outside any par."""
     stmts = region.stmts
-    _place(draft, stmts, choice.memory, block_level=False, outer=(), ranges={})
+    place_in(draft, stmts, choice.memory, block_level=False, outer=(), ranges={})
     body = Body(draft, hardware=()).nodes(stmts)
     span = stmts[0].span.to(stmts[-1].span)
     return Launch(name=region.name, grid=(ONE, ONE, ONE), threads=1, digits=(), body=body, span=span)
@@ -57,18 +57,18 @@ def build_single(draft: Draft, region: Region, choice: Single) -> Launch:
 
 def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     """A band dealt to threads and blocks, each thread with its iteration."""
-    nest, ranges, extents = _band(region)
+    nest, ranges, extents = band_of(region)
     pieces = _pieces(nest, choice.deal)
     band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, choice.widths)
-    grid = _grid(draft, nest, extents, band.covered, choice.grid)
+    grid = band_grid(draft, nest, extents, band.covered, choice.grid)
     draft.digits += band.all
-    _place(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
+    place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     body, names = _of_thread(draft, nest, band, ranges, hardware=nest.indices, widths=choice.widths)
     defines = tuple(
         Define(index=names.get(index, index), digits=(*((block,) if block else ()), *reversed(mine)))
         for index, block, mine in zip(nest.indices, grid, band.digits, strict=True)
     )
-    return _launch(region, choice.threads, grid, (*defines, *body))
+    return launch_of(region, choice.threads, grid, (*defines, *body))
 
 
 def _of_thread(
@@ -97,7 +97,7 @@ def _of_thread(
 
 def build_combined(draft: Draft, region: Region, choice: Combined) -> Launch:
     """A band of accumulations: blocks take rounds of the reduced dimension and make one atomic update each."""
-    nest, ranges, extents = _band(region)
+    nest, ranges, extents = band_of(region)
     dim = nest.indices.index(choice.over)
     width = choice.widths.get(choice.over, 1)
     together = choice.threads * width
@@ -107,7 +107,7 @@ def build_combined(draft: Draft, region: Region, choice: Combined) -> Launch:
     reached = {i: s.weight if s else c for i, s, c in zip(nest.indices, strides, covered, strict=True)}
     inside = padding_guard(nest, reached, ranges)
     bounded = [minimum(e, const(s.weight)) if s else e for e, s in zip(extents, strides, strict=True)]
-    grid = _grid(draft, nest, bounded, covered, choice.grid)
+    grid = band_grid(draft, nest, bounded, covered, choice.grid)
     places = [tuple(d for d in (block, stride) if d) for block, stride in zip(grid, strides, strict=True)]
     defines = {d: Define(index=nest.indices[d], digits=places[d]) for d in range(len(places)) if d != dim}
     around = tuple((define, stride) for d, define in defines.items() if (stride := strides[d]) is not None)
@@ -116,7 +116,7 @@ def build_combined(draft: Draft, region: Region, choice: Combined) -> Launch:
         draft, team, nest.pars[dim], updates, places[dim], const(choice.rounds), inside, around, strides[dim]
     )
     outer = (define for d, define in defines.items() if strides[d] is None)
-    return _launch(region, choice.threads, grid, (*outer, *body))
+    return launch_of(region, choice.threads, grid, (*outer, *body))
 
 
 def _stride(draft: Draft, index: str, extent: IndexExpr, covered: int, choice: Combined) -> Digit | None:
@@ -137,9 +137,9 @@ def _stride(draft: Draft, index: str, extent: IndexExpr, covered: int, choice: C
 
 def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     """A band each of whose iterations has a block."""
-    nest, ranges, extents = _band(region)
-    grid = _grid(draft, nest, extents, [1] * len(extents), choice.grid)
-    _place(draft, nest.body, choice.memory, block_level=True, outer=nest.indices, ranges=ranges)
+    nest, ranges, extents = band_of(region)
+    grid = band_grid(draft, nest, extents, [1] * len(extents), choice.grid)
+    place_in(draft, nest.body, choice.memory, block_level=True, outer=nest.indices, ranges=ranges)
     body = _Block(draft, nest.indices, choice).nodes(nest.body)
     condition = padding_guard(nest, dict.fromkeys(nest.indices, 1), ranges)
     if condition is not None:
@@ -147,7 +147,7 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     defines = tuple(
         Define(index=index, digits=(block,) if block else ()) for index, block in zip(nest.indices, grid, strict=True)
     )
-    return _launch(region, choice.threads, grid, (*defines, *body))
+    return launch_of(region, choice.threads, grid, (*defines, *body))
 
 
 class _Block:
@@ -244,7 +244,7 @@ def padding_guard(
     return conjunction(parts) if parts else None
 
 
-def _band(region: Region) -> tuple[Nest, Ranges, list[IndexExpr]]:
+def band_of(region: Region) -> tuple[Nest, Ranges, list[IndexExpr]]:
     """The region's band, the ranges of its indices and their extents in the box."""
     nest, ranges = region.nest
     return nest, ranges, [add(ranges[p.index][1], ONE) for p in nest.pars]
@@ -254,14 +254,14 @@ def _pieces(nest: Nest, deal: Deal) -> tuple[Share, ...]:
     return tuple((nest.indices.index(index), threads) for index, threads in deal)
 
 
-def _grid(
+def band_grid(
     draft: Draft, nest: Nest, extents: Sequence[IndexExpr], covered: Sequence[int], order: tuple[str, ...]
 ) -> tuple[Digit | None, ...]:
     dims = [nest.indices.index(index) for index in order]
     return grid_digits(nest.indices, extents, covered, dims, draft.names, draft.target, nest.pars[0].span)
 
 
-def _place(
+def place_in(
     draft: Draft,
     stmts: tuple[Stmt, ...],
     memory: Mapping[str, Memory],
@@ -274,7 +274,7 @@ def _place(
     draft.buffers.update(place_locals(uses, memory, known, draft.target, draft.problem.host_ranges))
 
 
-def _launch(region: Region, threads: int, grid: Sequence[Digit | None], body: tuple[Node, ...]) -> Launch:
+def launch_of(region: Region, threads: int, grid: Sequence[Digit | None], body: tuple[Node, ...]) -> Launch:
     used = tuple(d for d in grid if d)
     assert region.band is not None, "plain statements have no grid"
     return Launch(

@@ -21,9 +21,21 @@ from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_aske
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.sharing import can_share, combinable, part_bytes
+from texpr.polyhedral.map.tiles import tile_fault
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import vectors
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single, widths_of
+from texpr.polyhedral.mapped.candidate import (
+    Blocks,
+    Candidate,
+    Choice,
+    Combined,
+    Cores,
+    Deal,
+    Flat,
+    Single,
+    Tiled,
+    widths_of,
+)
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import Target
@@ -80,6 +92,8 @@ class _Check:
                 self._blocks(choice, *self.region.nest)
             case Combined():
                 self._combined(choice, *self.region.nest)
+            case Tiled():
+                self._tiled(choice, *self.region.nest)
             case Cores():
                 self._cores(choice, *self.region.nest)
             case _:
@@ -95,6 +109,16 @@ class _Check:
         self._runs(nest, choice.widths, nest.indices)
         self._known_widths(choice.widths, nest.indices)
         self._grid(choice.grid, nest)
+        self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
+
+    def _tiled(self, choice: Tiled, nest: Nest, ranges: Ranges) -> None:
+        if has_block_level(self.problem.kernel, nest):
+            self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
+        self._threads(choice.threads)
+        self._grid(choice.grid, nest)
+        wrong = tile_fault(self.problem, nest, choice)
+        if wrong is not None:
+            self._refuse(wrong)
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _blocks(self, choice: Blocks, nest: Nest, ranges: Ranges) -> None:

@@ -17,7 +17,7 @@ Where the extent is a multiple of the run, nothing is cut inside it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from texpr.grammar.ast import (
     Bind,
@@ -51,7 +51,8 @@ from texpr.polyhedral.walk import rewrite_leaf, rewrite_read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """`count` iterations of `index` from the value of `first` on, `vector` the digit of the one at hand."""
+    """`count` iterations of `index` from the value of `first` on, `vector` the digit of the one at hand. `tiled` has
+    the elements that lie in tiles of shared memory, each by its place for the first iteration."""
 
     index: str
     extent: IndexExpr
@@ -60,6 +61,7 @@ class Run:
     count: int
     found: Vectors
     span: Span
+    tiled: Mapping[Element, View] = field(default_factory=dict)
 
 
 def make_run(draft: Draft, index: str, extent: IndexExpr, count: int, found: Vectors, span: Span) -> Run:
@@ -77,7 +79,8 @@ def in_run(draft: Draft, run: Run, body: tuple[Node, ...], digits: tuple[str, ..
     cut = not linear(run.extent).is_multiple(run.count, draft.problem.divisors)
     moved = run.found.wide
     registers = {wide.element: _register(draft, run, wide) for wide in moved}
-    body = _through(body, {element: (name, run.vector.name) for element, name in registers.items()})
+    here = (IndexVar(name=run.vector.name),)
+    body = through(body, {element: (name, here) for element, name in registers.items()})
     if cut:
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=run.index), right=run.extent)
         unwritten = [wide for wide in moved if wide.stores and not wide.loads]
@@ -116,12 +119,11 @@ def _register(draft: Draft, run: Run, wide: Wide) -> str:
     return name
 
 
-def _through(body: tuple[Node, ...], registers: Mapping[Element, tuple[str, str]]) -> tuple[Node, ...]:
-    """The body with registers in place of elements."""
+def through(body: tuple[Node, ...], held: Mapping[Element, Element]) -> tuple[Node, ...]:
+    """The body with registers, or elements of tiles, in place of elements."""
 
-    def access(buffer: str, subscripts: tuple[Subscript, ...]) -> tuple[str, tuple[Subscript, ...]]:
-        held = registers.get((buffer, subscripts))
-        return (buffer, subscripts) if held is None else (held[0], (IndexVar(name=held[1]),))
+    def access(buffer: str, subscripts: tuple[Subscript, ...]) -> Element:
+        return held.get((buffer, subscripts), (buffer, subscripts))
 
     def change(node: Node) -> Node:
         match node:
@@ -139,11 +141,12 @@ def _zero(draft: Draft, run: Run, wide: Wide, register: str, digits: tuple[str, 
     """A register of what is no iteration has a value, too: a wide access takes all of them."""
     id, span = draft.names.fresh(f"{_id(wide, run)}_none"), wide.first.span
     place = (IndexVar(name=run.vector.name),)
-    leaf = Bind(id=id, buffer=register, subscripts=place, value=_nothing(wide), span=span)
+    leaf = Bind(id=id, buffer=register, subscripts=place, value=nothing(wide), span=span)
     return Generic(id=id, leaf=leaf, origin=Origin.INIT, digits=digits)
 
 
-def _nothing(wide: Wide) -> Const:
+def nothing(wide: Wide) -> Const:
+    """What stands for an element that there is not."""
     return Const(value=False if wide.dtype.is_bool else 0, dtype=wide.dtype, span=wide.first.span)
 
 
@@ -160,7 +163,7 @@ class _Copies:
 
     def load(self, wide: Wide, register: str) -> Copy:
         array, held = self._sides(wide, register)
-        return self._copy(wide, "load", array, held, _nothing(wide))
+        return self._copy(wide, "load", array, held, nothing(wide))
 
     def store(self, wide: Wide, register: str) -> Copy:
         array, held = self._sides(wide, register)
@@ -173,6 +176,11 @@ class _Copies:
     def _sides(self, wide: Wide, register: str) -> tuple[View, View]:
         """The elements in the array and those in registers."""
         here = add(self._start(wide), IndexVar(name=self.element))
+        tile = self.run.tiled.get(wide.element)
+        if tile is not None:
+            *row, first = tile.plain or ()
+            placed = replace(tile, subscripts=(*row, add(first, here)))
+            return placed, View(buffer=register, subscripts=(here,), dtype=wide.dtype)
         name, subscripts = wide.element
         there = _at(subscripts, self.run.index, add(IndexVar(name=self.run.first), here))
         array = View(buffer=name, subscripts=there, dtype=wide.dtype)
@@ -181,13 +189,14 @@ class _Copies:
     def _copy(self, wide: Wide, what: str, source: View, target: View, other: Const | None) -> Copy:
         start = self._start(wide)
         end = subtract(subtract(self.run.extent, IndexVar(name=self.run.first)), start)
+        cut = self.cut and wide.element not in self.run.tiled  # a tile has something everywhere
         several = () if start == ZERO else ((self.access, const(self.run.count // wide.width)),)
         return Copy(
             id=self.draft.names.fresh(f"{_id(wide, self.run)}_{what}"),
             source=source,
             target=target,
             over=(*several, (self.element, const(wide.width))),
-            within=Within(begin=ZERO, end=end, other=other, exact=True) if self.cut else None,
+            within=Within(begin=ZERO, end=end, other=other, exact=True) if cut else None,
             access=Access.ALIGNED,
             digits=self.digits,
             span=wide.first.span,

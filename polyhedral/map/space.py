@@ -15,12 +15,13 @@ from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest, has_block_level
 from texpr.polyhedral.map.choose import band_sizes, choose, choose_blocks, choose_combined, choose_flat, in_runs
 from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
+from texpr.polyhedral.map.choose_tiles import tilings
 from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.legal import check_choice
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.sharing import combinable
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Tiled
 
 ROUNDS = (1, 4, 16, 64)
 WIDTHS = (1, 2, 4, 8, 16)  # neighbouring iterations that a thread takes with wide accesses
@@ -59,6 +60,7 @@ def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice
     blocks = first if isinstance(first, Blocks) else choose_blocks(problem, nest, ranges)
     if not has_block_level(problem.kernel, nest):
         yield from _flat(problem, nest, ranges)
+        yield from _tiled(problem, nest, ranges)
         yield from _combined(problem, nest, ranges)
     yield from _blocks(problem, blocks)
 
@@ -83,6 +85,18 @@ def _flat(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Flat]:
                 deal = tuple((nest.indices[d], n) for d, n in share(in_runs(nest, sizes, widths), order, caps, threads))
                 grid = tuple(nest.indices[d] for d in order)
                 yield replace(usual, threads=threads, deal=deal, grid=grid, widths=widths)
+
+
+def _tiled(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Tiled]:
+    """Tiles of each two indices for which something is to be staged, smaller ones, and blocks of every size."""
+    for _, usual in tilings(problem, nest, band_sizes(problem, nest, ranges), choose_flat(problem, nest, ranges)):
+        yield usual
+        for halved in (*((index,) for index in usual.tile), tuple(usual.tile)):
+            yield replace(usual, tile={index: n // 2 if index in halved else n for index, n in usual.tile.items()})
+        for threads in _teams(problem):
+            yield replace(usual, threads=threads)
+        for index in usual.widths:
+            yield replace(usual, widths={i: n for i, n in usual.widths.items() if i != index})
 
 
 def _combined(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Combined]:

@@ -8,7 +8,7 @@ multiple of the width, and where it is surely made, once, whatever the data are:
 iterations, and what it writes can be written after them. What the iterations of a `par` read no other iteration writes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from texpr.grammar.ast import (
@@ -93,21 +93,52 @@ def _has_room(wide: Wide, count: int) -> bool:
     return count <= MOST and count * wide.dtype.size_bytes <= RUN_BYTES
 
 
-def along(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...]) -> Along:
-    """The accesses of statements that a thread runs for iterations of an index of `hardware`; none is wide of
-    statements with loops. What chooses asks, what checks and what builds: it is looked for once."""
+def along(
+    problem: Problem,
+    stmts: Sequence[Stmt],
+    index: str,
+    hardware: tuple[str, ...],
+    elsewhere: Collection[Element] = (),
+) -> Along:
+    """The accesses of statements that a thread runs for iterations of an index of `hardware`, but for elements that are
+    read from `elsewhere`; none is wide of statements with loops. What chooses asks, what checks and what builds: it is
+    looked for once."""
     leaves = tuple(stmt.id for stmt in statements(tuple(stmts)) if isinstance(stmt, Leaf))
-    question = ("along", index, frozenset(hardware), leaves)
-    return problem.once(question, lambda: _along(problem, stmts, index, hardware))
+    question = ("along", index, frozenset(hardware), leaves, frozenset(elsewhere))
+    return problem.once(question, lambda: _along(problem, stmts, index, hardware, elsewhere))
 
 
-def _along(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...]) -> Along:
+def _along(
+    problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...], elsewhere: Collection[Element]
+) -> Along:
     events: list[_Event] = []
     for event in _events(stmts, surely=True):
         if event is None:
             return Along(most=Vectors(wide=(), others=1))
-        events.append(event)
+        if event.element not in elsewhere:
+            events.append(event)
     return Along(most=_Finder(problem, index, hardware, declared(tuple(stmts))).find(events))
+
+
+def sure_reads(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...]) -> tuple[Wide, ...]:
+    """The elements of arrays that an iteration surely reads, whatever the data are, and no iteration writes: each with
+    the greatest width that an access along the index may have. None of statements with loops."""
+    events = list(_events(stmts, surely=True))
+    if None in events:
+        return ()
+    finder = _Finder(problem, index, hardware, declared(tuple(stmts)))
+    written = {event.element[0] for event in events if event is not None and event.writes}
+    found: dict[Element, Wide] = {}
+    for event in filter(None, events):
+        name, subscripts = event.element
+        plain = not any(isinstance(subscript, Gather) for subscript in subscripts)
+        if event.surely and plain and name in finder.arrays and name not in written:
+            width = finder.width(event.element, written)
+            wide = Wide(
+                element=event.element, dtype=event.dtype, width=width, loads=True, stores=False, first=event.stmt
+            )
+            found.setdefault(event.element, wide)
+    return tuple(found.values())
 
 
 def vectors(problem: Problem, stmts: Sequence[Stmt], index: str, count: int, hardware: tuple[str, ...]) -> Vectors:
@@ -213,7 +244,7 @@ class _Finder:
     def _wide(self, element: Element, touches: Sequence[_Event], written: set[str]) -> Wide | None:
         """The wide access; of an array that an iteration writes, the element is the only one that it touches."""
         name = element[0]
-        width = self._width(element, written) if name in self.arrays else 1
+        width = self.width(element, written) if name in self.arrays else 1
         writes = [t for t in touches if t.writes]
         if width == 1 or not any(t.surely for t in (writes or touches)) or (writes and not touches[0].surely):
             return None
@@ -237,7 +268,7 @@ class _Finder:
         question = ("shared update", stmt.id, self.hardware)
         return program.work.once(question, lambda: shared_updates(program, stmt.id, self.hardware))
 
-    def _width(self, element: Element, written: set[str]) -> int:
+    def width(self, element: Element, written: set[str]) -> int:
         """How many elements, from any multiple of so many iterations on, are one aligned access at most."""
         name, subscripts = element
         buffer = self.problem.kernel.buffer(name)

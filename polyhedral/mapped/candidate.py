@@ -73,6 +73,28 @@ class Combined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tiled:
+    """A band in tiles of two indices: a block brings what is `staged` of a tile to shared memory, with lanes `across`,
+    and then runs the tile with lanes `along`; one thread runs the body alone.
+
+        B[j, i] = A[i, j]      along i, across j: A[i, j] is staged
+
+    `tile`: iterations of both that a block takes, powers of two; of other indices it takes one. `staged` has reads as
+    the mapping prints them. `widths`: along, a thread takes so many neighbouring iterations at once; across, so many
+    elements of what is staged. `grid` as in a flat band.
+    """
+
+    threads: int
+    along: str
+    across: str
+    tile: Mapping[str, int]
+    staged: tuple[str, ...]
+    grid: tuple[str, ...]
+    widths: Mapping[str, int] = field(default_factory=dict)
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cores:
     """A band on a CPU: the indices `cores` are dealt to cores, `vector` is the innermost loop, all others are loops
     between. Where the vector is the only core index, a core runs `chunk` of its iterations at a time."""
@@ -83,12 +105,12 @@ class Cores:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
-Choice = Single | Flat | Blocks | Combined | Cores
+Choice = Single | Flat | Blocks | Combined | Tiled | Cores
 
 
 def widths_of(choice: Choice) -> Mapping[str, int]:
     """How many neighbouring iterations a thread takes, of the indices of which it takes several."""
-    return choice.widths if isinstance(choice, Flat | Blocks | Combined) else {}
+    return choice.widths if isinstance(choice, Flat | Blocks | Combined | Tiled) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

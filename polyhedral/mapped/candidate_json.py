@@ -26,6 +26,7 @@ from texpr.polyhedral.mapped.candidate import (
     Cores,
     Flat,
     Single,
+    Tiled,
 )
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.when import read_condition
@@ -47,6 +48,7 @@ FORMS: dict[str, type[Choice]] = {
     "flat": Flat,
     "blocks": Blocks,
     "combined": Combined,
+    "tiled": Tiled,
     "cores": Cores,
 }
 
@@ -231,6 +233,10 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "grid": _names,
     "inner": _by_name(_deal),
     "shared_out": _names,
+    "along": _text,
+    "across": _text,
+    "tile": _by_name(_number),
+    "staged": _names,
     "over": _text,
     "rounds": _number,
     "blocks": _by_name(_number),

@@ -308,7 +308,7 @@ REFUSED = (
     (reduce("S0", "s[0]", "A[a]", monoid="Sum", over="a < 2, e < 2"), "S0 combines several indices"),
     (reduce("S0", "s[0]", "A[a]", monoid="Sum", over="a < x"), "so many elements as no number says"),
     (reduce("S0", "s[0]", "s[0]", monoid="Sum", lanes=2, types={"s": BF16}), "values of bf16 by Sum"),
-    (copy("S0", "s[e] = A[e]", "e < 3", access="aligned"), "S0 is no access of 2, 4, 8 or 16 bytes"),
+    (copy("S0", "s[e] = A[e]", "e < 3", access="aligned"), "S0 is no access of 1, 2, 4, 8 or 16 bytes"),
     (copy("S0", "s[e] = A[2 * e]", "e < 4", access="aligned"), "S0 moves elements of A that are no neighbours"),
     (copy("S0", "B[e] = A[e]", "e < 4", access="aligned"), "S0 is between two memories"),
     (copy("S0", "A[e] = s[e]", "e < 4", access="funnel"), "only loads may be shifted"),

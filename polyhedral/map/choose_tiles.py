@@ -1,0 +1,131 @@
+"""The choice of tiles: which accesses of a band no lanes serve alike, and what is staged for them.
+
+    par M i, N j { B[j, i] = A[i, j] }      flat: 36 sectors for 32 iterations     along i, across j: 8
+
+For each pair of indices the lanes run along one, and what touches fewer sectors with lanes across the other is staged.
+Counted are the sectors of 32 iterations, element by element, and how far tiles reach beyond the extents.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+from math import prod
+
+from texpr.grammar.ast import Leaf
+from texpr.grammar.core import statements
+from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.digits import thread_digits
+from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
+from texpr.polyhedral.map.objective import lane_values
+from texpr.polyhedral.map.problem import Problem, declared
+from texpr.polyhedral.map.tiles import SIDE, is_tileable, on_lanes, sectors, shares, stageable, tile_fault
+from texpr.polyhedral.map.vectors import Element, Wide, along
+from texpr.polyhedral.mapped.candidate import Flat, Tiled
+from texpr.polyhedral.names import Names
+from texpr.polyhedral.walk import touched
+
+GAIN = 1.5  # tiles touch so many times fewer sectors
+PADDING = 1.25  # times the iterations that there are
+LEAST_SIDE = 16  # iterations of both indices, or neighbours are too few
+MOST_SIDE = 128
+ROW_BYTES = 256  # of a side of a tile: memory is touched in such pieces
+THREADS = 256
+RUNS = (16, 8, 4, 2)
+
+
+def choose_tiled(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat) -> Tiled | None:
+    """The tiles that touch the fewest sectors, where these are far fewer than those of the flat band."""
+    if width_asked(nest.pars) is not None:
+        return None
+    most = _flat_sectors(problem, nest, flat) / GAIN
+    found = [(cost, choice) for cost, choice in tilings(problem, nest, sizes, flat) if cost <= most]
+    return min(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def tilings(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat) -> Iterator[tuple[float, Tiled]]:
+    """Tiles of each two indices, innermost first, for which something is to be staged, and the sectors that they touch,
+    in so far as a band may be in tiles."""
+    if not is_tileable(problem, nest):
+        return
+    extents = dict(zip(nest.indices, sizes, strict=True))
+    for first, across in permutations(reversed(nest.indices), 2):
+        if min(extents[first], extents[across]) >= LEAST_SIDE:
+            found = _pair(problem, nest, extents, flat, first, across)
+            if found is not None:
+                yield found
+
+
+def _side(most: int, extent: int) -> int:
+    """The longest side that reaches little beyond an extent, or the one that reaches the least."""
+    sides = [n for n in (most, most // 2, most // 4) if n >= LEAST_SIDE]
+    beyond = {n: -(-extent // n) * n / extent for n in sides}
+    return next((n for n in sides if beyond[n] <= PADDING), min(sides, key=beyond.__getitem__))
+
+
+def _elements(nest: Nest) -> tuple[Element, ...]:
+    """The elements that an iteration touches, but those of its own locals, each once."""
+    own = declared(nest.body)
+    leaves = [s for s in statements(nest.body) if isinstance(s, Leaf)]
+    return tuple(dict.fromkeys(e for leaf in leaves for e in touched(leaf) if e[0] not in own))
+
+
+def _flat_sectors(problem: Problem, nest: Nest, flat: Flat) -> int:
+    warp = problem.target.warp_size
+    pieces = tuple((nest.indices.index(index), threads) for index, threads in flat.deal)
+    lanes = lane_values(thread_digits(nest.indices, pieces, Names(()), warp), nest.indices, warp)
+    return sum(sectors(problem, nest, element, lanes) for element in _elements(nest))
+
+
+def _pair(
+    problem: Problem,
+    nest: Nest,
+    extents: Mapping[str, int],
+    flat: Flat,
+    first: str,
+    across: str,
+) -> tuple[float, Tiled] | None:
+    """The tiles of two indices and their sectors, padding included, where something is to be staged for them."""
+    able = stageable(problem, nest, across)
+    names = {wide.element: name for name, wide in able.items()}
+    touched_so = {e: sectors(problem, nest, e, on_lanes(problem, nest, first)) for e in _elements(nest)}
+    fewer = {
+        e: there for e in names if (there := sectors(problem, nest, e, on_lanes(problem, nest, across))) < touched_so[e]
+    }
+    if not fewer:
+        return None
+    choice = _tiles(problem, nest, extents, flat, first, across, {names[e]: able[names[e]] for e in fewer})
+    if choice is None or tile_fault(problem, nest, choice) is not None:
+        return None
+    padded = prod(-(-extents[i] // n) * n / extents[i] for i, n in choice.tile.items())
+    return padded * sum((touched_so | fewer).values()), choice
+
+
+def _tiles(
+    problem: Problem,
+    nest: Nest,
+    extents: Mapping[str, int],
+    flat: Flat,
+    first: str,
+    across: str,
+    reads: Mapping[str, Wide],
+) -> Tiled | None:
+    """Tiles of whole pieces of memory on both sides, for as many threads as have equal shares of them."""
+    side = min(MOST_SIDE, ROW_BYTES // max(wide.dtype.size_bytes for wide in reads.values()))
+    tile = {index: _side(side, extents[index]) for index in (first, across)}
+    held = [wide.element for wide in reads.values()]
+    own = along(problem, nest.body, first, nest.indices, held)
+    run = next((n for n in RUNS if n <= tile[first] and own.vectors(n).whole(n)), 1)
+    wide = min(SIDE, tile[across], max(read.width for read in reads.values()))
+    choice = Tiled(
+        threads=problem.target.warp_size,
+        along=first,
+        across=across,
+        tile=tile,
+        staged=tuple(reads),
+        grid=(first, across, *(i for i in flat.grid if i not in tile)),
+        widths={index: n for index, n in ((first, run), (across, wide)) if n > 1},
+        memory=flat.memory,
+    )
+    most = min(prod(units.values()) for units in shares(problem, nest, choice))
+    threads = threads_asked(problem.kernel, problem.target) or min(THREADS, most)
+    return replace(choice, threads=threads) if threads >= problem.target.warp_size else None

@@ -1,0 +1,206 @@
+"""Tiles: what a block stages in shared memory of two indices of a band, so that all accesses find neighbours on lanes.
+
+    par M i, N j { B[j, i] = A[i, j] + C[j, i] }     along i, across j
+
+    A[i, j]   staged: lanes across j bring a tile of it, and lanes along i read that
+    C[j, i]   from memory with lanes along i, where it is a read of neighbours
+
+What is staged is the value that each iteration of the tile reads, so any read will do that is surely made, and of what
+no iteration writes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from texpr.grammar.ast import Accumulate, Atomic, IndexExpr, Subscript
+from texpr.grammar.core import statements
+from texpr.grammar.index.expr import names
+from texpr.grammar.index.text import in_words
+from texpr.polyhedral.layout.make import strided
+from texpr.polyhedral.layout.value import Layout, Xor
+from texpr.polyhedral.map.bands import Nest, has_loop
+from texpr.polyhedral.map.digits import Share, share, thread_digits
+from texpr.polyhedral.map.objective import footprint, lane_values
+from texpr.polyhedral.map.problem import Problem, declared
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, MOST, Element, Wide, along, sure_reads
+from texpr.polyhedral.mapped.candidate import Tiled
+from texpr.polyhedral.names import Names
+from texpr.polyhedral.walk import subscript_names
+
+BANKS_BYTES = 128  # what the banks of shared memory give at once
+Lanes = Mapping[str, Any]
+"""The value of each index on the lanes of a warp."""
+
+MOST_SIDE = 256  # iterations of a side of a tile
+SIDE = 8  # elements of a side of the square that a thread turns in its registers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A read that goes through a tile. A thread brings `across` elements that are neighbours in memory, `along` times,
+    turns the square in its registers, and puts `along` elements at a time into the tile."""
+
+    wide: Wide
+    along: int
+    across: int
+
+    @property
+    def element(self) -> Element:
+        return self.wide.element
+
+
+def stageable(problem: Problem, nest: Nest, across: str) -> dict[str, Wide]:
+    """The reads of a band that may be staged, as the mapping prints them, with the width that each has across."""
+    found = sure_reads(problem, nest.body, across, nest.indices)
+    return {printed(*wide.element): wide for wide in found}
+
+
+def printed(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
+    """An element as the mapping prints it."""
+    return f"{buffer}[{', '.join(in_words(s) for s in subscripts if isinstance(s, IndexExpr))}]"
+
+
+def staged(problem: Problem, nest: Nest, choice: Tiled) -> tuple[Staged, ...]:
+    """What a choice stages, in its order. KeyError for what cannot be."""
+    able = stageable(problem, nest, choice.across)
+    return tuple(
+        Staged(
+            wide=wide,
+            along=square(wide.dtype.size_bytes, choice.tile[choice.along]),
+            across=min(wide.width, choice.widths.get(choice.across, 1)),
+        )
+        for wide in map(able.__getitem__, choice.staged)
+    )
+
+
+def square(element_bytes: int, tile: int) -> int:
+    """How many elements one access puts into a tile, at most all of a row."""
+    return min(SIDE, ACCESS_BYTES // element_bytes, tile)
+
+
+def load_units(choice: Tiled, one: Staged) -> dict[str, int]:
+    """The shares of a tile that threads bring one of what is staged in: so many along each index, fastest first."""
+    tile = choice.tile
+    return {
+        choice.across: tile[choice.across] // one.across,
+        choice.along: tile[choice.along] // one.along,
+    }
+
+
+def run_units(choice: Tiled) -> dict[str, int]:
+    """The shares of a tile that threads run, along each index, fastest first."""
+    tile = choice.tile
+    return {choice.along: tile[choice.along] // choice.widths.get(choice.along, 1), choice.across: tile[choice.across]}
+
+
+def dealt(nest: Nest, units: Mapping[str, int], threads: int) -> tuple[Share, ...]:
+    """The threads of a block dealt to shares of a tile."""
+    order = tuple(nest.indices.index(index) for index in units)
+    extents = [units.get(index, 1) for index in nest.indices]
+    return share(extents, order, [threads] * len(extents), threads)
+
+
+def tile_lanes(problem: Problem, nest: Nest, units: Mapping[str, int], threads: int, each: Mapping[str, int]) -> Lanes:
+    """The value of each index on the lanes of a warp, of threads dealt to shares of a tile."""
+    warp = problem.target.warp_size
+    digits = thread_digits(nest.indices, dealt(nest, units, threads), Names(()), warp, each)
+    return lane_values(digits, nest.indices, warp)
+
+
+def tile_layout(choice: Tiled, one: Staged) -> Layout:
+    """Rows across, neighbours along. Neighbouring lanes put their accesses into neighbouring rows, or rows a square
+    apart, so the number of an access in its row is mixed with that of the row."""
+    rows, columns = choice.tile[choice.across], choice.tile[choice.along]
+    bits = min(_log2(BANKS_BYTES // (one.along * one.wide.dtype.size_bytes)), _log2(columns // one.along))
+    base = _log2(one.along)
+    shift = _log2(columns * one.across) - base
+    xor = Xor(bits=bits, base=base, shift=shift) if bits else None
+    return strided((rows, columns), (columns, 1), xor)
+
+
+def shares(problem: Problem, nest: Nest, choice: Tiled) -> tuple[Mapping[str, int], ...]:
+    """The shares of a tile that threads take in turn: to bring each of what is staged, and to run it."""
+    return (*(load_units(choice, one) for one in staged(problem, nest, choice)), run_units(choice))
+
+
+def reason(problem: Problem, nest: Nest, choice: Tiled, one: Staged) -> str:
+    """Why a read is staged."""
+    ends = (choice.along, choice.across)
+    before, after = (sectors(problem, nest, one.element, on_lanes(problem, nest, index)) for index in ends)
+    return (
+        f"a tile of {printed(*one.element)}, in which 32 neighbours along {choice.along} touch {before} sectors, "
+        f"and across {choice.across} {after}"
+    )
+
+
+def on_lanes(problem: Problem, nest: Nest, index: str) -> Lanes:
+    """The indices on a warp of iterations along one of them."""
+    warp = problem.target.warp_size
+    digits = thread_digits(nest.indices, ((nest.indices.index(index), warp),), Names(()), warp)
+    return lane_values(digits, nest.indices, warp)
+
+
+def sectors(problem: Problem, nest: Nest, element: Element, lanes: Lanes) -> int:
+    """The sectors that a warp touches of an element."""
+    fixed = {**dict.fromkeys(nest.indices, 0), **problem.sizes}
+    found = footprint(problem.access(*element), lanes, fixed)
+    return problem.target.warp_size if found is None else found.sectors
+
+
+def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
+    """What is wrong with a choice of tiles, None where they fit the band: its threads then have equal shares."""
+    pair = (choice.along, choice.across)
+    if len(set(pair)) != 2 or not set(pair) <= set(nest.indices):
+        return f"`along` and `across` are two of {', '.join(nest.indices)}"
+    if not is_tileable(problem, nest):
+        return "its band is none of plain statements over a box, each with an element of its own to write"
+    if choice.tile.keys() != set(pair) or not all(_is_power(n) and n <= MOST_SIDE for n in choice.tile.values()):
+        return f"`tile` gives {' and '.join(pair)} powers of two up to {MOST_SIDE}"
+    able = stageable(problem, nest, choice.across)
+    if not choice.staged or len(set(choice.staged)) != len(choice.staged) or not set(choice.staged) <= able.keys():
+        what, which = (", ".join(names) or "nothing" for names in (choice.staged, able))
+        return f"`staged` has {what}; what can be staged is {which}"
+    if not choice.widths.keys() <= set(pair) or not all(_is_power(n) and 1 < n <= MOST for n in choice.widths.values()):
+        return f"`widths` gives {' or '.join(pair)} 2, 4, 8 or 16"
+    found = staged(problem, nest, choice)
+    run, across = choice.widths.get(choice.along, 1), choice.widths.get(choice.across, 1)
+    held = [one.element for one in found]
+    if run > 1 and not along(problem, nest.body, choice.along, nest.indices, held).vectors(run).wide:
+        return f"`widths`: no access is wide where a thread takes {run} iterations of {choice.along}"
+    if across > min(SIDE, max(one.wide.width for one in found)):
+        return f"`widths`: nothing that is staged is read {across} elements of {choice.across} at a time"
+    if any(prod(units.values()) % choice.threads for units in shares(problem, nest, choice)):
+        return f"a tile has no equal shares for {choice.threads} threads"
+    needed = tile_bytes(choice, found)
+    if needed > problem.target.shared_bytes:
+        return f"its tiles need {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
+    return None
+
+
+def is_tileable(problem: Problem, nest: Nest) -> bool:
+    """Whether a band is of plain statements over a box, each of which updates an element of its own."""
+    updates = [s for s in statements(nest.body) if isinstance(s, Accumulate | Atomic)]
+    own = declared(nest.body)
+    return (
+        problem.target.is_cuda
+        and len(nest.pars) > 1
+        and not has_loop(nest.body)
+        and all(names(par.extent).isdisjoint(nest.indices) for par in nest.pars)
+        and all(u.buffer in own or set(nest.indices) <= subscript_names(u.subscripts) for u in updates)
+    )
+
+
+def tile_bytes(choice: Tiled, found: Sequence[Staged]) -> int:
+    """Shared memory of the tiles."""
+    rows, columns = choice.tile[choice.across], choice.tile[choice.along]
+    return sum(rows * columns * one.wide.dtype.size_bytes for one in found)
+
+
+def _log2(number: int) -> int:
+    return number.bit_length() - 1
+
+
+def _is_power(number: int) -> bool:
+    return number > 0 and number & (number - 1) == 0
