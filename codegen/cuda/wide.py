@@ -126,7 +126,8 @@ def _count(copy: Copy, view: View, access: Places) -> int:
     for side in (copy.source, copy.target):
         at = [variable(n) if isinstance(s, Gather) else s for n, s in enumerate(side.subscripts)]
         address = coordinate(access.frame.buffer(side.buffer).layout, Unit.ADDRESS, at)
-        if linear(address).coefficient(name) != 1 or (side is view and xor is not None and (1 << xor.base) % count):
+        apart = count > 1 and linear(address).coefficient(name) != 1
+        if apart or (side is view and xor is not None and (1 << xor.base) % count):
             raise _refused(copy, f"moves elements of {side.buffer} that are no neighbours")
     return count
 

@@ -3,7 +3,7 @@
     par M i, N j { B[j, i] = A[i, j] }      flat: 36 sectors for 32 iterations     along i, across j: 8
 
 For each pair of indices the lanes run along one, and what touches fewer sectors with lanes across the other is staged.
-Counted are the sectors of 32 iterations, element by element, and how far tiles reach beyond the extents.
+Counted are the sectors of 32 iterations, element by element.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,23 +14,23 @@ from math import prod
 from texpr.grammar.ast import Leaf
 from texpr.grammar.core import statements
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.digits import thread_digits
+from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.objective import lane_values
 from texpr.polyhedral.map.problem import Problem, declared
-from texpr.polyhedral.map.tiles import SIDE, is_tileable, on_lanes, sectors, shares, stageable, tile_fault
+from texpr.polyhedral.map.tiles import SIDE, is_tileable, on_lanes, sectors, shares, square, stageable, tile_fault
 from texpr.polyhedral.map.vectors import Element, Wide, along
 from texpr.polyhedral.mapped.candidate import Flat, Tiled
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import touched
 
 GAIN = 1.5  # tiles touch so many times fewer sectors
-PADDING = 1.25  # times the iterations that there are
+PADDING = 1.5  # times the iterations that there are
 LEAST_SIDE = 16  # iterations of both indices, or neighbours are too few
 MOST_SIDE = 128
 ROW_BYTES = 256  # of a side of a tile: memory is touched in such pieces
 THREADS = 256
-RUNS = (16, 8, 4, 2)
+RUNS = (8, 4, 2)
 
 
 def choose_tiled(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat) -> Tiled | None:
@@ -42,7 +42,7 @@ def choose_tiled(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat)
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def tilings(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat) -> Iterator[tuple[float, Tiled]]:
+def tilings(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat) -> Iterator[tuple[int, Tiled]]:
     """Tiles of each two indices, innermost first, for which something is to be staged, and the sectors that they touch,
     in so far as a band may be in tiles."""
     if not is_tileable(problem, nest):
@@ -57,7 +57,8 @@ def tilings(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat) -> I
 
 def _side(most: int, extent: int) -> int:
     """The longest side that reaches little beyond an extent, or the one that reaches the least."""
-    sides = [n for n in (most, most // 2, most // 4) if n >= LEAST_SIDE]
+    longest = min(most, power_of_two(extent))
+    sides = (longest, longest // 2)
     beyond = {n: -(-extent // n) * n / extent for n in sides}
     return next((n for n in sides if beyond[n] <= PADDING), min(sides, key=beyond.__getitem__))
 
@@ -83,8 +84,8 @@ def _pair(
     flat: Flat,
     first: str,
     across: str,
-) -> tuple[float, Tiled] | None:
-    """The tiles of two indices and their sectors, padding included, where something is to be staged for them."""
+) -> tuple[int, Tiled] | None:
+    """The tiles of two indices and the sectors that they touch, where something is to be staged for them."""
     able = stageable(problem, nest, across)
     names = {wide.element: name for name, wide in able.items()}
     touched_so = {e: sectors(problem, nest, e, on_lanes(problem, nest, first)) for e in _elements(nest)}
@@ -96,8 +97,7 @@ def _pair(
     choice = _tiles(problem, nest, extents, flat, first, across, {names[e]: able[names[e]] for e in fewer})
     if choice is None or tile_fault(problem, nest, choice) is not None:
         return None
-    padded = prod(-(-extents[i] // n) * n / extents[i] for i, n in choice.tile.items())
-    return padded * sum((touched_so | fewer).values()), choice
+    return sum((touched_so | fewer).values()), choice
 
 
 def _tiles(
@@ -114,7 +114,8 @@ def _tiles(
     tile = {index: _side(side, extents[index]) for index in (first, across)}
     held = [wide.element for wide in reads.values()]
     own = along(problem, nest.body, first, nest.indices, held)
-    run = next((n for n in RUNS if n <= tile[first] and own.vectors(n).whole(n)), 1)
+    least = min(square(wide.dtype.size_bytes, tile[first]) for wide in reads.values())
+    run = next((n for n in RUNS if n <= least and own.vectors(n).whole(n)), 1)
     wide = min(SIDE, tile[across], max(read.width for read in reads.values()))
     choice = Tiled(
         threads=problem.target.warp_size,

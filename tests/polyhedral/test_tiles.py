@@ -1,4 +1,4 @@
-"""Tiles of plain programs: which bands run in tiles, what is staged for them, and that they compute the same."""
+"""Bands in tiles: which bands run so, what is staged for them, and that they compute what the program says."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,27 +6,190 @@ from typing import Any
 import numpy as np
 import pytest
 from emitted import Emitted
-from stages import mapped, program, proved
+from stages import mapped, only_launch, proved, with_launch, without_barriers
+from test_map_programs import arguments
 
 from texpr.codegen.host_run import HostModule
-from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.layout.banks import bank_use
-from texpr.polyhedral.map.stage import map_program
+from texpr.polyhedral.map.cost import cost
+from texpr.polyhedral.map.stage import map_program, problem_of
+from texpr.polyhedral.map.tiles import load_units, run_units, staged, tile_lanes, tile_layout
 from texpr.polyhedral.mapped.candidate import Candidate, Tiled
-from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
-from texpr.polyhedral.mapped.sync import Barrier
-from texpr.polyhedral.mapped.walks import launches, of_kind
+from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
 from texpr.polyhedral.target import parse_target
 
 SM90 = parse_target("cuda:sm_90a")
-TURNED = "par M i, N j {{ B[j, i] = {} }}"
-ROWS = "kernel {}(A: {}[M, N], B: {}[N, M]) {{ par M i, N j {{ B[j, i] = A[i, j] }} }}"
-PERMUTED = "kernel {}(A: {}[I, J, K], C: {}[I, J, K], B: {}[{}]) {{ par I i, J j, K k {{ {} }} }}"
+ROWS = "kernel k(A: {t}[M, N], B: {t}[N, M]) {{ par M i, N j {{ B[j, i] = A[i, j] }} }}"
+FUSED = """kernel k(A: bf16[M, N], C: f32[N, M], B: f32[N, M]) {
+    par M i, N j {
+        let x = f32(A[i, j])
+        B[j, i] += select(C[j, i] > 0.0, x, 2.0 * x)
+    }
+}"""
+TWO = """kernel k(A: f32[M, N], C: f32[M, N], B: f32[N, M]) {
+    par M i, N j {
+        B[j, i] = A[i, j] - C[i, j]
+    }
+}"""
+BOXES = "kernel k(A: {t}[P, M, N], B: {t}[N, P, M]) {{ par P p, M i, N j {{ B[j, p, i] = A[p, i, j] }} }}"
+STRIDED = "kernel k(A: f32[M, 2 * N], B: f32[N, M]) { par M i, N j { B[j, i] = A[i, 2 * j] + A[i, 2 * j + 1] } }"
+SHEARED = "kernel k(A: f32[M, M + N], B: f32[N, M]) { par M i, N j { B[j, i] = A[M - 1 - i, i + j] } }"
+COUNTS = "kernel k(A: u8[M, N], B: i64[N, M]) { par M i, N j { B[j, i] = i64(A[i, j]) + 1 } }"
+LOOK_UP = """kernel k(A: f32[M, N], w: i32[N], T: f32[64], B: f32[N, M]) {
+    par M i, N j { B[j, i] = A[i, j] * T[w[j]] }
+}"""
 
 
-def choice(text: str, **sizes: int) -> Tiled | None:
-    (found,) = mapped(text, "cuda:sm_90a", **sizes).candidate.launches.values()  # type: ignore[union-attr]  # one candidate
-    return found if isinstance(found, Tiled) else None
+def choice(found: MappedProgram) -> Tiled | None:
+    assert isinstance(found.candidate, Candidate)
+    (only,) = found.candidate.launches.values()
+    return only if isinstance(only, Tiled) else None
+
+
+@pytest.mark.parametrize(
+    ("text", "along", "reads"),
+    [
+        (ROWS.format(t="f32"), "i", ["A[i, j]"]),
+        (ROWS.format(t="u8"), "i", ["A[i, j]"]),
+        (FUSED, "i", ["A[i, j]"]),
+        (TWO, "i", ["A[i, j]", "C[i, j]"]),
+        (BOXES.format(t="bf16"), "i", ["A[p, i, j]"]),
+        (STRIDED, "i", ["A[i, 2 * j]", "A[i, 2 * j + 1]"]),
+        (LOOK_UP, "i", ["A[i, j]"]),
+        ("kernel k(A: f32[M, N], B: f32[M, N]) { par M i, N j { B[i, j] = A[i, j] } }", "", []),
+        (
+            "kernel k(A: f32[M, N], B: f32[N, M]) { par M i, N j { if A[i, j] > 0.0 { B[j, i] = 1.0 } } }",
+            "i",
+            ["A[i, j]"],
+        ),
+        ("kernel k(A: f32[M, N], B: f32[N, M]) { par M i, N j { if i > j { B[j, i] = A[i, j] } } }", "", []),
+        ("kernel k(A: f32[N, N]) { par N i { par i j { A[j, i] = A[i, j] } } }", "", []),
+        (
+            ROWS.format(t="f32").replace("{ par", "where N % 2 == 0 { par", 1).replace("N j", "N j #vector(2)"),
+            "",
+            [],
+        ),
+        ("kernel k(A: f32[M, 4], B: f32[4, M]) { par M i, 4 j { B[j, i] = A[i, j] } }", "", []),
+    ],
+)
+def test_reads_are_staged_where_no_lanes_serve_all_accesses(text: str, along: str, reads: list[str]) -> None:
+    found = choice(mapped(text))
+    assert (found.along if found else "", list(found.staged) if found else []) == (along, reads)
+
+
+def test_tiles_touch_far_fewer_sectors_than_the_flat_band() -> None:
+    text = ROWS.format(t="f32")
+    tiled = mapped(text, M=4096, N=4096)
+    problem = problem_of(proved(text, M=4096, N=4096), tiled)
+    assert isinstance(tiled.candidate, Candidate)
+    paid = cost(problem, tiled.candidate)
+    assert paid.sectors == 2 * 4096 * 4096 * 4 // 32
+    assert {a.buffer: a.width for a in tiled.report.accesses} == {"A": 4, "B": 4}
+
+
+RAGGED = ((64, 64), (70, 90), (33, 129), (300, 18), (72, 40))
+SAME = [
+    *((ROWS.format(t=t), {"M": m, "N": n}) for t in ("f32", "bf16", "u8", "f64") for m, n in RAGGED),
+    *((text, {"M": 40, "N": 72}) for text in (FUSED, TWO, STRIDED, SHEARED, COUNTS, LOOK_UP)),
+    (BOXES.format(t="bf16"), {"P": 3, "M": 24, "N": 40}),
+    (BOXES.format(t="f32"), {"P": 2, "M": 64, "N": 64}),
+]
+
+
+def given(program: MappedProgram, sizes: dict[str, int]) -> dict[str, Any]:
+    values = arguments(program.kernel, sizes)
+    return {name: abs(value) if name == "w" else value for name, value in values.items()}
+
+
+@pytest.mark.parametrize(("text", "sizes"), SAME)
+def test_tiles_compute_what_the_interpreter_computes(text: str, sizes: dict[str, int]) -> None:
+    program = mapped(text, **sizes)
+    assert choice(program) is not None
+    arrays = given(program, sizes)
+    expected = interpret(program.kernel, arrays).outputs["B"]
+    np.testing.assert_array_equal(simulate(program, arrays)["B"], expected)
+
+
+def test_tiles_of_bound_and_free_sizes_run_on_the_cpu_as_emitted() -> None:
+    kept: list[tuple[Emitted, MappedProgram, dict[str, int]]] = []
+    for number, (text, sizes) in enumerate(SAME[::3]):
+        for bound in (sizes, {}) if number % 2 else (sizes,):
+            named = text.replace("kernel k", f"kernel k{len(kept)}", 1)
+            program = mapped(named, **bound)
+            assert choice(program) is not None
+            kept.append((Emitted(program), program, sizes))
+    module = HostModule("\n".join(emitted.source for emitted, *_ in kept), werror=True)
+    for emitted, program, sizes in kept:
+        arrays = given(program, sizes)
+        expected = interpret(program.kernel, arrays).outputs["B"]
+        assert emitted.run(module, arrays) is None
+        np.testing.assert_array_equal(arrays["B"], expected)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("sizes", [{"M": 1024, "N": 1024}, {"M": 1022, "N": 1023}])
+def test_a_warp_meets_in_no_bank_of_a_tile(dtype: str, sizes: dict[str, int]) -> None:
+    text = ROWS.format(t=dtype)
+    program = mapped(text, **sizes)
+    problem, found = problem_of(proved(text, **sizes), program), choice(program)
+    assert found is not None
+    (region,) = problem.regions()
+    nest, _ = region.nest
+    (one,) = staged(problem, nest, found)
+    layout, size = tile_layout(found, one), one.wide.dtype.size_bytes
+
+    def degree(units: Any, each: dict[str, int], width: int) -> float:
+        at = tile_lanes(problem, nest, units, found.threads, each)
+        return bank_use(layout, size, [at["j"], at["i"]], SM90, width=width).degree
+
+    put = degree(load_units(found, one), {"i": one.along, "j": one.across}, one.along)
+    run = found.widths.get("i", 1)
+    assert (put, degree(run_units(found), {"i": run}, min(run, one.along))) == (1, 1)
+
+
+def test_without_its_barrier_a_tile_is_read_before_it_is_written() -> None:
+    program = mapped(ROWS.format(t="f32"), M=64, N=64)
+    wrong = with_launch(program, without_barriers(only_launch(program)))
+    with pytest.raises(TExprError, match="A_tile"):
+        simulate(wrong, given(program, {"M": 64, "N": 64}))
+    with pytest.raises(InternalError, match="no barrier orders S0_stage before S0_load_1 on A_tile"):
+        check_orders(wrong)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"along": "j"}, "`along` and `across` are two of i, j"),
+        ({"tile": {"i": 64}}, "`tile` gives i and j powers of two up to 256"),
+        ({"tile": {"i": 48, "j": 64}}, "`tile` gives i and j powers of two up to 256"),
+        ({"staged": ("B[j, i]",)}, r"`staged` has B\[j, i\]; what can be staged is A\[i, j\]"),
+        ({"staged": ()}, "`staged` has nothing"),
+        ({"widths": {"i": 3}}, "`widths` gives i or j 2, 4, 8 or 16"),
+        ({"widths": {"i": 4, "j": 8}}, "nothing that is staged is read 8 elements of j at a time"),
+        ({"tile": {"i": 16, "j": 16}}, "a tile has no equal shares for 256 threads"),
+        ({"tile": {"i": 256, "j": 256}}, "its tiles need 262144 bytes of shared memory"),
+        ({"threads": 48}, "a block cannot have 48 threads"),
+        ({"grid": ("i",)}, "`grid` orders i; the band has i, j"),
+    ],
+)
+def test_tiles_that_do_not_fit_are_refused_with_the_reason(changes: dict[str, Any], said: str) -> None:
+    text = ROWS.format(t="f32")
+    found = choice(mapped(text, M=128, N=128))
+    assert found is not None
+    wrong = Candidate(launches={"k_0": replace(found, **changes)})
+    with pytest.raises(TExprError, match=said) as refused:
+        map_program(proved(text, M=128, N=128), SM90, choices=wrong)
+    assert [d.code for d in refused.value.diagnostics] == ["E0401"]
+
+
+def test_runs_of_tiles_have_a_wide_access() -> None:
+    text = ROWS.format(t="f32")
+    found = choice(mapped(text, M=127, N=128))
+    assert found is not None and found.widths == {"j": 4}
+    wrong = Candidate(launches={"k_0": replace(found, widths={"i": 4})})
+    with pytest.raises(TExprError, match="no access is wide where a thread takes 4 iterations of i"):
+        map_program(proved(text, M=127, N=128), SM90, choices=wrong)

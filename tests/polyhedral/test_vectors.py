@@ -1,6 +1,6 @@
 """Wide accesses of plain programs: which there are, how wide, and which are none."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 from stages import mapped, program, proved
@@ -148,9 +148,15 @@ def test_what_is_wide_along_an_index_is_looked_for_once(text: str, monkeypatch: 
     asked: list[str] = []
     look = vectors._along
 
-    def counted(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...]) -> vectors.Along:
+    def counted(
+        problem: Problem,
+        stmts: Sequence[Stmt],
+        index: str,
+        hardware: tuple[str, ...],
+        elsewhere: Collection[vectors.Element],
+    ) -> vectors.Along:
         asked.append(index)
-        return look(problem, stmts, index, hardware)
+        return look(problem, stmts, index, hardware, elsewhere)
 
     monkeypatch.setattr(vectors, "_along", counted)
     program = proved(text)
