@@ -18,7 +18,17 @@ from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.objective import lane_values
 from texpr.polyhedral.map.problem import Problem, declared
-from texpr.polyhedral.map.tiles import SIDE, is_tileable, on_lanes, sectors, shares, square, stageable, tile_fault
+from texpr.polyhedral.map.tiles import (
+    MOST_SIDE,
+    SIDE,
+    is_tileable,
+    on_lanes,
+    sectors,
+    shares,
+    square,
+    stageable,
+    tile_fault,
+)
 from texpr.polyhedral.map.vectors import Element, Wide, along
 from texpr.polyhedral.mapped.candidate import Flat, Tiled
 from texpr.polyhedral.names import Names
@@ -27,7 +37,7 @@ from texpr.polyhedral.walk import touched
 GAIN = 1.5  # tiles touch so many times fewer sectors
 PADDING = 1.5  # times the iterations that there are
 LEAST_SIDE = 16  # iterations of both indices, or neighbours are too few
-MOST_SIDE = 128
+USUAL_SIDE = MOST_SIDE // 2
 ROW_BYTES = 256  # of a side of a tile: memory is touched in such pieces
 THREADS = 256
 RUNS = (8, 4, 2)
@@ -110,7 +120,7 @@ def _tiles(
     reads: Mapping[str, Wide],
 ) -> Tiled | None:
     """Tiles of whole pieces of memory on both sides, for as many threads as have equal shares of them."""
-    side = min(MOST_SIDE, ROW_BYTES // max(wide.dtype.size_bytes for wide in reads.values()))
+    side = min(USUAL_SIDE, ROW_BYTES // max(wide.dtype.size_bytes for wide in reads.values()))
     tile = {index: _side(side, extents[index]) for index in (first, across)}
     held = [wide.element for wide in reads.values()]
     own = along(problem, nest.body, first, nest.indices, held)

@@ -41,7 +41,7 @@ from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
 from texpr.polyhedral.names import stem
 
-TILE_ALIGN = 128  # bytes
+TILE_ALIGN_BYTES = 128
 
 
 def build_tiled(draft: Draft, region: Region, choice: Tiled) -> Launch:
@@ -229,7 +229,7 @@ class _Tiles:
             scope=Scope.THREAD if memory is Memory.REG else Scope.BLOCK,
             layout=layout,
             role=Role.LOCAL,
-            align=TILE_ALIGN if memory is Memory.SHARED else ACCESS_BYTES,
+            align=TILE_ALIGN_BYTES if memory is Memory.SHARED else ACCESS_BYTES,
             reason=reason,
             span=one.wide.first.span,
         )
