@@ -7,6 +7,7 @@ from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.layout.extent import ends, extent
 from texpr.polyhedral.layout.injective import injective
 from texpr.polyhedral.layout.text import show
+from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.mapped.program import MappedBuffer
 
 
@@ -26,7 +27,10 @@ def room(buffer: MappedBuffer) -> int:
 def check_layouts(own: Sequence[MappedBuffer]) -> None:
     """InternalError unless every layout of a block begins at address 0 and keeps distinct elements apart. E0403 as
     `room`."""
+    first: dict[Layout, MappedBuffer] = {}
     for buffer in own:
+        first.setdefault(buffer.layout, buffer)
+    for layout, buffer in first.items():
         room(buffer)
-        if constant_value(ends(buffer.layout)[0]) != 0 or not injective(buffer.layout).holds:
-            raise InternalError(f"the layout of {buffer.name} is not injective: {show(buffer.layout)}")
+        if constant_value(ends(layout)[0]) != 0 or not injective(layout).holds:
+            raise InternalError(f"the layout of {buffer.name} is not injective: {show(layout)}")
