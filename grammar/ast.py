@@ -39,7 +39,9 @@ def operands(node: Node) -> tuple[Node, ...]:
     """The nodes directly inside a node, in text order."""
     if isinstance(node, IndexBinary):  # most nodes are index expressions
         return (node.left, node.right)
-    parts = parts_of(type(node))
+    parts = _PARTS.get(type(node))
+    if parts is None:
+        parts = parts_of(type(node))
     if not parts:
         return ()
     found: list[Node] = []

@@ -20,6 +20,7 @@ from texpr.grammar.ast import (
     IndexVar,
     Node,
     SizeVar,
+    operands,
 )
 from texpr.grammar.index.operators import OPERATORS
 from texpr.grammar.source import NO_SPAN, Span
@@ -182,9 +183,13 @@ def row_major(shape: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:
     return tuple(reversed(strides))
 
 
+_LEAF = IndexConst | IndexVar | SizeVar  # made once: these are asked of every node
+_NAMED = IndexVar | SizeVar
+
+
 def leaves(tree: Node) -> Iterator[IndexConst | IndexVar | SizeVar]:
     """Constants, indices and sizes of an expression or a condition, from left to right."""
-    return (node for node in walk(tree) if isinstance(node, IndexConst | IndexVar | SizeVar))
+    return (node for node in walk(tree) if isinstance(node, _LEAF))
 
 
 def index_size(expression: IndexExpr) -> int:
@@ -196,7 +201,15 @@ def index_size(expression: IndexExpr) -> int:
 
 def names(tree: Node) -> frozenset[str]:
     """Names of the indices and sizes in an expression, a condition, or any other tree."""
-    return frozenset(leaf.name for leaf in leaves(tree) if not isinstance(leaf, IndexConst))
+    found: set[str] = set()
+    work: list[Node] = [tree]
+    while work:
+        node = work.pop()
+        if isinstance(node, _NAMED):
+            found.add(node.name)
+        elif not isinstance(node, IndexConst):
+            work += operands(node)
+    return frozenset(found)
 
 
 def index_names(expression: IndexExpr) -> frozenset[str]:

@@ -35,7 +35,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
     """The program of a candidate that fits the problem."""
     draft = Draft(problem=problem, names=Names(names_taken(problem.kernel)))
     for buffer in problem.kernel.params:
-        draft.buffers[buffer.name] = place_parameter(buffer)
+        draft.buffers[buffer.name] = place_parameter(buffer, problem.layouts[buffer.name])
     for buffer in workspaces(problem.kernel):
         draft.buffers[buffer.name] = place_workspace(buffer, problem.target)
     host = inherit_attributes(problem.kernel, _host(draft, candidate, problem.outline))

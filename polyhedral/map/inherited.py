@@ -58,6 +58,8 @@ def _inherited(kernel: Kernel) -> dict[str, tuple[Attr, ...]]:
 def inherit_attributes(kernel: Kernel, host: Sequence[HostNode]) -> tuple[HostNode, ...]:
     """The launches with the attributes of the kernel's loops on their statements, the mapping's own copies included."""
     taken_over = _inherited(kernel)
+    if not any(taken_over.values()):
+        return tuple(host)
 
     def statement(node: Generic) -> Generic:
         leaf = node.leaf

@@ -42,6 +42,8 @@ from texpr.polyhedral.walk import touched, written
 
 def add_partials(draft: Draft, body: tuple[Node, ...]) -> tuple[Node, ...]:
     """The body with its long sums in partials; new buffers go to the draft."""
+    if not draft.long:
+        return body
     body = _unwidened(draft, body)
     for name in dict.fromkeys(leaf.buffer for leaf in map(partial(_long, draft), statements(body)) if leaf is not None):
         extents = [constant_value(extent) for extent in draft.buffers[name].shape]

@@ -58,7 +58,7 @@ def size_bytes(buffer: Buffer) -> int | None:
     return constant_value(extent_bytes(declared_layout(buffer), buffer.dtype.size_bytes))
 
 
-def place_parameter(buffer: Buffer) -> MappedBuffer:
+def place_parameter(buffer: Buffer, layout: Layout) -> MappedBuffer:
     """A parameter: where the caller has it, in the declared layout."""
     scalar = buffer.role is Role.SCALAR
     return MappedBuffer(
@@ -66,7 +66,7 @@ def place_parameter(buffer: Buffer) -> MappedBuffer:
         dtype=buffer.dtype,
         memory=Memory.REG if scalar else Memory.GLOBAL,
         scope=Scope.GRID,
-        layout=declared_layout(buffer),
+        layout=layout,
         role=buffer.role,
         align=buffer.align,
         reason="a scalar argument" if scalar else "a parameter",

@@ -36,6 +36,7 @@ from texpr.grammar.index.expr import ONE, ZERO, add, const, multiply, substitute
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.vectors import Element, Vectors, Wide
 from texpr.polyhedral.mapped.access import Access
@@ -78,7 +79,8 @@ def in_run(draft: Draft, run: Run, body: tuple[Node, ...], digits: tuple[str, ..
     threads that share out the runs."""
     cut = not linear(run.extent).is_multiple(run.count, draft.problem.divisors)
     moved = run.found.wide
-    registers = {wide.element: _register(draft, run, wide) for wide in moved}
+    layout = row_major((const(run.count),))
+    registers = {wide.element: _register(draft, run, wide, layout) for wide in moved}
     here = (IndexVar(name=run.vector.name),)
     body = through(body, {element: (name, here) for element, name in registers.items()})
     if cut:
@@ -104,14 +106,14 @@ def in_run(draft: Draft, run: Run, body: tuple[Node, ...], digits: tuple[str, ..
     )
 
 
-def _register(draft: Draft, run: Run, wide: Wide) -> str:
+def _register(draft: Draft, run: Run, wide: Wide, layout: Layout) -> str:
     name = draft.names.fresh(f"{wide.element[0]}_run")
     draft.buffers[name] = MappedBuffer(
         name=name,
         dtype=wide.dtype,
         memory=Memory.REG,
         scope=Scope.THREAD,
-        layout=row_major((const(run.count),)),
+        layout=layout,
         role=Role.LOCAL,
         reason=f"{run.count} neighbouring elements of {wide.element[0]}, moved {wide.width} at a time",
         span=wide.first.span,

@@ -25,7 +25,7 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Fresh, Guard, Loop, Node
-from texpr.polyhedral.walk import AccessRewrite, expand_accesses, rewrite_leaf, rewrite_read
+from texpr.polyhedral.walk import expand_accesses, rewrite_leaf, rewrite_read
 
 
 class Body:
@@ -109,22 +109,26 @@ class Body:
 
     def condition(self, condition: Condition | Read) -> Condition | Read:
         """The condition with its read, if it is one, at the buffer's place."""
-        return rewrite_read(condition, self._expansion()) if isinstance(condition, Read) else condition
+        expanded = self._expanded()
+        if not expanded or not isinstance(condition, Read):
+            return condition
+        return rewrite_read(condition, expand_accesses(expanded))
 
     def leaf(self, leaf: Leaf) -> Generic:
         """The statement at its place."""
-        draft = self.draft
+        draft, expanded = self.draft, self._expanded()
         atomic = False
         if isinstance(leaf, Accumulate | Atomic) and draft.buffers[leaf.buffer].memory is not Memory.REG:
             atomic = shared_updates(draft.proved.program, leaf.id, self.hardware)
         return Generic(
             id=leaf.id,
-            leaf=rewrite_leaf(leaf, self._expansion()),
+            leaf=rewrite_leaf(leaf, expand_accesses(expanded)) if expanded else leaf,
             origin=draft.problem.kept.copies.get(leaf.id, Origin.SOURCE),
             digits=self.digits,
             unused=self.unused,
             atomic=atomic,
         )
 
-    def _expansion(self) -> AccessRewrite:
-        return expand_accesses({name: b.expanded for name, b in self.draft.buffers.items() if b.expanded})
+    def _expanded(self) -> dict[str, tuple[str, ...]]:
+        """The buffers with copies of their own for the indices around them, and these."""
+        return {name: b.expanded for name, b in self.draft.buffers.items() if b.expanded}

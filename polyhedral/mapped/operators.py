@@ -51,7 +51,7 @@ from texpr.grammar.index.expr import names
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.access import Access, Cache, Completion
 from texpr.polyhedral.mapped.views import Box, View, Within
-from texpr.polyhedral.walk import leaf_names, read_accesses, subscript_names, value_reads, written
+from texpr.polyhedral.walk import leaf_names, read_accesses, subscript_names, subscript_reads, value_reads, written
 
 if TYPE_CHECKING:
     from texpr.polyhedral.mapped.atoms import Atom
@@ -189,11 +189,14 @@ class Copy:
     @property
     def names(self) -> frozenset[str]:
         ends = (self.within.begin, self.within.end) if self.within else ()
-        return leaf_names(self.leaf).union(_extents(self.over), *map(names, ends))
+        return subscript_names((*self.source.subscripts, *self.target.subscripts)).union(
+            _extents(self.over), *map(names, ends)
+        )
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        return read_accesses(self.leaf)
+        before, after = subscript_reads(self.source.subscripts), subscript_reads(self.target.subscripts)
+        return (*before, self.source.read(self.span), *after)
 
     @property
     def writes(self) -> tuple[Element, ...]:

@@ -150,6 +150,11 @@ def tree_writes(body: Sequence[Node]) -> set[str]:
     return {name for node in operators(body) for name, _ in node.writes}
 
 
+def operator_buffers(node: Operator) -> set[str]:
+    """The buffers that an operator touches."""
+    return {name for name, _ in node.writes} | {read.buffer for read in node.reads}
+
+
 def tree_buffers(body: Sequence[Node]) -> set[str]:
     """The buffers that a tree touches."""
     found: set[str] = set()

@@ -5,8 +5,9 @@ a replicated statement runs on every thread. Each thread digit is defined once i
 two statements with equal digits therefore belong to one par, and a thread runs both at equal values of its digits.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 from texpr.grammar.ast import (
@@ -41,7 +42,7 @@ from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box
-from texpr.polyhedral.mapped.walks import Path, acting, branches, statements
+from texpr.polyhedral.mapped.walks import Path, acting, branches, operator_buffers, statements
 from texpr.polyhedral.walk import value_reads
 
 LANE, WARP = IndexVar(name="@lane"), IndexVar(name="@warp")
@@ -94,53 +95,57 @@ class Touch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actors:
-    """Every access of a launch in text order; `entries` has the nodes around each local's `Fresh`."""
+    """Accesses of a launch in text order; `entries` has the nodes around each local's `Fresh`."""
 
     touches: tuple[Touch, ...]
     entries: Mapping[str, tuple[Node, ...]]
 
 
-def collect(launch: Launch, warp_size: int) -> Actors:
-    """The accesses of a launch."""
-    collector = _Collector(launch, warp_size)
+def collect(launch: Launch, warp_size: int, buffers: Set[str]) -> Actors:
+    """The accesses of a launch to some buffers."""
+    collector = _Collector(launch, warp_size, buffers)
     collector.visit(launch.body, Around(env={}))
     return Actors(touches=tuple(collector.touches), entries=collector.entries)
 
 
 class _Collector:
-    def __init__(self, launch: Launch, warp_size: int) -> None:
-        self.launch, self.warp_size = launch, warp_size
+    def __init__(self, launch: Launch, warp_size: int, buffers: Set[str]) -> None:
+        self.launch, self.warp_size, self.buffers = launch, warp_size, buffers
         self.by_name = {d.name: d for d in launch.digits}
         self.touches: list[Touch] = []
         self.entries: dict[str, tuple[Node, ...]] = {}
-        self.names = {place.path: name for name, place in acting(launch.body)}
         self.defined: dict[str, int] = {}  # thread digit -> number of nodes around its `Define`
 
+    @cached_property
+    def names(self) -> Mapping[Path, str]:
+        """What the nodes that touch memory are called, by their paths."""
+        return {place.path: name for name, place in acting(self.launch.body)}
+
     def visit(self, body: Sequence[Node], around: Around) -> None:
-        known, digits_here = dict(around.env), around.digits
+        """The accesses of nodes that stand in a row, with what those before them define."""
         for number, node in enumerate(body):
-            here = replace(around, path=(*around.path, number), env=known, digits=digits_here)
+            path = (*around.path, number)
             match node:
                 case Define(index=index, digits=digits):
                     self._define(digits, len(around.nodes))
-                    known = {**known, index: put(node.value, known)}
-                    digits_here |= {d.name for d in digits}
+                    env = {**around.env, index: put(node.value, around.env)}
+                    around = replace(around, env=env, digits=around.digits | {d.name for d in digits})
                 case Loop(index=index, extent=extent, body=inside):
-                    self.visit(
-                        inside,
-                        Around(
-                            nodes=(*around.nodes, node),
-                            path=(*here.path, 0),
-                            env={name: value for name, value in known.items() if name != index},
-                            dims=(*around.dims, index),
-                            constraints=around.constraints + below(IndexVar(name=index), put(extent, known)),
-                            digits=digits_here,
-                        ),
+                    limits = below(IndexVar(name=index), put(extent, around.env))
+                    here = Around(
+                        nodes=(*around.nodes, node),
+                        path=(*path, 0),
+                        env={name: value for name, value in around.env.items() if name != index},
+                        dims=(*around.dims, index),
+                        constraints=around.constraints + limits,
+                        digits=around.digits,
                     )
+                    self.visit(inside, here)
                 case Guard(condition=condition):
-                    self._guard(node, condition, here)
+                    self._guard(node, condition, replace(around, path=path))
                 case _ if isinstance(node, Operator) and not isinstance(node, Contract | Unload):
-                    self._operator(node, here)
+                    if not self.buffers.isdisjoint(operator_buffers(node)):
+                        self._operator(node, replace(around, path=path))
                 case Fresh(buffer=buffer):
                     self.entries[buffer] = around.nodes
                 case Barrier():
@@ -206,6 +211,8 @@ class _Collector:
             self._touch(actor, read.buffer, read.subscripts, writes=False)
 
     def _touch(self, actor: Actor, buffer: str, subscripts: Sequence[Subscript], **access: Any) -> None:
+        if buffer not in self.buffers:
+            return
         reached = tuple(put(s, actor.around.env) for s in subscripts)
         self.touches.append(Touch(actor=actor, buffer=buffer, subscripts=reached, **access))
 

@@ -12,6 +12,7 @@ statements of the program with equal digits touch alike, one thread touches. (`t
 this and all else that is not asked here, by enumeration.)
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,10 +21,12 @@ from texpr.grammar.ast import IndexVar
 from texpr.grammar.diagnostics import TExprError, error
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
+from texpr.polyhedral.mapped.operators import Operator
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import GRID_PLACES, Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import every_node, node_reads, operator_buffers
 from texpr.polyhedral.orders.actors import Actor, Touch, below, collect
 from texpr.polyhedral.orders.reach import (
     IN,
@@ -48,12 +51,13 @@ def launch_orders(
     """The orders between threads of one block, in text order of source and sink, each once."""
     if launch.threads == 1:
         return ()
-    actors = collect(launch, warp_size)
+    shared = _shared(launch, buffers)
+    if not shared:
+        return ()
+    actors = collect(launch, warp_size, shared)
     by_buffer: dict[str, list[Touch]] = {}
     for touch in actors.touches:
-        placed = buffers[touch.buffer]
-        if placed.memory is not Memory.REG and placed.scope is not Scope.THREAD:
-            by_buffer.setdefault(touch.buffer, []).append(touch)
+        by_buffer.setdefault(touch.buffer, []).append(touch)
     finder = _Finder(launch, program, warp_size)
     found: dict[Order, Order] = {}
     pairs = 0
@@ -69,6 +73,30 @@ def launch_orders(
                     if order is not None:
                         found[order] = _joined(found[order], order) if order in found else order
     return tuple(found.values())
+
+
+def _shared(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> set[str]:
+    """The buffers of more than one thread in which an order may be needed: a node writes them, and another one touches
+    them, or the same one in another iteration of a loop."""
+    written, touching, repeated = set[str](), Counter[str](), False
+    for node in every_node(launch.body):
+        match node:
+            case Loop():
+                repeated |= _may_carry(node)
+            case Guard():
+                touching.update({read.buffer for read in node_reads(node)})
+            case _ if isinstance(node, Operator):
+                written.update(name for name, _ in node.writes)
+                touching.update(operator_buffers(node))
+            case _:
+                pass
+    several = (buffers[name] for name in written if repeated or touching[name] > 1)
+    return {b.name for b in several if b.memory is not Memory.REG and b.scope is not Scope.THREAD}
+
+
+def _may_carry(loop: Loop) -> bool:
+    """Whether one iteration of a loop comes after another for what it holds."""
+    return loop.digit is None and not loop.parallel
 
 
 def _joined(one: Order, other: Order) -> Order:
@@ -128,7 +156,7 @@ class _Finder:
         if not one_band and a.around.path < b.around.path and not _exclusive(a, b, len(common)):
             yield source, sink, hazard, common, None
         for node in common[: a.band_depth] if one_band else common:
-            if not isinstance(node, Loop) or node.digit is not None or node.parallel:
+            if not isinstance(node, Loop) or not _may_carry(node):
                 continue
             if hazard is Hazard.FLOW and any(node is outer for outer in entry):
                 continue

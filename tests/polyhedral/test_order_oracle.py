@@ -16,7 +16,7 @@ from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define
-from texpr.polyhedral.mapped.walks import statements
+from texpr.polyhedral.mapped.walks import statements, tree_buffers
 from texpr.polyhedral.orders import find as hazards
 from texpr.polyhedral.orders.actors import collect
 from texpr.polyhedral.simulate.stage import simulate
@@ -101,7 +101,7 @@ def test_digits_that_mean_nothing_where_a_statement_stands_are_a_defect() -> Non
     strays = tuple(replace(n, digits=names) if isinstance(n, Generic) else n for n in launch.body)
     moved = next(s for s in _statements(launch) if s.digits)
     with pytest.raises(InternalError, match="mean nothing where it stands"):
-        collect(replace(launch, body=(moved, *strays)), 32)
+        collect(replace(launch, body=(moved, *strays)), 32, tree_buffers(launch.body))
 
 
 def _statements(launch: Launch) -> list[Generic]:
@@ -112,7 +112,18 @@ def test_a_digit_that_is_defined_twice_is_a_defect() -> None:
     launch = only_launch(mapped("kernel rows(C: i32[M, 64]) { par M i { par 64 a { C[i, 63 - a] = 1 } } }"))
     twice = next(n for n in launch.body if isinstance(n, Define) and n.index == "a")
     with pytest.raises(InternalError, match="defined twice"):
-        collect(replace(launch, body=(twice, *launch.body)), 32)
+        collect(replace(launch, body=(twice, *launch.body)), 32, {"C"})
+
+
+def test_what_one_statement_alone_touches_is_asked_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[str]] = []
+    look = hazards.collect
+    monkeypatch.setattr(hazards, "collect", lambda *given: asked.append(given[2]) or look(*given))
+    mapped("kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = A[i] * 2.0 } }")
+    assert asked == []
+    mapped("kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = A[i] + B[i] } }")  # it is loaded, and stored
+    mapped("kernel k(A: f32[N], B: f32[N]) { par N i { seq 3 k { B[i] = A[i] } } }")
+    assert asked == [{"B"}, {"B"}]
 
 
 @pytest.mark.parametrize("batch", range(4))
@@ -130,7 +141,7 @@ def test_random_block_programs_lack_no_order(batch: int) -> None:
 def test_questions_that_share_an_answer_have_the_orders_that_each_has_alone(seed: int) -> None:
     program = mapped(block_program(seed), **SIZES)
     launch = only_launch(program)
-    actors, alone = collect(launch, 32), dict[Any, None]()
+    actors, alone = collect(launch, 32, tree_buffers(launch.body)), dict[Any, None]()
     for source in actors.touches:
         for sink in actors.touches:
             if source.buffer != sink.buffer or program.buffers[source.buffer].memory is Memory.REG:

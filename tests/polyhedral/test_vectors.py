@@ -140,7 +140,7 @@ def test_a_load_at_an_array_s_end_reads_no_byte_behind_it(fact: str, exact: set[
     "text",
     [
         "kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = A[i] } }",
-        "kernel k(A: f32[64, N], B: f32[64]) { par 64 i { B[i] = sum N k { A[i, k] } } }",
+        "kernel k(A: f32[64, 4096], B: f32[64]) { par 64 i { B[i] = sum 4096 k { A[i, k] } } }",
         "kernel k(A: f32[N], s: f32[1]) { par N k { s[0] += A[k] } }",
     ],
 )
