@@ -18,9 +18,8 @@ def copies():
     """copy_<n>: element block * 32 * width + lane * width …, loaded and stored in one access each."""
     cases, texts = [], []
     for c, width in WIDTHS:
-        hinted = np.dtype(TYPES[c]).itemsize * width >= 2
-        for number in range(len(LOADS) if hinted else 2):
-            load, put = LOADS[number], STORES[number % len(STORES) if hinted else number]
+        for number, load in enumerate(LOADS):
+            put = STORES[number % len(STORES)]
             name = f"copy_{len(cases)}"
             body = f"""  const tx::Global<const {c}> x(X, "X");
   const tx::Global<{c}> y(Y, "Y");
@@ -63,7 +62,7 @@ def ragged():
     for c, load, put in (
         ("float", "load_wanted<4>", "kPlain"),
         ("tx::bf16", "load_wanted<8, tx::Cache::kNoAllocate>", "kStream"),
-        ("signed char", "load_exactly<16>", "kPlain"),
+        ("signed char", "load_exactly<16, tx::Cache::kKeep>", "kPlain"),
     ):
         size = np.dtype(TYPES[c]).itemsize
         symbol = f"ragged_{size}"

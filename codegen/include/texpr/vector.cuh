@@ -73,9 +73,12 @@ struct AccessWord<16> {
     asm("ld.global.nc" hint ".v2.u32 {%0, %1}, [%2];" : "=r"(w.x), "=r"(w.y) : "l"(p));                               \
   } else if constexpr (sizeof(w) == 4) {                                                                              \
     asm("ld.global.nc" hint ".u32 %0, [%1];" : "=r"(w) : "l"(p));                                                     \
-  } else {                                                                                                            \
-    static_assert(sizeof(w) == 2, "this hint is for accesses of 2 bytes and more");                                   \
+  } else if constexpr (sizeof(w) == 2) {                                                                              \
     asm("ld.global.nc" hint ".u16 %0, [%1];" : "=h"(w) : "l"(p));                                                     \
+  } else {                                                                                                            \
+    u32 byte;                                                                                                         \
+    asm("ld.global.nc" hint ".u8 %0, [%1];" : "=r"(byte) : "l"(p));                                                   \
+    w = static_cast<u8>(byte);                                                                                        \
   }
 
 template <Cache kCache, class Word>
@@ -117,9 +120,10 @@ TX_FN void store_word(Word* p, Word w) {
     asm volatile("st.global.L1::no_allocate.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(w.x), "r"(w.y) : "memory");
   } else if constexpr (sizeof(Word) == 4) {
     asm volatile("st.global.L1::no_allocate.u32 [%0], %1;" ::"l"(p), "r"(w) : "memory");
-  } else {
-    static_assert(sizeof(Word) == 2, "this hint is for accesses of 2 bytes and more");
+  } else if constexpr (sizeof(Word) == 2) {
     asm volatile("st.global.L1::no_allocate.u16 [%0], %1;" ::"l"(p), "h"(w) : "memory");
+  } else {
+    asm volatile("st.global.L1::no_allocate.u8 [%0], %1;" ::"l"(p), "r"(u32{w}) : "memory");
   }
 }
 
