@@ -1,5 +1,6 @@
 """Wide accesses under the host header: what they move, what they may touch, what is told of those that are wrong."""
 
+import subprocess
 from functools import cache
 
 import cases
@@ -9,6 +10,7 @@ import vector_cases
 from compared import wrong
 
 from texpr.codegen.host_run import HostModule
+from texpr.codegen.toolchain import INCLUDE, find_gxx
 
 pytestmark = pytest.mark.gxx
 
@@ -114,3 +116,32 @@ def test_what_is_read_and_discarded_is_no_element():
 def test_only_wanted_elements_race():
     assert run("both", 5, 32)[0].kind == "race"
     assert run("both", 3, 32)[0] is None
+
+
+FAR = """
+#define TX_HOST 1
+#include "texpr/vector.cuh"
+struct Nowhere {
+  using Element = float;
+  static constexpr bool kShared = false;
+  const char* name() const { return ""; }
+  const float* address(tx::i64) const { return reinterpret_cast<const float*>(12); }
+  const float* place(tx::i64, tx::host::Mode, tx::Here, bool) const { return nullptr; }
+};
+int main() {
+  for (const int begin : {2147483647 - 1, -2147483647}) {
+    const auto none = tx::load_wanted_funnel<4>(Nowhere{}, 0ll, tx::Wanted<4>(begin, begin + 1));
+    if (none.get(0) != 0.0f) return 1;
+  }
+}
+"""
+
+
+def test_bounds_far_from_a_chunk_overflow_nothing(tmp_path):
+    source, compiler = tmp_path / "far.cpp", find_gxx()
+    source.write_text(FAR)
+    sanitized = ["-fsanitize=undefined", "-fno-sanitize-recover=all", "-std=c++17", "-O0", "-w"]
+    made_by = [compiler.path, *sanitized, "-I", str(INCLUDE), "-o", str(tmp_path / "far"), str(source)]
+    subprocess.run(made_by, check=True, capture_output=True)
+    done = subprocess.run([str(tmp_path / "far")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -184,7 +184,8 @@ struct Wanted {
   TX_FN bool any() const { return begin < at + kCount && end > at && begin < end; }
   TX_FN bool all() const { return begin <= at && end >= at + kCount; }
   TX_FN bool has(int i) const { return begin <= at + i && end > at + i; }
-  TX_FN int first() const { return begin > at ? begin - at : 0; }  // of those that are wanted
+  // Of those that are wanted, of which there are any.
+  TX_FN int first() const { return begin > at ? begin - at : 0; }
   TX_FN int last() const { return end < at + kCount ? end - at : kCount; }  // before it the last one
 
   static constexpr int kFar = 1 << 30;  // beyond every chunk
@@ -255,12 +256,14 @@ TX_FN VectorOf<Memory, kCount> load_wanted_funnel(const Memory& from, Index inde
                                                   Here here = Here::now()) {
   static_assert(Place::run % kCount == 0, "the elements of a chunk are neighbours");
   const int bytes = bytes_past(from, index), past = bytes / static_cast<int>(sizeof(typename Memory::Element));
-  const int first = past + wanted.first(), last = past + wanted.last();  // counted from the first chunk
-  const Index chunk = index - past;
   VectorOf<Memory, kCount> low = {}, high = {};
-  if (wanted.any() && first < kCount) low = load_part<kCount, kCache>(from, Place::at(chunk), first, last, here);
-  if (wanted.any() && last > kCount) {
-    high = load_part<kCount, kCache>(from, Place::at(chunk + kCount), first - kCount, last - kCount, here);
+  if (wanted.any()) {
+    const int first = past + wanted.first(), last = past + wanted.last();  // counted from the first chunk
+    const Index chunk = index - past;
+    if (first < kCount) low = load_part<kCount, kCache>(from, Place::at(chunk), first, last, here);
+    if (last > kCount) {
+      high = load_part<kCount, kCache>(from, Place::at(chunk + kCount), first - kCount, last - kCount, here);
+    }
   }
   return funnel_shift(low, high, bytes);
 }
