@@ -31,15 +31,14 @@ VERSION = "0.1.0"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaText:
     """`source` is the .cu text, `header` the C header, `headers` the include files that the source needs (paths under
-    the include folder). `symbols` maps launch names to kernel symbols; `arguments` gives for each symbol its kernel's
-    arguments in order as (kind, name), kind one of param, scalar, workspace, words, map, size, index: the arrays used,
-    the scalars used, the workspaces used (each in the program's order), the counters and flags, the tensor maps, the
-    sizes used, the host indices used. `maps` says by symbol and name what a tensor map describes."""
+    the include folder). `arguments` gives for each symbol of a kernel its arguments in order as (kind, name), kind one
+    of param, scalar, workspace, words, map, size, index: the arrays used, the scalars used, the workspaces used (each
+    in the program's order), the counters and flags, the tensor maps, the sizes used, the host indices used. `maps` says
+    by symbol and name what a tensor map describes."""
 
     source: str
     header: str
     headers: tuple[str, ...]
-    symbols: dict[str, str]
     arguments: dict[str, tuple[tuple[str, str], ...]]
     maps: dict[str, Mapping[str, BoxMap]]
 
@@ -72,7 +71,6 @@ def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False) 
         source=out.text(),
         header=c_header(planned, written, arguments, maps, VERSION),
         headers=included(tuple(includes)),
-        symbols={name: kernel.symbol for name, kernel in kernels.items()},
         arguments=arguments,
         maps=maps,
     )

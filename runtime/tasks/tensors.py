@@ -74,9 +74,6 @@ class Slice:
         """Its blocks in row-major order, zero blocks among them."""
         return map(self.tensor.block, product(*self.tiles))
 
-    def covers(self, block: Block) -> bool:
-        return block.tensor is self.tensor and all(i in t for i, t in zip(block.index, self.tiles, strict=True))
-
     def __repr__(self) -> str:
         return f"{self.tensor.name}[{', '.join(f'{t.start}:{t.stop}' for t in self.tiles)}]"
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from texpr.codegen.cuda.emit import emit_cuda
+from texpr.codegen.cuda.names import kernel_symbol
 from texpr.codegen.host_run import HostArray, HostModule
 from texpr.grammar import ast
 from texpr.grammar.types import F32, I32
@@ -32,7 +33,7 @@ def run(planned, arguments, *, seed=0, launch=0, grid=None, shared=None):
     text = emit_cuda(planned, TARGET)
     extents = grid or tuple(e.value for e in block.grid)
     shared = planned.shared_bytes[block.name] if shared is None else shared
-    return module(text.source).launch(text.symbols[block.name], arguments, extents, block.threads, shared, seed)
+    return module(text.source).launch(kernel_symbol(block.name), arguments, extents, block.threads, shared, seed)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 77, 123456789])
