@@ -40,6 +40,9 @@ KINDS = (
 )
 
 
+ALIGNMENT_BYTES = 256  # of a call's own memory
+
+
 @dataclass(frozen=True, slots=True)
 class HostArray:
     """An array argument: the address of its first byte and its length in bytes."""
@@ -199,6 +202,15 @@ def _read(report: _CReport) -> HostReport:
     )
 
 
+def _room(size_bytes: int) -> Any:
+    """Memory of zeros for so many bytes from `_begin` on."""
+    return ctypes.create_string_buffer(size_bytes + ALIGNMENT_BYTES)
+
+
+def _begin(memory: Any) -> int:
+    return -(-ctypes.addressof(memory) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
 class HostBackend:
     """What `texpr.runtime.launch.Launcher` drives for targets `cuda-host`; every launch is over when it returns."""
 
@@ -232,10 +244,9 @@ class HostBackend:
     @contextmanager
     def scratch(self, size_bytes: int, queue: None) -> Iterator[int]:
         """Workspace memory, 256-byte aligned and filled with a pattern that is NaN in every float type."""
-        memory = ctypes.create_string_buffer(size_bytes + 256)
-        base = (ctypes.addressof(memory) + 255) // 256 * 256
-        ctypes.memset(base, 0xFF, size_bytes)
-        yield base
+        memory = _room(size_bytes)
+        ctypes.memset(_begin(memory), 0xFF, size_bytes)
+        yield _begin(memory)
 
     def zero(self, address: int, size_bytes: int, queue: None) -> None:
         ctypes.memset(address, 0, size_bytes)
@@ -244,9 +255,9 @@ class HostBackend:
     def zeros(self, size_bytes: int, queue: None) -> Iterator[int]:
         """What the last call on this thread left as zeros; a call that fails leaves nothing."""
         kept, self._kept.memory = getattr(self._kept, "memory", None), None
-        if kept is None or len(kept) < size_bytes + 256:
-            kept = ctypes.create_string_buffer(size_bytes + 256)
-        yield (ctypes.addressof(kept) + 255) // 256 * 256
+        if kept is None or len(kept) < size_bytes + ALIGNMENT_BYTES:
+            kept = _room(size_bytes)
+        yield _begin(kept)
         self._kept.memory = kept
 
     def start(self, kernel: Any, arguments: Sequence[HostArgument], queue: None) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from texpr.polyhedral.simulate.clocks import Clocks, Team
 from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes
 from texpr.polyhedral.simulate.failure import failure
-from texpr.polyhedral.simulate.flights import GROUPS, READ, WRITTEN, Flight, Groups, nothing
+from texpr.polyhedral.simulate.flights import GROUPS, READ, WRITTEN, Flight, Groups
 from texpr.polyhedral.simulate.operands import Elements, meant, warps
 from texpr.polyhedral.simulate.pipes import Pipes
 from texpr.polyhedral.simulate.products import Products
@@ -81,7 +82,7 @@ class Departures:
         every = spread(copy.over, lanes)
         by = np.array([agent_of[t] for t in every.thread.tolist()], np.int64)
         own = int(lanes.thread[0]) // self.geometry.threads
-        blocks, over = self._into_pipe(copy, lanes, part, len(every.thread)) if copy.pipe else ((own,), nothing)
+        blocks, over = self._into_pipe(copy, lanes, part, len(every.thread)) if copy.pipe else ((own,), None)
         read, written = (self._there(copy, view, every) for view in (copy.source, copy.target))
         reading, writing = every.only(read), every.only(written)
         taken_from = evaluator.address(
@@ -102,8 +103,8 @@ class Departures:
                 evaluator.put(copy.target.buffer, place, values[written], by[written])
 
         flight = Flight(operator=copy, agent_of=agent_of, take=take, put=put)
-        if over is not nothing:
-            flight.over = _later(over, flight.agents())
+        if over is not None:
+            flight.over = partial(over, flight.agents())
         for agent in agent_of.values():
             if source.buffer.memory is Memory.SHARED:
                 self.touches.append(Touch(own, agent, READ))
@@ -113,11 +114,11 @@ class Departures:
 
     def _into_pipe(
         self, copy: Copy, lanes: Lanes, part: str, elements: int
-    ) -> tuple[tuple[int, ...], Callable[..., None]]:
-        """The blocks that get the elements, and what is told there when they have come."""
+    ) -> tuple[tuple[int, ...], Callable[..., None] | None]:
+        """The blocks that get the elements, and what is told there when they have come, if anything."""
         pipe, number, blocks = self.pipes.filling(copy, lanes.thread, part)
         if copy.completion is not Completion.TRANSACTION:
-            return blocks, nothing
+            return blocks, None
         size = elements * (copy.target.dtype.bits // 8)
         return blocks, lambda agents: self.pipes.bytes(pipe, number, blocks, size, agents, copy.span)
 
@@ -206,7 +207,3 @@ class Departures:
         if completion in GROUPS:
             self.groups.add(GROUPS[completion], flight)
         self.flights.append(flight)
-
-
-def _later(action: Callable[..., None], *given: object) -> Callable[[], None]:
-    return lambda: action(*given)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import assert_never
 
 import numpy as np
@@ -127,7 +128,7 @@ class Interleaved:
         for one, agent in zip(thread.tolist(), self.team.agents(thread).tolist(), strict=True):
             flights = self.groups.issued(GroupKind.CP_ASYNC, one)
             agents = np.array([f.agent_of[one] for f in flights] or [agent])
-            arrive = _later(self.pipes.arrive, pipe, number, blocks, 1, agents, node.span)
+            arrive = partial(self.pipes.arrive, pipe, number, blocks, 1, agents, node.span)
             arrival([f for f in flights if f.state != WRITTEN], arrive)
 
     def _together(self, node: Turn | Publish | Await | Last, crew: Crew) -> Pause:
@@ -218,10 +219,6 @@ class Interleaved:
         for block in np.unique(blocks).tolist():
             self.acts_in(block, self.team.agents(thread[blocks == block]), "an access to its memory")
         return blocks
-
-
-def _later(action: Callable[..., None], *given: object) -> Callable[[], None]:
-    return lambda: action(*given)
 
 
 def _pause(node: Sync, waiting: Waiting | None) -> Pause | None:

@@ -18,6 +18,7 @@ from texpr.runtime.tasks.flow import MAX_TOLD, Flow
 from texpr.runtime.tasks.permissions import may_write
 from texpr.runtime.tasks.policies import Policy, ReadyQueue
 from texpr.runtime.tasks.residency import Outcome
+from texpr.runtime.tasks.spaces import is_count
 from texpr.runtime.tasks.task import Counters, Phase, Task
 from texpr.runtime.tasks.tensors import GONE, Tensor, foreign
 
@@ -41,14 +42,14 @@ class Engine:
         further = dict(memories or {})
         crews = dict(workers) if isinstance(workers, Mapping) else {"home": workers}
         for name, bound in further.items():
-            if name == "home" or not (bound is None or _is_count(bound)):
+            if name == "home" or not (bound is None or is_count(bound)):
                 raise fail("E0703", f"memory {name!r} with bound {bound!r}: a name but home, and bytes or None")
         for name, count in crews.items():
             if name != "home" and name not in further:
                 raise fail("E0703", f"workers at {name!r}, which is no memory", help="name it in `memories`")
-            if not _is_count(count):
+            if not is_count(count):
                 raise fail("E0703", f"{count!r} workers at {name}: a number of threads is needed")
-        if not _is_count(ahead) or ahead == 0:
+        if not is_count(ahead) or ahead == 0:
             raise fail("E0703", f"ahead = {ahead!r}: a number of tasks is needed")
         if not any(crews.values()):
             raise fail("E0703", "an engine without workers runs no task")
@@ -193,10 +194,6 @@ class _Flush:
         if last:
             self.over.set()
         return last
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _told(failures: list[Task]) -> TExprError:

@@ -64,21 +64,21 @@ def tiled(extent: int, tile: int | Sequence[int], subranges: Mapping[str, tuple[
     `subranges` names half-open ranges of indices. Regular tiles start anew at their bounds; tiles that are given one by
     one must have a bound there. Raises E0701.
     """
-    if not _is_count(extent):
+    if not is_count(extent):
         raise fail("E0701", f"a space has a number of indices, not {extent!r}")
     named = dict(subranges or {})
     for name, pair in named.items():
-        whole = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_count, pair))
+        whole = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(is_count, pair))
         if not isinstance(name, str) or not whole or not pair[0] <= pair[1] <= extent:
             raise fail("E0701", f"subrange {name!r} is a pair of indices 0 <= start <= stop <= {extent}, not {pair!r}")
     if isinstance(tile, int):
-        if not _is_count(tile) or tile == 0:
+        if not is_count(tile) or tile == 0:
             raise fail("E0701", f"a tile holds at least one index, not {tile!r}")
         stops = sorted({0, extent, *(bound for pair in named.values() for bound in pair)})
         bounds = [b for low, high in pairwise(stops) for b in range(low, high, tile)] + [extent]
     else:
         extents = list(tile)
-        if not all(_is_count(e) and e > 0 for e in extents):
+        if not all(is_count(e) and e > 0 for e in extents):
             raise fail("E0701", f"tiles hold at least one index each, not {extents!r}")
         if sum(extents) != extent:
             raise fail("E0701", f"the tiles hold {sum(extents)} indices, and the space has {extent}")
@@ -96,5 +96,6 @@ def tiled(extent: int, tile: int | Sequence[int], subranges: Mapping[str, tuple[
     return TiledSpace(tuple(bounds), tuple(runs))
 
 
-def _is_count(value: object) -> bool:
+def is_count(value: object) -> bool:
+    """Whether it is an integer that is not negative, and no truth value."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,8 +1,6 @@
 """Monoids: NumPy's meaning and C++ against the sequential statements, for every row with NaN, infinities, ties
 and few elements; partials combine in any grouping."""
 
-from functools import cache
-
 import cases
 import monoid_cases
 import numpy as np
@@ -15,12 +13,6 @@ from texpr.grammar.types import F32, I32
 from texpr.polyhedral.mapped.monoids import MONOIDS
 
 IDS = [f"{m.name}-{t}" for m, t in PAIRS]
-FAMILY = monoid_cases.family()
-
-
-@cache
-def module():
-    return HostModule(FAMILY.texts["sm_80"], werror=True)
 
 
 def of_numpy(monoid, dtype, row, rng):
@@ -50,15 +42,6 @@ def test_any_grouping_means_the_sequential_statements(monoid, dtype):
         for row in rows(dtype, count):
             with np.errstate(all="ignore"):
                 check(monoid, dtype, row, of_numpy(monoid, dtype, row, rng), count + 3)
-
-
-@pytest.mark.gxx
-@pytest.mark.parametrize("number", range(len(FAMILY.cases)), ids=[c.name.replace(" ", "-") for c in FAMILY.cases])
-def test_a_tree_over_lanes_gives_what_the_sequential_statements_do(number):
-    case = FAMILY.cases[number]
-    got = cases.run_on_host(module(), case, seed=number)
-    assert isinstance(got, list), got
-    assert wrong(case, got) == ""
 
 
 def test_every_monoid_of_the_catalogue_is_in_the_sequential_statements():

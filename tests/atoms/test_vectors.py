@@ -6,29 +6,11 @@ from functools import cache
 import cases
 import numpy as np
 import pytest
-import vector_cases
-from compared import wrong
 
 from texpr.codegen.host_run import HostModule
 from texpr.codegen.toolchain import INCLUDE, find_gxx
 
 pytestmark = pytest.mark.gxx
-
-FAMILY = vector_cases.family()
-
-
-@cache
-def module():
-    return HostModule(FAMILY.texts["sm_80"], werror=True)
-
-
-@pytest.mark.parametrize("number", range(len(FAMILY.cases)), ids=[c.name.replace(" ", "-") for c in FAMILY.cases])
-def test_a_wide_access_moves_its_elements(number):
-    case = FAMILY.cases[number]
-    got = cases.run_on_host(module(), case, seed=number)
-    assert isinstance(got, list), got
-    assert wrong(case, got) == ""
-
 
 TEXT = """
 extern "C" __global__ void single(const float* X, float* Y, long long at) {

@@ -9,11 +9,11 @@ beside those of cupy's and torch's own (medians of 2000).
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from host_times import median_us
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -28,18 +28,6 @@ def refused(run: Callable[[], object]) -> str:
     except TExprError as wrong:
         return wrong.diagnostics[0].code
     return "accepted"
-
-
-def host_us(call: Callable[[], object], wait: Callable[[], object]) -> float:
-    """Median host time of one call, in batches short enough not to fill the GPU's queue."""
-    times = []
-    for _ in range(40):
-        for _ in range(50):
-            start = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - start)
-        wait()
-    return float(np.median(times) * 1e6)
 
 
 def main() -> None:
@@ -152,7 +140,7 @@ def main() -> None:
         "torch_add_us": lambda: torch.add(a, b, out=c),
     }
     for name, call in calls.items():
-        results[name] = host_us(call, torch.cuda.synchronize)
+        results[name] = median_us(call, torch.cuda.synchronize)
         print(f"{name:28} {results[name]:6.2f}")
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

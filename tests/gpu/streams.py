@@ -11,12 +11,11 @@ import argparse
 import json
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from host_times import median_us
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -32,18 +31,6 @@ SLEEP = """extern "C" __global__ void wait(long long cycles) {
     long long start = clock64();
     while (clock64() - start < cycles) {}
 }"""
-
-
-def median_us(call: Callable[[], object], wait: Callable[[], object] = lambda: None) -> float:
-    """Median host time of one call, in batches short enough not to fill the GPU's queue."""
-    times = []
-    for _ in range(40):
-        for _ in range(50):
-            start = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - start)
-        wait()
-    return float(np.median(times) * 1e6)
 
 
 class Checks:
