@@ -67,10 +67,18 @@ def test_the_check_asks_for_the_same_values_and_elements() -> None:
     assert with_text(text.replace("A[i] *", "A[N - 1 - i] *")) == "A has other elements"
     assert with_text(text.replace("= B[i]", "= A[i]")) == "B has other elements"
     assert with_text(text.replace("par N i", "par N i #grid")) == "S0 stands in loops with other attributes than S0"
-    swapped = (
-        "kernel f(A: f32[N], B: f32[N], C: f32[N]) { par N i { if A[i] > 0.0 { B[i] = A[i] * 2.0 }; C[i] = A[i] } }"
-    )
-    assert with_text(swapped) is not None
+
+
+def test_the_check_asks_for_the_same_conditions_on_data() -> None:
+    text = """kernel f(P: bool[N], A: f32[N], B: f32[N], C: f32[N]) {
+        par N i { if P[i] { B[i] = A[i] } else { C[i] = A[i] } }
+    }"""
+
+    def with_text(other: str) -> str | None:
+        return faulty(lambda _k, origins: (program(other).kernel, origins), text=text)
+
+    assert with_text(text) is None
+    assert with_text(text.replace("} else {", ";")) == "S2 stands under other conditions than S2"
 
 
 def test_the_check_shares_no_code_with_what_it_checks() -> None:
