@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from texpr.grammar.ast import And, Compare, CompareOp, Condition, If, IndexExpr, IndexOp, Kernel, Par
-from texpr.grammar.index.expr import add, combine, const, subtract
+from texpr.grammar.ast import Compare, CompareOp, Condition, If, IndexOp, Kernel, Par
+from texpr.grammar.index.expr import add, combine, conjunction, const, subtract
 from texpr.grammar.index.linear import difference
 from texpr.polyhedral.moves import Fuse, Swap
 from texpr.polyhedral.schedule.origins import Moved, Origin
@@ -39,11 +39,11 @@ def fuse(kernel: Kernel, move: Fuse) -> Moved:
     here, last = index(one.index), add(two.extent, const(move.shift))
     longer = difference(one.extent, last)
     own: list[Condition] = []
-    others: list[Condition] = [_compare(CompareOp.GE, here, const(move.shift))] if move.shift else []
+    others: list[Condition] = [Compare(op=CompareOp.GE, left=here, right=const(move.shift))] if move.shift else []
     if longer is None or longer < 0:
-        own.append(_compare(CompareOp.LT, here, one.extent))
+        own.append(Compare(op=CompareOp.LT, left=here, right=one.extent))
     if longer is None or longer > 0:
-        others.append(_compare(CompareOp.LT, here, last))
+        others.append(Compare(op=CompareOp.LT, left=here, right=last))
     extent = combine(IndexOp.MAX, one.extent, last) if longer is None else one.extent if longer >= 0 else last
     then = subtract(here, const(move.shift))
     body = (*_under(own, one.body), *_under(others, with_values(two.body, {two.index: then})))
@@ -63,12 +63,7 @@ def swap(kernel: Kernel, move: Swap) -> Moved:
     return Moved(kernel=with_block(kernel, first, block))
 
 
-def _compare(op: CompareOp, left: IndexExpr, right: IndexExpr) -> Condition:
-    return Compare(op=op, left=left, right=right)
-
-
 def _under(conditions: list[Condition], body: Block) -> Block:
     if not conditions or not body:
         return body
-    condition = conditions[0] if len(conditions) == 1 else And(parts=tuple(conditions))
-    return (If(condition=condition, then=body, span=body[0].span),)
+    return (If(condition=conjunction(conditions), then=body, span=body[0].span),)
