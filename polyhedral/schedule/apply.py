@@ -3,7 +3,6 @@
 from typing import assert_never
 
 from texpr.grammar.ast import Kernel
-from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.moves import (
     Contract,
     Distribute,
@@ -15,7 +14,6 @@ from texpr.polyhedral.moves import (
     Sink,
     Swap,
 )
-from texpr.polyhedral.program import Program
 from texpr.polyhedral.schedule.fuse import fuse, swap
 from texpr.polyhedral.schedule.nests import distribute, interchange, sink
 from texpr.polyhedral.schedule.origins import Moved
@@ -47,9 +45,3 @@ def moved(kernel: Kernel, move: Move) -> Moved:
         case _:
             assert_never(move)
     return Moved(kernel=tidy(found.kernel), origins=found.origins)
-
-
-def apply(program: Program, move: Move) -> Program:
-    """The program after a move, modelled in the compilation of the one before. Raises E0404 where the move does not
-    fit, E0306 to E0308 where what comes out is beyond the model."""
-    return build_program(moved(program.kernel, move).kernel, beside=program)
