@@ -48,6 +48,11 @@ class Span:
     end: int
 
     @property
+    def place(self) -> tuple[str, int, int]:
+        """Where it begins, and in which text of a file: one place for all copies of what stands there."""
+        return self.source.name, self.source.first_line, self.start
+
+    @property
     def line(self) -> int:
         return self.source.line_column(self.start)[0]
 

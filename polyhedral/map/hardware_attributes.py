@@ -86,10 +86,10 @@ def _disagrees(attr: Attr, why: str, help: str = "") -> Diagnostic:
 
 def _once(found: list[Diagnostic]) -> list[Diagnostic]:
     """A band's attributes stand on each of its loops, and are reported once."""
-    seen: set[tuple[str, int]] = set()
+    seen: set[tuple[str, tuple[str, int, int] | None]] = set()
     kept: list[Diagnostic] = []
     for diagnostic in found:
-        key = (diagnostic.message, diagnostic.primary.span.start if diagnostic.primary else -1)
+        key = (diagnostic.message, diagnostic.primary.span.place if diagnostic.primary else None)
         if key not in seen:
             seen.add(key)
             kept.append(diagnostic)
@@ -117,13 +117,11 @@ def width_asked(loops: Sequence[Par | Seq]) -> int | None:
 
 def check_vectors(stmts: tuple[Stmt, ...], widths: Mapping[str, int]) -> None:
     """Raises E0402 for a `#vector(n)` that the `widths` of a launch's indices do not obey."""
-    loops = [s for s in statements(stmts) if isinstance(s, Par | Seq)]
-    kept = {
-        attr.span.start
-        for loop in loops
-        if (attr := vector_of(loop)) is not None and widths.get(loop.index, 1) == width_asked((loop,))
-    }
-    found = [attr for attr in map(vector_of, loops) if attr is not None and attr.span.start not in kept]
+    asked = [(s, attr) for s in statements(stmts) if isinstance(s, Par | Seq) and (attr := vector_of(s)) is not None]
+    if not asked:
+        return
+    kept = {attr.span.place for loop, attr in asked if widths.get(loop.index, 1) == width_asked((loop,))}
+    found = [attr for _, attr in asked if attr.span.place not in kept]
     if found:
         why = "no access is contiguous and aligned, along an index that threads share out, without a loop inside"
         help = "remove #vector, or let `where` say what the length of rows is a multiple of"

@@ -52,7 +52,7 @@ def _of_kernel(kernel: Kernel, target: Target) -> Found:
 def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Found:
     loops = (loop for launch in launches(host) for loop in of_kind(launch.body, Loop))
     asked = (loop for loop in loops if loop.unroll and not (loop.digit and loop.digit.place is Place.VECTOR))
-    unrolled = {(loop.span.source.name, loop.span.start) for loop in asked}
+    unrolled = {loop.span.place for loop in asked}
     for stmt in statements(kernel.body):
         for attr in stmt.attrs:
             spec = ATTRIBUTES.get(attr.name)
@@ -60,7 +60,7 @@ def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> 
                 continue
             if spec.on_cpu is not None and not target.is_cuda:
                 yield attr, spec.on_cpu
-            elif spec.needs is Needs.ITERATIONS and (stmt.span.source.name, stmt.span.start) not in unrolled:
+            elif spec.needs is Needs.ITERATIONS and stmt.span.place not in unrolled:
                 yield attr, "each thread has one of the iterations"
             elif spec.needs is Needs.ACCUMULATIONS and not _accumulates(stmt):
                 yield attr, "the loop accumulates nothing"
