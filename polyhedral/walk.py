@@ -33,6 +33,14 @@ def contains_par(stmts: tuple[Stmt, ...]) -> bool:
     return any(isinstance(s, Par) for s in statements(stmts))
 
 
+def adjacent(par: Par) -> tuple[Par, ...]:
+    """The `par`s from one inwards that have nothing between them."""
+    found = [par]
+    while len(found[-1].body) == 1 and isinstance(inner := found[-1].body[0], Par):
+        found.append(inner)
+    return tuple(found)
+
+
 def _holds_values(node: Node) -> bool:
     return not isinstance(node, _INDICES)
 

@@ -12,6 +12,7 @@ from texpr.grammar.attributes import SCOPES
 from texpr.grammar.core import children, statements
 from texpr.grammar.index.interval import index_range
 from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.walk import adjacent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +40,8 @@ def asked_scope(par: Par) -> Scope | None:
 def nest_of(par: Par) -> Nest:
     """The maximal nest that begins at `par`; it ends where the author changes the scope."""
     pars = [par]
-    while len(pars[-1].body) == 1:
-        inner = pars[-1].body[0]
-        if not isinstance(inner, Par) or is_serial_par(inner):
-            break
-        if asked_scope(inner) is Scope.BLOCK and asked_scope(par) is not Scope.BLOCK:
+    for inner in adjacent(par)[1:]:
+        if is_serial_par(inner) or (asked_scope(inner) is Scope.BLOCK and asked_scope(par) is not Scope.BLOCK):
             break
         pars.append(inner)
     return Nest(pars=tuple(pars), body=pars[-1].body)

@@ -24,7 +24,7 @@ from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.schedule.apply import moved
 from texpr.polyhedral.schedule.draft import Draft
 from texpr.polyhedral.schedule.tree import Block, Loop, label_of
-from texpr.polyhedral.walk import contains_par, subscript_names
+from texpr.polyhedral.walk import adjacent, contains_par, subscript_names
 
 Moves = tuple[Move, ...]  # made together, or not at all
 MAX_TRIES = 48  # moves that are tried for one schedule
@@ -216,7 +216,7 @@ def _side_by_side(block: Block) -> Iterator[Moves]:
     loops or none."""
     for first, second in pairwise(stmt for stmt in block if not isinstance(stmt, New)):
         if isinstance(first, Par) and isinstance(second, Par):
-            nests = _nest(first), _nest(second)
+            nests = adjacent(first), adjacent(second)
             alike = list(takewhile(_fits, zip(*nests, strict=False)))
             products = [len(nest) for nest in nests if _is_product(nest)]
             if alike and not products:
@@ -232,14 +232,6 @@ def _fits(pair: tuple[Par, Par]) -> bool:
 
 def _fusion(first: Par, second: Par) -> Fuse:
     return Fuse(first=first.index, second=second.index)
-
-
-def _nest(par: Par) -> tuple[Par, ...]:
-    """The `par`s with nothing between them."""
-    found = [par]
-    while len(found[-1].body) == 1 and isinstance(inner := found[-1].body[0], Par):
-        found.append(inner)
-    return tuple(found)
 
 
 def _is_product(nest: tuple[Par, ...]) -> bool:

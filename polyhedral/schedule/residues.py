@@ -36,7 +36,6 @@ from texpr.polyhedral.schedule.origins import Moved, Origin
 from texpr.polyhedral.schedule.tree import (
     Block,
     Loop,
-    declared,
     index,
     leaves,
     loop_of,
@@ -93,7 +92,7 @@ class _Copies:
     def _renamed(self, body: Block, values: dict[str, IndexExpr]) -> Block:
         """A copy with loops, locals and statements of its own."""
         loops = {s.index: self.names.fresh(s.index) for s in statements(body) if isinstance(s, Par | Seq)}
-        locals = {b.name: self.names.fresh(b.name) for b in declared(self.kernel, body)}
+        locals = {s.buffer: self.names.fresh(s.buffer) for s in statements(body) if isinstance(s, New)}
         self.buffers += [replace(self.kernel.buffer(old), name=new) for old, new in locals.items()]
         inner = {old: index(new) for old, new in loops.items()}
 

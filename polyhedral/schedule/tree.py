@@ -7,7 +7,6 @@ from texpr.grammar.ast import (
     Anchor,
     Asm,
     Attr,
-    Buffer,
     If,
     IndexExpr,
     IndexVar,
@@ -154,11 +153,6 @@ def with_values(stmts: Block, values: Values) -> Block:
         return substitute(node, lambda leaf: values.get(leaf.name)) if isinstance(node, IndexExpr) else node
 
     return tuple(rewrite(stmt, change, into=lambda node: not isinstance(node, IndexExpr)) for stmt in stmts)
-
-
-def declared(kernel: Kernel, stmts: Block) -> tuple[Buffer, ...]:
-    """The locals that begin to live in the statements."""
-    return tuple(kernel.buffer(s.buffer) for s in statements(stmts) if isinstance(s, New))
 
 
 def tidy(kernel: Kernel) -> Kernel:
