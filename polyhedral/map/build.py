@@ -5,12 +5,14 @@ their partials, data-dependent conditions of the host go around the body, orders
 enforce them.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
 from texpr.grammar.ast import Role
 from texpr.polyhedral.map.cores import build_cores
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.idle_attributes import idle_attributes
 from texpr.polyhedral.map.inherited import inherit_attributes
 from texpr.polyhedral.map.launches import build_blocks, build_combined, build_flat, build_single
@@ -51,11 +53,18 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
         report=Report(
             accesses=access_reports(problem, host, buffers),
             representative=dict(problem.sizes),
-            notes=idle_attributes(problem.kernel, problem.target, host, buffers),
+            notes=(*idle_attributes(problem.kernel, problem.target, host, buffers), *_read_again(problem, candidate)),
         ),
     )
     check_orders(program)
     return program
+
+
+def _read_again(problem: Problem, candidate: Candidate) -> Iterator[str]:
+    for region in problem.regions():
+        choice = candidate.launches[region.name]
+        if isinstance(choice, Blocks):
+            yield from read_again(problem, region.name, region.nest[0].body, choice)
 
 
 def _host(draft: Draft, candidate: Candidate, outline: Outline) -> tuple[HostNode, ...]:

@@ -23,6 +23,7 @@ from texpr.polyhedral.map.bands import (
     is_serial_par,
 )
 from texpr.polyhedral.map.choose_cores import choose_cores
+from texpr.polyhedral.map.choose_rows import choose_rows
 from texpr.polyhedral.map.choose_tiles import choose_tiled
 from texpr.polyhedral.map.digits import power_of_two, share
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked
@@ -197,8 +198,13 @@ def block_limits(counts: Mapping[str, int | None], budget: int) -> dict[str, int
 def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
     """A block for each iteration, with threads for the longest nest or reduction inside."""
     widths, inside = _inside(problem, nest, {**ranges, **_seq_ranges(nest.body)})
-    least = max((threads_for(sizes, problem.target) for sizes in inside), default=problem.target.warp_size)
-    threads = threads_asked(problem.kernel, problem.target) or least
+    asked = threads_asked(problem.kernel, problem.target)
+    rows = choose_rows(problem, nest, ranges, widths, asked)
+    for loop, width in ((loop, row.width) for row in rows for loop in row.loops):
+        widths[loop.index] = width
+        del inside[loop.index]
+    least = [*(threads_for(sizes, problem.target) for sizes in inside.values()), *(row.threads for row in rows)]
+    threads = asked or max(least, default=problem.target.warp_size)
     uses, _ = local_uses(problem.kernel, nest.body, block_level=True, outer=nest.indices, ranges=ranges)
     memory = {name: found for name, (found, _) in choose_memory(uses, problem.target).items()}
     shared = sum(u.bytes or 0 for u in uses if memory[u.buffer.name] is Memory.SHARED)
@@ -209,14 +215,16 @@ def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
         grid=tuple(reversed(nest.indices)),
         inner=block.deals,
         shared_out=tuple(block.shared_out),
-        widths={index: width for index, width in widths.items() if index in (*block.dealt, *block.shared_out)},
+        widths={i: width for i, width in widths.items() if width > 1 and i in (*block.dealt, *block.shared_out)},
+        rows=tuple(row.row for row in rows if all(loop.index in block.alone for loop in row.loops)),
         memory=memory,
     )
 
 
-def _inside(problem: Problem, nest: Nest, ranges: Ranges) -> tuple[dict[str, int], list[list[int]]]:
-    """What a thread takes at once of the indices inside a block, and the sizes of its nests and reductions in that."""
-    widths, found = dict[str, int](), list[list[int]]()
+def _inside(problem: Problem, nest: Nest, ranges: Ranges) -> tuple[dict[str, int], dict[str, list[int]]]:
+    """What a thread takes at once of the indices inside a block, and the sizes of its nests and reductions in that, by
+    their first index."""
+    widths, found = dict[str, int](), dict[str, list[int]]()
     inside = inner_nests(nest.body)
     sizes_of = [[problem.representative(p.extent, ranges) for p in inner.pars] for inner in inside]
     chosen: list[dict[str, int]] = []
@@ -230,12 +238,12 @@ def _inside(problem: Problem, nest: Nest, ranges: Ranges) -> tuple[dict[str, int
         chosen.append(some[lane])
     for inner, sizes, own in zip(inside, sizes_of, _agreed(inside, chosen), strict=True):
         widths |= own
-        found.append(in_runs(inner, sizes, own))
+        found[inner.indices[0]] = in_runs(inner, sizes, own)
     for seq in reductions(problem, block_statements(nest.body), ranges):
         size = problem.representative(seq.extent, ranges)
         width = run_width(problem, seq.body, seq.index, size, (*nest.indices, seq.index), width_asked((seq,)))
         widths |= {seq.index: width} if width > 1 else {}
-        found.append([-(-size // width)])
+        found[seq.index] = [-(-size // width)]
     return widths, found
 
 
@@ -272,6 +280,7 @@ class _Inner:
         self.deals: dict[str, Deal] = {}
         self.dealt: set[str] = set()
         self.shared_out: list[str] = []
+        self.alone: set[str] = set()  # indices that all threads share out
 
     def visit(self, stmts: tuple[Stmt, ...], ranges: Ranges) -> None:
         for stmt in stmts:
@@ -283,9 +292,11 @@ class _Inner:
                     sizes = in_runs(nest, sizes, self.widths)
                     self.deals[stmt.index] = _named(nest, share(sizes, order, caps, self.threads))
                     self.dealt |= set(nest.indices)
+                    self.alone |= set(nest.indices) if len(nest.indices) == 1 else set()
                 case Seq() if self._shares(stmt, ranges):
                     self.left -= part_bytes(self.problem, stmt.body, self.threads)
                     self.shared_out.append(stmt.index)
+                    self.alone.add(stmt.index)
                 case Seq(index=index, extent=extent, body=body):
                     inside = index_range(extent, ranges)
                     self.visit(body, {**ranges, index: inside} if inside else ranges)

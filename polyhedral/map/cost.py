@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, assert_never
 
-from texpr.grammar.ast import If, Par, Seq, Stmt
+from texpr.grammar.ast import If, IndexVar, Par, Seq, Stmt
 from texpr.grammar.index.interval import Ranges, index_range
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.choose import band_sizes
 from texpr.polyhedral.map.choose_cores import step
 from texpr.polyhedral.map.digits import thread_digits
+from texpr.polyhedral.map.held import ROW, RowElement, held_rows
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.map.tiles import load_units, run_units, staged, tile_lanes
-from texpr.polyhedral.map.vectors import vectors
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Single, Tiled
+from texpr.polyhedral.map.vectors import at, vectors
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Row, Single, Tiled
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
 
@@ -175,6 +176,7 @@ class _Inside:
         self.problem, self.choice = problem, choice
         self.outer, self.own = band.indices, declared(band.body)
         self.warps = -(-choice.threads // problem.target.warp_size)
+        self.rows, self.loaded = held_rows(problem, band.body, choice), set[tuple[Row, RowElement]]()
 
     def visit(self, stmts: tuple[Stmt, ...], ranges: Ranges, times: int) -> Iterator[_Request]:
         for stmt in stmts:
@@ -210,7 +212,21 @@ class _Inside:
         indices: tuple[str, ...] = (),
     ) -> Iterator[_Request]:
         found = self.problem.accesses(stmts, ranges, without=self.own, weight=times)
+        found = [access for access in found if not (indices and self._is_held(access, indices[0]))]
         return _Runs(self.problem, stmts, self.outer + indices, self.choice.widths).requests(found, lanes)
+
+    def _is_held(self, access: WeightedAccess, index: str) -> bool:
+        """Whether a row has the element already: only the first access to it loads it."""
+        if index not in self.rows:
+            return False
+        row, held = self.rows[index]
+        for element in held.reads[index]:
+            here = at(element[1], ROW.name, IndexVar(name=index))
+            if (access.buffer, access.subscripts) == (element[0], here) and not access.writes:
+                known = (row, element) in self.loaded
+                self.loaded.add((row, element))
+                return known
+        return False
 
 
 def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests: Iterator[_Request]) -> LaunchCost:

@@ -32,13 +32,15 @@ from texpr.grammar.permissions import unroll_of
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.digits import Share, ThreadDigits, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.held import held_rows
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reductions import Team, shared_out, split
+from texpr.polyhedral.map.row_tiles import RowTile, load_row, make_tile
 from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.map.vectors import vectors
+from texpr.polyhedral.map.vectors import Element, along
 from texpr.polyhedral.mapped.candidate import Blocks, Combined, Deal, Flat, Single
 from texpr.polyhedral.mapped.operators import Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -79,16 +81,22 @@ def _of_thread(
     *,
     hardware: tuple[str, ...],
     widths: Mapping[str, int],
+    tile: RowTile | None = None,
+    serial: tuple[Digit, ...] = (),
 ) -> tuple[tuple[Node, ...], dict[str, str]]:
-    """What a thread does with its iteration of a nest, or its run of several, and under which name it has the first."""
+    """What a thread does with its iteration of a nest, or its run of several, and under which name it has the first.
+    Of the row of a `tile`, that is its part by the digit `serial`."""
     digits = tuple(d.name for d in band.all)
-    body = Body(draft, hardware=hardware, digits=digits).nodes(nest.body)
+    runs = [make_run(draft, p.index, p.extent, widths[p.index], p.span) for p in nest.pars if p.index in widths]
+    reading, held = nest.body, tuple[Element, ...]()
+    if tile is not None:
+        reading = tile.through(nest.body, nest.indices[0], serial, runs[0] if runs else None)
+        held = tile.elements(nest.indices[0])
+    body = Body(draft, hardware=hardware, digits=digits).nodes(reading)
     names: dict[str, str] = {}
-    for par in (p for p in nest.pars if p.index in widths):
-        index, count = par.index, widths[par.index]
-        found = vectors(draft.problem, nest.body, index, count, hardware)
-        run = make_run(draft, index, par.extent, count, found, par.span)
-        body, names[index] = in_run(draft, run, body, digits), run.first
+    for run in runs:
+        found = along(draft.problem, nest.body, run.index, hardware, held).vectors(run.count)
+        body, names[run.index] = in_run(draft, run, found, body, digits), run.first
     condition = padding_guard(nest, dict(zip(nest.indices, band.covered, strict=True)), ranges, names)
     if condition is not None:
         body = (Guard(condition=condition, body=body, padding=True, span=nest.pars[0].span),)
@@ -113,7 +121,7 @@ def build_combined(draft: Draft, region: Region, choice: Combined) -> Launch:
     around = tuple((define, stride) for d, define in defines.items() if (stride := strides[d]) is not None)
     team = Team(outer=nest.indices, threads=choice.threads, width=width)
     body = shared_out(
-        draft, team, nest.pars[dim], updates, places[dim], const(choice.rounds), inside, around, strides[dim]
+        draft, team, nest.pars[dim], tuple(updates), places[dim], const(choice.rounds), inside, around, strides[dim]
     )
     outer = (define for d, define in defines.items() if strides[d] is None)
     return launch_of(region, choice.threads, grid, (*outer, *body))
@@ -140,7 +148,7 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     nest, ranges, extents = band_of(region)
     grid = band_grid(draft, nest, extents, [1] * len(extents), choice.grid)
     place_in(draft, nest.body, choice.memory, block_level=True, outer=nest.indices, ranges=ranges)
-    body = _Block(draft, nest.indices, choice).nodes(nest.body)
+    body = _Block(draft, nest.indices, choice, nest.body).nodes(nest.body)
     condition = padding_guard(nest, dict.fromkeys(nest.indices, 1), ranges)
     if condition is not None:
         body = (Guard(condition=condition, body=body, padding=True, uniform=Scope.BLOCK, span=nest.pars[0].span),)
@@ -153,12 +161,23 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
 class _Block:
     """The nodes of statements at block level: nests over the threads, loops and conditions around them."""
 
-    def __init__(self, draft: Draft, outer: tuple[str, ...], choice: Blocks) -> None:
+    def __init__(self, draft: Draft, outer: tuple[str, ...], choice: Blocks, stmts: tuple[Stmt, ...]) -> None:
         self.draft, self.outer, self.choice = draft, outer, choice
         self.level = Body(draft, hardware=outer)
+        self.rows = held_rows(draft.problem, stmts, choice)
+        self.tiles: dict[str, RowTile] = {}
 
     def nodes(self, stmts: tuple[Stmt, ...]) -> tuple[Node, ...]:
-        return tuple(node for stmt in stmts for node in self._node(stmt))
+        return tuple(node for stmt in stmts for node in (*self._loads(stmt), *self._node(stmt)))
+
+    def _loads(self, stmt: Stmt) -> tuple[Node, ...]:
+        """Before the first loop over a row, its loads."""
+        if not isinstance(stmt, Seq | Par) or stmt.index not in self.rows or stmt.index in self.tiles:
+            return ()
+        row, held = self.rows[stmt.index]
+        tile = make_tile(self.draft, held, self.choice.widths.get(stmt.index, 1))
+        self.tiles |= dict.fromkeys(row.indices, tile)
+        return load_row(self.draft, tile, stmt, self.choice.threads, self.outer)
 
     def _node(self, stmt: Stmt) -> tuple[Node, ...]:
         match stmt:
@@ -166,7 +185,7 @@ class _Block:
                 return self._inner(stmt)
             case Seq(index=index) if index in self.choice.shared_out:
                 width = self.choice.widths.get(index, 1)
-                team = Team(outer=self.outer, threads=self.choice.threads, width=width)
+                team = Team(outer=self.outer, threads=self.choice.threads, width=width, tile=self.tiles.get(index))
                 return split(self.draft, team, stmt)
             case Seq(body=body):
                 return (self.level.loop(stmt, self.nodes(body)),)
@@ -201,8 +220,19 @@ class _Block:
         pieces, widths = _pieces(nest, self.choice.inner[par.index]), self.choice.widths
         band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, widths)
         draft.digits += band.all
-        nodes, names = _of_thread(draft, nest, band, known, hardware=self.outer + nest.indices, widths=widths)
+        tile = self.tiles.get(par.index)
         serial = [self._serial_digit(p, e, n) for p, e, n in zip(nest.pars, extents, band.covered, strict=True)]
+        own_digits = tuple(digit for digit in serial if digit is not None)
+        nodes, names = _of_thread(
+            draft,
+            nest,
+            band,
+            known,
+            hardware=self.outer + nest.indices,
+            widths=widths,
+            tile=tile,
+            serial=own_digits,
+        )
         defines = tuple(
             Define(index=names.get(p.index, p.index), digits=(*((own,) if own else ()), *reversed(mine)))
             for p, own, mine in zip(nest.pars, serial, band.digits, strict=True)
@@ -211,14 +241,16 @@ class _Block:
         for p, digit in reversed(list(zip(nest.pars, serial, strict=True))):
             if digit is not None:
                 draft.digits.append(digit)
-                unroll = unroll_of(p) is not None and constant_value(digit.radix) is not None
+                asked = unroll_of(p) is not None and constant_value(digit.radix) is not None
+                unroll = asked or tile is not None
                 nodes = (
                     Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, unroll=unroll, span=p.span),
                 )
         return nodes
 
     def _serial_digit(self, par: Par, extent: IndexExpr, covered: int) -> Digit | None:
-        radix = ceildiv(at_least_zero(extent), covered)
+        tile = self.tiles.get(par.index)
+        radix = ceildiv(at_least_zero(extent), covered) if tile is None else const(tile.rounds)
         if radix == ONE:
             return None
         name = self.draft.names.fresh(f"{par.index}_serial")

@@ -18,6 +18,7 @@ from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked
+from texpr.polyhedral.map.held import HELD_BYTES, held_by, held_bytes, members
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.sharing import can_share, combinable, part_bytes
@@ -142,8 +143,28 @@ class _Check:
             bytes_needed += part_bytes(self.problem, seqs[index].body, choice.threads)
             self._run(seqs[index].body, index, choice.widths, (*nest.indices, index))
         self._known_widths(choice.widths, (*indices, *choice.shared_out))
+        self._rows(choice, nest.body)
         if bytes_needed > self.target.shared_bytes:
             self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")
+
+    def _rows(self, choice: Blocks, stmts: tuple[Stmt, ...]) -> None:
+        """The loops over a row stand beside one another, over the same iterations of the same threads."""
+        every = [index for row in choice.rows for index in row.indices]
+        if len(set(every)) != len(every):
+            self._refuse("`rows`: an index is in two rows")
+        for row in choice.rows:
+            loops, named = members(stmts, row.indices), _listed(row.indices)
+            width = choice.widths.get(row.indices[0], 1) if row.indices else 1
+            for loop in loops:
+                own = choice.inner.get(loop.index) if isinstance(loop, Par) else ((loop.index, choice.threads),)
+                together = isinstance(loop, Par) or loop.index in choice.shared_out
+                if not together or own != ((loop.index, choice.threads),) or choice.widths.get(loop.index, 1) != width:
+                    self._refuse(f"`rows`: the threads do not go over {named} in the same way")
+            if not loops or len({loop.extent for loop in loops}) > 1:
+                self._refuse(f"`rows`: {named} are no loops of one extent beside one another")
+            held = held_by(self.problem, stmts, loops, choice.threads * width)
+            if held is None or held_bytes(self.problem, held, width) > HELD_BYTES:
+                self._refuse(f"`rows`: {named} read nothing that {HELD_BYTES} bytes of a thread's registers can hold")
 
     def _combined(self, choice: Combined, nest: Nest, ranges: Ranges) -> None:
         self._threads(choice.threads)

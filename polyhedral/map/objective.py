@@ -51,8 +51,8 @@ def digit_values(digits: Sequence[Digit], warp_size: int) -> Any:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedAccess:
     """An access to a buffer in global memory, of elements in their declared layout, and how often an iteration makes
-    it; `update` marks the element of an accumulation, which a register may carry through a loop. A wide access moves
-    the `width` elements from that one on."""
+    it; `update` marks the element of an accumulation, which a register may carry through a loop, `writes` that of any
+    statement. A wide access moves the `width` elements from that one on."""
 
     buffer: str
     layout: Layout
@@ -60,6 +60,7 @@ class WeightedAccess:
     subscripts: tuple[Subscript, ...]
     weight: int = 1
     update: bool = False
+    writes: bool = False
     width: int = 1
 
 

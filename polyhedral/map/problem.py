@@ -122,7 +122,14 @@ class Problem:
         return max(1, int(index_value(expr, values)))
 
     def access(
-        self, buffer: str, subscripts: tuple[Subscript, ...], *, weight: int = 1, update: bool = False, width: int = 1
+        self,
+        buffer: str,
+        subscripts: tuple[Subscript, ...],
+        *,
+        weight: int = 1,
+        update: bool = False,
+        writes: bool = False,
+        width: int = 1,
     ) -> WeightedAccess:
         """An access to a buffer of the kernel."""
         return WeightedAccess(
@@ -132,6 +139,7 @@ class Problem:
             subscripts=subscripts,
             weight=weight,
             update=update,
+            writes=writes,
             width=width,
         )
 
@@ -145,9 +153,11 @@ class Problem:
                 case Bind() | Accumulate() | Atomic() | Anchor():
                     accesses = list(touched(stmt))
                     for number, (name, subscripts) in enumerate(accesses):
-                        update = isinstance(stmt, Accumulate | Atomic) and number == len(accesses) - 1
+                        writes = not isinstance(stmt, Anchor) and number == len(accesses) - 1
+                        update = writes and isinstance(stmt, Accumulate | Atomic)
                         if name not in without:
-                            found.append(self.access(name, subscripts, weight=weight, update=update))
+                            own = self.access(name, subscripts, weight=weight, update=update, writes=writes)
+                            found.append(own)
                 case Par(extent=extent, body=body) | Seq(extent=extent, body=body):
                     times = min(MAX_WEIGHT, weight * self.representative(extent, ranges))
                     found += self.accesses(body, ranges, without=without, weight=times)

@@ -43,9 +43,10 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type, narrow
+from texpr.polyhedral.map.row_tiles import RowTile
 from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.vectors import vectors
+from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -58,11 +59,12 @@ from texpr.polyhedral.prove.additions import CHAIN
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
     """Who shares out a reduction: the threads of a block, with the parallel indices of the block. A thread takes
-    `width` neighbouring iterations at a time, with wide accesses."""
+    `width` neighbouring iterations at a time, with wide accesses; of what `tile` holds it has them in registers."""
 
     outer: tuple[str, ...]
     threads: int
     width: int = 1
+    tile: RowTile | None = None
 
     @property
     def covered(self) -> int:
@@ -76,7 +78,8 @@ def split(draft: Draft, team: Team, seq: Seq) -> tuple[Node, ...]:
     inside = None
     if extent is None or extent % team.covered:
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
-    nodes = shared_out(draft, team, seq, seq.body, (), ceildiv(at_least_zero(seq.extent), team.covered), inside)
+    rounds = ceildiv(at_least_zero(seq.extent), team.covered) if team.tile is None else const(team.tile.rounds)
+    nodes = shared_out(draft, team, seq, seq.body, (), rounds, inside)
     if extent is None or extent <= 0:
         some = Compare(op=CompareOp.GT, left=seq.extent, right=ZERO)
         nodes = (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
@@ -87,7 +90,7 @@ def shared_out(
     draft: Draft,
     team: Team,
     loop: Seq | Par,
-    body: Sequence[Stmt],
+    body: tuple[Stmt, ...],
     places: tuple[Digit, ...],
     rounds: IndexExpr,
     inside: Condition | None,
@@ -99,7 +102,7 @@ def shared_out(
     cuts what is no iteration."""
     turns = most(rounds, size_ranges(draft.kernel))
     if stride is None and not around and turns is not None and turns * team.width <= CHAIN:  # no thread's part is long
-        body = [_narrow(draft, s) if isinstance(s, Accumulate) else s for s in body]
+        body = tuple(_narrow(draft, s) if isinstance(s, Accumulate) else s for s in body)
     updates = [s for s in body if isinstance(s, Accumulate)]
     partials = {u.id: _local(draft, f"{u.buffer}_part", u.value.dtype, ()) for u in updates}
     nodes: list[Node] = []
@@ -113,15 +116,15 @@ def shared_out(
     return (*nodes, *_combined(draft, team, updates, partials))
 
 
-def _serial(digit: Digit, body: tuple[Node, ...], span: Span) -> Loop:
-    return Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, span=span)
+def _serial(digit: Digit, body: tuple[Node, ...], span: Span, *, unroll: bool = False) -> Loop:
+    return Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=unroll, span=span)
 
 
 def _partial(
     draft: Draft,
     team: Team,
     loop: Seq | Par,
-    body: Sequence[Stmt],
+    body: tuple[Stmt, ...],
     partials: Mapping[str, str],
     places: tuple[Digit, ...],
     rounds: IndexExpr,
@@ -132,24 +135,26 @@ def _partial(
     """Every thread accumulates its iterations, or runs of them, as far apart as the threads take together."""
     index = first = loop.index
     band, digits = _band(draft, team, index)
-    worker = Body(draft, hardware=(*team.outer, index), digits=digits)
-    nodes: tuple[Node, ...] = worker.nodes(
-        tuple(replace(s, buffer=partials[s.id], subscripts=()) if isinstance(s, Accumulate) else s for s in body)
-    )
-    if team.width > 1:
-        found = vectors(draft.problem, body, index, team.width, (*team.outer, index))
-        run = make_run(draft, index, loop.extent, team.width, found, loop.span)
-        nodes, first = in_run(draft, run, nodes, digits), run.first
-    if inside is not None:
-        inside = rewrite(inside, lambda node: IndexVar(name=first) if node == IndexVar(name=index) else node)
-        nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
     own: tuple[Digit, ...] = ()
     if rounds != ONE:
         name = draft.names.fresh(f"{index}_serial")
         own = (Digit(name=name, index=index, weight=team.covered, radix=rounds, stride=ONE, place=Place.SERIAL),)
+    run = make_run(draft, index, loop.extent, team.width, loop.span) if team.width > 1 else None
+    reading = body if team.tile is None else team.tile.through(body, index, own, run)
+    worker = Body(draft, hardware=(*team.outer, index), digits=digits)
+    nodes: tuple[Node, ...] = worker.nodes(
+        tuple(replace(s, buffer=partials[s.id], subscripts=()) if isinstance(s, Accumulate) else s for s in reading)
+    )
+    if run is not None:
+        held = team.tile.elements(index) if team.tile is not None else ()
+        found = along(draft.problem, body, index, (*team.outer, index), held).vectors(team.width)
+        nodes, first = in_run(draft, run, found, nodes, digits), run.first
+    if inside is not None:
+        inside = rewrite(inside, lambda node: IndexVar(name=first) if node == IndexVar(name=index) else node)
+        nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
     nodes = (Define(index=first, digits=(*places, *own, *reversed(band.all))), *nodes)
     for digit in (*own, *(() if stride is None else (stride,))):
-        nodes = (_serial(digit, nodes, loop.span),)
+        nodes = (_serial(digit, nodes, loop.span, unroll=team.tile is not None),)
     for define, digit in around:
         nodes = (_serial(digit, (define, *nodes), loop.span),)
     draft.digits += (*(digit for _, digit in around), *(() if stride is None else (stride,)), *own)

@@ -24,21 +24,19 @@ from texpr.grammar.ast import (
     Compare,
     CompareOp,
     Const,
-    Gather,
     IndexExpr,
     IndexVar,
     Read,
     Role,
-    SizeVar,
     Subscript,
 )
-from texpr.grammar.index.expr import ONE, ZERO, add, const, multiply, substitute, subtract
+from texpr.grammar.index.expr import ONE, ZERO, add, const, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.vectors import Element, Vectors, Wide
+from texpr.polyhedral.map.vectors import Element, Vectors, Wide, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -60,25 +58,24 @@ class Run:
     first: str
     vector: Digit
     count: int
-    found: Vectors
     span: Span
     tiled: Mapping[Element, View] = field(default_factory=dict)
 
 
-def make_run(draft: Draft, index: str, extent: IndexExpr, count: int, found: Vectors, span: Span) -> Run:
+def make_run(draft: Draft, index: str, extent: IndexExpr, count: int, span: Span) -> Run:
     """A run with names of its own, and its digit in the draft."""
     name = draft.names.fresh(f"{stem(index)}_vector")
     digit = Digit(name=name, index=index, weight=1, radix=const(count), stride=ONE, place=Place.VECTOR)
     first = draft.names.fresh(f"{stem(index)}_first")
     draft.digits.append(digit)
-    return Run(index=index, extent=extent, first=first, vector=digit, count=count, found=found, span=span)
+    return Run(index=index, extent=extent, first=first, vector=digit, count=count, span=span)
 
 
-def in_run(draft: Draft, run: Run, body: tuple[Node, ...], digits: tuple[str, ...]) -> tuple[Node, ...]:
-    """The body for every iteration of a run, what it moves of arrays before and after. `digits` are those of the
-    threads that share out the runs."""
-    cut = not linear(run.extent).is_multiple(run.count, draft.problem.divisors)
-    moved = run.found.wide
+def in_run(draft: Draft, run: Run, found: Vectors, body: tuple[Node, ...], digits: tuple[str, ...]) -> tuple[Node, ...]:
+    """The body for every iteration of a run, what it moves of arrays (`found`) before and after. `digits` are those of
+    the threads that share out the runs."""
+    cut = is_cut(draft, run.extent, run.count)
+    moved = found.wide
     layout = row_major((const(run.count),))
     registers = {wide.element: _register(draft, run, wide, layout) for wide in moved}
     here = (IndexVar(name=run.vector.name),)
@@ -97,13 +94,18 @@ def in_run(draft: Draft, run: Run, body: tuple[Node, ...], digits: tuple[str, ..
         unroll=True,
         span=run.span,
     )
-    copy = _Copies(draft, run, digits, cut=cut)
+    copy = Copies(draft, run, digits, cut=cut)
     return (
         *(Fresh(buffer=name) for name in registers.values()),
         *(copy.load(wide, registers[wide.element]) for wide in moved if wide.loads),
         loop,
         *(copy.store(wide, registers[wide.element]) for wide in moved if wide.stores),
     )
+
+
+def is_cut(draft: Draft, extent: IndexExpr, count: int) -> bool:
+    """Whether an extent may end inside a run of so many iterations."""
+    return not linear(extent).is_multiple(count, draft.problem.divisors)
 
 
 def _register(draft: Draft, run: Run, wide: Wide, layout: Layout) -> str:
@@ -156,11 +158,12 @@ def _id(wide: Wide, run: Run) -> str:
     return getattr(wide.first, "id", run.index)
 
 
-class _Copies:
-    """The copies of a run into registers and out of them, as many accesses as each takes."""
+class Copies:
+    """The copies of a run into registers and out of them, as many accesses as each takes. The first element of a run is
+    the register `base`."""
 
-    def __init__(self, draft: Draft, run: Run, digits: tuple[str, ...], *, cut: bool) -> None:
-        self.draft, self.run, self.digits, self.cut = draft, run, digits, cut
+    def __init__(self, draft: Draft, run: Run, digits: tuple[str, ...], *, cut: bool, base: IndexExpr = ZERO) -> None:
+        self.draft, self.run, self.digits, self.cut, self.base = draft, run, digits, cut, base
         self.element, self.access = (draft.names.fresh(f"{stem(run.index)}_{word}") for word in ("element", "access"))
 
     def load(self, wide: Wide, register: str) -> Copy:
@@ -184,9 +187,9 @@ class _Copies:
             placed = replace(tile, subscripts=(*row, add(first, here)))
             return placed, View(buffer=register, subscripts=(here,), dtype=wide.dtype)
         name, subscripts = wide.element
-        there = _at(subscripts, self.run.index, add(IndexVar(name=self.run.first), here))
+        there = at(subscripts, self.run.index, add(IndexVar(name=self.run.first), here))
         array = View(buffer=name, subscripts=there, dtype=wide.dtype)
-        return array, View(buffer=register, subscripts=(here,), dtype=wide.dtype)
+        return array, View(buffer=register, subscripts=(add(self.base, here),), dtype=wide.dtype)
 
     def _copy(self, wide: Wide, what: str, source: View, target: View, other: Const | None) -> Copy:
         start = self._start(wide)
@@ -199,16 +202,7 @@ class _Copies:
             target=target,
             over=(*several, (self.element, const(wide.width))),
             within=Within(begin=ZERO, end=end, other=other, exact=True) if cut else None,
-            access=Access.ALIGNED,
+            access=Access.ALIGNED if wide.width * wide.dtype.size_bytes > 1 else Access.EACH,
             digits=self.digits,
             span=wide.first.span,
         )
-
-
-def _at(subscripts: tuple[Subscript, ...], index: str, value: IndexExpr) -> tuple[Subscript, ...]:
-    """The subscripts at a value of the index."""
-
-    def put(name: IndexVar | SizeVar) -> IndexExpr | None:
-        return value if name.name == index else None
-
-    return tuple(s if isinstance(s, Gather) else substitute(s, put) for s in subscripts)

@@ -109,21 +109,33 @@ def _combined(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Combined
 
 
 def _blocks(problem: Problem, usual: Blocks) -> Iterator[Blocks]:
-    """Blocks of every size, each reduction shared out or not, the lanes on each index of a nest."""
+    """Blocks of every size, rows held or not, each reduction shared out or not, the lanes on each index of a nest."""
     for threads in _teams(problem):
         inner = {index: _scaled(deal, threads) for index, deal in usual.inner.items()}
         yield replace(usual, threads=threads, inner=inner)
+    for row in usual.rows:
+        yield _apart(usual, row.indices[0])
+        yield from (_taken(usual, row.indices, width) for width in WIDTHS)
     for index in usual.shared_out:
-        widths = {i: n for i, n in usual.widths.items() if i != index}
-        yield replace(usual, shared_out=tuple(i for i in usual.shared_out if i != index), widths=widths)
+        found = _taken(_apart(usual, index), (index,), 1)
+        yield replace(found, shared_out=tuple(i for i in usual.shared_out if i != index))
     for index in (*usual.shared_out, *dict.fromkeys(i for deal in usual.inner.values() for i, _ in deal)):
-        for width in WIDTHS:
-            widths = {i: n for i, n in usual.widths.items() if i != index}
-            yield replace(usual, widths={**widths, index: width} if width > 1 else widths)
+        yield from (_taken(_apart(usual, index), (index,), width) for width in WIDTHS)
     for nest, deal in usual.inner.items():
         if len(deal) > 1:
             turned: Mapping[str, Deal] = {**usual.inner, nest: (*deal[1:], deal[0])}
             yield replace(usual, inner=turned)
+
+
+def _apart(usual: Blocks, index: str) -> Blocks:
+    """The same without the row that an index goes over."""
+    return replace(usual, rows=tuple(row for row in usual.rows if index not in row.indices))
+
+
+def _taken(usual: Blocks, indices: tuple[str, ...], width: int) -> Blocks:
+    """The same with so many neighbours of these indices at once."""
+    widths = {i: n for i, n in usual.widths.items() if i not in indices}
+    return replace(usual, widths={**widths, **dict.fromkeys(indices, width)} if width > 1 else widths)
 
 
 def _scaled(deal: Deal, threads: int) -> Deal:

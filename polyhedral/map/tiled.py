@@ -167,12 +167,12 @@ class _Tiles:
             tiled = [replace(one.wide, width=min(count, one.along)) for one in found]
             moved = Vectors(wide=(*tiled, *wide), others=0)
             par = next(p for p in nest.pars if p.index == choice.along)
-            run = make_run(draft, choice.along, par.extent, count, moved, par.span)
+            run = make_run(draft, choice.along, par.extent, count, par.span)
             views = {
                 one.element: View(buffer=self.names[one.element], subscripts=(rows, columns), dtype=one.wide.dtype)
                 for one in found
             }
-            body, first = in_run(draft, replace(run, tiled=views), body, team.digits), run.first
+            body, first = in_run(draft, replace(run, tiled=views), moved, body, team.digits), run.first
         else:
             body = through(body, {one.element: (self.names[one.element], (rows, columns)) for one in found})
         covered = {index: choice.tile.get(index, 1) for index in nest.indices}

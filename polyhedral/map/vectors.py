@@ -26,12 +26,13 @@ from texpr.grammar.ast import (
     Read,
     Role,
     Select,
+    SizeVar,
     Stmt,
     Subscript,
     operands,
 )
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import names
+from texpr.grammar.index.expr import names, substitute
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.vector import vector_width
 from texpr.polyhedral.map.conflicts import shared_updates
@@ -100,9 +101,9 @@ def along(
     hardware: tuple[str, ...],
     elsewhere: Collection[Element] = (),
 ) -> Along:
-    """The accesses of statements that a thread runs for iterations of an index of `hardware`, but for elements that are
-    read from `elsewhere`; none is wide of statements with loops. What chooses asks, what checks and what builds: it is
-    looked for once."""
+    """The accesses of statements that a thread runs for iterations of an index of `hardware`, but for the reads of
+    elements that it has from `elsewhere`; none is wide of statements with loops. What chooses asks, what checks and
+    what builds: it is looked for once."""
     leaves = tuple(stmt.id for stmt in statements(tuple(stmts)) if isinstance(stmt, Leaf))
     question = ("along", index, frozenset(hardware), leaves, frozenset(elsewhere))
     return problem.once(question, lambda: _along(problem, stmts, index, hardware, elsewhere))
@@ -111,11 +112,11 @@ def along(
 def _along(
     problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...], elsewhere: Collection[Element]
 ) -> Along:
-    events: list[_Event] = []
-    for event in _events(stmts, surely=True):
+    events: list[Event] = []
+    for event in events_of(stmts):
         if event is None:
             return Along(most=Vectors(wide=(), others=1))
-        if event.element not in elsewhere:
+        if event.writes or event.element not in elsewhere:
             events.append(event)
     return Along(most=_Finder(problem, index, hardware, declared(tuple(stmts))).find(events))
 
@@ -123,7 +124,7 @@ def _along(
 def sure_reads(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...]) -> tuple[Wide, ...]:
     """The elements of arrays that an iteration surely reads, whatever the data are, and no iteration writes: each with
     the greatest width that an access along the index may have. None of statements with loops."""
-    events = list(_events(stmts, surely=True))
+    events = list(events_of(stmts, surely=True))
     if None in events:
         return ()
     finder = _Finder(problem, index, hardware, declared(tuple(stmts)))
@@ -147,7 +148,7 @@ def vectors(problem: Problem, stmts: Sequence[Stmt], index: str, count: int, har
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Event:
+class Event:
     """An access of one iteration. `surely`: no condition decides whether it is made; `binds`: what was there before
     does not matter."""
 
@@ -160,7 +161,7 @@ class _Event:
     surely: bool
 
 
-def _events(stmts: Sequence[Stmt], *, surely: bool) -> Iterator[_Event | None]:
+def events_of(stmts: Sequence[Stmt], *, surely: bool = True) -> Iterator[Event | None]:
     """The accesses in the order of an iteration; None for a statement with which nothing is wide."""
     for stmt in stmts:
         match stmt:
@@ -169,8 +170,8 @@ def _events(stmts: Sequence[Stmt], *, surely: bool) -> Iterator[_Event | None]:
             case Bind() | Accumulate() | Atomic():
                 yield from _reads(stmt.value, stmt, surely=surely)
                 for read in subscript_reads(stmt.subscripts):
-                    yield _Event(element=(read.buffer, read.subscripts), dtype=read.dtype, stmt=stmt, surely=surely)
-                yield _Event(
+                    yield Event(element=(read.buffer, read.subscripts), dtype=read.dtype, stmt=stmt, surely=surely)
+                yield Event(
                     element=(stmt.buffer, stmt.subscripts),
                     dtype=stmt.value.dtype,
                     stmt=stmt,
@@ -182,20 +183,20 @@ def _events(stmts: Sequence[Stmt], *, surely: bool) -> Iterator[_Event | None]:
             case If(condition=condition, then=then, orelse=orelse):
                 if isinstance(condition, Read):
                     yield from _reads(condition, stmt, surely=surely)
-                yield from _events(then, surely=False)
-                yield from _events(orelse, surely=False)
+                yield from events_of(then, surely=False)
+                yield from events_of(orelse, surely=False)
             case _:
                 yield None
 
 
-def _reads(value: Expr, stmt: Stmt, *, surely: bool) -> Iterator[_Event]:
+def _reads(value: Expr, stmt: Stmt, *, surely: bool) -> Iterator[Event]:
     """The reads of a value; the arms of a `select` are not surely evaluated."""
     work: list[tuple[Node, bool]] = [(value, surely)]
-    found: list[_Event] = []
+    found: list[Event] = []
     while work:
         node, sure = work.pop()
         if isinstance(node, Read):
-            found.append(_Event(element=(node.buffer, node.subscripts), dtype=node.dtype, stmt=stmt, surely=sure))
+            found.append(Event(element=(node.buffer, node.subscripts), dtype=node.dtype, stmt=stmt, surely=sure))
         for part in operands(node):
             if not isinstance(part, IndexExpr):
                 work.append((part, sure and not (isinstance(node, Select) and part is not node.condition)))
@@ -211,13 +212,11 @@ class _Finder:
     arrays: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        kernel = self.problem.kernel
-        shared = {b.name for b in kernel.params if b.role is not Role.SCALAR}
-        self.arrays = frozenset(shared | {b.name for b in workspaces(kernel)})
+        self.arrays = arrays_of(self.problem)
 
-    def find(self, events: Sequence[_Event]) -> Vectors:
+    def find(self, events: Sequence[Event]) -> Vectors:
         written = {event.element[0] for event in events if event.writes}
-        found: dict[Element, list[_Event]] = {}
+        found: dict[Element, list[Event]] = {}
         for event in events:
             found.setdefault(event.element, []).append(event)
         elements: dict[str, int] = {}
@@ -241,7 +240,7 @@ class _Finder:
             self.index in subscript_names(subscripts) or any(read.buffer in self.own for read in inner)
         )
 
-    def _wide(self, element: Element, touches: Sequence[_Event], written: set[str]) -> Wide | None:
+    def _wide(self, element: Element, touches: Sequence[Event], written: set[str]) -> Wide | None:
         """The wide access; of an array that an iteration writes, the element is the only one that it touches."""
         name = element[0]
         width = self.width(element, written) if name in self.arrays else 1
@@ -270,18 +269,36 @@ class _Finder:
 
     def width(self, element: Element, written: set[str]) -> int:
         """How many elements, from any multiple of so many iterations on, are one aligned access at most."""
-        name, subscripts = element
-        buffer = self.problem.kernel.buffer(name)
-        plain: list[IndexExpr] = []
-        for number, subscript in enumerate(subscripts):
-            if not isinstance(subscript, Gather):
-                plain.append(subscript)
-            elif self.index in names(subscript) or any(
+        for subscript in element[1]:
+            if isinstance(subscript, Gather) and any(
                 read.buffer in self.own | written for read in value_reads(subscript.value)
             ):
                 return 1
-            else:
-                plain.append(IndexVar(name=f"#{number}"))
-        size = buffer.dtype.size_bytes
-        most = min(ACCESS_BYTES // size, buffer.align // size)
-        return vector_width(self.problem.layouts[name], plain, self.index, most, self.problem.divisors)
+        return element_width(self.problem, element, self.index)
+
+
+def element_width(problem: Problem, element: Element, index: str) -> int:
+    """How many elements, from any multiple of so many values of the index on, are one aligned access at most."""
+    name, subscripts = element
+    if any(isinstance(s, Gather) and index in names(s) for s in subscripts):
+        return 1
+    plain = [IndexVar(name=f"#{n}") if isinstance(s, Gather) else s for n, s in enumerate(subscripts)]
+    buffer = problem.kernel.buffer(name)
+    size = buffer.dtype.size_bytes
+    most = min(ACCESS_BYTES // size, buffer.align // size)
+    return vector_width(problem.layouts[name], plain, index, most, problem.divisors)
+
+
+def at(subscripts: tuple[Subscript, ...], index: str, value: IndexExpr) -> tuple[Subscript, ...]:
+    """The subscripts at a value of an index; what is read from data stays."""
+
+    def put(name: IndexVar | SizeVar) -> IndexExpr | None:
+        return value if name.name == index else None
+
+    return tuple(s if isinstance(s, Gather) else substitute(s, put) for s in subscripts)
+
+
+def arrays_of(problem: Problem) -> frozenset[str]:
+    """What lies in global memory as the kernel declares it: arrays of parameters and workspaces."""
+    shared = {b.name for b in problem.kernel.params if b.role is not Role.SCALAR}
+    return frozenset(shared | {b.name for b in workspaces(problem.kernel)})

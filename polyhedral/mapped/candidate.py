@@ -45,16 +45,25 @@ class Flat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Indices of one extent, in text order, over each of which the threads of a block go in the same way: what several
+    of them read of an array is loaded once, before the first, and held in registers."""
+
+    indices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
     """A band each of whose iterations has a block. `inner` deals the block's threads to each nest inside, named by its
     first index; `shared_out` has the indices of the reductions (`seq`s) that the threads share. `widths`: as
-    in a flat band, of indices of both."""
+    in a flat band, of indices of both. `rows`: what of these goes over a row that is held in registers."""
 
     threads: int
     grid: tuple[str, ...]
     inner: Mapping[str, Deal] = field(default_factory=dict)
     shared_out: tuple[str, ...] = ()
     widths: Mapping[str, int] = field(default_factory=dict)
+    rows: tuple[Row, ...] = ()
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 

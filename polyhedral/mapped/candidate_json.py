@@ -25,6 +25,7 @@ from texpr.polyhedral.mapped.candidate import (
     Combined,
     Cores,
     Flat,
+    Row,
     Single,
     Tiled,
 )
@@ -87,6 +88,8 @@ def _plain(value: Any) -> Any:
     match value:
         case Memory():
             return value.value
+        case Row():
+            return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
         case tuple():
             return [_plain(item) for item in value]
         case Mapping():
@@ -208,6 +211,17 @@ def _deal(value: Any, where: str) -> tuple[tuple[str, int], ...]:
     return tuple((_text(index, where), _number(threads, where)) for index, threads in value)
 
 
+def _rows(value: Any, where: str) -> tuple[Row, ...]:
+    if not isinstance(value, list | tuple):
+        raise _wrong(where, "a list of rows", value)
+    return tuple(_row(item, f"{where}.{number}") for number, item in enumerate(value))
+
+
+def _row(value: Any, where: str) -> Row:
+    own = _object(value, where, {field.name for field in fields(Row)})
+    return Row(indices=_names(own["indices"], f"{where}.indices"))
+
+
 def _by_name(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
     def mapping(value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -241,6 +255,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "rounds": _number,
     "blocks": _by_name(_number),
     "widths": _by_name(_number),
+    "rows": _rows,
     "cores": _names,
     "vector": _or_none(_text),
     "chunk": _or_none(_number),

@@ -9,6 +9,7 @@ from texpr.grammar.check.bind import bind_sizes
 from texpr.grammar.check.stage import check
 from texpr.grammar.text.parser import parse_text
 from texpr.polyhedral.map.stage import map_program
+from texpr.polyhedral.mapped.candidate import Choices
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Node
@@ -39,8 +40,8 @@ def proved(text: str, **sizes: int) -> ProvedProgram:
     return prove(program(text, **sizes))
 
 
-def mapped(text: str, target: str = "cuda:sm_90a", **sizes: int) -> MappedProgram:
-    return map_program(proved(text, **sizes), parse_target(target))
+def mapped(text: str, target: str = "cuda:sm_90a", choices: Choices | None = None, **sizes: int) -> MappedProgram:
+    return map_program(proved(text, **sizes), parse_target(target), choices=choices)
 
 
 def only_launch(program: MappedProgram) -> Launch:

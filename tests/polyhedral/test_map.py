@@ -242,6 +242,6 @@ def test_locals_beyond_what_a_thread_has_lie_in_global_memory() -> None:
 
 @pytest.mark.parametrize(("local", "shared_out"), [("new d: f32", True), ("new shared d: f32", False)])
 def test_a_reduction_with_scalars_of_its_own_is_shared_out(local: str, shared_out: bool) -> None:
-    loop = f"seq 512 k {{ {local}; d = A[i, k]; C[i] += d * d }}"
-    text = f"kernel k(A: f32[M, 512], C: f32[M]) {{ par M i {{ C[i] = 0.0; {loop} }} }}"
+    loop = f"seq 2048 k {{ {local}; d = A[i, k]; C[i] += d * d }}"
+    text = f"kernel k(A: f32[M, 2048], C: f32[M]) {{ par M i {{ C[i] = 0.0; {loop} }} }}"
     assert ("C_parts" in show(mapped(text))) == shared_out

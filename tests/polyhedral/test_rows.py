@@ -1,0 +1,129 @@
+"""Rows that the threads of a block hold: read from memory once where that is right and there is room."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from stages import mapped, only_launch
+
+from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.mapped.candidate import Blocks, Row
+from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.show import show
+from texpr.polyhedral.mapped.walks import operators
+from texpr.polyhedral.simulate.stage import simulate
+
+SOFTMAX = """kernel k(X: f32[M, {n}], Y: f32[M, {n}]) {{ par M i {{
+    let m = maximum {n} k {{ X[i, k] }}
+    let s = sum {n} k {{ exp(X[i, k] - m) }}
+    par {n} j {{ Y[i, j] = exp(X[i, j] - m) / s }}
+}} }}"""
+
+
+def rows_of(program: MappedProgram) -> tuple[Row, ...]:
+    (choice,) = program.candidate.launches.values()
+    assert isinstance(choice, Blocks)
+    return choice.rows
+
+
+def reads(program: MappedProgram, name: str) -> int:
+    """The places where an array is read."""
+    launch = only_launch(program)
+    return sum(read.buffer == name for operator in operators(launch.body) for read in operator.reads)
+
+
+def right(program: MappedProgram, x: Any, columns: int | None = None) -> None:
+    """Whether it computes what the interpreter computes of X."""
+    given = {"X": x} | ({"Y": np.zeros((len(x), columns or x.shape[1]), np.float32)} if "Y" in program.buffers else {})
+    got, expected = simulate(program, given, seed=1), interpret(program.kernel, given).outputs
+    for name in expected:
+        np.testing.assert_allclose(got[name], expected[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [64, 132, 1000, 77])
+def test_a_row_that_several_loops_read_is_read_from_memory_once(n: int) -> None:
+    program = mapped(SOFTMAX.format(n=n), M=3)
+    assert reads(program, "X") == 1 and len(rows_of(program)[0].indices) == 3
+    x = np.random.default_rng(n).standard_normal((3, n)).astype(np.float32)
+    x[0, 1], x[1, 5] = -np.inf, 80.0
+    right(program, x)
+
+
+def test_a_row_of_infinities_or_nan_is_what_the_sequential_program_leaves() -> None:
+    program = mapped(SOFTMAX.format(n=64), M=4)
+    x = np.zeros((4, 64), np.float32)
+    x[0], x[1, 7], x[2, 63] = -np.inf, np.inf, np.nan
+    with np.errstate(invalid="ignore"):
+        right(program, x)
+
+
+def test_a_row_that_its_last_loop_overwrites_is_held_too() -> None:
+    text = SOFTMAX.format(n=256).replace("X: f32[M, 256], Y: f32", "inout X: f32").replace("Y[i, j]", "X[i, j]")
+    program = mapped(text, M=2)
+    assert reads(program, "X") == 1
+    right(program, np.random.default_rng(1).standard_normal((2, 256)).astype(np.float32))
+
+
+NOT_HELD = {
+    "another element of the row": "par 256 j { Y[i, j] = X[i, 255 - j] / s }",
+    "a row that changes before": "X[i, 3] = s; par 256 j { Y[i, j] = X[i, j] / s }",
+    "a read after its own update": "par 256 j { X[i, j] = s; Y[i, j] = X[i, j] + 1.0 }",
+    "another element, written": "par 256 j { Y[i, j] = X[i, j] / s; X[i, 255 - j] = 1.0 }",
+}
+
+
+@pytest.mark.parametrize("last", NOT_HELD.values(), ids=NOT_HELD.keys())
+def test_what_may_be_another_value_by_then_is_not_held(last: str) -> None:
+    text = f"kernel k(inout X: f32[M, 256], Y: f32[M, 256]) {{ par M i {{ let s = sum 256 k {{ X[i, k] }}; {last} }} }}"
+    try:
+        program = mapped(text, M=2)
+    except TExprError as refused:  # a race
+        assert {d.code for d in refused.diagnostics} == {"E0301"}
+        return
+    assert not any(len(row.indices) > 1 for row in rows_of(program))
+    right(program, np.random.default_rng(1).standard_normal((2, 256)).astype(np.float32))
+
+
+def test_what_only_some_iterations_read_is_not_loaded_for_all() -> None:
+    last = "par 256 j { Y[i, j] = select(j < 200, X[i, j], 0.0) / s }"
+    more = "let t = sum 256 k { select(k < 200, X[i, k], 1.0) }; "
+    head = "kernel k(X: f32[M, 200], Y: f32[M, 256]) { par M i { let s = sum 256 k { select(k < 200, X[i, k], 0.0) }; "
+    program = mapped(head + more + last + " } }", M=2)
+    assert not rows_of(program)
+    right(program, np.random.default_rng(1).standard_normal((2, 200)).astype(np.float32), columns=256)
+
+
+def test_a_row_too_long_for_registers_is_read_again_and_the_report_says_so() -> None:
+    program = mapped(SOFTMAX.format(n=1 << 17))
+    assert not rows_of(program)
+    assert "reads each row of X 3 times" in show(program)
+
+
+def test_every_thread_has_what_it_reads_of_a_row_itself() -> None:
+    copies = [c for c in operators(only_launch(mapped(SOFTMAX.format(n=512), M=2)).body) if isinstance(c, Copy)]
+    assert [c.source.buffer for c in copies] == ["X", "Y_run"]
+
+
+def test_a_block_has_as_many_threads_as_its_row_needs() -> None:
+    found = [only_launch(mapped(SOFTMAX.format(n=n))).threads for n in (64, 1024, 2048, 4096, 8192, 32768)]
+    assert found == [32, 32, 128, 256, 512, 1024]
+
+
+WRONG = {
+    "two rows": ((Row(indices=("k", "j")), Row(indices=("k_1", "j"))), "in two rows"),
+    "another order": ((Row(indices=("j", "k")),), "no loops of one extent"),
+    "no loop": ((Row(indices=("i",)),), "no loops of one extent"),
+}
+
+
+@pytest.mark.parametrize(("rows", "why"), WRONG.values(), ids=WRONG.keys())
+def test_rows_that_are_none_are_refused(rows: tuple[Row, ...], why: str) -> None:
+    program = mapped(SOFTMAX.format(n=256), M=2)
+    ((name, choice),) = program.candidate.launches.items()
+    with pytest.raises(TExprError, match=why):
+        mapped(
+            SOFTMAX.format(n=256), choices=replace(program.candidate, launches={name: replace(choice, rows=rows)}), M=2
+        )
