@@ -145,7 +145,7 @@ def test_a_load_at_an_array_s_end_reads_no_byte_behind_it(fact: str, exact: set[
     ],
 )
 def test_what_is_wide_along_an_index_is_looked_for_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    asked: list[tuple[str, frozenset[vectors.Element]]] = []
     look = vectors._along
 
     def counted(
@@ -155,7 +155,7 @@ def test_what_is_wide_along_an_index_is_looked_for_once(text: str, monkeypatch: 
         hardware: tuple[str, ...],
         elsewhere: Collection[vectors.Element],
     ) -> vectors.Along:
-        asked.append(index)
+        asked.append((index, frozenset(elsewhere)))
         return look(problem, stmts, index, hardware, elsewhere)
 
     monkeypatch.setattr(vectors, "_along", counted)
@@ -165,4 +165,5 @@ def test_what_is_wide_along_an_index_is_looked_for_once(text: str, monkeypatch: 
     cost(problem, candidate)
     check_candidate(problem, candidate)
     build(problem, candidate)
-    assert len(asked) == len(set(asked)) == 1
+    assert len(asked) == len(set(asked)) <= 2  # a row that registers hold is read from elsewhere
+    assert len({index for index, _ in asked}) == 1
