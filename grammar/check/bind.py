@@ -8,11 +8,12 @@ from texpr.grammar import ast
 from texpr.grammar.ast import Condition, IndexBinary, IndexConst, IndexExpr, IndexVar, SizeVar
 from texpr.grammar.check.loops import EXACT, missed_range
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, did_you_mean, error
-from texpr.grammar.index.expr import COMPARE, I64_MAX, I64_MIN, constant_value, leaves, substitute
+from texpr.grammar.index.decide import decide
+from texpr.grammar.index.expr import I64_MAX, I64_MIN, constant_value, leaves, substitute
 from texpr.grammar.index.operators import DIVISIONS
 from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
-from texpr.grammar.walk import fold, rewrite, walk
+from texpr.grammar.walk import rewrite, walk
 
 N = TypeVar("N", bound=ast.Node)
 
@@ -141,25 +142,3 @@ class _Binder:
 
 def _place(span: Span) -> Span | None:
     return span if span.source.text else None
-
-
-def decide(c: Condition) -> bool | None:
-    """Whether a condition holds, where constants decide it."""
-
-    def truth(node: Condition, parts: list[bool | None]) -> bool | None:
-        match node:
-            case ast.Always(value=value):
-                return value
-            case ast.Compare(op=op, left=IndexConst(value=a), right=IndexConst(value=b)):
-                return bool(COMPARE[op](a, b))
-            case ast.Compare():
-                return None
-            case ast.Not():
-                return None if parts[0] is None else not parts[0]
-            case ast.And() | ast.Or():
-                absorbing = isinstance(node, ast.Or)
-                if absorbing in parts:
-                    return absorbing
-                return None if None in parts else not absorbing
-
-    return fold(c, truth, into=lambda node: not isinstance(node, ast.Compare))

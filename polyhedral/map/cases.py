@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from texpr.grammar.ast import And, Condition, IndexBinary, IndexExpr, IndexOp, IndexVar, Kernel, Or, Role, SizeVar
-from texpr.grammar.check.bind import decide
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.index.decide import decide
 from texpr.grammar.index.expr import combine, const, constant_value
 from texpr.grammar.index.text import in_words
 from texpr.grammar.walk import rewrite, walk

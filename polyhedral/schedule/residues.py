@@ -1,17 +1,12 @@
 """Splitting by residue: a loop whose iterations differ by their remainder becomes one loop for each."""
 
 from dataclasses import replace
-from typing import assert_never
 
 from texpr.grammar.ast import (
     Accumulate,
-    Always,
-    And,
     Atomic,
     Bind,
     Buffer,
-    Compare,
-    Condition,
     If,
     IndexBinary,
     IndexExpr,
@@ -19,16 +14,15 @@ from texpr.grammar.ast import (
     Kernel,
     New,
     Node,
-    Not,
-    Or,
     Par,
     Read,
     Seq,
     Stmt,
 )
 from texpr.grammar.core import children, statements
-from texpr.grammar.index.expr import COMPARE, add, ceildiv, const, constant_value, multiply, subtract
-from texpr.grammar.index.linear import Linear, difference, linear
+from texpr.grammar.index.decide import decide
+from texpr.grammar.index.expr import add, ceildiv, const, constant_value, multiply, subtract
+from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.moves import Residues
 from texpr.polyhedral.names import Names, names_taken
@@ -133,7 +127,7 @@ def _flat(body: Block) -> Block:
     for stmt in body:
         match stmt:
             case If(condition=condition) if (
-                not isinstance(condition, Read) and (holds := _holds(condition)) is not None
+                not isinstance(condition, Read) and (holds := decide(condition)) is not None
             ):
                 found += stmt.then if holds else stmt.orelse
             case If() | Par() | Seq() if not any(True for _ in leaves(children(stmt))):
@@ -141,27 +135,6 @@ def _flat(body: Block) -> Block:
             case _:
                 found.append(stmt)
     return tuple(found)
-
-
-def _holds(condition: Condition | Read) -> bool | None:
-    """Whether a condition is true wherever it stands; None where that differs, or is not seen."""
-    match condition:
-        case Read():
-            return None
-        case Always(value=value):
-            return value
-        case Compare(op=op, left=left, right=right):
-            apart = difference(left, right)
-            return None if apart is None else bool(COMPARE[op](apart, 0))
-        case Not(part=part):
-            inner = _holds(part)
-            return None if inner is None else not inner
-        case And(parts=parts) | Or(parts=parts):
-            known = [_holds(part) for part in parts]
-            ends = isinstance(condition, Or)
-            return ends if ends in known else None if None in known else not ends
-        case _:
-            assert_never(condition)
 
 
 def _simpler(body: Block) -> Block:
