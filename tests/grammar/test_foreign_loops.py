@@ -4,6 +4,7 @@ import pytest
 
 from texpr.grammar.diagnostics import Diagnostic, TExprError
 from texpr.grammar.text.parser import parse_text
+from texpr.grammar.text.printer import print_module
 
 BODY = " {\n        A[i] = 1.0;\n    }\n}\n"
 KERNEL = "kernel k(A: f32[N]) {\n    "
@@ -109,7 +110,9 @@ def test_a_line_of_another_language_is_one_mistake_with_its_mend(line: str, help
 
 
 def test_semicolons_after_statements_and_blocks_are_no_mistake() -> None:
-    parse_text("kernel k(A: f32[N]) {\n    par N i { A[i] = 1.0; ; };\n};\n")
+    plain = "kernel k(A: f32[N]) {\n    par N i { A[i] = 1.0 }\n}\n"
+    ended = "kernel k(A: f32[N]) {\n    par N i { A[i] = 1.0; ; };\n};\n"
+    assert print_module(parse_text(ended)) == print_module(parse_text(plain))
 
 
 @pytest.mark.parametrize("text", ["for ", "for (", "for (;", "for (;)", "for i in x:\n", "for ((((;", "par (;) "])
@@ -118,4 +121,5 @@ def test_many_broken_headers_are_at_most_twenty_messages(text: str) -> None:
 
 
 def test_words_of_other_languages_stay_names() -> None:
-    parse_text("par N i { loop[i] = repeat[i] + do[i]\n until[i] = f32(i) }")
+    shown = print_module(parse_text("par N i { loop[i] = repeat[i] + do[i]\n until[i] = f32(i) }"))
+    assert "loop[i] = repeat[i] + do[i]\n" in shown and "until[i] = f32(i)\n" in shown

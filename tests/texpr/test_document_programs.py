@@ -11,12 +11,15 @@ from typer.main import get_command
 
 import texpr
 from texpr.cli import app
+from texpr.grammar.ast import Role
+from texpr.grammar.index.expr import constant_value
 from texpr.language import std
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = ("README.md", "docs/language.md", "docs/numerics.md", "docs/schemas.md")
 HALVE = "kernel halve(A: f32[N], inout C: f32[N]) {\n    par N i {\n        C[i / 2] = A[i]\n    }\n}\n"
 NOTATION = ("tstmt s ::=", "v[i, j]  = e ", "pip install")  # first words of what is no program
+DECLARATION = re.compile(r"new (?:(reg|shared|global) )?(\w+)(?:: \w+)?(?:\[(.*?)\]| (\d+))?")
 ADDS_TO_ITS_OUTPUT = "par M i {"  # the seed program, of which the text says so
 
 
@@ -89,9 +92,17 @@ def test_what_python_does_with_a_kernel_is_there(case: tuple[str, str], tmp_path
 
 
 @pytest.mark.parametrize("case", of_kind("locals"), ids=title)
-def test_a_declaration_that_is_shown_is_read(case: tuple[str, str]) -> None:
+def test_a_declaration_that_is_shown_declares_what_it_says(case: tuple[str, str]) -> None:
     for line in case[1].split("\n"):
-        texpr.parse(f"kernel k(A: f32[N]) {{ par N i {{\n{line}\nA[i] = 1.0 }} }}").only.core()
+        core = texpr.parse(f"kernel k(A: f32[N]) {{ par N i {{\n{line}\nA[i] = 1.0 }} }}").only.core()
+        (local,) = (b for b in core.buffers if b.role is Role.LOCAL)
+        said = DECLARATION.match(line)
+        assert said is not None
+        memory, name, *shape = said.groups(default="")
+        assert (local.memory or "", local.name) == (memory, name)
+        assert [constant_value(extent) for extent in local.shape] == [
+            int(e) for e in re.findall(r"\d+", " ".join(shape))
+        ]
 
 
 @pytest.mark.parametrize("case", of_kind("library"), ids=title)
