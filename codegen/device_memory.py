@@ -9,6 +9,7 @@ one plan serves every call. Those of one case of a mapping lie where those of an
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from texpr.codegen.manifest import ALIGNMENT_BYTES
 from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import combine
@@ -16,8 +17,6 @@ from texpr.grammar.index.value import index_value
 from texpr.polyhedral.layout.extent import extent_bytes
 from texpr.polyhedral.layout.normal import bound
 from texpr.polyhedral.mapped.program import MappedBuffer
-
-ALIGNMENT_BYTES = 256
 
 
 def place_workspace(

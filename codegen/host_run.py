@@ -13,16 +13,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from texpr.codegen.manifest import ALIGNMENT_BYTES, LaunchStep
 from texpr.codegen.tensor_map import MAX_EXTENT, TensorMap
 from texpr.codegen.toolchain import compile_host, scratch_folder
 from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, error, fail
 from texpr.grammar.types import DType
-
-if TYPE_CHECKING:
-    from texpr.codegen.manifest import LaunchStep
 
 KINDS = (
     "ok",
@@ -38,9 +36,6 @@ KINDS = (
     "phase",
     "exited",
 )
-
-
-ALIGNMENT_BYTES = 256  # of a call's own memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +216,7 @@ class HostBackend:
         self.seed = seed
         self._kept = threading.local()
 
-    def kernel(self, step: "LaunchStep", grid: tuple[int, int, int]) -> Any:
+    def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Any:
         return step, grid
 
     def pointer(self, address: int, size_bytes: int) -> HostArgument:

@@ -23,6 +23,7 @@ MAX_MANIFEST_BYTES = 4 << 20
 MAX_DEPTH = 200
 MAX_VALUE_BITS = 4096  # of an expression's value; each of its numbers has 64
 INITS = ("none", "each call", "once")  # what words hold when a call begins
+ALIGNMENT_BYTES = 256  # of a call's own memory, and of each array in it
 MAX_WORKSPACE_BYTES = 1 << 47  # the address space of a process
 
 JsonExpr = int | str | list[Any]

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from texpr.codegen.manifest import INITS, MAX_WORKSPACE_BYTES, Manifest, Words, evaluate
+from texpr.codegen.manifest import ALIGNMENT_BYTES, INITS, MAX_WORKSPACE_BYTES, Manifest, Words, evaluate
 from texpr.grammar.diagnostics import fail
 
 if TYPE_CHECKING:
     from texpr.runtime.launch import Backend
 
-ALIGNMENT_BYTES = 256
 SCRATCH, KEPT = 0, 1  # the allocations of a call, in this order behind its arrays
 
 Where = tuple[int, int]

@@ -3,13 +3,11 @@
 from typing import Any
 
 from texpr.codegen.cpu.build import build_cpu
-from texpr.codegen.manifest import Manifest
+from texpr.codegen.manifest import ALIGNMENT_BYTES, Manifest
 from texpr.grammar.diagnostics import fail
 from texpr.runtime.arrays import CPU
 from texpr.runtime.call_memory import call_memory
 from texpr.runtime.recall import Binder
-
-ALIGNMENT_BYTES = 256
 
 
 class CpuLauncher:
