@@ -51,6 +51,16 @@ class Interchange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelize:
+    """A `seq` of which no iteration needs another becomes a `par`.
+
+    par M i { seq 4 k { Y[i, k] = X[i, k] } }     par M i { par 4 k { Y[i, k] = X[i, k] } }
+    """
+
+    loop: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
     """A statement beside a loop goes into it: into the first iteration from before it, into the last from behind.
 
@@ -93,4 +103,4 @@ class Expand:
     loop: str
 
 
-Move = Fuse | Swap | Distribute | Interchange | Sink | Residues | Contract | Expand
+Move = Fuse | Swap | Distribute | Interchange | Parallelize | Sink | Residues | Contract | Expand

@@ -4,10 +4,10 @@
     fused, contracted    1 launch     none                 8.4e6 sectors
 
 Counted are launches, with the turns of the host's loops, workspaces, and the memory traffic of the first candidate at
-the representative sizes. A schedule is taken where launches and workspaces are fewer, or a loop of launches is gone;
-where there is no more traffic, which is not left to too few threads either; and where no workspace becomes an array
-that has no room on the chip. Caches are not modelled, so that fewer launches alone are no reason. Whatever cannot be
-judged stays as it is.
+the representative sizes. A schedule is taken where launches and workspaces are fewer, a loop of launches is gone, or
+the traffic is a good deal less or no longer left to one thread; where nothing of it is more; and where no workspace
+becomes an array that has no room on the chip. Caches are not modelled, so that fewer launches alone are no reason.
+Whatever cannot be judged stays as it is.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,6 +31,8 @@ from texpr.polyhedral.schedule.propose import SHARE
 from texpr.polyhedral.schedule.stage import Schedules
 from texpr.polyhedral.target import Target
 
+LESS = 0.75  # of the traffic that was waited for, at most
+CORES = 4  # of a CPU, at least
 FEWER = 8  # times the launches that there were, at least
 ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its memory busy
 
@@ -47,11 +49,14 @@ class Price:
     waited: float
 
     def beats(self, other: "Price") -> bool:
-        """Whether launches and workspaces are both fewer, or the launches many times fewer, and nothing is more."""
+        """Whether launches and workspaces are both fewer, the launches many times fewer, or the traffic waited for a
+        good deal less, and nothing is more."""
         if self.traffic > other.traffic or self.strided > other.strided or self.waited > other.waited:
             return False
+        if self.launches > other.launches or self.workspace_bytes > other.workspace_bytes:
+            return False
         both = self.launches < other.launches and self.workspace_bytes < other.workspace_bytes
-        return both or self.launches * FEWER <= other.launches
+        return both or self.launches * FEWER <= other.launches or self.waited <= LESS * other.waited
 
 
 def chosen(schedules: Schedules, target: Target, hints: Mapping[str, int]) -> Scheduled:
@@ -107,7 +112,7 @@ def _bytes(problem: Problem, buffer: Buffer) -> int:
 def _share(target: Target, paid: LaunchCost) -> float:
     """How much of the memory's rate a launch has threads for."""
     if not target.is_cuda:
-        return 1.0
+        return min(1.0, paid.blocks / CORES)
     return min(1.0, ENOUGH * paid.blocks * paid.threads / (target.multiprocessors * RESIDENT_THREADS))
 
 

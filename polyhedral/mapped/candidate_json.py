@@ -31,7 +31,18 @@ from texpr.polyhedral.mapped.candidate import (
 )
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.when import read_condition
-from texpr.polyhedral.moves import Contract, Distribute, Expand, Fuse, Interchange, Move, Residues, Sink, Swap
+from texpr.polyhedral.moves import (
+    Contract,
+    Distribute,
+    Expand,
+    Fuse,
+    Interchange,
+    Move,
+    Parallelize,
+    Residues,
+    Sink,
+    Swap,
+)
 
 CANDIDATE_SCHEMA = 1
 MOVES: dict[str, type[Any]] = {
@@ -39,6 +50,7 @@ MOVES: dict[str, type[Any]] = {
     "swap": Swap,
     "distribute": Distribute,
     "interchange": Interchange,
+    "parallelize": Parallelize,
     "sink": Sink,
     "residues": Residues,
     "contract": Contract,

@@ -10,12 +10,13 @@ from texpr.polyhedral.moves import (
     Fuse,
     Interchange,
     Move,
+    Parallelize,
     Residues,
     Sink,
     Swap,
 )
 from texpr.polyhedral.schedule.fuse import fuse, swap
-from texpr.polyhedral.schedule.nests import distribute, interchange, sink
+from texpr.polyhedral.schedule.nests import distribute, interchange, parallelize, sink
 from texpr.polyhedral.schedule.origins import Moved
 from texpr.polyhedral.schedule.residues import residues
 from texpr.polyhedral.schedule.storage import contract, expand
@@ -34,6 +35,8 @@ def moved(kernel: Kernel, move: Move) -> Moved:
             found = distribute(kernel, move)
         case Interchange():
             found = interchange(kernel, move)
+        case Parallelize():
+            found = parallelize(kernel, move)
         case Sink():
             found = sink(kernel, move)
         case Residues():

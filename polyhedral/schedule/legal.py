@@ -20,6 +20,7 @@ from texpr.polyhedral.moves import (
     Fuse,
     Interchange,
     Move,
+    Parallelize,
     Residues,
     Sink,
     Swap,
@@ -59,6 +60,8 @@ def violation(program: Program, move: Move) -> Violation | None:
             return _broken(program, _in(program, loop), _distributed(program, move))
         case Interchange(outer=outer):
             return _broken(program, _in(program, outer), _turned(program, outer))
+        case Parallelize(loop=loop):
+            return _broken(program, _in(program, loop), _carried(program, loop))
         case Residues(loop=loop, phases=phases):
             return _broken(program, _in(program, loop), _in_phases(program, loop, phases))
         case Sink(statement=statement, loop=loop):
@@ -166,6 +169,16 @@ def _turned(program: Program, outer: str) -> Lost:
         yield same.order_gt(IN, level + 1, OUT, level + 1)
         if parallel:
             yield same.order_lt(IN, level + 1, OUT, level + 1)
+
+    return lost
+
+
+def _carried(program: Program, loop: str) -> Lost:
+    """Iterations of a `par` are in no order."""
+    level = _depth(loop_of(program.kernel, loop)[0])
+
+    def lost(source: ProgramStatement, sink: ProgramStatement) -> Iterator[isl.Map]:
+        yield equal_outside(all_pairs(source, sink), level).order_lt(IN, level, OUT, level)
 
     return lost
 

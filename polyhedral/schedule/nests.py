@@ -1,4 +1,4 @@
-"""Distribution, interchange and sinking: nests of loops that are not as one wants them become so."""
+"""Distribution, interchange, sinking, and loops that need no order: nests of loops become what one wants them to be."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from texpr.grammar.ast import Compare, CompareOp, Condition, If, Kernel, New, Pa
 from texpr.grammar.core import buffers_of
 from texpr.grammar.index.expr import ONE, ZERO, add, names, subtract
 from texpr.grammar.index.interval import index_range
-from texpr.polyhedral.moves import Distribute, Interchange, Sink
+from texpr.polyhedral.moves import Distribute, Interchange, Parallelize, Sink
 from texpr.polyhedral.names import Names, names_taken
 from texpr.polyhedral.schedule.origins import Moved, Origin
 from texpr.polyhedral.schedule.tree import (
@@ -68,6 +68,26 @@ def interchange(kernel: Kernel, move: Interchange) -> Moved:
     turned: Loop = replace(inner, extent=extent, body=(replace(outer, body=body),))
     block = (*place.block[: place.at], turned, *place.block[place.at + 1 :])
     return Moved(kernel=with_block(kernel, place, block))
+
+
+def parallelize(kernel: Kernel, move: Parallelize) -> Moved:
+    """The same loop as a band of its own."""
+    place, loop = loop_of(kernel, move.loop)
+    if isinstance(loop, Par):
+        raise unfit(f"`{loop.source_name}` is a `par` already", loop.span, "this loop")
+    plain(loop)
+    movable((loop,))
+    par = Par(
+        index=loop.index,
+        source_name=loop.source_name,
+        extent=loop.extent,
+        band=0,  # bands are numbered when all is done
+        body=loop.body,
+        low=loop.low,
+        span=loop.span,
+        call_spans=loop.call_spans,
+    )
+    return Moved(kernel=with_block(kernel, place, (*place.block[: place.at], par, *place.block[place.at + 1 :])))
 
 
 def sink(kernel: Kernel, move: Sink) -> Moved:

@@ -1,25 +1,26 @@
 """What else a program could run as: bands that follow one another fused, host loops of accumulations turned inside,
-workspaces that only one iteration uses made its locals.
+workspaces that only one iteration uses made its locals, a `seq` that needs no order made a `par`.
 
     new t: f32[M]
     par M i { t[i] = sum … }            fuse i, i_1 ; contract t
     par M i_1, N j { … t[i_1] … }       one launch of rows, t a register
 
 A few schedules are proposed, from the boldest on: everything that is legal; only bands that share a workspace; only
-workspaces that become scalars; loops turned and nothing fused. Nothing is asked of isl where a program has one band.
+workspaces that become scalars; loops turned and nothing fused; no `seq` made a `par`. Nothing is asked of isl where a
+program has one band.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 
-from texpr.grammar.ast import If, Kernel, New, Par, Read, Role, Seq
+from texpr.grammar.ast import Accumulate, Atomic, Bind, If, Kernel, New, Par, Read, Role, Seq
 from texpr.grammar.core import buffers_of, children, statements
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.linear import difference
 from texpr.grammar.walk import walk
-from texpr.polyhedral.moves import Contract, Distribute, Fuse, Interchange, Move, Swap
+from texpr.polyhedral.moves import Contract, Distribute, Fuse, Interchange, Move, Parallelize, Swap
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.schedule.apply import moved
 from texpr.polyhedral.schedule.draft import Draft
@@ -36,7 +37,7 @@ SHARE = 10  # all schedules take at most one part in so many of the steps that a
 def propose(proved: ProvedProgram) -> tuple[Draft, ...]:
     """Schedules beside the program as it is, each of legal moves, the boldest first."""
     kernel = proved.program.kernel
-    if not any(True for _ in _wanted(kernel)):
+    if not any(True for _ in chain(_wanted(kernel), _without_order(kernel))):
         return ()
     with proved.program.work.share(SHARE):
         bold = _Proposal(Draft(program=proved.program))
@@ -55,6 +56,8 @@ def _milder(bold: "_Proposal") -> Iterator["_Proposal"]:
         if any(isinstance(m, Contract) and bold.kernel.buffer(m.buffer).shape for m in step.moves):
             yield _Proposal(step.before, arrays=False)
             break
+    if any(isinstance(move, Parallelize) for move in bold.draft.moves):
+        yield _Proposal(bold.past[0].before, parallel=False)
     turned = any(isinstance(move, Interchange) for move in bold.draft.moves)
     for step in bold.past:
         if turned and any(isinstance(move, Fuse) for move in step.moves):
@@ -74,11 +77,13 @@ class _Step:
 class _Proposal:
     """One schedule in the making, which goes on from a draft while steps of isl are left. `apart`: bands without a
     common workspace are fused, too; `arrays`: workspaces become arrays of an iteration, too; `fusing`: bands are fused
-    at all."""
+    at all; `parallel`: loops that need no order become bands."""
 
-    def __init__(self, start: Draft, *, apart: bool = True, arrays: bool = True, fusing: bool = True) -> None:
+    def __init__(
+        self, start: Draft, *, apart: bool = True, arrays: bool = True, fusing: bool = True, parallel: bool = True
+    ) -> None:
         self.draft = start
-        self.apart, self.arrays, self.fusing = apart, arrays, fusing
+        self.apart, self.arrays, self.fusing, self.parallel = apart, arrays, fusing, parallel
         self.past: list[_Step] = []
         self.refused: set[Moves] = set()
         tries = min(MAX_TRIES, MAX_MODELLED // max(1, len(start.program.statements)))
@@ -120,6 +125,8 @@ class _Proposal:
 
     def _next(self) -> Iterator[Moves]:
         """What could be done now, what makes the most of it first."""
+        if self.parallel:
+            yield from _without_order(self.kernel)
         for moves in _wanted(self.kernel):
             if all(self.fusing and self._may(move) for move in moves if isinstance(move, Fuse)):
                 yield moves
@@ -171,6 +178,21 @@ def _wanted(kernel: Kernel) -> Iterator[Moves]:
             if isinstance(stmt, Seq):
                 yield from _apart(stmt)
         yield from _brought_together(block)
+
+
+def _without_order(kernel: Kernel) -> Iterator[Moves]:
+    """Loops outside all bands, or alone in one, that may need no order: they write other elements in each turn."""
+    found = [stmt for block in host_blocks(kernel) for stmt in block]
+    found += [par.body[0] for par in statements(kernel.body) if isinstance(par, Par) and len(par.body) == 1]
+    for stmt in found:
+        if isinstance(stmt, Seq) and not stmt.attrs and _writes_apart(stmt):
+            yield (Parallelize(loop=stmt.index),)
+
+
+def _writes_apart(loop: Seq) -> bool:
+    inside = {stmt.buffer for stmt in statements(loop.body) if isinstance(stmt, New)}
+    writes = [stmt for stmt in statements(loop.body) if isinstance(stmt, Bind | Accumulate | Atomic)]
+    return all(w.buffer in inside or loop.index in subscript_names(w.subscripts) for w in writes)
 
 
 def _apart(loop: Seq) -> Iterator[Moves]:

@@ -17,6 +17,7 @@ from texpr.polyhedral.moves import (
     Fuse,
     Interchange,
     Move,
+    Parallelize,
     Residues,
     Sink,
     Swap,
@@ -54,6 +55,8 @@ def in_words(kernel: Kernel, move: Move) -> str:
         case Interchange(outer=outer):
             inner = loop_of(kernel, outer)[1].body[0]
             return f"turned {_loop(kernel, outer)} inside {_named(inner)}"
+        case Parallelize(loop=loop):
+            return f"made a `par` of {_loop(kernel, loop)}"
         case Sink(statement=statement, loop=loop):
             ahead = place_of(kernel, statement).at < loop_of(kernel, loop)[0].at
             which = "first" if ahead else "last"

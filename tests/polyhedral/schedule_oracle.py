@@ -17,6 +17,7 @@ from texpr.polyhedral.moves import (
     Fuse,
     Interchange,
     Move,
+    Parallelize,
     Residues,
     Sink,
     Swap,
@@ -112,6 +113,7 @@ def moves(kernel: Kernel) -> Iterator[Move]:
         for stmt in block:
             if isinstance(stmt, Par | Seq):
                 yield Interchange(outer=stmt.index)
+                yield Parallelize(loop=stmt.index)
                 yield from (Residues(loop=stmt.index, phases=phases) for phases in (2, 3))
                 for inner in stmt.body:
                     yield Distribute(loop=stmt.index, before=label_of(inner) or "")

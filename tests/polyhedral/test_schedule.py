@@ -13,6 +13,7 @@ from texpr.polyhedral.moves import (
     Fuse,
     Interchange,
     Move,
+    Parallelize,
     Residues,
     Sink,
     Swap,
@@ -109,6 +110,21 @@ def test_a_loop_of_accumulations_is_turned_inside() -> None:
     seq k: K
       S1: S[j] add= A[k, j]"""
     )
+
+
+def test_a_seq_whose_iterations_write_apart_becomes_a_par() -> None:
+    text = "kernel f(X: f32[N, 4], Y: f32[N, 4]) { par N i { seq 4 k { Y[i, k] = X[i, k] + 1.0 } } }"
+    assert (
+        after(text, Parallelize(loop="k"))
+        == """\
+  par i: N (band 1)
+    par k: 4 (band 1)
+      S0: Y[i, k] = add.f32(X[i, k], 1.0:f32)"""
+    )
+    said = refused(text.replace("X[i, k] + 1.0", "Y[i, 3 - k]").replace("Y: ", "inout Y: "), Parallelize(loop="k"))
+    assert "with N = 1, S0 at i = 0, k = 3 writes Y and would no longer wait for S0 at i = 0, k = 0" in said
+    sums = "kernel f(X: f32[N], inout S: f32[4]) { seq N k { S[k % 4] += X[k] } }"
+    assert "updates S and would no longer wait for" in refused(sums, Parallelize(loop="k"))
 
 
 def test_a_triangle_is_turned_under_a_condition() -> None:
@@ -287,6 +303,9 @@ def test_an_element_of_two_iterations_is_no_local_of_one() -> None:
         ),
         ("new t: f32[N]; par N i { t[i] = 1.0 }; par N j { B[j] = t[j] }", Contract(buffer="t", loop="i"), "alone"),
         ("par N i { A[i] = 1.0 }", Contract(buffer="A", loop="i"), "there is no local 'A'"),
+        ("par N i { A[i] = 1.0 }", Parallelize(loop="i"), "`i` is a `par` already"),
+        ("seq N i #ordered { A[i] = 1.0 }", Parallelize(loop="i"), "`#ordered` says how `i` runs"),
+        ("seq N i { anchor A[i] }", Parallelize(loop="i"), "an anchor stays where it is"),
         ("par N i { A[i] = 1.0 }", Residues(loop="i", phases=1), "a loop has 2 to 16 phases, not 1"),
         ("par N i { A[i] = 1.0 }", Distribute(loop="i", before="S0"), "with another before it"),
         ("par N i { A[i] = 1.0 }; par N j { B[j] = 1.0 }", Fuse(first="i", second="j", shift=-1), "from 0, not -1"),

@@ -65,6 +65,8 @@ BETWEEN = """kernel between(X: f32[M, N], Y: f32[M, N], a: f32) where N >= 1 {
     twice = a * 2.0
     par M i, N j { Y[i, j] = X[i, j] - top[i] * twice }
 }"""
+STEPS_APART = "kernel steps(X: f32[T, N], Y: f32[T, N]) { seq T t { par N i { Y[t, i] = X[t, i] } } }"
+ONE_THREAD = "kernel alone(X: f32[N], Y: f32[N]) { seq N k { Y[k] = X[k] * 2.0 } }"
 TWO_LAUNCHES_APART = "kernel two(X: f32[N], Y: f32[N], Z: f32[N]) { par N i { Y[i] = X[i] }; par N j { Z[j] = X[j] } }"
 
 
@@ -90,6 +92,8 @@ def mapped(program: ProvedProgram, target: str, **hints: int) -> MappedProgram:
         (PRODUCT_THEN_ROWS, 2, "made top a local of each iteration of `par i_1`"),
         (TWO_BY_STEPS, 2, "fused `par i` (T) and `par i_1` (T) into one launch"),
         (BETWEEN, 2, "made top a local of each iteration of `par i`"),
+        (STEPS_APART, 1, "made a `par` of `seq t`"),
+        (ONE_THREAD, 1, "made a `par` of `seq k`"),
         (REVERSED, 2, None),
         (TWO_LAUNCHES_APART, 2, None),
         (text_of("jacobi_1d"), 2, None),
