@@ -44,7 +44,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
     touched = set[str]().union(*(tree_buffers(launch.body) for launch in launches(host)))
     buffers = {n: b for n, b in draft.buffers.items() if n in touched or b.role is not Role.LOCAL}
     program = MappedProgram(
-        kernel=problem.kernel,
+        kernel=problem.whole,
         proved=problem.proved,
         target=problem.target,
         host=host,

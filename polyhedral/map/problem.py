@@ -37,6 +37,7 @@ from texpr.polyhedral.facts import size_divisors
 from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.bands import Nest, bounded_nest
+from texpr.polyhedral.map.fused import fused
 from texpr.polyhedral.map.hardware_attributes import check_host_loop
 from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.objective import WeightedAccess
@@ -80,11 +81,13 @@ Outline = tuple[Region | HostLoop[Region] | HostIf[Region], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """`kernel` is the `kept` one with its long sums carried as they are to be; `sizes` has the representative values;
+    """`kernel` is the `kept` one with its long sums carried as they are to be and indices fused, `whole` the same with
+    the indices and shapes of the author; `sizes` has the representative values;
     `host_ranges` the inclusive ranges of host loops, where known; `layouts` the declared ones of all buffers;
     `divisors` by what free sizes are divisible."""
 
     kernel: Kernel
+    whole: Kernel
     kept: Kept
     target: Target
     sizes: Mapping[str, int]
@@ -191,10 +194,12 @@ def declared(stmts: tuple[Stmt, ...]) -> frozenset[str]:
 def make_problem(kept: Kept, kernel: Kernel, target: Target, hints: Mapping[str, int]) -> Problem:
     """The problem of a kernel, the kept one or one that carries its long sums otherwise. Raises E0402 for an
     attribute on a host loop."""
+    whole, kernel = kernel, fused(kernel) if target.is_cuda else kernel
     outliner = _Outliner(kernel)
     outline = outliner.nodes(kernel.body, (), ())
     return Problem(
         kernel=kernel,
+        whole=whole,
         kept=kept,
         target=target,
         sizes={s.name: hints.get(s.name, s.default or DEFAULT_SIZE) for s in kernel.sizes},

@@ -62,7 +62,7 @@ def test_a_power_of_two_is_the_least_that_suffices(value: int) -> None:
     assert power & (power - 1) == 0 and power >= value and (power == 1 or power // 2 < value)
 
 
-COPY = "kernel copy(A: f32[M, N], B: f32[M, N]) { par M i, N j { B[i, j] = A[i, j] } }"
+COPY = "kernel copy(A: f32[M, N], B: f32[M, N]) { par M i, N j { B[M - 1 - i, j] = A[i, j] } }"
 TRANSPOSED = "kernel copy(A: f32[M, N], B: f32[M, N]) { par N j, M i { B[i, j] = A[i, j] } }"
 
 

@@ -35,7 +35,7 @@ TWO = """kernel k(A: f32[M, N], C: f32[M, N], B: f32[N, M]) {
         B[j, i] = A[i, j] - C[i, j]
     }
 }"""
-BOXES = "kernel k(A: {t}[P, M, N], B: {t}[N, P, M]) {{ par P p, M i, N j {{ B[j, p, i] = A[p, i, j] }} }}"
+BOXES = "kernel k(A: {t}[P, M, N], B: {t}[N, M, P]) {{ par P p, M i, N j {{ B[j, i, p] = A[p, i, j] }} }}"
 STRIDED = "kernel k(A: f32[M, 2 * N], B: f32[N, M]) { par M i, N j { B[j, i] = A[i, 2 * j] + A[i, 2 * j + 1] } }"
 SHEARED = "kernel k(A: f32[M, M + N], B: f32[N, M]) { par M i, N j { B[j, i] = A[M - 1 - i, i + j] } }"
 COUNTS = "kernel k(A: u8[M, N], B: i64[N, M]) { par M i, N j { B[j, i] = i64(A[i, j]) + 1 } }"
@@ -57,7 +57,7 @@ def choice(found: MappedProgram) -> Tiled | None:
         (ROWS.format(t="u8"), "i", ["A[i, j]"]),
         (FUSED, "i", ["A[i, j]"]),
         (TWO, "i", ["A[i, j]", "C[i, j]"]),
-        (BOXES.format(t="bf16"), "i", ["A[p, i, j]"]),
+        (BOXES.format(t="bf16"), "p", ["A[p, i, j]"]),
         (STRIDED, "i", ["A[i, 2 * j]", "A[i, 2 * j + 1]"]),
         (LOOK_UP, "i", ["A[i, j]"]),
         ("kernel k(A: f32[M, N], B: f32[M, N]) { par M i, N j { B[i, j] = A[i, j] } }", "", []),
@@ -95,8 +95,8 @@ RAGGED = ((64, 64), (70, 90), (33, 129), (300, 18), (72, 40))
 SAME = [
     *((ROWS.format(t=t), {"M": m, "N": n}) for t in ("f32", "bf16", "u8", "f64") for m, n in RAGGED),
     *((text, {"M": 40, "N": 72}) for text in (FUSED, TWO, STRIDED, SHEARED, COUNTS, LOOK_UP)),
-    (BOXES.format(t="bf16"), {"P": 3, "M": 24, "N": 40}),
-    (BOXES.format(t="f32"), {"P": 2, "M": 64, "N": 64}),
+    (BOXES.format(t="bf16"), {"P": 24, "M": 3, "N": 40}),
+    (BOXES.format(t="f32"), {"P": 64, "M": 2, "N": 64}),
 ]
 
 

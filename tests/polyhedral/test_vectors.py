@@ -23,7 +23,7 @@ from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.walks import launches, of_kind
 from texpr.polyhedral.target import parse_target
 
-ROWS = "kernel k(A: f32[M, N], B: f32[M, N]) {} {{ par M i, N j {{ B[i, j] = A[i, j] }} }}"
+ROWS = "kernel k(A: f32[M, N], B: f32[M, N]) {} {{ par M i, N j {{ B[i, j] = A[M - 1 - i, j] }} }}"
 
 
 def wide(mapped: MappedProgram) -> dict[str, int]:
@@ -46,7 +46,9 @@ def wide(mapped: MappedProgram) -> dict[str, int]:
         (ROWS.format(""), {}),
         (ROWS.format("where N % 2 == 0"), {"A": 2, "B": 2}),
         (ROWS.format("where N % 12 == 0"), {"A": 4, "B": 4}),
-        ("kernel k(A: f32[M, N], B: f32[M, N]) { par M i, N j { B[i, j] = A[0, 0] } }", {}),
+        ("kernel k(A: f32[M, N], B: f32[M, N]) { par M i, N j { B[i, j] = A[0, 0] } }", {"B": 4}),
+        ("kernel k(A: f32[M, N], B: f32[M, N]) { par M i, N j { B[i, j] = A[i, j] } }", {"A": 4, "B": 4}),
+        ("kernel k(A: f32[M, N], B: f32[M, N]) { par M i, N j { B[i, j] = A[i, 0] } }", {}),
         ("kernel k(A: f32[M, 64] #layout(col), B: f32[64]) where M >= 1 { par 64 j { B[j] = A[0, j] } }", {}),
         (
             "kernel k(A: f32[128, N] #layout(col), B: f32[128]) where N >= 4 { par 128 i { B[i] = A[i, 3] } }",
