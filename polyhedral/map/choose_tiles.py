@@ -47,9 +47,10 @@ def choose_tiled(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat)
     """The tiles that touch the fewest sectors, where these are far fewer than those of the flat band."""
     if width_asked(nest.pars) is not None:
         return None
-    most = _flat_sectors(problem, nest, flat) / GAIN
-    found = [(cost, choice) for cost, choice in tilings(problem, nest, sizes, flat) if cost <= most]
-    return min(found, key=lambda pair: pair[0])[1] if found else None
+    found = min(tilings(problem, nest, sizes, flat), key=lambda pair: pair[0], default=None)
+    if found is None or found[0] > _flat_sectors(problem, nest, flat) / GAIN:
+        return None
+    return found[1]
 
 
 def tilings(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat) -> Iterator[tuple[int, Tiled]]:
