@@ -45,7 +45,8 @@ class Tree:
 
     def __init__(self, root: Path, out: str) -> None:
         self.root, self.out = root, out
-        self.environment = {**os.environ, "PYTHONPATH": str(root)}
+        self.environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONPYCACHEPREFIX": f"{out}/bytecode"}
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as installed: modules are compiled once
         command = [sys.executable, str(Path(__file__).resolve()), "--serve"]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
