@@ -10,6 +10,7 @@ that it fits, and so do several, each for its case: their programs are joined. E
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache, partial
 
 from texpr.grammar.ast import Role
 from texpr.grammar.diagnostics import TExprError, fail
@@ -100,21 +101,22 @@ def _as_told(
     moves."""
     if isinstance(choices, Cases):
         choices = resolved(proved.program.kernel, choices, sizes)
+    scheduled = cache(partial(replay, proved))  # cases share their moves, more often than not
     if isinstance(choices, Candidate):
-        return _chosen(proved, target, hints, choices)
+        return _chosen(scheduled(choices.moves), target, hints, choices)
     found: list[MappedProgram] = []
     for case in (*choices.cases, None):
         try:
-            found.append(_chosen(proved, target, hints, case.candidate if case else choices.otherwise))
+            candidate = case.candidate if case else choices.otherwise
+            found.append(_chosen(scheduled(candidate.moves), target, hints, candidate))
         except TExprError as wrong:
             raise in_case(wrong, case) from None
     return join(proved, choices, [case.when for case in choices.cases], found)
 
 
-def _chosen(proved: ProvedProgram, target: Target, hints: Mapping[str, int], candidate: Candidate) -> MappedProgram:
-    """The mapping of a candidate from outside. Raises E0401 where it does not fit, or leaves long sums in memory, E0404
-    for its moves."""
-    scheduled = replay(proved, candidate.moves)
+def _chosen(scheduled: Scheduled, target: Target, hints: Mapping[str, int], candidate: Candidate) -> MappedProgram:
+    """The mapping of a candidate from outside, whose moves are made. Raises E0401 where it does not fit, or leaves long
+    sums in memory."""
     as_it_is = keep_nothing(scheduled.proved, scheduled.moves)
     program, long = as_it_is.proved.program, as_it_is.long
     writes = [s.write for s in program.statements if s.id in long]

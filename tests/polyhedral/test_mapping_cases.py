@@ -15,6 +15,7 @@ from texpr.grammar.ast import Kernel, Role
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.text import in_words
 from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.map import stage
 from texpr.polyhedral.map.chains import sums
 from texpr.polyhedral.map.space import candidates
 from texpr.polyhedral.map.stage import map_program, problem_of
@@ -26,8 +27,10 @@ from texpr.polyhedral.mapped.show import show
 from texpr.polyhedral.mapped.walks import case_buffers, device_buffers, launches, tree_buffers
 from texpr.polyhedral.mapped.when import read_condition
 from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.moves import Contract, Fuse
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.stage import prove
+from texpr.polyhedral.schedule.draft import replay
 from texpr.polyhedral.simulate.stage import in_order, simulate
 from texpr.polyhedral.target import parse_target
 
@@ -97,6 +100,20 @@ def two_ways(name: str = "softmax") -> tuple[Candidate, Candidate]:
     choice = own.launches[launch]
     assert isinstance(choice, Blocks)
     return own, replace(own, launches={launch: replace(choice, shared_out=())})
+
+
+def test_cases_of_the_same_moves_are_scheduled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "kernel f(A: f32[N], B: f32[N]) { new t: f32[N]; par N i { t[i] = A[i] }; par N j { B[j] = t[j] } }"
+    start, target = prove_text(text), parse_target("cuda:sm_90a")
+    moves = (Fuse(first="i", second="j"), Contract(buffer="t", loop="i"))
+    own = map_program(replay(start, moves).proved, target).candidate
+    assert isinstance(own, Candidate)
+    moved = replace(own, moves=moves)
+    asked: list[Any] = []
+    monkeypatch.setattr(stage, "replay", lambda *given: asked.append(given[1]) or replay(*given))
+    cases = (Case(when=condition(f"N % {n} == 0"), candidate=moved) for n in (2, 3))
+    program = map_program(start, target, choices=Cases(cases=tuple(cases), otherwise=moved))
+    assert asked == [moves] and len(list(launches(program.host))) == 3
 
 
 def test_the_first_case_that_holds_runs() -> None:
