@@ -10,7 +10,7 @@ bytes of mbarriers that do not fit, memory of a block that has ended.
 import ctypes
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -216,17 +216,17 @@ class HostBackend:
         self.seed = seed
         self._kept = threading.local()
 
-    def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Any:
-        return step, grid
-
-    def pointer(self, address: int, size_bytes: int) -> HostArgument:
-        return HostArray(address, size_bytes)
+    def kernel(self, step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]) -> Any:
+        return step, grid, lengths
 
     def tensor_map(self, described: TensorMap) -> HostArgument:
         return described
 
     def scalar(self, value: int | float | bool, dtype: DType) -> HostArgument:
         return scalar_bytes(value, dtype)
+
+    def is_current(self, device: int) -> bool:
+        return True
 
     def queue(self, device: int, stream: int | None) -> None:
         """Nothing waits: every launch is over when it returns."""
@@ -255,9 +255,14 @@ class HostBackend:
         yield _begin(kept)
         self._kept.memory = kept
 
-    def start(self, kernel: Any, arguments: Sequence[HostArgument], queue: None) -> None:
-        """Run one launch. Raises E0604."""
-        step, grid = kernel
-        report = self.module.launch(step.symbol, arguments, grid, step.block[0], step.shared_bytes, self.seed)
-        if report is not None:
-            raise report.to_error()
+    def start(self, kernel: Any, arguments: list[Any], queue: None) -> Callable[[], None]:
+        step, grid, lengths = kernel
+        for position, length in lengths.items():
+            arguments[position] = HostArray(arguments[position], length)
+
+        def run() -> None:
+            report = self.module.launch(step.symbol, arguments, grid, step.block[0], step.shared_bytes, self.seed)
+            if report is not None:
+                raise report.to_error()
+
+        return run

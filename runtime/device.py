@@ -1,13 +1,12 @@
-"""The GPU backend: cubins loaded and launched through cuda-core, on a stream that the call was given.
+"""The GPU backend: cubins loaded through cuda-core, and launched by the driver on a stream that the call was given.
 
 cuda-core is imported at the first use, so that this package loads without it.
 """
 
-import ctypes
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -17,21 +16,15 @@ from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CUDA, CUDA_HOST, CUDA_MANAGED
-from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, encode, launch
+from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, CurrentDevice, Frame, Way, encode
 from texpr.runtime.driver import driver as bindings
 from texpr.runtime.streams import LEGACY
 
 DEFAULT_SHARED_BYTES = 48 * 1024  # of one block, without asking
 PORTABLE_CLUSTER = 8  # blocks, likewise
 MAX_STREAMS = 64  # of the caller, that a loaded cubin remembers
-MAX_LAUNCHES_KEPT = 256  # grids, likewise
+KINDS = {"param": "Q", "workspace": "Q", "words": "Q", "scalar": "Q", "map": "P"}  # of arguments; numbers have a sign
 MAX_ZEROS = 64  # streams whose calls leave zeros that the next one takes
-
-_CTYPES: dict[str, Any] = {
-    "f64": ctypes.c_double, "f32": ctypes.c_float, "i64": ctypes.c_int64, "i32": ctypes.c_int32,
-    "i16": ctypes.c_int16, "i8": ctypes.c_int8, "u32": ctypes.c_uint32, "u8": ctypes.c_uint8, "bool": ctypes.c_bool,
-    "f16": ctypes.c_uint16, "bf16": ctypes.c_uint16, "f8e4m3": ctypes.c_uint8, "f8e5m2": ctypes.c_uint8,
-}  # fmt: skip
 
 
 def _cuda() -> Any:
@@ -63,23 +56,12 @@ def _raise_shared_limit(kernel: Any, size_bytes: int, device: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """A kernel with its grid. `config` is cuda-core's, None where the driver itself is to launch: for tensor maps, and
-    for launch `attributes`."""
-
-    function: Any
-    step: LaunchStep
-    grid: tuple[int, int, int]
-    config: Any
-    attributes: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Queue:
-    """A stream, and the device that was current before the call, where it is another one."""
+    """A stream with its handle, and the device that was current before the call, where it is another one."""
 
     stream: Any
-    before: Any
+    handle: int
+    before: Any = None
 
 
 class CudaBackend:
@@ -104,6 +86,7 @@ class CudaBackend:
                     self._large[symbol] = size
                 if prod(step.cluster) > PORTABLE_CLUSTER:
                     self._wide.add(symbol)
+            self.is_current = CurrentDevice()
             self._ready: set[int] = set()
             self._make_ready(device.device_id)
         except TExprError:
@@ -114,10 +97,9 @@ class CudaBackend:
                 f"the kernels could not be loaded on this machine's GPU: {str(why)[:300]}",
                 help="check `texpr doctor`, and that the target names this GPU's architecture",
             ) from None
-        self._streams: dict[tuple[int, int], Any] = {}
+        self._queues: dict[tuple[int, int], Queue] = {}
         self._kept: list[tuple[Any, Sequence[Any]]] = []  # owners of memory, with the event after their last use
         self._keeping = threading.Lock()
-        self._launches: dict[tuple[Any, ...], Start] = {}
         self._zeros: dict[int | None, tuple[int, int]] = {}  # by the stream's number: address, bytes
 
     def _make_ready(self, device: int) -> None:
@@ -130,43 +112,40 @@ class CudaBackend:
         _ = self._core.Device(device).memory_resource  # from here on, workspaces come from memory that the pool keeps
         self._ready.add(device)
 
-    def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Start:
-        key = (step.symbol, grid, step.block, step.shared_bytes, step.overlaps, step.cooperative)
-        start = self._launches.get(key)  # once: another thread may empty what is kept
-        if start is None:
-            if len(self._launches) >= MAX_LAUNCHES_KEPT:
-                self._launches.clear()
-            attributes = (COOPERATIVE,) * step.cooperative + (OVERLAPPING,) * step.overlaps
-            config = None
-            if not attributes and not step.maps:
-                config = self._core.LaunchConfig(grid=grid, block=step.block, shmem_size=step.shared_bytes)
-            start = self._launches[key] = Start(self._kernels[step.symbol], step, grid, config, attributes)
-        return start
+    def function(self, symbol: str) -> int:
+        """The driver's handle of a kernel."""
+        return int(self._kernels[symbol].handle)
 
-    def pointer(self, address: int, size_bytes: int) -> Any:
-        """cuda-core takes a plain int for a pointer."""
-        return address
+    def kernel(self, step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]) -> Way:
+        attributes = (COOPERATIVE,) * step.cooperative + (OVERLAPPING,) * step.overlaps
+        kinds = "".join(KINDS.get(kind, "q") for kind, _ in step.arguments)
+        function = self.function(step.symbol)
+        return Way(step.symbol, function, grid, step.block, step.shared_bytes, kinds, attributes)
 
     def tensor_map(self, described: TensorMap) -> Any:
         return encode(described)
 
-    def scalar(self, value: int | float | bool, dtype: DType) -> Any:
-        """Everything but a pointer is sized by ctypes."""
-        return _CTYPES[dtype.name].from_buffer_copy(scalar_bytes(value, dtype))
+    def scalar(self, value: int | float | bool, dtype: DType) -> int:
+        """The bits, of which the kernel reads as many as it has."""
+        return int.from_bytes(scalar_bytes(value, dtype), "little")
 
     def queue(self, device: int, stream: int | None) -> Queue:
         """The stream of this handle, with its device current. Raises E0505 for a device that has not the shared
         memory."""
+        queue = self._queues.get((device, stream or LEGACY))  # once: another thread may empty what is kept
+        if queue is not None and self.is_current(device):
+            return queue
         before = self._core.Device()
         target = before if before.device_id == device else self._core.Device(device)
         target.set_current()
         try:
             if device not in self._ready:
                 self._make_ready(device)
-            return Queue(self._stream(device, stream or LEGACY), None if before is target else before)
+            queue = queue or self._new_queue(device, stream or LEGACY)
         except BaseException:
             before.set_current()
             raise
+        return queue if before is target else replace(queue, before=before)
 
     def leave(self, queue: Queue, owners: Sequence[Any]) -> None:
         """Make the device current again that the caller, and the caller's framework, had chosen; let go the owners of
@@ -181,18 +160,15 @@ class CudaBackend:
             if queue.before is not None:
                 queue.before.set_current()
 
-    def _stream(self, device: int, handle: int) -> Any:
-        """cuda-core's view of a stream that the caller owns; making one costs more than a launch, so it is kept."""
-        key = (device, handle)
-        stream = self._streams.get(key)  # once: another thread may empty what is kept
-        if stream is None:
-            if len(self._streams) >= MAX_STREAMS:
-                self._streams.clear()
-            try:
-                stream = self._streams[key] = self._core.Stream.from_handle(handle)
-            except Exception as why:  # the driver's own error classes
-                raise fail("E0601", f"the stream cannot be used: {str(why)[:200]}") from None
-        return stream
+    def _new_queue(self, device: int, handle: int) -> Queue:
+        """A stream that the caller owns, as cuda-core sees it; making that costs more than a launch, so it is kept."""
+        if len(self._queues) >= MAX_STREAMS:
+            self._queues.clear()
+        try:
+            queue = self._queues[device, handle] = Queue(self._core.Stream.from_handle(handle), handle)
+        except Exception as why:  # the driver's own error classes
+            raise fail("E0601", f"the stream cannot be used: {str(why)[:200]}") from None
+        return queue
 
     @contextmanager
     def scratch(self, size_bytes: int, queue: Queue) -> Iterator[int]:
@@ -207,7 +183,7 @@ class CudaBackend:
     def zero(self, address: int, size_bytes: int, queue: Queue) -> None:
         """In the order of the stream."""
         driver = bindings()
-        (status,) = driver.cuMemsetD8Async(address, 0, size_bytes, queue.stream.handle)
+        (status,) = driver.cuMemsetD8Async(address, 0, size_bytes, queue.handle)
         if status != driver.CUresult.CUDA_SUCCESS:
             raise fail("E0601", f"the GPU does not clear the words of a call ({status.name})")
 
@@ -242,26 +218,14 @@ class CudaBackend:
             self._zeros[number] = address, size
             return True
 
-    def start(self, kernel: Start, arguments: Sequence[Any], queue: Queue) -> None:
-        """Enqueue one kernel; E0601 when the driver refuses the launch."""
-        step = kernel.step
-        if kernel.config is None:
-            function, stream = int(kernel.function.handle), int(queue.stream.handle)
-            launch(
-                function, kernel.grid, step.block, step.shared_bytes, stream, arguments,
-                attributes=kernel.attributes, symbol=step.symbol,
-            )  # fmt: skip
-            return
-        try:
-            self._core.launch(queue.stream, kernel.config, kernel.function, *arguments)
-        except Exception as why:  # the driver's own error classes
-            raise fail("E0601", f"the launch of {step.symbol} failed: {str(why)[:300]}") from None
+    def start(self, kernel: Way, arguments: Sequence[Any], queue: Queue) -> Frame:
+        return kernel.frame(queue.handle, arguments)
 
 
 def _allocated(size_bytes: int, queue: Queue) -> int:
     """Memory in the order of the stream. Raises E0403."""
     driver = bindings()
-    status, address = driver.cuMemAllocAsync(size_bytes, queue.stream.handle)
+    status, address = driver.cuMemAllocAsync(size_bytes, queue.handle)
     if status != driver.CUresult.CUDA_SUCCESS:
         raise fail("E0403", f"the GPU gives no {size_bytes} bytes for workspaces ({status.name})")
     return int(address)
@@ -269,13 +233,13 @@ def _allocated(size_bytes: int, queue: Queue) -> int:
 
 def _free(address: int, queue: Queue) -> None:
     """When what is on the stream is over."""
-    bindings().cuMemFreeAsync(address, queue.stream.handle)
+    bindings().cuMemFreeAsync(address, queue.handle)
 
 
 def _number(queue: Queue) -> int | None:
     """The stream's number, for handles are given again; None while it is captured."""
     driver = bindings()
-    handle = queue.stream.handle
+    handle = queue.handle
     status, capturing = driver.cuStreamIsCapturing(handle)
     if status != driver.CUresult.CUDA_SUCCESS or int(capturing) != 0:
         return None

@@ -1,10 +1,12 @@
-"""Calls of the CUDA driver that its Python packages do not make: tensor maps, which lie at multiples of 128 bytes, and
-launches of which a parameter is one, or that overlap, or whose blocks run together.
+"""Calls of the CUDA driver that its Python packages do not make, or not as fast: tensor maps, which lie at multiples of
+128 bytes, launches that are prepared once, and which GPU is current.
 
 The driver says where its functions are (`cuGetProcAddress`); the structures are those of cuda.h.
 """
 
 import ctypes
+import struct
+import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -85,28 +87,85 @@ def encode(found: TensorMap) -> Any:
     return result
 
 
-def launch(
-    function: int,
-    grid: Sequence[int],
-    block: Sequence[int],
-    shared_bytes: int,
-    stream: int,
-    arguments: Sequence[Any],
-    *,
-    attributes: Sequence[int],
-    symbol: str,
-) -> None:
-    """Enqueue a kernel with arguments of ctypes, pointers as integers. Raises E0601 when the driver refuses."""
-    values = [ctypes.c_uint64(value) if isinstance(value, int) else value for value in arguments]
-    pointers = (ctypes.c_void_p * max(len(values), 1))(*map(ctypes.addressof, values))
-    config = _Config(
-        grid=tuple(grid),
-        block=tuple(block),
-        shared_bytes=shared_bytes,
-        stream=stream,
-        attributes=(_Attribute * max(len(attributes), 1))(*(_Attribute(id=id, value=1) for id in attributes)),
-        count=len(attributes),
-    )
-    void = ctypes.c_void_p
-    call = _function("cuLaunchKernelEx", 11080, ctypes.POINTER(_Config), void, void, void)
-    _check(call(config, function, pointers, None), f"the launch of {symbol} failed")
+class Frame:
+    """A launch as the driver takes it, all its parameters included, in one piece of memory. Calling it enqueues the
+    kernel, as often as one likes; it never changes, so that threads may share it."""
+
+    __slots__ = ("_address", "_kept", "_parameters_at", "_way")
+
+    def __init__(self, way: "Way", memory: Any, parameters_at: int, kept: Any) -> None:
+        self._way, self._address, self._parameters_at = way, ctypes.addressof(memory), parameters_at
+        self._kept = memory, kept
+
+    def __call__(self) -> None:
+        """Enqueue it. Raises E0601 when the driver refuses."""
+        way = self._way
+        code = way.call(self._address, way.function, self._parameters_at, None)
+        if code:
+            _check(code, f"the launch of {way.symbol} failed")
+
+
+class Way:
+    """How one kernel is launched, but for its stream and what its parameters are. `kinds` has a letter for each: Q is
+    an unsigned number, q a signed one, and P a value of ctypes, which stays where it is. What stands in a frame: the
+    configuration, where each parameter is, and eight bytes for each."""
+
+    def __init__(
+        self,
+        symbol: str,
+        function: int,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared_bytes: int,
+        kinds: str,
+        attributes: Sequence[int] = (),
+    ) -> None:
+        self.symbol, self.function = symbol, function
+        void = ctypes.c_void_p
+        self.call = _function("cuLaunchKernelEx", 11080, void, void, void, void)
+        self._attributes = (_Attribute * max(len(attributes), 1))(*(_Attribute(id=id, value=1) for id in attributes))
+        config = bytes(
+            _Config(
+                grid=tuple(grid),
+                block=tuple(block),
+                shared_bytes=shared_bytes,
+                attributes=self._attributes,
+                count=len(attributes),
+            )
+        )
+        stream, count = _Config.stream.offset, len(kinds)
+        self._before, self._after = config[:stream], config[stream + 8 :]
+        self._layout = struct.Struct(f"<{stream}sQ{len(self._after)}s{count}Q{kinds.replace('P', 'Q')}")
+        self._pointed = [k for k, kind in enumerate(kinds) if kind == "P"]
+        self._pointers_at = len(config)
+        self._values_at = [len(config) + 8 * count + 8 * k for k in range(count)]
+
+    def frame(self, stream: int, arguments: Sequence[Any]) -> Frame:
+        """On this stream, with these arguments."""
+        memory = ctypes.create_string_buffer(self._layout.size)
+        first = ctypes.addressof(memory)
+        places, values = [first + offset for offset in self._values_at], list(arguments)
+        for k in self._pointed:
+            places[k], values[k] = ctypes.addressof(values[k]), 0
+        self._layout.pack_into(memory, 0, self._before, stream, self._after, *places, *values)
+        return Frame(self, memory, first + self._pointers_at, arguments)
+
+
+class _Place(threading.local):
+    """Where the driver writes a number for this thread."""
+
+    def __init__(self) -> None:
+        self.number = ctypes.c_int()
+        self.address = ctypes.addressof(self.number)
+
+
+class CurrentDevice:
+    """Calling it says whether a GPU is current in this thread."""
+
+    def __init__(self) -> None:
+        self._place = _Place()
+        self._get = _function("cuCtxGetDevice", 2000, ctypes.c_void_p)
+
+    def __call__(self, device: int) -> bool:
+        place = self._place
+        return not self._get(place.address) and place.number.value == device

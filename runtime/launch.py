@@ -1,10 +1,11 @@
 """Running the host program of a manifest: launches, loops and conditions, over any backend.
 
 A backend knows a kind of memory and how to start one kernel; this file knows grids, arguments and workspaces. What the
-sizes decide is worked out once for calls that look alike: a later one fills addresses and scalars into its starts.
+sizes decide is worked out once for calls that look alike: a later one fills addresses and scalars into its starts, and
+one that gives what an earlier one gave starts the same again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -24,7 +25,7 @@ from texpr.codegen.manifest import (
 from texpr.codegen.tensor_map import TensorMap
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.strides import address_name
-from texpr.grammar.types import ELEMENT_TYPES, I64, DType
+from texpr.grammar.types import ELEMENT_TYPES, DType
 from texpr.runtime.arrays import CPU
 from texpr.runtime.call_memory import CallMemory, Where, call_memory, taken
 from texpr.runtime.map_maker import MapMaker
@@ -33,19 +34,20 @@ from texpr.runtime.streams import handle_of
 
 MAX_PLANS = 64  # of one look, for as many answers of its addresses
 MAX_KEPT = 256  # starts of one host program that are kept for the next call
+MAX_READY = 1024  # starts with their arguments that are kept for calls of one look
 MAX_LAUNCHES = 1 << 20  # and rounds of host loops, of one call; seconds of nothing but launching
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """One start of a kernel, but for what differs from call to call: `arguments` are the backend's, with holes to fill
-    from the call's memory (position, where, bytes), its scalars (position, which, type) and tensor maps of its memory
-    (position, where, map)."""
+    from the call's memory (position, array or allocation, bytes from its beginning), its scalars (position, which) and
+    tensor maps of its memory (position, where, map)."""
 
     kernel: Any
     arguments: tuple[Any, ...]
-    memory: tuple[tuple[int, Where, int], ...]
-    scalars: tuple[tuple[int, int, DType], ...]
+    memory: tuple[tuple[int, int, int], ...]
+    scalars: tuple[tuple[int, int], ...]
     maps: tuple[tuple[int, Where, MapMaker], ...]
 
 
@@ -58,6 +60,10 @@ class Plan:
     starts: tuple[Start, ...] | None
 
 
+Ready = Callable[[], None]
+"""Starts a kernel with its arguments, on its queue, as often as it is called and in any thread."""
+
+
 class Backend(Protocol):
     """What runs kernels: a GPU driver, or the host build of the same text."""
 
@@ -65,17 +71,17 @@ class Backend(Protocol):
     def devices(self) -> Sequence[int]:
         """DLPack device types of the arrays that it takes."""
 
-    def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Any:
-        """A step with its grid, ready to start."""
-
-    def pointer(self, address: int, size_bytes: int) -> Any:
-        """A kernel's argument that is memory."""
+    def kernel(self, step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]) -> Any:
+        """A step with its grid, ready to start; of arguments that are memory, `lengths` are the bytes by position."""
 
     def tensor_map(self, described: TensorMap) -> Any:
         """A kernel's argument that is a tensor map."""
 
     def scalar(self, value: int | float | bool, dtype: DType) -> Any:
-        """A kernel's argument that is passed by value."""
+        """A kernel's argument that is a scalar parameter."""
+
+    def is_current(self, device: int) -> bool:
+        """Whether this thread may start kernels on a device as it is."""
 
     def queue(self, device: int, stream: int | None) -> Any:
         """Where the starts of one call go; `stream` is a handle, None where the arrays' device has no streams."""
@@ -93,8 +99,8 @@ class Backend(Protocol):
     def zeros(self, size_bytes: int, queue: Any) -> AbstractContextManager[int]:
         """Memory of zeros, in which every call leaves zeros; no call that may run at the same time has it."""
 
-    def start(self, kernel: Any, arguments: Sequence[Any], queue: Any) -> None:
-        """Start one kernel."""
+    def start(self, kernel: Any, arguments: list[Any], queue: Any) -> Ready:
+        """A kernel with its arguments: memory by its address, a size by its number."""
 
 
 class Launcher:
@@ -104,27 +110,41 @@ class Launcher:
         self.manifest, self.backend = manifest, backend
         self._bind = Binder(manifest, backend.devices)
         arrays = [p.name for p in manifest.parameters if not p.scalar]
+        self._scalars = [ELEMENT_TYPES[p.dtype] for p in manifest.parameters if p.scalar]
         self._asked = tuple((arrays.index(name), number) for name, number in questions(manifest))
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         handle = None if stream is None else handle_of(stream)
-        seen, addresses, scalars = self._bind(args, kwargs, handle)
+        found = self._bind.recall(args, kwargs)
+        if found is not None:
+            seen, addresses, scalars = found
+            own = seen.stream(seen.device) if handle is None and seen.stream is not None else handle
+            again = seen.ready.get((own, *addresses, *self._numbers(scalars)) if scalars else (own, *addresses))
+            if again is not None and self.backend.is_current(seen.device):
+                for ready in again:
+                    ready()
+                return
+        seen, addresses, scalars = self._bind.check(found, args, kwargs, handle)
         if handle is None and seen.stream is not None:
             handle = seen.stream(seen.device)  # at each call: another may be current than at the last one
-        plan = self._plan(seen, addresses)
         queue = self.backend.queue(seen.device, handle)
         try:
+            plan, rest = self._plan(seen, addresses), self._numbers(scalars)
             if not plan.memory.allocates:
-                self._start(plan, seen, addresses, scalars, queue)
+                self._start(plan, seen, addresses, rest, queue, handle)
             else:
                 with taken(plan.memory, self.backend, queue) as bases:
-                    self._start(plan, seen, (*addresses, *bases), scalars, queue)
+                    self._start(plan, seen, (*addresses, *bases), rest, queue, handle)
         finally:
             self.backend.leave(queue, seen.owners)
 
+    def _numbers(self, scalars: Sequence[Number]) -> list[Any]:
+        """Scalars as arguments; of two that are equal and have other bits, such as zeros, these are not equal."""
+        return [*map(self.backend.scalar, scalars, self._scalars)]
+
     def _plan(self, seen: Seen, addresses: Sequence[int]) -> Plan:
         """The plan for a call's sizes and what is asked of its addresses."""
-        answers = tuple(addresses[which] % number for which, number in self._asked)
+        answers = tuple([addresses[which] % number for which, number in self._asked]) if self._asked else ()
         plan: Plan | None = seen.plans.get(answers)  # once: another thread may empty what is kept
         if plan is None:
             if len(seen.plans) >= MAX_PLANS:
@@ -132,21 +152,37 @@ class Launcher:
             plan = seen.plans[answers] = make_plan(self.manifest, self.backend, seen, addresses)
         return plan
 
-    def _start(self, plan: Plan, seen: Seen, addresses: Sequence[int], scalars: Sequence[Number], queue: Any) -> None:
+    def _start(
+        self, plan: Plan, seen: Seen, addresses: Sequence[int], scalars: Sequence[Any], queue: Any, handle: int | None
+    ) -> None:
         """All starts; `addresses` has those of the arrays, and then those of the call's own memory."""
-        backend, pointer = self.backend, self.backend.pointer
-        starts: Iterable[Start] | None = plan.starts
-        if starts is None:
-            starts = starts_of(self.manifest, backend, seen, addresses, plan.memory)
-        for start in starts:
-            arguments = list(start.arguments)
-            for position, (which, offset), size in start.memory:
-                arguments[position] = pointer(addresses[which] + offset, size)
-            for position, (which, offset), maker in start.maps:
-                arguments[position] = maker.at(addresses[which] + offset, backend)
-            for position, which, dtype in start.scalars:
-                arguments[position] = backend.scalar(scalars[which], dtype)
-            backend.start(start.kernel, arguments, queue)
+        key = (handle, *addresses, *scalars)
+        again = seen.ready.get(key)  # once: another thread may empty what is kept
+        if again is not None:
+            for ready in again:
+                ready()
+            return
+        if plan.starts is None:
+            for start in starts_of(self.manifest, self.backend, seen, addresses, plan.memory):
+                self._filled(start, addresses, scalars, queue)()
+            return
+        again = tuple([self._filled(start, addresses, scalars, queue) for start in plan.starts])
+        for ready in again:
+            ready()
+        if len(seen.ready) * len(again) >= MAX_READY:
+            seen.ready.clear()
+        seen.ready[key] = again
+
+    def _filled(self, start: Start, addresses: Sequence[int], scalars: Sequence[Any], queue: Any) -> Ready:
+        """A start with what differs from call to call."""
+        arguments = list(start.arguments)
+        for position, which, offset in start.memory:
+            arguments[position] = addresses[which] + offset
+        for position, (which, offset), maker in start.maps:
+            arguments[position] = maker.at(addresses[which] + offset, self.backend)
+        for position, which in start.scalars:
+            arguments[position] = scalars[which]
+        return self.backend.start(start.kernel, arguments, queue)
 
 
 def make_plan(manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int]) -> Plan:
@@ -178,12 +214,13 @@ class _Walk:
         self.addresses = {address_name(p.name): addresses[k] for k, p in enumerate(arrays)}
         scalars = [p for p in manifest.parameters if p.scalar]
         lengths = [high - low for low, high in (reach or (0, 0) for reach in seen.reaches)]
-        self.arrays = {p.name: ((k, 0), length) for k, (p, length) in enumerate(zip(arrays, lengths, strict=True))}
-        self.scalars = {p.name: (k, ELEMENT_TYPES[p.dtype]) for k, p in enumerate(scalars)}
-        self.workspace, self.words = (
-            {name: ((len(arrays) + which, offset), size) for name, (which, offset, size) in places.items()}
-            for places in (memory.workspace, memory.words)
-        )
+        own = {p.name: ((k, 0), length) for k, (p, length) in enumerate(zip(arrays, lengths, strict=True))}
+        self.scalars = {p.name: k for k, p in enumerate(scalars)}
+        taken = {
+            kind: {name: ((len(arrays) + which, offset), size) for name, (which, offset, size) in places.items()}
+            for kind, places in (("workspace", memory.workspace), ("words", memory.words))
+        }
+        self.places: dict[str, dict[str, tuple[Where, int]]] = {"param": own, **taken}
         self.launches = self.rounds = 0
         self.follows = False  # the last step of the walk was started
 
@@ -219,27 +256,26 @@ class _Walk:
         if self.launches > MAX_LAUNCHES:
             raise fail("E0601", f"{self.manifest.name}: more than {MAX_LAUNCHES} launches in one call")
         arguments: list[Any] = [None] * len(step.arguments)
+        lengths: dict[int, int] = {}
         memory, scalars, maps = [], [], []
         described = {map_.name: map_ for map_ in step.maps}
         for position, (kind, name) in enumerate(step.arguments):
             try:
                 match kind:
-                    case "param":
-                        memory.append((position, *self.arrays[name]))
+                    case "param" | "workspace" | "words":
+                        where, lengths[position] = self.places[kind][name]
+                        memory.append((position, *where))
                     case "scalar":
-                        scalars.append((position, *self.scalars[name]))
-                    case "workspace":
-                        memory.append((position, *self.workspace[name]))
-                    case "words":
-                        memory.append((position, *self.words[name]))
+                        scalars.append((position, self.scalars[name]))
                     case "map":
                         array = described[name].array
-                        where, _ = self.arrays[array] if array in self.arrays else self.workspace[array]
+                        arrays, workspace = self.places["param"], self.places["workspace"]
+                        where, _ = arrays[array] if array in arrays else workspace[array]
                         begin = self.addresses.get(address_name(array), where[1])
                         maps.append((position, where, MapMaker(self.manifest.name, described[name], values, begin)))
                     case _:
-                        arguments[position] = self.backend.scalar(values[name], I64)
+                        arguments[position] = values[name]
             except KeyError:
                 raise damaged(f"a launch uses the unknown {kind} {name}") from None
-        kernel = self.backend.kernel(step, (x, y, z))
+        kernel = self.backend.kernel(step, (x, y, z), lengths)
         yield Start(kernel, tuple(arguments), tuple(memory), tuple(scalars), tuple(maps))

@@ -2,7 +2,7 @@
 
 cpu         the generated Numba text, compiled in this process
 cuda-host   the generated CUDA text, compiled by g++ with the checking host header
-cuda        the generated CUDA text, compiled by nvcc and launched through cuda-core
+cuda        the generated CUDA text, compiled by nvcc, loaded through cuda-core and launched by the driver
 """
 
 from collections.abc import Callable

@@ -25,10 +25,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "codegen" / "pipes"))
 
+from launch_once import launch
 from pipe_cases import CASES, REFUSED, REFUSED_STORES, Case, Map, source
 
 from texpr.grammar.diagnostics import TExprError
-from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, encode, launch
+from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, encode
 
 WORDS = ("right", "wrong", "error", "skipped")
 

@@ -69,11 +69,12 @@ def ours(out: Path, row: dict[str, Any], arrays: dict[str, Any]) -> Callable[[],
 def prototype(out: Path, row: dict[str, Any], arrays: dict[str, Any]) -> Callable[[], None]:
     """The prototype, which takes C and the sizes beside its maps, as no artifact does."""
     import torch
+    from launch_once import launch
 
     from texpr.codegen.manifest import LaunchStep
     from texpr.codegen.tensor_map import TensorMap
     from texpr.runtime.device import CudaBackend
-    from texpr.runtime.driver import encode, launch
+    from texpr.runtime.driver import encode
 
     def tensor_map(name: str, box: tuple[int, int]) -> Any:
         (rows, columns), size = arrays[name].shape, 2
@@ -94,14 +95,14 @@ def prototype(out: Path, row: dict[str, Any], arrays: dict[str, Any]) -> Callabl
         symbol="gemm", grid=(1, 1, 1), cluster=(1, 1, 1), block=block, shared_bytes=shared, arguments=()
     )  # fmt: skip
     backend = CudaBackend((out / "prototype.cubin").read_bytes(), (step,))
-    kernel = backend.kernel(step, grid).function
+    function = backend.function(step.symbol)
     m, n, k = row["size"]
     maps = [tensor_map(name, box) for name, box in (("A", (128, 64)), ("B", (128, 64)), ("C", (16, 64)))]
     values = [arrays["C"].data_ptr(), *(ctypes.c_int(x) for x in (m, n, k)), 0]
 
     def start() -> None:
         stream = torch.cuda.current_stream().cuda_stream
-        launch(int(kernel.handle), grid, block, shared, stream, [*maps, *values], attributes=(), symbol="gemm")
+        launch(function, grid, block, shared, stream, [*maps, *values], attributes=(), symbol="gemm")
 
     return start
 

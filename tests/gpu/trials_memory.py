@@ -124,16 +124,17 @@ def ours(out: Path, row: dict[str, Any]) -> Launch:
 
 def peer(torch: Any, out: Path, row: dict[str, Any]) -> Launch:
     """A kernel of a cubin, whose arguments no manifest describes."""
+    from launch_once import launch
+
     from texpr.codegen.manifest import LaunchStep
     from texpr.runtime.device import CudaBackend
-    from texpr.runtime.driver import launch
 
     grid, block, shared = row["grid"], (row["block"], 1, 1), row["shared_bytes"]
     step = LaunchStep(
         symbol=row["symbol"], grid=(1, 1, 1), cluster=(1, 1, 1), block=block, shared_bytes=shared, arguments=()
     )  # fmt: skip
     backend = CudaBackend((out / row["cubin"]).read_bytes(), (step,))
-    kernel = backend.kernel(step, (1, 1, 1)).function
+    function = backend.function(step.symbol)
     scratch = [torch.zeros(1 << 22, dtype=torch.uint8, device="cuda") for a in row["arguments"] if a == "scratch"]
 
     def start(source: Any, target: Any, stream: int) -> None:
@@ -143,7 +144,7 @@ def peer(torch: Any, out: Path, row: dict[str, Any]) -> Launch:
             tensors = {"in": source, "out": target}
             of = next(rest) if argument == "scratch" else tensors.get(argument) if isinstance(argument, str) else None
             values.append(argument if of is None else of.data_ptr())
-        launch(int(kernel.handle), grid, block, shared, stream, values, attributes=(), symbol=row["symbol"])
+        launch(function, grid, block, shared, stream, values, attributes=(), symbol=row["symbol"])
 
     return start
 

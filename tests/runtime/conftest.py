@@ -70,6 +70,12 @@ ENCODE = ctypes.CFUNCTYPE(
     ctypes.c_int, POINTER, ctypes.c_int, U32, *[POINTER] * 5, *[ctypes.c_int] * 4
 )  # of cuTensorMapEncodeTiled
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(driver_module._Config), POINTER, POINTER, POINTER)
+WHICH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int))
+READ: dict[str, Any] = {
+    "u": lambda place: U64.from_address(place).value,
+    "i": lambda place: ctypes.c_int64.from_address(place).value,
+    "map": lambda place: ctypes.string_at(place, 14),
+}
 _memory = iter(range(1 << 24, 1 << 40, 1 << 12))  # addresses of device memory, which nobody reads here
 _Place = namedtuple("_Place", "type index")
 _new_capsule = ctypes.pythonapi.PyCapsule_New
@@ -131,7 +137,7 @@ class Machine:
     was put on a stream: (handle, what)."""
 
     def __init__(self) -> None:
-        self.current = 0
+        self.current: int | None = 0
         self.handles = 0
         self.memory_bytes = 1 << 30
         self.symbols = {11: "k_0", 12: "k_1"}
@@ -143,7 +149,12 @@ class Machine:
         self.capturing = self.refuses = 0
         self.encoded: list[Any] = []
         self.driver_launches: list[Any] = []
-        self.functions = {"cuTensorMapEncodeTiled": ENCODE(self.encode), "cuLaunchKernelEx": LAUNCH(self.launch)}
+        self.told: list[str] = []  # of the parameters of a launch: u, i or map
+        self.functions = {
+            "cuTensorMapEncodeTiled": ENCODE(self.encode),
+            "cuLaunchKernelEx": LAUNCH(self.launch),
+            "cuCtxGetDevice": WHICH(self.which),
+        }
 
     def set_streams(self, library: str, *handles: int) -> None:
         getattr(self, library).handles = handles
@@ -176,15 +187,23 @@ class Machine:
         self.encoded.append((place, dtype, rank, address, shape, strides, box, steps, *rest[4:]))
         return self.refuses
 
+    def which(self, place: Any) -> int:
+        """The device that is current."""
+        if self.current is None:
+            return 201
+        place.contents.value = self.current
+        return 0
+
     def launch(self, config: Any, function: int, parameters: int, extra: int) -> int:
-        """A launch with a number, a tensor map and another number."""
+        """A launch, with parameters of the kinds in `told`."""
         if self.refuses:
             return self.refuses
-        told, (number, map_, other) = config.contents, ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))[:3]
+        told, symbol = config.contents, self.symbols[function]
+        places = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
         attributes = [(told.attributes[k].id, told.attributes[k].value) for k in range(told.count)]
-        ways = tuple(told.grid), tuple(told.block), told.shared_bytes, told.stream, attributes, self.symbols[function]
-        values = U64.from_address(number).value, ctypes.string_at(map_, 14), ctypes.c_int64.from_address(other).value
-        self.driver_launches.append((*ways, *values))
+        ways = tuple(told.grid), tuple(told.block), told.shared_bytes, told.stream, attributes, symbol
+        self.driver_launches.append((*ways, *(READ[kind](places[k]) for k, kind in enumerate(self.told))))
+        self.log.append((told.stream, symbol))
         return 0
 
     def launcher(self, **changes: Any) -> Launcher:
@@ -223,11 +242,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
             return next(number for number, symbol in made.symbols.items() if symbol == self)
 
     core = SimpleNamespace(
-        Device=lambda number=None: devices[made.current if number is None else number],
+        Device=lambda number=None: devices[(made.current or 0) if number is None else number],
         ObjectCode=SimpleNamespace(from_cubin=lambda cubin: SimpleNamespace(get_kernel=Kernel)),
-        LaunchConfig=lambda **options: options,
         Stream=Stream,
-        launch=lambda stream, config, kernel, *arguments: made.log.append((stream.handle, kernel)),
     )
     driver = SimpleNamespace(
         CUresult=Results,

@@ -10,7 +10,7 @@ import pytest
 from texpr.codegen.manifest import MapArgument
 from texpr.codegen.tensor_map import TensorMap
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.types import I64
+from texpr.grammar.types import F32
 from texpr.runtime import device as device_module
 from texpr.runtime.device import DEFAULT_SHARED_BYTES, CudaBackend
 
@@ -56,11 +56,12 @@ def test_what_is_no_stream_is_refused_before_anything_starts(machine: Any, strea
     assert (machine.current, machine.log) == (0, [])
 
 
-def test_a_step_is_made_ready_once(machine: Any) -> None:
-    backend = machine.backend()
-    step = machine.step
-    assert backend.kernel(step, (1, 1, 1)) is backend.kernel(step, (1, 1, 1))
-    assert backend.kernel(replace(step, shared_bytes=16), (1, 1, 1)).config["shmem_size"] == 16
+def test_a_thread_without_a_current_gpu_gets_that_of_the_arrays(machine: Any) -> None:
+    run, arrays = machine.launcher(), (machine.array("torch"), machine.array("torch"))
+    run(*arrays)
+    machine.current = None
+    run(*arrays)
+    assert (machine.current, machine.log) == (0, [(1, "k_0")] * 2)
 
 
 MAP = MapArgument(
@@ -75,18 +76,25 @@ DESCRIBED = TensorMap(
 @pytest.mark.parametrize(
     ("changes", "attributes"),
     [
+        ({}, []),
         ({"maps": (MAP,)}, []),
         ({"overlaps": True}, [(6, 1)]),
         ({"cooperative": True}, [(2, 1)]),
         ({"cooperative": True, "overlaps": True}, [(2, 1), (6, 1)]),
     ],
 )
-def test_what_cuda_core_does_not_launch_goes_to_the_driver(machine: Any, changes: Any, attributes: Any) -> None:
+def test_a_launch_is_told_to_the_driver_as_often_as_it_is_started(machine: Any, changes: Any, attributes: Any) -> None:
     backend = machine.backend()
-    start = backend.kernel(replace(machine.step, shared_bytes=64, **changes), (5, 2, 1))
-    backend.start(start, [77, backend.tensor_map(DESCRIBED), backend.scalar(-3, I64)], backend.queue(0, 9))
-    (launched,) = machine.driver_launches
-    assert launched == ((5, 2, 1), (32, 1, 1), 64, 9, attributes, "k_0", 77, b"map of 1048576", -3)
+    kinds = (("param", "A"), ("map", "A_box"), ("size", "N"), ("scalar", "s"), ("param", "C"))
+    kernel = backend.kernel(replace(machine.step, shared_bytes=64, arguments=kinds, **changes), (5, 2, 1), {})
+    arguments = [(1 << 64) - 1, backend.tensor_map(DESCRIBED), -3, backend.scalar(-2.0, F32), 78]
+    machine.told = ["u", "map", "i", "u", "u"]
+    ready = backend.start(kernel, arguments, backend.queue(0, 9))
+    arguments[0] = 0  # what is ready does not change
+    ready()
+    ready()
+    told = ((1 << 64) - 1, b"map of 1048576", -3, 0xC0000000, 78)
+    assert machine.driver_launches == [((5, 2, 1), (32, 1, 1), 64, 9, attributes, "k_0", *told)] * 2
 
 
 def test_a_tensor_map_is_written_from_the_contiguous_dimension_at_a_multiple_of_128(machine: Any) -> None:
@@ -100,8 +108,9 @@ def test_what_the_driver_refuses_is_told_with_its_word(machine: Any) -> None:
     backend = machine.backend()
     machine.refuses = 1
     assert "CUDA_ERROR_1" in refusal(lambda: backend.tensor_map(DESCRIBED))
-    start = backend.kernel(replace(machine.step, overlaps=True), (1, 1, 1))
-    assert "the launch of k_0 failed: CUDA_ERROR_1" in refusal(lambda: backend.start(start, [], backend.queue(0, 9)))
+    kernel = backend.kernel(replace(machine.step, arguments=()), (1, 1, 1), {})
+    ready = backend.start(kernel, [], backend.queue(0, 9))
+    assert "the launch of k_0 failed: CUDA_ERROR_1" in refusal(ready)
 
 
 def test_each_stream_keeps_zeros_of_its_own_and_a_captured_graph_clears_its(machine: Any) -> None:

@@ -1,6 +1,6 @@
 """Host programs: loops unrolled with their indices, plans kept per look, what differs filled in, limits counted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -21,8 +21,9 @@ from texpr.codegen.manifest import (
 )
 from texpr.codegen.manifest_io import read_manifest, write_manifest
 from texpr.codegen.tensor_map import TensorMap
+from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.types import DType
+from texpr.grammar.types import I32, DType
 from texpr.runtime.arrays import CPU
 from texpr.runtime.call_memory import call_memory
 from texpr.runtime.launch import MAX_KEPT, Launcher
@@ -64,20 +65,20 @@ class Recorder:
         self.steps: list[LaunchStep] = []
         self.prepared = self.left = self.encoded = 0
 
-    def kernel(self, step: LaunchStep, grid: tuple[int, int, int]) -> Any:
+    def kernel(self, step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]) -> Any:
         self.prepared += 1
         self.steps.append(step)
-        return step.symbol, grid
-
-    def pointer(self, address: int, size_bytes: int) -> Any:
-        return "pointer", address, size_bytes
+        return (step.symbol, grid), lengths
 
     def tensor_map(self, described: TensorMap) -> Any:
         self.encoded += 1
         return described
 
     def scalar(self, value: int | float | bool, dtype: DType) -> Any:
-        return dtype.name, value
+        return scalar_bytes(value, dtype)
+
+    def is_current(self, device: int) -> bool:
+        return True
 
     def queue(self, device: int, stream: int | None) -> Any:
         return device, stream
@@ -98,8 +99,10 @@ class Recorder:
         self.started.append(("zeros", size_bytes))
         yield 5000
 
-    def start(self, kernel: Any, arguments: Sequence[Any], queue: Any) -> None:
-        self.started.append((*kernel, *arguments, queue))
+    def start(self, kernel: Any, arguments: list[Any], queue: Any) -> Any:
+        (symbol, grid), lengths = kernel
+        told = [("pointer", each, lengths[k]) if k in lengths else each for k, each in enumerate(arguments)]
+        return lambda: self.started.append((symbol, grid, *told, queue))
 
 
 def array(count: int) -> Any:
@@ -110,11 +113,11 @@ def test_host_programs_run_their_loops_with_indices() -> None:
     backend = Recorder()
     a = array(3)
     Launcher(PROGRAM, backend)(7, a, stream=77)
-    common = (("pointer", a.ctypes.data, 12), ("i32", 7), ("pointer", 1280, 12), ("i64", 3))
+    common = (("pointer", a.ctypes.data, 12), scalar_bytes(7, I32), ("pointer", 1280, 12), 3)
     assert backend.started == [
         ("scratch", 268),
-        ("k_0", (2, 1, 1), *common, ("i64", 0), (0, 77)),
-        ("k_0", (1, 1, 1), *common, ("i64", 1), (0, 77)),
+        ("k_0", (2, 1, 1), *common, 0, (0, 77)),
+        ("k_0", (1, 1, 1), *common, 1, (0, 77)),
     ]  # at t = 2 the grid is empty
     assert backend.left == 1
 
@@ -128,7 +131,9 @@ def test_a_second_call_of_one_look_prepares_nothing_and_takes_its_own_arguments(
     other = array(3)
     launcher(A=other, s=-9)
     assert backend.prepared == 2
-    assert [start[2:4] for start in backend.started[1:]] == [(("pointer", other.ctypes.data, 12), ("i32", -9))] * 2
+    assert [start[2:4] for start in backend.started[1:]] == [
+        (("pointer", other.ctypes.data, 12), scalar_bytes(-9, I32))
+    ] * 2
     launcher(7, array(4))
     assert backend.prepared == 5
 
@@ -140,7 +145,7 @@ def test_long_host_programs_are_walked_again_instead_of_kept() -> None:
     for _ in range(2):
         backend.started.clear()
         launcher(1, array(count))
-        assert [start[6] for start in backend.started[1:]] == [("i64", t) for t in range(count - 1)]
+        assert [start[6] for start in backend.started[1:]] == list(range(count - 1))
 
 
 def test_too_long_host_programs_are_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +171,7 @@ def test_conditions_choose_for_the_calls_sizes() -> None:
 
 def test_an_error_while_starting_leaves_the_queue() -> None:
     class Failing(Recorder):
-        def start(self, kernel: Any, arguments: Sequence[Any], queue: Any) -> None:
+        def start(self, kernel: Any, arguments: Sequence[Any], queue: Any) -> Any:
             raise RuntimeError("the driver says no")
 
     backend = Failing()

@@ -11,7 +11,7 @@ from texpr.codegen.manifest import Manifest, Parameter
 from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.arguments import bind_arguments
 from texpr.runtime.arrays import CPU
-from texpr.runtime.recall import MAX_SEEN, Binder, look_of
+from texpr.runtime.recall import MAX_SEEN, Binder, looks_of
 
 
 def manifest() -> Manifest:
@@ -148,10 +148,10 @@ def test_libraries_have_looks_of_their_own() -> None:
     cupy.data = SimpleNamespace(ptr=4096, device_id=0)
     frozen = np.zeros(4, np.float32)
     frozen.flags.writeable = False
-    found, other = look_of(cupy), look_of(frozen)
+    found, other = looks_of([cupy]), looks_of([frozen])
     assert found is not None and other is not None
     assert found[0] != other[0]  # though device 0 == False
-    assert found[1] == 4096
+    assert found[1] == [4096]
 
 
 @pytest.mark.parametrize(
