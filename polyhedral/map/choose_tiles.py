@@ -20,7 +20,7 @@ from texpr.polyhedral.map.objective import lane_values
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.tiles import (
     MOST_SIDE,
-    SIDE,
+    greatest_width,
     is_tileable,
     on_lanes,
     sectors,
@@ -127,7 +127,7 @@ def _tiles(
     own = along(problem, nest.body, first, nest.indices, held)
     least = min(square(wide.dtype.size_bytes, tile[first]) for wide in reads.values())
     run = next((n for n in RUNS if n <= least and own.vectors(n).whole(n)), 1)
-    wide = min(SIDE, tile[across], max(read.width for read in reads.values()))
+    wide = max(greatest_width(problem, read, across) for read in reads.values())
     choice = Tiled(
         threads=problem.target.warp_size,
         along=first,

@@ -18,8 +18,8 @@ Beyond the extents the tile has zeros, which nothing reads.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import Bind, Gather, IndexExpr, IndexVar, Role, SizeVar, Subscript
-from texpr.grammar.index.expr import ONE, ZERO, add, const, minimum, multiply, substitute, subtract
+from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar, Role, SizeVar, Subscript
+from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, minimum, multiply, substitute, subtract
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.layout.value import Layout
@@ -111,11 +111,11 @@ class _Tiles:
             source=View(buffer=array, subscripts=_at(wide.element[1], here), dtype=wide.dtype),
             target=as_loaded,
             over=over,
-            within=self._within(one, team, a),
-            access=Access.ALIGNED,
+            access=Access.FUNNEL if one.funnel else Access.ALIGNED,
             digits=digits,
             span=span,
         )
+        part = replace(load, id=names.fresh(f"{id}_load_part"), within=self._within(one, team, a))
         turn = Elementwise(
             id=(turn_id := names.fresh(f"{id}_turn")),
             leaves=(
@@ -134,8 +134,19 @@ class _Tiles:
             span=span,
         )
         fresh = (Fresh(buffer=square), *((Fresh(buffer=turned),) if turned != square else ()))
-        inside = (*team.defines, *fresh, load, *((turn,) if turned != square else ()), store)
+        loads = self._whole((load,), (part,)) if part.within else (load,)
+        inside = (*team.defines, *fresh, *loads, *((turn,) if turned != square else ()), store)
         return (Fresh(buffer=tile), *_looped(team, inside, self.nest))
+
+    def _whole(self, body: tuple[Node, ...], orelse: tuple[Node, ...]) -> tuple[Node, ...]:
+        """What is done with a tile that has all its iterations, and with one that reaches beyond an extent."""
+        ends: list[Condition] = []
+        for index in filter(self._cut, self.choice.tile):
+            end = add(IndexVar(name=self.corner[index]), const(self.choice.tile[index]))
+            ends.append(Compare(op=CompareOp.LE, left=end, right=self.extents[index]))
+        condition = conjunction(ends)
+        span = self.nest.pars[0].span
+        return (Guard(condition=condition, body=body, orelse=orelse, padding=True, uniform=Scope.BLOCK, span=span),)
 
     def _within(self, one: Staged, team: _Team, row: IndexExpr) -> Within | None:
         """Which elements of a row of a square there are, where tiles reach beyond an extent."""
@@ -148,7 +159,7 @@ class _Tiles:
         if not ends:
             return None
         end = ends[0] if len(ends) == 1 else minimum(*ends)
-        return Within(begin=ZERO, end=end, other=nothing(one.wide), exact=True)
+        return Within(begin=ZERO, end=end, other=nothing(one.wide), exact=not one.funnel)
 
     # ---- the tile runs ----
 

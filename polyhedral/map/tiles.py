@@ -17,8 +17,10 @@ from typing import Any
 from texpr.grammar.ast import Accumulate, Atomic, IndexExpr, Subscript
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import names
+from texpr.grammar.index.linear import linear
 from texpr.grammar.index.text import in_words
 from texpr.polyhedral.layout.make import strided
+from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.value import Layout, Xor
 from texpr.polyhedral.map.bands import Nest, has_loop
 from texpr.polyhedral.map.digits import Share, share, thread_digits
@@ -40,11 +42,13 @@ SIDE = 8  # elements of a side of the square that a thread turns in its register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
     """A read that goes through a tile. A thread brings `across` elements that are neighbours in memory, `along` times,
-    turns the square in its registers, and puts `along` elements at a time into the tile."""
+    turns the square in its registers, and puts `along` elements at a time into the tile. `funnel`: they begin at any
+    address, so that they lie in two aligned chunks."""
 
     wide: Wide
     along: int
     across: int
+    funnel: bool
 
     @property
     def element(self) -> Element:
@@ -65,14 +69,28 @@ def printed(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
 def staged(problem: Problem, nest: Nest, choice: Tiled) -> tuple[Staged, ...]:
     """What a choice stages, in its order. KeyError for what cannot be."""
     able = stageable(problem, nest, choice.across)
-    return tuple(
-        Staged(
-            wide=wide,
-            along=square(wide.dtype.size_bytes, choice.tile[choice.along]),
-            across=min(wide.width, choice.widths.get(choice.across, 1)),
-        )
-        for wide in map(able.__getitem__, choice.staged)
-    )
+    wanted = choice.widths.get(choice.across, 1)
+    found: list[Staged] = []
+    for wide in map(able.__getitem__, choice.staged):
+        size = wide.dtype.size_bytes
+        funnel = wide.width < wanted and wanted * size == ACCESS_BYTES and is_run(problem, wide.element, choice.across)
+        across = wanted if funnel else min(wide.width, wanted)
+        found.append(Staged(wide=wide, along=square(size, choice.tile[choice.along]), across=across, funnel=funnel))
+    return tuple(found)
+
+
+def greatest_width(problem: Problem, wide: Wide, across: str) -> int:
+    """How many elements a thread may bring at once: a whole access where they are neighbours, whatever the address."""
+    whole = ACCESS_BYTES // wide.dtype.size_bytes
+    return whole if whole <= SIDE and is_run(problem, wide.element, across) else min(SIDE, wide.width)
+
+
+def is_run(problem: Problem, element: Element, index: str) -> bool:
+    """Whether the elements at neighbouring values of an index are neighbours."""
+    name, subscripts = element
+    plain = [s for s in subscripts if isinstance(s, IndexExpr)]
+    layout = problem.layouts[name]
+    return layout.xor is None and linear(offset(layout, plain)).coefficient(index) == 1
 
 
 def square(element_bytes: int, tile: int) -> int:
@@ -169,7 +187,7 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
     held = [one.element for one in found]
     if run > 1 and not along(problem, nest.body, choice.along, nest.indices, held).vectors(run).wide:
         return f"`widths`: no access is wide where a thread takes {run} iterations of {choice.along}"
-    if across > min(SIDE, max(one.wide.width for one in found)):
+    if across > max(greatest_width(problem, one.wide, choice.across) for one in found):
         return f"`widths`: nothing that is staged is read {across} elements of {choice.across} at a time"
     if any(prod(units.values()) % choice.threads for units in shares(problem, nest, choice)):
         return f"a tile has no equal shares for {choice.threads} threads"

@@ -16,8 +16,11 @@ from texpr.polyhedral.layout.banks import bank_use
 from texpr.polyhedral.map.cost import cost
 from texpr.polyhedral.map.stage import map_program, problem_of
 from texpr.polyhedral.map.tiles import load_units, run_units, staged, tile_lanes, tile_layout
+from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Candidate, Tiled
+from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.walks import of_kind
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
 from texpr.polyhedral.target import parse_target
@@ -193,3 +196,14 @@ def test_runs_of_tiles_have_a_wide_access() -> None:
     wrong = Candidate(launches={"k_0": replace(found, widths={"i": 4})})
     with pytest.raises(TExprError, match="no access is wide where a thread takes 4 iterations of i"):
         map_program(proved(text, M=127, N=128), SM90, choices=wrong)
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("f32", 4), ("bf16", 8), ("f64", 2), ("u8", 1)])
+def test_rows_at_any_address_are_brought_16_bytes_at_a_time(dtype: str, width: int) -> None:
+    program = mapped(ROWS.format(t=dtype), M=1021, N=1023)
+    found = choice(program)
+    assert found is not None and found.widths.get("j", 1) == width
+    loads = [copy for copy in of_kind(only_launch(program).body, Copy) if copy.source.buffer == "A"]
+    assert {copy.access for copy in loads} == {Access.FUNNEL if width > 1 else Access.ALIGNED}
+    whole, part = loads
+    assert whole.within is None and part.within is not None
