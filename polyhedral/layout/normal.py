@@ -69,7 +69,7 @@ def _is_canonical(layout: Layout) -> bool:
         and len(dims) == len(layout.terms)
         and all(before < after for before, after in pairwise(dims))
         and all(constant_value(term.stride) for term in layout.terms)
-        and all(term == Term(dim=term.dim, stride=term.stride) for term in layout.terms)
+        and all(term.is_step for term in layout.terms)
         and all(constant_value(layout.shape[dim]) != 1 for dim in dims)
     )
 
@@ -225,7 +225,7 @@ def _sizes(layout: Layout) -> tuple[str, ...]:
 def strides(layout: Layout) -> tuple[IndexExpr, ...] | None:
     """One stride for each dimension where that says all about the addresses, else None; as they were given to
     `strided`, where that made the layout."""
-    plain = all(t == Term(dim=dim, stride=t.stride) for dim, t in enumerate(layout.terms))
+    plain = all(t.is_step and t.dim == dim for dim, t in enumerate(layout.terms))
     form = layout if plain and len(layout.terms) == layout.rank else canonical(layout)
     found: dict[int, IndexExpr] = {}
     for term in form.terms:

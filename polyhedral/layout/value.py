@@ -66,6 +66,12 @@ class Term:
         if self.divisor < 1 or (self.modulus is not None and self.modulus < 1):
             raise InternalError(f"a term divides by {self.divisor} and takes the remainder by {self.modulus}")
 
+    @property
+    def is_step(self) -> bool:
+        """Whether it says no more than how far apart the addresses of a dimension's elements are."""
+        whole = self.divisor == 1 and self.modulus is None and self.unit is Unit.ADDRESS
+        return whole and self.dim is not None and self.offset == ZERO
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xor:
@@ -134,7 +140,7 @@ class Layout:
     def units(self) -> tuple[Unit, ...]:
         """The units that a term names, in the order of `Unit`."""
         named = {term.unit for term in self.terms}
-        return tuple(unit for unit in Unit if unit in named)
+        return tuple(named) if len(named) < 2 else tuple(unit for unit in Unit if unit in named)
 
     def of(self, unit: Unit) -> Iterator[Term]:
         """The terms of a unit."""

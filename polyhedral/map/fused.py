@@ -78,6 +78,8 @@ def _fusion(kernel: Kernel, par: Par) -> _Fusion | None:
 def _agreed(kernel: Kernel, fusions: list[_Fusion]) -> list[_Fusion]:
     """Those whose dimensions become one in all accesses to their arrays: no other band gets subscripts of which its
     author knows nothing."""
+    if not fusions:
+        return []
     everywhere = Counter(name for stmt in kernel.body for name, _ in _accesses(stmt))
     inside = {fusion.band.index: Counter(name for name, _ in _accesses(fusion.band)) for fusion in fusions}
     while True:
