@@ -1,6 +1,7 @@
 """Which schedules are proposed, which of them is taken, and what is mapped then."""
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from texpr import parse
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral import isl
+from texpr.polyhedral.map.schedules import _price, chosen
 from texpr.polyhedral.map.stage import map_program
 from texpr.polyhedral.mapped.candidate_json import choices_json, read_choices
 from texpr.polyhedral.mapped.program import MappedProgram
@@ -109,6 +111,30 @@ def test_bands_run_in_the_launches_that_pay(text: str, launched: int, last: str 
     assert bool(program.candidate.moves) == bool(last)  # type: ignore[union-attr]  # one candidate
 
 
+def documented() -> list[list[str]]:
+    """The rows of the table in docs/schedules.md: a program, and its launches, bytes and sectors, before and after."""
+    text = (KERNELS.parents[1] / "docs" / "schedules.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in text.split("\n")]
+    return [row for row in rows if len(row) == 4 and (KERNELS / f"{row[0].strip('`')}.tex").exists()]
+
+
+def numbers(cell: str) -> tuple[float, float]:
+    """`8.4 M → 0`, or one number for both."""
+    found = [float(n) * {"": 1, "k": 1e3, "M": 1e6}[unit] for n, unit in re.findall(r"([\d.]+) ?([kM]?)", cell)]
+    return found[0], found[-1]
+
+
+def test_the_document_has_what_schedules_are_judged_by() -> None:
+    target = parse_target(CUDA)
+    assert len(documented()) == 5
+    for name, *cells in documented():
+        program = proved(text_of(name.strip("`")))
+        taken = chosen(schedule(program), target, {})
+        prices = [_price(program, (), target, {}), _price(taken.proved, taken.moves, target, {})]
+        for cell, of in zip(cells, ("launches", "workspace_bytes", "traffic"), strict=True):
+            assert numbers(cell) == pytest.approx([getattr(price, of) for price in prices], rel=0.01), name
+
+
 def test_few_rows_keep_the_band_that_has_threads_for_all_elements() -> None:
     program = proved(text_of("softmax_in_bands"))
     assert not mapped(program, CUDA, M=2).report.schedule
@@ -195,5 +221,6 @@ def test_what_is_only_tried_takes_no_steps_from_the_mapping(text: str) -> None:
         return steps - program.program.work.left
 
     taken = with_steps(isl.TOTAL, tried=False)
+    assert taken > 0
     for more in (1.3, 1.6, 2, 3):
         with_steps(int(more * taken), tried=True)
