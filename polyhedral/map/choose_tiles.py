@@ -11,8 +11,9 @@ from dataclasses import replace
 from itertools import permutations
 from math import prod
 
-from texpr.grammar.ast import Leaf
+from texpr.grammar.ast import IndexExpr, Leaf
 from texpr.grammar.core import statements
+from texpr.grammar.index.expr import names as names_of
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
@@ -81,6 +82,12 @@ def _elements(nest: Nest) -> tuple[Element, ...]:
     return tuple(dict.fromkeys(e for leaf in leaves for e in touched(leaf) if e[0] not in own))
 
 
+def _tells(element: Element, first: str, across: str) -> bool:
+    """Whether an element differs along both indices: the tile of one that does not is one row, many times."""
+    read = {name for s in element[1] if isinstance(s, IndexExpr) for name in names_of(s)}
+    return {first, across} <= read
+
+
 def _flat_sectors(problem: Problem, nest: Nest, flat: Flat) -> int:
     warp = problem.target.warp_size
     pieces = tuple((nest.indices.index(index), threads) for index, threads in flat.deal)
@@ -100,9 +107,8 @@ def _pair(
     able = stageable(problem, nest, across)
     names = {wide.element: name for name, wide in able.items()}
     touched_so = {e: sectors(problem, nest, e, on_lanes(problem, nest, first)) for e in _elements(nest)}
-    fewer = {
-        e: there for e in names if (there := sectors(problem, nest, e, on_lanes(problem, nest, across))) < touched_so[e]
-    }
+    there = {e: sectors(problem, nest, e, on_lanes(problem, nest, across)) for e in names if _tells(e, first, across)}
+    fewer = {e: touched for e, touched in there.items() if touched < touched_so[e]}
     if not fewer:
         return None
     choice = _tiles(problem, nest, extents, flat, first, across, {names[e]: able[names[e]] for e in fewer})

@@ -84,6 +84,11 @@ def test_reads_are_staged_where_no_lanes_serve_all_accesses(text: str, along: st
     assert (found.along if found else "", list(found.staged) if found else []) == (along, reads)
 
 
+def test_what_one_index_alone_tells_is_not_staged() -> None:
+    arrays, value = "X: f32[M, N], G: f32[N], B: f32[N], Y: f32[M, N]", "X[i, j] * G[j] + B[j]"
+    assert choice(mapped(f"kernel k({arrays}) {{ par M i, N j {{ Y[i, j] = {value} }} }}")) is None
+
+
 def test_tiles_touch_far_fewer_sectors_than_the_flat_band() -> None:
     text = ROWS.format(t="f32")
     tiled = mapped(text, M=4096, N=4096)
