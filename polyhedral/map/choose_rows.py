@@ -1,27 +1,31 @@
 """The choice of rows: which loops inside a block go over one row that its threads hold, and how many threads these are.
 
     softmax of 4096 columns   f32: 256 threads, 4 runs of 16 bytes each   bf16: 128 threads, 4 runs each
+    of 4093                   f32: 224 threads, 5 runs each               bf16: 96 threads, 6 runs each
 
 Measured on an H200, relative to a device copy: rows of 4096 in bf16 run at .97 to .98 with 2 to 8 runs of 16 bytes in
-each thread, at .81 with one, at .97 with 16, and about as much is lost where many threads have nothing. So there are as
-many threads as leave few of them idle, each with about `RUNS` runs; a row that one warp holds needs no barrier.
+each thread, at .81 with one, at .97 with 16; those of 4093 at .98 with 5 or 6, at .95 with 3, at .62 with one. So there
+are as many threads as leave few of them idle, each with about `RUNS` runs; a row that one warp holds needs no barrier.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from texpr.grammar.ast import Seq, Stmt
+from texpr.grammar.ast import Leaf, Par, Seq, Stmt
+from texpr.grammar.core import statements
 from texpr.grammar.index.interval import Ranges
-from texpr.polyhedral.map.bands import Nest, block_statements, inner_nests
-from texpr.polyhedral.map.held import HELD_BYTES, Member, held_by, held_bytes, siblings
+from texpr.polyhedral.map.bands import Nest, block_statements, inner_nests, nest_of
+from texpr.polyhedral.map.hardware_attributes import width_asked
+from texpr.polyhedral.map.held import HELD_BYTES, LINE, Member, held_by, held_bytes, origins, siblings, touches
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.sharing import reductions
-from texpr.polyhedral.map.vectors import ACCESS_BYTES
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, along
 from texpr.polyhedral.mapped.candidate import Row
+from texpr.polyhedral.walk import subscript_names, written
 
-RUNS = 4  # of 16 bytes for a thread, so that several loads are on their way
-MOST_RUNS = 8
-IDLE_PARTS = 16  # shares of idle threads that differ by less than one part in so many are alike
+RUNS = 5  # of 16 bytes for a thread, so that several loads are on their way
+LEAST_RUNS, MOST_RUNS = 2, 8
+IDLE_PARTS = 8  # shares of idle threads are told apart by one part in so many, and from none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +35,11 @@ class ChosenRow:
     loops: tuple[Member, ...]
     width: int
     threads: int
+    line: int = 0
 
     @property
     def row(self) -> Row:
-        return Row(indices=tuple(loop.index for loop in self.loops))
+        return Row(indices=tuple(loop.index for loop in self.loops), line=self.line)
 
 
 def choose_rows(
@@ -47,26 +52,60 @@ def choose_rows(
     for loops in siblings(nest.body, nests + shared):
         if len(loops) > 1 or (loops and isinstance(loops[0], Seq)):
             width = min(widths.get(loop.index, 1) for loop in loops)
-            row = _row(problem, nest.body, loops, width, ranges, asked)
+            free = not any(width_asked((loop,)) for loop in loops)
+            row = (_from_line(problem, nest, loops, width, ranges, asked) if free else None) or _row(
+                problem, nest.body, loops, width, ranges, asked
+            )
             found += [row] if row is not None else []
     return tuple(found)
 
 
+def _from_line(
+    problem: Problem, nest: Nest, loops: Sequence[Member], width: int, ranges: Ranges, asked: int | None
+) -> ChosenRow | None:
+    """The row with runs counted from a line of memory, where its first element is not known to be aligned, and all that
+    is written along it is wide then."""
+    row = Row(indices=tuple(loop.index for loop in loops), line=LINE)
+    begins = origins(problem, nest.body, (row,))
+    if not begins:
+        return None
+    count = ACCESS_BYTES // problem.kernel.buffer(begins[loops[0].index][0]).dtype.size_bytes
+    if count <= width:
+        return None
+    for loop in loops:
+        body = nest_of(loop).body if isinstance(loop, Par) else loop.body
+        hardware = (*nest.indices, loop.index)
+        found = along(problem, body, loop.index, hardware, origin=begins[loop.index]).vectors(count)
+        stored = {wide.element for wide in found.wide if wide.stores}
+        moved = (target for s in statements(body) if isinstance(s, Leaf) and (target := written(s)) is not None)
+        if not found.wide or any(loop.index in subscript_names(t[1]) and t not in stored for t in moved):
+            return None
+    return _row(problem, nest.body, loops, count, ranges, asked, LINE)
+
+
 def _row(
-    problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member], width: int, ranges: Ranges, asked: int | None
+    problem: Problem,
+    stmts: tuple[Stmt, ...],
+    loops: Sequence[Member],
+    width: int,
+    ranges: Ranges,
+    asked: int | None,
+    line: int = 0,
 ) -> ChosenRow | None:
     """The loops that hold something, with threads for them."""
-    warp, found = problem.target.warp_size, list[tuple[tuple[int, int, int], ChosenRow]]()
+    warp, found = problem.target.warp_size, list[tuple[tuple[int, bool, int, int], ChosenRow]]()
     runs = -(-problem.representative(loops[0].extent, ranges) // width)
     for threads in (asked,) if asked is not None else range(warp, problem.target.max_threads + 1, warp):
-        held = held_by(problem, stmts, loops, threads * width)
-        if held is None or held_bytes(problem, held, width) > HELD_BYTES:
+        held = held_by(problem, stmts, loops, threads * width, line)
+        if held is None or held_bytes(problem, held, width) > HELD_BYTES or threads * width < line:
             continue
-        loops = tuple(loop for loop in loops if held.reads[loop.index])
+        loops = tuple(loop for loop in loops if any(touches(loop, name) for name, _ in held.elements))
         size = max(width * problem.kernel.buffer(name).dtype.size_bytes for name, _ in held.elements)
         rounds, scale = held.rounds, max(1, min(4, ACCESS_BYTES // size))
-        idle = (threads * rounds - runs) * IDLE_PARTS // (threads * rounds)
-        many = 0 if rounds <= MOST_RUNS * scale else rounds
-        price = (many, 0 if threads == warp and not many else 1 + idle, abs(rounds - RUNS * scale))
-        found.append((price, ChosenRow(loops=tuple(loops), width=width, threads=threads)))
+        idle = -((runs - threads * rounds) * IDLE_PARTS // (threads * rounds))
+        many = max(0, rounds - MOST_RUNS * scale)
+        alone = threads == warp and not many
+        few = not alone and rounds < LEAST_RUNS * scale
+        price = (many, few, 0 if alone else 1 + idle, abs(rounds - RUNS * scale))
+        found.append((price, ChosenRow(loops=tuple(loops), width=width, threads=threads, line=line)))
     return min(found, key=lambda one: one[0])[1] if found else None

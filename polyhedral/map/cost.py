@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, assert_never
 
-from texpr.grammar.ast import If, IndexVar, Par, Seq, Stmt
+from texpr.grammar.ast import If, Par, Seq, Stmt
 from texpr.grammar.index.interval import Ranges, index_range
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.choose import band_sizes
 from texpr.polyhedral.map.choose_cores import step
 from texpr.polyhedral.map.digits import thread_digits
-from texpr.polyhedral.map.held import ROW, RowElement, held_rows
+from texpr.polyhedral.map.held import NO_ORIGINS, Origins, RowElement, held_rows, named, origins
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.map.tiles import load_units, run_units, staged, tile_lanes
-from texpr.polyhedral.map.vectors import at, vectors
+from texpr.polyhedral.map.vectors import Wide, along
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Row, Single, Tiled
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
@@ -135,10 +135,18 @@ class _Runs:
     together, and others in each iteration."""
 
     def __init__(
-        self, problem: Problem, stmts: tuple[Stmt, ...], indices: tuple[str, ...], widths: Mapping[str, int]
+        self,
+        problem: Problem,
+        stmts: tuple[Stmt, ...],
+        indices: tuple[str, ...],
+        widths: Mapping[str, int],
+        origins: Origins = NO_ORIGINS,
     ) -> None:
         self.index, self.count = next(((i, widths[i]) for i in indices if i in widths), ("", 1))
-        found = vectors(problem, stmts, self.index, self.count, indices).wide if self.count > 1 else ()
+        found: tuple[Wide, ...] = ()
+        if self.count > 1:
+            whole = along(problem, stmts, self.index, indices, origin=origins.get(self.index))
+            found = whole.vectors(self.count).wide
         self.widths = {wide.element: wide.width for wide in found}
 
     def requests(self, found: Sequence[WeightedAccess], lanes: Mapping[str, Any]) -> Iterator[_Request]:
@@ -176,6 +184,7 @@ class _Inside:
         self.problem, self.choice = problem, choice
         self.outer, self.own = band.indices, declared(band.body)
         self.warps = -(-choice.threads // problem.target.warp_size)
+        self.origins = origins(problem, band.body, choice.rows)
         self.rows, self.loaded = held_rows(problem, band.body, choice), set[tuple[Row, RowElement]]()
 
     def visit(self, stmts: tuple[Stmt, ...], ranges: Ranges, times: int) -> Iterator[_Request]:
@@ -213,7 +222,7 @@ class _Inside:
     ) -> Iterator[_Request]:
         found = self.problem.accesses(stmts, ranges, without=self.own, weight=times)
         found = [access for access in found if not (indices and self._is_held(access, indices[0]))]
-        return _Runs(self.problem, stmts, self.outer + indices, self.choice.widths).requests(found, lanes)
+        return _Runs(self.problem, stmts, self.outer + indices, self.choice.widths, self.origins).requests(found, lanes)
 
     def _is_held(self, access: WeightedAccess, index: str) -> bool:
         """Whether a row has the element already: only the first access to it loads it."""
@@ -221,8 +230,7 @@ class _Inside:
             return False
         row, held = self.rows[index]
         for element in held.reads[index]:
-            here = at(element[1], ROW.name, IndexVar(name=index))
-            if (access.buffer, access.subscripts) == (element[0], here) and not access.writes:
+            if (access.buffer, access.subscripts) == named(element, index) and not access.writes:
                 known = (row, element) in self.loaded
                 self.loaded.add((row, element))
                 return known

@@ -10,10 +10,11 @@ updates the element itself, in the last loop over the row that reads it and afte
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from texpr.grammar.ast import Gather, If, IndexExpr, IndexVar, Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import at_least_zero, ceildiv
+from texpr.grammar.index.expr import add, at_least_zero, ceildiv, const, constant_value
 from texpr.grammar.index.interval import most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import is_serial_par, nest_of
@@ -24,18 +25,23 @@ from texpr.polyhedral.walk import subscript_names, written
 
 ROW = IndexVar(name="#row")  # an index of a row, whichever loop runs over it
 HELD_BYTES = 256  # of one thread's registers
+LINE = 128  # bytes of memory that are fetched together
 
+Origins = Mapping[str, Element]
+NO_ORIGINS: Origins = MappingProxyType({})
 RowElement = Element
 """A buffer, and its subscripts over `ROW`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The elements that a row holds, `rounds` runs of neighbours of each; `reads` has for each index what it reads."""
+    """The elements that a row holds, `rounds` runs of neighbours of each, of which `whole` lie within the row wherever
+    it begins; `reads` has for each index what it reads. Lines are those of the first element."""
 
     elements: tuple[RowElement, ...]
     reads: Mapping[str, tuple[RowElement, ...]]
     rounds: int
+    whole: int
 
 
 Member = Seq | Par
@@ -73,18 +79,25 @@ def _levels(stmts: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
                 pass
 
 
-def rounds_of(problem: Problem, extent: IndexExpr, covered: int) -> int | None:
-    """How many times threads that cover so many iterations go to the end of a row; None where sizes leave it open."""
-    return most(ceildiv(at_least_zero(extent), covered), size_ranges(problem.kernel))
+def rounds_of(problem: Problem, extent: IndexExpr, covered: int, ahead: int = 0) -> int | None:
+    """How many times threads that cover so many iterations go to the end of a row that begins up to `ahead` elements
+    behind where they start; None where sizes leave it open."""
+    return most(ceildiv(add(at_least_zero(extent), const(ahead)), covered), size_ranges(problem.kernel))
 
 
-def held_by(problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member], covered: int) -> Held | None:
-    """What a row holds where the loops of a launch's `stmts` go over it; None where that is nothing, or sizes leave
-    its length open. A single loop holds all that it reads, several what two of them read."""
-    rounds = rounds_of(problem, loops[0].extent, covered)
-    reads = _common(problem, stmts, loops) if rounds else {}
+def held_by(
+    problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member], covered: int, line: int = 0
+) -> Held | None:
+    """What a row holds where the loops of a launch's `stmts` go over it; None where that is nothing, or sizes leave its
+    length open. A single loop holds all that it reads, several what two of them read."""
+    reads = _common(problem, stmts, loops)
     elements = tuple(dict.fromkeys(element for own in reads.values() for element in own))
-    return Held(elements=elements, reads=reads, rounds=rounds) if rounds and elements else None
+    if not elements:
+        return None
+    ahead = line // problem.kernel.buffer(elements[0][0]).dtype.size_bytes - 1 if line else 0
+    rounds = rounds_of(problem, loops[0].extent, covered, ahead)
+    whole = (constant_value(loops[0].extent) or 0) // covered
+    return Held(elements=elements, reads=reads, rounds=rounds, whole=whole) if rounds else None
 
 
 def _common(problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member]) -> dict[str, tuple[RowElement, ...]]:
@@ -123,10 +136,26 @@ def held_rows(problem: Problem, stmts: tuple[Stmt, ...], choice: Blocks) -> dict
     found: dict[str, tuple[Row, Held]] = {}
     for row in choice.rows:
         covered = choice.threads * choice.widths.get(row.indices[0], 1)
-        held = held_by(problem, stmts, members(stmts, row.indices), covered)
+        held = held_by(problem, stmts, members(stmts, row.indices), covered, row.line)
         assert held is not None, "a candidate that fits"
         found |= dict.fromkeys(row.indices, (row, held))
     return found
+
+
+def origins(problem: Problem, stmts: tuple[Stmt, ...], rows: Sequence[Row]) -> Origins:
+    """From which element runs are counted, of each index where it is not 0: at it a line of memory begins."""
+    found: dict[str, Element] = {}
+    for row in rows:
+        loops = members(stmts, row.indices) if row.line else ()
+        first = next((element for own in _common(problem, stmts, loops).values() for element in own), None)
+        if first is not None:
+            found |= {loop.index: named(first, loop.index) for loop in loops}
+    return found
+
+
+def named(element: RowElement, index: str) -> Element:
+    """The element as a loop over the row names it."""
+    return element[0], at(element[1], ROW.name, IndexVar(name=index))
 
 
 def along_row(element: Element, index: str) -> RowElement:
@@ -158,7 +187,7 @@ def _reads(problem: Problem, loop: Member) -> dict[RowElement, bool]:
 
 def _stays(stmts: tuple[Stmt, ...], loops: Sequence[Member], element: RowElement) -> bool:
     """Whether what was loaded before the loops is still the element's value where they read it."""
-    name, readers = element[0], [loop for loop in loops if _touches(loop, element[0])]
+    name, readers = element[0], [loop for loop in loops if touches(loop, element[0])]
     last = readers[-1]
     inside = sum(_writes(s, name) for s in statements((last,)))
     if sum(_writes(s, name) for s in statements(stmts)) > inside:
@@ -180,5 +209,6 @@ def _writes(stmt: Stmt, name: str) -> bool:
     return isinstance(stmt, Leaf) and (target := written(stmt)) is not None and target[0] == name
 
 
-def _touches(loop: Member, name: str) -> bool:
+def touches(loop: Member, name: str) -> bool:
+    """Whether an iteration may touch an array."""
     return any(event is None or event.element[0] == name for event in events_of(_body(loop)))

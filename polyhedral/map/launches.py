@@ -26,7 +26,7 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, conjunction, const, constant_value, minimum
+from texpr.grammar.index.expr import ONE, ZERO, add, at_least_zero, ceildiv, conjunction, const, constant_value, minimum
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.permissions import unroll_of
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
@@ -87,18 +87,20 @@ def _of_thread(
     """What a thread does with its iteration of a nest, or its run of several, and under which name it has the first.
     Of the row of a `tile`, that is its part by the digit `serial`."""
     digits = tuple(d.name for d in band.all)
-    runs = [make_run(draft, p.index, p.extent, widths[p.index], p.span) for p in nest.pars if p.index in widths]
-    reading, held = nest.body, tuple[Element, ...]()
+    line = tile.line(serial) if tile is not None else None
+    runs = [make_run(draft, p.index, p.extent, widths[p.index], p.span, line) for p in nest.pars if p.index in widths]
+    reading, held, origin = nest.body, tuple[Element, ...](), None
     if tile is not None:
-        reading = tile.through(nest.body, nest.indices[0], serial, runs[0] if runs else None)
-        held = tile.elements(nest.indices[0])
+        index = nest.indices[0]
+        reading = tile.through(nest.body, index, serial, runs[0] if runs else None)
+        held, origin = tile.elements(index), tile.origin(index)
     body = Body(draft, hardware=hardware, digits=digits).nodes(reading)
     names: dict[str, str] = {}
     for run in runs:
-        found = along(draft.problem, nest.body, run.index, hardware, held).vectors(run.count)
+        found = along(draft.problem, nest.body, run.index, hardware, held, origin).vectors(run.count)
         body, names[run.index] = in_run(draft, run, found, body, digits), run.first
     condition = padding_guard(nest, dict(zip(nest.indices, band.covered, strict=True)), ranges, names)
-    if condition is not None:
+    if condition is not None and line is None:
         body = (Guard(condition=condition, body=body, padding=True, span=nest.pars[0].span),)
     return body, names
 
@@ -175,9 +177,9 @@ class _Block:
         if not isinstance(stmt, Seq | Par) or stmt.index not in self.rows or stmt.index in self.tiles:
             return ()
         row, held = self.rows[stmt.index]
-        tile = make_tile(self.draft, held, self.choice.widths.get(stmt.index, 1))
+        tile = make_tile(self.draft, row, held, self.choice.widths.get(stmt.index, 1))
         self.tiles |= dict.fromkeys(row.indices, tile)
-        return load_row(self.draft, tile, stmt, self.choice.threads, self.outer)
+        return load_row(self.draft, tile, row, stmt, self.choice.threads)
 
     def _node(self, stmt: Stmt) -> tuple[Node, ...]:
         match stmt:
@@ -223,6 +225,7 @@ class _Block:
         tile = self.tiles.get(par.index)
         serial = [self._serial_digit(p, e, n) for p, e, n in zip(nest.pars, extents, band.covered, strict=True)]
         own_digits = tuple(digit for digit in serial if digit is not None)
+        begin = tile.begin if tile is not None else ZERO
         nodes, names = _of_thread(
             draft,
             nest,
@@ -234,7 +237,7 @@ class _Block:
             serial=own_digits,
         )
         defines = tuple(
-            Define(index=names.get(p.index, p.index), digits=(*((own,) if own else ()), *reversed(mine)))
+            Define(index=names.get(p.index, p.index), digits=(*((own,) if own else ()), *reversed(mine)), offset=begin)
             for p, own, mine in zip(nest.pars, serial, band.digits, strict=True)
         )
         nodes = (*defines, *nodes)

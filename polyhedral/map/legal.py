@@ -18,13 +18,13 @@ from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked
-from texpr.polyhedral.map.held import HELD_BYTES, held_by, held_bytes, members
+from texpr.polyhedral.map.held import HELD_BYTES, LINE, NO_ORIGINS, Origins, held_by, held_bytes, members, origins
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.sharing import can_share, combinable, part_bytes
 from texpr.polyhedral.map.tiles import tile_fault
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.map.vectors import vectors
+from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.mapped.candidate import (
     Blocks,
     Candidate,
@@ -130,10 +130,11 @@ class _Check:
         if inner.keys() != choice.inner.keys():
             self._refuse(f"`inner` deals threads to {_listed(choice.inner)}; the nests inside are {_listed(inner)}")
         indices: tuple[str, ...] = ()
+        begins = origins(self.problem, nest.body, choice.rows)
         for index, deal in choice.inner.items():
             inside = bounded_nest(inner[index])[0]
             self._deal(deal, inside, choice.threads, f"inner of {index}")
-            self._runs(inside, choice.widths, nest.indices + inside.indices)
+            self._runs(inside, choice.widths, nest.indices + inside.indices, begins)
             indices += inside.indices
         seqs = {s.index: s for s in _at_block_level(nest.body, choice.shared_out) if isinstance(s, Seq)}
         bytes_needed = sum(use.bytes or 0 for use in uses if choice.memory[use.buffer.name] is Memory.SHARED)
@@ -141,7 +142,7 @@ class _Check:
             if index not in seqs or not can_share(self.problem, seqs[index], choice.memory) or choice.threads == 1:
                 self._refuse(f"`shared_out`: {index} is no reduction that the threads of a block can share")
             bytes_needed += part_bytes(self.problem, seqs[index].body, choice.threads)
-            self._run(seqs[index].body, index, choice.widths, (*nest.indices, index))
+            self._run(seqs[index].body, index, choice.widths, (*nest.indices, index), begins)
         self._known_widths(choice.widths, (*indices, *choice.shared_out))
         self._rows(choice, nest.body)
         if bytes_needed > self.target.shared_bytes:
@@ -162,7 +163,9 @@ class _Check:
                     self._refuse(f"`rows`: the threads do not go over {named} in the same way")
             if not loops or len({loop.extent for loop in loops}) > 1:
                 self._refuse(f"`rows`: {named} are no loops of one extent beside one another")
-            held = held_by(self.problem, stmts, loops, choice.threads * width)
+            held = held_by(self.problem, stmts, loops, choice.threads * width, row.line)
+            if row.line not in (0, LINE) or (row.line and (width == 1 or choice.threads * width < LINE)):
+                self._refuse(f"`rows`: the runs of {named} are not counted from lines of {row.line} bytes")
             if held is None or held_bytes(self.problem, held, width) > HELD_BYTES:
                 self._refuse(f"`rows`: {named} read nothing that {HELD_BYTES} bytes of a thread's registers can hold")
 
@@ -233,7 +236,9 @@ class _Check:
         if not widths.keys() <= set(indices):
             self._refuse(f"`widths` has {_listed(widths)}; the indices that threads share out are {_listed(indices)}")
 
-    def _runs(self, nest: Nest, widths: Mapping[str, int], hardware: tuple[str, ...]) -> None:
+    def _runs(
+        self, nest: Nest, widths: Mapping[str, int], hardware: tuple[str, ...], origins: Origins = NO_ORIGINS
+    ) -> None:
         """At most one index of a nest is taken several iterations at a time, and no other extent depends on it."""
         several = [par for par in nest.pars if par.index in widths]
         if len(several) > 1:
@@ -241,14 +246,22 @@ class _Check:
         for par in several:
             if any(par.index in names(other.extent) for other in nest.pars):
                 self._refuse(f"`widths`: an extent depends on {par.index}")
-            self._run(nest.body, par.index, widths, hardware)
+            self._run(nest.body, par.index, widths, hardware, origins)
 
-    def _run(self, stmts: tuple[Stmt, ...], index: str, widths: Mapping[str, int], hardware: tuple[str, ...]) -> None:
+    def _run(
+        self,
+        stmts: tuple[Stmt, ...],
+        index: str,
+        widths: Mapping[str, int],
+        hardware: tuple[str, ...],
+        origins: Origins = NO_ORIGINS,
+    ) -> None:
         """So many neighbouring iterations have a wide access."""
         width = widths.get(index)
         if width is None:
             return
-        if width < 2 or width & (width - 1) or not vectors(self.problem, stmts, index, width, hardware).wide:
+        found = along(self.problem, stmts, index, hardware, origin=origins.get(index))
+        if width < 2 or width & (width - 1) or not found.vectors(width).wide:
             self._refuse(f"`widths`: no access is wide where a thread takes {width} iterations of {index}")
 
     def _deal(self, deal: Deal, nest: Nest, threads: int, where: str) -> None:

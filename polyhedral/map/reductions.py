@@ -76,7 +76,8 @@ def split(draft: Draft, team: Team, seq: Seq) -> tuple[Node, ...]:
     """A `seq` over the block's threads."""
     extent = constant_value(seq.extent)
     inside = None
-    if extent is None or extent % team.covered:
+    from_line = team.tile is not None and team.tile.lead is not None
+    if not from_line and (extent is None or extent % team.covered):
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
     rounds = ceildiv(at_least_zero(seq.extent), team.covered) if team.tile is None else const(team.tile.rounds)
     nodes = shared_out(draft, team, seq, seq.body, (), rounds, inside)
@@ -139,22 +140,25 @@ def _partial(
     if rounds != ONE:
         name = draft.names.fresh(f"{index}_serial")
         own = (Digit(name=name, index=index, weight=team.covered, radix=rounds, stride=ONE, place=Place.SERIAL),)
-    run = make_run(draft, index, loop.extent, team.width, loop.span) if team.width > 1 else None
-    reading = body if team.tile is None else team.tile.through(body, index, own, run)
+    tile = team.tile
+    line = tile.line(own) if tile is not None else None
+    run = make_run(draft, index, loop.extent, team.width, loop.span, line) if team.width > 1 else None
+    reading = body if tile is None else tile.through(body, index, own, run)
     worker = Body(draft, hardware=(*team.outer, index), digits=digits)
     nodes: tuple[Node, ...] = worker.nodes(
         tuple(replace(s, buffer=partials[s.id], subscripts=()) if isinstance(s, Accumulate) else s for s in reading)
     )
     if run is not None:
-        held = team.tile.elements(index) if team.tile is not None else ()
-        found = along(draft.problem, body, index, (*team.outer, index), held).vectors(team.width)
+        held, origin = (tile.elements(index), tile.origin(index)) if tile is not None else ((), None)
+        found = along(draft.problem, body, index, (*team.outer, index), held, origin).vectors(team.width)
         nodes, first = in_run(draft, run, found, nodes, digits), run.first
     if inside is not None:
         inside = rewrite(inside, lambda node: IndexVar(name=first) if node == IndexVar(name=index) else node)
         nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
-    nodes = (Define(index=first, digits=(*places, *own, *reversed(band.all))), *nodes)
+    begin = tile.begin if tile is not None else ZERO
+    nodes = (Define(index=first, digits=(*places, *own, *reversed(band.all)), offset=begin), *nodes)
     for digit in (*own, *(() if stride is None else (stride,))):
-        nodes = (_serial(digit, nodes, loop.span, unroll=team.tile is not None),)
+        nodes = (_serial(digit, nodes, loop.span, unroll=tile is not None),)
     for define, digit in around:
         nodes = (_serial(digit, (define, *nodes), loop.span),)
     draft.digits += (*(digit for _, digit in around), *(() if stride is None else (stride,)), *own)

@@ -1,8 +1,7 @@
 """Rows in registers: the loads before the loops over a row, and these loops with registers in place of elements.
 
-    for k_serial < 2  (unrolled)                          4 threads, 4 neighbours each, two runs: N = 32
-      k_first = 16*k_serial + 4*k_lane
-      copy X_row[4*k_serial + e] = X[i, k_first + e] for e < 4
+    row = 4*row_lane                                      4 threads, 4 neighbours each, two runs: N = 32
+    copy X_row[4*part + e] = X[i, row + 16*part + e] for part < 2, e < 4
     …
     for k_1_serial < 2  (unrolled)
       for k_1_vector < 4  (unrolled)
@@ -11,35 +10,58 @@
 The loops over a row give every thread the same iterations, so it reads what it loaded itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import Compare, CompareOp, IndexVar, Par, Read, Role, Seq, Stmt
+from texpr.grammar.ast import Const, IndexExpr, IndexVar, Par, Read, Role, Seq, Stmt
 from texpr.grammar.ast import Node as Tree
-from texpr.grammar.index.expr import ONE, ZERO, add, const, constant_value, multiply
+from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply, subtract
+from texpr.grammar.index.linear import linear
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.held import ROW, Held, RowElement, along_row
-from texpr.polyhedral.map.runs import Copies, Run, is_cut, make_run
-from texpr.polyhedral.map.vectors import Element, Wide, at, element_width
-from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.map.held import ROW, Held, RowElement, along_row, named
+from texpr.polyhedral.map.runs import Line, Run
+from texpr.polyhedral.map.vectors import Element, at, element_width
+from texpr.polyhedral.mapped.access import Access
+from texpr.polyhedral.mapped.candidate import Row
+from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Lead, Node
+from texpr.polyhedral.mapped.views import View, Within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTile:
-    """`rounds` runs of `width` neighbours of each element, in the registers of that name."""
+    """`rounds` runs of `width` neighbours of each element, in the registers of that name. The runs are counted from a
+    line of memory where there is an index `lead`; then `whole` of them lie within the row."""
 
     registers: Mapping[RowElement, str]
     rounds: int
     width: int
+    whole: int
+    lead: str | None = None
+
+    @property
+    def begin(self) -> IndexExpr:
+        """Where the first run begins."""
+        return ZERO if self.lead is None else multiply(const(-1), IndexVar(name=self.lead))
+
+    def origin(self, index: str) -> Element | None:
+        """The element that is aligned where runs are counted from, as a loop over the row names it."""
+        return None if self.lead is None else self.elements(index)[0]
+
+    def line(self, serial: tuple[Digit, ...]) -> Line | None:
+        """Of a run, by the digit that numbers those of a thread."""
+        if self.lead is None:
+            return None
+        return Line(lead=self.lead, part=serial[0].name if serial else None, whole=self.whole)
 
     def elements(self, index: str) -> tuple[Element, ...]:
         """What is in registers, as a loop over the row names it."""
-        return tuple((name, at(subscripts, ROW.name, IndexVar(name=index))) for name, subscripts in self.registers)
+        return tuple(named(element, index) for element in self.registers)
 
     def through(
         self, stmts: tuple[Stmt, ...], index: str, serial: tuple[Digit, ...], run: Run | None
@@ -58,7 +80,7 @@ class RowTile:
         return tuple(rewrite(stmt, change) for stmt in stmts)
 
 
-def make_tile(draft: Draft, held: Held, width: int) -> RowTile:
+def make_tile(draft: Draft, row: Row, held: Held, width: int) -> RowTile:
     """The registers of a row, in the draft."""
     registers: dict[RowElement, str] = {}
     for element in held.elements:
@@ -73,46 +95,65 @@ def make_tile(draft: Draft, held: Held, width: int) -> RowTile:
             role=Role.LOCAL,
             reason=f"a thread's part of a row of {buffer.name}, read from memory once",
         )
-    return RowTile(registers=registers, rounds=held.rounds, width=width)
+    lead = draft.names.fresh("lead") if row.line else None
+    return RowTile(registers=registers, rounds=held.rounds, width=width, whole=held.whole, lead=lead)
 
 
-def load_row(draft: Draft, tile: RowTile, loop: Seq | Par, threads: int, outer: tuple[str, ...]) -> tuple[Node, ...]:
-    """The loads of all elements of a row, before the first loop over it. Those of one array come after one another:
+def load_row(draft: Draft, tile: RowTile, row: Row, loop: Seq | Par, threads: int) -> tuple[Node, ...]:
+    """The loads of all elements of a row, before the first loop over it: those of one array follow one another, and
     none waits for another one."""
-    row, extent, covered = draft.names.fresh("row"), loop.extent, threads * tile.width
-    band = thread_digits((row,), ((0, threads),), draft.names, draft.target.warp_size, {row: tile.width})
-    run = make_run(draft, row, extent, tile.width, loop.span)
+    index = draft.names.fresh("row")
+    band = thread_digits((index,), ((0, threads),), draft.names, draft.target.warp_size, {index: tile.width})
+    draft.digits += band.all
+    first = Define(index=index, digits=tuple(reversed(band.all)), offset=tile.begin)
     digits = tuple(d.name for d in band.all)
-    serial: tuple[Digit, ...] = ()
-    if tile.rounds > 1:
-        name = draft.names.fresh(f"{row}_serial")
-        radix = const(tile.rounds)
-        serial = (Digit(name=name, index=row, weight=covered, radix=radix, stride=ONE, place=Place.SERIAL),)
-    base = multiply(const(tile.width), IndexVar(name=serial[0].name)) if serial else ZERO
-    load = Copies(draft, run, digits, cut=is_cut(draft, extent, tile.width), base=base).load
-    nodes: tuple[Node, ...] = tuple(
-        load(_wide(draft, loop, element, tile.width, row, outer), name) for element, name in tile.registers.items()
-    )
-    known = constant_value(extent)
-    if known is None or known % covered:
-        inside = Compare(op=CompareOp.LT, left=IndexVar(name=run.first), right=extent)
-        nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
-    nodes = (Define(index=run.first, digits=(*serial, *reversed(band.all))), *nodes)
-    for digit in serial:
-        nodes = (Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, unroll=True, span=loop.span),)
-    draft.digits += (*band.all, *serial)
-    return (*(Fresh(buffer=name) for name in tile.registers.values()), *nodes)
+    fresh = (Fresh(buffer=name) for name in tile.registers.values())
+    loads = (_load(draft, tile, element, index, digits, loop, threads) for element in tile.registers)
+    if tile.lead is None:
+        return (*fresh, first, *loads)
+    name, subscripts = next(iter(tile.registers))
+    dtype = draft.kernel.buffer(name).dtype
+    start = View(buffer=name, subscripts=at(subscripts, ROW.name, ZERO), dtype=dtype)
+    return (*fresh, Lead(index=tile.lead, of=start, bytes=row.line), first, *loads)
 
 
-def _wide(draft: Draft, loop: Seq | Par, element: RowElement, width: int, row: str, outer: tuple[str, ...]) -> Wide:
-    """The access that brings `width` neighbours of an element: as wide as the layout lets it be."""
-    name, subscripts = element
-    here = (name, at(subscripts, ROW.name, IndexVar(name=row)))
-    return Wide(
-        element=here,
-        dtype=draft.kernel.buffer(name).dtype,
-        width=min(width, element_width(draft.problem, here, row)),
-        loads=True,
-        stores=False,
-        first=loop,
+def _load(
+    draft: Draft, tile: RowTile, element: RowElement, index: str, digits: tuple[str, ...], loop: Seq | Par, threads: int
+) -> Copy:
+    """The loads of an element, as wide as its layout lets them be. What lies before a line's row and behind it is 0, so
+    that who does not ask where the row ends computes with something."""
+    fresh, dtype = draft.names.fresh, draft.kernel.buffer(element[0]).dtype
+    width = min(tile.width, element_width(draft.problem, named(element, index), index, tile.origin(index)))
+    part, access, each = (fresh(f"{index}_{word}") for word in ("part", "access", "element"))
+    several = {part: (tile.rounds, tile.width), access: (tile.width // width, width)}
+    over = {name: count for name, (count, _) in several.items() if count > 1}
+    held = _total((IndexVar(name=name), several[name][1]) for name in over)
+    covered = threads * tile.width
+    from_first = _total((IndexVar(name=name), covered if name == part else width) for name in over)
+    start, here = add(IndexVar(name=index), from_first), IndexVar(name=each)
+    array = View(buffer=element[0], subscripts=at(element[1], ROW.name, add(start, here)), dtype=dtype)
+    known = constant_value(loop.extent)
+    within = None
+    if tile.lead is not None:
+        none = Const(value=False if dtype.is_bool else 0, dtype=dtype, span=loop.span)
+        within = Within(begin=subtract(ZERO, start), end=subtract(loop.extent, start), other=none)
+    elif known is None or known % covered:
+        exact = not linear(loop.extent).is_multiple(width, draft.problem.divisors)
+        within = Within(begin=ZERO, end=subtract(loop.extent, start), exact=exact)
+    return Copy(
+        id=fresh(f"{index}_load"),
+        source=array,
+        target=View(buffer=tile.registers[element], subscripts=(add(held, here),), dtype=dtype),
+        over=(*((name, const(count)) for name, count in over.items()), (each, const(width))),
+        within=within,
+        access=Access.ALIGNED if width * dtype.size_bytes > 1 else Access.EACH,
+        digits=digits,
+        span=loop.span,
     )
+
+
+def _total(terms: Iterable[tuple[IndexExpr, int]]) -> IndexExpr:
+    total: IndexExpr = ZERO
+    for value, factor in terms:
+        total = add(total, multiply(const(factor), value))
+    return total

@@ -20,12 +20,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from texpr.grammar.ast import (
+    And,
     Bind,
     Compare,
     CompareOp,
+    Condition,
     Const,
     IndexExpr,
     IndexVar,
+    Or,
     Read,
     Role,
     Subscript,
@@ -43,9 +46,27 @@ from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
-from texpr.polyhedral.mapped.walks import map_nodes
+from texpr.polyhedral.mapped.walks import every_node, map_nodes, of_kind
 from texpr.polyhedral.names import stem
-from texpr.polyhedral.walk import rewrite_leaf, rewrite_read
+from texpr.polyhedral.walk import (
+    read_accesses,
+    rewrite_leaf,
+    rewrite_read,
+    subscript_names,
+    subscript_reads,
+    written,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Where runs are counted from a line of memory: the index `lead` says how many elements it lies before the first
+    iteration. `part` numbers the runs of a thread, where it has several: only that of number 0 may begin before the
+    first iteration, and only those from `whole` on may end behind the last."""
+
+    lead: str
+    part: str | None
+    whole: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,28 +81,27 @@ class Run:
     count: int
     span: Span
     tiled: Mapping[Element, View] = field(default_factory=dict)
+    line: Line | None = None
 
 
-def make_run(draft: Draft, index: str, extent: IndexExpr, count: int, span: Span) -> Run:
+def make_run(draft: Draft, index: str, extent: IndexExpr, count: int, span: Span, line: Line | None = None) -> Run:
     """A run with names of its own, and its digit in the draft."""
     name = draft.names.fresh(f"{stem(index)}_vector")
     digit = Digit(name=name, index=index, weight=1, radix=const(count), stride=ONE, place=Place.VECTOR)
     first = draft.names.fresh(f"{stem(index)}_first")
     draft.digits.append(digit)
-    return Run(index=index, extent=extent, first=first, vector=digit, count=count, span=span)
+    return Run(index=index, extent=extent, first=first, vector=digit, count=count, span=span, line=line)
 
 
 def in_run(draft: Draft, run: Run, found: Vectors, body: tuple[Node, ...], digits: tuple[str, ...]) -> tuple[Node, ...]:
     """The body for every iteration of a run, what it moves of arrays (`found`) before and after. `digits` are those of
     the threads that share out the runs."""
-    cut = is_cut(draft, run.extent, run.count)
-    moved = found.wide
+    inside, moved = _inside(draft, run), found.wide
     layout = row_major((const(run.count),))
     registers = {wide.element: _register(draft, run, wide, layout) for wide in moved}
     here = (IndexVar(name=run.vector.name),)
     body = through(body, {element: (name, here) for element, name in registers.items()})
-    if cut:
-        inside = Compare(op=CompareOp.LT, left=IndexVar(name=run.index), right=run.extent)
+    if inside is not None and not (run.line and _is_harmless(draft, run, body)):
         unwritten = [wide for wide in moved if wide.stores and not wide.loads]
         orelse = tuple(_zero(draft, run, wide, registers[wide.element], digits) for wide in unwritten)
         body = (Guard(condition=inside, body=body, orelse=orelse, padding=True, span=run.span),)
@@ -94,7 +114,7 @@ def in_run(draft: Draft, run: Run, found: Vectors, body: tuple[Node, ...], digit
         unroll=True,
         span=run.span,
     )
-    copy = Copies(draft, run, digits, cut=cut)
+    copy = Copies(draft, run, digits)
     return (
         *(Fresh(buffer=name) for name in registers.values()),
         *(copy.load(wide, registers[wide.element]) for wide in moved if wide.loads),
@@ -103,9 +123,35 @@ def in_run(draft: Draft, run: Run, found: Vectors, body: tuple[Node, ...], digit
     )
 
 
-def is_cut(draft: Draft, extent: IndexExpr, count: int) -> bool:
-    """Whether an extent may end inside a run of so many iterations."""
-    return not linear(extent).is_multiple(count, draft.problem.divisors)
+def _inside(draft: Draft, run: Run) -> Condition | None:
+    """Which iterations of a run there are, None where all."""
+    index, line = IndexVar(name=run.index), run.line
+    after: Condition = Compare(op=CompareOp.LT, left=index, right=run.extent)
+    if line is None:
+        return None if linear(run.extent).is_multiple(run.count, draft.problem.divisors) else after
+    before: Condition = Compare(op=CompareOp.LE, left=ZERO, right=index)
+    if line.part is not None:
+        part = IndexVar(name=line.part)
+        before = Or(parts=(Compare(op=CompareOp.LT, left=ZERO, right=part), before))
+        if line.whole:
+            after = Or(parts=(Compare(op=CompareOp.LT, left=part, right=const(line.whole)), after))
+    return And(parts=(before, after))
+
+
+def _is_harmless(draft: Draft, run: Run, body: tuple[Node, ...]) -> bool:
+    """Whether nobody sees what the body does for what is no iteration: it touches the run's own registers, and reads
+    nothing of memory at a place that moves with it."""
+    own = {node.buffer for node in of_kind(body, Fresh)}
+    for leaf in (node.leaf for node in of_kind(body, Generic)):
+        target = written(leaf)
+        alone = target is not None and (target[0] in own or target[1] == (IndexVar(name=run.vector.name),))
+        if not isinstance(leaf, Bind) or not alone or draft.buffers[leaf.buffer].memory is not Memory.REG:
+            return False
+        for read in read_accesses(leaf):
+            moves = run.index in subscript_names(read.subscripts) or subscript_reads(read.subscripts)
+            if moves and draft.buffers[read.buffer].memory is not Memory.REG:
+                return False
+    return not any(isinstance(node, Guard) and isinstance(node.condition, Read) for node in every_node(body))
 
 
 def _register(draft: Draft, run: Run, wide: Wide, layout: Layout) -> str:
@@ -159,11 +205,11 @@ def _id(wide: Wide, run: Run) -> str:
 
 
 class Copies:
-    """The copies of a run into registers and out of them, as many accesses as each takes. The first element of a run is
-    the register `base`."""
+    """The copies of a run into registers and out of them, as many accesses as each takes."""
 
-    def __init__(self, draft: Draft, run: Run, digits: tuple[str, ...], *, cut: bool, base: IndexExpr = ZERO) -> None:
-        self.draft, self.run, self.digits, self.cut, self.base = draft, run, digits, cut, base
+    def __init__(self, draft: Draft, run: Run, digits: tuple[str, ...]) -> None:
+        self.draft, self.run, self.digits = draft, run, digits
+        self.cut = _inside(draft, run) is not None
         self.element, self.access = (draft.names.fresh(f"{stem(run.index)}_{word}") for word in ("element", "access"))
 
     def load(self, wide: Wide, register: str) -> Copy:
@@ -189,11 +235,13 @@ class Copies:
         name, subscripts = wide.element
         there = at(subscripts, self.run.index, add(IndexVar(name=self.run.first), here))
         array = View(buffer=name, subscripts=there, dtype=wide.dtype)
-        return array, View(buffer=register, subscripts=(add(self.base, here),), dtype=wide.dtype)
+        return array, View(buffer=register, subscripts=(here,), dtype=wide.dtype)
 
     def _copy(self, wide: Wide, what: str, source: View, target: View, other: Const | None) -> Copy:
-        start = self._start(wide)
-        end = subtract(subtract(self.run.extent, IndexVar(name=self.run.first)), start)
+        start, first = self._start(wide), IndexVar(name=self.run.first)
+        begin = subtract(subtract(ZERO, first), start) if self.run.line else ZERO
+        end = subtract(subtract(self.run.extent, first), start)
+        exact = self.run.line is None
         cut = self.cut and wide.element not in self.run.tiled  # a tile has something everywhere
         several = () if start == ZERO else ((self.access, const(self.run.count // wide.width)),)
         return Copy(
@@ -201,7 +249,7 @@ class Copies:
             source=source,
             target=target,
             over=(*several, (self.element, const(wide.width))),
-            within=Within(begin=ZERO, end=end, other=other, exact=True) if cut else None,
+            within=Within(begin=begin, end=end, other=other, exact=exact) if cut else None,
             access=Access.ALIGNED if wide.width * wide.dtype.size_bytes > 1 else Access.EACH,
             digits=self.digits,
             span=wide.first.span,

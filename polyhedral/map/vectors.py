@@ -32,8 +32,10 @@ from texpr.grammar.ast import (
     operands,
 )
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import names, substitute
+from texpr.grammar.index.expr import ZERO, names, substitute
+from texpr.grammar.index.linear import linear
 from texpr.grammar.types import DType
+from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.vector import vector_width
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.problem import Problem, declared, workspaces
@@ -100,17 +102,23 @@ def along(
     index: str,
     hardware: tuple[str, ...],
     elsewhere: Collection[Element] = (),
+    origin: Element | None = None,
 ) -> Along:
     """The accesses of statements that a thread runs for iterations of an index of `hardware`, but for the reads of
-    elements that it has from `elsewhere`; none is wide of statements with loops. What chooses asks, what checks and
-    what builds: it is looked for once."""
+    elements that it has from `elsewhere`; none is wide of statements with loops. Iterations are counted from where the
+    `origin` is aligned, None: from 0. What chooses asks, what checks and what builds: it is looked for once."""
     leaves = tuple(stmt.id for stmt in statements(tuple(stmts)) if isinstance(stmt, Leaf))
-    question = ("along", index, frozenset(hardware), leaves, frozenset(elsewhere))
-    return problem.once(question, lambda: _along(problem, stmts, index, hardware, elsewhere))
+    question = ("along", index, frozenset(hardware), leaves, frozenset(elsewhere), origin)
+    return problem.once(question, lambda: _along(problem, stmts, index, hardware, elsewhere, origin))
 
 
 def _along(
-    problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...], elsewhere: Collection[Element]
+    problem: Problem,
+    stmts: Sequence[Stmt],
+    index: str,
+    hardware: tuple[str, ...],
+    elsewhere: Collection[Element],
+    origin: Element | None,
 ) -> Along:
     events: list[Event] = []
     for event in events_of(stmts):
@@ -118,7 +126,7 @@ def _along(
             return Along(most=Vectors(wide=(), others=1))
         if event.writes or event.element not in elsewhere:
             events.append(event)
-    return Along(most=_Finder(problem, index, hardware, declared(tuple(stmts))).find(events))
+    return Along(most=_Finder(problem, index, hardware, declared(tuple(stmts)), origin).find(events))
 
 
 def sure_reads(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...]) -> tuple[Wide, ...]:
@@ -209,6 +217,7 @@ class _Finder:
     index: str
     hardware: tuple[str, ...]
     own: frozenset[str]  # locals of one iteration
+    origin: Element | None = None
     arrays: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -274,19 +283,36 @@ class _Finder:
                 read.buffer in self.own | written for read in value_reads(subscript.value)
             ):
                 return 1
-        return element_width(self.problem, element, self.index)
+        return element_width(self.problem, element, self.index, self.origin)
 
 
-def element_width(problem: Problem, element: Element, index: str) -> int:
-    """How many elements, from any multiple of so many values of the index on, are one aligned access at most."""
+def element_width(problem: Problem, element: Element, index: str, origin: Element | None = None) -> int:
+    """How many elements, from any multiple of so many values of the index on, are one aligned access at most. They are
+    counted from where the `origin` is aligned."""
     name, subscripts = element
     if any(isinstance(s, Gather) and index in names(s) for s in subscripts):
         return 1
-    plain = [IndexVar(name=f"#{n}") if isinstance(s, Gather) else s for n, s in enumerate(subscripts)]
+    layout, most = problem.layouts[name], _most(problem, name)
+    if origin is None:
+        return vector_width(layout, _plain(subscripts), index, most, problem.divisors)
+    own, first = (linear(offset(problem.layouts[n], _plain(at(s, index, ZERO)))) for n, s in (element, origin))
+    if linear(offset(layout, _plain(subscripts))).coefficient(index) != 1 or layout.xor is not None:
+        return 1
+    apart, width = own - first, min(most, _most(problem, origin[0]))
+    while not apart.is_multiple(width, problem.divisors):
+        width //= 2
+    return width
+
+
+def _most(problem: Problem, name: str) -> int:
+    """The elements of the widest access to an array where it begins."""
     buffer = problem.kernel.buffer(name)
-    size = buffer.dtype.size_bytes
-    most = min(ACCESS_BYTES // size, buffer.align // size)
-    return vector_width(problem.layouts[name], plain, index, most, problem.divisors)
+    return min(ACCESS_BYTES, buffer.align) // buffer.dtype.size_bytes
+
+
+def _plain(subscripts: tuple[Subscript, ...]) -> list[IndexExpr]:
+    """The subscripts, with a name for each that is read from data."""
+    return [IndexVar(name=f"#{n}") if isinstance(s, Gather) else s for n, s in enumerate(subscripts)]
 
 
 def at(subscripts: tuple[Subscript, ...], index: str, value: IndexExpr) -> tuple[Subscript, ...]:

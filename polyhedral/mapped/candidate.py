@@ -47,9 +47,11 @@ class Flat:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """Indices of one extent, in text order, over each of which the threads of a block go in the same way: what several
-    of them read of an array is loaded once, before the first, and held in registers."""
+    of them read of an array is loaded once, before the first, and held in registers. `line`: runs are counted from the
+    last multiple of so many bytes in memory before the row, whatever its alignment; 0: from its first element."""
 
     indices: tuple[str, ...]
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.diagnostics import InternalError
-from texpr.grammar.index.expr import ZERO, add, const, multiply
+from texpr.grammar.index.expr import ZERO, add, const, multiply, names
 from texpr.grammar.source import Span
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.mapped.expand import expand, unfolded
@@ -40,7 +40,7 @@ from texpr.polyhedral.mapped.operators import (
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Barrier
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
 from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.mapped.walks import Path, acting, branches, operator_buffers, statements
 from texpr.polyhedral.walk import value_reads
@@ -53,7 +53,8 @@ Tree = TypeVar("Tree", IndexExpr, Condition, Subscript)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
     """What encloses a node: nodes and path, each defined index over digits and `dims`, and constraints on those; and
-    the thread digits that are defined before it."""
+    the thread digits that are defined before it. `leads`: indices that an address decides, which may have any value in
+    every iteration of the loops."""
 
     nodes: tuple[Node, ...] = ()
     path: Path = ()
@@ -61,6 +62,7 @@ class Around:
     dims: tuple[str, ...] = ()
     constraints: tuple[Condition, ...] = ()
     digits: frozenset[str] = frozenset()
+    leads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +97,11 @@ class Touch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actors:
-    """Accesses of a launch in text order; `entries` has the nodes around each local's `Fresh`."""
+    """Accesses of a launch in text order; `entries` has the nodes around each local's `Fresh`, `alike` the indices that
+    an address decides and that are one value for a block."""
 
     touches: tuple[Touch, ...]
+    alike: tuple[str, ...]
     entries: Mapping[str, tuple[Node, ...]]
 
 
@@ -105,7 +109,7 @@ def collect(launch: Launch, warp_size: int, buffers: Set[str]) -> Actors:
     """The accesses of a launch to some buffers."""
     collector = _Collector(launch, warp_size, buffers)
     collector.visit(launch.body, Around(env={}))
-    return Actors(touches=tuple(collector.touches), entries=collector.entries)
+    return Actors(touches=tuple(collector.touches), alike=tuple(collector.alike), entries=collector.entries)
 
 
 class _Collector:
@@ -113,6 +117,7 @@ class _Collector:
         self.launch, self.warp_size, self.buffers = launch, warp_size, buffers
         self.by_name = {d.name: d for d in launch.digits}
         self.touches: list[Touch] = []
+        self.alike: list[str] = []
         self.entries: dict[str, tuple[Node, ...]] = {}
         self.defined: dict[str, int] = {}  # thread digit -> number of nodes around its `Define`
 
@@ -139,8 +144,19 @@ class _Collector:
                         dims=(*around.dims, index),
                         constraints=around.constraints + limits,
                         digits=around.digits,
+                        leads=around.leads,
                     )
                     self.visit(inside, here)
+                case Lead(index=index, of=of, bytes=bytes_):
+                    reached = (names(put(s, around.env)) for s in of.subscripts)
+                    alike = frozenset[str]().union(*reached).isdisjoint(around.dims)
+                    self.alike += [index] if alike else []
+                    limits = below(IndexVar(name=index), const(bytes_ // of.dtype.size_bytes))
+                    around = replace(
+                        around,
+                        constraints=around.constraints + limits,
+                        leads=around.leads if alike else (*around.leads, index),
+                    )
                 case Guard(condition=condition):
                     self._guard(node, condition, replace(around, path=path))
                 case _ if isinstance(node, Operator) and not isinstance(node, Contract | Unload):
@@ -237,7 +253,7 @@ class _Collector:
             span=span,
             around=here,
             digits=digits,
-            dims=here.dims + tuple(d.name for d in used),
+            dims=here.dims + here.leads + tuple(d.name for d in used),
             constraints=here.constraints + thread,
             band_depth=depth,
         )

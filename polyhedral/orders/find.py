@@ -58,7 +58,7 @@ def launch_orders(
     by_buffer: dict[str, list[Touch]] = {}
     for touch in actors.touches:
         by_buffer.setdefault(touch.buffer, []).append(touch)
-    finder = _Finder(launch, program, warp_size)
+    finder = _Finder(launch, program, warp_size, actors.alike)
     found: dict[Order, Order] = {}
     pairs = 0
     for name, touches in by_buffer.items():
@@ -129,11 +129,11 @@ class _Answer:
 
 
 class _Finder:
-    def __init__(self, launch: Launch, program: Program, warp_size: int) -> None:
+    def __init__(self, launch: Launch, program: Program, warp_size: int, leads: tuple[str, ...]) -> None:
         self.launch, self.warp_size = launch, warp_size
         self.program = program
         block = [d for d in launch.digits if d.place in GRID_PLACES]
-        names = [s.name for s in program.kernel.sizes] + [d.name for d in block] + list(launch.arguments)
+        names = [s.name for s in program.kernel.sizes] + [d.name for d in block] + [*launch.arguments, *leads]
         self.fixed = tuple(dict.fromkeys(names))
         self.block = tuple(limit for d in block for limit in below(IndexVar(name=d.name), d.radix))
         self.instances: dict[int, Instances] = {}  # by the identity of actors

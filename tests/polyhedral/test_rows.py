@@ -9,6 +9,7 @@ from stages import mapped, only_launch
 
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Blocks, Row
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
@@ -35,15 +36,19 @@ def reads(program: MappedProgram, name: str) -> int:
     return sum(read.buffer == name for operator in operators(launch.body) for read in operator.reads)
 
 
-def right(program: MappedProgram, x: Any, columns: int | None = None) -> None:
+def right(program: MappedProgram, x: Any, columns: int | None = None, **more: Any) -> None:
     """Whether it computes what the interpreter computes of X."""
-    given = {"X": x} | ({"Y": np.zeros((len(x), columns or x.shape[1]), np.float32)} if "Y" in program.buffers else {})
+    given = (
+        {"X": x}
+        | more
+        | ({"Y": np.zeros((len(x), columns or x.shape[1]), np.float32)} if "Y" in program.buffers else {})
+    )
     got, expected = simulate(program, given, seed=1), interpret(program.kernel, given).outputs
     for name in expected:
         np.testing.assert_allclose(got[name], expected[name], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("n", [64, 132, 1000, 77])
+@pytest.mark.parametrize("n", [64, 132, 1000, 77, 515])
 def test_a_row_that_several_loops_read_is_read_from_memory_once(n: int) -> None:
     program = mapped(SOFTMAX.format(n=n), M=3)
     assert reads(program, "X") == 1 and len(rows_of(program)[0].indices) == 3
@@ -65,6 +70,16 @@ def test_a_row_that_its_last_loop_overwrites_is_held_too() -> None:
     program = mapped(text, M=2)
     assert reads(program, "X") == 1
     right(program, np.random.default_rng(1).standard_normal((2, 256)).astype(np.float32))
+
+
+def test_a_loop_that_writes_what_others_read_goes_over_their_row() -> None:
+    text = """kernel k(inout X: f32[M, 256], Y: f32[M]) { par M i {
+        let m = maximum 256 k { X[i, k] }
+        Y[i] = sum 256 k { exp(X[i, k] - m) }
+        par 256 j { X[i, j] = 0.0 }
+    } }"""
+    program = mapped(text, M=2)
+    assert reads(program, "X") == 1 and len(rows_of(program)[0].indices) == 3
 
 
 NOT_HELD = {
@@ -107,14 +122,32 @@ def test_every_thread_has_what_it_reads_of_a_row_itself() -> None:
     assert [c.source.buffer for c in copies] == ["X", "Y_run"]
 
 
+def test_runs_of_a_row_that_is_not_aligned_are_counted_from_a_line_of_memory() -> None:
+    program = mapped(SOFTMAX.format(n=515), M=5)
+    (row,) = rows_of(program)
+    copies = [c for c in operators(only_launch(program).body) if isinstance(c, Copy)]
+    assert row.line == 128 and {c.access for c in copies} == {Access.ALIGNED} and all(c.within for c in copies)
+    text = SOFTMAX.format(n=515).replace("X: f32[M, 515]", "X: f32[M, 515], W: f32[515]").replace("/ s", "/ s * W[j]")
+    weighted = mapped(text, M=5)
+    assert rows_of(weighted)[0].line == 128
+    x = np.random.default_rng(1).standard_normal((5, 515)).astype(np.float32)
+    right(weighted, x, W=np.arange(515, dtype=np.float32))
+
+
+def test_runs_begin_at_a_row_where_what_is_written_would_not_be_aligned() -> None:
+    program = mapped(SOFTMAX.format(n=515).replace("Y: f32[M, 515]", "Y: f32[M, 516]"), M=3)
+    assert rows_of(program)[0].line == 0 and reads(program, "X") == 1
+
+
 def test_a_block_has_as_many_threads_as_its_row_needs() -> None:
-    found = [only_launch(mapped(SOFTMAX.format(n=n))).threads for n in (64, 1024, 2048, 4096, 8192, 32768)]
-    assert found == [32, 32, 128, 256, 512, 1024]
+    found = [only_launch(mapped(SOFTMAX.format(n=n))).threads for n in (64, 1024, 2048, 4093, 4096, 8192)]
+    assert found == [32, 32, 128, 224, 256, 512]
 
 
 WRONG = {
     "two rows": ((Row(indices=("k", "j")), Row(indices=("k_1", "j"))), "in two rows"),
     "another order": ((Row(indices=("j", "k")),), "no loops of one extent"),
+    "another line": ((Row(indices=("k", "k_1", "j"), line=64),), "lines of 64 bytes"),
     "no loop": ((Row(indices=("i",)),), "no loops of one extent"),
 }
 

@@ -156,9 +156,10 @@ def test_what_is_wide_along_an_index_is_looked_for_once(text: str, monkeypatch: 
         index: str,
         hardware: tuple[str, ...],
         elsewhere: Collection[vectors.Element],
+        origin: vectors.Element | None,
     ) -> vectors.Along:
         asked.append((index, frozenset(elsewhere)))
-        return look(problem, stmts, index, hardware, elsewhere)
+        return look(problem, stmts, index, hardware, elsewhere, origin)
 
     monkeypatch.setattr(vectors, "_along", counted)
     program = proved(text)
