@@ -16,7 +16,7 @@ from texpr.grammar.core import statements
 from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest, block_statements, inner_nests, nest_of
 from texpr.polyhedral.map.hardware_attributes import width_asked
-from texpr.polyhedral.map.held import HELD_BYTES, LINE, Member, held_by, held_bytes, origins, siblings, touches
+from texpr.polyhedral.map.held import HELD_BYTES, LINE_BYTES, Member, held_by, held_bytes, origins, siblings, touches
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.sharing import reductions
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, along
@@ -65,7 +65,7 @@ def _from_line(
 ) -> ChosenRow | None:
     """The row with runs counted from a line of memory, where its first element is not known to be aligned, and all that
     is written along it is wide then."""
-    row = Row(indices=tuple(loop.index for loop in loops), line=LINE)
+    row = Row(indices=tuple(loop.index for loop in loops), line=LINE_BYTES)
     begins = origins(problem, nest.body, (row,))
     if not begins:
         return None
@@ -80,7 +80,7 @@ def _from_line(
         moved = (target for s in statements(body) if isinstance(s, Leaf) and (target := written(s)) is not None)
         if not found.wide or any(loop.index in subscript_names(t[1]) and t not in stored for t in moved):
             return None
-    return _row(problem, nest.body, loops, count, ranges, asked, LINE)
+    return _row(problem, nest.body, loops, count, ranges, asked, LINE_BYTES)
 
 
 def _row(

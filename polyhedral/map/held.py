@@ -25,7 +25,7 @@ from texpr.polyhedral.walk import subscript_names, written
 
 ROW = IndexVar(name="#row")  # an index of a row, whichever loop runs over it
 HELD_BYTES = 256  # of one thread's registers
-LINE = 128  # bytes of memory that are fetched together
+LINE_BYTES = 128  # bytes of memory that are fetched together
 
 Origins = Mapping[str, Element]
 NO_ORIGINS: Origins = MappingProxyType({})

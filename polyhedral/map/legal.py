@@ -18,7 +18,7 @@ from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked
-from texpr.polyhedral.map.held import HELD_BYTES, LINE, NO_ORIGINS, Origins, held_by, held_bytes, members, origins
+from texpr.polyhedral.map.held import HELD_BYTES, LINE_BYTES, NO_ORIGINS, Origins, held_by, held_bytes, members, origins
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.sharing import can_share, combinable, part_bytes
@@ -164,7 +164,7 @@ class _Check:
             if not loops or len({loop.extent for loop in loops}) > 1:
                 self._refuse(f"`rows`: {named} are no loops of one extent beside one another")
             held = held_by(self.problem, stmts, loops, choice.threads * width, row.line)
-            if row.line not in (0, LINE) or (row.line and (width == 1 or choice.threads * width < LINE)):
+            if row.line not in (0, LINE_BYTES) or (row.line and (width == 1 or choice.threads * width < LINE_BYTES)):
                 self._refuse(f"`rows`: the runs of {named} are not counted from lines of {row.line} bytes")
             if held is None or held_bytes(self.problem, held, width) > HELD_BYTES:
                 self._refuse(f"`rows`: {named} read nothing that {HELD_BYTES} bytes of a thread's registers can hold")
