@@ -16,6 +16,7 @@ from texpr.codegen.cuda.tiles import check_corner
 from texpr.grammar.ast import Gather, Read, Subscript
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.source import NO_SPAN, Span
+from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.views import View
 
@@ -139,6 +140,10 @@ class Access:
         own, where = self.place(name, subscripts, writes=writes, mixed=mixed)
         return own, self.out.use(where)
 
+    def room(self, name: str) -> str:
+        """How many elements an array has room for, for the next line."""
+        return self.out.use(self.cursor.term(extent(self.tensors[name].layout)))
+
     def spot(self, view: View, writes: bool = False) -> str:
         """Where the element of a view lies, for a copy that begins there."""
         own, where = self.place(view.buffer, view.subscripts, writes=writes)
@@ -156,9 +161,9 @@ class Access:
         """The subscripts of an element; those that are read from data are checked."""
         values = iter(gathered)
         parts: list[ix.Term] = []
-        for subscript, extent in zip(subscripts, layout.shape, strict=True):
+        for subscript, count in zip(subscripts, layout.shape, strict=True):
             if isinstance(subscript, Gather):
-                limit = self.cursor.term(extent)
+                limit = self.cursor.term(count)
                 wide = not ix.fits_int(0, limit.high)
                 kind = "tx::i64" if wide else "int"
                 value = next(values)

@@ -66,11 +66,12 @@ def wide_call(copy: Copy, access: Places) -> str:
     xor = None if mixed else layout.xor
     place = "" if xor is None else f"tx::Swizzled<{xor.bits}, {xor.base}, {xor.shift}>"
     exact = copy.within is not None and copy.within.exact
-    if exact and not mixed:
-        raise _refused(copy, "reads chunks at any address, and is to read no other byte than is wanted")
+    if exact and xor is not None:
+        raise _refused(copy, "reads chunks of a swizzled tile, and is to read no other byte than is wanted")
+    room = access.room(view.buffer) if exact and not mixed else ""
     which = "" if not wanted else "_exactly" if exact else "_wanted"
     verb = f"load{which}{'' if mixed else '_funnel'}<{_listed(str(count), place, hint)}>"
-    return f"tx::put({register}, {number}, tx::{verb}({_listed(own, where, wanted)}));"
+    return f"tx::put({register}, {number}, tx::{verb}({_listed(own, where, wanted, room)}));"
 
 
 def fill_call(copy: Copy, access: Places) -> str:

@@ -20,8 +20,10 @@ from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar, Role, SizeVar, Subscript
 from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, minimum, multiply, substitute, subtract
-from texpr.grammar.index.linear import linear
+from texpr.grammar.index.linear import Linear, atom_names, linear
+from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import thread_digits
@@ -134,32 +136,53 @@ class _Tiles:
             span=span,
         )
         fresh = (Fresh(buffer=square), *((Fresh(buffer=turned),) if turned != square else ()))
-        loads = self._whole((load,), (part,)) if part.within else (load,)
+        whole = self._whole(one)
+        loads: tuple[Node, ...] = (part,) if part.within else (load,)
+        if part.within and whole is not None:
+            loads = (Guard(condition=whole, body=(load,), orelse=loads, padding=True, uniform=Scope.BLOCK, span=span),)
         inside = (*team.defines, *fresh, *loads, *((turn,) if turned != square else ()), store)
         return (Fresh(buffer=tile), *_looped(team, inside, self.nest))
 
-    def _whole(self, body: tuple[Node, ...], orelse: tuple[Node, ...]) -> tuple[Node, ...]:
-        """What is done with a tile that has all its iterations, and with one that reaches beyond an extent."""
+    def _whole(self, one: Staged) -> Condition | None:
+        """Where a tile has all its iterations, and no access to it leaves the array; None where that is not known."""
         ends: list[Condition] = []
         for index in filter(self._cut, self.choice.tile):
             end = add(IndexVar(name=self.corner[index]), const(self.choice.tile[index]))
             ends.append(Compare(op=CompareOp.LE, left=end, right=self.extents[index]))
-        condition = conjunction(ends)
-        span = self.nest.pars[0].span
-        return (Guard(condition=condition, body=body, orelse=orelse, padding=True, uniform=Scope.BLOCK, span=span),)
+        if one.funnel:
+            name, subscripts = one.element
+            layout = self.draft.problem.layouts[name]
+            far = self._far(linear(offset(layout, [s for s in subscripts if not isinstance(s, Gather)])))
+            if far is None:
+                return None
+            ends.append(Compare(op=CompareOp.LE, left=add(far, const(one.across)), right=extent(layout)))
+        return conjunction(ends)
+
+    def _far(self, address: Linear) -> IndexExpr | None:
+        """The greatest address of a tile, where every index has one sign in it."""
+        places: dict[str, IndexExpr] = {}
+        for index in self.choice.tile:
+            signs = {c > 0 for monomial, c in address.terms.items() if any(index in atom_names(a) for a in monomial)}
+            if len(signs) > 1 or any(index in inner.names for inner in address.operations()):
+                return None
+            last = const(self.choice.tile[index] - 1) if signs == {True} else ZERO
+            places[index] = add(IndexVar(name=self.corner[index]), last)
+        (far,) = _at((address.expression(),), places)
+        assert not isinstance(far, Gather), "an address is an expression"
+        return far
 
     def _within(self, one: Staged, team: _Team, row: IndexExpr) -> Within | None:
-        """Which elements of a row of a square there are, where tiles reach beyond an extent."""
+        """Which elements of a row of a square there are, where tiles leave an extent or chunks an array."""
         choice, ends = self.choice, list[IndexExpr]()
         if self._cut(choice.across):
             ends.append(subtract(self.extents[choice.across], self._place(team, choice.across)))
         if self._cut(choice.along):
             rows = subtract(subtract(self.extents[choice.along], self._place(team, choice.along)), row)
             ends.append(multiply(const(one.across), rows))
-        if not ends:
+        if not ends and not one.funnel:
             return None
-        end = ends[0] if len(ends) == 1 else minimum(*ends)
-        return Within(begin=ZERO, end=end, other=nothing(one.wide), exact=not one.funnel)
+        end = ends[0] if len(ends) == 1 else minimum(*ends) if ends else const(one.across)
+        return Within(begin=ZERO, end=end, other=nothing(one.wide), exact=True)
 
     # ---- the tile runs ----
 

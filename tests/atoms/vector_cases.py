@@ -87,8 +87,9 @@ FUNNEL = """  const tx::Global<const {c}> x(X, "X");
   // some of them do
   const tx::Wanted<{width}> wanted(2 - shift - at, n - 1 - shift - at);
   const tx::Vector<{c}, {width}> some = tx::load_wanted_funnel<{width}>(x, shift + at, wanted);
+  const tx::Vector<{c}, {width}> own = tx::load_exactly_funnel<{width}>(x, shift + at, wanted, n);
   for (int i = 0; i < {width}; ++i) {{
-    if (shift + at + i >= 2 && shift + at + i < n - 1) y.store(32 * {width} + at + i, some.get(i));
+    if (shift + at + i >= 2 && shift + at + i < n - 1) y.store(32 * {width} + at + i, (i % 2 == 0 ? some : own).get(i));
   }}"""
 
 

@@ -273,6 +273,29 @@ TX_FN VectorOf<Memory, kCount> load_wanted_funnel(const Memory& from, Index inde
   return load_wanted_funnel<kCount, Straight, kCache>(from, index, wanted, here);
 }
 
+// The same of an array of so many elements, without a byte that is not its own: a chunk that leaves it is read element
+// by element.
+template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
+TX_FN VectorOf<Memory, kCount> load_exactly_funnel(const Memory& from, Index index, Wanted<kCount> wanted, i64 room,
+                                                   Here here = Here::now()) {
+  const int bytes = bytes_past(from, index), past = bytes / static_cast<int>(sizeof(typename Memory::Element));
+  const int first = past + wanted.first(), last = past + wanted.last();  // counted from the first chunk
+  const Index chunk = index - past;
+  const auto part = [&](Index at, int begin, int end) {
+    VectorOf<Memory, kCount> v = {};
+    if (at >= 0 && at + kCount <= room) return load_part<kCount, kCache>(from, at, begin, end, here);
+    TX_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      if (begin <= i && i < end) v.packed.set(i, load<1, kCache>(from, at + i, here).packed.get(0));
+    }
+    return v;
+  };
+  VectorOf<Memory, kCount> low = {}, high = {};
+  if (wanted.any() && first < kCount) low = part(chunk, first, last);
+  if (wanted.any() && last > kCount) high = part(chunk + kCount, first - kCount, last - kCount);
+  return funnel_shift(low, high, bytes);
+}
+
 // The same where all are wanted. At an aligned address the chunk behind is not touched.
 template <int kCount, class Place, Cache kCache = Cache::kPlain, class Memory, class Index>
 TX_FN VectorOf<Memory, kCount> load_funnel(const Memory& from, Index index, Here here = Here::now()) {
