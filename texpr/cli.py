@@ -1,11 +1,10 @@
-"""The command line: check, fmt, map, graph, build, run, explain, cache, doctor, version.
+"""The command line: check, fmt, map, graph, build, run, bench, explain, cache, doctor, version.
 
 Exit codes: 0 right, 1 the program is wrong, 2 wrong usage, 3 the environment lacks something, 70 our defect;
 `texpr/entry.py` adds 128 + n for signal n. Libraries load inside the commands: `texpr version` needs none of them.
 """
 
 import errno
-import json
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from texpr.cache_commands import cache_app
 from texpr.command_options import (
     AsJson,
     Defines,
@@ -27,6 +27,7 @@ from texpr.command_options import (
     choices_in,
     definitions,
     kernel_of,
+    print_json,
     usage,
     with_own_sizes,
 )
@@ -42,7 +43,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-cache_app = typer.Typer(no_args_is_help=True, help="The cache of compiled binaries.")
 app.add_typer(cache_app, name="cache")
 
 
@@ -77,10 +77,6 @@ def _findings(compiled: Any) -> dict[str, object]:
     return {"dynamic": list(compiled.dynamic), "warnings": [warning.to_json() for warning in compiled.warnings]}
 
 
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=1))
-
-
 @app.command()
 def check(file: File, define: Defines = None, as_json: AsJson = False) -> None:
     """Prove every kernel of a file free of races, undefined reads and accesses out of bounds."""
@@ -100,7 +96,7 @@ def check(file: File, define: Defines = None, as_json: AsJson = False) -> None:
     errors = sum(d.severity.value == "error" for d in found)
     found = list(first(found))
     if as_json:
-        _print_json({"file": str(file), "kernels": names, "diagnostics": [d.to_json() for d in found]})
+        print_json({"file": str(file), "kernels": names, "diagnostics": [d.to_json() for d in found]})
     else:
         for diagnostic in found:
             typer.echo(str(diagnostic) + "\n", err=True)
@@ -178,7 +174,7 @@ def map_command(
     if as_json:
         from texpr.mapping_json import mapping_json
 
-        _print_json({**mapping_json(compiled.mapping.program), **_findings(compiled)})
+        print_json({**mapping_json(compiled.mapping.program), **_findings(compiled)})
     else:
         _say(compiled.warnings, compiled.dynamic)
         typer.echo(str(compiled.mapping))
@@ -267,10 +263,47 @@ def run(
             warned=None if as_json else _say,
         )
     if as_json:
-        _print_json(report.to_json())
+        print_json(report.to_json())
     else:
         typer.echo(str(report))
     raise typer.Exit(RIGHT if report.passed else WRONG)
+
+
+@app.command()
+def bench(
+    file: File,
+    define: RunDefines = None,
+    kernel: KernelName = None,
+    target: TargetName = "cpu",
+    mapping: MappingFile = None,
+    seed: Annotated[int, typer.Option(help="of the random inputs", min=0)] = 0,
+    inputs: Annotated[Path | None, typer.Option("--input", help="an .npz with arrays by parameter name")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Time a kernel with warm and cold caches, beside a copy of as many bytes and the roofline."""
+    from texpr.bench import run_bench
+    from texpr.inspect import progress
+
+    if target.startswith("cuda-host"):
+        raise usage("bench times the targets cpu and cuda; a cuda-host kernel runs with checks, one thread at a time")
+    program = kernel_of(file, kernel)
+    sizes, types, scalars = definitions(define, program.scalars)
+    with progress(f"timing {file}"):
+        report = run_bench(
+            program,
+            target,
+            sizes=sizes,
+            types=types,
+            scalars=scalars,
+            mapping=choices_in(mapping),
+            seed=seed,
+            inputs=inputs,
+            warned=None if as_json else _say,
+        )
+    if as_json:
+        print_json(report.to_json())
+    else:
+        typer.echo(str(report))
 
 
 @app.command()
@@ -292,32 +325,6 @@ def explain(code: Annotated[str, typer.Argument(help="a code such as E0301")]) -
     typer.echo("\n\n".join(part for part in parts if part))
 
 
-@cache_app.command(name="list")
-def cache_list(as_json: AsJson = False) -> None:
-    """List the entries with their sizes."""
-    from texpr.cache import cache_folder, entries, folder_fault
-
-    found = entries()
-    if fault := folder_fault():
-        typer.echo(f"warning: the cache is not used: {fault}", err=True)
-    if as_json:
-        _print_json([{"key": key, "bytes": size, "intact": right} for key, size, right in found])
-        return
-    for key, size, right in found:
-        typer.echo(f"{size:>10} {key}{'' if right else '  DAMAGED'}")
-    typer.echo(f"{len(found)} entries in {cache_folder() or 'no folder: caching is off'}")
-
-
-@cache_app.command(name="clear")
-def cache_clear(damaged: Annotated[bool, typer.Option("--damaged", help="only damaged entries")] = False) -> None:
-    """Remove entries."""
-    from texpr.cache import clear, folder_fault
-
-    if fault := folder_fault():
-        typer.echo(f"warning: the cache is not used: {fault}", err=True)
-    typer.echo(f"removed {clear(only_damaged=damaged)} entries")
-
-
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Say what this machine offers: compilers, GPU, libraries, cache, settings."""
@@ -325,7 +332,7 @@ def doctor(as_json: AsJson = False) -> None:
 
     report = doctor_report()
     if as_json:
-        _print_json(report)
+        print_json(report)
     else:
         for name, value in report.items():
             typer.echo(f"{name:<14} {value}")

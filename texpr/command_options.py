@@ -41,6 +41,10 @@ MappingFile = Annotated[
 Hints = Annotated[list[str] | None, typer.Option("--hint", metavar="NAME=VALUE", help="cost of a dynamic size")]
 
 
+def print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=1))
+
+
 def usage(why: str) -> typer.Exit:
     typer.echo(f"usage: {why}", err=True)
     return typer.Exit(USAGE)

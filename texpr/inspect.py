@@ -127,3 +127,11 @@ def _show_cursor() -> None:
     """The bar hides it, and a signal ends the process before the bar does."""
     with contextlib.suppress(OSError):
         os.write(2, b"\x1b[?25h")
+
+
+def duration(seconds: float) -> str:
+    """A time with three digits and its unit."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 1 or unit == "us":
+            return f"{seconds * factor:.3g} {unit}"
+    raise AssertionError("microseconds are the last unit")

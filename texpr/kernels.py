@@ -333,6 +333,10 @@ class Compiled:
 
         return launcher_for(self.build)
 
+    def make_ready(self) -> None:
+        """Build or load what runs, which the first call does otherwise. Raises E0503 without what that takes."""
+        _ = self._launcher
+
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         """Run on arrays of the target's device, outputs in place; free sizes that no shape gives go by keyword. On a
         GPU the call only enqueues: on `stream`, or on the stream that is current in the arrays' library."""

@@ -1,6 +1,7 @@
 """`texpr run`: a kernel on random or given arrays, compared with the float64 interpreter within its error bound."""
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from texpr.codegen.manifest import Manifest, Parameter, evaluate
 from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.grammar.strides import reach
 from texpr.grammar.types import ELEMENT_TYPES
+from texpr.inspect import duration
 from texpr.runtime.compare import Comparison, compare, objections
 from texpr.samples import gather_limits, random_array, sample_bits
 from texpr.sampling import SAMPLE_ABOVE, choose_sample
@@ -21,7 +23,7 @@ from texpr.version import VERSION
 if TYPE_CHECKING:
     from texpr.grammar import ast
     from texpr.inspect import Progress
-    from texpr.kernels import Kernel
+    from texpr.kernels import Compiled, Kernel
     from texpr.polyhedral.mapped.candidate import Choices
 
 
@@ -30,6 +32,7 @@ class TrialReport:
     kernel: str
     target: str
     sizes: Mapping[str, int]
+    time_s: float
     outputs: tuple[Comparison, ...] = ()
     checked: bool = False
     coverage: str = ""
@@ -51,6 +54,7 @@ class TrialReport:
         free = dict.fromkeys(self.dynamic, " (dynamic)")
         sizes = ", ".join(f"{name}={value}{free.get(name, '')}" for name, value in self.sizes.items())
         lines = [f"{self.kernel} on {self.target}" + (f" with {sizes}" if sizes else "")]
+        lines.append(f"  took {duration(self.time_s)}, its first run; `texpr bench` says more")
         for o in self.outputs:
             compared = "right" if o.objection is None else "NOT CHECKED"
             verdict = f"WRONG in {o.wrong} elements" if o.wrong else compared
@@ -75,6 +79,7 @@ class TrialReport:
             "warnings": [warning.to_json() for warning in self.warnings],
             "checked": self.checked,
             "passed": self.passed,
+            "time_us": self.time_s * 1e6,
             "coverage": self.coverage,
             "objections": list(self.objections),
             "outputs": [
@@ -193,7 +198,29 @@ def make_arguments(
     return values
 
 
-def run_trial(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A compiled kernel with the arguments of a call, ready to run: `solved` has all sizes."""
+
+    kernel: "ast.Kernel"
+    compiled: "Compiled"
+    solved: Mapping[str, int]
+    values: dict[str, Any]
+
+    @property
+    def free(self) -> dict[str, int]:
+        return {name: self.solved[name] for name in self.compiled.dynamic}
+
+    @property
+    def on_host(self) -> bool:
+        return not self.compiled.target.startswith("cuda:")
+
+    def call(self, arrays: Mapping[str, Any], **stream: Any) -> None:
+        """One call with arrays and scalars by name: they go by position, for a parameter may be called `stream`."""
+        self.compiled(*(arrays[p.name] for p in self.compiled.manifest.parameters), **self.free, **stream)
+
+
+def prepare_trial(
     kernel: "Kernel",
     target: str,
     *,
@@ -203,20 +230,12 @@ def run_trial(
     mapping: "Choices | Mapping[str, Any] | None" = None,
     seed: int = 0,
     inputs: Path | None = None,
-    output: Path | None = None,
     check: bool = False,
-    full: bool = False,
-    bar: "Progress | None" = None,
+    beside: int = 0,
     warned: Callable[[tuple[Diagnostic, ...]], None] | None = None,
-) -> TrialReport:
-    """Compile, run and optionally check a kernel; parameters that neither `inputs` nor `scalars` has are random.
-
-    A check of a large run compares a sample unless it is to be `full`; `bar` shows how far it is, and `warned` is told
-    the program's warnings before it runs. Raises TExprError for anything that is wrong."""
-    import numpy
-
-    from texpr.grammar.interpret.stage import interpret
-
+) -> Trial:
+    """Compile a kernel and draw its arguments; parameters that neither `inputs` nor `scalars` has are random. Whoever
+    runs it takes `beside` bytes more; `warned` is told the program's warnings. Raises TExprError for anything wrong."""
     core = kernel.core(types=types, sizes=sizes)
     manifest = signature(core, target, VERSION)
     given = load_inputs(inputs, manifest) if inputs is not None else {}
@@ -225,38 +244,57 @@ def run_trial(
     if twice:
         raise fail("E0601", f"{twice[0]} is given by -D and by {inputs}", help="give it once")
     solved = trial_sizes(manifest, sizes, given)
-    check_memory(core, manifest, solved, check=check)
+    check_memory(core, manifest, solved, check=check, workspace=beside)
     static = {name: value for name, value in sizes.items() if name not in kernel.dynamic}
     compiled = kernel.compile(target, types=types, sizes=static, mapping=mapping)
     if warned is not None:
         warned(compiled.warnings)
-    on_host = not compiled.target.startswith("cuda:")
-    if on_host:
-        check_memory(core, manifest, solved, check=check, workspace=compiled.manifest.workspace_bytes)
+    if not compiled.target.startswith("cuda:"):
+        check_memory(core, manifest, solved, check=check, workspace=["+", compiled.manifest.workspace_bytes, beside])
     values = make_arguments(core, manifest, solved, seed, {**given, **(scalars or {})})
+    return Trial(kernel=core, compiled=compiled, solved=solved, values=values)
+
+
+def run_trial(
+    kernel: "Kernel",
+    target: str,
+    *,
+    output: Path | None = None,
+    check: bool = False,
+    full: bool = False,
+    seed: int = 0,
+    bar: "Progress | None" = None,
+    **prepared: Any,
+) -> TrialReport:
+    """Prepare a trial, run and optionally check it.
+
+    A check of a large run compares a sample unless it is to be `full`; `bar` shows how far it is. Raises TExprError for
+    anything that is wrong."""
+    import numpy
+
+    from texpr.grammar.interpret.stage import interpret
+
+    trial = prepare_trial(kernel, target, check=check, seed=seed, **prepared)
+    compiled, values = trial.compiled, trial.values
     before = {name: value.copy() if hasattr(value, "copy") else value for name, value in values.items()}
-    free = {name: solved[name] for name in compiled.dynamic}
-    if on_host:
-        compiled(*_in_order(compiled, values), **free)
-    else:
-        _run_on_gpu(compiled, values, free)
+    time_s = time_of_a_run(trial)
     outputs: list[Comparison] = []
     coverage = ""
     if check:
         above = math.inf if full else SAMPLE_ABOVE
-        sample = choose_sample(compiled.build.result("prove").program, solved, seed, above)
+        sample = choose_sample(compiled.build.result("prove").program, trial.solved, seed, above)
         coverage = sample.sentence(above)
         if bar is not None:
             bar.expect(sample.cost)
-        chains = {name: found.chain for name, found in compiled.sums(**free).items()}
+        chains = {name: found.chain for name, found in compiled.sums(**trial.free).items()}
         reference = interpret(
-            core,
+            trial.kernel,
             before,
             float64=True,
-            sizes=solved,
+            sizes=trial.solved,
             chains=chains,
             chosen=sample.indices,
-            sampled=sample.buffers & {p.name for p in manifest.parameters if not p.scalar},
+            sampled=sample.buffers & {p.name for p in compiled.manifest.parameters if not p.scalar},
             advance=None if bar is None else bar.advance,
         )
         for parameter in compiled.manifest.parameters:
@@ -272,7 +310,8 @@ def run_trial(
     return TrialReport(
         kernel=kernel.name,
         target=compiled.target,
-        sizes=solved,
+        sizes=trial.solved,
+        time_s=time_s,
         outputs=tuple(outputs),
         checked=check,
         coverage=coverage,
@@ -283,14 +322,20 @@ def run_trial(
     )
 
 
-def _run_on_gpu(compiled: Any, values: dict[str, Any], free: Mapping[str, int]) -> None:
-    """Copy the arrays to the GPU, run, copy back, on a stream of our own. Raises E0503 without a GPU."""
+def time_of_a_run(trial: Trial) -> float:
+    """Run it, and the seconds that the call took; on a GPU copies of the arrays, with the wait for it. Raises E0503
+    without a GPU."""
+    if trial.on_host:
+        trial.compiled.make_ready()
+        begin = time.perf_counter()
+        trial.call(trial.values)
+        return time.perf_counter() - begin
     from texpr.runtime.gpu_arrays import on_gpu
 
-    with on_gpu(values) as (arrays, stream):
-        compiled(*_in_order(compiled, arrays), **free, stream=stream)
-
-
-def _in_order(compiled: Any, values: Mapping[str, Any]) -> list[Any]:
-    """The arguments by position: by name, a parameter called `stream` would be the call's stream."""
-    return [values[p.name] for p in compiled.manifest.parameters]
+    with on_gpu(trial.values) as (arrays, stream):
+        trial.compiled.make_ready()
+        stream.synchronize()
+        begin = time.perf_counter()
+        trial.call(arrays, stream=stream)
+        stream.synchronize()
+        return time.perf_counter() - begin

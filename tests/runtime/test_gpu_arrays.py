@@ -4,14 +4,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import texpr
 from texpr.runtime.gpu_arrays import on_gpu
-from texpr.trial import _run_on_gpu, run_trial
+from texpr.trial import Trial, run_trial, time_of_a_run
 
 
 class Stream:
@@ -81,19 +81,26 @@ def test_copies_are_made_and_taken_back_on_a_stream_that_is_given_to_the_call(lo
 def test_a_trial_calls_the_kernel_on_the_stream_of_its_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def copied(values: Any) -> Iterator[Any]:
-        yield {name: f"copy of {value}" for name, value in values.items()}, "a stream of our own"
+        yield {name: f"copy of {value}" for name, value in values.items()}, stream
 
     monkeypatch.setattr("texpr.runtime.gpu_arrays.on_gpu", copied)
     calls: list[Any] = []
+    stream = SimpleNamespace(synchronize=lambda: calls.append("wait"))
 
     class Compiled:
+        target, dynamic = "cuda:sm_90a", ("N",)
         manifest = SimpleNamespace(parameters=[SimpleNamespace(name="stream"), SimpleNamespace(name="A")])
+
+        def make_ready(self) -> None:
+            calls.append("ready")
 
         def __call__(self, *args: Any, **kwargs: Any) -> None:
             calls.append((args, kwargs))
 
-    _run_on_gpu(Compiled(), {"A": "a", "stream": "s"}, {"N": 4})
-    assert calls == [(("copy of s", "copy of a"), {"N": 4, "stream": "a stream of our own"})]
+    compiled, kernel = cast(Any, Compiled()), cast(Any, None)
+    trial = Trial(kernel=kernel, compiled=compiled, solved={"N": 4}, values={"A": "a", "stream": "s"})
+    assert time_of_a_run(trial) > 0
+    assert calls == ["ready", "wait", (("copy of s", "copy of a"), {"N": 4, "stream": stream}), "wait"]
 
 
 def test_a_parameter_may_be_called_stream() -> None:

@@ -217,7 +217,7 @@ def test_an_entry_that_others_may_write_is_made_again(mode: int) -> None:
 
 
 def test_commands_say_that_the_cache_is_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from texpr.cli import cache_clear, cache_list
+    from texpr.cache_commands import cache_clear, cache_list
     from texpr.inspect import doctor_report
 
     tmp_path.chmod(0o777)
