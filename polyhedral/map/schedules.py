@@ -10,23 +10,21 @@ becomes an array that has no room on the chip. Caches are not modelled, so that 
 Whatever cannot be judged stays as it is.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from texpr.grammar.ast import Buffer
 from texpr.grammar.diagnostics import TExprError
-from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.cost import RESIDENT_THREADS, LaunchCost, cost
 from texpr.polyhedral.map.kept import keep_nothing
-from texpr.polyhedral.map.long_sums import carried_wide
-from texpr.polyhedral.map.problem import Outline, Problem, Region, make_problem, workspaces
+from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
+from texpr.polyhedral.map.problems import Problems
 from texpr.polyhedral.mapped.candidate import Candidate, Combined
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import HostIf, HostLoop
 from texpr.polyhedral.moves import Contract, Move
-from texpr.polyhedral.program import ProvedProgram
-from texpr.polyhedral.schedule.draft import Scheduled, checked
+from texpr.polyhedral.schedule.draft import Draft, Scheduled, checked
 from texpr.polyhedral.schedule.propose import SHARE
 from texpr.polyhedral.schedule.stage import Schedules
 from texpr.polyhedral.target import Target
@@ -59,41 +57,48 @@ class Price:
         return both or self.launches * FEWER <= other.launches or self.waited <= LESS * other.waited
 
 
-def chosen(schedules: Schedules, target: Target, hints: Mapping[str, int]) -> Scheduled:
-    """The schedule that a program is mapped in, checked."""
-    plain = Scheduled(proved=schedules.proved)
+def chosen(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems] | None:
+    """Another schedule that a program is mapped in, checked, with its problems; None where that is the program as it
+    is, whose problems are `own`."""
     if not schedules.others:
-        return plain
-    with schedules.proved.program.work.share(SHARE):
-        return _cheapest(schedules, target, hints) or plain
-
-
-def _cheapest(schedules: Schedules, target: Target, hints: Mapping[str, int]) -> Scheduled | None:
-    """The schedule that costs the least, where one costs less than the program as it is and passes its check."""
-    own = _price(schedules.proved, (), target, hints)
-    if own is None:
         return None
-    priced = [(_price(draft.proved(schedules.proved), draft.moves, target, hints), draft) for draft in schedules.others]
-    better = [(price, draft) for price, draft in priced if price is not None and price.beats(own)]
-    for _, draft in sorted(better, key=lambda pair: (pair[0].launches, pair[0].traffic, len(pair[1].moves))):
+    with schedules.proved.program.work.share(SHARE):
+        return _cheapest(schedules, own)
+
+
+def _cheapest(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems] | None:
+    """The schedule that costs the least, where one costs less than the program as it is and passes its check."""
+    most = _price(own, ())
+    if most is None:
+        return None
+    better: list[tuple[Price, Draft, Problems]] = []
+    for draft in schedules.others:
         try:
-            return checked(schedules.proved, draft)
+            kept = keep_nothing(draft.proved(schedules.proved), draft.moves)
+        except TExprError:
+            continue
+        problems = Problems(kept, own.target, own.hints)
+        price = _price(problems, draft.moves)
+        if price is not None and price.beats(most):
+            better.append((price, draft, problems))
+    for _, draft, problems in sorted(better, key=lambda one: (one[0].launches, one[0].traffic, len(one[1].moves))):
+        try:
+            return checked(schedules.proved, draft), problems
         except TExprError:  # the check may know less than the rules, or take too many steps
             continue
     return None
 
 
-def _price(proved: ProvedProgram, moves: tuple[Move, ...], target: Target, hints: Mapping[str, int]) -> Price | None:
+def _price(problems: Problems, moves: tuple[Move, ...]) -> Price | None:
     """The price of the first candidate; None where there is none, or a contracted array lies in global memory."""
     try:
-        kept = keep_nothing(proved)
-        problem = make_problem(kept, carried_wide(proved.program, kept.long), target, hints)
-        candidate = choose(problem)
+        problem, candidate = problems.wide, problems.first
         paid = cost(problem, candidate)
     except TExprError:
         return None
     if any(_lies_outside(candidate, move.buffer) for move in moves if isinstance(move, Contract)):
         return None
+    target = problems.target
     costs = [(times, paid.launches[region.name]) for region, times in _regions(problem, problem.outline, 1)]
     traffic = [times * (c.sectors if target.is_cuda else c.requests) for times, c in costs]
     return Price(

@@ -22,8 +22,8 @@ from texpr.polyhedral.map.hardware_attributes import check_attributes
 from texpr.polyhedral.map.join import join
 from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
 from texpr.polyhedral.map.legal import check_candidate
-from texpr.polyhedral.map.long_sums import carried_wide
-from texpr.polyhedral.map.problem import Problem, make_problem
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.problems import Problems
 from texpr.polyhedral.map.schedules import chosen
 from texpr.polyhedral.map.states import is_state
 from texpr.polyhedral.mapped.candidate import Candidate, Cases, Choices
@@ -61,28 +61,29 @@ def map_program(
     known = hints or {}
     if choices is not None:
         return _as_told(proved, target, known, choices, sizes or {})
-    scheduled = chosen(Schedules(proved=proved, others=others), target, known)
-    if scheduled.moves:
+    own = Problems(keep_nothing(proved), target, known)
+    better = chosen(Schedules(proved=proved, others=others), own)
+    if better is not None:
         try:
             with proved.program.work.share(2):
-                return _own(scheduled, target, known)
+                return _own(*better)
         except TExprError:  # then as it is
             pass
-    return _own(Scheduled(proved=proved), target, known)
+    return _own(Scheduled(proved=proved), own)
 
 
-def _own(scheduled: Scheduled, target: Target, known: Mapping[str, int]) -> MappedProgram:
+def _own(scheduled: Scheduled, problems: Problems) -> MappedProgram:
     """The mapping of the compiler's own choices."""
-    program, as_it_is = scheduled.proved.program, keep_nothing(scheduled.proved, scheduled.moves)
+    program, as_it_is = scheduled.proved.program, problems.kept
     long, kept, notes = as_it_is.long, frozenset[str](), dict[str, str]()
-    mapped = _carried(Problems(as_it_is, target, known))
+    mapped = _carried(problems)
     while more := [name for name in left_in_memory(mapped, long) if name not in notes]:
         states = [name for name in more if is_state(program, name, long)]
         notes |= {name: STATE.format(name, program.kernel.buffer(name).dtype.name) for name in states}
         wider = kept.union(more).difference(notes)
         try:
             if wider != kept:
-                mapped = _carried(Problems(keep(as_it_is, wider), target, known))
+                mapped = _carried(replace(problems, kept=keep(as_it_is, wider)))
                 kept = wider
         except TExprError as wrong:
             codes = {d.code for d in wrong.diagnostics}
@@ -155,10 +156,10 @@ def _problem(as_it_is: Kept, target: Target, hints: Mapping[str, int], candidate
     return problems.wide if candidate.wide else problems.narrow
 
 
-def _carried(problems: "Problems") -> MappedProgram:
+def _carried(problems: Problems) -> MappedProgram:
     """The mapping with long sums carried, in arrays, too, where they have room in f64."""
     try:
-        return build(problems.wide, choose(problems.wide))
+        return build(problems.wide, problems.first)
     except TExprError as wrong:
         if not problems.narrowed or not {d.code for d in wrong.diagnostics} <= set(NO_ROOM):
             raise
@@ -169,21 +170,3 @@ def _carried(problems: "Problems") -> MappedProgram:
 def _noted(mapped: MappedProgram, notes: Iterable[str]) -> MappedProgram:
     """The mapping with more notes in its report, each once."""
     return replace(mapped, report=replace(mapped.report, notes=tuple(dict.fromkeys((*mapped.report.notes, *notes)))))
-
-
-class Problems:
-    """The problem of a kept program with its long sums carried in f64: in arrays, too (`wide`), or not (`narrow`);
-    `narrowed` has the arrays in which the two differ."""
-
-    def __init__(self, kept: Kept, target: Target, hints: Mapping[str, int]) -> None:
-        program = kept.proved.program
-        wide, narrow = carried_wide(program, kept.long), carried_wide(program, kept.long, arrays=False)
-        self.narrowed = [
-            new.name for new, old in zip(wide.buffers, narrow.buffers, strict=True) if new.dtype != old.dtype
-        ]
-        self._kept, self._target, self._hints, self._narrow = kept, target, hints, narrow
-        self.wide = make_problem(kept, wide, target, hints)
-
-    @property
-    def narrow(self) -> Problem:
-        return make_problem(self._kept, self._narrow, self._target, self._hints)

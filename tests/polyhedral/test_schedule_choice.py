@@ -15,6 +15,8 @@ from texpr import parse
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral import isl
+from texpr.polyhedral.map import problems
+from texpr.polyhedral.map.kept import keep_nothing
 from texpr.polyhedral.map.schedules import _price, chosen
 from texpr.polyhedral.map.stage import map_program
 from texpr.polyhedral.mapped.candidate_json import choices_json, read_choices
@@ -129,8 +131,10 @@ def test_the_document_has_what_schedules_are_judged_by() -> None:
     assert len(documented()) == 5
     for name, *cells in documented():
         program = proved(text_of(name.strip("`")))
-        taken = chosen(schedule(program), target, {})
-        prices = [_price(program, (), target, {}), _price(taken.proved, taken.moves, target, {})]
+        own = problems.Problems(keep_nothing(program), target, {})
+        better = chosen(schedule(program), own)
+        taken = (better[1], better[0].moves) if better is not None else (own, ())
+        prices = [_price(own, ()), _price(*taken)]
         for cell, of in zip(cells, ("launches", "workspace_bytes", "traffic"), strict=True):
             assert numbers(cell) == pytest.approx([getattr(price, of) for price in prices], rel=0.01), name
 
@@ -224,3 +228,12 @@ def test_what_is_only_tried_takes_no_steps_from_the_mapping(text: str) -> None:
     assert taken > 0
     for more in (1.3, 1.6, 2, 3):
         with_steps(int(more * taken), tried=True)
+
+
+def test_what_was_chosen_for_a_price_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    choose = problems.choose
+    monkeypatch.setattr(problems, "choose", lambda problem: asked.append(problem) or choose(problem))
+    program = proved(text_of("softmax_in_bands"))
+    assert mapped(program, CUDA).report.schedule
+    assert len(asked) == 1 + len(schedule(program).others)

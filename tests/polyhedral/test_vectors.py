@@ -16,7 +16,8 @@ from texpr.polyhedral.map.cost import cost
 from texpr.polyhedral.map.kept import keep_nothing
 from texpr.polyhedral.map.legal import check_candidate
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.map.stage import Problems, map_program
+from texpr.polyhedral.map.problems import Problems
+from texpr.polyhedral.map.stage import map_program
 from texpr.polyhedral.mapped.candidate import Candidate, Flat
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram

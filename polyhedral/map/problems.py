@@ -1,0 +1,52 @@
+"""The problems of a kept program: its long sums carried in f64 in arrays, too, or not; and the first candidate.
+
+What prices a schedule and what maps the one that is taken ask for the same problem: each is made once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from texpr.grammar.ast import Kernel
+from texpr.polyhedral.map.choose import choose
+from texpr.polyhedral.map.kept import Kept
+from texpr.polyhedral.map.long_sums import carried_wide
+from texpr.polyhedral.map.problem import Problem, make_problem
+from texpr.polyhedral.mapped.candidate import Candidate
+from texpr.polyhedral.target import Target
+
+
+@dataclass(frozen=True)
+class Problems:
+    """A kept program on a target; `hints` are the values of free sizes that choices are judged at."""
+
+    kept: Kept
+    target: Target
+    hints: Mapping[str, int]
+
+    @cached_property
+    def wide(self) -> Problem:
+        """With long sums carried in arrays, too."""
+        return self._problem(self._carried(arrays=True))
+
+    @cached_property
+    def narrow(self) -> Problem:
+        """With long sums carried in registers only."""
+        return self._problem(self._carried(arrays=False))
+
+    @cached_property
+    def first(self) -> Candidate:
+        """The first candidate of the wide problem. Raises E0401, E0403 where there is none."""
+        return choose(self.wide)
+
+    @property
+    def narrowed(self) -> list[str]:
+        """The arrays in which the two differ."""
+        pairs = zip(self._carried(arrays=True).buffers, self._carried(arrays=False).buffers, strict=True)
+        return [wide.name for wide, narrow in pairs if wide.dtype != narrow.dtype]
+
+    def _carried(self, *, arrays: bool) -> Kernel:
+        return carried_wide(self.kept.proved.program, self.kept.long, arrays=arrays)
+
+    def _problem(self, kernel: Kernel) -> Problem:
+        return make_problem(self.kept, kernel, self.target, self.hints)
