@@ -127,7 +127,7 @@ def run_width(
     or as many as the author asks for; 1 where there are none such."""
     found = along(problem, stmts, index, hardware)
     if asked is not None:
-        return asked if found.vectors(asked).wide else 1
+        return asked if any(not wide.funnel for wide in found.vectors(asked).wide) else 1
     width = found.greatest
     while width > 1:
         whole = width * problem.target.warp_size

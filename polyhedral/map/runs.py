@@ -241,8 +241,10 @@ class Copies:
         start, first = self._start(wide), IndexVar(name=self.run.first)
         begin = subtract(subtract(ZERO, first), start) if self.run.line else ZERO
         end = subtract(subtract(self.run.extent, first), start)
-        exact = self.run.line is None
-        cut = self.cut and wide.element not in self.run.tiled  # a tile has something everywhere
+        exact = self.run.line is None or wide.funnel
+        cut = wide.funnel or (self.cut and wide.element not in self.run.tiled)  # a tile has something everywhere
+        if wide.funnel and not self.cut:
+            end = const(wide.width)
         several = () if start == ZERO else ((self.access, const(self.run.count // wide.width)),)
         return Copy(
             id=self.draft.names.fresh(f"{_id(wide, self.run)}_{what}"),
@@ -250,7 +252,12 @@ class Copies:
             target=target,
             over=(*several, (self.element, const(wide.width))),
             within=Within(begin=begin, end=end, other=other, exact=exact) if cut else None,
-            access=Access.ALIGNED if wide.width * wide.dtype.size_bytes > 1 else Access.EACH,
+            access=self._access(wide),
             digits=self.digits,
             span=wide.first.span,
         )
+
+    def _access(self, wide: Wide) -> Access:
+        if wide.funnel:
+            return Access.FUNNEL
+        return Access.ALIGNED if wide.width * wide.dtype.size_bytes > 1 else Access.EACH

@@ -17,16 +17,14 @@ from typing import Any
 from texpr.grammar.ast import Accumulate, Atomic, IndexExpr, Subscript
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import names
-from texpr.grammar.index.linear import linear
 from texpr.grammar.index.text import in_words
 from texpr.polyhedral.layout.make import strided
-from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.value import Layout, Xor
 from texpr.polyhedral.map.bands import Nest, has_loop
 from texpr.polyhedral.map.digits import Share, share, thread_digits
 from texpr.polyhedral.map.objective import footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
-from texpr.polyhedral.map.vectors import ACCESS_BYTES, MOST, Element, Wide, along, sure_reads
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, MOST, Element, Wide, along, is_run, sure_reads
 from texpr.polyhedral.mapped.candidate import Tiled
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
@@ -83,14 +81,6 @@ def greatest_width(problem: Problem, wide: Wide, across: str) -> int:
     """How many elements a thread may bring at once: a whole access where they are neighbours, whatever the address."""
     whole = ACCESS_BYTES // wide.dtype.size_bytes
     return whole if whole <= SIDE and is_run(problem, wide.element, across) else min(SIDE, wide.width)
-
-
-def is_run(problem: Problem, element: Element, index: str) -> bool:
-    """Whether the elements at neighbouring values of an index are neighbours."""
-    name, subscripts = element
-    plain = [s for s in subscripts if isinstance(s, IndexExpr)]
-    layout = problem.layouts[name]
-    return layout.xor is None and linear(offset(layout, plain)).coefficient(index) == 1
 
 
 def square(element_bytes: int, tile: int) -> int:

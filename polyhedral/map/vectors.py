@@ -1,7 +1,7 @@
 """Vectors: which accesses are wide where a thread takes several neighbouring iterations of an index.
 
     par M i, N j { Y[i, j] = a * X[i, j] }     N % 4 == 0, 4 iterations of j: X and Y by 16 bytes
-    par N j { B[j] = A[j + 1] }                A[j + 1] begins at no multiple of 16 bytes: A one by one
+    par N j { B[j] = A[j + 1] }                A[j + 1] begins at no multiple of 16 bytes: A from two chunks of them
 
 An access is wide where its elements lie one after another along the index, from a multiple of their bytes on for every
 multiple of the width, and where it is surely made, once, whatever the data are: so what it reads can be read before the
@@ -51,7 +51,8 @@ Element = tuple[str, tuple[Subscript, ...]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wide:
     """Elements of an array that lie along the index, moved `width` at a time: `loads` before the iterations, `stores`
-    after them. `first` is the statement that touches them first."""
+    after them. `first` is the statement that touches them first. `near`: they are neighbours, and are only read, so
+    that they may be wide at any address: `funnel`, as 16 bytes of two aligned chunks."""
 
     element: Element
     dtype: DType
@@ -59,6 +60,19 @@ class Wide:
     loads: bool
     stores: bool
     first: Stmt
+    near: bool = False
+    funnel: bool = False
+
+    @property
+    def whole(self) -> int:
+        """The elements of the widest access."""
+        return ACCESS_BYTES // self.dtype.size_bytes
+
+    def of(self, count: int) -> "Wide":
+        """The access of a thread that takes so many iterations."""
+        if self.near and self.width < self.whole <= count:
+            return replace(self, width=self.whole, funnel=True)
+        return replace(self, width=min(self.width, count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +84,8 @@ class Vectors:
 
     def whole(self, count: int) -> bool:
         """Whether all accesses that move with the index are wide, as wide as they get, and one moves all elements."""
-        full = all(w.width == min(count, ACCESS_BYTES // w.dtype.size_bytes) for w in self.wide)
-        return full and not self.others and any(w.width == count for w in self.wide)
+        full = all(w.width == min(count, w.whole) for w in self.wide)
+        return full and not self.others and any(w.width == count and not w.funnel for w in self.wide)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +101,7 @@ class Along:
 
     def vectors(self, count: int) -> Vectors:
         """Those of a thread that takes `count` iterations."""
-        wide = [replace(one, width=min(one.width, count)) for one in self.most.wide if _has_room(one, count)]
+        wide = [one.of(count) for one in self.most.wide if _has_room(one, count)]
         wide = [one for one in wide if one.width > 1]
         return Vectors(wide=tuple(wide), others=self.most.others + len(self.most.wide) - len(wide))
 
@@ -254,7 +268,9 @@ class _Finder:
         name = element[0]
         width = self.width(element, written) if name in self.arrays else 1
         writes = [t for t in touches if t.writes]
-        if width == 1 or not any(t.surely for t in (writes or touches)) or (writes and not touches[0].surely):
+        near = name in self.arrays - written and self._is_near(element, written)
+        sure = any(t.surely for t in (writes or touches)) and (not writes or touches[0].surely)
+        if not sure or (width == 1 and not near):
             return None
         if any(t.atomic or (not t.binds and self._met(t.stmt)) for t in writes):
             return None
@@ -267,7 +283,15 @@ class _Finder:
             loads=not (first.binds and first.surely),
             stores=bool(writes),
             first=first.stmt,
+            near=near,
         )
+
+    def _is_near(self, element: Element, written: set[str]) -> bool:
+        """Whether the elements at neighbouring iterations are neighbours, wherever they begin."""
+        gathered = [s for s in element[1] if isinstance(s, Gather)]
+        reads = (read.buffer for s in gathered for read in value_reads(s.value))
+        known = not any(self.index in names(s) for s in gathered) and not any(r in self.own | written for r in reads)
+        return known and is_run(self.problem, element, self.index)
 
     def _met(self, stmt: Stmt) -> bool:
         """Whether other threads update the element, too."""
@@ -296,12 +320,18 @@ def element_width(problem: Problem, element: Element, index: str, origin: Elemen
     if origin is None:
         return vector_width(layout, _plain(subscripts), index, most, problem.divisors)
     own, first = (linear(offset(problem.layouts[n], _plain(at(s, index, ZERO)))) for n, s in (element, origin))
-    if linear(offset(layout, _plain(subscripts))).coefficient(index) != 1 or layout.xor is not None:
+    if not is_run(problem, element, index):
         return 1
     apart, width = own - first, min(most, _most(problem, origin[0]))
     while not apart.is_multiple(width, problem.divisors):
         width //= 2
     return width
+
+
+def is_run(problem: Problem, element: Element, index: str) -> bool:
+    """Whether the elements at neighbouring values of an index are neighbours."""
+    layout = problem.layouts[element[0]]
+    return layout.xor is None and linear(offset(layout, _plain(element[1]))).coefficient(index) == 1
 
 
 def _most(problem: Problem, name: str) -> int:
