@@ -32,6 +32,7 @@ from texpr.polyhedral.target import Target
 LESS = 0.75  # of the traffic that was waited for, at most
 CORES = 4  # of a CPU, at least
 FEWER = 8  # times the launches that there were, at least
+NARROW = 4  # sectors of a warp's request of 4 bytes a thread
 ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its memory busy
 
 
@@ -115,10 +116,11 @@ def _bytes(problem: Problem, buffer: Buffer) -> int:
 
 
 def _share(target: Target, paid: LaunchCost) -> float:
-    """How much of the memory's rate a launch has threads for."""
+    """How much of the memory's rate a launch has threads for; those with wide accesses have more bytes on their way."""
     if not target.is_cuda:
         return min(1.0, paid.blocks / CORES)
-    return min(1.0, ENOUGH * paid.blocks * paid.threads / (target.multiprocessors * RESIDENT_THREADS))
+    each = max(1.0, paid.ideal / (NARROW * max(1, paid.requests)))
+    return min(1.0, ENOUGH * each * paid.blocks * paid.threads / (target.multiprocessors * RESIDENT_THREADS))
 
 
 def _lies_outside(candidate: Candidate, buffer: str) -> bool:

@@ -59,7 +59,7 @@ PROGRAMS = [
     "n_body",
     "small_matvec",
 ]
-WIDTHS = {"vector_add": 4, "saxpy_seq": 4, "saxpy_two_seq": 4, "complex_aos": 2}
+WIDTHS = {"vector_add": 4, "saxpy_seq": 4, "saxpy_two_seq": 4, "complex_aos": 4}
 CANNOT = {
     ("copy_offset", "A"): "begins beside a sector: one more",
     ("jacobi_1d", "A"): "begins beside a sector: one more",
