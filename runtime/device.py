@@ -16,7 +16,7 @@ from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CUDA, CUDA_HOST, CUDA_MANAGED
-from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, CurrentDevice, Frame, Way, encode
+from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, Frame, Way, current_device_check, encode
 from texpr.runtime.driver import driver as bindings
 from texpr.runtime.streams import LEGACY
 
@@ -86,7 +86,7 @@ class CudaBackend:
                     self._large[symbol] = size
                 if prod(step.cluster) > PORTABLE_CLUSTER:
                     self._wide.add(symbol)
-            self.is_current = CurrentDevice()
+            self.is_current = current_device_check()
             self._ready: set[int] = set()
             self._make_ready(device.device_id)
         except TExprError:

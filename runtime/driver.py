@@ -7,7 +7,7 @@ The driver says where its functions are (`cuGetProcAddress`); the structures are
 import ctypes
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -152,20 +152,19 @@ class Way:
 
 
 class _Place(threading.local):
-    """Where the driver writes a number for this thread."""
+    """Where the driver writes a number for this thread: that, and its address."""
 
     def __init__(self) -> None:
-        self.number = ctypes.c_int()
-        self.address = ctypes.addressof(self.number)
+        number = ctypes.c_int()
+        self.pair = number, ctypes.addressof(number)
 
 
-class CurrentDevice:
-    """Calling it says whether a GPU is current in this thread."""
+def current_device_check() -> Callable[[int], bool]:
+    """Whether a GPU is current in the thread that asks."""
+    place, get = _Place(), _function("cuCtxGetDevice", 2000, ctypes.c_void_p)
 
-    def __init__(self) -> None:
-        self._place = _Place()
-        self._get = _function("cuCtxGetDevice", 2000, ctypes.c_void_p)
+    def is_current(device: int) -> bool:
+        number, address = place.pair
+        return not get(address) and number.value == device
 
-    def __call__(self, device: int) -> bool:
-        place = self._place
-        return not self._get(place.address) and place.number.value == device
+    return is_current
