@@ -10,6 +10,7 @@ from enum import StrEnum
 from texpr.grammar.diagnostics import fail, nearest
 
 WARPGROUP = 4  # warps
+RESIDENT_THREADS = 2048  # of one multiprocessor, where neither registers nor shared memory are short
 
 
 class Family(StrEnum):

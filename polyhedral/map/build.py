@@ -16,13 +16,14 @@ from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.idle_attributes import idle_attributes
 from texpr.polyhedral.map.inherited import inherit_attributes
 from texpr.polyhedral.map.launches import build_blocks, build_combined, build_flat, build_single
+from texpr.polyhedral.map.parted import build_parted
 from texpr.polyhedral.map.partials import add_partials
 from texpr.polyhedral.map.placement import place_parameter, place_workspace
 from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.promote import promote
 from texpr.polyhedral.map.report import access_reports
 from texpr.polyhedral.map.tiled import build_tiled
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Single, Tiled
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Parted, Single, Tiled
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
 from texpr.polyhedral.mapped.tree import Guard, Loop
@@ -50,6 +51,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
         host=host,
         buffers=buffers,
         candidate=candidate,
+        words=tuple(draft.words),
         report=Report(
             accesses=access_reports(problem, host, buffers),
             representative=dict(problem.sizes),
@@ -95,6 +97,8 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
             return build_combined(draft, region, choice)
         case Tiled():
             return build_tiled(draft, region, choice)
+        case Parted():
+            return build_parted(draft, region, choice)
         case Cores():
             return build_cores(draft, region, choice)
         case _:
@@ -115,4 +119,4 @@ def _finished(draft: Draft, region: Region, launch: Launch) -> Launch:
     arguments = tuple(i for i in region.host if i in used)
     launch = replace(launch, body=body, digits=digits, arguments=arguments)
     orders = launch_orders(launch, draft.buffers, draft.proved.program, draft.target.warp_size)
-    return synchronise(replace(launch, orders=orders))
+    return synchronise(replace(launch, orders=(*launch.orders, *orders)))

@@ -27,7 +27,7 @@ from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Copy, Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node
 from texpr.polyhedral.mapped.walks import every_node, launches, statements
 from texpr.polyhedral.prove.additions import CHAIN, repeating, serial_additions
 from texpr.polyhedral.walk import read_accesses, written
@@ -128,6 +128,8 @@ class _Walk:
                     state = self._repeated(first, {**again, **apart}, turns)
                 case Guard(body=body, orelse=orelse):
                     state = _either(self._nodes(body, state, ranges), self._nodes(orelse, state, ranges))
+                case Last(body=body):
+                    state = self._nodes(body, state, ranges)
                 case Generic():
                     state = self._statement(node, state, ranges)
                 case Reduce():

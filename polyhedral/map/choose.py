@@ -23,16 +23,17 @@ from texpr.polyhedral.map.bands import (
     is_serial_par,
 )
 from texpr.polyhedral.map.choose_cores import choose_cores
+from texpr.polyhedral.map.choose_parted import choose_parted
 from texpr.polyhedral.map.choose_rows import choose_rows
 from texpr.polyhedral.map.choose_tiles import choose_tiled
 from texpr.polyhedral.map.digits import power_of_two, share
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.placement import choose_memory
-from texpr.polyhedral.map.problem import Problem, Region, declared
+from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.map.vectors import along
+from texpr.polyhedral.map.widths import run_width
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single, widths_of
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.prove.additions import CHAIN
@@ -55,12 +56,18 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
 
 def _choice(problem: Problem, region: Region) -> Choice:
     if region.band is None:
-        return Single(memory=_memory(problem, region.stmts, block_level=False, outer=(), ranges={}))
+        parted = choose_parted(problem, *plain_nest(region)) if problem.target.is_cuda else None
+        return parted or Single(memory=_memory(problem, region.stmts, block_level=False, outer=(), ranges={}))
     nest, ranges = region.nest
     if not problem.target.is_cuda:
         return choose_cores(problem, nest, ranges)
     sizes = band_sizes(problem, nest, ranges)
-    if has_block_level(problem.kernel, nest) or prefers_blocks(problem, nest, sizes, DEFAULT_THREADS, ranges):
+    if has_block_level(problem.kernel, nest):
+        return choose_blocks(problem, nest, ranges)
+    parted = choose_parted(problem, nest, ranges)
+    if parted is not None:
+        return parted
+    if prefers_blocks(problem, nest, sizes, DEFAULT_THREADS, ranges):
         return choose_blocks(problem, nest, ranges)
     over = combined_dim(problem, nest, sizes, DEFAULT_THREADS, ranges)
     if over is not None:
@@ -112,30 +119,6 @@ def choose_width(
             if width > 1:
                 return {par.index: width}
     return {}
-
-
-def run_width(
-    problem: Problem,
-    stmts: Sequence[Stmt],
-    index: str,
-    size: int,
-    hardware: tuple[str, ...],
-    asked: int | None,
-    others: int = 1,
-) -> int:
-    """The most iterations that fill the widest accesses, all of which they make, and a warp, with `others` beside them;
-    or as many as the author asks for; 1 where there are none such."""
-    found = along(problem, stmts, index, hardware)
-    if asked is not None:
-        return asked if any(not wide.funnel for wide in found.vectors(asked).wide) else 1
-    width = found.greatest
-    while width > 1:
-        whole = width * problem.target.warp_size
-        fits = size >= whole or (size % width == 0 and size * others >= whole)
-        if fits and found.vectors(width).whole(width):
-            return width
-        width //= 2
-    return 1
 
 
 def in_runs(nest: Nest, sizes: Sequence[int], widths: Mapping[str, int]) -> list[int]:

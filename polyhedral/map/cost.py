@@ -17,17 +17,30 @@ from texpr.grammar.index.interval import Ranges, index_range
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.choose import band_sizes
 from texpr.polyhedral.map.choose_cores import step
+from texpr.polyhedral.map.crew import covered_by_block
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins, RowElement, held_rows, named, origins
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
-from texpr.polyhedral.map.problem import Problem, Region, declared
+from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.tiles import load_units, run_units, staged, tile_lanes
 from texpr.polyhedral.map.vectors import Wide, along
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Row, Single, Tiled
+from texpr.polyhedral.map.work import work
+from texpr.polyhedral.mapped.candidate import (
+    Blocks,
+    Candidate,
+    Choice,
+    Combined,
+    Cores,
+    Deal,
+    Flat,
+    Parted,
+    Row,
+    Single,
+    Tiled,
+)
 from texpr.polyhedral.names import Names
+from texpr.polyhedral.target import RESIDENT_THREADS
 from texpr.polyhedral.walk import subscript_names
-
-RESIDENT_THREADS = 2048  # of one multiprocessor, where neither registers nor shared memory are short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +117,9 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             blocks = prod(-(-n // choice.tile.get(i, 1)) for i, n in extents.items())
             idle = 1 - prod(extents.values()) / (blocks * prod(choice.tile.values()))
             return _counted(problem, blocks, choice.threads, idle, _tiled(problem, nest, ranges, choice, blocks))
+        case Parted():
+            nest, ranges = plain_nest(region)
+            return _parted(problem, nest, ranges, choice)
         case Blocks():
             nest, ranges = region.nest
             blocks = prod(band_sizes(problem, nest, ranges))
@@ -250,6 +266,29 @@ def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests:
     return LaunchCost(
         blocks=blocks, threads=threads, waves=waves, idle=idle, requests=made, sectors=sectors, ideal=ideal
     )
+
+
+def _parted(problem: Problem, nest: Nest, ranges: Ranges, choice: Parted) -> LaunchCost:
+    """Blocks times parts; the requests of the reductions, whatever is before and after them is little."""
+    found = work(problem, nest.body, choice.shared_out)
+    assert found is not None, "the candidate fits"
+    blocks, idle = _blocks_of(nest, band_sizes(problem, nest, ranges), choice.deal, choice.widths)
+    parts, requests = 1, list[_Request]()
+    for one in found.reductions:
+        known, times, over = dict(ranges), blocks, one.over.index
+        for loop in one.loops:
+            size = problem.representative(loop.extent, known)
+            covered = covered_by_block(one, choice, loop.index)
+            if loop.index in choice.blocks:
+                parts = max(parts, min(choice.blocks[loop.index], -(-size // covered)))
+            times *= -(-size // (covered // choice.ahead)) if loop.index == over else size
+            known |= {loop.index: inside} if (inside := index_range(loop.extent, known)) else {}
+        times *= -(-choice.threads // problem.target.warp_size)
+        team = choice.threads // prod(n for _, n in choice.deal)
+        lanes = _lanes(problem, (*nest.indices, over), (*choice.deal, (over, team)), choice.widths)
+        reads = problem.accesses(one.body, known, without=declared(nest.body), weight=times)
+        requests += _Runs(problem, one.reading, (*nest.indices, *one.indices), choice.widths).requests(reads, lanes)
+    return _counted(problem, blocks * parts, choice.threads, idle, iter(requests))
 
 
 def _cores(problem: Problem, nest: Nest, ranges: Ranges, choice: Cores) -> LaunchCost:

@@ -105,6 +105,19 @@ def thread_digits(
     return ThreadDigits(digits=tuple(tuple(d) for d in found), covered=tuple(weight))
 
 
+def thread_pieces_fit(radices: Sequence[int], threads: int, warp: int) -> bool:
+    """Whether pieces, fastest first, number the threads of a block: together all of them, none across a warp's edge
+    that it does not divide."""
+    done = 1
+    for radix in radices:
+        while radix > 1:
+            mine = min(radix, warp // done) if done < warp else radix
+            if radix % mine or (done < warp and warp % (done * mine)):
+                return False
+            done, radix = done * mine, radix // mine
+    return done == threads
+
+
 def grid_digits(
     indices: Sequence[str],
     extents: Sequence[IndexExpr],

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from texpr.grammar.ast import Kernel
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.places import Digit
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.names import Names
@@ -14,12 +15,13 @@ from texpr.polyhedral.target import Target
 @dataclass(slots=True, kw_only=True)
 class Draft:
     """`buffers` has every buffer that was placed so far, parameters first; `digits` those of the launch at work, in the
-    order in which they were made, grid digits apart."""
+    order in which they were made, grid digits apart; `words` the counters of all launches."""
 
     problem: Problem
     names: Names
     buffers: dict[str, MappedBuffer] = field(default_factory=dict)
     digits: list[Digit] = field(default_factory=list)
+    words: list[Words] = field(default_factory=list)
 
     @property
     def kernel(self) -> Kernel:

@@ -17,10 +17,12 @@ from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
+from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked
 from texpr.polyhedral.map.held import HELD_BYTES, LINE_BYTES, NO_ORIGINS, Origins, held_by, held_bytes, members, origins
+from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
-from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.sharing import can_share, combinable, part_bytes
 from texpr.polyhedral.map.tiles import tile_fault
 from texpr.polyhedral.map.uses import local_uses
@@ -33,6 +35,7 @@ from texpr.polyhedral.mapped.candidate import (
     Cores,
     Deal,
     Flat,
+    Parted,
     Single,
     Tiled,
     widths_of,
@@ -58,19 +61,6 @@ def check_choice(problem: Problem, region: Region, choice: Choice) -> None:
     _Check(problem, region).choice(choice)
 
 
-def thread_pieces_fit(radices: Sequence[int], threads: int, warp: int) -> bool:
-    """Whether pieces, fastest first, number the threads of a block: together all of them, none across a warp's edge
-    that it does not divide."""
-    done = 1
-    for radix in radices:
-        while radix > 1:
-            mine = min(radix, warp // done) if done < warp else radix
-            if radix % mine or (done < warp and warp % (done * mine)):
-                return False
-            done, radix = done * mine, radix // mine
-    return done == threads
-
-
 class _Check:
     """The check of one launch's choice."""
 
@@ -80,8 +70,8 @@ class _Check:
 
     def choice(self, choice: Choice) -> None:
         band = self.region.band
-        if (band is None) != isinstance(choice, Single):
-            self._refuse("plain statements are `Single`, and nothing else is")
+        if not isinstance(choice, Parted) and (band is None) != isinstance(choice, Single):
+            self._refuse("plain statements are `Single` or `Parted`, and nothing else is `Single`")
         if isinstance(choice, Cores) == self.target.is_cuda and not isinstance(choice, Single):
             self._refuse(f"the form {type(choice).__name__} is none of {self.target.name}")
         match choice:
@@ -95,6 +85,8 @@ class _Check:
                 self._combined(choice, *self.region.nest)
             case Tiled():
                 self._tiled(choice, *self.region.nest)
+            case Parted():
+                self._parted(choice)
             case Cores():
                 self._cores(choice, *self.region.nest)
             case _:
@@ -189,6 +181,19 @@ class _Check:
             self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")
         if any(u.id in self.problem.long for u in updates):
             self._chain(choice, summed, ranges)
+
+    def _parted(self, choice: Parted) -> None:
+        nest, ranges = plain_nest(self.region)
+        self._threads(choice.threads)
+        self._grid(choice.grid, nest)
+        if self.region.band is not None and has_block_level(self.problem.kernel, nest):
+            self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
+        fault = parted_fault(self.problem, nest, choice)
+        if fault is not None:
+            self._refuse(fault)
+        for stmts, index, hardware in runs_of(self.problem, nest, choice):
+            self._run(stmts, index, choice.widths, hardware)
+        self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _chain(self, choice: Combined, summed: Mapping[str, Par], ranges: Ranges) -> None:
         """At most `CHAIN` blocks add to one element of a long sum."""

@@ -76,6 +76,11 @@ class Region:
         return bounded_nest(self.band)
 
 
+def plain_nest(region: Region) -> tuple[Nest, Ranges]:
+    """The nest of a region, without a `par` where it has plain statements."""
+    return region.nest if region.band is not None else (Nest(pars=(), body=region.stmts), {})
+
+
 Outline = tuple[Region | HostLoop[Region] | HostIf[Region], ...]
 
 

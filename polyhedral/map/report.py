@@ -58,9 +58,14 @@ def _of_operator(
     for mode, name, subscripts in accesses:
         placed = buffers[name]
         if placed.memory is Memory.GLOBAL and not placed.expanded:
-            yield _report(
-                problem, statement, mode, problem.access(name, subscripts, width=widths.get(subscripts, 1)), name, lanes
+            access = WeightedAccess(
+                buffer=name,
+                layout=placed.layout,
+                element_bytes=placed.dtype.size_bytes,
+                subscripts=subscripts,
+                width=widths.get(subscripts, 1),
             )
+            yield _report(problem, statement, mode, access, name, lanes)
 
 
 def _report(

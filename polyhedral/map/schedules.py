@@ -16,7 +16,7 @@ from math import prod
 
 from texpr.grammar.ast import Buffer
 from texpr.grammar.diagnostics import TExprError
-from texpr.polyhedral.map.cost import RESIDENT_THREADS, LaunchCost, cost
+from texpr.polyhedral.map.cost import LaunchCost, cost
 from texpr.polyhedral.map.kept import keep_nothing
 from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.problems import Problems
@@ -27,7 +27,7 @@ from texpr.polyhedral.moves import Contract, Move
 from texpr.polyhedral.schedule.draft import Draft, Scheduled, checked
 from texpr.polyhedral.schedule.propose import SHARE
 from texpr.polyhedral.schedule.stage import Schedules
-from texpr.polyhedral.target import Target
+from texpr.polyhedral.target import RESIDENT_THREADS, Target
 
 LESS = 0.75  # of the traffic that was waited for, at most
 CORES = 4  # of a CPU, at least

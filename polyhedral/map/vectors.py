@@ -39,7 +39,7 @@ from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.vector import vector_width
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.problem import Problem, declared, workspaces
-from texpr.polyhedral.walk import subscript_names, subscript_reads, value_reads
+from texpr.polyhedral.walk import subscript_names, subscript_reads, value_reads, written
 
 ACCESS_BYTES = 16  # the widest access of a thread
 MOST = 16  # iterations of an index that a thread takes at once
@@ -121,7 +121,7 @@ def along(
     """The accesses of statements that a thread runs for iterations of an index of `hardware`, but for the reads of
     elements that it has from `elsewhere`; none is wide of statements with loops. Iterations are counted from where the
     `origin` is aligned, None: from 0. What chooses asks, what checks and what builds: it is looked for once."""
-    leaves = tuple(stmt.id for stmt in statements(tuple(stmts)) if isinstance(stmt, Leaf))
+    leaves = tuple((stmt.id, written(stmt)) for stmt in statements(tuple(stmts)) if isinstance(stmt, Leaf))
     question = ("along", index, frozenset(hardware), leaves, frozenset(elsewhere), origin)
     return problem.once(question, lambda: _along(problem, stmts, index, hardware, elsewhere, origin))
 

@@ -106,6 +106,28 @@ class Tiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parted:
+    """A band, or plain statements, with reductions (`seq`s) that threads and blocks share out.
+
+    `deal` gives the band's indices threads of a block; the rest of its `threads` share each reduction, whose innermost
+    shared index `shared_out` has. Of an index in `blocks`, one of each reduction or none, at most so many blocks share
+    the iterations; the last one to be done finishes, in a fixed order. A thread loads `ahead` rounds before it adds
+    them. `resident` blocks fit on a multiprocessor together, which bounds registers (0: no bound). `widths`: as in a
+    flat band, of one index of the band or of the reductions.
+    """
+
+    threads: int
+    grid: tuple[str, ...]
+    shared_out: tuple[str, ...]
+    deal: Deal = ()
+    blocks: Mapping[str, int] = field(default_factory=dict)
+    ahead: int = 1
+    resident: int = 0
+    widths: Mapping[str, int] = field(default_factory=dict)
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cores:
     """A band on a CPU: the indices `cores` are dealt to cores, `vector` is the innermost loop, all others are loops
     between. Where the vector is the only core index, a core runs `chunk` of its iterations at a time."""
@@ -116,12 +138,12 @@ class Cores:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
-Choice = Single | Flat | Blocks | Combined | Tiled | Cores
+Choice = Single | Flat | Blocks | Combined | Parted | Tiled | Cores
 
 
 def widths_of(choice: Choice) -> Mapping[str, int]:
     """How many neighbouring iterations a thread takes, of the indices of which it takes several."""
-    return choice.widths if isinstance(choice, Flat | Blocks | Combined | Tiled) else {}
+    return choice.widths if isinstance(choice, Flat | Blocks | Combined | Parted | Tiled) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from texpr.polyhedral.mapped.candidate import (
     Combined,
     Cores,
     Flat,
+    Parted,
     Row,
     Single,
     Tiled,
@@ -62,6 +63,7 @@ FORMS: dict[str, type[Choice]] = {
     "blocks": Blocks,
     "combined": Combined,
     "tiled": Tiled,
+    "parted": Parted,
     "cores": Cores,
 }
 
@@ -271,6 +273,8 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "cores": _names,
     "vector": _or_none(_text),
     "chunk": _or_none(_number),
+    "ahead": _number,
+    "resident": _count,
     "memory": _by_name(_memory),
 }
 

@@ -301,6 +301,16 @@ def meets_simply(node: Node) -> bool:
             return not isinstance(node, _Waits) and not goes_on_alone(node)
 
 
+def counted_blocks(launch: Launch) -> tuple[Last, ...]:
+    """The nodes at which blocks are counted, where every block comes to each of them once, at the outermost level; none
+    where one stands in a loop or under a condition."""
+    found = tuple(node for node in launch.body if isinstance(node, Last))
+    return found if len(found) == len(list(of_kind(launch.body, Last))) else ()
+
+
 def meets_at_whole_barriers(launch: Launch) -> bool:
-    """Whether this holds of every node of a launch, whose blocks share nothing but global memory."""
-    return launch.cluster == (1, 1, 1) and all(map(meets_simply, every_node(launch.body)))
+    """Whether this holds of every node of a launch, whose blocks share nothing but global memory and are counted, if at
+    all, at the outermost level."""
+    counted = bool(counted_blocks(launch))
+    nodes = every_node(launch.body)
+    return launch.cluster == (1, 1, 1) and all(meets_simply(n) or (counted and isinstance(n, Last)) for n in nodes)

@@ -40,7 +40,7 @@ from texpr.polyhedral.mapped.operators import (
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Barrier
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node
 from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.mapped.walks import Path, acting, branches, operator_buffers, statements
 from texpr.polyhedral.walk import value_reads
@@ -164,6 +164,8 @@ class _Collector:
                         self._operator(node, replace(around, path=path))
                 case Fresh(buffer=buffer):
                     self.entries[buffer] = around.nodes
+                case Last(body=inside):
+                    self.visit(inside, replace(around, nodes=(*around.nodes, node), path=(*path, 0)))
                 case Barrier():
                     pass
                 case _:

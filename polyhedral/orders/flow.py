@@ -7,7 +7,7 @@ one iteration walks no back step of the loops around both, a carried one walks a
 loops around that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from texpr.grammar.ast import Condition, IndexConst, Read
@@ -18,8 +18,9 @@ from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import PLACES, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Action, Barrier
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
-from texpr.polyhedral.mapped.walks import acting, every_node, meets_at_whole_barriers, operators
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node
+from texpr.polyhedral.mapped.walks import acting, counted_blocks, every_node, meets_at_whole_barriers, operators
+from texpr.polyhedral.orders.tickets import miscounted, orders_blocks
 from texpr.polyhedral.walk import subscript_names
 
 Path = tuple[int, ...]
@@ -44,25 +45,38 @@ class _Graph:
 
 
 def decides(launch: Launch) -> bool:
-    """Whether this check speaks of the launch: threads of a block, which meet at whole barriers only."""
+    """Whether this check speaks of the launch: threads of a block, which meet at whole barriers only, and blocks that
+    are counted once, at the outermost level."""
     narrow = all(_RANK[order.scope] <= _RANK[Scope.BLOCK] for order in launch.orders)
-    return narrow and meets_at_whole_barriers(launch)
+    return (narrow or bool(counted_blocks(launch))) and meets_at_whole_barriers(launch)
 
 
 def check_enforced(launch: Launch) -> None:
     """InternalError where the launch has an order that no barrier enforces, or a barrier where threads diverge."""
+    wrong = miscounted(launch)
+    if wrong is not None:
+        raise InternalError(f"{launch.name}: {wrong.counter} is not what so many blocks come to as it waits for")
     for order in unenforced(launch):
         raise InternalError(f"{launch.name}: no barrier orders {order.source} before {order.sink} on {order.buffer}")
 
 
 def unenforced(launch: Launch) -> tuple[Order, ...]:
     """The orders that the barriers of the launch do not enforce. InternalError for one where threads diverge."""
-    if not launch.orders and not any(isinstance(node, Barrier | Combined) for node in every_node(launch.body)):
+    if not launch.orders and not any(isinstance(node, Barrier | Combined | Last) for node in every_node(launch.body)):
         return ()
     graph = _Graph(steps={}, barriers={}, loops={})
     _build(launch, graph, launch.body, (), Scope.BLOCK, _Varying.of(launch))
     places = {name: place.path for name, place in acting(launch.body)}
-    return tuple(o for o in launch.orders if _reaches(graph, o, places[o.source], places[o.sink]))
+    claimed = (order for node in counted_blocks(launch) for order in node.orders)
+    return tuple(o for o in (*launch.orders, *claimed) if not _enforced(launch, graph, o, places))
+
+
+def _enforced(launch: Launch, graph: _Graph, order: Order, places: Mapping[str, Path]) -> bool:
+    """Whether barriers of a block, or a count of blocks, order the source before the sink."""
+    source, sink = places[order.source], places[order.sink]
+    if _RANK[order.scope] > _RANK[Scope.BLOCK]:
+        return orders_blocks(launch.body, order, source, sink)
+    return not _reaches(graph, order, source, sink)
 
 
 def _reaches(graph: _Graph, order: Order, source: Path, sink: Path) -> bool:
@@ -146,6 +160,11 @@ def _build(launch: Launch, graph: _Graph, body: Sequence[Node], path: Path, scop
                     raise InternalError(f"{launch.name}: a barrier of the {own} stands where threads diverge")
                 graph.barriers[here] = own
                 graph.steps[here] = [_Step(to=behind)]
+            case Last(body=inside):
+                graph.barriers[here] = Scope.BLOCK
+                graph.steps[here] = [_Step(to=(*here, 0, 0)), _Step(to=behind)]
+                _build(launch, graph, inside, (*here, 0), scope, varying)
+                graph.steps[(*here, 0, len(inside))] = [_Step(to=behind)]
             case Lead(index=index, of=of):
                 varying = varying.with_index(index, subscript_names(of.subscripts))
                 graph.steps[here] = [_Step(to=behind)]

@@ -19,7 +19,7 @@ from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import PLACES, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Barrier
-from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Guard, Last, Loop, Node
 from texpr.polyhedral.mapped.walks import Path, acting, branches, of_kind, operators, with_branches
 
 _ROOT: Path = ()
@@ -50,7 +50,7 @@ def _inserted(body: Sequence[Node], path: Path, barriers: Mapping[Path, Barrier]
 def _barriers(launch: Launch) -> dict[Path, Barrier]:
     """The barriers of a launch by their places."""
     between = _Separations(launch.body)
-    enforcing = {order: between(order) for order in launch.orders}
+    enforcing = {order: between(order) for order in launch.orders if not between.counted(order)}
     kept = dict.fromkeys(_candidates(launch), Scope.BLOCK)
     unmet = [o for o, places in enforcing.items() if not places & kept.keys()]
     guessed = [order for order in unmet if not order.computed]
@@ -101,6 +101,11 @@ class _Separations:
         self._paths = {id: place.path for id, place in acting(body)}
         self._found: dict[tuple[str, str, str | None], frozenset[Path]] = {}
 
+    def counted(self, order: Order) -> bool:
+        """Whether the source is over before its block is counted, and the sink in what the last block does."""
+        source, sink = self._paths[order.source], self._paths[order.sink]
+        return isinstance(self._body[sink[0]], Last) and source[0] < sink[0]
+
     def __call__(self, order: Order) -> frozenset[Path]:
         key = (order.source, order.sink, order.carried_by)
         if key not in self._found:
@@ -141,6 +146,8 @@ def _uniform(node: Node, varying: frozenset[str]) -> bool:
     match node:
         case Loop(extent=extent, digit=digit):
             return digit is None and not names(extent) & varying
+        case Last():
+            return True
         case Guard(condition=condition, uniform=uniform):
             if isinstance(condition, Read):
                 return _WIDTH[uniform] >= _WIDTH[Scope.BLOCK]
@@ -151,7 +158,7 @@ def _uniform(node: Node, varying: frozenset[str]) -> bool:
 
 def _band(node: Node | None) -> tuple[str, ...]:
     """The thread digits of a node that belongs to one band altogether, else ()."""
-    if node is None:
+    if node is None or isinstance(node, Last):
         return ()
     found = {operator.digits for operator in operators((node,))}
     if isinstance(node, Define):

@@ -1,7 +1,8 @@
 """The watch over a launch whose threads all take each step together, as far as barriers go.
 
 Two accesses of one element by different threads, one of them writing, are ordered iff both threads are in one block and
-a barrier of the block, or of their common warp, lies between. The shadow keeps for each element and kind of access
+a barrier of the block, or of their common warp, lies between, or the later one is of the last block to be counted and
+the earlier one before the count. The shadow keeps for each element and kind of access
 (write, read, atomic) the least and greatest thread and the latest barrier counts; what a barrier has settled is
 forgotten.
 """
@@ -19,26 +20,48 @@ from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.sync import Barrier, Sync
 from texpr.polyhedral.mapped.tree import Last
 from texpr.polyhedral.simulate.cells import Array, Shadow, Violation
+from texpr.polyhedral.simulate.clocks import NOTHING
 from texpr.polyhedral.simulate.evaluate import Lanes
 from texpr.polyhedral.simulate.failure import failure
 from texpr.polyhedral.simulate.run import Crew, Pause
+from texpr.polyhedral.simulate.words import Word, WordMemory
 
 NOBODY = np.iinfo(np.int64).max
 
 
 @dataclass(slots=True)
 class Lockstep:
-    """Threads of a launch: `threads` of a block, `warp` of a warp, and how many barriers each one has passed."""
+    """Threads of a launch: `threads` of a block, `warp` of a warp, and how many barriers each one has passed.
+
+    `groups` says with which others a block was counted, `last` of which it was the last one, and `before` after how
+    many barriers those of each group came, at least."""
 
     threads: int
     warp: int
     block_barriers: Array
     warp_barriers: Array
+    groups: Array
+    last: Array
+    before: list[int] = field(default_factory=list)
 
     @staticmethod
     def of(blocks: int, threads: int, warp: int) -> "Lockstep":
         zeros = np.zeros(blocks * threads, dtype=np.int64)
-        return Lockstep(threads, warp, zeros, zeros.copy())
+        none = np.full(blocks, -1)
+        return Lockstep(threads, warp, zeros, zeros.copy(), none, none.copy())
+
+    def count(self, block: int, group: int) -> None:
+        """A block is counted with those of a group."""
+        passed = int(self.block_barriers[block * self.threads])
+        self.before += [passed] * (group + 1 - len(self.before))
+        self.before[group] = min(self.before[group], passed)
+        self.groups[block] = group
+
+    def counted(self, first: Array, barriers: Array, here: Array) -> Array:
+        """Whether what a block did after so many barriers is before what a block does that was the last of its own."""
+        group = self.last[here]
+        limits = np.array([*self.before, -1])
+        return np.asarray((group >= 0) & (self.groups[first] == group) & (barriers <= limits[group]))
 
     def blocks(self, thread: Array) -> Array:
         return np.asarray(thread // self.threads)
@@ -100,7 +123,12 @@ class Record:
         earlier = (self.block_barriers[place] < clock.block_barriers[thread]) | (
             one_warp & (self.warp_barriers[place] < clock.warp_barriers[thread])
         )
-        return np.asarray(one_block & earlier)
+        ordered = one_block & earlier
+        if clock.before:
+            barriers = self.block_barriers[place]
+            ends = (np.minimum(clock.blocks(end), len(clock.last) - 1) for end in (least, most))
+            ordered |= np.logical_and.reduce([clock.counted(end, barriers, here) for end in ends])
+        return np.asarray(ordered)
 
     def conflicts(self, place: Array, thread: Array, clock: Lockstep) -> Array:
         """Whether another thread's recorded access is not ordered before one by `thread` now."""
@@ -178,9 +206,14 @@ class LockstepSyncs:
 
     launch: Launch
     clock: Lockstep
+    words: WordMemory
+    groups: dict[Word, int] = field(default_factory=dict)
     parts_crews: bool = False
 
     def meet(self, node: Sync | Last, crew: Crew) -> Pause | None:
+        if isinstance(node, Last):
+            self._count(node, crew)
+            return None
         if not isinstance(node, Barrier):
             raise InternalError(f"{self.launch.name}: {type(node).__name__} does not run in lockstep")
         if not self.clock.barrier(node.scope, crew.lanes.thread):
@@ -188,6 +221,27 @@ class LockstepSyncs:
             message = f"{self.launch.name}: not all threads of a {node.scope.value} reach the barrier{between}"
             raise failure(message, self.launch.span)
         return None
+
+    def _count(self, node: Last, crew: Crew) -> None:
+        """All blocks of the crew are counted, and those that are the last of theirs go on in the body."""
+        lanes, clock = crew.lanes, self.clock
+        firsts = np.flatnonzero(lanes.thread % clock.threads == 0)
+        at = [np.broadcast_to(lanes.index(e), lanes.thread.shape) for e in (*node.at, node.n)]
+        last: list[int] = []
+        for first in firsts.tolist():
+            block = int(lanes.thread[first]) // clock.threads
+            *where, n = (int(value[first]) for value in at)
+            word = self.words.word(node.counter, where, node.span)
+            group = self.groups.setdefault(word, len(clock.before))
+            clock.count(block, group)
+            if self.words.count(word, n, NOTHING) is not None:
+                del self.groups[word]
+                clock.last[block] = group
+                last.append(block)
+        if not clock.barrier(Scope.BLOCK, lanes.thread):
+            raise failure(f"{self.launch.name}: not all threads of a block come to be counted", node.span)
+        if last:
+            crew.enter(node.body, lanes.only(np.isin(clock.blocks(lanes.thread), last)))
 
     def gather(self, node: Operator, lanes: Lanes) -> tuple[Lanes | None, Pause | None]:
         return lanes, None

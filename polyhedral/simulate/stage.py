@@ -2,13 +2,13 @@
 
     simulate(map_program(proved, target), {"A": a, "B": b, "C": c})["C"]
 
-A launch whose only syncs are barriers of whole blocks and warps runs in lockstep: all threads of many blocks take each
-step of the tree together, blocks in random order. Every other runs interleaved (`schedule.py`): warps, parts, blocks,
-asynchronous copies and launches that overlap go on by turns, as the seed says. Neither order hides anything, because
-a shadow memory refuses every two accesses of one element that no sync orders: so any other order would have given the
-same result. Reading what nothing wrote, leaving a buffer, a barrier that not all threads of its scope reach, a pipe
-whose counts do not come out, and waiting for what never comes are errors too (E0604). Values are those of
-`texpr.grammar.numerics`, as the interpreter's.
+A launch whose only syncs are barriers of whole blocks and warps, and counts of blocks, runs in lockstep: all threads of
+many blocks take each step of the tree together, blocks in random order. Every other runs interleaved (`schedule.py`):
+warps, parts, blocks, asynchronous copies and launches that overlap go on by turns, as the seed says. Neither order
+hides anything, because a shadow memory refuses every two accesses of one element that no sync orders: so any other
+order would have given the same result. Reading what nothing wrote, leaving a buffer, a barrier that not all threads of
+its scope reach, a pipe whose counts do not come out, and waiting for what never comes are errors too (E0604). Values
+are those of `texpr.grammar.numerics`, as the interpreter's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -132,7 +132,7 @@ class Machine:
         clock = Lockstep.of(geometry.blocks, launch.threads, geometry.warp)
         self._settle(clock)
         memory = launch_memory(self.program, launch, values, geometry, clock, self.memory)
-        syncs = LockstepSyncs(launch, clock)
+        syncs = LockstepSyncs(launch, clock, self.words)
         runner = Runner(self.mapped, launch, values, geometry, Evaluator(memory, clock, syncs, Lines()), syncs)
         order = self.random.permutation(geometry.blocks)
         step = max(1, CHUNK_THREADS // launch.threads)

@@ -16,7 +16,8 @@ from texpr.grammar.check.bind import bind_sizes
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.map.cost import cost
-from texpr.polyhedral.map.legal import check_candidate, thread_pieces_fit
+from texpr.polyhedral.map.digits import thread_pieces_fit
+from texpr.polyhedral.map.legal import check_candidate
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.space import candidates
 from texpr.polyhedral.map.stage import map_program, problem_of

@@ -209,7 +209,6 @@ def test_a_cpu_has_no_use_for_threads_and_memories_of_a_gpu() -> None:
 
 MATVEC = "kernel k(A: f32[M, K], x: f32[K], y: f32[M]) { par M i { y[i] = sum K k { A[i, k] * x[k] } } }"
 SHORT = MATVEC.replace("sum K k", "sum 8 k").replace("K]", "8]")
-COLUMNS = MATVEC.replace("A[i, k]", "A[k, i]").replace("f32[M, K]", "f32[K, M]")
 
 
 def test_a_row_reduction_has_lanes_along_the_row() -> None:
@@ -220,9 +219,8 @@ def test_a_row_reduction_has_lanes_along_the_row() -> None:
     assert [a.sectors for a in program.report.accesses if a.buffer == "A"] == [4]
 
 
-@pytest.mark.parametrize("text", [SHORT, COLUMNS])
-def test_short_rows_and_columns_keep_a_thread_for_each_result(text: str) -> None:
-    (launch,) = launches(mapped(text).host)
+def test_short_rows_keep_a_thread_for_each_result() -> None:
+    (launch,) = launches(mapped(SHORT).host)
     assert {d.index for d in launch.digits if d.place is Place.LANE} == {"i"}
 
 

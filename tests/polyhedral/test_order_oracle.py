@@ -30,8 +30,8 @@ BRANCHES = """kernel branches(A: i32[M, 64], G: i32[M]) {
         }
     }
 }"""
-SUM = """kernel sum_rows(A: i32[M, 256], C: i32[M]) {
-    par M i { seq 256 k { C[i] += A[i, k] } }
+SUM = """kernel sum_rows(A: i32[M, 512], C: i32[M, 512]) {
+    par M i { new s: i32 ; s = 0 ; seq 512 k { s += A[i, 511 - k] } ; par 512 j { C[i, j] = s } }
 }"""
 
 

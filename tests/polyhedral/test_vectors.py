@@ -73,7 +73,7 @@ def wide(mapped: MappedProgram) -> dict[str, int]:
         ("kernel k(A: f32[N], B: f32[N, 4]) { par N i { A[i] = sum 4 k { B[i, k] } } }", {}),
         ("kernel k(A: f32[N + 4], B: f32[N]) { par N i { A[i + 4] = A[0] + B[i] } }", {}),
         ("kernel k(A: f32[M, 4096], s: f32[M]) { par M i { s[i] = sum 4096 k { A[i, k] } } }", {"A": 4}),
-        ("kernel k(A: f16[N], s: f32[1]) { s[0] = sum N k { f32(A[k]) } }", {}),  # one thread
+        ("kernel k(A: f16[N], s: f32[1]) { s[0] = sum N k { f32(A[k]) } }", {"A": 8}),
         ("kernel k(A: f16[N], s: f32[1]) { s[0] = 0.0; par N k { s[0] += f32(A[k]) } }", {"A": 8}),
     ],
 )

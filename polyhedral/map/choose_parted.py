@@ -1,0 +1,185 @@
+"""The first candidate of a launch whose reductions threads and blocks share out.
+
+    S[0] = sum N i { X[i] * Y[i] }                 512 threads and at most 528 blocks: what a GPU runs at once
+    par 8 b { S[b] = sum N i { A[b, i] } }         66 blocks for each b
+    par N j { C[j] = sum M i { A[i, j] } }         lanes along j, warps and blocks along i
+
+So many bytes are loaded ahead that the memory is kept busy, and there are as many blocks as are resident together: more
+would leave more partial results, fewer would leave multiprocessors idle (`memory-bound` kernels by hand say how many).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from texpr.grammar.index.expr import ONE, add, constant_value, names
+from texpr.grammar.index.interval import Ranges, index_range
+from texpr.grammar.index.linear import linear
+from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.crew import covered_by_block
+from texpr.polyhedral.map.digits import power_of_two, thread_digits
+from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
+from texpr.polyhedral.map.lanes import choose_lanes
+from texpr.polyhedral.map.objective import cost, lane_values
+from texpr.polyhedral.map.placement import choose_memory
+from texpr.polyhedral.map.problem import Problem, declared
+from texpr.polyhedral.map.sharing import prefers_blocks
+from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.map.widths import run_width
+from texpr.polyhedral.map.work import Reduction, Work, shareable, work
+from texpr.polyhedral.mapped.candidate import Deal, Parted
+from texpr.polyhedral.names import Names
+from texpr.polyhedral.prove.additions import CHAIN
+from texpr.polyhedral.target import RESIDENT_THREADS
+from texpr.polyhedral.walk import subscript_names
+
+ALONG = 512  # threads of a block that share one element
+ACROSS = 256  # threads of a block that has several elements
+AHEAD_BYTES = {ALONG: 32, ACROSS: 128}  # that a thread loads before it adds
+MAX_AHEAD = 8
+ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its memory busy
+MIN_ROWS = 264  # iterations that have a block each keep the multiprocessors of today's GPUs busy
+
+
+def choose_parted(problem: Problem, nest: Nest, ranges: Ranges) -> Parted | None:
+    """Threads and blocks for the reductions of a band's body, or of plain statements, None where there are none to be
+    shared out."""
+    over = shareable(problem, nest.body, ranges)
+    found = work(problem, nest.body, over) if over else None
+    if found is None:
+        return None
+    sizes = [problem.representative(add(ranges[p.index][1], ONE), {}) for p in nest.pars]
+    turns = min(_turns(problem, reduction, ranges) for reduction in found.reductions)
+    memory_uses, _ = local_uses(problem.kernel, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
+    memory = {name: where for name, (where, _) in choose_memory(memory_uses, problem.target).items()}
+    lane = _lane(problem, nest, sizes, ranges, found)
+    streams = all(_streams(problem, nest, reduction) for reduction in found.reductions)
+    rows = prod(sizes)
+    few = rows * ENOUGH <= problem.target.multiprocessors * RESIDENT_THREADS
+    if lane is None:
+        if not streams or (rows >= MIN_ROWS and (not few or prefers_blocks(problem, nest, sizes, ACROSS, ranges))):
+            return None
+        choice = _along(problem, nest, found, turns)
+    else:
+        if not (streams or (few and turns > CHAIN)):
+            return None
+        choice = _across(problem, nest, sizes, found, lane)
+    blocks = prod(sizes) // prod(n for _, n in choice.deal) // prod(choice.widths.get(i, 1) for i in nest.indices)
+    resident = problem.target.multiprocessors * choice.resident
+    each = resident // max(1, blocks)
+    return replace(choice, blocks=_blocks(problem, found, ranges, choice, each), memory=memory)
+
+
+def _lane(problem: Problem, nest: Nest, sizes: Sequence[int], ranges: Ranges, found: Work) -> int | None:
+    """The dimension of the band on the lanes, where that is better than the reductions themselves."""
+    if not nest.pars:
+        return None
+    fixed, warp = {**dict.fromkeys(ranges, 0), **problem.sizes}, problem.target.warp_size
+    order, _ = choose_lanes(problem, nest, sizes, ACROSS, ranges, without=declared(nest.body))
+    across = along_it = 0
+    for reduction in found.reductions:
+        accesses = [a for a in problem.accesses(reduction.body, ranges) if not a.update]
+        for total, index in ((0, nest.indices[order[0]]), (1, reduction.over.index)):
+            digits = thread_digits((index,), ((0, warp),), Names(()), warp)
+            sectors = cost(accesses, lane_values(digits, (index,), warp), fixed, warp)[0]
+            across, along_it = (across, along_it + sectors) if total else (across + sectors, along_it)
+    return order[0] if across < along_it else None
+
+
+def _streams(problem: Problem, nest: Nest, reduction: Reduction) -> bool:
+    """Whether it reads elements that no other iteration of the band reads."""
+    accesses = problem.accesses(reduction.body, {})
+    return any({*nest.indices, *reduction.indices} <= subscript_names(a.subscripts) for a in accesses)
+
+
+def _turns(problem: Problem, reduction: Reduction, ranges: Ranges) -> int:
+    known = dict(ranges)
+    total = 1
+    for loop in reduction.loops:
+        total *= problem.representative(loop.extent, known)
+        known |= {loop.index: inside} if (inside := index_range(loop.extent, known)) else {}
+    return total
+
+
+def _along(problem: Problem, nest: Nest, found: Work, turns: int) -> Parted:
+    """All threads of a block along the reductions."""
+    asked = threads_asked(problem.kernel, problem.target)
+    threads = asked or max(problem.target.warp_size, min(ALONG, power_of_two(turns)))
+    widths: dict[str, int] = {}
+    for one in found.reductions:
+        size = problem.representative(one.over.extent, {})
+        hardware = (*nest.indices, *one.indices)
+        width = run_width(problem, one.reading, one.over.index, size, hardware, width_asked((one.over,)))
+        widths |= {one.over.index: width} if width > 1 else {}
+    return Parted(
+        threads=threads,
+        grid=tuple(reversed(nest.indices)),
+        shared_out=tuple(one.over.index for one in found.reductions),
+        ahead=_ahead(problem, nest, found, widths, AHEAD_BYTES[ALONG]),
+        resident=RESIDENT_THREADS // threads if threads == ALONG else max(1, RESIDENT_THREADS // threads // 2),
+        widths=widths,
+    )
+
+
+def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lane: int) -> Parted:
+    """Lanes along a dimension of the band, warps along the reductions."""
+    par, warp = nest.pars[lane], problem.target.warp_size
+    threads = threads_asked(problem.kernel, problem.target) or ACROSS
+    width = 1
+    if not found.first and not any(par.index in names(p.extent) for p in nest.pars):
+        asked = width_asked(nest.pars)
+        each = [
+            run_width(problem, one.reading, par.index, sizes[lane], (*nest.indices, *one.indices), asked)
+            for one in found.reductions
+        ]
+        width = min(each)
+        while width > 1 and not linear(par.extent).is_multiple(width, problem.divisors):
+            width //= 2
+    lanes = min(warp, power_of_two(-(-sizes[lane] // width)), threads)
+    widths = {par.index: width} if width > 1 else {}
+    deal: Deal = ((par.index, lanes),) if lanes > 1 else ()
+    order = (lane, *(d for d in reversed(range(len(sizes))) if d != lane))
+    return Parted(
+        threads=threads,
+        deal=deal,
+        grid=tuple(nest.indices[d] for d in order),
+        shared_out=tuple(one.over.index for one in found.reductions),
+        ahead=_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS]),
+        resident=max(1, 2 * ALONG // threads),
+        widths=widths,
+    )
+
+
+def _ahead(problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], wanted: int) -> int:
+    """Rounds that are loaded together: as many as bring so many bytes, of all arrays that move."""
+    least = MAX_AHEAD
+    for one in found.reductions:
+        index = next((i for i in nest.indices if i in widths), one.over.index)
+        width = widths.get(index, 1)
+        moved = sum(
+            access.element_bytes * (width if index in subscript_names(access.subscripts) else 1)
+            for access in problem.accesses(one.body, {})
+            if {index, one.over.index} & subscript_names(access.subscripts) and not access.update
+        )
+        least = min(least, wanted // max(1, moved))
+    return 1 << max(0, least.bit_length() - 1)
+
+
+def _blocks(problem: Problem, found: Work, ranges: Ranges, choice: Parted, most: int) -> dict[str, int]:
+    """At most so many blocks for one index of each reduction: the one that threads share, or the longest outside."""
+    chosen: dict[str, int] = {}
+    counts: list[int] = []
+    for one in found.reductions:
+        known, work_of = dict(ranges), dict[str, int]()
+        for loop in one.loops:
+            size = problem.representative(loop.extent, known)
+            free = constant_value(loop.extent) is None
+            count = -(-size // covered_by_block(one, choice, loop.index))
+            work_of[loop.index] = most if free and len(one.loops) == 1 else min(most, count)
+            known |= {loop.index: inside} if (inside := index_range(loop.extent, known)) else {}
+        best = max(work_of, key=lambda index: (work_of[index], index == one.over.index))
+        chosen[best] = work_of[best]
+        counts.append(work_of[best])
+    if min(counts, default=1) < 2:
+        return {}
+    return dict.fromkeys(chosen, min(counts))

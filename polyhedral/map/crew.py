@@ -1,0 +1,217 @@
+"""The threads and blocks that share reductions out: where each stands, and what they have of a sum.
+
+512 threads, 528 blocks        a team of 512 for one element, in 528 parts
+32 x 8 threads, 33 blocks      32 threads have 4 elements each, a team of 8 for each of them, in 33 parts
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Bind,
+    Const,
+    Expr,
+    IndexExpr,
+    IndexVar,
+    Read,
+    Role,
+)
+from texpr.grammar.index.expr import (
+    ONE,
+    add,
+    at_least_zero,
+    ceildiv,
+    const,
+    minimum,
+    names,
+    subtract,
+)
+from texpr.grammar.numerics import identity
+from texpr.grammar.types import DType
+from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.problem import Region, plain_nest
+from texpr.polyhedral.map.work import Reduction, Work
+from texpr.polyhedral.mapped.candidate import Parted
+from texpr.polyhedral.mapped.monoids import OF_UPDATE
+from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
+from texpr.polyhedral.mapped.places import Digit, Memory, Scope
+from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.tree import Define, Fresh, Loop, Node
+from texpr.polyhedral.mapped.views import Box, View
+from texpr.polyhedral.names import stem
+
+
+def parts_of(reduction: Reduction, choice: Parted, index: str, moving: frozenset[str]) -> IndexExpr:
+    """How many blocks share an index of a reduction, at least one: as many as there is work for, where its extent
+    depends on no index that is `moving` in the launch."""
+    most_of, loop = choice.blocks[index], next(s for s in reduction.loops if s.index == index)
+    covered = covered_by_block(reduction, choice, index)
+    needed = ceildiv(loop.extent, covered)
+    if moving & names(loop.extent):
+        return const(most_of)
+    return add(ONE, at_least_zero(subtract(minimum(const(most_of), needed), ONE)))
+
+
+def team_of(choice: Parted) -> int:
+    """The threads of a block that share a reduction of one element."""
+    return choice.threads // prod(threads for _, threads in choice.deal)
+
+
+def covered_by_block(reduction: Reduction, choice: Parted, index: str) -> int:
+    """How many iterations of an index a block takes at a time."""
+    return team_of(choice) * choice.widths.get(index, 1) * choice.ahead if index == reduction.over.index else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The partial result of an update in a thread's register, an element of it for each neighbour that it takes."""
+
+    update: Accumulate
+    register: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stand:
+    """Two numbers of a thread in its block, their digits, and the nodes that define them."""
+
+    inner: str
+    outer: str
+    digits: tuple[str, ...]
+    nodes: tuple[Node, ...]
+
+
+class Crew:
+    """What the parts of a launch in the making share. `team` threads share an element, `own` are the digits of a thread
+    in the band and in its team, `part` numbers the blocks that share the elements of a block, at `tile`; of the index
+    `along`, if any, a thread has `width` neighbours, from the value of the name in `firsts` on."""
+
+    part_digit: Digit | None = None
+    parts: IndexExpr = ONE
+    tile: tuple[IndexExpr, ...] = ()
+    tiles: tuple[IndexExpr, ...] = ()
+
+    def __init__(self, draft: Draft, region: Region, choice: Parted, found: Work) -> None:
+        self.draft, self.choice, self.work = draft, choice, found
+        self.nest, self.ranges = plain_nest(region)
+        self.span = region.stmts[0].span.to(region.stmts[-1].span)
+        self.warp = draft.target.warp_size
+        self.team = team_of(choice)
+        self.elements = choice.threads // self.team
+        self.along = next((p for p in self.nest.pars if p.index in choice.widths), None)
+        self.width = choice.widths[self.along.index] if self.along is not None else 1
+        fresh = draft.names.fresh
+        self.team_index, self.part = fresh("team"), fresh("part")
+        self.firsts = {p.index: fresh(f"{stem(p.index)}_first") for p in self.nest.pars if p.index in choice.widths}
+        own = tuple((self.nest.indices.index(index), n) for index, n in choice.deal)
+        rest = ((len(self.nest.indices), self.team),) if self.team > 1 else ()
+        self.band = self.digits((*self.nest.indices, self.team_index), (*own, *rest), choice.widths)
+        self.own = tuple(d.name for d in self.band.all)
+
+    def digits(
+        self, indices: Sequence[str], pieces: Sequence[tuple[int, int]], each: Mapping[str, int] | None = None
+    ) -> ThreadDigits:
+        band = thread_digits(indices, pieces, self.draft.names, self.warp, each or {})
+        self.draft.digits += band.all
+        return band
+
+    def stand(self, words: tuple[str, str], pieces: tuple[int, int]) -> "Stand":
+        """Where threads stand that exchange what they have: two numbers with names of their own, the first faster."""
+        inner, outer = map(self.draft.names.fresh, words)
+        band = self.digits((inner, outer), tuple(enumerate(pieces)))
+        nodes = tuple(
+            Define(index=name, digits=tuple(reversed(mine)))
+            for name, mine in zip((inner, outer), band.digits, strict=True)
+        )
+        return Stand(inner=inner, outer=outer, digits=tuple(d.name for d in band.all), nodes=nodes)
+
+    def each(self, name: str, body: Sequence[Node], update: Accumulate) -> tuple[Node, ...]:
+        """The body for every element of a thread's registers."""
+        if self.width == 1:
+            return tuple(body)
+        count = const(self.width)
+        return (Loop(index=name, extent=count, body=tuple(body), unroll=True, span=update.span),)
+
+    def element(self, name: str) -> tuple[IndexExpr, ...]:
+        return (IndexVar(name=name),) if self.width > 1 else ()
+
+    def is_long(self, update: Accumulate) -> bool:
+        return update.id in self.draft.long
+
+    def register(self, update: Accumulate, dtype: DType, what: str) -> str:
+        shape = (const(self.width),) if self.width > 1 else ()
+        return self.buffer(f"{update.buffer}_{what}", dtype, shape, Memory.REG)
+
+    def buffer(self, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...], memory: Memory) -> str:
+        name = self.draft.names.fresh(wanted)
+        scope, reason = {
+            Memory.REG: (Scope.THREAD, "a thread's part of a reduction"),
+            Memory.SHARED: (Scope.BLOCK, "where the parts of a block's threads meet"),
+            Memory.GLOBAL: (Scope.GRID, self._why()),
+        }[memory]
+        self.draft.buffers[name] = MappedBuffer(
+            name=name,
+            dtype=dtype,
+            memory=memory,
+            scope=scope,
+            layout=row_major(shape),
+            role=Role.LOCAL,
+            reason=reason,
+        )
+        return name
+
+    def _why(self) -> str:
+        most = max(self.choice.blocks.values(), default=1)
+        return f"the parts of at most {most} blocks, as many as run at a time with all elements; the last one adds them"
+
+    def started(self, part: Part, register: str, dtype: DType, suffix: str) -> tuple[Node, ...]:
+        update = part.update
+        start = Const(value=identity(update.op, dtype).item(), dtype=dtype, span=update.span)
+        name = self.draft.names.fresh("element")
+        first = self.bind(update, suffix, Origin.INIT, register, self.element(name), start, self.own)
+        return (Fresh(buffer=register), *self.each(name, (first,), update))
+
+    def read(self, part: Part, buffer: str = "", at: tuple[IndexExpr, ...] = ()) -> Read:
+        return Read(buffer=buffer or part.register, subscripts=at, dtype=part.dtype, span=part.update.span)
+
+    def reduce(
+        self,
+        part: Part,
+        suffix: str,
+        value: Read,
+        *,
+        over: Box = (),
+        lanes: int = 1,
+        at: tuple[IndexExpr, ...] = (),
+        digits: tuple[str, ...] = (),
+    ) -> Reduce:
+        return Reduce(
+            id=f"{part.update.id}_{suffix}",
+            monoid=OF_UPDATE[part.update.op],
+            values=(value,),
+            targets=(View(buffer=part.register, subscripts=at, dtype=value.dtype),),
+            over=over,
+            lanes=lanes,
+            lift=False,
+            digits=digits,
+            unused=None if digits else Unused.REPLICATED,
+            span=part.update.span,
+        )
+
+    def bind(
+        self,
+        update: Accumulate,
+        suffix: str,
+        origin: Origin,
+        buffer: str,
+        subscripts: tuple[IndexExpr, ...],
+        value: Expr,
+        digits: tuple[str, ...],
+    ) -> Generic:
+        id = f"{update.id}_{suffix}"
+        leaf = Bind(id=id, buffer=buffer, subscripts=subscripts, value=value, span=update.span)
+        return Generic(id=id, leaf=leaf, origin=origin, digits=digits)

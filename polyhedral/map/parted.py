@@ -1,0 +1,224 @@
+"""Launches whose reductions threads and blocks share out; the last block to be done finishes, in a fixed order.
+
+    S[0] = sum N i { X[i] }                   512 threads, at most 528 blocks, 4 neighbours, 2 rounds ahead
+
+    part: i_block of min(528, …) blocks       team: 0 .. 511
+    every thread:   p = 0 ; for i_serial: 2 loads of 4 elements, then p += each
+    every block:    p = Sum of p over lanes, then of warps        S_blocks[part] = p
+    the last block: p = Sum of S_blocks[team + 512*k] for all k, over lanes and warps ; S[0] += p
+
+Where a band's index has threads of its own, lanes run along it, and the parts of an element, in as many warps as are
+left, meet in shared memory:
+
+    par N j { C[j] = sum M i { A[i, j] } }    j on 32 lanes, 4 neighbours each; 8 warps share out i, and blocks
+
+What the program says before and after its reductions one thread does for each element, where the parts have met
+(`work.py`). A block alone needs no counter. The order of all sums is fixed, so bits do not depend on timing; one launch
+is enough; the counters are zeros again when it ends.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from texpr.grammar.ast import (
+    Compare,
+    CompareOp,
+    Expr,
+    IndexVar,
+    Seq,
+)
+from texpr.grammar.core import statements
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    add,
+    conjunction,
+    const,
+    constant_value,
+    names,
+)
+from texpr.grammar.index.interval import most
+from texpr.grammar.types import F32, F64
+from texpr.polyhedral.facts import size_ranges
+from texpr.polyhedral.map.crew import Crew, Part, parts_of
+from texpr.polyhedral.map.digits import grid_digits, grid_size
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.launches import padding_guard
+from texpr.polyhedral.map.long_sums import as_type, narrow
+from texpr.polyhedral.map.meeting import last, together
+from texpr.polyhedral.map.placement import place_locals
+from texpr.polyhedral.map.problem import Region, plain_nest
+from texpr.polyhedral.map.rounds import Rounds, turns_of
+from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.map.work import Reduction, work
+from texpr.polyhedral.mapped.candidate import Parted
+from texpr.polyhedral.mapped.operators import Origin
+from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+from texpr.polyhedral.names import stem
+from texpr.polyhedral.prove.additions import CHAIN
+
+
+def build_parted(draft: Draft, region: Region, choice: Parted) -> Launch:
+    """A band, or plain statements, whose reductions are shared out."""
+    nest, ranges = plain_nest(region)
+    found = work(draft.problem, nest.body, choice.shared_out)
+    assert found is not None, "what is shared out has been checked"
+    uses, known = local_uses(draft.kernel, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
+    draft.buffers.update(place_locals(uses, choice.memory, known, draft.target, draft.problem.host_ranges))
+    return _Launch(Crew(draft, region, choice, found), region.name).build()
+
+
+class _Launch:
+    """The launch in the making; `inside` cuts what is no iteration of its band."""
+
+    def __init__(self, crew: Crew, name: str) -> None:
+        self.crew, self.name = crew, name
+        self.draft, self.choice, self.nest, self.work = crew.draft, crew.choice, crew.nest, crew.work
+
+    def build(self) -> Launch:
+        crew, choice, nest = self.crew, self.choice, self.nest
+        grid = self._grid()
+        body: list[Node] = []
+        for par, block, mine in zip(nest.pars, grid, crew.band.digits, strict=False):
+            digits = (*((block,) if block else ()), *reversed(mine))
+            body.append(Define(index=crew.firsts.get(par.index, par.index), digits=digits))
+        body.append(Define(index=crew.team_index, digits=tuple(reversed(crew.band.digits[-1]))))
+        body += self._tiles(grid)
+        covered = dict(zip(nest.indices, crew.band.covered, strict=False))
+        self.inside = padding_guard(nest, covered, crew.ranges, crew.firsts)
+        accumulated, parts = self._accumulated()
+        body += [*accumulated, *together(crew, parts, "")]
+        ending, orders = last(crew, parts, self._end) if crew.part_digit is not None else (self._end(parts), ())
+        used = tuple(d for d in grid if d)
+        return Launch(
+            name=self.name,
+            grid=grid_size(used),
+            threads=choice.threads,
+            min_blocks=choice.resident,
+            digits=used,
+            body=(*body, *ending),
+            orders=orders,
+            span=crew.span,
+        )
+
+    def _grid(self) -> tuple[Digit | None, ...]:
+        """The grid digits of the band's indices, and that of the parts."""
+        crew, nest, blocks = self.crew, self.nest, self.choice.blocks
+        shared = [(r, i) for r in self.work.reductions for i in r.indices if i in blocks]
+        counts = {parts_of(r, self.choice, i, frozenset((*nest.indices, *r.indices))) for r, i in shared}
+        parts = counts.pop() if len(counts) == 1 else const(max(blocks.values(), default=1))
+        extents = [*(add(crew.ranges[p.index][1], ONE) for p in nest.pars), parts]
+        covered = (*crew.band.covered[: len(nest.pars)], 1)
+        order = [*(nest.indices.index(i) for i in self.choice.grid), len(nest.pars)]
+        indices = (*nest.indices, crew.part)
+        found = grid_digits(indices, extents, covered, order, self.draft.names, self.draft.target, crew.span)
+        if found[-1] is not None:
+            crew.part_digit, crew.parts = found[-1], found[-1].radix
+        return found
+
+    def _tiles(self, grid: Sequence[Digit | None]) -> list[Node]:
+        """Which part of which elements the block takes."""
+        crew, fresh = self.crew, self.draft.names.fresh
+        if crew.part_digit is None:
+            return []
+        nodes: list[Node] = [Define(index=crew.part, digits=(crew.part_digit,))]
+        for digit in (d for d in grid[:-1] if d is not None):
+            own = fresh(f"{stem(digit.index)}_tile")
+            again = replace(digit, name=fresh(f"{own}_block"), index=own, weight=1)
+            self.draft.digits.append(again)
+            nodes.append(Define(index=own, digits=(again,)))
+            crew.tile += (IndexVar(name=own),)
+            crew.tiles += (digit.radix,)
+        return nodes
+
+    def _guarded(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """What is run for iterations of the band only."""
+        if self.inside is None:
+            return tuple(nodes)
+        return (Guard(condition=self.inside, body=tuple(nodes), padding=True, span=self.crew.span),)
+
+    # ---- what every thread adds ----
+
+    def _accumulated(self) -> tuple[list[Node], tuple[Part, ...]]:
+        nodes, inside, parts = list[Node](), list[Node](), list[Part]()
+        body = Body(self.draft, hardware=self.nest.indices, digits=self.crew.own)
+        inside += body.nodes(self.work.first)
+        for reduction in self.work.reductions:
+            own: dict[str, Part] = {}
+            narrowed = self._is_short(reduction)
+            for update in reduction.updates:
+                dtype = narrow(update.value).dtype if narrowed and self.crew.is_long(update) else update.value.dtype
+                part = Part(update=update, register=self.crew.register(update, dtype, "part"), dtype=dtype)
+                own[update.id] = part
+                nodes += self.crew.started(part, part.register, dtype, "init")
+            parts += own.values()
+            inside += Rounds(self.crew, reduction, own).nodes()
+        return [*nodes, *self._guarded(inside)], tuple(parts)
+
+    def _is_short(self, reduction: Reduction) -> bool:
+        """Whether no thread adds more than a partial may get."""
+        known, count = size_ranges(self.draft.kernel), 1
+        for extent in (
+            *turns_of(self.choice, reduction),
+            *(s.extent for s in statements(reduction.body) if isinstance(s, Seq)),
+        ):
+            turns = most(extent, known)
+            count = CHAIN + 1 if turns is None else min(count * turns, CHAIN + 1)
+        return count * self.choice.ahead * self.choice.widths.get(reduction.over.index, 1) <= CHAIN
+
+    def _end(self, totals: Sequence[Part]) -> list[Node]:
+        """What the program says around its reductions, by the first thread of each team."""
+        along = self.crew.along
+        by_id = {total.update.id: total for total in totals}
+        body = Body(self.draft, hardware=self.nest.indices, digits=self.crew.own)
+        element = self.draft.names.fresh(f"{stem(along.index)}_element") if along is not None else ""
+        nodes: list[Node] = []
+        for stmt in self.work.last:
+            reduction = self.work.at(stmt)
+            if reduction is None:
+                nodes += body.nodes((stmt,))
+                continue
+            updates: list[Node] = []
+            for update in reduction.updates:
+                total = by_id[update.id]
+                value: Expr = self.crew.read(total, total.register, self.crew.element(element))
+                stored = self.draft.buffers[update.buffer].dtype
+                if self.crew.is_long(update):
+                    value = as_type(value, F64 if stored == F64 else F32)
+                final = body.leaf(replace(update, value=value))
+                updates.append(replace(final, id=f"{update.id}_out", origin=Origin.COMBINE))
+            some = tuple(
+                Compare(op=CompareOp.GT, left=loop.extent, right=ZERO)
+                for loop in reduction.loops
+                if (constant_value(loop.extent) or 0) <= 0 and names(loop.extent).isdisjoint(reduction.indices)
+            )
+            nodes += [Guard(condition=conjunction(some), body=tuple(updates), span=stmt.span)] if some else updates
+        if along is not None:
+            digit = Digit(
+                name=element,
+                index=along.index,
+                weight=1,
+                radix=const(self.crew.width),
+                stride=ONE,
+                place=Place.VECTOR,
+            )
+            self.draft.digits.append(digit)
+            define = Define(index=along.index, digits=(digit,), offset=IndexVar(name=self.crew.firsts[along.index]))
+            nodes = [
+                Loop(
+                    index=element,
+                    extent=digit.radix,
+                    body=(define, *nodes),
+                    digit=digit,
+                    unroll=True,
+                    span=along.span,
+                )
+            ]
+        guarded = self._guarded(nodes)
+        if self.crew.team == 1:
+            return list(guarded)
+        first = Compare(op=CompareOp.EQ, left=IndexVar(name=self.crew.team_index), right=ZERO)
+        return [Guard(condition=first, body=guarded, span=self.crew.span)]

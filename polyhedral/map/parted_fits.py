@@ -1,0 +1,85 @@
+"""Whether the choice of a launch whose reductions are shared out fits it: its own numbers, and what it shares out."""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from texpr.grammar.ast import Stmt
+from texpr.grammar.index.expr import names
+from texpr.grammar.index.linear import linear
+from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.digits import thread_pieces_fit
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.work import Work, work
+from texpr.polyhedral.mapped.candidate import Parted
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.target import RESIDENT_THREADS
+
+
+def parted_fault(problem: Problem, nest: Nest, choice: Parted) -> str | None:
+    """What does not fit, None where all does; what accesses are wide, and where locals may lie, others say."""
+    found = work(problem, nest.body, choice.shared_out)
+    if found is None:
+        return f"`shared_out`: {_listed(choice.shared_out)} are no reductions that blocks can share"
+    return next((fault for fault in _faults(problem, nest, choice, found)), None)
+
+
+def runs_of(problem: Problem, nest: Nest, choice: Parted) -> Iterator[tuple[tuple[Stmt, ...], str, tuple[str, ...]]]:
+    """The statements of which a thread takes neighbours of an index that has widths, with all indices around them."""
+    found = work(problem, nest.body, choice.shared_out)
+    assert found is not None, "the choice fits"
+    for one in found.reductions:
+        for index in (*nest.indices, one.over.index):
+            if index in choice.widths:
+                yield one.reading, index, (*nest.indices, *one.indices)
+
+
+def _faults(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterator[str]:
+    target, dealt = problem.target, [index for index, _ in choice.deal]
+    own = prod(n for _, n in choice.deal)
+    if not set(dealt) <= set(nest.indices):
+        yield f"`deal` deals threads to {_listed(dealt)}, not some of {_listed(nest.indices)}"
+    radices = [n for _, n in choice.deal]
+    if own < 1 or choice.threads % own or min(radices, default=1) < 1:
+        yield f"`deal` deals {own} threads, in pieces that do not number {choice.threads}"
+        return
+    if not thread_pieces_fit([*radices, choice.threads // own], choice.threads, target.warp_size):
+        yield f"`deal` deals {own} threads, in pieces that do not number {choice.threads}"
+    shared = [[i for i in one.indices if i in choice.blocks] for one in found.reductions]
+    if choice.blocks and (any(len(one) != 1 for one in shared) or choice.blocks.keys() != {i for (i,) in shared}):
+        yield f"`blocks` has {_listed(choice.blocks)}, not one index of each reduction"
+    if len(set(choice.blocks.values())) > 1 or any(n < 1 for n in choice.blocks.values()):
+        yield "`blocks`: all reductions of a launch have as many blocks"
+    if choice.ahead < 1 or choice.ahead & (choice.ahead - 1):
+        yield "`ahead` is a power of two"
+    if choice.resident * choice.threads > RESIDENT_THREADS:
+        yield f"`resident`: {choice.resident} blocks have more threads than a multiprocessor runs"
+    yield from _widths(problem, nest, choice, found)
+    if any(where is not Memory.REG for where in choice.memory.values()):
+        yield "`memory`: every thread has its own scalars in registers"
+    each = prod(choice.widths.get(i, 1) for i in nest.indices)
+    slots = choice.threads * each if dealt else choice.threads // target.warp_size
+    updates = [update for one in found.reductions for update in one.updates]
+    needed = 2 * slots * sum(update.value.dtype.size_bytes for update in updates)
+    if needed > target.shared_bytes:
+        yield f"it needs {needed} bytes of shared memory, and a block has {target.shared_bytes}"
+
+
+def _widths(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterator[str]:
+    """A thread takes neighbours of one index of the band, or of the indices that threads share."""
+    over = [one.over.index for one in found.reductions]
+    several = [par for par in nest.pars if par.index in choice.widths]
+    if not choice.widths.keys() <= {*nest.indices, *over}:
+        yield f"`widths` has {_listed(choice.widths)}; those of threads are {_listed((*nest.indices, *over))}"
+    if len(several) > 1 or (several and (found.first or choice.widths.keys() & set(over))):
+        yield f"`widths` has {_listed(choice.widths)}, and a thread takes neighbours of one index"
+    for par in several:
+        extents = [p.extent for p in nest.pars] + [loop.extent for one in found.reductions for loop in one.loops]
+        if any(par.index in names(extent) for extent in extents):
+            yield f"`widths`: an extent depends on {par.index}"
+        if not linear(par.extent).is_multiple(choice.widths[par.index], problem.divisors):
+            yield f"`widths`: the extent of {par.index} is no multiple of {choice.widths[par.index]}"
+
+
+def _listed(names_: Sequence[str] | object) -> str:
+    assert hasattr(names_, "__iter__"), "names"
+    return ", ".join(str(name) for name in names_) or "none"

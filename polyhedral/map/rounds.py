@@ -1,0 +1,266 @@
+"""What a thread adds of a reduction that it shares: rounds of wide loads, then the additions.
+
+    i_first = 4096*i_part + 2162688*i_serial + 4*team
+    copy X_run[4*i_ahead + e] = X[i_first + 2048*i_ahead + e] for i_ahead < 2, e < 4
+    for i_round < 2, i_vector < 4
+      i = 2048*i_round + i_vector + i_first
+      S_part += X_run[4*i_round + i_vector]
+
+Consecutive blocks take neighbouring pieces of an array, so that all of them read from one part of memory at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Compare,
+    CompareOp,
+    Const,
+    If,
+    IndexExpr,
+    IndexVar,
+    Role,
+    Seq,
+    Stmt,
+)
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    add,
+    at_least_zero,
+    ceildiv,
+    const,
+    constant_value,
+    multiply,
+    subtract,
+)
+from texpr.grammar.index.linear import linear
+from texpr.grammar.types import F64
+from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.map.crew import Crew, Part, covered_by_block
+from texpr.polyhedral.map.long_sums import narrow
+from texpr.polyhedral.map.runs import through
+from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.vectors import Wide, along, at
+from texpr.polyhedral.map.work import Reduction
+from texpr.polyhedral.mapped.access import Access
+from texpr.polyhedral.mapped.candidate import Parted
+from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.views import View, Within
+from texpr.polyhedral.names import stem
+
+
+def turns_of(choice: Parted, reduction: Reduction) -> tuple[IndexExpr, ...]:
+    """How often a thread comes to each loop of a reduction."""
+    found: list[IndexExpr] = []
+    for loop in reduction.loops:
+        together = covered_by_block(reduction, choice, loop.index) * choice.blocks.get(loop.index, 1)
+        found.append(ceildiv(at_least_zero(loop.extent), together))
+    return tuple(found)
+
+
+class Rounds:
+    """What a thread adds of one reduction: rounds of `ahead` wide loads of each array, then the additions."""
+
+    def __init__(self, crew: Crew, reduction: Reduction, parts: Mapping[str, Part]) -> None:
+        self.crew, self.reduction, self.parts = crew, reduction, parts
+        self.draft, self.choice = crew.draft, crew.choice
+        fresh, over = self.draft.names.fresh, reduction.over
+        self.first = fresh(f"{stem(over.index)}_first")
+        self.along = (crew.along or over).index
+        self.width = self.choice.widths.get(self.along, 1)
+        self.step = crew.team * self.choice.widths.get(over.index, 1)
+        self.round = self._digit(over.index, "round", self.step, self.choice.ahead, Place.SERIAL)
+        self.vector = self._digit(self.along, "vector", 1, self.width, Place.VECTOR)
+
+    def _digit(self, index: str, word: str, weight: int, radix: int, place: Place) -> Digit | None:
+        if radix == 1:
+            return None
+        name = self.draft.names.fresh(f"{stem(index)}_{word}")
+        digit = Digit(name=name, index=index, weight=weight, radix=const(radix), stride=ONE, place=place)
+        self.draft.digits.append(digit)
+        return digit
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The loops around what a thread does at a time."""
+        nodes = self._at_once()
+        for loop in reversed(self.reduction.loops):
+            nodes = self._over(loop, nodes) if loop is self.reduction.over else self._around(loop, nodes)
+        return nodes
+
+    def _serial(self, loop: Seq, covered: int) -> tuple[Digit | None, Digit | None]:
+        """The digit of the block's part and that of a thread's turns."""
+        count = self.choice.blocks.get(loop.index, 1)
+        part, shared = None, self.crew.part_digit
+        if shared is not None and loop.index in self.choice.blocks:
+            part = Digit(
+                name=self.draft.names.fresh(f"{stem(loop.index)}_part"),
+                index=loop.index,
+                weight=covered,
+                radix=shared.radix,
+                stride=shared.stride,
+                place=shared.place,
+            )
+            self.draft.digits.append(part)
+        radix = ceildiv(at_least_zero(loop.extent), covered * count)
+        if radix == ONE:
+            return part, None
+        name = self.draft.names.fresh(f"{stem(loop.index)}_serial")
+        serial = Digit(name=name, index=loop.index, weight=covered * count, radix=radix, stride=ONE, place=Place.SERIAL)
+        self.draft.digits.append(serial)
+        return part, serial
+
+    def _over(self, loop: Seq, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        part, serial = self._serial(loop, self.step * self.choice.ahead)
+        own = multiply(const(self.choice.widths.get(loop.index, 1)), IndexVar(name=self.crew.team_index))
+        digits = tuple(d for d in (part, serial) if d is not None)
+        nodes = (Define(index=self.first, digits=digits, offset=own), *nodes)
+        return self._looped(loop, serial, nodes)
+
+    def _around(self, loop: Seq, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        if self.choice.blocks.get(loop.index) is None:
+            return (Loop(index=loop.index, extent=loop.extent, body=nodes, span=loop.span),)
+        part, serial = self._serial(loop, 1)
+        digits = tuple(d for d in (part, serial) if d is not None)
+        inside = Compare(op=CompareOp.LT, left=IndexVar(name=loop.index), right=loop.extent)
+        guarded = Guard(condition=inside, body=nodes, padding=True, uniform=Scope.BLOCK, span=loop.span)
+        return self._looped(loop, serial, (Define(index=loop.index, digits=digits), guarded))
+
+    def _looped(self, loop: Seq, serial: Digit | None, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        if serial is None:
+            return nodes
+        return (Loop(index=serial.name, extent=serial.radix, body=nodes, digit=serial, span=loop.span),)
+
+    # ---- one turn ----
+
+    def _at_once(self) -> tuple[Node, ...]:
+        """Loads of all rounds, then the additions of each."""
+        over, crew = self.reduction.over, self.crew
+        hardware = (*crew.nest.indices, *self.reduction.indices)
+        body = tuple(self._through(s) for s in self.reduction.body)
+        nodes = Body(self.draft, hardware=hardware, digits=crew.own).nodes(body)
+        wide: tuple[Wide, ...] = ()
+        if self.width > 1:
+            wide = along(self.draft.problem, self.reduction.reading, self.along, hardware).vectors(self.width).wide
+        held = {one.element: self._register(one) for one in wide}
+        nodes = through(nodes, {element: (name, (self._place(),)) for element, name in held.items()})
+        extent = constant_value(over.extent)
+        together = self.step * self.choice.ahead * self.choice.blocks.get(over.index, 1)
+        self.exact = extent is not None and extent % together == 0
+        whole = self._ends_whole(over, self.choice.widths.get(over.index, 1))
+        if not self.exact and not whole:
+            nodes = self._inside(IndexVar(name=over.index), nodes)
+        nodes = self._defined(over.index, self.first, (self.round, self._vector_of(over.index)), nodes)
+        if crew.along is not None:
+            first = crew.firsts[self.along]
+            nodes = self._defined(self.along, first, (self.vector,), nodes)
+        nodes = self._unrolled(self.vector, nodes)
+        if not self.exact and whole:
+            ahead = ZERO if self.round is None else multiply(const(self.step), IndexVar(name=self.round.name))
+            nodes = self._inside(add(IndexVar(name=self.first), ahead), nodes)
+        nodes = self._unrolled(self.round, nodes)
+        fresh = tuple(Fresh(buffer=name) for name in held.values())
+        return (*fresh, *(self._load(one, held[one.element]) for one in wide), *nodes)
+
+    def _ends_whole(self, loop: Seq, width: int) -> bool:
+        """Whether neighbours that a thread takes are all there or none of them."""
+        return linear(loop.extent).is_multiple(width, self.draft.problem.divisors)
+
+    def _inside(self, index: IndexExpr, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        over = self.reduction.over
+        inside = Compare(op=CompareOp.LT, left=index, right=over.extent)
+        return (Guard(condition=inside, body=nodes, padding=True, span=over.span),)
+
+    def _unrolled(self, digit: Digit | None, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        if digit is None:
+            return nodes
+        span = self.reduction.over.span
+        return (Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, unroll=True, span=span),)
+
+    def _vector_of(self, index: str) -> Digit | None:
+        return self.vector if index == self.along else None
+
+    def _defined(
+        self, index: str, first: str, digits: Sequence[Digit | None], nodes: tuple[Node, ...]
+    ) -> tuple[Node, ...]:
+        own = tuple(d for d in digits if d is not None)
+        return (Define(index=index, digits=own, offset=IndexVar(name=first)), *nodes)
+
+    def _through(self, stmt: Stmt) -> Stmt:
+        """The statement with its updates going to registers."""
+        match stmt:
+            case Accumulate(id=id) if id in self.parts:
+                part = self.parts[id]
+                narrowed = self.crew.is_long(stmt) and part.dtype != F64
+                place = (IndexVar(name=self.vector.name),) if self.crew.along is not None and self.vector else ()
+                value = narrow(stmt.value) if narrowed else stmt.value
+                return replace(stmt, buffer=part.register, subscripts=place, value=value)
+            case Seq():
+                return replace(stmt, body=tuple(map(self._through, stmt.body)))
+            case If(then=then, orelse=orelse):
+                return replace(stmt, then=tuple(map(self._through, then)), orelse=tuple(map(self._through, orelse)))
+            case _:
+                return stmt
+
+    def _place(self) -> IndexExpr:
+        """The element of a register array that an addition takes."""
+        assert self.vector is not None, "wide loads are of several elements"
+        here: IndexExpr = IndexVar(name=self.vector.name)
+        if self.round is not None:
+            here = add(multiply(const(self.width), IndexVar(name=self.round.name)), here)
+        return here
+
+    def _register(self, wide: Wide) -> str:
+        name = self.draft.names.fresh(f"{wide.element[0]}_run")
+        self.draft.buffers[name] = MappedBuffer(
+            name=name,
+            dtype=wide.dtype,
+            memory=Memory.REG,
+            scope=Scope.THREAD,
+            layout=row_major((const(self.width * self.choice.ahead),)),
+            role=Role.LOCAL,
+            reason=f"neighbouring elements of {wide.element[0]}, moved {wide.width} at a time",
+            span=wide.first.span,
+        )
+        return name
+
+    def _load(self, wide: Wide, register: str) -> Copy:
+        """The loads of all rounds."""
+        fresh, over = self.draft.names.fresh, self.reduction.over
+        q, a, e = (fresh(f"{stem(self.along)}_{word}") for word in ("ahead", "access", "element"))
+        box: list[tuple[str, IndexExpr]] = [(q, const(self.choice.ahead))] if self.choice.ahead > 1 else []
+        round_ = multiply(const(self.step), IndexVar(name=q)) if self.choice.ahead > 1 else ZERO
+        start: IndexExpr = ZERO
+        if self.width > wide.width:
+            box.append((a, const(self.width // wide.width)))
+            start = multiply(const(wide.width), IndexVar(name=a))
+        box.append((e, const(wide.width)))
+        here = add(start, IndexVar(name=e))
+        first = add(IndexVar(name=self.first), round_)
+        name, subscripts = wide.element
+        of_run = self.along == over.index
+        there = at(subscripts, over.index, add(first, here) if of_run else first)
+        if not of_run:
+            there = at(there, self.along, add(IndexVar(name=self.crew.firsts[self.along]), here))
+        in_register = add(multiply(const(self.width), IndexVar(name=q)), here) if self.choice.ahead > 1 else here
+        left = subtract(over.extent, first)
+        end = subtract(left, start) if of_run else multiply(const(wide.width), left)
+        whole = not of_run or self._ends_whole(over, self.width)
+        if self.exact:
+            end = const(wide.width)
+        cut, exact = not self.exact or wide.funnel, not whole or wide.funnel
+        other = Const(value=False if wide.dtype.is_bool else 0, dtype=wide.dtype, span=wide.first.span)
+        return Copy(
+            id=fresh(f"{getattr(wide.first, 'id', self.along)}_load"),
+            source=View(buffer=name, subscripts=there, dtype=wide.dtype),
+            target=View(buffer=register, subscripts=(in_register,), dtype=wide.dtype),
+            over=tuple(box),
+            within=Within(begin=ZERO, end=end, other=other, exact=exact) if cut else None,
+            access=Access.FUNNEL if wide.funnel else Access.ALIGNED,
+            digits=self.crew.own,
+            span=wide.first.span,
+        )

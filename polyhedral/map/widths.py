@@ -1,0 +1,31 @@
+"""How many neighbouring iterations of an index a thread takes at once."""
+
+from collections.abc import Sequence
+
+from texpr.grammar.ast import Stmt
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.vectors import along
+
+
+def run_width(
+    problem: Problem,
+    stmts: Sequence[Stmt],
+    index: str,
+    size: int,
+    hardware: tuple[str, ...],
+    asked: int | None,
+    others: int = 1,
+) -> int:
+    """The most iterations that fill the widest accesses, all of which they make, and a warp, with `others` beside them;
+    or as many as the author asks for; 1 where there are none such."""
+    found = along(problem, stmts, index, hardware)
+    if asked is not None:
+        return asked if any(not wide.funnel for wide in found.vectors(asked).wide) else 1
+    width = found.greatest
+    while width > 1:
+        whole = width * problem.target.warp_size
+        fits = size >= whole or (size % width == 0 and size * others >= whole)
+        if fits and found.vectors(width).whole(width):
+            return width
+        width //= 2
+    return 1
