@@ -29,6 +29,7 @@ from texpr.polyhedral.map.choose_tiles import choose_tiled
 from texpr.polyhedral.map.digits import power_of_two, share
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
+from texpr.polyhedral.map.lines import countable
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
@@ -95,6 +96,9 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
     threads = asked or threads_for(sizes, problem.target)
     order, caps = choose_lanes(problem, nest, sizes, threads, ranges, without=declared(nest.body))
     widths = choose_width(problem, nest, sizes, order[0], nest.indices)
+    lines: dict[str, str] = {}
+    if not widths:
+        widths, lines = _from_line(problem, nest, sizes, order[0])
     runs = in_runs(nest, sizes, widths)
     threads = asked or threads_for(runs, problem.target)
     return Flat(
@@ -102,8 +106,20 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
         deal=_named(nest, share(runs, order, caps, threads)),
         grid=tuple(nest.indices[d] for d in order),
         widths=widths,
+        lines=lines,
         memory=_memory(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
     )
+
+
+def _from_line(problem: Problem, nest: Nest, sizes: Sequence[int], lane: int) -> tuple[dict[str, int], dict[str, str]]:
+    """How many neighbouring iterations of the dimension on the lanes a thread takes, counted from a line of memory."""
+    index = nest.indices[lane]
+    if width_asked(nest.pars) is None and not any(index in names(par.extent) for par in nest.pars):
+        for name, origin in countable(problem, nest, index).items():
+            width = run_width(problem, nest.body, index, sizes[lane], nest.indices, None, origin=origin)
+            if width > 1:
+                return {index: width}, {index: name}
+    return {}, {}
 
 
 def choose_width(

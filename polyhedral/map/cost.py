@@ -14,6 +14,7 @@ from typing import Any, assert_never
 
 from texpr.grammar.ast import If, Par, Seq, Stmt
 from texpr.grammar.index.interval import Ranges, index_range
+from texpr.polyhedral.map import lines
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.choose import band_sizes
 from texpr.polyhedral.map.choose_cores import step
@@ -97,7 +98,8 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             warps = -(-blocks * choice.threads // problem.target.warp_size)
             lanes = _lanes(problem, nest.indices, choice.deal, choice.widths)
             found = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=warps)
-            runs = _Runs(problem, nest.body, nest.indices, choice.widths)
+            counted = lines.origins(problem, nest, choice.lines)
+            runs = _Runs(problem, nest.body, nest.indices, choice.widths, counted)
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
         case Combined():
             nest, ranges = region.nest

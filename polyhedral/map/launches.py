@@ -26,18 +26,30 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.index.expr import ONE, ZERO, add, at_least_zero, ceildiv, conjunction, const, constant_value, minimum
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    add,
+    at_least_zero,
+    ceildiv,
+    conjunction,
+    const,
+    constant_value,
+    minimum,
+    multiply,
+)
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.permissions import unroll_of
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.digits import Share, ThreadDigits, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.held import held_rows
+from texpr.polyhedral.map.held import LINE_BYTES, held_rows
+from texpr.polyhedral.map.lines import ahead, lead_of, origins
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reductions import Team, shared_out, split
 from texpr.polyhedral.map.row_tiles import RowTile, load_row, make_tile
-from texpr.polyhedral.map.runs import in_run, make_run
+from texpr.polyhedral.map.runs import Line, in_run, make_run
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import Element, along
@@ -62,15 +74,33 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     nest, ranges, extents = band_of(region)
     pieces = _pieces(nest, choice.deal)
     band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, choice.widths)
-    grid = band_grid(draft, nest, extents, band.covered, choice.grid)
+    counted = origins(draft.problem, nest, choice.lines)
+    reached = [
+        add(extent, const(ahead(draft.problem, counted[index], LINE_BYTES))) if index in counted else extent
+        for index, extent in zip(nest.indices, extents, strict=True)
+    ]
+    grid = band_grid(draft, nest, reached, band.covered, choice.grid)
     draft.digits += band.all
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
-    body, names = _of_thread(draft, nest, band, ranges, hardware=nest.indices, widths=choice.widths)
-    defines = tuple(
-        Define(index=names.get(index, index), digits=(*((block,) if block else ()), *reversed(mine)))
-        for index, block, mine in zip(nest.indices, grid, band.digits, strict=True)
+    leads = {index: draft.names.fresh("lead") for index in counted}
+    body, names = _of_thread(
+        draft, nest, band, ranges, hardware=nest.indices, widths=choice.widths, leads=leads, counted=counted
     )
-    return launch_of(region, choice.threads, grid, (*defines, *body))
+    defines = {
+        index: Define(
+            index=names.get(index, index),
+            digits=(*((block,) if block else ()), *reversed(mine)),
+            offset=multiply(const(-1), IndexVar(name=leads[index])) if index in leads else ZERO,
+        )
+        for index, block, mine in zip(nest.indices, grid, band.digits, strict=True)
+    }
+    plain = (define for index, define in defines.items() if index not in leads)
+    behind = (
+        node
+        for index, origin in counted.items()
+        for node in (lead_of(draft.problem, leads[index], origin, index, LINE_BYTES), defines[index])
+    )
+    return launch_of(region, choice.threads, grid, (*plain, *behind, *body))
 
 
 def _of_thread(
@@ -83,13 +113,20 @@ def _of_thread(
     widths: Mapping[str, int],
     tile: RowTile | None = None,
     serial: tuple[Digit, ...] = (),
+    leads: Mapping[str, str] = MappingProxyType({}),
+    counted: Mapping[str, Element] = MappingProxyType({}),
 ) -> tuple[tuple[Node, ...], dict[str, str]]:
     """What a thread does with its iteration of a nest, or its run of several, and under which name it has the first.
-    Of the row of a `tile`, that is its part by the digit `serial`."""
+    Of the row of a `tile`, that is its part by the digit `serial`; runs that are `counted` from a line have `leads`."""
     digits = tuple(d.name for d in band.all)
     line = tile.line(serial) if tile is not None else None
-    runs = [make_run(draft, p.index, p.extent, widths[p.index], p.span, line) for p in nest.pars if p.index in widths]
-    reading, held, origin = nest.body, tuple[Element, ...](), None
+    lines = {index: Line(lead=lead, part=None, whole=0) for index, lead in leads.items()}
+    runs = [
+        make_run(draft, p.index, p.extent, widths[p.index], p.span, lines.get(p.index, line))
+        for p in nest.pars
+        if p.index in widths
+    ]
+    reading, held, origin = nest.body, tuple[Element, ...](), next(iter(counted.values()), None)
     if tile is not None:
         index = nest.indices[0]
         reading = tile.through(nest.body, index, serial, runs[0] if runs else None)
@@ -99,7 +136,8 @@ def _of_thread(
     for run in runs:
         found = along(draft.problem, nest.body, run.index, hardware, held, origin).vectors(run.count)
         body, names[run.index] = in_run(draft, run, found, body, digits), run.first
-    condition = padding_guard(nest, dict(zip(nest.indices, band.covered, strict=True)), ranges, names)
+    covered = dict(zip(nest.indices, band.covered, strict=True)) | dict.fromkeys(leads, 1)
+    condition = padding_guard(nest, covered, ranges, names)
     if condition is not None and line is None:
         body = (Guard(condition=condition, body=body, padding=True, span=nest.pars[0].span),)
     return body, names

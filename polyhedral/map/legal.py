@@ -15,6 +15,7 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
+from texpr.polyhedral.map import lines
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.digits import thread_pieces_fit
@@ -99,10 +100,18 @@ class _Check:
             self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
         self._threads(choice.threads)
         self._deal(choice.deal, nest, choice.threads, "deal")
-        self._runs(nest, choice.widths, nest.indices)
+        self._lines(choice.lines, choice.widths, nest)
+        self._runs(nest, choice.widths, nest.indices, lines.origins(self.problem, nest, choice.lines))
         self._known_widths(choice.widths, nest.indices)
         self._grid(choice.grid, nest)
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
+
+    def _lines(self, counted: Mapping[str, str], widths: Mapping[str, int], nest: Nest) -> None:
+        """Runs are counted from lines of what an iteration writes along their index."""
+        for index, name in counted.items():
+            able = lines.countable(self.problem, nest, index) if index in widths else {}
+            if name not in able:
+                self._refuse(f"`lines`: runs of {index} are counted from {_listed(able)}, not from {name}")
 
     def _tiled(self, choice: Tiled, nest: Nest, ranges: Ranges) -> None:
         if has_block_level(self.problem.kernel, nest):

@@ -84,7 +84,8 @@ def _flat(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Flat]:
                 widths = {nest.indices[first]: width} if width > 1 else {}
                 deal = tuple((nest.indices[d], n) for d, n in share(in_runs(nest, sizes, widths), order, caps, threads))
                 grid = tuple(nest.indices[d] for d in order)
-                yield replace(usual, threads=threads, deal=deal, grid=grid, widths=widths)
+                lines = usual.lines if usual.lines.keys() <= widths.keys() else {}
+                yield replace(usual, threads=threads, deal=deal, grid=grid, widths=widths, lines=lines)
 
 
 def _tiled(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Tiled]:

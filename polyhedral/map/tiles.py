@@ -14,17 +14,16 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from texpr.grammar.ast import Accumulate, Atomic, IndexExpr, Subscript
+from texpr.grammar.ast import Accumulate, Atomic
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import names
-from texpr.grammar.index.text import in_words
 from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.layout.value import Layout, Xor
 from texpr.polyhedral.map.bands import Nest, has_loop
 from texpr.polyhedral.map.digits import Share, share, thread_digits
 from texpr.polyhedral.map.objective import footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
-from texpr.polyhedral.map.vectors import ACCESS_BYTES, MOST, Element, Wide, along, is_run, sure_reads
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, MOST, Element, Wide, along, is_run, printed, sure_reads
 from texpr.polyhedral.mapped.candidate import Tiled
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
@@ -57,11 +56,6 @@ def stageable(problem: Problem, nest: Nest, across: str) -> dict[str, Wide]:
     """The reads of a band that may be staged, as the mapping prints them, with the width that each has across."""
     found = sure_reads(problem, nest.body, across, nest.indices)
     return {printed(*wide.element): wide for wide in found}
-
-
-def printed(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
-    """An element as the mapping prints it."""
-    return f"{buffer}[{', '.join(in_words(s) for s in subscripts if isinstance(s, IndexExpr))}]"
 
 
 def staged(problem: Problem, nest: Nest, choice: Tiled) -> tuple[Staged, ...]:

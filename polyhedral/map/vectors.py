@@ -34,6 +34,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ZERO, names, substitute
 from texpr.grammar.index.linear import linear
+from texpr.grammar.index.text import in_words
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.vector import vector_width
@@ -326,6 +327,11 @@ def element_width(problem: Problem, element: Element, index: str, origin: Elemen
     while not apart.is_multiple(width, problem.divisors):
         width //= 2
     return width
+
+
+def printed(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
+    """An element as the mapping prints it."""
+    return f"{buffer}[{', '.join(in_words(s) for s in subscripts if isinstance(s, IndexExpr))}]"
 
 
 def is_run(problem: Problem, element: Element, index: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from texpr.grammar.ast import Stmt
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.map.vectors import along
+from texpr.polyhedral.map.vectors import Element, along
 
 
 def run_width(
@@ -15,10 +15,12 @@ def run_width(
     hardware: tuple[str, ...],
     asked: int | None,
     others: int = 1,
+    origin: Element | None = None,
 ) -> int:
     """The most iterations that fill the widest accesses, all of which they make, and a warp, with `others` beside them;
-    or as many as the author asks for; 1 where there are none such."""
-    found = along(problem, stmts, index, hardware)
+    or as many as the author asks for; 1 where there are none such. They are counted from where the `origin` is
+    aligned, None: from 0."""
+    found = along(problem, stmts, index, hardware, origin=origin)
     if asked is not None:
         return asked if any(not wide.funnel for wide in found.vectors(asked).wide) else 1
     width = found.greatest

@@ -34,13 +34,15 @@ class Flat:
     """A band whose iterations are dealt to threads and blocks; one thread runs the body alone.
 
     `deal` shares out the `threads` of a block; what they do not cover lies on the grid, whose fastest index comes first
-    in `grid`. `widths`: of an index a thread takes so many neighbouring iterations at once, with wide accesses.
+    in `grid`. `widths`: of an index a thread takes so many neighbouring iterations at once, with wide accesses; in
+    `lines` counted from a line of memory, that of an element which it writes, as the mapping prints it.
     """
 
     threads: int
     deal: Deal
     grid: tuple[str, ...]
     widths: Mapping[str, int] = field(default_factory=dict)
+    lines: Mapping[str, str] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 

@@ -261,6 +261,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "grid": _names,
     "inner": _by_name(_deal),
     "shared_out": _names,
+    "lines": _by_name(_text),
     "along": _text,
     "across": _text,
     "tile": _by_name(_number),

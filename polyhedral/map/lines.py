@@ -1,0 +1,43 @@
+"""Lines: runs of a band that are counted from where an access of it is aligned, whatever the addresses of its rows.
+
+    par 1..M-1 i, 1..N-1 j { Y[i, j] = X[i - 1, j] }     runs of j from where a line of memory begins before Y[i, 1]
+
+    lead = Y[i + 1, 1] behind a multiple of 128 bytes ;  j_first = 128*j_warp + 4*j_lane - lead
+
+Only the first and the last run of a row are cut, and what lies as that access does is aligned with it.
+"""
+
+from collections.abc import Mapping
+
+from texpr.grammar.ast import IndexExpr
+from texpr.grammar.index.expr import ZERO
+from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.problem import Problem, declared
+from texpr.polyhedral.map.vectors import Element, arrays_of, at, events_of, is_run, printed
+from texpr.polyhedral.mapped.tree import Lead
+from texpr.polyhedral.mapped.views import View
+
+
+def countable(problem: Problem, nest: Nest, index: str) -> dict[str, Element]:
+    """The elements of arrays that an iteration writes, neighbours along an index, by how the mapping prints them."""
+    arrays = arrays_of(problem) - declared(nest.body)
+    found = {e.element: None for e in events_of(nest.body) if e is not None and e.writes and e.element[0] in arrays}
+    plain = (e for e in found if all(isinstance(s, IndexExpr) for s in e[1]))
+    return {printed(*element): element for element in plain if is_run(problem, element, index)}
+
+
+def origins(problem: Problem, nest: Nest, lines: Mapping[str, str]) -> dict[str, Element]:
+    """The elements from whose lines the runs of indices are counted. KeyError for what is none."""
+    return {index: countable(problem, nest, index)[name] for index, name in lines.items()}
+
+
+def ahead(problem: Problem, origin: Element, bytes: int) -> int:
+    """How many elements at most lie between where a line begins and the first iteration."""
+    return bytes // problem.kernel.buffer(origin[0]).dtype.size_bytes - 1
+
+
+def lead_of(problem: Problem, name: str, origin: Element, index: str, bytes: int) -> Lead:
+    """The node that says how many there are, of the row at hand."""
+    buffer, subscripts = origin
+    first = View(buffer=buffer, subscripts=at(subscripts, index, ZERO), dtype=problem.kernel.buffer(buffer).dtype)
+    return Lead(index=name, of=first, bytes=bytes)
