@@ -105,7 +105,7 @@ def test_no_padding_guard_stands_where_digits_cover_exactly() -> None:
         (launch,) = launches(mapped(COPY, M=m, N=n).host)
         return sum(isinstance(p.node, Guard) for p in located(launch.body))
 
-    assert guards(64, 1024) == 0 and guards(64, 1025) == 1
+    assert guards(64, 1024) == 0 and guards(64, 1028) == 1
 
 
 def test_a_seq_around_pars_is_a_loop_of_launches_that_take_its_index() -> None:
@@ -216,7 +216,7 @@ def test_a_row_reduction_has_lanes_along_the_row() -> None:
     (launch,) = launches(program.host)
     lanes = {d.index for d in launch.digits if d.place is Place.LANE}
     assert "k" in lanes and "i" not in lanes
-    assert [a.sectors for a in program.report.accesses if a.buffer == "A"] == [4]
+    assert [(a.width, a.sectors) for a in program.report.accesses if a.buffer == "A"] == [(4, 16)]
 
 
 def test_short_rows_keep_a_thread_for_each_result() -> None:
