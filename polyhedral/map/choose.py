@@ -31,7 +31,7 @@ from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_aske
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.lines import countable
 from texpr.polyhedral.map.placement import choose_memory
-from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
+from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.widths import run_width
@@ -57,7 +57,7 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
 
 def _choice(problem: Problem, region: Region) -> Choice:
     if region.band is None:
-        parted = choose_parted(problem, *plain_nest(region)) if problem.target.is_cuda else None
+        parted = choose_parted(problem, region) if problem.target.is_cuda else None
         return parted or Single(memory=_memory(problem, region.stmts, block_level=False, outer=(), ranges={}))
     nest, ranges = region.nest
     if not problem.target.is_cuda:
@@ -65,7 +65,7 @@ def _choice(problem: Problem, region: Region) -> Choice:
     sizes = band_sizes(problem, nest, ranges)
     if has_block_level(problem.kernel, nest):
         return choose_blocks(problem, nest, ranges)
-    parted = choose_parted(problem, nest, ranges)
+    parted = choose_parted(problem, region)
     if parted is not None:
         return parted
     if prefers_blocks(problem, nest, sizes, DEFAULT_THREADS, ranges):

@@ -22,11 +22,12 @@ from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.placement import choose_memory
-from texpr.polyhedral.map.problem import Problem, declared
+from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
+from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.sharing import prefers_blocks
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.widths import run_width
-from texpr.polyhedral.map.work import Reduction, Work, shareable, work
+from texpr.polyhedral.map.work import Work, shareable, work
 from texpr.polyhedral.mapped.candidate import Deal, Parted
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.prove.additions import CHAIN
@@ -41,9 +42,10 @@ ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its m
 MIN_ROWS = 264  # iterations that have a block each keep the multiprocessors of today's GPUs busy
 
 
-def choose_parted(problem: Problem, nest: Nest, ranges: Ranges) -> Parted | None:
+def choose_parted(problem: Problem, region: Region) -> Parted | None:
     """Threads and blocks for the reductions of a band's body, or of plain statements, None where there are none to be
     shared out."""
+    nest, ranges = plain_nest(region)
     over = shareable(problem, nest.body, ranges)
     found = work(problem, nest.body, over) if over else None
     if found is None:
@@ -67,6 +69,8 @@ def choose_parted(problem: Problem, nest: Nest, ranges: Ranges) -> Parted | None
     blocks = prod(sizes) // prod(n for _, n in choice.deal) // prod(choice.widths.get(i, 1) for i in nest.indices)
     resident = problem.target.multiprocessors * choice.resident
     each = resident // max(1, blocks)
+    if region.saved:  # a condition on data stands around the launch, and blocks are counted outside any
+        each = 1
     return replace(choice, blocks=_blocks(problem, found, ranges, choice, each), memory=memory)
 
 

@@ -34,7 +34,8 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Region, plain_nest
-from texpr.polyhedral.map.work import Reduction, Work
+from texpr.polyhedral.map.reducible import Reduction
+from texpr.polyhedral.map.work import Work
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused

@@ -48,10 +48,11 @@ from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.meeting import last, together
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region, plain_nest
+from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.rounds import Rounds, turns_of
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.map.work import Reduction, work
+from texpr.polyhedral.map.work import work
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.operators import Origin
 from texpr.polyhedral.mapped.places import Digit, Place

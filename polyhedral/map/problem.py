@@ -2,13 +2,14 @@
 
 A kernel's host structure is its outline: each outermost band of `par`s is a region, as are runs of statements outside
 any `par`; a region becomes one launch. A `seq` around `par`s is a loop of launches, an `if` around them a condition on
-the host, or, where it depends on data, one that every launch inside asks for itself (`saved`).
+the host, or, where it depends on data, one that every launch inside asks for itself (`saved`). A reduction that waits
+for plain statements before it begins a region of its own, since blocks may share it out.
 
     seq T t { par M i { … } ; if t < 3 { par N j { … } } }
     loop t: region k_0 (i) ; if t < 3: region k_1 (j)
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -41,6 +42,7 @@ from texpr.polyhedral.map.fused import fused
 from texpr.polyhedral.map.hardware_attributes import check_host_loop
 from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.objective import WeightedAccess
+from texpr.polyhedral.map.reducible import is_reduction, reads_of
 from texpr.polyhedral.mapped.program import HostIf, HostLoop
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
@@ -200,7 +202,7 @@ def make_problem(kept: Kept, kernel: Kernel, target: Target, hints: Mapping[str,
     """The problem of a kernel, the kept one or one that carries its long sums otherwise. Raises E0402 for an
     attribute on a host loop."""
     whole, kernel = kernel, fused(kernel) if target.is_cuda else kernel
-    outliner = _Outliner(kernel)
+    outliner = _Outliner(kernel, target)
     outline = outliner.nodes(kernel.body, (), ())
     return Problem(
         kernel=kernel,
@@ -218,8 +220,8 @@ def make_problem(kept: Kept, kernel: Kernel, target: Target, hints: Mapping[str,
 class _Outliner:
     """Reads the host structure; regions are numbered in text order."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel, self.target = kernel, target
         self.count = 0
         self.ranges: dict[str, tuple[IndexExpr, IndexExpr]] = {}
 
@@ -230,7 +232,10 @@ class _Outliner:
         for stmt in stmts:
             if isinstance(stmt, New):
                 continue
-            if not contains_par((stmt,)):
+            if not contains_par((stmt,)) and not self._is_choice(stmt):
+                if self._waits(stmt, plain):
+                    found += self._region(plain, host, saved)
+                    plain = []
                 plain.append(stmt)
                 continue
             found += self._region(plain, host, saved)
@@ -251,6 +256,20 @@ class _Outliner:
                     found += self.nodes(children(stmt), host, saved)
         found += self._region(plain, host, saved)
         return tuple(found)
+
+    def _waits(self, stmt: Stmt, before: Sequence[Stmt]) -> bool:
+        """Whether a statement is a reduction that blocks may share out, of what those before it leave."""
+        if not self.target.is_cuda or not is_reduction(self.kernel, stmt):
+            return False
+        left = {s.buffer for s in statements(tuple(before)) if isinstance(s, Bind | Accumulate | Atomic)}
+        return any(read.buffer in left for read in reads_of(tuple(statements((stmt,)))))
+
+    def _is_choice(self, stmt: Stmt) -> bool:
+        """Whether the host may ask the condition of a statement, under which there are reductions that blocks share."""
+        inside = tuple(statements((stmt,)))
+        asked = isinstance(stmt, If) and not isinstance(stmt.condition, Read) and self.target.is_cuda
+        local = any(isinstance(s, New) for s in inside)
+        return asked and not local and any(is_reduction(self.kernel, s) for s in inside)
 
     def _region(self, stmts: list[Stmt], host: tuple[str, ...], saved: Saved) -> tuple[Region, ...]:
         if not stmts:

@@ -40,10 +40,10 @@ from texpr.grammar.types import F64
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import Crew, Part, covered_by_block
 from texpr.polyhedral.map.long_sums import narrow
+from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.runs import through
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.vectors import Wide, along, at
-from texpr.polyhedral.map.work import Reduction
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.operators import Copy

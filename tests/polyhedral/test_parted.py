@@ -162,6 +162,45 @@ def test_columns_have_lanes_along_memory_and_blocks_along_the_sum() -> None:
     assert (found.deal, found.widths, found.blocks, found.ahead) == ((("j", 32),), {"j": 4}, {"i": 33}, 8)
 
 
+VARIANCE = """kernel k(X: f32[N], S: f32[1]) where N >= 1 {
+    new m: f32
+    m = sum N i { X[i] } / f32(N)
+    S[0] = sum N i { (X[i] - m) * (X[i] - m) } / f32(N)
+}"""
+CHOSEN = "kernel k(X: f32[N], S: f32[1]) { if N > 5 { S[0] = sum N i { X[i] } } else { S[0] = 3.0 } }"
+ASKED = "kernel k(X: f32[3, N], G: f32[1], S: f32[3]) { if G[0] > 5.0 { par 3 i { S[i] = sum N k { X[i, k] } } } }"
+
+
+def parted(program: MappedProgram) -> list[Parted]:
+    assert isinstance(program.candidate, Candidate)
+    return [one for one in program.candidate.launches.values() if isinstance(one, Parted)]
+
+
+@pytest.mark.parametrize(("text", "shared"), [(VARIANCE, [{"i": 528}, {"i_1": 528}]), (CHOSEN, [{"i": 528}])])
+def test_sums_that_wait_for_sums_and_conditions_of_the_host_have_launches_of_their_own(
+    text: str, shared: list[dict[str, int]]
+) -> None:
+    program = mapped(text)
+    assert [one.blocks for one in parted(program)] == shared
+    for n in (5000, 3):
+        got, expected = results(program, 0, sizes={"N": n})
+        np.testing.assert_allclose(got["S"], expected["S"], rtol=1e-6)
+
+
+def test_blocks_are_not_counted_under_a_condition_on_data() -> None:
+    text = ASKED.replace("S: f32[3])", "inout S: f32[3])")
+    program = mapped(text)
+    (only,) = parted(program)
+    assert not only.blocks
+    got, expected = results(program, 0, sizes={"N": 500})
+    np.testing.assert_array_equal(got["S"], expected["S"])
+    candidate = program.candidate
+    assert isinstance(candidate, Candidate)
+    wrong = {n: replace(c, blocks={"k": 2}) if c == only else c for n, c in candidate.launches.items()}
+    with pytest.raises(TExprError, match="under a condition on data blocks do not share a reduction"):
+        mapped(text, choices=replace(candidate, launches=wrong))
+
+
 @pytest.mark.parametrize(
     "text",
     [

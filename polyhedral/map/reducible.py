@@ -1,0 +1,151 @@
+"""Reductions: nests of `seq`s that do nothing but update elements which none of their loops tells apart.
+
+    seq M i { seq N k { let x = A[i, k]; s += x * x; t max= x } }      two updates, over i and k
+
+Their iterations may be made in any order, by any thread, each with a part of its own, but under `#ordered`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from texpr.grammar.ast import Accumulate, Atomic, Bind, Buffer, Gather, If, IndexConst, Kernel, New, Read, Seq, Stmt
+from texpr.grammar.core import statements
+from texpr.grammar.index.expr import constant_value, names
+from texpr.grammar.permissions import keeps_order, unroll_of
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.walk import read_accesses, subscript_names, value_reads
+
+MIN_EXTENT = 64  # shorter reductions stay in one thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """`loops`, outermost first, of which threads share out the last one, and the `updates` inside."""
+
+    loops: tuple[Seq, ...]
+    updates: tuple[Accumulate, ...]
+
+    @property
+    def body(self) -> tuple[Stmt, ...]:
+        return self.loops[-1].body
+
+    @property
+    def reading(self) -> tuple[Stmt, ...]:
+        """The body, its updates without an element: they go to registers."""
+        return tuple(map(self._without_elements, self.body))
+
+    def _without_elements(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case Accumulate() if any(stmt is update for update in self.updates):
+                return replace(stmt, subscripts=())
+            case Seq(body=body):
+                return replace(stmt, body=tuple(map(self._without_elements, body)))
+            case If(then=then, orelse=orelse):
+                arms = (tuple(map(self._without_elements, arm)) for arm in (then, orelse))
+                return replace(stmt, then=next(arms), orelse=next(arms))
+            case _:
+                return stmt
+
+    @property
+    def over(self) -> Seq:
+        return self.loops[-1]
+
+    @property
+    def indices(self) -> tuple[str, ...]:
+        return tuple(loop.index for loop in self.loops)
+
+
+def reduction(kernel: Kernel, top: Seq, over: str) -> Reduction | None:
+    """The nest from `top` to the index `over` as a reduction, None where it is none that may be shared out."""
+    loops = [top]
+    while loops[-1].index != over:
+        if len(loops[-1].body) != 1 or not isinstance(loops[-1].body[0], Seq):
+            return None
+        loops.append(loops[-1].body[0])
+    if any(keeps_order(loop) or unroll_of(loop) for loop in loops):
+        return None
+    inside = tuple(statements(loops[-1].body))
+    own = {s.buffer for s in inside if isinstance(s, New)}
+    updates = tuple(s for s in inside if isinstance(s, Accumulate) and s.buffer not in own)
+    targets = {u.buffer for u in updates}
+    moving = {loop.index for loop in loops} | {s.index for s in inside if isinstance(s, Seq)}
+    fits = (
+        updates
+        and len(targets) == len(updates)
+        and all(_computes_only(kernel, stmt, own) for stmt in inside)
+        and all(read.buffer not in targets for read in reads_of(inside))
+        and not any(keeps_order(stmt) for stmt in inside)
+        and all(_told_by_none(update, moving) for update in updates)
+        and (_runs(loops, inside) or all(_exists(kernel, update) for update in updates))
+    )
+    return Reduction(loops=tuple(loops), updates=updates) if fits else None
+
+
+def _computes_only(kernel: Kernel, stmt: Stmt, own: set[str]) -> bool:
+    """Whether a statement of a reduction's body is an update, or computes scalars that a thread keeps for itself."""
+    match stmt:
+        case New(buffer=name):
+            return is_scalar(kernel.buffer(name))
+        case Bind(buffer=name):
+            return name in own
+        case Seq():
+            return unroll_of(stmt) is None
+        case Accumulate() | If():
+            return True
+        case _:
+            return False
+
+
+def is_scalar(buffer: Buffer) -> bool:
+    return not buffer.shape and buffer.memory in (None, Memory.REG.value)
+
+
+def _told_by_none(update: Accumulate, moving: set[str]) -> bool:
+    gathered = any(isinstance(s, Gather) for s in update.subscripts)
+    return not gathered and subscript_names(update.subscripts).isdisjoint(moving)
+
+
+def _runs(loops: Sequence[Seq], inside: Sequence[Stmt]) -> bool:
+    """Whether an iteration of each of the loops, whose extents depend on none of them, makes every update."""
+    indices = {loop.index for loop in loops}
+    fixed = all(names(loop.extent).isdisjoint(indices) for loop in loops)
+    surely = all((constant_value(s.extent) or 0) > 0 for s in inside if isinstance(s, Seq))
+    return fixed and surely and not any(isinstance(s, If) for s in inside)
+
+
+def _exists(kernel: Kernel, update: Accumulate) -> bool:
+    """Whether the element is there, also where nothing is added to it."""
+    shape = kernel.buffer(update.buffer).shape
+    return all(
+        isinstance(at, IndexConst) and 0 <= at.value < (constant_value(extent) or 0)
+        for at, extent in zip(update.subscripts, shape, strict=True)
+    )
+
+
+def reads_of(stmts: Sequence[Stmt]) -> Iterator[Read]:
+    """The reads of these statements themselves."""
+    for stmt in stmts:
+        match stmt:
+            case Bind() | Accumulate() | Atomic():
+                yield from read_accesses(stmt)
+            case If(condition=Read() as read):
+                yield from value_reads(read)
+            case _:
+                pass
+
+
+def is_reduction(kernel: Kernel, stmt: Stmt) -> bool:
+    """Whether a statement is a reduction that may be long."""
+    if not isinstance(stmt, Seq):
+        return False
+    nest = list(nest_of_seqs(stmt))
+    extents = [constant_value(loop.extent) for loop in nest]
+    long = any(extent is None or extent >= MIN_EXTENT for extent in extents)
+    return long and reduction(kernel, stmt, nest[-1].index) is not None
+
+
+def nest_of_seqs(top: Seq) -> Iterator[Seq]:
+    """The loops from `top` on that have nothing beside the next one in their bodies."""
+    yield top
+    if len(top.body) == 1 and isinstance(top.body[0], Seq):
+        yield from nest_of_seqs(top.body[0])
