@@ -22,7 +22,8 @@ class Family(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """`arch` is the compiler's name of the architecture (empty for a CPU); bytes and counts are per thread block.
-    Shared memory gives one word of `bank_bytes` from each of its `banks` at a time."""
+    Shared memory gives one word of `bank_bytes` from each of its `banks` at a time. `memory_gb_s` is the rate of global
+    memory by which choices are compared."""
 
     name: str
     family: Family
@@ -34,6 +35,7 @@ class Target:
     banks: int = 32
     bank_bytes: int = 4
     multiprocessors: int = 1
+    memory_gb_s: int = 20
 
     @property
     def is_cuda(self) -> bool:
@@ -41,19 +43,20 @@ class Target:
         return self.family is not Family.CPU
 
 
-# Opt-in shared memory of one block in bytes, and multiprocessors of a typical part, by compute capability.
-_CUDA_PARTS: dict[int, tuple[int, int]] = {
-    80: (163 * 1024, 108),
-    86: (99 * 1024, 84),
-    87: (163 * 1024, 16),
-    88: (99 * 1024, 16),
-    89: (99 * 1024, 128),
-    90: (227 * 1024, 132),
-    100: (227 * 1024, 148),
-    103: (227 * 1024, 148),
-    110: (227 * 1024, 20),
-    120: (99 * 1024, 170),
-    121: (99 * 1024, 48),
+# By compute capability: opt-in shared memory of one block in bytes, multiprocessors of a typical part, and the GB/s
+# that a copy reaches on it (of an H200 measured; of others nine tenths of what its data sheet says).
+_CUDA_PARTS: dict[int, tuple[int, int, int]] = {
+    80: (163 * 1024, 108, 1750),
+    86: (99 * 1024, 84, 840),
+    87: (163 * 1024, 16, 180),
+    88: (99 * 1024, 16, 180),
+    89: (99 * 1024, 128, 900),
+    90: (227 * 1024, 132, 4200),
+    100: (227 * 1024, 148, 7200),
+    103: (227 * 1024, 148, 7200),
+    110: (227 * 1024, 20, 245),
+    120: (99 * 1024, 170, 1600),
+    121: (99 * 1024, 48, 245),
 }
 _OF_PARTS = tuple(family for family in Family if family is not Family.CPU)
 TARGETS = (
@@ -74,11 +77,12 @@ def parse_target(name: str) -> Target:
         close = nearest(name[:80], ["cpu", *named])
         meant = f"did you mean `{close}`? " if close else ""
         raise fail("E0501", f"unknown target {name[:80]!r}", help=f"{meant}{TARGETS}")
-    shared_bytes, multiprocessors = _CUDA_PARTS[int(match[2])]
+    shared_bytes, multiprocessors, memory_gb_s = _CUDA_PARTS[int(match[2])]
     return Target(
         name=name,
         family=Family(match[1]),
         arch=f"sm_{match[2]}{match[3]}",
         shared_bytes=shared_bytes,
         multiprocessors=multiprocessors,
+        memory_gb_s=memory_gb_s,
     )

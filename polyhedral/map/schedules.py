@@ -1,13 +1,11 @@
 """Which schedule a program is mapped in: the program as it is, unless another one costs less.
 
-    as it is             3 launches   8 kB of workspaces   9.4e6 sectors
-    fused, contracted    1 launch     none                 8.4e6 sectors
+    as it is             3 launches   8 kB of workspaces   14 µs
+    fused, contracted    1 launch     none                 4.5 µs
 
-Counted are launches, with the turns of the host's loops, workspaces, and the memory traffic of the first candidate at
-the representative sizes. A schedule is taken where launches and workspaces are fewer, a loop of launches is gone, or
-the traffic is a good deal less or no longer left to one thread; where nothing of it is more; and where no workspace
-becomes an array that has no room on the chip. Caches are not modelled, so that fewer launches alone are no reason.
-Whatever cannot be judged stays as it is.
+The times are those of the roofline, of the first candidate at the representative sizes, with the turns of the host's
+loops. A schedule is taken where it takes less time and no more workspaces, or as much time with less of the rest; and
+where no workspace becomes an array that has no room on the chip. Whatever cannot be judged stays as it is.
 """
 
 from collections.abc import Iterator
@@ -16,10 +14,11 @@ from math import prod
 
 from texpr.grammar.ast import Buffer
 from texpr.grammar.diagnostics import TExprError
-from texpr.polyhedral.map.cost import LaunchCost, cost
+from texpr.polyhedral.map.cost import cost
 from texpr.polyhedral.map.kept import keep_nothing
 from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.problems import Problems
+from texpr.polyhedral.map.roofline import rounded, time
 from texpr.polyhedral.mapped.candidate import Candidate, Combined
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import HostIf, HostLoop
@@ -27,35 +26,25 @@ from texpr.polyhedral.moves import Contract, Move
 from texpr.polyhedral.schedule.draft import Draft, Scheduled, checked
 from texpr.polyhedral.schedule.propose import SHARE
 from texpr.polyhedral.schedule.stage import Schedules
-from texpr.polyhedral.target import RESIDENT_THREADS, Target
-
-LESS = 0.75  # of the traffic that was waited for, at most
-CORES = 4  # of a CPU, at least
-FEWER = 8  # times the launches that there were, at least
-NARROW = 4  # sectors of a warp's request of 4 bytes a thread
-ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its memory busy
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """`launches`, `workspace_bytes` and `traffic` of one call: sectors on a GPU, accesses on a CPU, where `strided` are
-    those that are not contiguous; `waited` is the traffic, each launch's as many times as it has too few threads."""
+    """`launches`, `workspace_bytes` and `picoseconds` of one call."""
 
     launches: int
     workspace_bytes: int
-    traffic: int
-    strided: int
-    waited: float
+    picoseconds: int
 
     def beats(self, other: "Price") -> bool:
-        """Whether launches and workspaces are both fewer, the launches many times fewer, or the traffic waited for a
-        good deal less, and nothing is more."""
-        if self.traffic > other.traffic or self.strided > other.strided or self.waited > other.waited:
+        """Whether it takes less time and no more workspaces, or as much time, with fewer launches or workspaces."""
+        if self.workspace_bytes > other.workspace_bytes or self.picoseconds > other.picoseconds:
             return False
-        if self.launches > other.launches or self.workspace_bytes > other.workspace_bytes:
-            return False
-        both = self.launches < other.launches and self.workspace_bytes < other.workspace_bytes
-        return both or self.launches * FEWER <= other.launches or self.waited <= LESS * other.waited
+        if self.picoseconds < other.picoseconds:
+            return True
+        return self.launches <= other.launches and (self.workspace_bytes, self.launches) != (
+            other.workspace_bytes,
+            other.launches,
+        )
 
 
 def chosen(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems] | None:
@@ -82,7 +71,7 @@ def _cheapest(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems]
         price = _price(problems, draft.moves)
         if price is not None and price.beats(most):
             better.append((price, draft, problems))
-    for _, draft, problems in sorted(better, key=lambda one: (one[0].launches, one[0].traffic, len(one[1].moves))):
+    for _, draft, problems in sorted(better, key=lambda one: (one[0].picoseconds, one[0].launches, len(one[1].moves))):
         try:
             return checked(schedules.proved, draft), problems
         except TExprError:  # the check may know less than the rules, or take too many steps
@@ -99,28 +88,16 @@ def _price(problems: Problems, moves: tuple[Move, ...]) -> Price | None:
         return None
     if any(_lies_outside(candidate, move.buffer) for move in moves if isinstance(move, Contract)):
         return None
-    target = problems.target
-    costs = [(times, paid.launches[region.name]) for region, times in _regions(problem, problem.outline, 1)]
-    traffic = [times * (c.sectors if target.is_cuda else c.requests) for times, c in costs]
+    own = list(_regions(problem, problem.outline, 1))
     return Price(
-        launches=sum(times for times, _ in costs),
+        launches=sum(times for _, times in own),
         workspace_bytes=sum(_bytes(problem, buffer) for buffer in workspaces(problem.kernel)),
-        traffic=sum(traffic),
-        strided=0 if target.is_cuda else sum(times * c.sectors for times, c in costs),
-        waited=sum(own / _share(target, c) for own, (_, c) in zip(traffic, costs, strict=True)),
+        picoseconds=rounded(sum(times * time(problem, region, paid.launches[region.name]) for region, times in own)),
     )
 
 
 def _bytes(problem: Problem, buffer: Buffer) -> int:
     return buffer.dtype.size_bytes * prod(problem.representative(extent, {}) for extent in buffer.shape)
-
-
-def _share(target: Target, paid: LaunchCost) -> float:
-    """How much of the memory's rate a launch has threads for; those with wide accesses have more bytes on their way."""
-    if not target.is_cuda:
-        return min(1.0, paid.blocks / CORES)
-    each = max(1.0, paid.ideal / (NARROW * max(1, paid.requests)))
-    return min(1.0, ENOUGH * each * paid.blocks * paid.threads / (target.multiprocessors * RESIDENT_THREADS))
 
 
 def _lies_outside(candidate: Candidate, buffer: str) -> bool:

@@ -99,10 +99,9 @@ def mapped(program: ProvedProgram, target: str, **hints: int) -> MappedProgram:
         (STEPS_APART, 1, "made a `par` of `seq t`"),
         (ONE_THREAD, 1, "made a `par` of `seq k`"),
         (REVERSED, 2, None),
-        (TWO_LAUNCHES_APART, 2, None),
+        (TWO_LAUNCHES_APART, 1, "fused `par i` (Y) and `par j` (Z) into one launch"),
         (text_of("jacobi_1d"), 2, None),
         (text_of("two_mm"), 2, None),
-        (text_of("mvt"), 2, None),
         (text_of("atax"), 2, None),
     ],
 )
@@ -114,15 +113,16 @@ def test_bands_run_in_the_launches_that_pay(text: str, launched: int, last: str 
 
 
 def documented() -> list[list[str]]:
-    """The rows of the table in docs/schedules.md: a program, and its launches, bytes and sectors, before and after."""
+    """The rows of the table in docs/schedules.md: a program, and its launches, bytes and time, before and after."""
     text = (KERNELS.parents[1] / "docs" / "schedules.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in text.split("\n")]
     return [row for row in rows if len(row) == 4 and (KERNELS / f"{row[0].strip('`')}.tex").exists()]
 
 
 def numbers(cell: str) -> tuple[float, float]:
-    """`8.4 M → 0`, or one number for both."""
-    found = [float(n) * {"": 1, "k": 1e3, "M": 1e6}[unit] for n, unit in re.findall(r"([\d.]+) ?([kM]?)", cell)]
+    """`8.4 M → 0`, or one number for both; times in picoseconds."""
+    units = {"": 1, "k": 1e3, "M": 1e6, "µs": 1e6, "ms": 1e9}
+    found = [float(n) * units[unit] for n, unit in re.findall(r"([\d.]+) ?([kM]|µs|ms|)", cell)]
     return found[0], found[-1]
 
 
@@ -135,14 +135,20 @@ def test_the_document_has_what_schedules_are_judged_by() -> None:
         better = chosen(schedule(program), own)
         taken = (better[1], better[0].moves) if better is not None else (own, ())
         prices = [_price(own, ()), _price(*taken)]
-        for cell, of in zip(cells, ("launches", "workspace_bytes", "traffic"), strict=True):
+        for cell, of in zip(cells, ("launches", "workspace_bytes", "picoseconds"), strict=True):
             assert numbers(cell) == pytest.approx([getattr(price, of) for price in prices], rel=0.01), name
 
 
 def test_few_rows_keep_the_band_that_has_threads_for_all_elements() -> None:
-    program = proved(text_of("softmax_in_bands"))
-    assert not mapped(program, CUDA, M=2).report.schedule
-    assert mapped(program, CUDA, M=2048).report.schedule
+    program = proved(
+        """kernel scaled(X: f32[M, N], Y: f32[M, N]) where N >= 1 {
+            new first: f32[M]
+            par M i { first[i] = X[i, 0] }
+            par M i, N j { Y[i, j] = X[i, j] * first[i] }
+        }"""
+    )
+    assert not mapped(program, CUDA, M=2, N=2**20).report.schedule
+    assert mapped(program, CUDA, M=2048, N=2**10).report.schedule
 
 
 def test_a_program_of_one_band_asks_nothing() -> None:

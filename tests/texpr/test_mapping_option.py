@@ -174,7 +174,10 @@ SWEEPS = """kernel sweeps(inout A: f32[N], inout B: f32[N]) where N >= 2 {
     }
 }
 """
-APART = "kernel apart(X: f32[N], Y: f32[N], Z: f32[N]) { par N i { Y[i] = X[i] * 2.0 }; par N j { Z[j] = X[j] + 1.0 } }"
+APART = """kernel apart(X: f32[2 * N], inout Y: f32[2 * N], inout Z: f32[3 * M]) {
+    par N i { Y[2 * i] = X[2 * i] * 2.0 }
+    par M j { Z[3 * j] = 1.0 }
+}"""
 
 
 def with_moves(command: Command, folder: Path, text: str, moves: object) -> tuple[Path, Path]:
@@ -198,7 +201,9 @@ def test_moves_of_a_file_are_made_and_told(command: Command, tmp_path: Path) -> 
     assert "schedule\n  fused `par i` (Y) and `par j` (Z) into one launch\n" in out and "apart_1" not in out
     code, out, _ = command("map", program, "--mapping", file, "--alternatives")
     assert code == 0 and "flat, as it is" in out
-    code, out, _ = command("run", program, "--mapping", file, "--target", "cuda-host:sm_90a", "-DN=40", "--check")
+    code, out, _ = command(
+        "run", program, "--mapping", file, "--target", "cuda-host:sm_90a", "-DN=40", "-DM=33", "--check"
+    )
     assert code == 0 and "right" in out
 
 
