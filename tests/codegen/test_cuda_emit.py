@@ -99,7 +99,7 @@ def test_the_version_in_the_text_is_that_of_the_package():
 
 
 def test_a_scalar_called_as_an_accessor_speaks_is_passed_only_where_it_is_used() -> None:
-    text = "kernel k(A: f32[N], B: f32[N], load: f32) { par N i { B[i] = A[i] } par N j { A[j] = load } }"
+    text = "kernel k(A: f32[N], B: f32[N], C: f32[M], load: f32) { par N i { B[i] = A[i] } par M j { C[j] = load } }"
     made = texpr.parse(text).only.compile("cuda:sm_90a")
     signatures = [line for line in made.source.splitlines() if line.startswith(("k_0(", "k_1("))]
     assert ["load" in line for line in signatures] == [False, True]
