@@ -27,6 +27,7 @@ from texpr.polyhedral.schedule.draft import Draft, Scheduled, checked
 from texpr.polyhedral.schedule.propose import SHARE
 from texpr.polyhedral.schedule.stage import Schedules
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """`launches`, `workspace_bytes` and `picoseconds` of one call."""
