@@ -135,8 +135,8 @@ def test_the_document_has_what_schedules_are_judged_by() -> None:
         better = chosen(schedule(program), own)
         taken = (better[1], better[0].moves) if better is not None else (own, ())
         prices = [_price(own, ()), _price(*taken)]
-        for cell, of in zip(cells, ("launches", "workspace_bytes", "picoseconds"), strict=True):
-            assert numbers(cell) == pytest.approx([getattr(price, of) for price in prices], rel=0.01), name
+        for cell, of, near in zip(cells, ("launches", "workspace_bytes", "picoseconds"), (0, 0.01, 0.3), strict=True):
+            assert numbers(cell) == pytest.approx([getattr(price, of) for price in prices], rel=near), name
 
 
 def test_few_rows_keep_the_band_that_has_threads_for_all_elements() -> None:
