@@ -17,6 +17,7 @@ from texpr.grammar.index.expr import names as names_of
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
+from texpr.polyhedral.map.lines import countable
 from texpr.polyhedral.map.objective import lane_values
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.tiles import (
@@ -30,7 +31,7 @@ from texpr.polyhedral.map.tiles import (
     stageable,
     tile_fault,
 )
-from texpr.polyhedral.map.vectors import Element, Wide, along
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, Wide, along
 from texpr.polyhedral.mapped.candidate import Flat, Tiled
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import touched
@@ -133,6 +134,14 @@ def _tiles(
     own = along(problem, nest.body, first, nest.indices, held)
     least = min(square(wide.dtype.size_bytes, tile[first]) for wide in reads.values())
     run = next((n for n in RUNS if n <= least and own.vectors(n).whole(n)), 1)
+    lines: dict[str, str] = {}
+    if run == 1 and {square(wide.dtype.size_bytes, tile[first]) * wide.dtype.size_bytes for wide in reads.values()} == {
+        ACCESS_BYTES
+    }:
+        for name, origin in countable(problem, nest, first).items():
+            if along(problem, nest.body, first, nest.indices, held, origin).vectors(least).whole(least):
+                run, lines = least, {first: name}
+                break
     wide = max(greatest_width(problem, read, across) for read in reads.values())
     choice = Tiled(
         threads=problem.target.warp_size,
@@ -142,6 +151,7 @@ def _tiles(
         staged=tuple(reads),
         grid=(first, across, *(i for i in flat.grid if i not in tile)),
         widths={index: n for index, n in ((first, run), (across, wide)) if n > 1},
+        lines=lines,
         memory=flat.memory,
     )
     most = min(prod(units.values()) for units in shares(problem, nest, choice))

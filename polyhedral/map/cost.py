@@ -23,7 +23,7 @@ from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins, RowElement, held_rows, named, origins
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
-from texpr.polyhedral.map.tiles import load_units, run_units, staged, tile_lanes
+from texpr.polyhedral.map.tiles import load_units, owned, run_units, staged, tile_lanes
 from texpr.polyhedral.map.vectors import Wide, along
 from texpr.polyhedral.map.work import work
 from texpr.polyhedral.mapped.candidate import (
@@ -116,7 +116,9 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
         case Tiled():
             nest, ranges = region.nest
             extents = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
-            blocks = prod(-(-n // choice.tile.get(i, 1)) for i, n in extents.items())
+            blocks = prod(
+                -(-n // own) for n, own in zip(extents.values(), owned(problem, nest, choice).values(), strict=True)
+            )
             idle = 1 - prod(extents.values()) / (blocks * prod(choice.tile.values()))
             return _counted(problem, blocks, choice.threads, idle, _tiled(problem, nest, ranges, choice, blocks))
         case Parted():
@@ -144,7 +146,7 @@ def _tiled(problem: Problem, nest: Nest, ranges: Ranges, choice: Tiled, blocks: 
     others = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=weight)
     others = [access for access in others if (id(access.layout), access.subscripts) not in held]
     widths = {index: n for index, n in choice.widths.items() if index == choice.along}
-    runs = _Runs(problem, nest.body, nest.indices, widths)
+    runs = _Runs(problem, nest.body, nest.indices, widths, lines.origins(problem, nest, choice.lines))
     yield from runs.requests(others, tile_lanes(problem, nest, units, choice.threads, widths))
 
 

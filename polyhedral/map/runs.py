@@ -258,6 +258,6 @@ class Copies:
         )
 
     def _access(self, wide: Wide) -> Access:
-        if wide.funnel:
+        if wide.funnel or (self.run.line is not None and wide.element in self.run.tiled):
             return Access.FUNNEL
         return Access.ALIGNED if wide.width * wide.dtype.size_bytes > 1 else Access.EACH

@@ -17,6 +17,7 @@ Beyond the extents the tile has zeros, which nothing reads.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar, Role, SizeVar, Subscript
 from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, minimum, multiply, substitute, subtract
@@ -29,17 +30,19 @@ from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import band_grid, band_of, launch_of, padding_guard, place_in
+from texpr.polyhedral.map.lines import lead_of, origins
+from texpr.polyhedral.map.objective import SECTOR_BYTES
 from texpr.polyhedral.map.problem import Region
-from texpr.polyhedral.map.runs import in_run, make_run, nothing, through
+from texpr.polyhedral.map.runs import Line, in_run, make_run, nothing, through
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.tiles import Staged, dealt, load_units, reason, run_units, staged, tile_layout
+from texpr.polyhedral.map.tiles import Staged, dealt, load_units, overlap, owned, reason, run_units, staged, tile_layout
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Vectors, along
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Tiled
 from texpr.polyhedral.mapped.operators import Copy, Element, Elementwise
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
 from texpr.polyhedral.names import stem
 
@@ -49,11 +52,17 @@ TILE_ALIGN_BYTES = 128
 def build_tiled(draft: Draft, region: Region, choice: Tiled) -> Launch:
     """A band in tiles of two indices, each thread with its iterations of one."""
     nest, ranges, extents = band_of(region)
-    grid = band_grid(draft, nest, extents, [choice.tile.get(i, 1) for i in nest.indices], choice.grid)
+    own, ahead = owned(draft.problem, nest, choice), overlap(draft.problem, nest, choice)
+    reached = [add(e, const(ahead - 1)) if i in choice.lines else e for i, e in zip(nest.indices, extents, strict=True)]
+    grid = band_grid(draft, nest, reached, [own[i] for i in nest.indices], choice.grid)
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     corner = {index: draft.names.fresh(f"{stem(index)}_tile") for index in choice.tile}
     defines = tuple(
-        Define(index=corner.get(index, index), digits=(block,) if block else ())
+        Define(
+            index=corner.get(index, index),
+            digits=(block,) if block else (),
+            offset=const(-ahead) if index in choice.lines else ZERO,
+        )
         for index, block in zip(nest.indices, grid, strict=True)
     )
     tiles = _Tiles(draft, nest, choice, corner)
@@ -70,6 +79,17 @@ class _Team:
     defines: tuple[Define, ...]
     loops: tuple[Digit, ...]
     digits: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """Runs that begin where sectors of an `origin` do: `shift` iterations behind a thread's place in the tile, of the
+    places `inside` what a block owns."""
+
+    origin: Element
+    lead: Lead
+    shift: IndexExpr
+    inside: Condition
 
 
 class _Tiles:
@@ -147,7 +167,9 @@ class _Tiles:
         """Where a tile has all its iterations, and no access to it leaves the array; None where that is not known."""
         ends: list[Condition] = []
         for index in filter(self._cut, self.choice.tile):
-            end = add(IndexVar(name=self.corner[index]), const(self.choice.tile[index]))
+            corner = IndexVar(name=self.corner[index])
+            end = add(corner, const(self.choice.tile[index]))
+            ends += [Compare(op=CompareOp.LE, left=ZERO, right=corner)] if index in self.choice.lines else []
             ends.append(Compare(op=CompareOp.LE, left=end, right=self.extents[index]))
         if one.funnel:
             name, subscripts = one.element
@@ -177,11 +199,13 @@ class _Tiles:
         if self._cut(choice.across):
             ends.append(subtract(self.extents[choice.across], self._place(team, choice.across)))
         if self._cut(choice.along):
-            rows = subtract(subtract(self.extents[choice.along], self._place(team, choice.along)), row)
-            ends.append(multiply(const(one.across), rows))
+            here = add(self._place(team, choice.along), row)
+            ends.append(multiply(const(one.across), subtract(self.extents[choice.along], here)))
+            if choice.lines:
+                ends.append(multiply(const(one.across), add(here, ONE)))
         if not ends and not one.funnel:
             return None
-        end = ends[0] if len(ends) == 1 else minimum(*ends) if ends else const(one.across)
+        end = reduce(minimum, ends) if ends else const(one.across)
         return Within(begin=ZERO, end=end, other=nothing(one.wide), exact=True)
 
     # ---- the tile runs ----
@@ -193,15 +217,20 @@ class _Tiles:
         team = self._team(run_units(choice), {choice.along: count})
         body = Body(draft, hardware=nest.indices, digits=team.digits).nodes(nest.body)
         rows = IndexVar(name=team.at[choice.across])
-        columns = IndexVar(name=team.at[choice.along])
-        first = choice.along
+        columns: IndexExpr = IndexVar(name=team.at[choice.along])
+        first, line = choice.along, self._line(team)
+        if line is not None:
+            columns = add(columns, line.shift)
         if count > 1:
-            own = along(draft.problem, nest.body, choice.along, nest.indices, [one.element for one in found])
+            origin = line.origin if line is not None else None
+            held = [one.element for one in found]
+            own = along(draft.problem, nest.body, choice.along, nest.indices, held, origin)
             wide = own.vectors(count).wide
             tiled = [replace(one.wide, width=min(count, one.along)) for one in found]
             moved = Vectors(wide=(*tiled, *wide), others=0)
             par = next(p for p in nest.pars if p.index == choice.along)
-            run = make_run(draft, choice.along, par.extent, count, par.span)
+            counted = Line(lead=line.lead.index, part=None, whole=0) if line is not None else None
+            run = make_run(draft, choice.along, par.extent, count, par.span, counted)
             views = {
                 one.element: View(buffer=self.names[one.element], subscripts=(rows, columns), dtype=one.wide.dtype)
                 for one in found
@@ -210,15 +239,30 @@ class _Tiles:
         else:
             body = through(body, {one.element: (self.names[one.element], (rows, columns)) for one in found})
         covered = {index: choice.tile.get(index, 1) for index in nest.indices}
-        cut = {index: n for index, n in covered.items() if index in choice.tile and not self._cut(index)}
-        condition = padding_guard(nest, {**covered, **dict.fromkeys(cut, 1)}, ranges, {choice.along: first})
+        whole = (i for i in choice.tile if i in choice.lines or not self._cut(i))
+        condition = padding_guard(nest, {**covered, **dict.fromkeys(whole, 1)}, ranges, {choice.along: first})
+        if line is not None:
+            condition = conjunction([line.inside, *([] if condition is None else [condition])])
         if condition is not None:
             body = (Guard(condition=condition, body=body, padding=True, span=nest.pars[0].span),)
+        start = add(IndexVar(name=self.corner[choice.along]), columns)
         places = (
-            Define(index=first, digits=(), offset=self._place(team, choice.along)),
             Define(index=choice.across, digits=(), offset=self._place(team, choice.across)),
+            *((line.lead,) if line is not None else ()),
+            Define(index=first, digits=(), offset=start),
         )
         return _looped(team, (*team.defines, *places, *body), nest)
+
+    def _line(self, team: _Team) -> "_Counted | None":
+        """Where runs begin that are counted from sectors of memory."""
+        draft, choice = self.draft, self.choice
+        for index, origin in origins(draft.problem, self.nest, choice.lines).items():
+            lead = lead_of(draft.problem, draft.names.fresh("lead"), origin, index, SECTOR_BYTES)
+            shift = subtract(const(overlap(draft.problem, self.nest, choice)), IndexVar(name=lead.index))
+            last = const(owned(draft.problem, self.nest, choice)[index])
+            inside = Compare(op=CompareOp.LT, left=IndexVar(name=team.at[index]), right=last)
+            return _Counted(origin=origin, lead=lead, shift=shift, inside=inside)
+        return None
 
     # ---- parts ----
 
@@ -249,6 +293,8 @@ class _Tiles:
 
     def _cut(self, index: str) -> bool:
         """Whether tiles reach beyond an extent."""
+        if index in self.choice.lines:
+            return True
         return not linear(self.extents[index]).is_multiple(self.choice.tile[index], self.draft.problem.divisors)
 
     def _register(self, one: Staged, name: str, reason: str) -> str:

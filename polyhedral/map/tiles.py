@@ -21,7 +21,8 @@ from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.layout.value import Layout, Xor
 from texpr.polyhedral.map.bands import Nest, has_loop
 from texpr.polyhedral.map.digits import Share, share, thread_digits
-from texpr.polyhedral.map.objective import footprint, lane_values
+from texpr.polyhedral.map.lines import countable, origins
+from texpr.polyhedral.map.objective import SECTOR_BYTES, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, MOST, Element, Wide, along, is_run, printed, sure_reads
 from texpr.polyhedral.mapped.candidate import Tiled
@@ -75,6 +76,18 @@ def greatest_width(problem: Problem, wide: Wide, across: str) -> int:
     """How many elements a thread may bring at once: a whole access where they are neighbours, whatever the address."""
     whole = ACCESS_BYTES // wide.dtype.size_bytes
     return whole if whole <= SIDE and is_run(problem, wide.element, across) else min(SIDE, wide.width)
+
+
+def overlap(problem: Problem, nest: Nest, choice: Tiled) -> int:
+    """By how many iterations neighbouring tiles overlap along: those of a sector, where runs are counted from them."""
+    sizes = (problem.kernel.buffer(name).dtype.size_bytes for name, _ in origins(problem, nest, choice.lines).values())
+    return max((SECTOR_BYTES // size for size in sizes), default=0)
+
+
+def owned(problem: Problem, nest: Nest, choice: Tiled) -> dict[str, int]:
+    """The iterations of each index that a block runs."""
+    shared = {choice.along: overlap(problem, nest, choice)}
+    return {index: choice.tile.get(index, 1) - shared.get(index, 0) for index in nest.indices}
 
 
 def square(element_bytes: int, tile: int) -> int:
@@ -169,7 +182,11 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
     found = staged(problem, nest, choice)
     run, across = choice.widths.get(choice.along, 1), choice.widths.get(choice.across, 1)
     held = [one.element for one in found]
-    if run > 1 and not along(problem, nest.body, choice.along, nest.indices, held).vectors(run).wide:
+    wrong = _line_fault(problem, nest, choice, found) if choice.lines else None
+    if wrong is not None:
+        return wrong
+    origin = origins(problem, nest, choice.lines).get(choice.along)
+    if run > 1 and not along(problem, nest.body, choice.along, nest.indices, held, origin).vectors(run).wide:
         return f"`widths`: no access is wide where a thread takes {run} iterations of {choice.along}"
     if across > max(greatest_width(problem, one.wide, choice.across) for one in found):
         return f"`widths`: nothing that is staged is read {across} elements of {choice.across} at a time"
@@ -179,6 +196,17 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
     if needed > problem.target.shared_bytes:
         return f"its tiles need {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
     return None
+
+
+def _line_fault(problem: Problem, nest: Nest, choice: Tiled, found: Sequence[Staged]) -> str | None:
+    """What is wrong with runs that are counted from sectors: they are read at any place of a tile, 16 bytes at once."""
+    able = countable(problem, nest, choice.along)
+    if choice.lines.keys() != {choice.along} or choice.lines[choice.along] not in able:
+        return f"`lines`: runs of {choice.along} are counted from {', '.join(able) or 'nothing'}"
+    run = choice.widths.get(choice.along, 1)
+    if any(one.along != run or run * one.wide.dtype.size_bytes != ACCESS_BYTES for one in found):
+        return f"`lines`: what is staged is not read by runs of {ACCESS_BYTES} bytes"
+    return None if owned(problem, nest, choice)[choice.along] >= run else "`lines`: a tile is no longer than a sector"
 
 
 def is_tileable(problem: Problem, nest: Nest) -> bool:

@@ -94,7 +94,8 @@ class Tiled:
 
     `tile`: iterations of both that a block takes, powers of two; of other indices it takes one. `staged` has reads as
     the mapping prints them. `widths`: along, a thread takes so many neighbouring iterations at once; across, so many
-    elements of what is staged. `grid` as in a flat band.
+    elements of what is staged. `grid` and `lines` as in a flat band; runs along are counted from sectors, and tiles
+    overlap by one, so that no sector is written by two blocks.
     """
 
     threads: int
@@ -104,6 +105,7 @@ class Tiled:
     staged: tuple[str, ...]
     grid: tuple[str, ...]
     widths: Mapping[str, int] = field(default_factory=dict)
+    lines: Mapping[str, str] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 

@@ -197,10 +197,25 @@ def test_tiles_that_do_not_fit_are_refused_with_the_reason(changes: dict[str, An
 def test_runs_of_tiles_have_a_wide_access() -> None:
     text = ROWS.format(t="f32")
     found = choice(mapped(text, M=127, N=128))
-    assert found is not None and found.widths == {"j": 4}
-    wrong = Candidate(launches={"k_0": replace(found, widths={"i": 4})})
-    with pytest.raises(TExprError, match="no access is wide where a thread takes 4 iterations of i"):
-        map_program(proved(text, M=127, N=128), SM90, choices=wrong)
+    assert found is not None and found.widths == {"i": 4, "j": 4} and found.lines == {"i": "B[j, i]"}
+    for changes, said in (
+        ({"lines": {}}, "no access is wide where a thread takes 4 iterations of i"),
+        ({"lines": {"i": "A[i, j]"}}, r"`lines`: runs of i are counted from B\[j, i\]"),
+        ({"widths": {"i": 2, "j": 4}}, "`lines`: what is staged is not read by runs of 16 bytes"),
+        ({"tile": {"i": 8, "j": 128}, "threads": 64}, "`lines`: a tile is no longer than a sector"),
+    ):
+        wrong = Candidate(launches={"k_0": replace(found, **changes)})
+        with pytest.raises(TExprError, match=said):
+            map_program(proved(text, M=127, N=128), SM90, choices=wrong)
+
+
+@pytest.mark.parametrize(("dtype", "lines"), [("f32", True), ("bf16", True), ("f64", True), ("u8", False)])
+def test_rows_at_any_address_are_written_in_whole_sectors(dtype: str, lines: bool) -> None:
+    program = mapped(ROWS.format(t=dtype), M=1021, N=1023)
+    found = choice(program)
+    assert found is not None and bool(found.lines) is lines
+    stores = [copy for copy in of_kind(only_launch(program).body, Copy) if copy.target.buffer == "B"]
+    assert [copy.access for copy in stores] == [Access.ALIGNED] * lines
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("f32", 4), ("bf16", 8), ("f64", 2), ("u8", 1)])
