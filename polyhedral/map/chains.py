@@ -15,12 +15,15 @@ author has no more than the serial program adds to it. The bound of `texpr run -
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 
-from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, IndexExpr, IndexVar, Leaf, Subscript
+from texpr.grammar import ast
+from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, IndexExpr, IndexVar, Leaf, SizeVar, Subscript
+from texpr.grammar.index.decide import decide
 from texpr.grammar.index.expr import const, names
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F64
+from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.cores import CPU_TASKS
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
@@ -95,10 +98,12 @@ class _Walk:
                     self.places.setdefault(write[0], set()).add(write[1])
 
     def by_name(self) -> State:
-        """The greatest of each buffer by its name in the kernel, those of several cases together."""
-        found: State = {}
+        """The greatest of each buffer by its name in the kernel, those of several cases together; the mapping's own
+        buffers are each case's own."""
+        found, kernel = State(), {buffer.name for buffer in self.mapped.kernel.buffers}
         for own, sum_ in self.greatest.items():
-            name = self.mapped.buffers[own].of or own
+            of = self.mapped.buffers[own].of
+            name = of if of in kernel else own
             found[name] = _greater(found.get(name, Sum()), sum_)
         return found
 
@@ -113,8 +118,10 @@ class _Walk:
                     turns = self._turns(extent, ranges)
                     first, again = self._twice(partial(self.host, body, ranges=inside), state, turns)
                     state = self._repeated(first, again, turns)
-                case HostIf(then=then, orelse=orelse):
-                    state = _either(self.host(then, state, ranges), self.host(orelse, state, ranges))
+                case HostIf(condition=condition, then=then, orelse=orelse):
+                    holds = decide(rewrite(condition, partial(_known, ranges)))
+                    arms = [arm for arm, truth in ((then, True), (orelse, False)) if holds in (truth, None)]
+                    state = reduce(_either, [self.host(arm, state, ranges) for arm in arms])
         return state
 
     def _nodes(self, nodes: Sequence[Node], state: State, ranges: Ranges) -> State:
@@ -260,6 +267,14 @@ class _Walk:
     def _note(self, name: str, found: Sum) -> Sum:
         self.greatest[name] = _greater(self.greatest.get(name, Sum()), found)
         return found
+
+
+def _known(ranges: Ranges, node: ast.Node) -> ast.Node:
+    """A size of one value as that value."""
+    if not isinstance(node, SizeVar) or node.name not in ranges:
+        return node
+    low, high = ranges[node.name]
+    return high if low == high else node
 
 
 def _within(ranges: Ranges, index: str, extent: IndexExpr) -> Ranges:

@@ -111,19 +111,28 @@ def _common(problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member]) 
     return {index: tuple(element for element in reads if element in held) for index, reads in found.items()}
 
 
-def read_again(problem: Problem, name: str, stmts: tuple[Stmt, ...], choice: Blocks) -> Iterator[str]:
-    """What the report says of rows that a launch reads more than once from memory."""
+def unheld(
+    problem: Problem, stmts: tuple[Stmt, ...], choice: Blocks
+) -> Iterator[tuple[tuple[Member, ...], tuple[RowElement, ...], bool]]:
+    """Loops over a row that is not held, what they read in common, and whether the length of the row is known."""
     held = {index for row in choice.rows for index in row.indices}
     alone = [index for nest, deal in choice.inner.items() for index in {nest, *(i for i, _ in deal)} if len(deal) <= 1]
     for loops in siblings(stmts, [*choice.shared_out, *alone]):
-        free = [loop for loop in loops if loop.index not in held]
-        if len(free) > 1:
-            reads = _common(problem, stmts, free)
-            known = rounds_of(problem, free[0].extent, choice.threads) is not None
-            why = "the registers of a block have no room for it" if known else "sizes leave its length open"
-            for element in dict.fromkeys(element for own in reads.values() for element in own):
-                times = sum(element in own for own in reads.values())
-                yield f"{name} reads each row of {element[0]} {times} times: {why}"
+        free = tuple(loop for loop in loops if loop.index not in held)
+        reads = _common(problem, stmts, free) if free else {}
+        elements = tuple(dict.fromkeys(element for own in reads.values() for element in own))
+        if elements and any(isinstance(loop, Seq) for loop in free):
+            yield free, elements, rounds_of(problem, free[0].extent, choice.threads) is not None
+
+
+def read_again(problem: Problem, name: str, stmts: tuple[Stmt, ...], choice: Blocks) -> Iterator[str]:
+    """What the report says of rows that a launch reads more than once from memory."""
+    for loops, elements, known in unheld(problem, stmts, choice):
+        reads = _common(problem, stmts, loops)
+        why = "the registers of a block have no room for it" if known else "sizes leave its length open"
+        for element in elements if len(loops) > 1 else ():
+            times = sum(element in own for own in reads.values())
+            yield f"{name} reads each row of {element[0]} {times} times: {why}"
 
 
 def held_bytes(problem: Problem, held: Held, width: int) -> int:

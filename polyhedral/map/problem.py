@@ -10,7 +10,7 @@ for plain statements before it begins a region of its own, since blocks may shar
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from texpr.grammar.ast import (
@@ -198,9 +198,13 @@ def declared(stmts: tuple[Stmt, ...]) -> frozenset[str]:
     return frozenset(s.buffer for s in statements(stmts) if isinstance(s, New))
 
 
-def make_problem(kept: Kept, kernel: Kernel, target: Target, hints: Mapping[str, int]) -> Problem:
-    """The problem of a kernel, the kept one or one that carries its long sums otherwise. Raises E0402 for an
-    attribute on a host loop."""
+def make_problem(
+    kept: Kept, kernel: Kernel, target: Target, hints: Mapping[str, int], given: Condition | None = None
+) -> Problem:
+    """The problem of a kernel, the kept one or one that carries its long sums otherwise, for the calls of which the
+    condition `given` holds. Raises E0402 for an attribute on a host loop."""
+    if given is not None:
+        kernel = replace(kernel, facts=(*kernel.facts, given))
     whole, kernel = kernel, fused(kernel) if target.is_cuda else kernel
     outliner = _Outliner(kernel, target)
     outline = outliner.nodes(kernel.body, (), ())

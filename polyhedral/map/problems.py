@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from texpr.grammar.ast import Kernel
+from texpr.grammar.ast import Condition, Kernel
 from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.long_sums import carried_wide
@@ -18,11 +18,13 @@ from texpr.polyhedral.target import Target
 
 @dataclass(frozen=True)
 class Problems:
-    """A kept program on a target; `hints` are the values of free sizes that choices are judged at."""
+    """A kept program on a target; `hints` are the values of free sizes that choices are judged at, `given` a condition
+    of which it is known that it holds."""
 
     kept: Kept
     target: Target
     hints: Mapping[str, int]
+    given: Condition | None = None
 
     @cached_property
     def wide(self) -> Problem:
@@ -49,4 +51,4 @@ class Problems:
         return carried_wide(self.kept.proved.program, self.kept.long, arrays=arrays)
 
     def _problem(self, kernel: Kernel) -> Problem:
-        return make_problem(self.kept, kernel, self.target, self.hints)
+        return make_problem(self.kept, kernel, self.target, self.hints, self.given)

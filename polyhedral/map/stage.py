@@ -9,15 +9,18 @@ that it fits, and so do several, each for its case: their programs are joined. E
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 
-from texpr.grammar.ast import Role
+from texpr.grammar.ast import Condition, Role, SizeVar
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.build import build
 from texpr.polyhedral.map.cases import in_case, resolved
 from texpr.polyhedral.map.chains import left_in_memory
 from texpr.polyhedral.map.choose import choose
+from texpr.polyhedral.map.choose_cases import row_cases
 from texpr.polyhedral.map.hardware_attributes import check_attributes
 from texpr.polyhedral.map.join import join
 from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
@@ -26,7 +29,7 @@ from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.problems import Problems
 from texpr.polyhedral.map.schedules import chosen
 from texpr.polyhedral.map.states import is_state
-from texpr.polyhedral.mapped.candidate import Candidate, Cases, Choices
+from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.additions import CHAIN
@@ -92,7 +95,28 @@ def _own(scheduled: Scheduled, problems: Problems) -> MappedProgram:
             why = NARROW if codes <= set(NO_ROOM) else GIVEN_UP
             locals = [name for name in wider - kept if program.kernel.buffer(name).role is Role.LOCAL]
             notes |= {name: why.format(name) for name in sorted(locals or wider - kept)}
-    return _told(_noted(mapped, notes.values()), scheduled)
+    mapped = _told(_noted(mapped, notes.values()), scheduled)
+    return _in_cases(scheduled, keep(as_it_is, kept), mapped, known)
+
+
+def _in_cases(scheduled: Scheduled, kept: Kept, otherwise: MappedProgram, known: Mapping[str, int]) -> MappedProgram:
+    """The mapping with one more candidate for each case in which more is known of rows that a call decides."""
+    last, target = otherwise.candidate, otherwise.target
+    assert isinstance(last, Candidate), "one of its own choice"
+    problem = _problem(keep_nothing(scheduled.proved, scheduled.moves), target, known, last)
+    cases: list[Case] = []
+    programs: list[MappedProgram] = []
+    for when in row_cases(problem, last):
+        hints = {**known, **{s.name: constant_value(when.right) or 0 for s in (when.left,) if isinstance(s, SizeVar)}}
+        with suppress(TExprError):  # then such a call runs as all others do
+            program = _carried(Problems(kept, target, hints, when))
+            if isinstance(program.candidate, Candidate) and not left_in_memory(program, kept.long):
+                cases.append(Case(when=when, candidate=program.candidate))
+                programs.append(_told(program, scheduled))
+    if not cases:
+        return otherwise
+    choices = Cases(cases=tuple(cases), otherwise=last)
+    return join(scheduled.proved, choices, [case.when for case in cases], [*programs, otherwise])
 
 
 def _as_told(
@@ -109,15 +133,22 @@ def _as_told(
     for case in (*choices.cases, None):
         try:
             candidate = case.candidate if case else choices.otherwise
-            found.append(_chosen(scheduled(candidate.moves), target, hints, candidate))
+            given = case.when if case else None
+            found.append(_chosen(scheduled(candidate.moves), target, hints, candidate, given))
         except TExprError as wrong:
             raise in_case(wrong, case) from None
     return join(proved, choices, [case.when for case in choices.cases], found)
 
 
-def _chosen(scheduled: Scheduled, target: Target, hints: Mapping[str, int], candidate: Candidate) -> MappedProgram:
-    """The mapping of a candidate from outside, whose moves are made. Raises E0401 where it does not fit, or leaves long
-    sums in memory."""
+def _chosen(
+    scheduled: Scheduled,
+    target: Target,
+    hints: Mapping[str, int],
+    candidate: Candidate,
+    given: Condition | None = None,
+) -> MappedProgram:
+    """The mapping of a candidate from outside, whose moves are made, for the calls of which a condition holds. Raises
+    E0401 where it does not fit, or leaves long sums in memory."""
     as_it_is = keep_nothing(scheduled.proved, scheduled.moves)
     program, long = as_it_is.proved.program, as_it_is.long
     writes = [s.write for s in program.statements if s.id in long]
@@ -125,7 +156,7 @@ def _chosen(scheduled: Scheduled, target: Target, hints: Mapping[str, int], cand
     if not candidate.kept <= able:
         wrong = ", ".join(sorted(candidate.kept - able))
         raise fail("E0401", f"the candidate keeps {wrong} in f64, which gets no long sum", program.kernel.span)
-    problem = _problem(as_it_is, target, hints, candidate)
+    problem = _problem(as_it_is, target, hints, candidate, given)
     check_candidate(problem, candidate)
     mapped = build(problem, candidate)
     for name in left_in_memory(mapped, long):
@@ -151,8 +182,14 @@ def problem_of(proved: ProvedProgram, mapped: MappedProgram) -> Problem:
     return _problem(as_it_is, mapped.target, mapped.report.representative, mapped.candidate)
 
 
-def _problem(as_it_is: Kept, target: Target, hints: Mapping[str, int], candidate: Candidate) -> Problem:
-    problems = Problems(keep(as_it_is, candidate.kept), target, hints)
+def _problem(
+    as_it_is: Kept,
+    target: Target,
+    hints: Mapping[str, int],
+    candidate: Candidate,
+    given: Condition | None = None,
+) -> Problem:
+    problems = Problems(keep(as_it_is, candidate.kept), target, hints, given)
     return problems.wide if candidate.wide else problems.narrow
 
 

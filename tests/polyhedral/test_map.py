@@ -127,7 +127,7 @@ def test_updates_of_one_element_by_many_threads_are_atomic_and_by_one_thread_not
     (launch,) = launches(mapped(text, "cpu").host)
     assert not any(s.atomic for s in statements(launch.body))
     one = "kernel k(A: f32[M, N], y: f32[M]) { par M i { seq N j { y[i] += A[i, j] } } }"
-    (launch,) = launches(mapped(one).host)
+    (launch,) = launches(mapped(one, N=8).host)
     assert not any(s.atomic for s in statements(launch.body))
 
 
@@ -212,7 +212,7 @@ SHORT = MATVEC.replace("sum K k", "sum 8 k").replace("K]", "8]")
 
 
 def test_a_row_reduction_has_lanes_along_the_row() -> None:
-    program = mapped(MATVEC)
+    program = mapped(MATVEC, K=1 << 16)
     (launch,) = launches(program.host)
     lanes = {d.index for d in launch.digits if d.place is Place.LANE}
     assert "k" in lanes and "i" not in lanes

@@ -1,5 +1,6 @@
 """Mappings of several cases: each call runs the first candidate whose condition holds, and computes the same."""
 
+import json
 import random
 from dataclasses import replace
 from functools import cache
@@ -48,6 +49,12 @@ def mapped(name: str, target: str, choices: Candidate | Cases | None = None) -> 
     return map_program(proved(name), parse_target(target), choices=choices, hints=read(name)[1])
 
 
+def of_one(name: str, target: str) -> MappedProgram:
+    """The mapping by one candidate, that of the calls in which nothing more is known."""
+    own = mapped(name, target)
+    return mapped(name, target, own.candidate.otherwise) if isinstance(own.candidate, Cases) else own
+
+
 def condition(text: str) -> Any:
     found = read_condition(text)
     assert found is not None, text
@@ -74,7 +81,7 @@ def asked(kernel: Kernel, chance: random.Random) -> str:
 def test_a_mapping_of_random_cases_computes_what_the_interpreter_computes(name: str, target: str) -> None:
     kernel, sizes = read(name)
     chance = random.Random(name + target)
-    first = mapped(name, target)
+    first = of_one(name, target)
     space = list(candidates(problem_of(proved(name), first)))
     for _ in range(2):
         picked = [chance.choice(space) for _ in range(chance.choice([2, 3]))]
@@ -94,7 +101,7 @@ def test_a_mapping_of_random_cases_computes_what_the_interpreter_computes(name: 
 
 def two_ways(name: str = "softmax") -> tuple[Candidate, Candidate]:
     """Candidates of one program with other places for its locals."""
-    own = mapped(name, "cuda:sm_90a").candidate
+    own = of_one(name, "cuda:sm_90a").candidate
     assert isinstance(own, Candidate)
     (launch,) = own.launches
     choice = own.launches[launch]
@@ -140,9 +147,15 @@ def test_the_first_case_that_holds_runs() -> None:
 
 def test_a_single_candidate_is_the_trivial_mapping() -> None:
     own, _ = two_ways()
-    assert show(mapped("softmax", "cuda:sm_90a", Cases(cases=(), otherwise=own))) == show(
-        mapped("softmax", "cuda:sm_90a")
-    )
+    alone = mapped("softmax", "cuda:sm_90a", Cases(cases=(), otherwise=own))
+    assert show(alone) == show(of_one("softmax", "cuda:sm_90a"))
+
+
+def test_the_cases_that_the_compiler_chose_are_a_mapping_from_outside_too() -> None:
+    own = mapped("softmax", "cuda:sm_90a")
+    assert isinstance(own.candidate, Cases)
+    again = mapped("softmax", "cuda:sm_90a", read_choices(json.loads(json.dumps(choices_json(own.candidate)))))
+    assert again.candidate == own.candidate and again.host == own.host
 
 
 def test_what_the_bound_sizes_decide_is_no_case() -> None:
@@ -187,7 +200,7 @@ def test_a_buffer_that_cases_place_otherwise_has_a_name_for_each() -> None:
 
 def test_workspaces_that_cases_share_are_one() -> None:
     name = "workspace_in_a_host_loop"
-    space = list(candidates(problem_of(proved(name), mapped(name, "cuda:sm_90a"))))
+    space = list(candidates(problem_of(proved(name), of_one(name, "cuda:sm_90a"))))
     cases = Cases(cases=(Case(when=condition("address(A) % 32 == 0"), candidate=space[1]),), otherwise=space[0])
     program = mapped(name, "cuda:sm_90a", cases)
     spaces = {b.name for b in device_buffers(program) if b.role is Role.LOCAL}
