@@ -32,7 +32,7 @@ from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.show_sync import pipe_text
 from texpr.polyhedral.mapped.sync import Pipe, PipeKind
-from texpr.polyhedral.mapped.walks import device_buffers
+from texpr.polyhedral.mapped.walks import conditions_of, device_buffers
 
 SHARED_ARRAY = "smem"
 _KINDS = {Role.PARAM: "param", Role.SCALAR: "scalar", Role.LOCAL: "workspace"}
@@ -156,7 +156,8 @@ class Frame:
         return found
 
     def _index_scope(self) -> ix.IndexScope:
-        bounds = ix.size_bounds(self.planned.program.kernel.facts)
+        program = self.planned.program
+        bounds = ix.size_bounds((*program.kernel.facts, *conditions_of(program.host)[self.launch.name]))
         sizes: dict[str, ix.Term] = {}
         for size in self.planned.program.kernel.sizes:
             own = passed = self.names.new(size.name)

@@ -138,7 +138,7 @@ def _of_thread(
         body, names[run.index] = in_run(draft, run, found, body, digits), run.first
     covered = dict(zip(nest.indices, band.covered, strict=True)) | dict.fromkeys(leads, 1)
     condition = padding_guard(nest, covered, ranges, names)
-    if condition is not None and line is None:
+    if condition is not None and (line is None or constant_value(nest.pars[0].extent) is None):
         body = (Guard(condition=condition, body=body, padding=True, span=nest.pars[0].span),)
     return body, names
 

@@ -77,7 +77,7 @@ def split(draft: Draft, team: Team, seq: Seq) -> tuple[Node, ...]:
     extent = constant_value(seq.extent)
     inside = None
     from_line = team.tile is not None and team.tile.lead is not None
-    if not from_line and (extent is None or extent % team.covered):
+    if extent is None or (extent % team.covered and not from_line):
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
     rounds = ceildiv(at_least_zero(seq.extent), team.covered) if team.tile is None else const(team.tile.rounds)
     nodes = shared_out(draft, team, seq, seq.body, (), rounds, inside)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
-from texpr.grammar.ast import IndexExpr, Read, Role
+from texpr.grammar.ast import Condition, IndexExpr, Read, Role
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, Turn
@@ -232,6 +232,22 @@ def launches(host: Sequence[HostNode]) -> Iterator[Launch]:
                 yield from launches(then + orelse)
             case _:
                 assert_never(node)
+
+
+def conditions_of(host: Sequence[HostNode], around: tuple[Condition, ...] = ()) -> dict[str, tuple[Condition, ...]]:
+    """What surely holds where each launch runs, by name: the conditions of the host that led there."""
+    found: dict[str, tuple[Condition, ...]] = {}
+    for node in host:
+        match node:
+            case Launch(name=name):
+                found[name] = around
+            case HostLoop(body=body):
+                found |= conditions_of(body, around)
+            case HostIf(condition=condition, then=then, orelse=orelse):
+                found |= conditions_of(then, (*around, condition)) | conditions_of(orelse, around)
+            case _:
+                assert_never(node)
+    return found
 
 
 def map_launches(host: Sequence[HostNode], change: Callable[[Launch], Launch]) -> tuple[HostNode, ...]:
