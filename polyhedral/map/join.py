@@ -3,8 +3,8 @@
     when M % 128 == 0: launch mm_0;  otherwise: launch mm_0
     host if M % 128 == 0: launch mm_0_case0;  host else: launch mm_0_case1
 
-Each of them is whole, ordered and checked by itself. A buffer that they place alike is one buffer; of others each case
-has its own, by a name of its own.
+Each of them is whole, ordered and checked by itself. A buffer that they place alike is one buffer; of others, and
+of those in the memory of a block, each case has its own, by a name of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,7 @@ from texpr.grammar.ast import Condition
 from texpr.grammar.source import Span
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.mapped.candidate import Choices
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import HostIf, HostNode, Launch, MappedBuffer, MappedProgram, Report
 from texpr.polyhedral.mapped.walks import map_launches
 from texpr.polyhedral.names import Names, names_taken
@@ -34,14 +35,14 @@ def join(
     kernel = proved.program.kernel
     taken = [name for program in programs for name in (*names_taken(program.kernel), *program.buffers)]
     names = Names([*names_taken(kernel), *taken])
-    first: dict[str, MappedBuffer] = {}
-    for program in programs:
+    first: dict[str, tuple[int, MappedBuffer]] = {}
+    for number, program in enumerate(programs):
         for name, buffer in program.buffers.items():
-            first.setdefault(name, buffer)
+            first.setdefault(name, (number, buffer))
     buffers: dict[str, MappedBuffer] = {}
     hosts: list[tuple[HostNode, ...]] = []
     for number, program in enumerate(programs):
-        apart = [name for name, buffer in program.buffers.items() if not _alike(buffer, first[name])]
+        apart = [name for name, buffer in program.buffers.items() if not _one(number, buffer, *first[name])]
         own = {name: names.fresh(f"{name}_case{number}") for name in apart}
         for name, buffer in program.buffers.items():
             named = replace(buffer, name=own[name], of=name) if name in own else buffer
@@ -61,9 +62,11 @@ def join(
     )
 
 
-def _alike(one: MappedBuffer, other: MappedBuffer) -> bool:
-    """Whether two buffers of a name are one: what says why they lie where they do may differ."""
-    return replace(one, reason="") == replace(other, reason="")
+def _one(number: int, own: MappedBuffer, first_number: int, first: MappedBuffer) -> bool:
+    """Whether a case's buffer is the one of that name in the first case that has it: what says why they lie where they
+    do may differ. In the memory of a block each launch has its own place for it."""
+    alike = replace(own, reason="") == replace(first, reason="")
+    return alike and (number == first_number or own.memory in (Memory.REG, Memory.GLOBAL))
 
 
 def _of_case(number: int, names: Mapping[str, str], launch: Launch) -> Launch:
@@ -106,7 +109,9 @@ def _reports(reports: Sequence[Report]) -> Report:
         for access in report.accesses
     ]
     moves, notes = (
-        tuple(f"case {number}: {text}" for number, report in enumerate(reports) for text in own(report))
+        own(reports[0])
+        if len({own(report) for report in reports}) == 1
+        else tuple(f"case {number}: {text}" for number, report in enumerate(reports) for text in own(report))
         for own in (attrgetter("schedule"), attrgetter("notes"))
     )
     return Report(accesses=tuple(accesses), representative=reports[-1].representative, schedule=moves, notes=notes)

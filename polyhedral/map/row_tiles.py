@@ -23,7 +23,7 @@ from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.held import ROW, Held, RowElement, along_row, named
 from texpr.polyhedral.map.runs import Line, Run
-from texpr.polyhedral.map.vectors import Element, at, element_width
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, at, element_width, is_run
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Row
 from texpr.polyhedral.mapped.operators import Copy
@@ -123,7 +123,11 @@ def _load(
     """The loads of an element, as wide as its layout lets them be. What lies before a line's row and behind it is 0, so
     that who does not ask where the row ends computes with something."""
     fresh, dtype = draft.names.fresh, draft.kernel.buffer(element[0]).dtype
-    width = min(tile.width, element_width(draft.problem, named(element, index), index, tile.origin(index)))
+    element_here = named(element, index)
+    width = min(tile.width, element_width(draft.problem, element_here, index, tile.origin(index)))
+    chunk = ACCESS_BYTES // dtype.size_bytes
+    funnel = tile.lead is not None and width < chunk <= tile.width and is_run(draft.problem, element_here, index)
+    width = chunk if funnel else width
     part, access, each = (fresh(f"{index}_{word}") for word in ("part", "access", "element"))
     several = {part: (tile.rounds, tile.width), access: (tile.width // width, width)}
     over = {name: count for name, (count, _) in several.items() if count > 1}
@@ -146,7 +150,7 @@ def _load(
         target=View(buffer=tile.registers[element], subscripts=(add(held, here),), dtype=dtype),
         over=(*((name, const(count)) for name, count in over.items()), (each, const(width))),
         within=within,
-        access=Access.ALIGNED if width * dtype.size_bytes > 1 else Access.EACH,
+        access=Access.FUNNEL if funnel else Access.ALIGNED if width * dtype.size_bytes > 1 else Access.EACH,
         digits=digits,
         span=loop.span,
     )

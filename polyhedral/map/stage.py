@@ -37,6 +37,7 @@ from texpr.polyhedral.schedule.draft import Draft, Scheduled, replay
 from texpr.polyhedral.schedule.stage import Schedules
 from texpr.polyhedral.target import Target
 
+PER_CASE = 4  # a case may take one step in so many of those that are left
 NO_ROOM = ("E0401", "E0403")
 NARROW = "{} has no room in f64: its long sums stay in f32, of every addition"
 GIVEN_UP = "{} stays as it is: to keep its long sums in f64 takes more steps than allowed, so each addition is rounded"
@@ -108,7 +109,10 @@ def _in_cases(scheduled: Scheduled, kept: Kept, otherwise: MappedProgram, known:
     programs: list[MappedProgram] = []
     for when in row_cases(problem, last):
         hints = {**known, **{s.name: constant_value(when.right) or 0 for s in (when.left,) if isinstance(s, SizeVar)}}
-        with suppress(TExprError):  # then such a call runs as all others do
+        with (
+            suppress(TExprError),
+            scheduled.proved.program.work.share(PER_CASE),
+        ):  # or such a call runs as all others do
             program = _carried(Problems(kept, target, hints, when))
             if isinstance(program.candidate, Candidate) and not left_in_memory(program, kept.long):
                 cases.append(Case(when=when, candidate=program.candidate))

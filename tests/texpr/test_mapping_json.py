@@ -94,6 +94,8 @@ def walked(body: list[dict[str, Any]], values: Values) -> Iterator[tuple[dict[st
                 values[node["index"]] = sum(
                     (d["weight"] * values[d["name"]] for d in node["digits"]), value(node["offset"], values)
                 )
+            case "Lead":  # whatever an address decides
+                values[node["index"]] = 3
             case "Loop":
                 for turn in range(value(node["extent"], values)):
                     yield from walked(node["body"], {**values, node["index"]: turn})
