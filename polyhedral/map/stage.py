@@ -97,24 +97,20 @@ def _own(scheduled: Scheduled, problems: Problems) -> MappedProgram:
             locals = [name for name in wider - kept if program.kernel.buffer(name).role is Role.LOCAL]
             notes |= {name: why.format(name) for name in sorted(locals or wider - kept)}
     mapped = _told(_noted(mapped, notes.values()), scheduled)
-    return _in_cases(scheduled, keep(as_it_is, kept), mapped, known)
+    return _in_cases(scheduled, replace(problems, kept=keep(as_it_is, kept)), mapped)
 
 
-def _in_cases(scheduled: Scheduled, kept: Kept, otherwise: MappedProgram, known: Mapping[str, int]) -> MappedProgram:
+def _in_cases(scheduled: Scheduled, problems: Problems, otherwise: MappedProgram) -> MappedProgram:
     """The mapping with one more candidate for each case in which more is known of rows that a call decides."""
-    last, target = otherwise.candidate, otherwise.target
+    last, work = otherwise.candidate, scheduled.proved.program.work
     assert isinstance(last, Candidate), "one of its own choice"
-    problem = _problem(keep_nothing(scheduled.proved, scheduled.moves), target, known, last)
     cases: list[Case] = []
     programs: list[MappedProgram] = []
-    for when in row_cases(problem, last):
-        hints = {**known, **{s.name: constant_value(when.right) or 0 for s in (when.left,) if isinstance(s, SizeVar)}}
-        with (
-            suppress(TExprError),
-            scheduled.proved.program.work.share(PER_CASE),
-        ):  # or such a call runs as all others do
-            program = _carried(Problems(kept, target, hints, when))
-            if isinstance(program.candidate, Candidate) and not left_in_memory(program, kept.long):
+    for when in row_cases(problems.wide if last.wide else problems.narrow, last):
+        sizes = {side.name: constant_value(when.right) or 0 for side in (when.left,) if isinstance(side, SizeVar)}
+        with suppress(TExprError), work.share(PER_CASE):  # or such a call runs as all others do
+            program = _carried(replace(problems, hints={**problems.hints, **sizes}, given=when))
+            if isinstance(program.candidate, Candidate) and not left_in_memory(program, problems.kept.long):
                 cases.append(Case(when=when, candidate=program.candidate))
                 programs.append(_told(program, scheduled))
     if not cases:

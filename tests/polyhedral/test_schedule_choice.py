@@ -243,5 +243,6 @@ def test_what_was_chosen_for_a_price_is_built(monkeypatch: pytest.MonkeyPatch) -
     choose = problems.choose
     monkeypatch.setattr(problems, "choose", lambda problem: asked.append(problem) or choose(problem))
     program = proved(text_of("softmax_in_bands"))
-    assert mapped(program, CUDA).report.schedule
-    assert len(asked) == 1 + len(schedule(program).others)
+    found = mapped(program, CUDA)
+    assert found.report.schedule and isinstance(found.candidate, Cases)
+    assert len(asked) == 1 + len(schedule(program).others) + len(found.candidate.cases)
