@@ -19,7 +19,7 @@ from texpr.polyhedral.map.hardware_attributes import width_asked
 from texpr.polyhedral.map.held import HELD_BYTES, LINE_BYTES, Member, held_by, held_bytes, origins, siblings, touches
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.sharing import reductions
-from texpr.polyhedral.map.vectors import ACCESS_BYTES, along
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, element_width
 from texpr.polyhedral.mapped.candidate import Row
 from texpr.polyhedral.walk import subscript_names, written
 
@@ -70,7 +70,7 @@ def _from_line(
     if not begins:
         return None
     count = ACCESS_BYTES // problem.kernel.buffer(begins[loops[0].index][0]).dtype.size_bytes
-    if count <= width:
+    if width >= count <= element_width(problem, begins[loops[0].index], loops[0].index):
         return None
     for loop in loops:
         body = nest_of(loop).body if isinstance(loop, Par) else loop.body

@@ -126,7 +126,7 @@ def _load(
     element_here = named(element, index)
     width = min(tile.width, element_width(draft.problem, element_here, index, tile.origin(index)))
     chunk = ACCESS_BYTES // dtype.size_bytes
-    funnel = tile.lead is not None and width < chunk <= tile.width and is_run(draft.problem, element_here, index)
+    funnel = width < chunk <= tile.width and is_run(draft.problem, element_here, index)
     width = chunk if funnel else width
     part, access, each = (fresh(f"{index}_{word}") for word in ("part", "access", "element"))
     several = {part: (tile.rounds, tile.width), access: (tile.width // width, width)}
@@ -142,7 +142,7 @@ def _load(
         none = Const(value=False if dtype.is_bool else 0, dtype=dtype, span=loop.span)
         within = Within(begin=subtract(ZERO, start), end=subtract(loop.extent, start), other=none)
     elif known is None or known % covered:
-        exact = not linear(loop.extent).is_multiple(width, draft.problem.divisors)
+        exact = not funnel and not linear(loop.extent).is_multiple(width, draft.problem.divisors)
         within = Within(begin=ZERO, end=subtract(loop.extent, start), exact=exact)
     return Copy(
         id=fresh(f"{index}_load"),

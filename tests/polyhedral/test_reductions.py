@@ -74,7 +74,7 @@ def test_the_emitted_text_does_too(threads: int) -> None:
 def test_a_reduction_takes_a_slot_for_each_warp_and_one_barrier_where_there_are_several(
     threads: int, slots: int
 ) -> None:
-    program = stages.mapped(rows(threads), M=5, N=1 << 20)
+    program = stages.mapped(rows(threads), M=4096, N=1 << 17)
     launch = stages.only_launch(program)
     loops = 5  # two of its six reductions are in one
     assert len(stages.barriers(launch)) == (loops if slots else 0)

@@ -1,19 +1,199 @@
 // softmax: CUDA C++ by TExpr 0.1.0 for cuda:sm_90a, from softmax.tex
-//   softmax_0: grid (M, 1, 1), block 256 threads, shared 96 bytes
+//   texpr_softmax_0_case0: grid (M, 1, 1), block 96 threads, shared 28 bytes
+//   texpr_softmax_0_case1: grid (M, 1, 1), block 416 threads, shared 116 bytes
+//   texpr_softmax_0_case2: grid (M, 1, 1), block 256 threads, shared 96 bytes
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
 #include "texpr/kernel.cuh"
 #include "texpr/registers.cuh"
 
-#line 10 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(256)
-softmax_0(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
+#line 12 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(96)
+texpr_softmax_0_case0(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
+  const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts(smem + 0, 8, "m_parts");
-  const tx::Shared<tx::f64> s_parts(smem + 32, 8, "s_parts");
+  const tx::Shared<tx::f32> m_parts(smem + 0, 3, "m_parts");
+  const tx::Shared<tx::f32> s_parts(smem + 16, 3, "s_parts");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 12> X_row("X_row");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 3; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part)));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 3; ++row_part_2) {
+#line 5
+    tx::fill(X_row, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2), 0.0f);
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 3; ++k_serial) {
+    const int k_first = 384 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (k_first < N) {
+      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+        const int k = k_vector + k_first;
+        if ((0 < k_serial || 0 <= k) && k < N) {
+#line 5
+          m_part = tx::max(m_part, X_row(4 * k_serial + k_vector));
+        }
+      }
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+  const int in_warp = lane;
+  const int slot = warp;
+#line 5
+  if (in_warp == 0) m_parts(slot) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 3>([&](int each_warp) { return m_parts(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 3; ++k_1_serial) {
+    const int k_first_1 = 384 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (k_first_1 < N) {
+      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+        const int k_1 = k_vector_1 + k_first_1;
+        if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
+#line 6
+          s_part += tx::exp(X_row(4 * k_1_serial + k_vector_1) - m);
+        }
+      }
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (in_warp == 0) s_parts(slot) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 3>([&](int each_warp_1) { return s_parts(each_warp_1); });
+  s += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 3; ++j_serial) {
+    const int j_first = 384 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+      }
+#line 8
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case0);
+
+#line 101 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(416)
+texpr_softmax_0_case1(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case1(smem + 0, 13, "m_parts_case1");
+  const tx::Shared<tx::f32> s_parts_case1(smem + 64, 13, "s_parts_case1");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 20> X_row_case1("X_row_case1");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case1, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part)));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case1, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1664 * row_part_2), 0.0f);
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+    const int k_first = 1664 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (k_first < N) {
+      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+        const int k = k_vector + k_first;
+        if ((0 < k_serial || 0 <= k) && k < N) {
+#line 5
+          m_part = tx::max(m_part, X_row_case1(4 * k_serial + k_vector));
+        }
+      }
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+  const int in_warp = lane;
+  const int slot = warp;
+#line 5
+  if (in_warp == 0) m_parts_case1(slot) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts_case1 is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 13>([&](int each_warp) { return m_parts_case1(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+    const int k_first_1 = 1664 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (k_first_1 < N) {
+      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+        const int k_1 = k_vector_1 + k_first_1;
+        if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
+#line 6
+          s_part += tx::exp(X_row_case1(4 * k_1_serial + k_vector_1) - m);
+        }
+      }
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (in_warp == 0) s_parts_case1(slot) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts_case1 is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 13>([&](int each_warp_1) { return s_parts_case1(each_warp_1); });
+  s += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
+    const int j_first = 1664 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case1(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+      }
+#line 8
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case1);
+
+#line 190 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(256)
+texpr_softmax_0_case2(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case2(smem + 0, 8, "m_parts_case2");
+  const tx::Shared<tx::f64> s_parts_case2(smem + 32, 8, "s_parts_case2");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
@@ -30,15 +210,15 @@ softmax_0(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
   const int in_warp = lane;
   const int slot = warp;
 #line 5
-  if (in_warp == 0) m_parts(slot) = m_part;
+  if (in_warp == 0) m_parts_case2(slot) = m_part;
 #line 5
-  tx::sync_block(0);  // m_parts is written before it is combined
+  tx::sync_block(0);  // m_parts_case2 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case2(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s = 0.0;
-  tx::f64 s_part = 0.0;
+  tx::f64 s_part_case2 = 0.0;
   for (tx::i64 k_1_serial_chunk = 0; k_1_serial_chunk < ((N + 255) / 256 + 4095) / 4096; ++k_1_serial_chunk) {
     tx::f32 s_chunk = 0.0f;
     for (int k_1_serial_step = 0; k_1_serial_step < tx::min(tx::i64(4096), (N + 255) / 256 - 4096 * k_1_serial_chunk); ++k_1_serial_step) {
@@ -46,17 +226,17 @@ softmax_0(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
 #line 6
       if (k_1 < N) s_chunk += tx::exp(X(i, k_1) - m);
     }
-    s_part += tx::cast<tx::f64>(s_chunk);
+    s_part_case2 += tx::cast<tx::f64>(s_chunk);
   }
 #line 6
-  s_part = tx::reduce_lanes<tx::Sum<tx::f64>>(s_part);
+  s_part_case2 = tx::reduce_lanes<tx::Sum<tx::f64>>(s_part_case2);
 #line 6
-  if (in_warp == 0) s_parts(slot) = s_part;
+  if (in_warp == 0) s_parts_case2(slot) = s_part_case2;
 #line 6
-  tx::sync_block(1);  // s_parts is written before it is combined
+  tx::sync_block(1);  // s_parts_case2 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f64>, 8>([&](int each_warp_1) { return s_parts(each_warp_1); });
-  s += s_part;
+  s_part_case2 = tx::fold<tx::Sum<tx::f64>, 8>([&](int each_warp_1) { return s_parts_case2(each_warp_1); });
+  s += s_part_case2;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   for (tx::i64 j_serial = 0; j_serial < (N + 255) / 256; ++j_serial) {
     const tx::i64 j = 256 * j_serial + 32 * warp + lane;
@@ -64,4 +244,4 @@ softmax_0(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
     if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s);
   }
 }
-TX_EXPORT(softmax_0);
+TX_EXPORT(texpr_softmax_0_case2);
