@@ -10,7 +10,7 @@ from stages import mapped, only_launch
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.access import Access
-from texpr.polyhedral.mapped.candidate import Blocks, Row
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Cases, Choices, Row
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
@@ -24,9 +24,13 @@ SOFTMAX = """kernel k(X: f32[M, {n}], Y: f32[M, {n}]) {{ par M i {{
 }} }}"""
 
 
+def blocks_of(choices: Choices) -> list[Blocks]:
+    assert isinstance(choices, Candidate)
+    return [choice for choice in choices.launches.values() if isinstance(choice, Blocks)]
+
+
 def rows_of(program: MappedProgram) -> tuple[Row, ...]:
-    (choice,) = program.candidate.launches.values()
-    assert isinstance(choice, Blocks)
+    (choice,) = blocks_of(program.candidate)
     return choice.rows
 
 
@@ -142,6 +146,24 @@ def test_runs_begin_at_a_row_where_what_is_written_would_not_be_aligned() -> Non
 def test_a_block_has_as_many_threads_as_its_row_needs() -> None:
     found = [only_launch(mapped(SOFTMAX.format(n=n))).threads for n in (64, 1024, 2048, 4093, 4096, 8192)]
     assert found == [32, 32, 128, 224, 256, 512]
+
+
+FREE = SOFTMAX.replace("{n}", "N").replace("{{", "{").replace("}}", "}")
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, 1025, 8193])
+def test_rows_whose_length_a_call_decides_are_held_where_they_are_short(n: int) -> None:
+    program = mapped(FREE)
+    assert isinstance(program.candidate, Cases)
+    held = [choice.rows for case in program.candidate.cases for choice in blocks_of(case.candidate)]
+    assert [rows[0].line for rows in held] == [128, 128]
+    assert "case 2: k_0 reads each row of X 3 times: sizes leave its length open" in show(program)
+    right(program, np.random.default_rng(n).standard_normal((2, n)).astype(np.float32))
+
+
+def test_a_bound_that_the_program_knows_is_no_case() -> None:
+    program = mapped(FREE.replace(") {", ") where N <= 700 {", 1))
+    assert isinstance(program.candidate, Candidate) and reads(program, "X") == 1
 
 
 WRONG = {
