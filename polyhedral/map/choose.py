@@ -23,7 +23,7 @@ from texpr.polyhedral.map.bands import (
     is_serial_par,
 )
 from texpr.polyhedral.map.choose_cores import choose_cores
-from texpr.polyhedral.map.choose_parted import choose_parted
+from texpr.polyhedral.map.choose_parted import choose_parted, choose_summed
 from texpr.polyhedral.map.choose_rows import choose_rows
 from texpr.polyhedral.map.choose_tiles import choose_tiled
 from texpr.polyhedral.map.digits import power_of_two, share
@@ -70,6 +70,9 @@ def _choice(problem: Problem, region: Region) -> Choice:
         return parted
     if prefers_blocks(problem, nest, sizes, DEFAULT_THREADS, ranges):
         return choose_blocks(problem, nest, ranges)
+    summed = choose_summed(problem, region)
+    if summed is not None:
+        return summed
     over = combined_dim(problem, nest, sizes, DEFAULT_THREADS, ranges)
     if over is not None:
         return choose_combined(problem, nest, ranges, over)

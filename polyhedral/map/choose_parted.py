@@ -23,7 +23,7 @@ from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
-from texpr.polyhedral.map.reducible import Reduction
+from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable
 from texpr.polyhedral.map.sharing import prefers_blocks
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.widths import run_width
@@ -45,7 +45,23 @@ MIN_ROWS = 264  # iterations that have a block each keep the multiprocessors of 
 def choose_parted(problem: Problem, region: Region) -> Parted | None:
     """Threads and blocks for the reductions of a band's body, or of plain statements, None where there are none to be
     shared out."""
+    return _of_nest(problem, region, *plain_nest(region))
+
+
+def choose_summed(problem: Problem, region: Region) -> Parted | None:
+    """The same for a band of accumulations, over the indices that tell none of their elements."""
     nest, ranges = plain_nest(region)
+    free = [nest.pars[d].index for d in combinable(nest)]
+    found = [_of_nest(problem, region, as_reduction(nest, over), ranges) for over in reversed(free)]
+    return max((one for one in found if one is not None), key=_reach, default=None)
+
+
+def _reach(choice: Parted) -> tuple[int, int]:
+    """Wide accesses, then blocks."""
+    return max(choice.widths.values(), default=1), max(choice.blocks.values(), default=1)
+
+
+def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Parted | None:
     over = shareable(problem, nest.body, ranges)
     found = work(problem, nest.body, over) if over else None
     if found is None:

@@ -22,10 +22,10 @@ from texpr.polyhedral.map.crew import covered_by_block
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins, RowElement, held_rows, named, origins
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
-from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
+from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.map.tiles import load_units, owned, run_units, staged, tile_lanes
 from texpr.polyhedral.map.vectors import Wide, along
-from texpr.polyhedral.map.work import work
+from texpr.polyhedral.map.work import shared_nest, work
 from texpr.polyhedral.mapped.candidate import (
     Blocks,
     Candidate,
@@ -122,7 +122,7 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             idle = 1 - prod(extents.values()) / (blocks * prod(choice.tile.values()))
             return _counted(problem, blocks, choice.threads, idle, _tiled(problem, nest, ranges, choice, blocks))
         case Parted():
-            nest, ranges = plain_nest(region)
+            nest, ranges = shared_nest(region, choice.shared_out)
             return _parted(problem, nest, ranges, choice)
         case Blocks():
             nest, ranges = region.nest

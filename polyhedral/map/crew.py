@@ -33,9 +33,9 @@ from texpr.grammar.types import DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.problem import Region, plain_nest
+from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import Reduction
-from texpr.polyhedral.map.work import Work
+from texpr.polyhedral.map.work import Work, shared_nest
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
@@ -98,7 +98,7 @@ class Crew:
 
     def __init__(self, draft: Draft, region: Region, choice: Parted, found: Work) -> None:
         self.draft, self.choice, self.work = draft, choice, found
-        self.nest, self.ranges = plain_nest(region)
+        self.nest, self.ranges = shared_nest(region, choice.shared_out)
         self.span = region.stmts[0].span.to(region.stmts[-1].span)
         self.warp = draft.target.warp_size
         self.team = team_of(choice)

@@ -23,11 +23,13 @@ from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_aske
 from texpr.polyhedral.map.held import HELD_BYTES, LINE_BYTES, NO_ORIGINS, Origins, held_by, held_bytes, members, origins
 from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
-from texpr.polyhedral.map.problem import Problem, Region, plain_nest
-from texpr.polyhedral.map.sharing import can_share, combinable, part_bytes
+from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.reducible import combinable
+from texpr.polyhedral.map.sharing import can_share, part_bytes
 from texpr.polyhedral.map.tiles import tile_fault
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import along
+from texpr.polyhedral.map.work import shared_nest
 from texpr.polyhedral.mapped.candidate import (
     Blocks,
     Candidate,
@@ -192,7 +194,7 @@ class _Check:
             self._chain(choice, summed, ranges)
 
     def _parted(self, choice: Parted) -> None:
-        nest, ranges = plain_nest(self.region)
+        nest, ranges = shared_nest(self.region, choice.shared_out)
         self._threads(choice.threads)
         self._grid(choice.grid, nest)
         if self.region.band is not None and has_block_level(self.problem.kernel, nest):

@@ -47,12 +47,12 @@ from texpr.polyhedral.map.launches import padding_guard
 from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.meeting import last, together
 from texpr.polyhedral.map.placement import place_locals
-from texpr.polyhedral.map.problem import Region, plain_nest
+from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.rounds import Rounds, turns_of
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.map.work import work
+from texpr.polyhedral.map.work import shared_nest, work
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.operators import Origin
 from texpr.polyhedral.mapped.places import Digit, Place
@@ -64,7 +64,7 @@ from texpr.polyhedral.prove.additions import CHAIN
 
 def build_parted(draft: Draft, region: Region, choice: Parted) -> Launch:
     """A band, or plain statements, whose reductions are shared out."""
-    nest, ranges = plain_nest(region)
+    nest, ranges = shared_nest(region, choice.shared_out)
     found = work(draft.problem, nest.body, choice.shared_out)
     assert found is not None, "what is shared out has been checked"
     uses, known = local_uses(draft.kernel, nest.body, block_level=False, outer=nest.indices, ranges=ranges)

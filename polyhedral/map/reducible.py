@@ -12,6 +12,7 @@ from texpr.grammar.ast import Accumulate, Atomic, Bind, Buffer, Gather, If, Inde
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, names
 from texpr.grammar.permissions import keeps_order, unroll_of
+from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.walk import read_accesses, subscript_names, value_reads
 
@@ -149,3 +150,36 @@ def nest_of_seqs(top: Seq) -> Iterator[Seq]:
     yield top
     if len(top.body) == 1 and isinstance(top.body[0], Seq):
         yield from nest_of_seqs(top.body[0])
+
+
+def combinable(nest: Nest) -> tuple[int, ...]:
+    """The dimensions of a band of accumulations over which the threads of a block may combine their updates, before
+    one of them makes an atomic one: no element depends on them.
+
+    None for a band with anything else in it, or whose extents depend on one another: there an element that no
+    iteration updates need not exist.
+    """
+    updates = [s for s in nest.body if isinstance(s, Accumulate)]
+    rectangular = all(names(p.extent).isdisjoint(nest.indices) for p in nest.pars)
+    if len(updates) != len(nest.body) or len({u.buffer for u in updates}) != len(updates) or not rectangular:
+        return ()
+    if any(isinstance(s, Gather) for u in updates for s in u.subscripts):
+        return ()
+    used = frozenset[str]().union(*(subscript_names(u.subscripts) for u in updates))
+    return tuple(d for d, p in enumerate(nest.pars) if p.index not in used)
+
+
+def as_reduction(nest: Nest, over: str) -> Nest:
+    """A band of accumulations as one of the indices that tell their elements, around a reduction over the others, the
+    last of which is `over`.
+
+        par K k, N j { S[j] += A[k, j] }      par N j { seq K k { S[j] += A[k, j] } }
+    """
+    summed = [nest.pars[d] for d in combinable(nest)]
+    body = nest.body
+    for par in sorted(summed, key=lambda p: p.index != over):
+        loop = Seq(
+            index=par.index, source_name=par.source_name, extent=par.extent, body=body, low=par.low, span=par.span
+        )
+        body = (replace(loop, attrs=par.attrs),)
+    return Nest(pars=tuple(p for p in nest.pars if p not in summed), body=body)

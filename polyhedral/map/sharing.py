@@ -8,7 +8,6 @@ each row contiguously. A band of accumulations alone may combine its updates ove
 from collections.abc import Mapping, Sequence
 
 from texpr.grammar.ast import Accumulate, Bind, Gather, New, Seq, Stmt
-from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.permissions import keeps_order, unroll_of
 from texpr.polyhedral.map.bands import Nest, block_statements
@@ -16,6 +15,7 @@ from texpr.polyhedral.map.digits import share, thread_digits
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
+from texpr.polyhedral.map.reducible import combinable
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import read_accesses, subscript_names
@@ -98,23 +98,6 @@ def prefers_blocks(problem: Problem, nest: Nest, sizes: Sequence[int], threads: 
         apart += cost(accesses, lane_values(flat, nest.indices, warp), fixed, warp)[0]
         together += cost(accesses, lane_values(along, (seq.index,), warp), fixed, warp)[0]
     return bool(found) and together * GAIN <= apart
-
-
-def combinable(nest: Nest) -> tuple[int, ...]:
-    """The dimensions of a band of accumulations over which the threads of a block may combine their updates, before
-    one of them makes an atomic one: no element depends on them.
-
-    None for a band with anything else in it, or whose extents depend on one another: there an element that no
-    iteration updates need not exist.
-    """
-    updates = [s for s in nest.body if isinstance(s, Accumulate)]
-    rectangular = all(names(p.extent).isdisjoint(nest.indices) for p in nest.pars)
-    if len(updates) != len(nest.body) or len({u.buffer for u in updates}) != len(updates) or not rectangular:
-        return ()
-    if any(isinstance(s, Gather) for u in updates for s in u.subscripts):
-        return ()
-    used = frozenset[str]().union(*(subscript_names(u.subscripts) for u in updates))
-    return tuple(d for d, p in enumerate(nest.pars) if p.index not in used)
 
 
 def combined_dim(problem: Problem, nest: Nest, sizes: Sequence[int], threads: int, ranges: Ranges) -> int | None:

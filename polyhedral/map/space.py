@@ -20,7 +20,7 @@ from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.legal import check_choice
 from texpr.polyhedral.map.problem import Problem, Region
-from texpr.polyhedral.map.sharing import combinable
+from texpr.polyhedral.map.reducible import combinable
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Tiled
 
 ROUNDS = (1, 4, 16, 64)

@@ -16,8 +16,18 @@ from dataclasses import dataclass
 from texpr.grammar.ast import Accumulate, Atomic, Bind, If, New, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.interval import Ranges, index_range
-from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.map.reducible import MIN_EXTENT, Reduction, is_scalar, nest_of_seqs, reads_of, reduction
+from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.problem import Problem, Region, plain_nest
+from texpr.polyhedral.map.reducible import (
+    MIN_EXTENT,
+    Reduction,
+    as_reduction,
+    combinable,
+    is_scalar,
+    nest_of_seqs,
+    reads_of,
+    reduction,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +42,13 @@ class Work:
     def at(self, stmt: Stmt) -> Reduction | None:
         """The reduction that a statement of `last` is."""
         return next((r for r in self.reductions if r.loops[0] is stmt), None)
+
+
+def shared_nest(region: Region, shared_out: Sequence[str]) -> tuple[Nest, Ranges]:
+    """The nest of a region whose reductions over these indices are shared out, which may be indices of its band."""
+    nest, ranges = plain_nest(region)
+    own = [index for index in shared_out if index in nest.indices]
+    return (as_reduction(nest, own[0]), ranges) if len(own) == 1 and combinable(nest) else (nest, ranges)
 
 
 def shareable(problem: Problem, stmts: tuple[Stmt, ...], ranges: Ranges) -> tuple[str, ...]:

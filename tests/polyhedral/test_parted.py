@@ -47,6 +47,11 @@ PROGRAMS = {
         par M i { new f: f32; f = 2.0 * x[i]; new s: f32; s = 0.0; seq N k { s += A[i, k] * f }; y[i] = s - f }
     }""",
     "columns": COLUMNS,
+    "band": "kernel k(X: f32[N], inout S: f32[1]) { par N i { S[0] += X[i] } }",
+    "band of columns": "kernel k(A: f32[N, K], inout S: f32[K]) { par N i, K j { S[j] += A[i, j] } }",
+    "band of two": """kernel k(A: f32[K, N], inout S: f32[1], inout T: i32[1]) {
+        par K j, N i { S[0] += A[j, i]; T[0] max= i32(A[j, i]) }
+    }""",
     "wide columns": COLUMNS.replace("{ par", "where K % 4 == 0 { par").replace("f32[N, K]", "f32[N, K] #align(16)"),
     "triangle": """kernel k(A: f32[M, N], inout C: f32[M]) where N >= M + 96 {
         par M j { seq j + 97 i { C[j] += A[j, i] } }
@@ -158,6 +163,10 @@ def test_few_rows_share_the_blocks_of_a_gpu_and_many_have_one_each() -> None:
 
 def test_columns_have_lanes_along_memory_and_blocks_along_the_sum() -> None:
     found = choice(mapped(COLUMNS, N=65536, K=2048))
+    band = COLUMNS.replace("C: f32", "inout C: f32").replace(
+        "C[j] = sum N i { A[i, j] }", "par N i { C[j] += A[i, j] }"
+    )
+    assert choice(mapped(band, N=65536, K=2048)) == found
     assert isinstance(found, Parted)
     assert (found.deal, found.widths, found.blocks, found.ahead) == ((("j", 32),), {"j": 4}, {"i": 33}, 8)
 
