@@ -137,13 +137,13 @@ def _load(
     start, here = add(IndexVar(name=index), from_first), IndexVar(name=each)
     array = View(buffer=element[0], subscripts=at(element[1], ROW.name, add(start, here)), dtype=dtype)
     known = constant_value(loop.extent)
+    none = Const(value=False if dtype.is_bool else 0, dtype=dtype, span=loop.span)
     within = None
     if tile.lead is not None:
-        none = Const(value=False if dtype.is_bool else 0, dtype=dtype, span=loop.span)
         within = Within(begin=subtract(ZERO, start), end=subtract(loop.extent, start), other=none)
     elif known is None or known % covered:
         exact = not funnel and not linear(loop.extent).is_multiple(width, draft.problem.divisors)
-        within = Within(begin=ZERO, end=subtract(loop.extent, start), exact=exact)
+        within = Within(begin=ZERO, end=subtract(loop.extent, start), other=none, exact=exact)
     return Copy(
         id=fresh(f"{index}_load"),
         source=array,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from stages import mapped, only_launch
 
+import texpr
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.access import Access
@@ -59,6 +60,15 @@ def test_a_row_that_several_loops_read_is_read_from_memory_once(n: int) -> None:
     x = np.random.default_rng(n).standard_normal((3, n)).astype(np.float32)
     x[0, 1], x[1, 5] = -np.inf, 80.0
     right(program, x)
+
+
+@pytest.mark.parametrize("n", [77, 132, 32000])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i8"])
+def test_rows_of_every_length_and_type_are_emitted(n: int, dtype: str) -> None:
+    text = SOFTMAX.format(n=n).replace("f32[", f"{dtype}[").replace("X[i, k]", "f32(X[i, k])")
+    text = text.replace("exp(X[i, j] - m) / s", f"{dtype}(f32(X[i, j]) - m + s)")
+    source = texpr.parse(text).only.compile("cuda:sm_90a").source
+    assert source.count(" = X(") + source.count("tx::load") == 1 and "X_row" in source
 
 
 def test_a_row_of_infinities_or_nan_is_what_the_sequential_program_leaves() -> None:
