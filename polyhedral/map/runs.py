@@ -16,7 +16,7 @@
 Where the extent is a multiple of the run, nothing is cut inside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from texpr.grammar.ast import (
@@ -26,6 +26,7 @@ from texpr.grammar.ast import (
     CompareOp,
     Condition,
     Const,
+    Gather,
     IndexExpr,
     IndexVar,
     Or,
@@ -33,13 +34,15 @@ from texpr.grammar.ast import (
     Role,
     Subscript,
 )
-from texpr.grammar.index.expr import ONE, ZERO, add, const, multiply, subtract
+from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
+from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.vectors import Element, Vectors, Wide, at
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, Vectors, Wide, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -117,10 +120,21 @@ def in_run(draft: Draft, run: Run, found: Vectors, body: tuple[Node, ...], digit
     copy = Copies(draft, run, digits)
     return (
         *(Fresh(buffer=name) for name in registers.values()),
-        *(copy.load(wide, registers[wide.element]) for wide in moved if wide.loads),
+        *(copy.load(wide, registers[wide.element]) for wide in moved if wide.loads and not wide.funnel),
+        *_at_any_address(copy, tuple(copy.load(w, registers[w.element]) for w in moved if w.funnel), moved),
         loop,
         *(copy.store(wide, registers[wide.element]) for wide in moved if wide.stores),
     )
+
+
+def _at_any_address(copy: "Copies", loads: tuple[Copy, ...], moved: Sequence[Wide]) -> tuple[Node, ...]:
+    """Loads at any address, of which nothing is asked where a run is whole and no chunk of it leaves its array."""
+    whole = copy.whole([wide for wide in moved if wide.funnel]) if loads else None
+    if whole is None:
+        return loads
+    fresh = copy.draft.names.fresh
+    plain = tuple(replace(load, id=fresh(f"{load.id}_whole"), within=None) for load in loads)
+    return (Guard(condition=whole, body=plain, orelse=loads, padding=True, span=copy.run.span),)
 
 
 def _inside(draft: Draft, run: Run) -> Condition | None:
@@ -219,6 +233,23 @@ class Copies:
     def store(self, wide: Wide, register: str) -> Copy:
         array, held = self._sides(wide, register)
         return self._copy(wide, "store", held, array, None)
+
+    def whole(self, funnels: Sequence[Wide]) -> Condition | None:
+        """Where a run has all its iterations and no chunk of these accesses leaves its array; None where that is not
+        known of an index or an address."""
+        run, problem, first = self.run, self.draft.problem, IndexVar(name=self.run.first)
+        parts: list[Condition] = [Compare(op=CompareOp.LE, left=ZERO, right=first)] if run.line else []
+        if self.cut:
+            parts.append(Compare(op=CompareOp.LE, left=add(first, const(run.count)), right=run.extent))
+        for wide in funnels:
+            name, subscripts = wide.element
+            last = at(subscripts, run.index, add(first, const(run.count - wide.width)))
+            plain = [s for s in last if not isinstance(s, Gather)]
+            if len(plain) < len(last) or self.draft.kernel.buffer(name).align < ACCESS_BYTES:
+                return None
+            end = add(offset(problem.layouts[name], plain), const(2 * wide.width - 1))
+            parts.append(Compare(op=CompareOp.LE, left=end, right=extent(problem.layouts[name])))
+        return conjunction(parts)
 
     def _start(self, wide: Wide) -> IndexExpr:
         """The first iteration of an access, counted from that of the run."""
