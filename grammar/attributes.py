@@ -36,6 +36,7 @@ LOOPS = (*PARS, Construct.SEQ)
 BUFFERS = (Construct.PARAMETER, Construct.NEW)
 STATEMENTS = (Construct.STATEMENT, Construct.KERNEL)
 MAX_VECTOR = 64  # elements: 64 bytes, the widest register that a target has, of one byte each
+MAX_UNROLL = 1024  # iterations: longer bodies are nothing that compilers end with
 MAX_THREADS = 1024  # of a block, on every GPU
 MAX_BLOCKS = 32  # of a multiprocessor
 MAX_CLUSTER = 16  # blocks
@@ -109,7 +110,8 @@ ATTRIBUTES: dict[str, Spec] = {
         on=LOOPS, least=1, most=32, levels=True, form="#tile(128, 128) or #tile(block: 128, 128, warp: 64, 32)"
     ),
     "unroll": Spec(
-        on=LOOPS, mapped=(Construct.PAR, Construct.SEQ), most=1, form="#unroll or #unroll(n)", needs=Needs.ITERATIONS,
+        on=LOOPS, mapped=(Construct.PAR, Construct.SEQ), most=1, greatest=MAX_UNROLL, form="#unroll or #unroll(n)",
+        needs=Needs.ITERATIONS,
         on_cpu="the compiler of a CPU's code unrolls as it finds best",
     ),
     "vector": Spec(

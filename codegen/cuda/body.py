@@ -177,11 +177,14 @@ class _Body:
         own = self.frame.names.new(loop.index)
         index = ix.variable(own, 0, max(extent.high - 1, 0), wide=not ix.fits_int(0, extent.high))
         small = extent.low == extent.high and extent.high <= TINY_EXTENT
-        whole = loop.unroll or loop.vector or small
+        whole = loop.unroll or (loop.unroll_by is None and (loop.vector or small))
         unrolled = self.cursor.stand.unrolled | {loop.index} if whole else self.cursor.stand.unrolled - {loop.index}
         kind = "tx::i64" if index.wide else "int"
         head = f"for ({kind} {own} = 0; {own} < {self.out.use(extent, ix.SUM)}; ++{own})"
-        head = f"TX_UNROLL {head}" if whole else head
+        if whole:
+            head = f"TX_UNROLL {head}"
+        elif loop.unroll_by is not None:
+            head = f"TX_UNROLL_BY({loop.unroll_by}) {head}"
         self._explain_all(loop.body)
         with self.out.block(head), self.cursor.nested(looped=True, unrolled=unrolled):
             self.cursor.know(loop.index, index)

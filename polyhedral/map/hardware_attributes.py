@@ -14,12 +14,14 @@ from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.permissions import unroll_of, vector_of
 from texpr.polyhedral.map.bands import asked_scope, nest_of
 from texpr.polyhedral.map.placement import unsupported
+from texpr.polyhedral.map.unrolled import unroll_faults
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.target import Target
 
 
 def check_attributes(kernel: Kernel, target: Target) -> None:
-    """Raises E0402 for every scheduling attribute that is not mapped, E0502 for hardware bodies and `fully par`."""
+    """Raises E0402 for every scheduling attribute that is not mapped, E0401 for arguments that cannot be, E0502 for
+    hardware bodies and `fully par`."""
     found: list[Diagnostic] = []
     for attr in kernel.attrs:
         if not is_mapped(attr.name, Construct.KERNEL):
@@ -44,6 +46,8 @@ def check_attributes(kernel: Kernel, target: Target) -> None:
                 found.append(_not_emitted(stmt, "`asm`", "write the statement in the language"))
             case _:
                 pass
+        if isinstance(stmt, Par | Seq):
+            found += unroll_faults(stmt)
         for attr in stmt.attrs:
             if attr.name not in understood and not is_mapped(attr.name, construct):
                 found += unsupported(attr).diagnostics

@@ -51,7 +51,11 @@ def _of_kernel(kernel: Kernel, target: Target) -> Found:
 
 def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Found:
     loops = (loop for launch in launches(host) for loop in of_kind(launch.body, Loop))
-    asked = (loop for loop in loops if loop.unroll and not (loop.digit and loop.digit.place is Place.VECTOR))
+    asked = (
+        loop
+        for loop in loops
+        if (loop.unroll or loop.unroll_by) and not (loop.digit and loop.digit.place is Place.VECTOR)
+    )
     unrolled = {loop.span.place for loop in asked}
     for stmt in statements(kernel.body):
         for attr in stmt.attrs:

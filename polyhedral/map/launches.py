@@ -39,7 +39,6 @@ from texpr.grammar.index.expr import (
     multiply,
 )
 from texpr.grammar.index.interval import Ranges
-from texpr.grammar.permissions import unroll_of
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.digits import Share, ThreadDigits, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.draft import Draft
@@ -51,6 +50,7 @@ from texpr.polyhedral.map.reductions import Team, shared_out, split
 from texpr.polyhedral.map.row_tiles import RowTile, load_row, make_tile
 from texpr.polyhedral.map.runs import Line, in_run, make_run
 from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.unrolled import Unrolling, unrolling
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import Element, along
 from texpr.polyhedral.mapped.candidate import Blocks, Combined, Deal, Flat, Single
@@ -282,10 +282,17 @@ class _Block:
         for p, digit in reversed(list(zip(nest.pars, serial, strict=True))):
             if digit is not None:
                 draft.digits.append(digit)
-                asked = unroll_of(p) is not None and constant_value(digit.radix) is not None
-                unroll = asked or tile is not None
+                asked = Unrolling(whole=True) if tile is not None else unrolling(p, digit.radix)
                 nodes = (
-                    Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, unroll=unroll, span=p.span),
+                    Loop(
+                        index=digit.name,
+                        extent=digit.radix,
+                        body=nodes,
+                        digit=digit,
+                        unroll=asked.whole,
+                        unroll_by=asked.by,
+                        span=p.span,
+                    ),
                 )
         return nodes
 

@@ -5,7 +5,6 @@ from texpr.grammar.ast import (
     Anchor,
     Asm,
     Atomic,
-    Attr,
     Bind,
     Condition,
     If,
@@ -18,10 +17,10 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.diagnostics import InternalError, fail
-from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import unroll_of
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.unrolled import Unrolling, unrolling
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Fresh, Guard, Loop, Node
@@ -75,37 +74,25 @@ class Body:
                 raise InternalError("asm is refused before the tree is built")
 
     def loop(self, stmt: Par | Seq, body: tuple[Node, ...]) -> Loop:
-        """The loop of a seq, or of a par that one thread runs. Raises E0401 for an `#unroll` that cannot be."""
-        unroll = unroll_of(stmt)
-        if unroll is not None:
-            self._check_unroll(stmt, unroll)
+        """The loop of a seq, or of a par that one thread runs. Raises E0401 for an `#unroll` of all of free extent."""
+        attr, asked = unroll_of(stmt), unrolling(stmt, stmt.extent)
+        if attr is not None and asked == Unrolling():
+            raise fail(
+                "E0401",
+                "a loop of free extent cannot be unrolled as a whole",
+                attr.span,
+                "this attribute",
+                help="bind the size, or say how many iterations at a time: #unroll(4)",
+            )
         return Loop(
             index=stmt.index,
             extent=stmt.extent,
             body=body,
             parallel=isinstance(stmt, Par),
-            unroll=unroll is not None,
+            unroll=asked.whole,
+            unroll_by=asked.by,
             span=stmt.span,
         )
-
-    def _check_unroll(self, stmt: Par | Seq, attr: Attr) -> None:
-        extent = constant_value(stmt.extent)
-        if extent is None:
-            raise fail(
-                "E0401",
-                "a loop of free extent cannot be unrolled",
-                attr.span,
-                "this attribute",
-                help="bind the size, or remove #unroll",
-            )
-        if attr.args and (isinstance(attr.args[0], str) or constant_value(attr.args[0]) != extent):
-            raise fail(
-                "E0402",
-                "unrolling in part is not mapped yet",
-                attr.span,
-                "this attribute",
-                help=f"write #unroll for all {extent} iterations, or remove it",
-            )
 
     def condition(self, condition: Condition | Read) -> Condition | Read:
         """The condition with its read, if it is one, at the buffer's place."""

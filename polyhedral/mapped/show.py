@@ -186,7 +186,7 @@ def _node(node: Node, words: _Words) -> Iterator[str]:
             kind = (
                 "vector" if node.vector else "par, in one thread" if node.parallel else "serial" if node.digit else ""
             )
-            marks = ", ".join(m for m in (kind, "unrolled" if node.unroll else "") if m)
+            marks = ", ".join(m for m in (kind, _unrolled(node)) if m)
             yield f"for {index} < {in_words(extent)}{f'  ({marks})' if marks else ''}"
             yield from (f"  {line}" for line in _nodes(body, words))
         case Guard(condition=condition, body=body, orelse=orelse):
@@ -278,6 +278,10 @@ def element_text(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
     """An element as the mapping prints it; a subscript that is read from data is `data`."""
     shown = ", ".join("data" if isinstance(s, Gather) else in_words(s) for s in subscripts)
     return f"{buffer}[{shown}]" if subscripts else buffer
+
+
+def _unrolled(loop: Loop) -> str:
+    return "unrolled" if loop.unroll else f"unrolled by {loop.unroll_by}" if loop.unroll_by else ""
 
 
 def _statement(statement: Generic, words: _Words) -> str:

@@ -65,7 +65,8 @@ class Fresh:
 class Loop:
     """A loop inside one thread: over a serial or vector digit, or over a `seq` (`digit` None), or over a whole par
     index that is run serially (`digit` None, `parallel` True). `index` is the variable's name; it runs from 0 to
-    extent - 1. `unroll` asks for complete unrolling; `vector` says the iterations are independent and contiguous."""
+    extent - 1. `unroll` asks for complete unrolling, `unroll_by` for so many iterations at a time (1: for none);
+    `vector` says the iterations are independent and contiguous."""
 
     index: str
     extent: IndexExpr
@@ -73,6 +74,7 @@ class Loop:
     digit: Digit | None = None
     parallel: bool = False
     unroll: bool = False
+    unroll_by: int | None = None
     vector: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 

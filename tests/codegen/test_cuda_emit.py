@@ -339,6 +339,7 @@ def test_an_unrolled_loop_says_so_and_a_short_one_does_it_unasked(build):
         return source(build.plan((build.launch("k_0", body, tensors=(acc,)),), ()))
 
     assert "TX_UNROLL" not in loop(8) and "TX_UNROLL" in loop(8, unroll=True) and "TX_UNROLL" in loop(4)
+    assert "TX_UNROLL_BY(2) for" in loop(8, unroll_by=2) and "TX_UNROLL_BY(1) for" in loop(4, unroll_by=1)
 
 
 def test_only_the_first_thread_runs_a_statement_that_is_for_one(build):

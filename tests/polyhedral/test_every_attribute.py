@@ -47,7 +47,11 @@ KEPT: dict[str, tuple[Kept, ...]] = {
     "#thread": (Kept(place=Construct.PAR, program=ROWS % ("", "#thread"), because="par, in one thread"),),
     "#unroll": (
         Kept(place=Construct.PAR, program=ROWS % ("", "#thread #unroll"), because="unrolled"),
-        Kept(place=Construct.SEQ, program=SUM % "#unroll", because="unrolled"),
+        Kept(place=Construct.SEQ, program=SUM % "#unroll", because="for k < 1024  (unrolled)"),
+    ),
+    "#unroll(n)": (
+        Kept(place=Construct.PAR, program=ROWS % ("", "#thread #unroll(4)"), because="TX_UNROLL_BY(4)"),
+        Kept(place=Construct.SEQ, program=SUM % "#unroll(4)", because="unrolled by 4"),
     ),
     "#vector(n)": (
         Kept(place=Construct.PAR, program=ROWS % ("", "#vector(2)"), because="vector, 2 iterations"),
@@ -103,7 +107,6 @@ UNMAPPED: dict[str, tuple[str, ...]] = {
     "#cta": (ROWS % ("#grid #cta", ""),),
     "#tile(128, 128)": (ROWS % ("#tile(4)", ""), SUM % "#tile(32)"),
     "#tile(block: 128, 128, warp: 64, 32, thread: 8, 4)": (ROWS % ("#tile(block: 4, warp: 2)", ""),),
-    "#unroll(n)": (ROWS % ("", "#thread #unroll(4)"), SUM % "#unroll(4)"),
     "#stages(n)": (SUM % "#stages(3)",),
     "#tf32": (MADD % ("#tf32", ""), MADD % ("", "#tf32")),
     "#cluster_shape(x, y, z)": (COPY.replace(") {", ") #cluster_shape(2, 1) {"),),
@@ -117,6 +120,7 @@ OF_HARDWARE_BODIES = ("#ptx(major, minor)", "#sm(80)")
 NEVER = {
     "#vector(3)": ROWS % ("", "#vector(3)"),
     "#vector(128)": SUM % "#vector(128)",
+    "#unroll(5000)": SUM % "#unroll(5000)",
     "#threads(100)": COPY.replace(") {", ") #threads(100) {"),
     "#threads(2048)": COPY.replace(") {", ") #threads(2048) {"),
     "#cluster_shape(8, 4)": COPY.replace(") {", ") #cluster_shape(8, 4) {"),
@@ -135,7 +139,7 @@ IDLE = {
     "#fast": (COPY.replace(") {", ") #fast {"), MADD % ("", "#fast")),
     "#strict": (COPY.replace(") {", ") #strict {"), COPY.replace("= A[i]", "= A[i] #strict")),
     "#ordered": ("kernel f(A: f32[64], C: f32[64]) { seq 64 i #ordered { C[i] = A[i] } }",),
-    "#unroll": (COPY.replace("64 i", "64 i #unroll"),),
+    "#unroll": (COPY.replace("64 i", "64 i #unroll"), COPY.replace("64 i", "64 i #unroll(4)")),
     "#threads": ("kernel f(s: f32[1]) #threads(64) { s[0] = 1.0 }",),
     "#pad": ("kernel f(A: f32[8]) { par 8 i { new t: f32[2, 2] #pad; t[0, 0] = 1.0; A[i] = t[0, 0] } }",),
     "#align": ("kernel f(A: f32[8]) { par 8 i { new t: f32 #align(64); t = 1.0; A[i] = t } }",),
@@ -220,6 +224,27 @@ def test_no_attribute_stands_on_a_fully_par_that_is_mapped() -> None:
             assert refusal(FULLY % sign, "cpu", "map") == {"E0502"}
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("#unroll(63)", "unrolled by 63"), ("#unroll(64)", "unrolled)"), ("#unroll(65)", "unrolled)")],
+)
+def test_more_at_a_time_than_there_are_iterations_is_all_of_them(asked: str, said: str) -> None:
+    assert said in built(ROWS % ("", f"#thread {asked}"))
+
+
+def test_a_loop_of_free_extent_is_unrolled_by_a_number_only() -> None:
+    text = "kernel f(A: f32[K], s: f32[1]) { s[0] = 0.0; seq K k #ordered %s { s[0] += A[k] } }"
+    assert "TX_UNROLL_BY(4) for" in built(text % "#unroll(4)")
+    assert refusal(text % "#unroll", "cuda:sm_90a", "map") == {"E0401"}
+    assert refusal(text % "#unroll(K)", "cuda:sm_90a", "map") == {"E0401"}
+
+
+def test_a_loop_that_is_not_to_be_unrolled_is_not_however_short() -> None:
+    short = SUM.replace("1024", "4")
+    assert "TX_UNROLL for" in built(short % "")
+    assert "TX_UNROLL_BY(1) for" in built(short % "#unroll(1)")
+
+
 def test_a_loop_of_launches_is_not_unrolled() -> None:
     program = "kernel f(A: f32[8, N], C: f32[N]) { seq 8 k #unroll { par N i { C[i] = A[k, i] } } }"
     assert refusal(program, "cuda:sm_90a", "map") == {"E0402"}
@@ -244,6 +269,14 @@ def test_the_threads_of_a_size_are_judged_when_it_is_bound() -> None:
     with pytest.raises(TExprError) as caught:
         kernel.compile("cuda-host:sm_90a", sizes={"T": 100}, stop_after="map")
     assert [d.code for d in caught.value.diagnostics] == ["E0401"]
+
+
+def test_an_unrolling_by_a_size_is_judged_when_it_is_bound() -> None:
+    text = "kernel f(A: f32[64], s: f32[1]) { size U = 8; s[0] = 0.0; seq 64 k #unroll(U) { s[0] += A[k] } }"
+    kernel = next(iter(texpr.parse(text)))
+    assert "unrolled by 8" in str(kernel.compile("cuda-host:sm_90a", stop_after="map").mapping)
+    with pytest.raises(TExprError, match="at most 1024"):
+        kernel.compile("cuda-host:sm_90a", sizes={"U": 1025}, stop_after="map")
 
 
 def test_unique_on_an_affine_update_does_not_take_its_atomic_away() -> None:

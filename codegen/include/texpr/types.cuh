@@ -6,9 +6,12 @@
 #if defined(TX_HOST)
 #define TX_FN inline
 #define TX_UNROLL
+#define TX_UNROLL_BY(n)
 #else
 #define TX_FN __device__ __forceinline__
 #define TX_UNROLL _Pragma("unroll")
+#define TX_UNROLL_BY(n) TX_PRAGMA(unroll n)
+#define TX_PRAGMA(...) _Pragma(#__VA_ARGS__)
 #endif
 
 namespace tx {
