@@ -12,6 +12,7 @@ from typing import assert_never
 from texpr.grammar.ast import Role
 from texpr.polyhedral.map.cores import build_cores
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.first_sums import bound_once
 from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.idle_attributes import idle_attributes
 from texpr.polyhedral.map.inherited import inherit_attributes
@@ -108,7 +109,7 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
 def _finished(draft: Draft, region: Region, launch: Launch) -> Launch:
     """The launch with its accumulators in registers, the conditions of the host around its body, its orders and its
     barriers."""
-    body = add_partials(draft, promote(draft, launch.body))
+    body = add_partials(draft, bound_once(draft, promote(draft, launch.body)))
     for condition, holds in reversed(region.saved):
         inside, orelse = (body, ()) if holds else ((), body)
         body = (Guard(condition=condition, body=inside, orelse=orelse, uniform=Scope.GRID, span=condition.span),)
