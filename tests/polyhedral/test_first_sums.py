@@ -1,5 +1,7 @@
 """A combined reduction is bound where its element was just bound to what it starts from, and only there."""
 
+import re
+
 import numpy as np
 import pytest
 from stages import mapped
@@ -30,8 +32,8 @@ MAXIMUM = "kernel f(X: f32[M, 600], S: f32[M]) { par M i { S[i] = maximum 600 j 
 
 
 def written(text: str, **sizes: int) -> list[str]:
-    """Who writes the sums, in the order of the launch."""
-    (launch,) = launches(mapped(text, **sizes).host)
+    """Who writes the sums, in the order of the last launch, which is that of all sizes."""
+    *_, launch = launches(mapped(text, **sizes).host)
     nodes = (node for node in every_node(launch.body) if isinstance(node, Generic))
     return [node.id for node in nodes if any(name == "S" for name, _ in node.writes)]
 
@@ -52,7 +54,7 @@ def test_an_element_is_bound_once_where_it_is_only_a_sum(text: str, ids: list[st
 
 
 def test_a_sum_of_nothing_is_bound_in_the_other_arm() -> None:
-    assert "else\n      S0: S[i] = a constant" in show(mapped(DYNAMIC, M=4096))
+    assert re.search(r"else\n +S0: S\[i\] = a constant", show(mapped(DYNAMIC, M=4096)))
 
 
 @pytest.mark.parametrize("text", [SUM, DYNAMIC, FROM_ONE, READ_BETWEEN, TWICE, MAXIMUM])
