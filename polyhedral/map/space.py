@@ -21,9 +21,11 @@ from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.legal import check_choice
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.reducible import combinable
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Tiled
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Parted, Tiled
 
 ROUNDS = (1, 4, 16, 64)
+PARTS = (3, 33, 132, 264, 1056)  # blocks that share a reduction
+AHEAD = (1, 2, 4, 8)  # rounds that a thread loads before it adds
 WIDTHS = (1, 2, 4, 8, 16)  # neighbouring iterations that a thread takes with wide accesses
 
 
@@ -51,6 +53,8 @@ def _fits(problem: Problem, region: Region, choice: Choice) -> bool:
 
 
 def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice]:
+    if isinstance(first, Parted):
+        yield from _parted(problem, first)
     if region.band is None:
         return
     nest, ranges = region.nest
@@ -137,6 +141,18 @@ def _taken(usual: Blocks, indices: tuple[str, ...], width: int) -> Blocks:
     """The same with so many neighbours of these indices at once."""
     widths = {i: n for i, n in usual.widths.items() if i not in indices}
     return replace(usual, widths={**widths, **dict.fromkeys(indices, width)} if width > 1 else widths)
+
+
+def _parted(problem: Problem, first: Parted) -> Iterator[Parted]:
+    """Blocks of every size and number, or none that share; fewer and more loads on their way."""
+    for threads in _teams(problem):
+        yield replace(first, threads=threads, resident=0)
+    for count in PARTS:
+        yield replace(first, blocks=dict.fromkeys(first.blocks, count))
+    yield replace(first, blocks={})
+    for ahead in AHEAD:
+        yield replace(first, ahead=ahead, resident=0)
+    yield replace(first, widths={})
 
 
 def _scaled(deal: Deal, threads: int) -> Deal:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emitted import Emitted
-from stages import barriers, mapped, only_launch, with_launch, without_barrier
+from stages import barriers, mapped, only_launch, proved, with_launch, without_barrier
 from test_map_programs import arguments
 
 from texpr.codegen.host_run import HostModule
@@ -14,6 +14,8 @@ from texpr.grammar.ast import IndexConst
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.map.chains import sums
+from texpr.polyhedral.map.space import candidates
+from texpr.polyhedral.map.stage import problem_of
 from texpr.polyhedral.mapped.candidate import Candidate, Choice, Parted
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Guard, Last
@@ -285,3 +287,17 @@ def test_candidates_that_do_not_fit_are_refused(change: dict[str, Any], why: str
     wrong = replace(candidate, launches={name: replace(first, **change)})
     with pytest.raises(TExprError, match=why):
         mapped(text, choices=wrong)
+
+
+@pytest.mark.parametrize("name", ["dot", "wide columns", "two"])
+def test_every_neighbour_of_the_first_choice_is_right(name: str) -> None:
+    sizes = {**SIZES, "K": 76}
+    text, bound = PROGRAMS[name], {"M": 3} if "par M" in PROGRAMS[name] else {}
+    first = mapped(text, **bound)
+    every = candidates(problem_of(proved(text, **bound), first))
+    tried = [c for c in every if all(isinstance(one, Parted) for one in c.launches.values())]
+    assert len(tried) > 10
+    for candidate in tried:
+        got, expected = results(mapped(text, choices=candidate, **bound), 0, sizes=sizes)
+        for array, found in expected.items():
+            np.testing.assert_array_equal(got[array], found, err_msg=str(candidate))
