@@ -5,7 +5,7 @@ layouts -> bytes of workspace -> bytes of shared memory, those of synchronisatio
 
 from texpr.codegen.device_memory import check_workspace, place_workspace
 from texpr.codegen.layout import check_layouts
-from texpr.codegen.shared_memory import check_shared, place_shared, stage_bytes
+from texpr.codegen.shared_memory import check_resident, check_shared, place_shared, stage_bytes
 from texpr.codegen.sync_memory import place_syncs
 from texpr.grammar.ast import Role
 from texpr.grammar.index.expr import ZERO, const
@@ -34,6 +34,7 @@ def plan(program: MappedProgram) -> PlannedProgram:
         places, shared_bytes[name] = place_shared(found, program.target, launch.stages)
         check_shared(name, found, places, shared_bytes[name], launch.stages)
         syncs[name], shared_bytes[name] = place_syncs(launch, shared_bytes[name], program.target)
+        check_resident(program, launch, shared_bytes[name])
         offsets |= {buffer: const(place) for buffer, place in places.items()}
         slots |= {buffer.name: stage_bytes(buffer) for buffer in found if buffer.name in launch.stages}
     return PlannedProgram(

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from texpr.codegen.layout import room
 from texpr.grammar.diagnostics import InternalError, fail
+from texpr.grammar.permissions import blocks_per_sm_of
 from texpr.polyhedral.mapped.places import Memory
-from texpr.polyhedral.mapped.program import MappedBuffer
-from texpr.polyhedral.target import Target
+from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
+from texpr.polyhedral.target import RESERVED_BYTES, Target
 
 WORD_BYTES = 4  # the total is whole words: an indivisible update of a byte reads the word around it
 
@@ -46,6 +47,21 @@ def place_shared(
                     help="use smaller tiles, or place a buffer with `new global`",
                 )
     return offsets, -(-end // WORD_BYTES) * WORD_BYTES
+
+
+def check_resident(program: MappedProgram, launch: Launch, total_bytes: int) -> None:
+    """Raises E0403 where the blocks that the author wants on a multiprocessor have no room for their shared memory."""
+    attr, target = blocks_per_sm_of(program.kernel), program.target
+    needed = launch.min_blocks * (total_bytes + RESERVED_BYTES)
+    if attr is not None and target.is_cuda and needed > target.resident_bytes:
+        raise fail(
+            "E0403",
+            f"{launch.min_blocks} blocks of {launch.name} take {needed} bytes of shared memory, with {RESERVED_BYTES} "
+            f"that each has beside its own; a multiprocessor of {target.name} has {target.resident_bytes}",
+            attr.span,
+            "this attribute",
+            help="write a smaller number, or use smaller tiles",
+        )
 
 
 def check_shared(

@@ -53,7 +53,7 @@ def forgotten_hash(text: str) -> str | None:
 class Needs(Enum):
     """What a construct must hold for an attribute to change anything there."""
 
-    PARS = "a `par` in it"
+    THREADS = "a launch of more than one thread"
     PRODUCTS = "a product of floats that is added"
     EXPONENTIALS = "an exponential of f32"
     GATHERED_WRITES = "a write of a gathered element"
@@ -135,13 +135,16 @@ ATTRIBUTES: dict[str, Spec] = {
     "unique": Spec(on=STATEMENTS, mapped=STATEMENTS, form="#unique", needs=Needs.GATHERED_WRITES),
     "threads": Spec(
         on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), least=1, most=1, greatest=MAX_THREADS, form="#threads(n)",
-        needs=Needs.PARS, on_cpu="a CPU has no thread blocks",
+        needs=Needs.THREADS, on_cpu="a CPU has no thread blocks",
     ),
     "cluster_shape": Spec(on=(Construct.KERNEL,), least=1, most=3, form="#cluster_shape(x, y, z)"),
     "persistent": Spec(on=(Construct.KERNEL,), form="#persistent"),
     "cooperative": Spec(on=(Construct.KERNEL,), form="#cooperative"),
     "raster": Spec(on=(Construct.KERNEL,), least=1, most=1, form="#raster(n)"),
-    "blocks_per_sm": Spec(on=(Construct.KERNEL,), least=1, most=1, greatest=MAX_BLOCKS, form="#blocks_per_sm(n)"),
+    "blocks_per_sm": Spec(
+        on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), least=1, most=1, greatest=MAX_BLOCKS,
+        form="#blocks_per_sm(n)", needs=Needs.THREADS, on_cpu="a CPU has no thread blocks",
+    ),
     "strides": Spec(
         on=BUFFERS, mapped=BUFFERS, least=1, most=32, zero=True, names_sizes=True,
         form="#strides(s0, s1, …), one for each dimension",

@@ -14,6 +14,7 @@ from texpr.grammar.ast import (
     Buffer,
     Fn,
     Gather,
+    Kernel,
     Leaf,
     Op,
     Par,
@@ -80,6 +81,11 @@ def unroll_of(loop: Par | Seq) -> Attr | None:
 def vector_of(loop: Par | Seq) -> Attr | None:
     """The `#vector(n)` of a loop: a thread takes n neighbouring iterations, with wide accesses."""
     return _named(loop.attrs, "vector")
+
+
+def blocks_per_sm_of(kernel: Kernel) -> Attr | None:
+    """The `#blocks_per_sm(n)` of a kernel: so many of its blocks are on a multiprocessor together."""
+    return _named(kernel.attrs, "blocks_per_sm")
 
 
 def unique_of(attrs: Iterable[Attr]) -> tuple[Attr, ...]:

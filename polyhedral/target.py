@@ -10,7 +10,7 @@ from enum import StrEnum
 from texpr.grammar.diagnostics import fail, nearest
 
 WARPGROUP = 4  # warps
-RESIDENT_THREADS = 2048  # of one multiprocessor, where neither registers nor shared memory are short
+RESERVED_BYTES = 1024  # of shared memory, for each block that is resident
 
 
 class Family(StrEnum):
@@ -22,8 +22,9 @@ class Family(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """`arch` is the compiler's name of the architecture (empty for a CPU); bytes and counts are per thread block.
-    Shared memory gives one word of `bank_bytes` from each of its `banks` at a time. `memory_gb_s` is the rate of global
-    memory by which choices are compared."""
+    Shared memory gives one word of `bank_bytes` from each of its `banks` at a time. A multiprocessor has room for
+    `resident_threads` in `resident_blocks`, where neither registers nor shared memory are short. `memory_gb_s` is the
+    rate of global memory by which choices are compared."""
 
     name: str
     family: Family
@@ -35,6 +36,8 @@ class Target:
     banks: int = 32
     bank_bytes: int = 4
     multiprocessors: int = 1
+    resident_threads: int = 1
+    resident_blocks: int = 1
     memory_gb_s: int = 20
 
     @property
@@ -42,21 +45,27 @@ class Target:
         """Whether it runs grids of blocks of threads, as CUDA does on a device and under the host header."""
         return self.family is not Family.CPU
 
+    @property
+    def resident_bytes(self) -> int:
+        """The shared memory of a multiprocessor; every block there takes `RESERVED_BYTES` beside its own."""
+        return self.shared_bytes + RESERVED_BYTES
 
-# By compute capability: opt-in shared memory of one block in bytes, multiprocessors of a typical part, and the GB/s
-# that a copy reaches on it (of an H200 measured; of others nine tenths of what its data sheet says).
-_CUDA_PARTS: dict[int, tuple[int, int, int]] = {
-    80: (163 * 1024, 108, 1750),
-    86: (99 * 1024, 84, 840),
-    87: (163 * 1024, 16, 180),
-    88: (99 * 1024, 16, 180),
-    89: (99 * 1024, 128, 900),
-    90: (227 * 1024, 132, 4200),
-    100: (227 * 1024, 148, 7200),
-    103: (227 * 1024, 148, 7200),
-    110: (227 * 1024, 20, 245),
-    120: (99 * 1024, 170, 1600),
-    121: (99 * 1024, 48, 245),
+
+# By compute capability: opt-in shared memory of one block in bytes, multiprocessors of a typical part, the threads and
+# blocks that one of them has room for, and the GB/s that a copy reaches on the part (of an H200 measured; of others
+# nine tenths of what its data sheet says).
+_CUDA_PARTS: dict[int, tuple[int, int, int, int, int]] = {
+    80: (163 * 1024, 108, 2048, 32, 1750),
+    86: (99 * 1024, 84, 1536, 16, 840),
+    87: (163 * 1024, 16, 1536, 16, 180),
+    88: (99 * 1024, 16, 1536, 16, 180),
+    89: (99 * 1024, 128, 1536, 24, 900),
+    90: (227 * 1024, 132, 2048, 32, 4200),
+    100: (227 * 1024, 148, 2048, 32, 7200),
+    103: (227 * 1024, 148, 2048, 32, 7200),
+    110: (227 * 1024, 20, 1536, 24, 245),
+    120: (99 * 1024, 170, 1536, 24, 1600),
+    121: (99 * 1024, 48, 1536, 24, 245),
 }
 _OF_PARTS = tuple(family for family in Family if family is not Family.CPU)
 TARGETS = (
@@ -77,12 +86,14 @@ def parse_target(name: str) -> Target:
         close = nearest(name[:80], ["cpu", *named])
         meant = f"did you mean `{close}`? " if close else ""
         raise fail("E0501", f"unknown target {name[:80]!r}", help=f"{meant}{TARGETS}")
-    shared_bytes, multiprocessors, memory_gb_s = _CUDA_PARTS[int(match[2])]
+    shared_bytes, multiprocessors, threads, blocks, memory_gb_s = _CUDA_PARTS[int(match[2])]
     return Target(
         name=name,
         family=Family(match[1]),
         arch=f"sm_{match[2]}{match[3]}",
         shared_bytes=shared_bytes,
         multiprocessors=multiprocessors,
+        resident_threads=threads,
+        resident_blocks=blocks,
         memory_gb_s=memory_gb_s,
     )

@@ -23,6 +23,7 @@ from texpr.polyhedral.map.placement import place_parameter, place_workspace
 from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.promote import promote
 from texpr.polyhedral.map.report import access_reports
+from texpr.polyhedral.map.resident import resident
 from texpr.polyhedral.map.tiled import build_tiled
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Parted, Single, Tiled
 from texpr.polyhedral.mapped.places import Place, Scope
@@ -119,5 +120,6 @@ def _finished(draft: Draft, region: Region, launch: Launch) -> Launch:
     digits = tuple(d for d in made if d.name in looped or d.place not in (Place.SERIAL, Place.VECTOR))
     arguments = tuple(i for i in region.host if i in used)
     launch = replace(launch, body=body, digits=digits, arguments=arguments)
+    launch = resident(launch, draft.kernel, draft.target)
     orders = launch_orders(launch, draft.buffers, draft.proved.program, draft.target.warp_size)
     return synchronise(replace(launch, orders=(*launch.orders, *orders)))

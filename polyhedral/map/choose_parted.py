@@ -24,6 +24,7 @@ from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable
+from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.sharing import prefers_blocks
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.widths import run_width
@@ -31,7 +32,6 @@ from texpr.polyhedral.map.work import Work, shareable, work
 from texpr.polyhedral.mapped.candidate import Deal, Parted
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.prove.additions import CHAIN
-from texpr.polyhedral.target import RESIDENT_THREADS
 from texpr.polyhedral.walk import subscript_names
 
 ALONG = 512  # threads of a block that share one element
@@ -73,7 +73,7 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
     lane = _lane(problem, nest, sizes, ranges, found)
     streams = all(_streams(problem, nest, reduction) for reduction in found.reductions)
     rows = prod(sizes)
-    few = rows * ENOUGH <= problem.target.multiprocessors * RESIDENT_THREADS
+    few = rows * ENOUGH <= problem.target.multiprocessors * problem.target.resident_threads
     if lane is None:
         if not streams or (rows >= MIN_ROWS and (not few or prefers_blocks(problem, nest, sizes, ACROSS, ranges))):
             return None
@@ -125,7 +125,7 @@ def _along(problem: Problem, nest: Nest, found: Work, turns: int) -> Parted:
     """All threads of a block along the reductions."""
     asked = threads_asked(problem.kernel, problem.target)
     threads = asked or max(problem.target.warp_size, min(ALONG, power_of_two(turns)))
-    widths: dict[str, int] = {}
+    room, widths = problem.target.resident_threads // threads, dict[str, int]()
     for one in found.reductions:
         size = problem.representative(one.over.extent, {})
         hardware = (*nest.indices, *one.indices)
@@ -136,7 +136,7 @@ def _along(problem: Problem, nest: Nest, found: Work, turns: int) -> Parted:
         grid=tuple(reversed(nest.indices)),
         shared_out=tuple(one.over.index for one in found.reductions),
         ahead=_ahead(problem, nest, found, widths, AHEAD_BYTES[ALONG]),
-        resident=RESIDENT_THREADS // threads if threads == ALONG else max(1, RESIDENT_THREADS // threads // 2),
+        resident=blocks_asked(problem.kernel, problem.target) or max(1, room if threads == ALONG else room // 2),
         widths=widths,
     )
 
@@ -165,7 +165,7 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
         grid=tuple(nest.indices[d] for d in order),
         shared_out=tuple(one.over.index for one in found.reductions),
         ahead=_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS]),
-        resident=max(1, 2 * ALONG // threads),
+        resident=blocks_asked(problem.kernel, problem.target) or max(1, 2 * ALONG // threads),
         widths=widths,
     )
 

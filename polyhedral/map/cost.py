@@ -40,7 +40,6 @@ from texpr.polyhedral.mapped.candidate import (
     Tiled,
 )
 from texpr.polyhedral.names import Names
-from texpr.polyhedral.target import RESIDENT_THREADS
 from texpr.polyhedral.walk import subscript_names
 
 
@@ -258,7 +257,7 @@ class _Inside:
 
 
 def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests: Iterator[_Request]) -> LaunchCost:
-    resident = problem.target.multiprocessors * max(1, RESIDENT_THREADS // threads)
+    resident = problem.target.multiprocessors * max(1, problem.target.resident_threads // threads)
     made = sectors = ideal = 0
     for request in (r for r in requests if not r.access.update):
         fixed = {**dict.fromkeys(request.lanes, 0), **problem.sizes}

@@ -5,7 +5,7 @@ par N i { C[i] = A[i] #unique }     "`#unique` (line 1) changes nothing: its sta
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from texpr.grammar.ast import Accumulate, Attr, Kernel, Leaf, Par, Seq, Stmt
+from texpr.grammar.ast import Accumulate, Attr, Kernel, Leaf, Seq, Stmt
 from texpr.grammar.attributes import ATTRIBUTES, Needs
 from texpr.grammar.core import statements
 from texpr.grammar.permissions import contracts, hastens, promises_unique
@@ -26,21 +26,20 @@ def idle_attributes(
     kernel: Kernel, target: Target, host: Sequence[HostNode], buffers: Mapping[str, MappedBuffer]
 ) -> tuple[str, ...]:
     """A sentence for each attribute that changed nothing, in text order; the attributes were accepted before."""
-    found = [*_of_kernel(kernel, target), *_of_statements(kernel, target, host), *_of_buffers(kernel, buffers)]
+    found = [*_of_kernel(kernel, target, host), *_of_statements(kernel, target, host), *_of_buffers(kernel, buffers)]
     found.sort(key=lambda each: each[0].span.start)
     lines = (f"`#{attr.name}` (line {attr.span.line}) changes nothing: {why}" for attr, why in found)
     return tuple(dict.fromkeys(lines))
 
 
-def _of_kernel(kernel: Kernel, target: Target) -> Found:
-    stmts = list(statements(kernel.body))
-    leaves = [s for s in stmts if isinstance(s, Leaf)]
+def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Found:
+    leaves = [s for s in statements(kernel.body) if isinstance(s, Leaf)]
     for attr in kernel.attrs:
         spec = ATTRIBUTES[attr.name]
         if spec.on_cpu is not None and not target.is_cuda:
             yield attr, spec.on_cpu
-        elif spec.needs is Needs.PARS and not any(isinstance(s, Par) for s in stmts):
-            yield attr, "no statement stands in a `par`"
+        elif spec.needs is Needs.THREADS and all(launch.threads == 1 for launch in launches(host)):
+            yield attr, "every launch has one thread"
         elif spec.needs is Needs.PRODUCTS and not any(map(contracts, leaves)):
             yield attr, "no statement adds a product of floats"
         elif spec.needs is Needs.EXPONENTIALS and not any(map(hastens, leaves)):

@@ -9,10 +9,10 @@ from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.work import Work, work
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.places import Memory
-from texpr.polyhedral.target import RESIDENT_THREADS
 
 
 def parted_fault(problem: Problem, nest: Nest, choice: Parted) -> str | None:
@@ -51,8 +51,11 @@ def _faults(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterat
         yield "`blocks`: all reductions of a launch have as many blocks"
     if choice.ahead < 1 or choice.ahead & (choice.ahead - 1):
         yield "`ahead` is a power of two"
-    if choice.resident * choice.threads > RESIDENT_THREADS:
+    if choice.resident * choice.threads > target.resident_threads:
         yield f"`resident`: {choice.resident} blocks have more threads than a multiprocessor runs"
+    asked = blocks_asked(problem.kernel, target)
+    if asked is not None and choice.resident != asked:
+        yield f"`resident`: the author asks for {asked} blocks, and the candidate has {choice.resident}"
     yield from _widths(problem, nest, choice, found)
     if any(where is not Memory.REG for where in choice.memory.values()):
         yield "`memory`: every thread has its own scalars in registers"

@@ -20,7 +20,6 @@ from texpr.grammar.index.value import index_value
 from texpr.polyhedral.map.cost import LaunchCost
 from texpr.polyhedral.map.objective import SECTOR_BYTES
 from texpr.polyhedral.map.problem import MAX_WEIGHT, Problem, Region, declared
-from texpr.polyhedral.target import RESIDENT_THREADS
 from texpr.polyhedral.walk import touched
 
 LAUNCH_PS = 2_500_000  # from the end of one launch to the begin of the next
@@ -41,7 +40,7 @@ def time(problem: Problem, region: Region, paid: LaunchCost) -> int:
     moved = 1000 * moved_bytes(problem, region) // rate
     asked = 1000 * SECTOR_BYTES * paid.sectors // (CACHE * rate)
     busy = rate * LATENCY_NS
-    at_once = min(paid.blocks * paid.threads, problem.target.multiprocessors * RESIDENT_THREADS)
+    at_once = min(paid.blocks * paid.threads, problem.target.multiprocessors * problem.target.resident_threads)
     on_their_way = min(busy, at_once * IN_FLIGHT * _access_bytes(problem, paid))
     return rounded(LAUNCH_PS + max(moved, asked) * busy // on_their_way)
 

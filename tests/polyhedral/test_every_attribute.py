@@ -81,6 +81,9 @@ KEPT: dict[str, tuple[Kept, ...]] = {
     "#threads(n)": (
         Kept(place=Construct.KERNEL, program=COPY.replace(") {", ") #threads(64) {"), because="64 threads"),
     ),
+    "#blocks_per_sm(n)": (
+        Kept(place=Construct.KERNEL, program=COPY.replace(") {", ") #blocks_per_sm(4) {"), because="(32, 4)"),
+    ),
     "#strides(s0, s1, …)": (
         Kept(place=Construct.PARAMETER, program=COPY.replace("]) {", "] #strides(2)) {"), because="strides (2)"),
         Kept(place=Construct.NEW, program=SHARED % "#strides(20, 1)", because="strides (20, 1)"),
@@ -113,7 +116,6 @@ UNMAPPED: dict[str, tuple[str, ...]] = {
     "#persistent": (COPY.replace(") {", ") #persistent {"),),
     "#cooperative": (COPY.replace(") {", ") #cooperative {"),),
     "#raster(n)": (COPY.replace(") {", ") #raster(8) {"),),
-    "#blocks_per_sm(n)": (COPY.replace(") {", ") #blocks_per_sm(2) {"),),
 }  # fmt: skip
 
 OF_HARDWARE_BODIES = ("#ptx(major, minor)", "#sm(80)")
@@ -141,6 +143,7 @@ IDLE = {
     "#ordered": ("kernel f(A: f32[64], C: f32[64]) { seq 64 i #ordered { C[i] = A[i] } }",),
     "#unroll": (COPY.replace("64 i", "64 i #unroll"), COPY.replace("64 i", "64 i #unroll(4)")),
     "#threads": ("kernel f(s: f32[1]) #threads(64) { s[0] = 1.0 }",),
+    "#blocks_per_sm": ("kernel f(s: f32[1]) #blocks_per_sm(4) { s[0] = 1.0 }",),
     "#pad": ("kernel f(A: f32[8]) { par 8 i { new t: f32[2, 2] #pad; t[0, 0] = 1.0; A[i] = t[0, 0] } }",),
     "#align": ("kernel f(A: f32[8]) { par 8 i { new t: f32 #align(64); t = 1.0; A[i] = t } }",),
     "#swizzle": (
@@ -151,6 +154,7 @@ IDLE = {
 IDLE_ON_A_CPU = {
     "#fast": EXPONENTIAL % ("", "#fast"),
     "#threads": COPY.replace(") {", ") #threads(64) {"),
+    "#blocks_per_sm": COPY.replace(") {", ") #blocks_per_sm(4) {"),
     "#grid": ROW_SUM % "",
     "#block": ROWS % ("", "#block"),
     "#thread": ROWS % ("", "#thread"),
@@ -277,6 +281,28 @@ def test_an_unrolling_by_a_size_is_judged_when_it_is_bound() -> None:
     assert "unrolled by 8" in str(kernel.compile("cuda-host:sm_90a", stop_after="map").mapping)
     with pytest.raises(TExprError, match="at most 1024"):
         kernel.compile("cuda-host:sm_90a", sizes={"U": 1025}, stop_after="map")
+
+
+def test_threads_of_a_reduction_at_kernel_level_are_obeyed_and_not_called_idle() -> None:
+    asked = built("kernel f(A: f32[9000], s: f32[1]) #threads(64) { s[0] = sum 9000 k { A[k] } }")
+    assert "64 threads" in asked and "changes nothing" not in asked
+
+
+def test_as_many_blocks_as_are_asked_for_share_a_reduction() -> None:
+    text = "kernel f(A: f32[9000000], s: f32[1]) #blocks_per_sm(%d) { s[0] = sum 9000000 k { A[k] } }"
+    assert "__launch_bounds__(512, 2)" in built(text % 2)
+    assert refusal(text % 5, "cuda:sm_90a", "map") == {"E0401"}
+    assert "__launch_bounds__(512, 3)" in built(text % 3, "cuda:sm_89")
+    assert refusal(text % 4, "cuda:sm_89", "map") == {"E0401"}
+
+
+def test_blocks_whose_shared_memory_has_no_room_together_are_refused() -> None:
+    text = (
+        "kernel f(A: f32[8, 10240], C: f32[8, 10240]) #blocks_per_sm(%d) { par 8 b { new shared t: f32[10240]\n"
+        "par 10240 i { t[i] = A[b, i] }; par 10240 j { C[b, j] = t[10239 - j] } } }"
+    )
+    assert ", 5)" in built(text % 5)
+    assert refusal(text % 6, "cuda:sm_90a", "plan") == {"E0403"}
 
 
 def test_unique_on_an_affine_update_does_not_take_its_atomic_away() -> None:
