@@ -39,6 +39,7 @@ MAX_VECTOR = 64  # elements: 64 bytes, the widest register that a target has, of
 MAX_UNROLL = 1024  # iterations: longer bodies are nothing that compilers end with
 MAX_THREADS = 1024  # of a block, on every GPU
 MAX_BLOCKS = 32  # of a multiprocessor
+MAX_RASTER = 65536  # rows of blocks: no grid of today has more in an L2
 MAX_CLUSTER = 16  # blocks
 MAX_ADDRESS_BIT = 20  # no shared memory has an address that needs it
 WARP = 32
@@ -53,6 +54,7 @@ def forgotten_hash(text: str) -> str | None:
 class Needs(Enum):
     """What a construct must hold for an attribute to change anything there."""
 
+    ROWS = "a launch of independent blocks in several rows and columns"
     THREADS = "a launch of more than one thread"
     PRODUCTS = "a product of floats that is added"
     EXPONENTIALS = "an exponential of f32"
@@ -140,7 +142,10 @@ ATTRIBUTES: dict[str, Spec] = {
     "cluster_shape": Spec(on=(Construct.KERNEL,), least=1, most=3, form="#cluster_shape(x, y, z)"),
     "persistent": Spec(on=(Construct.KERNEL,), form="#persistent"),
     "cooperative": Spec(on=(Construct.KERNEL,), form="#cooperative"),
-    "raster": Spec(on=(Construct.KERNEL,), least=1, most=1, form="#raster(n)"),
+    "raster": Spec(
+        on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), least=1, most=1, greatest=MAX_RASTER, form="#raster(n)",
+        needs=Needs.ROWS, on_cpu="a CPU has no thread blocks",
+    ),
     "blocks_per_sm": Spec(
         on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), least=1, most=1, greatest=MAX_BLOCKS,
         form="#blocks_per_sm(n)", needs=Needs.THREADS, on_cpu="a CPU has no thread blocks",

@@ -88,6 +88,11 @@ def blocks_per_sm_of(kernel: Kernel) -> Attr | None:
     return _named(kernel.attrs, "blocks_per_sm")
 
 
+def raster_of(kernel: Kernel) -> Attr | None:
+    """The `#raster(n)` of a kernel: its blocks run in groups of n rows."""
+    return _named(kernel.attrs, "raster")
+
+
 def unique_of(attrs: Iterable[Attr]) -> tuple[Attr, ...]:
     """The `#unique` among attributes: no two iterations meet in a gathered element."""
     return tuple(attr for attr in attrs if attr.name == "unique")

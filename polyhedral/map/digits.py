@@ -132,25 +132,40 @@ def grid_digits(
     The first dimension and all whose extent is large or free share grid.x by strides, since grid.y and grid.z hold
     65535 blocks; constant ones go to grid.y and grid.z. Raises E0401 where grid.x would be too large.
     """
-    found: list[Digit | None] = [None] * len(indices)
+    radices = {dim: ceildiv(at_least_zero(extents[dim]), covered[dim]) for dim in order}
+    pieces = [Piece(index=indices[dim], radix=radices[dim], weight=covered[dim]) for dim in order]
+    found = dict(zip(order, place_on_grid(pieces, names, target, span), strict=True))
+    return tuple(found[dim] for dim in range(len(indices)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A digit without its place on the grid."""
+
+    index: str
+    radix: IndexExpr
+    weight: int
+
+
+def place_on_grid(
+    pieces: Sequence[Piece], names: Names, target: Target, span: Span, *, together: int = 1
+) -> tuple[Digit | None, ...]:
+    """The grid digits of pieces, fastest first, the first few `together` on grid.x; None for what has one block."""
+    found: list[Digit | None] = []
     on_x: list[IndexExpr] = []
     free = [Place.GRID_Y, Place.GRID_Z]
-    for dim in order:
-        radix = ceildiv(at_least_zero(extents[dim]), covered[dim])
-        if radix == ONE:
+    for number, piece in enumerate(pieces):
+        if piece.radix == ONE:
+            found.append(None)
             continue
-        small = isinstance(radix, IndexConst) and radix.value <= min(target.max_grid[1:])
-        place = free.pop(0) if on_x and small and free else Place.GRID_X
+        small = isinstance(piece.radix, IndexConst) and piece.radix.value <= min(target.max_grid[1:])
+        place = free.pop(0) if on_x and small and free and number >= together else Place.GRID_X
         stride: IndexExpr = product(on_x) if place is Place.GRID_X else ONE
         if place is Place.GRID_X:
-            on_x.append(radix)
-        found[dim] = Digit(
-            name=names.fresh(f"{indices[dim]}_block"),
-            index=indices[dim],
-            weight=covered[dim],
-            radix=radix,
-            stride=stride,
-            place=place,
+            on_x.append(piece.radix)
+        name = names.fresh(f"{piece.index}_block")
+        found.append(
+            Digit(name=name, index=piece.index, weight=piece.weight, radix=piece.radix, stride=stride, place=place)
         )
     total = product(on_x)
     if isinstance(total, IndexConst) and total.value > target.max_grid[0]:

@@ -9,8 +9,8 @@ from texpr.grammar.ast import Accumulate, Attr, Kernel, Leaf, Seq, Stmt
 from texpr.grammar.attributes import ATTRIBUTES, Needs
 from texpr.grammar.core import statements
 from texpr.grammar.permissions import contracts, hastens, promises_unique
-from texpr.polyhedral.mapped.places import Memory, Place
-from texpr.polyhedral.mapped.program import HostNode, MappedBuffer
+from texpr.polyhedral.mapped.places import GRID_PLACES, Memory, Place
+from texpr.polyhedral.mapped.program import HostNode, Launch, MappedBuffer
 from texpr.polyhedral.mapped.tree import Loop
 from texpr.polyhedral.mapped.walks import launches, of_kind
 from texpr.polyhedral.target import Target
@@ -40,12 +40,20 @@ def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Foun
             yield attr, spec.on_cpu
         elif spec.needs is Needs.THREADS and all(launch.threads == 1 for launch in launches(host)):
             yield attr, "every launch has one thread"
+        elif spec.needs is Needs.ROWS and not any(map(_in_groups, launches(host))):
+            yield attr, "no launch has several rows and columns of blocks that a group could have"
         elif spec.needs is Needs.PRODUCTS and not any(map(contracts, leaves)):
             yield attr, "no statement adds a product of floats"
         elif spec.needs is Needs.EXPONENTIALS and not any(map(hastens, leaves)):
             yield attr, "no statement has an exponential of f32"
         elif spec.needs is Needs.GATHERED_WRITES and not any(map(promises_unique, leaves)):
             yield attr, "no statement writes a gathered element"
+
+
+def _in_groups(launch: Launch) -> bool:
+    """Whether an index has two digits on the grid."""
+    blocks = [digit.index for digit in launch.digits if digit.place in GRID_PLACES]
+    return len(set(blocks)) < len(blocks)
 
 
 def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Found:

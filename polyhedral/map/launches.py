@@ -46,6 +46,7 @@ from texpr.polyhedral.map.held import LINE_BYTES, held_rows
 from texpr.polyhedral.map.lines import ahead, lead_of, origins
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
+from texpr.polyhedral.map.raster import Grid, raster_grid, within_rows
 from texpr.polyhedral.map.reductions import Team, shared_out, split
 from texpr.polyhedral.map.row_tiles import RowTile, load_row, make_tile
 from texpr.polyhedral.map.runs import Line, in_run, make_run
@@ -89,10 +90,10 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     defines = {
         index: Define(
             index=names.get(index, index),
-            digits=(*((block,) if block else ()), *reversed(mine)),
+            digits=(*block, *reversed(mine)),
             offset=multiply(const(-1), IndexVar(name=leads[index])) if index in leads else ZERO,
         )
-        for index, block, mine in zip(nest.indices, grid, band.digits, strict=True)
+        for index, block, mine in zip(nest.indices, grid.digits, band.digits, strict=True)
     }
     plain = (define for index, define in defines.items() if index not in leads)
     behind = (
@@ -100,7 +101,7 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
         for index, origin in counted.items()
         for node in (lead_of(draft.problem, leads[index], origin, index, LINE_BYTES), defines[index])
     )
-    return launch_of(region, choice.threads, grid, (*plain, *behind, *body))
+    return launch_of(draft, region, choice.threads, grid, (*plain, *behind, *body))
 
 
 def _of_thread(
@@ -155,8 +156,10 @@ def build_combined(draft: Draft, region: Region, choice: Combined) -> Launch:
     reached = {i: s.weight if s else c for i, s, c in zip(nest.indices, strides, covered, strict=True)}
     inside = padding_guard(nest, reached, ranges)
     bounded = [minimum(e, const(s.weight)) if s else e for e, s in zip(extents, strides, strict=True)]
-    grid = band_grid(draft, nest, bounded, covered, choice.grid)
-    places = [tuple(d for d in (block, stride) if d) for block, stride in zip(grid, strides, strict=True)]
+    order = [nest.indices.index(index) for index in choice.grid]
+    blocks = grid_digits(nest.indices, bounded, covered, order, draft.names, draft.target, nest.pars[0].span)
+    grid = Grid(digits=tuple((block,) if block else () for block in blocks))
+    places = [tuple(d for d in (block, stride) if d) for block, stride in zip(blocks, strides, strict=True)]
     defines = {d: Define(index=nest.indices[d], digits=places[d]) for d in range(len(places)) if d != dim}
     around = tuple((define, stride) for d, define in defines.items() if (stride := strides[d]) is not None)
     team = Team(outer=nest.indices, threads=choice.threads, width=width)
@@ -164,7 +167,7 @@ def build_combined(draft: Draft, region: Region, choice: Combined) -> Launch:
         draft, team, nest.pars[dim], tuple(updates), places[dim], const(choice.rounds), inside, around, strides[dim]
     )
     outer = (define for d, define in defines.items() if strides[d] is None)
-    return launch_of(region, choice.threads, grid, (*outer, *body))
+    return launch_of(draft, region, choice.threads, grid, (*outer, *body))
 
 
 def _stride(draft: Draft, index: str, extent: IndexExpr, covered: int, choice: Combined) -> Digit | None:
@@ -192,10 +195,8 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     condition = padding_guard(nest, dict.fromkeys(nest.indices, 1), ranges)
     if condition is not None:
         body = (Guard(condition=condition, body=body, padding=True, uniform=Scope.BLOCK, span=nest.pars[0].span),)
-    defines = tuple(
-        Define(index=index, digits=(block,) if block else ()) for index, block in zip(nest.indices, grid, strict=True)
-    )
-    return launch_of(region, choice.threads, grid, (*defines, *body))
+    defines = tuple(Define(index=index, digits=blocks) for index, blocks in zip(nest.indices, grid.digits, strict=True))
+    return launch_of(draft, region, choice.threads, grid, (*defines, *body))
 
 
 class _Block:
@@ -336,9 +337,9 @@ def _pieces(nest: Nest, deal: Deal) -> tuple[Share, ...]:
 
 def band_grid(
     draft: Draft, nest: Nest, extents: Sequence[IndexExpr], covered: Sequence[int], order: tuple[str, ...]
-) -> tuple[Digit | None, ...]:
+) -> Grid:
     dims = [nest.indices.index(index) for index in order]
-    return grid_digits(nest.indices, extents, covered, dims, draft.names, draft.target, nest.pars[0].span)
+    return raster_grid(draft, nest.indices, extents, covered, dims, nest.pars[0].span)
 
 
 def place_in(
@@ -354,9 +355,8 @@ def place_in(
     draft.buffers.update(place_locals(uses, memory, known, draft.target, draft.problem.host_ranges))
 
 
-def launch_of(region: Region, threads: int, grid: Sequence[Digit | None], body: tuple[Node, ...]) -> Launch:
-    used = tuple(d for d in grid if d)
+def launch_of(draft: Draft, region: Region, threads: int, grid: Grid, body: tuple[Node, ...]) -> Launch:
     assert region.band is not None, "plain statements have no grid"
-    return Launch(
-        name=region.name, grid=grid_size(used), threads=threads, digits=used, body=body, span=region.band.span
-    )
+    span = region.band.span
+    body = within_rows(draft, grid, body, span)
+    return Launch(name=region.name, grid=grid_size(grid.all), threads=threads, digits=grid.all, body=body, span=span)

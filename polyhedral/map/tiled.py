@@ -60,15 +60,15 @@ def build_tiled(draft: Draft, region: Region, choice: Tiled) -> Launch:
     defines = tuple(
         Define(
             index=corner.get(index, index),
-            digits=(block,) if block else (),
+            digits=blocks,
             offset=const(-ahead) if index in choice.lines else ZERO,
         )
-        for index, block in zip(nest.indices, grid, strict=True)
+        for index, blocks in zip(nest.indices, grid.digits, strict=True)
     )
     tiles = _Tiles(draft, nest, choice, corner)
     found = staged(draft.problem, nest, choice)
     nodes = [node for one in found for node in tiles.load(one)]
-    return launch_of(region, choice.threads, grid, (*defines, *nodes, *tiles.run(found, ranges)))
+    return launch_of(draft, region, choice.threads, grid, (*defines, *nodes, *tiles.run(found, ranges)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ import texpr
 from texpr.codegen.manifest_io import write_manifest
 from texpr.grammar.attributes import ATTRIBUTES, Construct
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.expr import ONE, constant_value
+from texpr.polyhedral.mapped.places import Digit, Place
 
 LANGUAGE = Path(__file__).parent.parent.parent / "docs" / "language.md"
 SIGN = re.compile(r"#(\w+)(?:\([^)]*\))?")
@@ -38,6 +40,10 @@ SHARED = (
     "kernel f(A: f32[8], C: f32[8, 64]) { par 8 b { new shared s: i32[3]; new shared t: f32[4, 16] %s\n"
     "par 3 i { s[i] = 1 }; par 64 i { t[i / 16, i %% 16] = A[b] }\n"
     "par 64 i { C[b, i] = t[(63 - i) / 16, (63 - i) %% 16] + f32(s[0]) } } }"
+)
+MATMUL = (
+    "kernel f(A: f32[512, 64], B: f32[64, 512], C: f32[512, 512]) %s {\n"
+    "par 512 i, 512 j { C[i, j] = sum 64 k { A[i, k] * B[k, j] } } }"
 )
 FULLY = "kernel f(A: f32[64]) { fully par 64 i %s { A[i] = 1.0 } }"
 
@@ -84,6 +90,7 @@ KEPT: dict[str, tuple[Kept, ...]] = {
     "#blocks_per_sm(n)": (
         Kept(place=Construct.KERNEL, program=COPY.replace(") {", ") #blocks_per_sm(4) {"), because="(32, 4)"),
     ),
+    "#raster(n)": (Kept(place=Construct.KERNEL, program=MATMUL % "#raster(4)", because="tx::block_x() % 4"),),
     "#strides(s0, s1, …)": (
         Kept(place=Construct.PARAMETER, program=COPY.replace("]) {", "] #strides(2)) {"), because="strides (2)"),
         Kept(place=Construct.NEW, program=SHARED % "#strides(20, 1)", because="strides (20, 1)"),
@@ -115,7 +122,6 @@ UNMAPPED: dict[str, tuple[str, ...]] = {
     "#cluster_shape(x, y, z)": (COPY.replace(") {", ") #cluster_shape(2, 1) {"),),
     "#persistent": (COPY.replace(") {", ") #persistent {"),),
     "#cooperative": (COPY.replace(") {", ") #cooperative {"),),
-    "#raster(n)": (COPY.replace(") {", ") #raster(8) {"),),
 }  # fmt: skip
 
 OF_HARDWARE_BODIES = ("#ptx(major, minor)", "#sm(80)")
@@ -143,6 +149,7 @@ IDLE = {
     "#ordered": ("kernel f(A: f32[64], C: f32[64]) { seq 64 i #ordered { C[i] = A[i] } }",),
     "#unroll": (COPY.replace("64 i", "64 i #unroll"), COPY.replace("64 i", "64 i #unroll(4)")),
     "#threads": ("kernel f(s: f32[1]) #threads(64) { s[0] = 1.0 }",),
+    "#raster": (COPY.replace(") {", ") #raster(8) {"), MATMUL % "#raster(1)"),
     "#blocks_per_sm": ("kernel f(s: f32[1]) #blocks_per_sm(4) { s[0] = 1.0 }",),
     "#pad": ("kernel f(A: f32[8]) { par 8 i { new t: f32[2, 2] #pad; t[0, 0] = 1.0; A[i] = t[0, 0] } }",),
     "#align": ("kernel f(A: f32[8]) { par 8 i { new t: f32 #align(64); t = 1.0; A[i] = t } }",),
@@ -154,6 +161,7 @@ IDLE = {
 IDLE_ON_A_CPU = {
     "#fast": EXPONENTIAL % ("", "#fast"),
     "#threads": COPY.replace(") {", ") #threads(64) {"),
+    "#raster": COPY.replace(") {", ") #raster(4) {"),
     "#blocks_per_sm": COPY.replace(") {", ") #blocks_per_sm(4) {"),
     "#grid": ROW_SUM % "",
     "#block": ROWS % ("", "#block"),
@@ -303,6 +311,31 @@ def test_blocks_whose_shared_memory_has_no_room_together_are_refused() -> None:
     )
     assert ", 5)" in built(text % 5)
     assert refusal(text % 6, "cuda:sm_90a", "plan") == {"E0403"}
+
+
+@pytest.mark.parametrize("rows", [3, 4, 7, 16, 100])
+def test_blocks_in_groups_of_rows_are_each_of_the_band_once(rows: int) -> None:
+    """The grid of 512 x 512 iterations has 64 rows and 16 columns of blocks: groups of 3 and 7 leave some without."""
+    kernel = next(iter(texpr.parse(MATMUL % f"#raster({rows})")))
+    program = kernel.compile("cuda-host:sm_90a", stop_after="map").mapping.program
+    (launch,) = program.host
+    blocks = [digit for digit in launch.digits if digit.place is Place.GRID_X]
+    total = constant_value(launch.grid[0])
+    assert total is not None and launch.grid[1:] == (ONE, ONE)
+    found = [
+        tuple(sum(_at(block, d) * d.weight for d in blocks if d.index == i) for i in "ij") for block in range(total)
+    ]
+    assert len(set(found)) == total
+    inside = [block for block in found if block[0] < 512 and block[1] < 512]
+    assert len(inside) == len({i for i, _ in inside}) * len({j for _, j in inside})
+    group = min(rows, len({i for i, _ in inside}))
+    assert len({i for i, _ in found[:group]}) == group and len({j for _, j in found[:group]}) == 1
+
+
+def _at(block: int, digit: Digit) -> int:
+    stride, radix = constant_value(digit.stride), constant_value(digit.radix)
+    assert stride is not None and radix is not None
+    return block // stride % radix
 
 
 def test_unique_on_an_affine_update_does_not_take_its_atomic_away() -> None:
