@@ -24,8 +24,20 @@ from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.promote import promote
 from texpr.polyhedral.map.report import access_reports
 from texpr.polyhedral.map.resident import resident
+from texpr.polyhedral.map.tallied import build_tallied
 from texpr.polyhedral.map.tiled import build_tiled
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Parted, Single, Tiled
+from texpr.polyhedral.mapped.candidate import (
+    Blocks,
+    Candidate,
+    Choice,
+    Combined,
+    Cores,
+    Flat,
+    Parted,
+    Single,
+    Tallied,
+    Tiled,
+)
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
 from texpr.polyhedral.mapped.tree import Guard, Loop
@@ -101,6 +113,8 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
             return build_tiled(draft, region, choice)
         case Parted():
             return build_parted(draft, region, choice)
+        case Tallied():
+            return build_tallied(draft, region, choice)
         case Cores():
             return build_cores(draft, region, choice)
         case _:

@@ -2,7 +2,8 @@
 
 A band without inner parallelism is flat, lanes on the index with the fewest sectors, or in tiles where no lanes serve
 all its accesses (`choose_tiles`); one with inner `par`s, a shared buffer or rows to reduce has a block for each
-iteration; a band of accumulations alone is combined over the threads of its blocks. On a CPU the outer indices are on
+iteration; one of `atomic` updates of small arrays has copies of these in every block (`choose_tallied`); a band of
+accumulations alone is combined over the threads of its blocks. On a CPU the outer indices are on
 cores and the contiguous one is innermost (`cores`).
 """
 
@@ -25,6 +26,7 @@ from texpr.polyhedral.map.bands import (
 from texpr.polyhedral.map.choose_cores import choose_cores
 from texpr.polyhedral.map.choose_parted import choose_parted, choose_summed
 from texpr.polyhedral.map.choose_rows import choose_rows
+from texpr.polyhedral.map.choose_tallied import choose_tallied
 from texpr.polyhedral.map.choose_tiles import choose_tiled
 from texpr.polyhedral.map.digits import power_of_two, share
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked
@@ -65,9 +67,9 @@ def _choice(problem: Problem, region: Region) -> Choice:
     sizes = band_sizes(problem, nest, ranges)
     if has_block_level(problem.kernel, nest):
         return choose_blocks(problem, nest, ranges)
-    parted = choose_parted(problem, region)
-    if parted is not None:
-        return parted
+    shared_out = choose_parted(problem, region) or choose_tallied(problem, region)
+    if shared_out is not None:
+        return shared_out
     if prefers_blocks(problem, nest, sizes, DEFAULT_THREADS, ranges):
         return choose_blocks(problem, nest, ranges)
     summed = choose_summed(problem, region)

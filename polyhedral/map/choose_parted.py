@@ -87,7 +87,7 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
     each = resident // max(1, blocks)
     if region.saved:  # a condition on data stands around the launch, and blocks are counted outside any
         each = 1
-    return replace(choice, blocks=_blocks(problem, found, ranges, choice, each), memory=memory)
+    return replace(choice, blocks=blocks_of(problem, found, ranges, choice, each), memory=memory)
 
 
 def _lane(problem: Problem, nest: Nest, sizes: Sequence[int], ranges: Ranges, found: Work) -> int | None:
@@ -135,7 +135,7 @@ def _along(problem: Problem, nest: Nest, found: Work, turns: int) -> Parted:
         threads=threads,
         grid=tuple(reversed(nest.indices)),
         shared_out=tuple(one.over.index for one in found.reductions),
-        ahead=_ahead(problem, nest, found, widths, AHEAD_BYTES[ALONG]),
+        ahead=rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ALONG]),
         resident=blocks_asked(problem.kernel, problem.target) or max(1, room if threads == ALONG else room // 2),
         widths=widths,
     )
@@ -164,13 +164,13 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
         deal=deal,
         grid=tuple(nest.indices[d] for d in order),
         shared_out=tuple(one.over.index for one in found.reductions),
-        ahead=_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS]),
+        ahead=rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS]),
         resident=blocks_asked(problem.kernel, problem.target) or max(1, 2 * ALONG // threads),
         widths=widths,
     )
 
 
-def _ahead(problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], wanted: int) -> int:
+def rounds_ahead(problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], wanted: int) -> int:
     """Rounds that are loaded together: as many as bring so many bytes, of all arrays that move."""
     least = MAX_AHEAD
     for one in found.reductions:
@@ -185,7 +185,7 @@ def _ahead(problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int],
     return 1 << max(0, least.bit_length() - 1)
 
 
-def _blocks(problem: Problem, found: Work, ranges: Ranges, choice: Parted, most: int) -> dict[str, int]:
+def blocks_of(problem: Problem, found: Work, ranges: Ranges, choice: Parted, most: int) -> dict[str, int]:
     """At most so many blocks for one index of each reduction: the one that threads share, or the longest outside."""
     chosen: dict[str, int] = {}
     counts: list[int] = []

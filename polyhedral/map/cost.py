@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, assert_never
 
-from texpr.grammar.ast import If, Par, Seq, Stmt
+from texpr.grammar.ast import Gather, If, Par, Seq, Stmt
 from texpr.grammar.index.interval import Ranges, index_range
 from texpr.polyhedral.map import lines
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
@@ -23,6 +23,8 @@ from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins, RowElement, held_rows, named, origins
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared
+from texpr.polyhedral.map.reducible import Reduction
+from texpr.polyhedral.map.tally import elements, tally
 from texpr.polyhedral.map.tiles import load_units, owned, run_units, staged, tile_lanes
 from texpr.polyhedral.map.vectors import Wide, along
 from texpr.polyhedral.map.work import shared_nest, work
@@ -37,6 +39,7 @@ from texpr.polyhedral.mapped.candidate import (
     Parted,
     Row,
     Single,
+    Tallied,
     Tiled,
 )
 from texpr.polyhedral.names import Names
@@ -47,7 +50,8 @@ from texpr.polyhedral.walk import subscript_names
 class LaunchCost:
     """`blocks` of `threads` run in `waves` on a GPU's multiprocessors; `idle` is the share of threads beyond an extent.
     `requests` are warps' requests of global memory with `sectors` of them, `ideal` at least; on a CPU every access is a
-    request, and a sector where it is not contiguous."""
+    request, and a sector where it is not contiguous. `updates` are those of single elements of global memory that data
+    tells, or at the ends of blocks, which wait for one another."""
 
     blocks: int
     threads: int
@@ -56,6 +60,7 @@ class LaunchCost:
     requests: int
     sectors: int
     ideal: int
+    updates: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +128,8 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
         case Parted():
             nest, ranges = shared_nest(region, choice.shared_out)
             return _parted(problem, nest, ranges, choice)
+        case Tallied():
+            return _tallied(problem, *region.nest, choice)
         case Blocks():
             nest, ranges = region.nest
             blocks = prod(band_sizes(problem, nest, ranges))
@@ -258,8 +265,12 @@ class _Inside:
 
 def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests: Iterator[_Request]) -> LaunchCost:
     resident = problem.target.multiprocessors * max(1, problem.target.resident_threads // threads)
-    made = sectors = ideal = 0
-    for request in (r for r in requests if not r.access.update):
+    made = sectors = ideal = updates = 0
+    for request in requests:
+        if request.access.update:
+            gathered = any(isinstance(subscript, Gather) for subscript in request.access.subscripts)
+            updates += problem.target.warp_size * request.times if gathered else 0
+            continue
         fixed = {**dict.fromkeys(request.lanes, 0), **problem.sizes}
         found = footprint(request.access, request.lanes, fixed)
         made += request.times
@@ -267,7 +278,14 @@ def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests:
         ideal += request.times * (1 if found is None else found.ideal)
     waves = -(-blocks // resident)
     return LaunchCost(
-        blocks=blocks, threads=threads, waves=waves, idle=idle, requests=made, sectors=sectors, ideal=ideal
+        blocks=blocks,
+        threads=threads,
+        waves=waves,
+        idle=idle,
+        requests=made,
+        sectors=sectors,
+        ideal=ideal,
+        updates=updates,
     )
 
 
@@ -276,22 +294,41 @@ def _parted(problem: Problem, nest: Nest, ranges: Ranges, choice: Parted) -> Lau
     found = work(problem, nest.body, choice.shared_out)
     assert found is not None, "the candidate fits"
     blocks, idle = _blocks_of(nest, band_sizes(problem, nest, ranges), choice.deal, choice.widths)
-    parts, requests = 1, list[_Request]()
-    for one in found.reductions:
-        known, times, over = dict(ranges), blocks, one.over.index
-        for loop in one.loops:
-            size = problem.representative(loop.extent, known)
-            covered = covered_by_block(one, choice, loop.index)
-            if loop.index in choice.blocks:
-                parts = max(parts, min(choice.blocks[loop.index], -(-size // covered)))
-            times *= -(-size // (covered // choice.ahead)) if loop.index == over else size
-            known |= {loop.index: inside} if (inside := index_range(loop.extent, known)) else {}
-        times *= -(-choice.threads // problem.target.warp_size)
-        team = choice.threads // prod(n for _, n in choice.deal)
-        lanes = _lanes(problem, (*nest.indices, over), (*choice.deal, (over, team)), choice.widths)
-        reads = problem.accesses(one.body, known, without=declared(nest.body), weight=times)
-        requests += _Runs(problem, one.reading, (*nest.indices, *one.indices), choice.widths).requests(reads, lanes)
-    return _counted(problem, blocks * parts, choice.threads, idle, iter(requests))
+    shared = [_shared_out(problem, nest, ranges, choice, one, blocks) for one in found.reductions]
+    requests = (request for _, own in shared for request in own)
+    return _counted(problem, blocks * max(parts for parts, _ in shared), choice.threads, idle, requests)
+
+
+def _shared_out(
+    problem: Problem, nest: Nest, ranges: Ranges, choice: Parted, one: Reduction, blocks: int
+) -> tuple[int, Iterator[_Request]]:
+    """Among how many parts a reduction is shared out, and its requests."""
+    known, times, over, parts = dict(ranges), blocks, one.over.index, 1
+    for loop in one.loops:
+        size = problem.representative(loop.extent, known)
+        covered = covered_by_block(one, choice, loop.index)
+        if loop.index in choice.blocks:
+            parts = min(choice.blocks[loop.index], -(-size // covered))
+        times *= -(-size // (covered // choice.ahead)) if loop.index == over else size
+        known |= {loop.index: inside} if (inside := index_range(loop.extent, known)) else {}
+    times *= -(-choice.threads // problem.target.warp_size)
+    team = choice.threads // prod(n for _, n in choice.deal)
+    lanes = _lanes(problem, (*nest.indices, over), (*choice.deal, (over, team)), choice.widths)
+    reads = problem.accesses(one.body, known, without=declared(nest.body), weight=times)
+    runs = _Runs(problem, one.reading, (*nest.indices, *one.indices), choice.widths)
+    return parts, runs.requests(reads, lanes)
+
+
+def _tallied(problem: Problem, nest: Nest, ranges: Ranges, choice: Tallied) -> LaunchCost:
+    """The requests of the iterations, and the updates with which blocks end."""
+    found = tally(problem, nest, choice.over)
+    assert found is not None, "the candidate fits"
+    alone = Nest(pars=(), body=nest.body)
+    parts, requests = _shared_out(problem, alone, ranges, choice.shared_out, found, 1)
+    copied = sum(elements(problem.kernel.buffer(name)) or 0 for name in choice.copies)
+    others = (request for request in requests if request.access.buffer not in choice.copies)
+    paid = _counted(problem, parts, choice.threads, 0.0, others)
+    return replace(paid, updates=paid.updates + parts * copied)
 
 
 def _cores(problem: Problem, nest: Nest, ranges: Ranges, choice: Cores) -> LaunchCost:

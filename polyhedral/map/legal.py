@@ -26,6 +26,8 @@ from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.reducible import combinable
 from texpr.polyhedral.map.sharing import can_share, part_bytes
+from texpr.polyhedral.map.tally import tally
+from texpr.polyhedral.map.tally_fits import tally_fault
 from texpr.polyhedral.map.tiles import tile_fault
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import along
@@ -40,6 +42,7 @@ from texpr.polyhedral.mapped.candidate import (
     Flat,
     Parted,
     Single,
+    Tallied,
     Tiled,
     widths_of,
 )
@@ -90,6 +93,8 @@ class _Check:
                 self._tiled(choice, *self.region.nest)
             case Parted():
                 self._parted(choice)
+            case Tallied():
+                self._tallied(choice, *self.region.nest)
             case Cores():
                 self._cores(choice, *self.region.nest)
             case _:
@@ -206,6 +211,17 @@ class _Check:
             self._refuse(fault)
         for stmts, index, hardware in runs_of(self.problem, nest, choice):
             self._run(stmts, index, choice.widths, hardware)
+        self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
+
+    def _tallied(self, choice: Tallied, nest: Nest, ranges: Ranges) -> None:
+        self._threads(choice.threads)
+        found = tally(self.problem, nest, choice.over)
+        if found is None:
+            self._refuse(f"`over`: the iterations of {choice.over} are no updates that go to copies of an array")
+        fault = tally_fault(self.problem, found, choice)
+        if fault is not None:
+            self._refuse(fault)
+        self._run(found.reading, choice.over, choice.widths, found.indices)
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _chain(self, choice: Combined, summed: Mapping[str, Par], ranges: Ranges) -> None:

@@ -3,9 +3,9 @@
     softmax_0   268 MB from memory at 4.2 TB/s: 64 µs   268 MB in requests: 32 µs   2.5 µs to launch   67 µs
 
 Bytes that must move are the distinct elements that a launch reads, and those that it writes; sectors that requests
-touch more than once come from the caches, at their rate. A launch whose threads have too few bytes on their way to keep
-either busy waits longer by as much (Little's law). Two significant digits are kept, so that what is nearly the same is
-the same, and other reasons decide.
+touch more than once come from the caches, at their rate; updates of elements that data tells go one by one. A launch
+whose threads have too few bytes on their way to keep memory or caches busy waits longer by as much (Little's law). Two
+significant digits are kept, so that what is nearly the same is the same, and other reasons decide.
 """
 
 from collections.abc import Iterator
@@ -25,6 +25,7 @@ from texpr.polyhedral.walk import touched
 LAUNCH_PS = 2_500_000  # from the end of one launch to the begin of the next
 TASKS_PS = 5_000_000  # to hand tasks to the cores of a CPU
 CACHE = 2  # times the memory's rate is that of the caches behind it, about
+UPDATE_PS = 260  # an update of one element of global memory among some hundreds
 LATENCY_NS = 700  # of global memory under load: so many bytes must be on their way to keep it busy
 IN_FLIGHT = 4  # accesses of one thread, at once
 CORES = 4  # of a CPU, at least
@@ -42,7 +43,7 @@ def time(problem: Problem, region: Region, paid: LaunchCost) -> int:
     busy = rate * LATENCY_NS
     at_once = min(paid.blocks * paid.threads, problem.target.multiprocessors * problem.target.resident_threads)
     on_their_way = min(busy, at_once * IN_FLIGHT * _access_bytes(problem, paid))
-    return rounded(LAUNCH_PS + max(moved, asked) * busy // on_their_way)
+    return rounded(LAUNCH_PS + max(max(moved, asked) * busy // on_their_way, UPDATE_PS * paid.updates))
 
 
 def _access_bytes(problem: Problem, paid: LaunchCost) -> int:

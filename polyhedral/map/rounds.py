@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from texpr.grammar.ast import (
     Accumulate,
+    Atomic,
     Compare,
     CompareOp,
     Const,
@@ -191,20 +192,26 @@ class Rounds:
         return (Define(index=index, digits=own, offset=IndexVar(name=first)), *nodes)
 
     def _through(self, stmt: Stmt) -> Stmt:
-        """The statement with its updates going to registers."""
+        """The statement with its updates where they go."""
         match stmt:
-            case Accumulate(id=id) if id in self.parts:
-                part = self.parts[id]
-                narrowed = self.crew.is_long(stmt) and part.dtype != F64
-                place = (IndexVar(name=self.vector.name),) if self.crew.along is not None and self.vector else ()
-                value = narrow(stmt.value) if narrowed else stmt.value
-                return replace(stmt, buffer=part.register, subscripts=place, value=value)
+            case Accumulate() | Atomic():
+                return self.update(stmt)
             case Seq():
                 return replace(stmt, body=tuple(map(self._through, stmt.body)))
             case If(then=then, orelse=orelse):
                 return replace(stmt, then=tuple(map(self._through, then)), orelse=tuple(map(self._through, orelse)))
             case _:
                 return stmt
+
+    def update(self, stmt: Accumulate | Atomic) -> Stmt:
+        """An update where it goes: to a register, if it is one of the reduction."""
+        if stmt.id not in self.parts:
+            return stmt
+        part = self.parts[stmt.id]
+        narrowed = self.crew.is_long(part.update) and part.dtype != F64
+        place = (IndexVar(name=self.vector.name),) if self.crew.along is not None and self.vector else ()
+        value = narrow(stmt.value) if narrowed else stmt.value
+        return replace(stmt, buffer=part.register, subscripts=place, value=value)
 
     def _place(self) -> IndexExpr:
         """The element of a register array that an addition takes."""

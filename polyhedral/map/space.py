@@ -15,13 +15,25 @@ from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest, has_block_level
 from texpr.polyhedral.map.choose import band_sizes, choose, choose_blocks, choose_combined, choose_flat, in_runs
 from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
+from texpr.polyhedral.map.choose_tallied import tallied
 from texpr.polyhedral.map.choose_tiles import tilings
 from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.legal import check_choice
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.reducible import combinable
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Deal, Flat, Parted, Tiled
+from texpr.polyhedral.mapped.candidate import (
+    Blocks,
+    Candidate,
+    Choice,
+    Combined,
+    Cores,
+    Deal,
+    Flat,
+    Parted,
+    Tallied,
+    Tiled,
+)
 
 ROUNDS = (1, 4, 16, 64)
 PARTS = (3, 33, 132, 264, 1056)  # blocks that share a reduction
@@ -66,6 +78,7 @@ def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice
         yield from _flat(problem, nest, ranges)
         yield from _tiled(problem, nest, ranges)
         yield from _combined(problem, nest, ranges)
+        yield from _tallied(problem, region)
     yield from _blocks(problem, blocks)
 
 
@@ -111,6 +124,24 @@ def _combined(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Combined
         yield usual
         for threads, rounds, width in product(_teams(problem), ROUNDS, WIDTHS):
             yield replace(usual, threads=threads, rounds=rounds, widths={usual.over: width} if width > 1 else {})
+
+
+def _tallied(problem: Problem, region: Region) -> Iterator[Tallied]:
+    """Blocks of every size, fewer copies or one, none of some array, a few loads ahead or one, fewer blocks."""
+    usual = tallied(problem, region)
+    if usual is None:
+        return
+    yield usual
+    for threads in _teams(problem):
+        yield replace(usual, threads=threads, resident=0)
+    for count in (8, 1):
+        yield replace(usual, copies=dict.fromkeys(usual.copies, count))
+    for name in usual.copies:
+        yield replace(usual, copies={other: count for other, count in usual.copies.items() if other != name})
+    for ahead in (1, 4):
+        yield replace(usual, ahead=ahead)
+    yield replace(usual, blocks={index: -(-most // 2) for index, most in usual.blocks.items()})
+    yield replace(usual, widths={}, ahead=1)
 
 
 def _blocks(problem: Problem, usual: Blocks) -> Iterator[Blocks]:

@@ -132,6 +132,41 @@ class Parted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tallied:
+    """A band of `atomic` updates, of small arrays among others: each block has `copies` of such an array in shared
+    memory, neighbouring lanes update different ones, and at its end it updates the array by what they have together.
+
+        par N i { atomic H[K[i]] += 1 }       over i: 1024 threads, 32 copies of H
+
+    The `threads` of a block go over one index. Of the one in `blocks` at most so many blocks share the iterations.
+    `ahead`, `resident` and `widths` are as in `Parted`.
+    """
+
+    threads: int
+    over: str
+    copies: Mapping[str, int]
+    blocks: Mapping[str, int] = field(default_factory=dict)
+    ahead: int = 1
+    resident: int = 0
+    widths: Mapping[str, int] = field(default_factory=dict)
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+    @property
+    def shared_out(self) -> Parted:
+        """How its iterations are shared out: as those of a reduction."""
+        return Parted(
+            threads=self.threads,
+            grid=(),
+            shared_out=(self.over,),
+            blocks=self.blocks,
+            ahead=self.ahead,
+            resident=self.resident,
+            widths=self.widths,
+            memory=self.memory,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cores:
     """A band on a CPU: the indices `cores` are dealt to cores, `vector` is the innermost loop, all others are loops
     between. Where the vector is the only core index, a core runs `chunk` of its iterations at a time."""
@@ -142,12 +177,12 @@ class Cores:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
-Choice = Single | Flat | Blocks | Combined | Parted | Tiled | Cores
+Choice = Single | Flat | Blocks | Combined | Parted | Tallied | Tiled | Cores
 
 
 def widths_of(choice: Choice) -> Mapping[str, int]:
     """How many neighbouring iterations a thread takes, of the indices of which it takes several."""
-    return choice.widths if isinstance(choice, Flat | Blocks | Combined | Parted | Tiled) else {}
+    return choice.widths if isinstance(choice, Flat | Blocks | Combined | Parted | Tallied | Tiled) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from texpr.polyhedral.mapped.candidate import (
     Parted,
     Row,
     Single,
+    Tallied,
     Tiled,
 )
 from texpr.polyhedral.mapped.places import Memory
@@ -64,6 +65,7 @@ FORMS: dict[str, type[Choice]] = {
     "combined": Combined,
     "tiled": Tiled,
     "parted": Parted,
+    "tallied": Tallied,
     "cores": Cores,
 }
 
@@ -268,6 +270,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "staged": _names,
     "over": _text,
     "rounds": _number,
+    "copies": _by_name(_number),
     "blocks": _by_name(_number),
     "widths": _by_name(_number),
     "rows": _rows,

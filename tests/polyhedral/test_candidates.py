@@ -21,7 +21,7 @@ from texpr.polyhedral.map.legal import check_candidate
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.space import candidates
 from texpr.polyhedral.map.stage import map_program, problem_of
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Tallied
 from texpr.polyhedral.mapped.candidate_json import candidate_json, read_candidate
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
@@ -34,8 +34,16 @@ from texpr.polyhedral.target import parse_target
 
 EVERY = bool(os.environ.get("EVERY_CANDIDATE"))  # all of them take minutes; CI takes a sample
 TRIED = 2
-QUICK = ("column_sum", "full_sum", "histogram_by_blocks", "matrix_vector", "transpose", "triangle_in_a_block")
-QUICK_ON_CUDA = (*QUICK, "pinned_levels", "row_sum_by_inner_par", "softmax", "tiled_matmul", "two_sums_at_once")
+QUICK = ("column_sum", "full_sum", "histogram", "histogram_by_blocks", "matrix_vector", "transpose", "triangle_in_a_block")
+QUICK_ON_CUDA = (
+    *QUICK,
+    "histogram",
+    "pinned_levels",
+    "row_sum_by_inner_par",
+    "softmax",
+    "tiled_matmul",
+    "two_sums_at_once",
+)
 PAIRS = (
     [(name, target) for name, target in product(NAMES, TARGETS) if target != "cpu" or name not in SLOW_ON_A_CORE]
     if EVERY
@@ -137,7 +145,7 @@ def test_a_changed_candidate_is_refused_or_right(name: str, target: str) -> None
         run(other, given, 1)
 
 
-@pytest.mark.parametrize("name", ["softmax", "matmul_f16", "full_sum", "workspace_in_a_host_loop"])
+@pytest.mark.parametrize("name", ["softmax", "matmul_f16", "full_sum", "histogram", "workspace_in_a_host_loop"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_candidate_is_its_json_and_makes_one_program(name: str, target: str) -> None:
     program, _ = mapped(name, target)
@@ -261,5 +269,6 @@ def test_the_forms_of_a_band_are_all_in_its_space() -> None:
 
     assert forms("full_sum", "cuda:sm_90a") == {"Single", Flat.__name__, Blocks.__name__, Combined.__name__}
     assert forms("matmul_f16", "cuda:sm_90a") == {Flat.__name__, Blocks.__name__}
+    assert forms("histogram", "cuda:sm_90a") == {Flat.__name__, Blocks.__name__, Tallied.__name__}
     assert forms("softmax", "cuda:sm_90a") == {Blocks.__name__}
     assert forms("matmul_f16", "cpu") == {Cores.__name__}
