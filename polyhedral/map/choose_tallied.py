@@ -58,11 +58,14 @@ def tallied(problem: Problem, region: Region) -> Tallied | None:
     resident = min(problem.target.resident_threads // threads, problem.target.shared_bytes // copied_bytes(problem, copies))
     widths = {over: width} if width > 1 else {}
     work = Work(reductions=(found,), first=(), last=())
+    ahead = rounds_ahead(problem, Nest(pars=(), body=()), work, widths, AHEAD_BYTES)
+    while ahead > 1 and not long and threads * width * ahead >= 2 * sizes[over]:
+        ahead //= 2
     choice = Tallied(
         threads=threads,
         over=over,
         copies=copies,
-        ahead=rounds_ahead(problem, Nest(pars=(), body=()), work, widths, AHEAD_BYTES),
+        ahead=ahead,
         resident=resident,
         widths=widths,
         memory={name: where for name, (where, _) in choose_memory(uses, problem.target).items()},

@@ -34,7 +34,15 @@ from texpr.polyhedral.target import parse_target
 
 EVERY = bool(os.environ.get("EVERY_CANDIDATE"))  # all of them take minutes; CI takes a sample
 TRIED = 2
-QUICK = ("column_sum", "full_sum", "histogram", "histogram_by_blocks", "matrix_vector", "transpose", "triangle_in_a_block")
+QUICK = (
+    "column_sum",
+    "full_sum",
+    "histogram",
+    "histogram_by_blocks",
+    "matrix_vector",
+    "transpose",
+    "triangle_in_a_block",
+)
 QUICK_ON_CUDA = (
     *QUICK,
     "histogram",
