@@ -8,7 +8,21 @@ Their iterations may be made in any order, by any thread, each with a part of it
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import Accumulate, Atomic, Bind, Buffer, Gather, If, IndexConst, Kernel, New, Read, Seq, Stmt
+from texpr.grammar.ast import (
+    Accumulate,
+    Atomic,
+    Bind,
+    Buffer,
+    Gather,
+    If,
+    IndexConst,
+    Kernel,
+    New,
+    Par,
+    Read,
+    Seq,
+    Stmt,
+)
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, names
 from texpr.grammar.permissions import keeps_order, unroll_of
@@ -176,10 +190,15 @@ def as_reduction(nest: Nest, over: str) -> Nest:
         par K k, N j { S[j] += A[k, j] }      par N j { seq K k { S[j] += A[k, j] } }
     """
     summed = [nest.pars[d] for d in combinable(nest)]
-    body = nest.body
-    for par in sorted(summed, key=lambda p: p.index != over):
+    body = in_seqs(sorted(summed, key=lambda p: p.index != over), nest.body)
+    return Nest(pars=tuple(p for p in nest.pars if p not in summed), body=body)
+
+
+def in_seqs(pars: Sequence[Par], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The body in `seq`s in place of these `par`s, the first one innermost."""
+    for par in pars:
         loop = Seq(
             index=par.index, source_name=par.source_name, extent=par.extent, body=body, low=par.low, span=par.span
         )
         body = (replace(loop, attrs=par.attrs),)
-    return Nest(pars=tuple(p for p in nest.pars if p not in summed), body=body)
+    return body

@@ -9,15 +9,16 @@ compute scalars of an iteration. Not under `#ordered`.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import prod
 
-from texpr.grammar.ast import AccOp, Accumulate, Atomic, Bind, Buffer, Gather, If, Kernel, New, Par, Seq, Stmt
+from texpr.grammar.ast import AccOp, Accumulate, Atomic, Bind, Buffer, Gather, If, Kernel, New, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, names
 from texpr.grammar.permissions import keeps_order, unroll_of
 from texpr.polyhedral.map.bands import Nest, has_block_level
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.map.reducible import Reduction, is_scalar, reads_of
+from texpr.polyhedral.map.reducible import Reduction, in_seqs, is_scalar, nest_of_seqs, reads_of
 
 WORD_BYTES = (4, 8)  # of elements that the machine updates by themselves
 
@@ -65,8 +66,9 @@ def tally(problem: Problem, nest: Nest, over: str) -> Tally | None:
             found[name] = mine[0].op
     if not found:
         return None
-    pars = sorted(nest.pars, key=lambda par: par.index == over)  # threads go over the innermost one
-    return Tally(loops=_loops(tuple(pars), nest.body), updates=(), of=found)
+    (top,) = in_seqs(sorted(nest.pars, key=lambda par: par.index != over), nest.body)
+    assert isinstance(top, Seq), "a band has a loop"
+    return Tally(loops=tuple(islice(nest_of_seqs(top), len(nest.pars))), updates=(), of=found)
 
 
 def _is_own(kernel: Kernel, stmt: Stmt, own: set[str]) -> bool:
@@ -82,15 +84,6 @@ def _is_own(kernel: Kernel, stmt: Stmt, own: set[str]) -> bool:
             return unroll_of(stmt) is None
         case _:
             return isinstance(stmt, If)
-
-
-def _loops(pars: tuple[Par, ...], body: tuple[Stmt, ...]) -> tuple[Seq, ...]:
-    """The band's loops, each around the next one."""
-    found: list[Seq] = []
-    for par in reversed(pars):
-        inside = (found[-1],) if found else body
-        found.append(Seq(index=par.index, source_name=par.source_name, extent=par.extent, body=inside, span=par.span))
-    return tuple(reversed(found))
 
 
 def elements(buffer: Buffer) -> int | None:
