@@ -19,12 +19,13 @@ from texpr.polyhedral.map.digits import power_of_two
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.tally import copied_bytes, elements, tally
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.widths import run_width
 from texpr.polyhedral.map.work import Work
 from texpr.polyhedral.mapped.candidate import Tallied
-
+from texpr.polyhedral.target import RESERVED_BYTES
 
 THREADS = 1024
 AHEAD_BYTES = 32  # that a thread loads before it updates
@@ -49,13 +50,18 @@ def tallied(problem: Problem, region: Region) -> Tallied | None:
     small = [name for name in found.of if total is None or total >= GAIN * count_of(problem, name)]
     width = run_width(problem, found.reading, over, sizes[over], found.indices, width_asked(nest.pars))
     long = constant_value(found.over.extent) is None
+    together = blocks_asked(problem.kernel, problem.target)
+    room = problem.target.resident_threads // (together or 1)
     usual = THREADS if long else min(THREADS, power_of_two(-(-sizes[over] // width)))
+    usual = min(usual, 1 << (room.bit_length() - 1))
     threads = threads_asked(problem.kernel, problem.target) or max(problem.target.warp_size, usual)
-    copies = copies_of(problem, small, threads)
+    blocks = together or min(problem.target.resident_blocks, problem.target.resident_threads // threads)
+    copies = copies_of(problem, small, blocks, sure=together is not None)
     if not copies:
         return None
     uses, _ = local_uses(problem.kernel, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
-    resident = min(problem.target.resident_threads // threads, problem.target.shared_bytes // copied_bytes(problem, copies))
+    taken = copied_bytes(problem, copies) + RESERVED_BYTES
+    resident = together or min(blocks, problem.target.resident_bytes // taken)
     widths = {over: width} if width > 1 else {}
     work = Work(reductions=(found,), first=(), last=())
     ahead = rounds_ahead(problem, Nest(pars=(), body=()), work, widths, AHEAD_BYTES)
@@ -87,10 +93,10 @@ def count_of(problem: Problem, name: str) -> int:
     return elements(problem.kernel.buffer(name)) or 0
 
 
-def copies_of(problem: Problem, arrays: Sequence[str], threads: int) -> Mapping[str, int]:
-    """A copy for each lane of a warp where a block's share of shared memory has room, else fewer, and at last one in
-    all that a block may have; arrays for which that is too small have none."""
-    share = problem.target.shared_bytes * threads // problem.target.resident_threads
+def copies_of(problem: Problem, arrays: Sequence[str], together: int, *, sure: bool) -> Mapping[str, int]:
+    """A copy for each lane of a warp where so many blocks have room together, else fewer, and at last one, in all that
+    a block may have where these blocks need not be together `sure`ly. Arrays for which that is too small have none."""
+    share = problem.target.resident_bytes // together - RESERVED_BYTES
     found = dict.fromkeys(arrays, problem.target.warp_size)
 
     def bytes_of(name: str) -> int:
@@ -98,6 +104,6 @@ def copies_of(problem: Problem, arrays: Sequence[str], threads: int) -> Mapping[
 
     while copied_bytes(problem, found) > share and any(count > 1 for count in found.values()):
         found[max((name for name in found if found[name] > 1), key=bytes_of)] //= 2
-    while copied_bytes(problem, found) > problem.target.shared_bytes:
+    while copied_bytes(problem, found) > (share if sure else problem.target.shared_bytes):
         del found[max(found, key=bytes_of)]
     return found

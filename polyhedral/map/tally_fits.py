@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.tally import Tally, copied_bytes
 from texpr.polyhedral.mapped.candidate import Tallied
 from texpr.polyhedral.mapped.places import Memory
-
 
 
 def tally_fault(problem: Problem, found: Tally, choice: Tallied) -> str | None:
@@ -32,6 +32,9 @@ def _faults(problem: Problem, found: Tally, choice: Tallied) -> Iterator[str]:
         yield "`ahead` is a power of two"
     if choice.resident * choice.threads > target.resident_threads:
         yield f"`resident`: {choice.resident} blocks have more threads than a multiprocessor runs"
+    asked = blocks_asked(problem.kernel, target)
+    if asked is not None and choice.resident != asked:
+        yield f"`resident`: the author asks for {asked} blocks, and the candidate has {choice.resident}"
     if not choice.widths.keys() <= {choice.over}:
         yield f"`widths` has {_listed(choice.widths)}; threads take neighbours of {choice.over}"
     if any(where is not Memory.REG for where in choice.memory.values()):

@@ -172,6 +172,14 @@ def test_what_gains_nothing_or_is_no_tally_updates_memory(text: str, sizes: dict
     assert not tallies(mapped(text, **sizes))
 
 
+def test_as_many_blocks_are_together_as_the_author_asks_for() -> None:
+    text = COUNTS.replace(") {", ") #blocks_per_sm(4) {", 1).replace("i32[12]", "i32[2048]")
+    (found,) = tallies(mapped(text)).values()
+    assert (found.threads, found.resident, found.copies) == (512, 4, {"H": 4})
+    with pytest.raises(TExprError, match="the author asks for 4 blocks, and the candidate has 2"):
+        narrowed(text, resident=2)
+
+
 def test_sums_in_copies_are_as_long_as_they_may_be() -> None:
     assert sums(mapped(PROGRAMS["long floats"]), {"N": 1 << 30})["H"].chain <= 4096
 
