@@ -4,7 +4,8 @@
     p = Sum of p over all threads ; S[i] = p
 
 The partials start from the same identity, so the result is theirs, and the element is neither stored nor read before. A
-reduction that may have nothing to reduce stands under a condition; the bind is its other arm then.
+reduction that may have nothing to reduce stands under a condition; the bind is its other arm then. A register stays as
+it is there: its bind costs nothing, and a variable that two arms define is harder to read.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from texpr.grammar.numerics import identity
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.mapped.operators import Generic, Origin
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import tree_buffers
 
@@ -42,7 +44,7 @@ def _under(draft: Draft, guard: Guard, before: list[Node]) -> Guard:
     """A condition whose statements combine what was bound before it: it is bound in one arm or in the other."""
     inside, orelse = list(guard.body), list[Node]()
     for number, node in enumerate(inside):
-        if isinstance(node, Generic) and _is_alone(node, inside):
+        if isinstance(node, Generic) and _is_alone(draft, node, inside):
             at = _start_of(node, before)
             if at is not None:
                 orelse.append(before.pop(at))
@@ -50,9 +52,12 @@ def _under(draft: Draft, guard: Guard, before: list[Node]) -> Guard:
     return replace(guard, body=bound_once(draft, tuple(inside)), orelse=tuple(orelse))
 
 
-def _is_alone(node: Generic, inside: Sequence[Node]) -> bool:
+def _is_alone(draft: Draft, node: Generic, inside: Sequence[Node]) -> bool:
+    """Whether nothing else under the condition touches the element, which lies in memory."""
     store = node.store
-    return store is not None and store.buffer not in tree_buffers([other for other in inside if other is not node])
+    if store is None or draft.buffers[store.buffer].memory is Memory.REG:
+        return False
+    return store.buffer not in tree_buffers([other for other in inside if other is not node])
 
 
 def _start_of(node: Generic, before: Sequence[Node]) -> int | None:

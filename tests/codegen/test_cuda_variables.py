@@ -144,7 +144,7 @@ def test_a_scalar_that_nothing_reads_compiles_without_a_warning(tmp_path) -> Non
 
 
 def test_an_accessor_takes_the_program_s_subscripts_and_computes_in_32_bits_where_its_elements_fit() -> None:
-    text = "kernel k(A: f32[M, N], B: f32[N, M]) { par M i { par N j { B[j, i] = A[i, j] } } }"
+    text = "kernel k(A: f32[M, N], B: f32[N, M]) { par M i { seq N j #ordered { B[j, i] = A[i, j] } } }"
     free, bound = source(text), source(text, M=8, N=40)
     assert (
         'const tx::Global<const tx::f32, tx::Strides<2>> A(A_data, {N, 1}, "A");' in free

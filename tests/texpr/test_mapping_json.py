@@ -144,7 +144,7 @@ CASES: dict[str, tuple[str, Values, str, str, Callable[[Values], Iterations]]] =
         {"N": 40, "T": 3}, "S0", "t i", lambda s: set(product(range(s["T"]), range(s["N"] - 2))),
     ),
     "three dims": (
-        "kernel k(A: f32[P, Q, R]) { par P a, Q b, R c { A[a, b, c] = 1.0 } }",
+        "kernel k(A: f32[P, Q, R], X: f32[Q, P], Y: f32[R]) { par P a, Q b, R c { A[a, b, c] = X[b, a] * Y[c] } }",
         {"P": 3, "Q": 5, "R": 33}, "S0", "a b c",
         lambda s: set(product(range(s["P"]), range(s["Q"]), range(s["R"]))),
     ),

@@ -130,7 +130,7 @@ from texpr.polyhedral.mapped.walks import map_launches, map_nodes
 from texpr.polyhedral.simulate.stage import simulate
 
 # i = 32 * i_warp + i_lane   becomes   16 * half + i_lane % 16
-kernel = texpr.parse("kernel f(A: i32[128] #align(4), C: i32[128]) { par 128 i { C[i] = A[i] + 1 } }").only
+kernel = texpr.parse("kernel f(A: i32[128], C: i32[128]) { par 128 i #vector(1) { C[i] = A[i] + 1 } }").only
 made = kernel.compile("cuda-host:sm_90a", stop_after="map").mapping.program
 half = {
     Place.WARP: lambda d: replace(d, place=Place.HALF, weight=16, radix=const(8)),
@@ -271,7 +271,7 @@ from texpr.polyhedral.mapped.walks import map_launches, map_nodes
 from texpr.polyhedral.orders.find import launch_orders
 from texpr.polyhedral.simulate.stage import simulate
 
-text = "kernel f(C: f32[32, 16]) { par 32 i { seq 16 k { C[i, k] = 0.5 } } }"
+text = "kernel f(C: f32[32, 16]) { par 32 i { seq 16 k #ordered { C[i, k] = 0.5 } } }"
 made = texpr.parse(text).only.compile("cuda-host:sm_90a", stop_after="map").mapping.program
 
 def filled(node):
