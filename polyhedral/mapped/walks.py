@@ -319,9 +319,10 @@ def meets_simply(node: Node) -> bool:
 
 def counted_blocks(launch: Launch) -> tuple[Last, ...]:
     """The nodes at which blocks are counted, where every block comes to each of them once, at the outermost level; none
-    where one stands in a loop or under a condition."""
+    where one stands in a loop or under a condition, or where two count at one counter."""
     found = tuple(node for node in launch.body if isinstance(node, Last))
-    return found if len(found) == len(list(of_kind(launch.body, Last))) else ()
+    apart = len({node.counter for node in found}) == len(found) == len(list(of_kind(launch.body, Last)))
+    return found if apart else ()
 
 
 def meets_at_whole_barriers(launch: Launch) -> bool:

@@ -5,9 +5,11 @@ Threads that meet at whole barriers only are checked for all sizes at once, on t
 (`happens.py`).
 """
 
+from texpr.grammar.diagnostics import InternalError
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.walks import launches
 from texpr.polyhedral.orders.flow import check_enforced, decides
+from texpr.polyhedral.orders.tickets import unwritten
 
 
 def check_orders(program: MappedProgram) -> None:
@@ -16,6 +18,9 @@ def check_orders(program: MappedProgram) -> None:
     for launch in launches(program.host):
         if decides(launch):
             check_enforced(launch)
+            counter = unwritten(program, launch)
+            if counter is not None:
+                raise InternalError(f"{launch.name}: nobody makes {counter} 0 before the first block comes to it")
         else:
             others += 1
     if others:

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from texpr.grammar.ast import IndexExpr, IndexVar
 from texpr.grammar.index.expr import product
 from texpr.grammar.index.linear import linear
+from texpr.polyhedral.mapped.between import Init
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place, Scope
-from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Last, Node
 from texpr.polyhedral.mapped.walks import counted_blocks
 
@@ -44,6 +45,12 @@ def miscounted(launch: Launch) -> Last | None:
             return node
         counters.add(node.counter)
     return None
+
+
+def unwritten(program: MappedProgram, launch: Launch) -> str | None:
+    """A counter of a launch that nobody makes 0 before its first block comes."""
+    zero = {words.name for words in program.words if words.init in (Init.ZERO_ONCE, Init.ZERO_EACH_CALL)}
+    return next((node.counter for node in counted_blocks(launch) if node.counter not in zero), None)
 
 
 def orders_blocks(body: Sequence[Node], order: Order, source: Path, sink: Path) -> bool:

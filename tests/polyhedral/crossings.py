@@ -79,7 +79,7 @@ def ticket() -> MappedProgram:
     """Every block leaves a partial sum; the last to come adds them, and leaves the counter at 0."""
     body = (
         define("i", lane=32),
-        define("b", grid=1 << 20),
+        define("b", grid="N"),
         do("S0", "p[b, i] = A[b, i]"),
         last(
             "tickets",
@@ -102,7 +102,7 @@ def two_passes() -> MappedProgram:
     """All blocks of a cooperative launch write, meet, and read what their neighbours wrote."""
     body = (
         define("i", lane=32),
-        define("b", grid=1 << 20),
+        define("b", grid="N"),
         do("S0", "p[b, i] = A[b, i]"),
         GridBarrier(counter="met"),
         do("S1", "B[b, i] = p[N - 1 - b, i]"),
@@ -119,7 +119,7 @@ def overlapping() -> MappedProgram:
     """The second launch begins before the first is over, and waits for it where it reads what the first wrote."""
     first = launch(
         define("i", lane=32),
-        define("b", grid=1 << 20),
+        define("b", grid="N"),
         TriggerNext(),
         do("S0", "p[b, i] = A[b, i]"),
         threads=32,
@@ -128,7 +128,7 @@ def overlapping() -> MappedProgram:
     )
     second = launch(
         define("i", lane=32),
-        define("b", grid=1 << 20),
+        define("b", grid="N"),
         do("S1", "s[0] = A[b, i]"),
         AfterLaunch(),
         do("S2", "B[b, i] = p[N - 1 - b, i] + s[0]"),

@@ -138,7 +138,10 @@ kernel rows(A: f32[M, N], s: f32[M], scale: f32) where N >= 1, M < 4096 {
         if A[i, 0] > 0.0 { x = 1.0 } else { x = 2.0 }
         s[i] += x
     }
-    seq 3 t { par M - 1 i { s[i + 1] += w[i] } }
+    seq 3 t {
+        par M - 1 i { s[i + 1] += w[i] }
+        par M i { w[i] = s[M - 1 - i] + f32(t) }
+    }
 }
 kernel tiles(A: f32[M, 64], B: f32[M, 64], f: i32[M], C: i32[64]) {
     par M i {
