@@ -38,15 +38,20 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.index.value import condition_value, index_value
-from texpr.polyhedral.mapped.operators import Copy, Generic, Reduce, Unused
+from texpr.polyhedral.layout.place import coordinates
+from texpr.polyhedral.layout.value import Unit
+from texpr.polyhedral.mapped.expand import expand
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Unused
 from texpr.polyhedral.mapped.places import Memory, Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node
+from texpr.polyhedral.mapped.views import View
 
 Needed = tuple[str, str, str, str | None, Scope]
 """Source, sink, buffer, the loop that carries it, and the scope of the two threads."""
 MOST_PAIRS = 3_000_000
+BEGINS = 3  # elements behind a line of memory
 
 
 class RaceError(AssertionError):
@@ -112,12 +117,25 @@ class Walker:
                         begin, end = every.array(node.within.begin), every.array(node.within.end)
                         every = every.only((begin <= place) & (place < end))
                     self.statement(node.each, here, every)
+                case Lead(index=index, of=of, bytes=line):
+                    rows = Rows(rows.thread, {**rows.values, index: self.lead(of, line, rows)}, rows.turns)
+                case Last(body=inside):  # whichever block it is, its own threads need these orders
+                    self.walk(inside, replace(here, nodes=(*here.nodes, (node, 0)), path=(*here.path, 0)), rows)
                 case Fresh(buffer=buffer):
                     self.entries[buffer] = around.nodes
+                case Elementwise():
+                    self.walk((expand(node),), here, rows)
                 case Barrier():
                     pass
                 case _:
                     raise AssertionError(f"the accesses of a {type(node).__name__} are not known here")
+
+    def lead(self, of: View, line: int, rows: Rows) -> Any:
+        """The elements since the last line, of an array that begins some elements behind one."""
+        layout = self.program.buffers[of.buffer].layout
+        assert layout is not None
+        at = coordinates(layout, [rows.array(s) for s in of.subscripts], rows.values)[Unit.ADDRESS]
+        return (at + BEGINS) % (line // of.dtype.size_bytes)
 
     def loop(self, loop: Loop, here: Around, rows: Rows) -> None:
         extent = rows.array(loop.extent)
