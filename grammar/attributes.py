@@ -109,7 +109,8 @@ ATTRIBUTES: dict[str, Spec] = {
     "warpgroup": _scope("#warpgroup", 3, unit=True),
     "cta": _scope("#cta", 2, unit=True),
     "tile": Spec(
-        on=LOOPS, least=1, most=32, levels=True, form="#tile(128, 128) or #tile(block: 128, 128, warp: 64, 32)"
+        on=LOOPS, mapped=(Construct.PAR,), least=1, most=32, levels=True,
+        form="#tile(128, 128) or #tile(block: 128, 128, warp: 64, 32)", on_cpu="a CPU has no thread blocks",
     ),
     "unroll": Spec(
         on=LOOPS, mapped=(Construct.PAR, Construct.SEQ), most=1, greatest=MAX_UNROLL, form="#unroll or #unroll(n)",

@@ -83,6 +83,11 @@ def vector_of(loop: Par | Seq) -> Attr | None:
     return _named(loop.attrs, "vector")
 
 
+def tile_of(loop: Par | Seq) -> Attr | None:
+    """The `#tile` of a loop: how many iterations of each index of its band a block takes."""
+    return _named(loop.attrs, "tile")
+
+
 def blocks_per_sm_of(kernel: Kernel) -> Attr | None:
     """The `#blocks_per_sm(n)` of a kernel: so many of its blocks are on a multiprocessor together."""
     return _named(kernel.attrs, "blocks_per_sm")

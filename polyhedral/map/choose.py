@@ -12,9 +12,12 @@ from math import prod
 
 from texpr.grammar.ast import Accumulate, If, IndexExpr, Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
+from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, index_range, most
+from texpr.grammar.permissions import tile_of
 from texpr.polyhedral.facts import size_ranges
+from texpr.polyhedral.map.author_tiles import check_tiles, tile_asked, tile_deal
 from texpr.polyhedral.map.bands import (
     Nest,
     block_statements,
@@ -33,7 +36,7 @@ from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_aske
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.lines import countable
 from texpr.polyhedral.map.placement import choose_memory
-from texpr.polyhedral.map.problem import Problem, Region, declared
+from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.widths import run_width
@@ -54,6 +57,7 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
         choice = launches[region.name] = _choice(problem, region)
         if problem.target.is_cuda:
             check_vectors(region.stmts, widths_of(choice))
+            check_tiles(region.stmts, plain_nest(region)[0].pars, choice)
     return Candidate(launches=launches, wide=wide, kept=problem.kept.buffers, moves=problem.kept.moves)
 
 
@@ -67,6 +71,9 @@ def _choice(problem: Problem, region: Region) -> Choice:
     sizes = band_sizes(problem, nest, ranges)
     if has_block_level(problem.kernel, nest):
         return choose_blocks(problem, nest, ranges)
+    if tile_asked(nest.pars):
+        flat = choose_flat(problem, nest, ranges)
+        return choose_tiled(problem, nest, sizes, flat) or flat
     shared_out = choose_parted(problem, region) or choose_tallied(problem, region)
     if shared_out is not None:
         return shared_out
@@ -96,24 +103,40 @@ def _memory(
 
 def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
     """Lanes on the index with the fewest sectors."""
-    sizes = band_sizes(problem, nest, ranges)
+    tile = tile_asked(nest.pars)
+    sizes = [tile.get(i, n) for i, n in zip(nest.indices, band_sizes(problem, nest, ranges), strict=True)]
     asked = threads_asked(problem.kernel, problem.target)
     threads = asked or threads_for(sizes, problem.target)
     order, caps = choose_lanes(problem, nest, sizes, threads, ranges, without=declared(nest.body))
     widths = choose_width(problem, nest, sizes, order[0], nest.indices)
+    widths = {index: n for index, n in widths.items() if tile.get(index, n) % n == 0}
     lines: dict[str, str] = {}
-    if not widths:
+    if not widths and not tile:
         widths, lines = _from_line(problem, nest, sizes, order[0])
     runs = in_runs(nest, sizes, widths)
     threads = asked or threads_for(runs, problem.target)
+    deal = _named(nest, share(runs, order, caps, threads))
+    if tile:
+        deal = tile_deal(tile, dict(zip(nest.indices, runs, strict=True)), [nest.indices[d] for d in order], threads)
+        threads = _shares(deal, asked, nest)
     return Flat(
         threads=threads,
-        deal=_named(nest, share(runs, order, caps, threads)),
+        deal=deal,
         grid=tuple(nest.indices[d] for d in order),
         widths=widths,
         lines=lines,
         memory=_memory(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
     )
+
+
+def _shares(deal: Deal, asked: int | None, nest: Nest) -> int:
+    """The threads that have equal shares of the author's tile. Raises E0401 where the author asks for more."""
+    threads = prod(n for _, n in deal)
+    if asked is not None and threads != asked:
+        attr = next(attr for par in nest.pars if (attr := tile_of(par)) is not None)
+        message = f"the tile has equal shares for {threads} threads, and the author asks for {asked}"
+        raise fail("E0401", message, attr.span, "this attribute", help=f"write #threads({threads}), or a larger tile")
+    return threads
 
 
 def _from_line(problem: Problem, nest: Nest, sizes: Sequence[int], lane: int) -> tuple[dict[str, int], dict[str, str]]:

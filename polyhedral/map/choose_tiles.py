@@ -14,6 +14,7 @@ from math import prod
 from texpr.grammar.ast import IndexExpr, Leaf
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import names as names_of
+from texpr.polyhedral.map.author_tiles import tile_asked
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
@@ -129,15 +130,21 @@ def _tiles(
 ) -> Tiled | None:
     """Tiles of whole pieces of memory on both sides, for as many threads as have equal shares of them."""
     side = min(USUAL_SIDE, ROW_BYTES // max(wide.dtype.size_bytes for wide in reads.values()))
-    tile = {index: _side(side, extents[index]) for index in (first, across)}
+    wanted = tile_asked(nest.pars)
+    if any(size > 1 for index, size in wanted.items() if index not in (first, across)):
+        return None
+    tile = {index: wanted.get(index) or _side(side, extents[index]) for index in (first, across)}
     held = [wide.element for wide in reads.values()]
     own = along(problem, nest.body, first, nest.indices, held)
     least = min(square(wide.dtype.size_bytes, tile[first]) for wide in reads.values())
     run = next((n for n in RUNS if n <= least and own.vectors(n).whole(n)), 1)
     lines: dict[str, str] = {}
-    if run == 1 and {square(wide.dtype.size_bytes, tile[first]) * wide.dtype.size_bytes for wide in reads.values()} == {
-        ACCESS_BYTES
-    }:
+    if (
+        run == 1
+        and not wanted
+        and {square(wide.dtype.size_bytes, tile[first]) * wide.dtype.size_bytes for wide in reads.values()}
+        == {ACCESS_BYTES}
+    ):
         for name, origin in countable(problem, nest, first).items():
             if along(problem, nest.body, first, nest.indices, held, origin).vectors(least).whole(least):
                 run, lines = least, {first: name}

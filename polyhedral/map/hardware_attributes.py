@@ -12,6 +12,7 @@ from texpr.grammar.attributes import SCOPES, Construct, is_mapped
 from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.permissions import unroll_of, vector_of
+from texpr.polyhedral.map.author_tiles import tile_faults
 from texpr.polyhedral.map.bands import asked_scope, nest_of
 from texpr.polyhedral.map.placement import unsupported
 from texpr.polyhedral.map.unrolled import unroll_faults
@@ -46,6 +47,8 @@ def check_attributes(kernel: Kernel, target: Target) -> None:
                 found.append(_not_emitted(stmt, "`asm`", "write the statement in the language"))
             case _:
                 pass
+        if isinstance(stmt, Par):
+            found += tile_faults(stmt)
         if isinstance(stmt, Par | Seq):
             found += unroll_faults(stmt)
         for attr in stmt.attrs:

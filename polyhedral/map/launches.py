@@ -10,6 +10,7 @@ Statements between the nests run once per block, or in every thread where they w
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from texpr.grammar.ast import (
@@ -39,6 +40,7 @@ from texpr.grammar.index.expr import (
     multiply,
 )
 from texpr.grammar.index.interval import Ranges
+from texpr.polyhedral.map.author_tiles import tile_asked
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.digits import Share, ThreadDigits, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.draft import Draft
@@ -80,20 +82,30 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
         add(extent, const(ahead(draft.problem, counted[index], LINE_BYTES))) if index in counted else extent
         for index, extent in zip(nest.indices, extents, strict=True)
     ]
-    grid = band_grid(draft, nest, reached, band.covered, choice.grid)
-    draft.digits += band.all
+    turns = _turns(draft, nest, band)
+    tile = tile_asked(nest.pars)
+    whole = [tile.get(index, covered) for index, covered in zip(nest.indices, band.covered, strict=True)]
+    grid = band_grid(draft, nest, reached, whole, choice.grid)
+    draft.digits += [*band.all, *(digit for own in turns for digit in own)]
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     leads = {index: draft.names.fresh("lead") for index in counted}
     body, names = _of_thread(
-        draft, nest, band, ranges, hardware=nest.indices, widths=choice.widths, leads=leads, counted=counted
+        draft,
+        nest,
+        replace(band, covered=tuple(whole)),
+        ranges,
+        hardware=nest.indices,
+        widths=choice.widths,
+        leads=leads,
+        counted=counted,
     )
     defines = {
         index: Define(
             index=names.get(index, index),
-            digits=(*block, *reversed(mine)),
+            digits=(*block, *own, *reversed(mine)),
             offset=multiply(const(-1), IndexVar(name=leads[index])) if index in leads else ZERO,
         )
-        for index, block, mine in zip(nest.indices, grid.digits, band.digits, strict=True)
+        for index, block, own, mine in zip(nest.indices, grid.digits, turns, band.digits, strict=True)
     }
     plain = (define for index, define in defines.items() if index not in leads)
     behind = (
@@ -101,7 +113,22 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
         for index, origin in counted.items()
         for node in (lead_of(draft.problem, leads[index], origin, index, LINE_BYTES), defines[index])
     )
-    return launch_of(draft, region, choice.threads, grid, (*plain, *behind, *body))
+    nodes = (*plain, *behind, *body)
+    for par, own in reversed(list(zip(nest.pars, turns, strict=True))):
+        for digit in own:
+            nodes = (Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, span=par.span),)
+    return launch_of(draft, region, choice.threads, grid, nodes)
+
+
+def _turns(draft: Draft, nest: Nest, band: ThreadDigits) -> list[tuple[Digit, ...]]:
+    """For each index the turns in which a block's threads go over what its author's tile has of it."""
+    tile, found = tile_asked(nest.pars), list[tuple[Digit, ...]]()
+    for index, covered in zip(nest.indices, band.covered, strict=True):
+        count = tile.get(index, covered) // covered
+        name = draft.names.fresh(f"{index}_serial") if count > 1 else ""
+        digit = Digit(name=name, index=index, weight=covered, radix=const(count), stride=ONE, place=Place.SERIAL)
+        found.append((digit,) if count > 1 else ())
+    return found
 
 
 def _of_thread(

@@ -16,6 +16,7 @@ from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map import lines
+from texpr.polyhedral.map.author_tiles import check_tiles
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.digits import thread_pieces_fit
@@ -23,7 +24,7 @@ from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_aske
 from texpr.polyhedral.map.held import HELD_BYTES, LINE_BYTES, NO_ORIGINS, Origins, held_by, held_bytes, members, origins
 from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
-from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import combinable
 from texpr.polyhedral.map.sharing import can_share, part_bytes
 from texpr.polyhedral.map.tally import tally
@@ -101,6 +102,7 @@ class _Check:
                 assert_never(choice)
         if self.target.is_cuda:
             check_vectors(self.region.stmts, widths_of(choice))
+            check_tiles(self.region.stmts, plain_nest(self.region)[0].pars, choice)
 
     def _flat(self, choice: Flat, nest: Nest, ranges: Ranges) -> None:
         if has_block_level(self.problem.kernel, nest):

@@ -180,7 +180,10 @@ def test_a_local_that_threads_exchange_lies_where_the_author_says(word: str, mem
         ("E0401", IN_A_THREAD),
         ("E0401", "kernel k(A: f32[N]) #threads(N) { par N i { A[i] = 1.0 } }"),
         ("E0401", "kernel k(A: f32[N, K]) { par N i { seq K k #unroll { A[i, k] = 1.0 } } }"),
-        ("E0402", "kernel k(A: f32[N]) { par N i #tile(64) { A[i] = 1.0 } }"),
+        (
+            "E0402",
+            "kernel k(A: f32[N, 8]) { par N i { par 8 j #tile(8) { A[i, j] = 1.0; A[i, j] = 2.0 }; A[i, 0] = 3.0 } }",
+        ),
         ("E0402", "kernel k(A: f32[M, N]) { par M i, N j #vector(4) { A[i, j] = 1.0 } }"),
         ("E0402", "kernel k(A: f32[N, 8]) { par N i { seq 8 k #vector(4) { A[i, k] = 1.0 } } }"),
         ("E0401", "kernel k(A: f32[N]) { par N i #vector(N) { A[i] = 1.0 } }"),

@@ -1,0 +1,78 @@
+"""Tiles that the author chose: what a block has of a band, and why it cannot."""
+
+from math import prod
+
+import numpy as np
+import pytest
+from stages import mapped, only_launch, proved
+
+from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.expr import constant_value, product
+from texpr.polyhedral.map.space import candidates
+from texpr.polyhedral.map.stage import problem_of
+from texpr.polyhedral.mapped.candidate import Candidate, Flat
+from texpr.polyhedral.mapped.places import GRID_PLACES
+from texpr.polyhedral.mapped.show import show
+from texpr.polyhedral.simulate.stage import simulate
+
+SCALED = "kernel f(A: f32[64, 96], C: f32[64, 96]) { par 64 i, 96 j %s { C[i, j] = A[i, j] * 2.0 } }"
+ROWS = "kernel f(A: f32[8], C: f32[8, 64]) { par 8 b %s { new s: f32; s = A[b]; par 64 j %s { C[b, j] = s } } }"
+
+
+@pytest.mark.parametrize("tile", [(1, 1), (8, 32), (6, 48), (7, 5), (64, 96), (1, 96), (3, 64)])
+def test_a_block_has_the_iterations_of_its_authors_tile(tile: tuple[int, int]) -> None:
+    """Also of tiles that threads take in turns, and of sides that do not divide an extent."""
+    program = mapped(SCALED % f"#tile{tile}")
+    launch = only_launch(program)
+    assert constant_value(product(launch.grid)) == -(-64 // tile[0]) * -(-96 // tile[1])
+    for index, size in zip("ij", tile, strict=True):
+        own = [d for d in launch.digits if d.index == index and d.place not in GRID_PLACES]
+        counts = [constant_value(d.radix) for d in own]
+        assert prod(count for count in counts if count is not None) == size
+    given = np.arange(64 * 96, dtype=np.float32).reshape(64, 96)
+    np.testing.assert_array_equal(simulate(program, {"A": given, "C": np.zeros_like(given)})["C"], 2 * given)
+
+
+def test_every_candidate_of_a_band_with_a_tile_has_it() -> None:
+    text = SCALED % "#tile(8, 32)"
+    found = list(candidates(problem_of(proved(text), mapped(text))))
+    choices = [candidate.launches["f_0"] for candidate in found]
+    assert len(choices) > 3 and all(isinstance(choice, Flat) for choice in choices)
+    for candidate in found:
+        launch = only_launch(mapped(text, choices=candidate))
+        assert constant_value(product(launch.grid)) == 24
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [
+        (SCALED % "#tile(65, 32)", "E0401", "a tile has 65 iterations of i, and there are 64"),
+        (SCALED.replace("]) {", "]) #threads(64) {") % "#tile(6, 8)", "E0401", "shares for 16 threads, and the author"),
+        (SCALED % "#tile(block: 8, 32, thread: 1, 4)", "E0402", "share its tile out"),
+        (ROWS % ("#tile(4)", ""), "E0402", "each iteration has a block"),
+        (ROWS % ("", "#tile(4)"), "E0402", "only an outermost band"),
+    ],
+)
+def test_a_tile_that_cannot_be_is_refused_with_the_limit_and_the_value(program: str, code: str, said: str) -> None:
+    with pytest.raises(TExprError, match=said) as caught:
+        mapped(program)
+    assert {d.code for d in caught.value.diagnostics} == {code} and all(d.help for d in caught.value.diagnostics)
+
+
+def test_what_is_staged_in_tiles_has_those_of_the_author() -> None:
+    text = "kernel f(A: f32[256, 256], C: f32[256, 256]) { par 256 i, 256 j %s { C[j, i] = A[i, j] } }"
+    assert "i_tile = 64*i_block" in show(mapped(text % ""))
+    assert "i_tile = 32*i_block" in show(mapped(text % "#tile(32, 64)"))
+
+
+def test_a_candidate_of_other_tiles_than_the_authors_does_not_fit() -> None:
+    flat = Flat(threads=64, deal=(("j", 64),), grid=("j", "i"))
+    with pytest.raises(TExprError, match="64 iterations of j at once, and a tile has 32"):
+        mapped(SCALED % "#tile(8, 32)", choices=Candidate(launches={"f_0": flat}))
+
+
+def test_a_tile_of_a_size_is_judged_when_it_is_bound() -> None:
+    text = "kernel f(A: f32[N], C: f32[N]) { size T = 64; par N i #tile(T) { C[i] = A[i] } }"
+    assert constant_value(only_launch(mapped(text, N=640, T=64)).grid[0]) == 10
+    with pytest.raises(TExprError, match="not known"):
+        mapped(text.replace("#tile(T)", "#tile(N)"), T=64)
