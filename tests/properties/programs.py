@@ -239,6 +239,9 @@ class Generator:
         return param, f"{param.name}[{', '.join(subscripts)}]"
 
     def leaf(self, level: int, around: list[Index], locals_: list[Local]) -> None:
+        if around and self.chance(0.1):
+            self.tally(level, around, locals_)
+            return
         found = self.target(around, partial=True)
         if found is None:
             self.line(level, "anchor 1.0")
@@ -264,6 +267,22 @@ class Generator:
             where = self.read("i32", around, [])
             self.line(level, f"atomic {counts.name}[{where} % 4] += 1")
             self.line(level, f"{view} = {self.value(param.dtype, 1, around, locals_)}")
+
+    def tally(self, level: int, around: list[Index], locals_: list[Local]) -> None:
+        """Updates of elements of a small array that data tells."""
+        dtype = self.rng.choice(("i32", "i64", "f32", "f64"))
+        shape = self.rng.choice(([4], [3], [4, 2]))
+        counts = Param(self.fresh("H"), dtype, [str(extent) for extent in shape], written=True)
+        self.params.append(counts)
+        at = ", ".join(f"{self.read('i32', around, [])} % {extent}" for extent in shape)
+        op = self.rng.choice(("+=", "+=", "max=", "min="))
+        condition = self.chance(0.3)
+        if condition:
+            self.line(level, f"if {self.read('i32', around, [])} > 0 {{")
+        value = self.value(dtype, 1, around, locals_) if self.chance(0.7) else "1" if dtype in SIGNED else "1.0"
+        self.line(level + condition, f"atomic {counts.name}[{at}] {op} {value}")
+        if condition:
+            self.line(level, "}")
 
     def locals_block(self, level: int, around: list[Index], locals_: list[Local]) -> list[Local]:
         dtype = self.rng.choice(("f32", "f64", "i32", "bf16"))
