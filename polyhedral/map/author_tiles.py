@@ -14,7 +14,7 @@ from texpr.grammar.core import statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import tile_of
-from texpr.polyhedral.mapped.candidate import Choice, Flat, Tiled, widths_of
+from texpr.polyhedral.mapped.candidate import Choice, Deal, Flat, Tiled, widths_of
 
 HELP = "write #tile with the sizes of a block on an outermost band, or remove it"
 
@@ -59,6 +59,15 @@ def tile_deal(
     return tuple(pieces)
 
 
+def tile_turns(tile: Mapping[str, int], deal: Deal, widths: Mapping[str, int]) -> dict[str, int]:
+    """How often threads so dealt come to the indices of a tile, where more than once."""
+    return {i: size // n for i, size in tile.items() if size // (n := _at_once(i, deal, widths)) > 1}
+
+
+def _at_once(index: str, deal: Deal, widths: Mapping[str, int]) -> int:
+    return prod((n for i, n in deal if i == index), start=widths.get(index, 1))
+
+
 def tile_faults(par: Par) -> Iterator[Diagnostic]:
     """Why the levels of a `#tile` cannot be."""
     attr = tile_of(par)
@@ -79,10 +88,12 @@ def check_tiles(stmts: tuple[Stmt, ...], band: Sequence[Par], choice: Choice) ->
     match choice:
         case Flat():
             for index, size in tile.items():
-                covered = prod((n for i, n in choice.deal if i == index), start=widths.get(index, 1))
+                covered = _at_once(index, choice.deal, widths)
                 if size % covered or choice.lines:
                     what = f"the threads take {covered} iterations of {index} at once, and a tile has {size}"
                     raise fail("E0401", what, asked[0][1].span, "this attribute", help=f"write a multiple of {covered}")
+            if any(size != choice.turns.get(i, 1) * _at_once(i, choice.deal, widths) for i, size in tile.items()):
+                raise TExprError((_refused(asked[0][1], "the candidate has other turns"),))
         case Tiled():
             if choice.lines or any(choice.tile.get(index, 1) != size for index, size in tile.items()):
                 raise TExprError((_refused(asked[0][1], "the candidate has other tiles"),))

@@ -17,7 +17,7 @@ from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.permissions import tile_of
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.map.author_tiles import check_tiles, tile_asked, tile_deal
+from texpr.polyhedral.map.author_tiles import check_tiles, tile_asked, tile_deal, tile_turns
 from texpr.polyhedral.map.bands import (
     Nest,
     block_statements,
@@ -31,6 +31,7 @@ from texpr.polyhedral.map.choose_parted import choose_parted, choose_summed
 from texpr.polyhedral.map.choose_rows import choose_rows
 from texpr.polyhedral.map.choose_tallied import choose_tallied
 from texpr.polyhedral.map.choose_tiles import choose_tiled
+from texpr.polyhedral.map.choose_turns import choose_turns
 from texpr.polyhedral.map.digits import power_of_two, share
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
@@ -115,13 +116,19 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
         widths, lines = _from_line(problem, nest, sizes, order[0])
     runs = in_runs(nest, sizes, widths)
     threads = asked or threads_for(runs, problem.target)
+    rows = None if tile else choose_turns(problem, nest, order[0], widths, lines, asked)
+    if rows is not None:
+        threads, caps = rows.threads, tuple(rows.threads for _ in caps)
+        runs[order[0]] = rows.threads
     deal = _named(nest, share(runs, order, caps, threads))
+    turns = {nest.indices[order[0]]: rows.turns} if rows is not None else {}
     if tile:
         deal = tile_deal(tile, dict(zip(nest.indices, runs, strict=True)), [nest.indices[d] for d in order], threads)
-        threads = _shares(deal, asked, nest)
+        threads, turns = _shares(deal, asked, nest), tile_turns(tile, deal, widths)
     return Flat(
         threads=threads,
         deal=deal,
+        turns=turns,
         grid=tuple(nest.indices[d] for d in order),
         widths=widths,
         lines=lines,

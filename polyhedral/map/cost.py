@@ -98,8 +98,9 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
         case Flat():
             nest, ranges = region.nest
             sizes = band_sizes(problem, nest, ranges)
-            blocks, idle = _blocks_of(nest, sizes, choice.deal, choice.widths)
-            warps = -(-blocks * choice.threads // problem.target.warp_size)
+            each = {i: choice.widths.get(i, 1) * choice.turns.get(i, 1) for i in nest.indices}
+            blocks, idle = _blocks_of(nest, sizes, choice.deal, each)
+            warps = -(-blocks * choice.threads * prod(choice.turns.values()) // problem.target.warp_size)
             lanes = _lanes(problem, nest.indices, choice.deal, choice.widths)
             found = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=warps)
             counted = lines.origins(problem, nest, choice.lines)

@@ -40,7 +40,6 @@ from texpr.grammar.index.expr import (
     multiply,
 )
 from texpr.grammar.index.interval import Ranges
-from texpr.polyhedral.map.author_tiles import tile_asked
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.digits import Share, ThreadDigits, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.draft import Draft
@@ -61,6 +60,9 @@ from texpr.polyhedral.mapped.operators import Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+from texpr.polyhedral.names import stem
+
+UNROLLED = 8  # turns of a thread that stand one after the other
 
 
 def build_single(draft: Draft, region: Region, choice: Single) -> Launch:
@@ -82,9 +84,8 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
         add(extent, const(ahead(draft.problem, counted[index], LINE_BYTES))) if index in counted else extent
         for index, extent in zip(nest.indices, extents, strict=True)
     ]
-    turns = _turns(draft, nest, band)
-    tile = tile_asked(nest.pars)
-    whole = [tile.get(index, covered) for index, covered in zip(nest.indices, band.covered, strict=True)]
+    turns = _turns(draft, nest, band, choice)
+    whole = [n * choice.turns.get(index, 1) for index, n in zip(nest.indices, band.covered, strict=True)]
     grid = band_grid(draft, nest, reached, whole, choice.grid)
     draft.digits += [*band.all, *(digit for own in turns for digit in own)]
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
@@ -107,25 +108,23 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
         )
         for index, block, own, mine in zip(nest.indices, grid.digits, turns, band.digits, strict=True)
     }
-    plain = (define for index, define in defines.items() if index not in leads)
-    behind = (
-        node
-        for index, origin in counted.items()
-        for node in (lead_of(draft.problem, leads[index], origin, index, LINE_BYTES), defines[index])
-    )
-    nodes = (*plain, *behind, *body)
+    apart = leads.keys() | choice.turns.keys()
+    once = (define for index, define in defines.items() if index not in apart)
+    lines = (lead_of(draft.problem, leads[index], origin, index, LINE_BYTES) for index, origin in counted.items())
+    body = (*(define for index, define in defines.items() if index in apart), *body)
     for par, own in reversed(list(zip(nest.pars, turns, strict=True))):
         for digit in own:
-            nodes = (Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, span=par.span),)
-    return launch_of(draft, region, choice.threads, grid, nodes)
+            unroll = choice.turns[par.index] <= UNROLLED
+            body = (Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=unroll, span=par.span),)
+    return launch_of(draft, region, choice.threads, grid, (*once, *lines, *body))
 
 
-def _turns(draft: Draft, nest: Nest, band: ThreadDigits) -> list[tuple[Digit, ...]]:
-    """For each index the turns in which a block's threads go over what its author's tile has of it."""
-    tile, found = tile_asked(nest.pars), list[tuple[Digit, ...]]()
+def _turns(draft: Draft, nest: Nest, band: ThreadDigits, choice: Flat) -> list[tuple[Digit, ...]]:
+    """For each index the turns in which a block's threads go over what it has of it."""
+    found: list[tuple[Digit, ...]] = []
     for index, covered in zip(nest.indices, band.covered, strict=True):
-        count = tile.get(index, covered) // covered
-        name = draft.names.fresh(f"{index}_serial") if count > 1 else ""
+        count = choice.turns.get(index, 1)
+        name = draft.names.fresh(f"{stem(index)}_serial") if count > 1 else ""
         digit = Digit(name=name, index=index, weight=covered, radix=const(count), stride=ONE, place=Place.SERIAL)
         found.append((digit,) if count > 1 else ())
     return found

@@ -113,6 +113,8 @@ class _Check:
         self._runs(nest, choice.widths, nest.indices, lines.origins(self.problem, nest, choice.lines))
         self._known_widths(choice.widths, nest.indices)
         self._grid(choice.grid, nest)
+        if not choice.turns.keys() <= set(nest.indices) or min(choice.turns.values(), default=2) < 2:
+            self._refuse(f"`turns` says how often, at least twice, a thread comes to any of {_listed(nest.indices)}")
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _lines(self, counted: Mapping[str, str], widths: Mapping[str, int], nest: Nest) -> None:

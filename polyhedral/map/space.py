@@ -12,6 +12,7 @@ from itertools import product
 
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.interval import Ranges
+from texpr.polyhedral.map.author_tiles import tile_asked, tile_turns
 from texpr.polyhedral.map.bands import Nest, has_block_level
 from texpr.polyhedral.map.choose import band_sizes, choose, choose_blocks, choose_combined, choose_flat, in_runs
 from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
@@ -91,7 +92,7 @@ def _teams(problem: Problem) -> tuple[int, ...]:
 def _flat(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Flat]:
     """Each index on the lanes, alone or a warp's width of it, in runs of several lengths, with blocks of every size."""
     usual = choose_flat(problem, nest, ranges)
-    sizes = band_sizes(problem, nest, ranges)
+    sizes, tile = band_sizes(problem, nest, ranges), tile_asked(nest.pars)
     warp = problem.target.warp_size
     for threads in _teams(problem):
         for first in reversed(range(len(sizes))):
@@ -102,7 +103,17 @@ def _flat(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Flat]:
                 deal = tuple((nest.indices[d], n) for d, n in share(in_runs(nest, sizes, widths), order, caps, threads))
                 grid = tuple(nest.indices[d] for d in order)
                 lines = usual.lines if usual.lines.keys() <= widths.keys() else {}
-                yield replace(usual, threads=threads, deal=deal, grid=grid, widths=widths, lines=lines)
+                yield replace(
+                    usual,
+                    threads=threads,
+                    deal=deal,
+                    grid=grid,
+                    widths=widths,
+                    lines=lines,
+                    turns=tile_turns(tile, deal, widths),
+                )
+    for index, turns in product(usual.widths, (1, 2, 4, 8)):
+        yield replace(usual, turns={index: turns} if turns > 1 else {})
 
 
 def _tiled(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Tiled]:

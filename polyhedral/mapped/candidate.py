@@ -35,7 +35,8 @@ class Flat:
 
     `deal` shares out the `threads` of a block; what they do not cover lies on the grid, whose fastest index comes first
     in `grid`. `widths`: of an index a thread takes so many neighbouring iterations at once, with wide accesses; in
-    `lines` counted from a line of memory, that of an element which it writes, as the mapping prints it.
+    `lines` counted from a line of memory, that of an element which it writes, as the mapping prints it. `turns`: of an
+    index it takes so many of these one after the other, each behind those of all threads of the block.
     """
 
     threads: int
@@ -43,6 +44,7 @@ class Flat:
     grid: tuple[str, ...]
     widths: Mapping[str, int] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
+    turns: Mapping[str, int] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 

@@ -264,6 +264,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "inner": _by_name(_deal),
     "shared_out": _names,
     "lines": _by_name(_text),
+    "turns": _by_name(_number),
     "along": _text,
     "across": _text,
     "tile": _by_name(_number),
