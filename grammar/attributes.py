@@ -140,7 +140,10 @@ ATTRIBUTES: dict[str, Spec] = {
         on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), least=1, most=1, greatest=MAX_THREADS, form="#threads(n)",
         needs=Needs.THREADS, on_cpu="a CPU has no thread blocks",
     ),
-    "cluster_shape": Spec(on=(Construct.KERNEL,), least=1, most=3, form="#cluster_shape(x, y, z)"),
+    "cluster_shape": Spec(
+        on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), least=1, most=3, form="#cluster_shape(x, y, z)",
+        needs=Needs.THREADS, on_cpu="a CPU has no thread blocks",
+    ),
     "persistent": Spec(on=(Construct.KERNEL,), form="#persistent"),
     "cooperative": Spec(on=(Construct.KERNEL,), form="#cooperative"),
     "raster": Spec(

@@ -93,6 +93,11 @@ def blocks_per_sm_of(kernel: Kernel) -> Attr | None:
     return _named(kernel.attrs, "blocks_per_sm")
 
 
+def cluster_shape_of(kernel: Kernel) -> Attr | None:
+    """The `#cluster_shape(x, y, z)` of a kernel: blocks run in clusters of that shape."""
+    return _named(kernel.attrs, "cluster_shape")
+
+
 def raster_of(kernel: Kernel) -> Attr | None:
     """The `#raster(n)` of a kernel: its blocks run in groups of n rows."""
     return _named(kernel.attrs, "raster")

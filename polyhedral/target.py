@@ -10,6 +10,8 @@ from enum import StrEnum
 from texpr.grammar.diagnostics import fail, nearest
 
 WARPGROUP = 4  # warps
+FIRST_WITH_CLUSTERS = 90  # compute capability
+MAX_CLUSTER = 16  # blocks; of more than 8 a device says whether it has them, when it loads a kernel
 RESERVED_BYTES = 1024  # of shared memory, for each block that is resident
 
 
@@ -23,8 +25,8 @@ class Family(StrEnum):
 class Target:
     """`arch` is the compiler's name of the architecture (empty for a CPU); bytes and counts are per thread block.
     Shared memory gives one word of `bank_bytes` from each of its `banks` at a time. A multiprocessor has room for
-    `resident_threads` in `resident_blocks`, where neither registers nor shared memory are short. `memory_gb_s` is the
-    rate of global memory by which choices are compared."""
+    `resident_threads` in `resident_blocks`, where neither registers nor shared memory are short; `max_cluster` blocks
+    can be one cluster. `memory_gb_s` is the rate of global memory by which choices are compared."""
 
     name: str
     family: Family
@@ -38,6 +40,7 @@ class Target:
     multiprocessors: int = 1
     resident_threads: int = 1
     resident_blocks: int = 1
+    max_cluster: int = 1
     memory_gb_s: int = 20
 
     @property
@@ -95,5 +98,6 @@ def parse_target(name: str) -> Target:
         multiprocessors=multiprocessors,
         resident_threads=threads,
         resident_blocks=blocks,
+        max_cluster=MAX_CLUSTER if int(match[2]) >= FIRST_WITH_CLUSTERS else 1,
         memory_gb_s=memory_gb_s,
     )

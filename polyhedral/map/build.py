@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from texpr.grammar.ast import Role
+from texpr.polyhedral.map.clustered import clustered
 from texpr.polyhedral.map.cores import build_cores
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.first_sums import bound_once
@@ -134,6 +135,6 @@ def _finished(draft: Draft, region: Region, launch: Launch) -> Launch:
     digits = tuple(d for d in made if d.name in looped or d.place not in (Place.SERIAL, Place.VECTOR))
     arguments = tuple(i for i in region.host if i in used)
     launch = replace(launch, body=body, digits=digits, arguments=arguments)
-    launch = resident(launch, draft.kernel, draft.target)
+    launch = clustered(resident(launch, draft.kernel, draft.target), draft.kernel, draft.target, draft.names)
     orders = launch_orders(launch, draft.buffers, draft.proved.program, draft.target.warp_size)
     return synchronise(replace(launch, orders=(*launch.orders, *orders)))

@@ -14,6 +14,7 @@ from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.permissions import unroll_of, vector_of
 from texpr.polyhedral.map.author_tiles import tile_faults
 from texpr.polyhedral.map.bands import asked_scope, nest_of
+from texpr.polyhedral.map.clustered import cluster_faults
 from texpr.polyhedral.map.placement import unsupported
 from texpr.polyhedral.map.unrolled import unroll_faults
 from texpr.polyhedral.mapped.places import Scope
@@ -27,6 +28,7 @@ def check_attributes(kernel: Kernel, target: Target) -> None:
     for attr in kernel.attrs:
         if not is_mapped(attr.name, Construct.KERNEL):
             found += unsupported(attr).diagnostics
+    found += cluster_faults(kernel, target)
     for stmt in statements(kernel.body):
         construct, understood = Construct.STATEMENT, frozenset[str]()
         match stmt:

@@ -92,6 +92,9 @@ KEPT: dict[str, tuple[Kept, ...]] = {
     "#blocks_per_sm(n)": (
         Kept(place=Construct.KERNEL, program=COPY.replace(") {", ") #blocks_per_sm(4) {"), because="(32, 4)"),
     ),
+    "#cluster_shape(x, y, z)": (
+        Kept(place=Construct.KERNEL, program=MATMUL % "#cluster_shape(2, 4)", because="__cluster_dims__(2, 4, 1)"),
+    ),
     "#raster(n)": (Kept(place=Construct.KERNEL, program=MATMUL % "#raster(4)", because="tx::block_x() % 4"),),
     "#strides(s0, s1, …)": (
         Kept(place=Construct.PARAMETER, program=COPY.replace("]) {", "] #strides(2)) {"), because="strides (2)"),
@@ -121,7 +124,6 @@ UNMAPPED: dict[str, tuple[str, ...]] = {
     "#tile(block: 128, 128, warp: 64, 32, thread: 8, 4)": (ROWS % ("#tile(block: 4, warp: 2)", ""),),
     "#stages(n)": (SUM % "#stages(3)",),
     "#tf32": (MADD % ("#tf32", ""), MADD % ("", "#tf32")),
-    "#cluster_shape(x, y, z)": (COPY.replace(") {", ") #cluster_shape(2, 1) {"),),
     "#persistent": (COPY.replace(") {", ") #persistent {"),),
     "#cooperative": (COPY.replace(") {", ") #cooperative {"),),
 }  # fmt: skip
@@ -152,6 +154,7 @@ IDLE = {
     "#unroll": (COPY.replace("64 i", "64 i #unroll"), COPY.replace("64 i", "64 i #unroll(4)")),
     "#threads": ("kernel f(s: f32[1]) #threads(64) { s[0] = 1.0 }",),
     "#raster": (COPY.replace(") {", ") #raster(8) {"), MATMUL % "#raster(1)"),
+    "#cluster_shape": ("kernel f(s: f32[1]) #cluster_shape(2) { s[0] = 1.0 }",),
     "#blocks_per_sm": ("kernel f(s: f32[1]) #blocks_per_sm(4) { s[0] = 1.0 }",),
     "#pad": ("kernel f(A: f32[8]) { par 8 i { new t: f32[2, 2] #pad; t[0, 0] = 1.0; A[i] = t[0, 0] } }",),
     "#align": ("kernel f(A: f32[8]) { par 8 i { new t: f32 #align(64); t = 1.0; A[i] = t } }",),
@@ -164,6 +167,7 @@ IDLE_ON_A_CPU = {
     "#tile": SCALED % "#tile(8, 32)",
     "#fast": EXPONENTIAL % ("", "#fast"),
     "#threads": COPY.replace(") {", ") #threads(64) {"),
+    "#cluster_shape": COPY.replace(") {", ") #cluster_shape(2) {"),
     "#raster": COPY.replace(") {", ") #raster(4) {"),
     "#blocks_per_sm": COPY.replace(") {", ") #blocks_per_sm(4) {"),
     "#grid": ROW_SUM % "",
@@ -305,6 +309,35 @@ def test_as_many_blocks_as_are_asked_for_share_a_reduction() -> None:
     assert refusal(text % 5, "cuda:sm_90a", "map") == {"E0401"}
     assert "__launch_bounds__(512, 3)" in built(text % 3, "cuda:sm_89")
     assert refusal(text % 4, "cuda:sm_89", "map") == {"E0401"}
+
+
+def test_a_grid_has_whole_clusters_and_blocks_beyond_the_band_do_nothing() -> None:
+    text = "kernel f(A: f32[8192], C: f32[8192]) %s { par 8192 i { C[i] = A[i] } }"
+    grid = re.search(r"grid \((\d+), 1, 1\)", built(text % ""))
+    assert grid is not None
+    blocks = int(grid[1])
+    cut = built(text % "#cluster_shape(3)")
+    assert blocks % 3 and f"grid ({-(-blocks // 3) * 3}, 1, 1)" in cut and f"if block_x < {blocks}  (padding)" in cut
+    whole = built(text % f"#cluster_shape({blocks})")
+    assert f"grid ({blocks}, 1, 1)" in whole and "block_x <" not in whole
+
+
+@pytest.mark.parametrize(
+    ("shape", "target", "code", "said"),
+    [
+        ("2", "cuda:sm_80", "E0401", "cuda:sm_80 has no clusters"),
+        ("1, 2", "cuda:sm_90a", "E0401", "a cluster has 2 blocks along y, and the grid of f_0 has 1"),
+        ("K", "cuda:sm_90a", "E0401", "the shape of a cluster is not known"),
+        ("7", "cuda:sm_90a", "E0402", "are counted, and are no whole clusters"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused(shape: str, target: str, code: str, said: str) -> None:
+    text = f"kernel f(A: f32[K, 8000000], s: f32[K]) #cluster_shape({shape}) {{"
+    with pytest.raises(TExprError, match=said) as caught:
+        sum_ = "par K k { s[k] = sum 8000000 i { A[k, i] } } }" if code == "E0402" else "par K k { s[k] = A[k, 0] } }"
+        sizes = {} if shape == "K" else {"K": 1 if code == "E0402" else 64}
+        next(iter(texpr.parse(text + sum_))).compile(target, stop_after="map", sizes=sizes)
+    assert [d.code for d in caught.value.diagnostics] == [code] and all(d.help for d in caught.value.diagnostics)
 
 
 def test_blocks_whose_shared_memory_has_no_room_together_are_refused() -> None:
