@@ -68,8 +68,9 @@ def wide_call(copy: Copy, access: Places) -> str:
     exact = copy.within is not None and copy.within.exact
     if exact and xor is not None:
         raise _refused(copy, "reads chunks of a swizzled tile, and is to read no other byte than is wanted")
-    room = access.room(view.buffer) if exact and not mixed else ""
-    which = "" if not wanted else "_exactly" if exact else "_wanted"
+    outside = access.frame.buffer(view.buffer).memory is Memory.GLOBAL and mixed and not exact  # chunks at the ends
+    room = access.room(view.buffer) if (exact and not mixed) or (wanted and outside) else ""
+    which = "" if not wanted else "_exactly" if exact else "_inside" if outside else "_wanted"
     verb = f"load{which}{'' if mixed else '_funnel'}<{_listed(str(count), place, hint)}>"
     return f"tx::put({register}, {number}, tx::{verb}({_listed(own, where, wanted, room)}));"
 

@@ -52,17 +52,18 @@ ROWS = """  const tx::Global<const {c}> x(X, "X");
   const int past = static_cast<int>(reinterpret_cast<unsigned long long>(x.address(begin)) & 15) / {size};
   for (long long at = begin - past + {width} * tx::lane(); at < end; at += 32 * {width}) {{
     const tx::Wanted<{width}> wanted(begin - at, end - at);
-    tx::store_wanted<tx::Cache::{put}>(y, at, tx::{load}(x, at, wanted), wanted);
+    tx::store_wanted<tx::Cache::{put}>(y, at, tx::{load}(x, at, wanted{room}), wanted);
   }}"""
 
 
 def ragged():
     """Rows of any length, copied in chunks that are counted from 16-byte boundaries of memory."""
     cases, texts = [], []
-    for c, load, put in (
-        ("float", "load_wanted<4>", "kPlain"),
-        ("tx::bf16", "load_wanted<8, tx::Cache::kNoAllocate>", "kStream"),
-        ("signed char", "load_exactly<16, tx::Cache::kKeep>", "kPlain"),
+    for c, load, put, room in (
+        ("float", "load_wanted<4>", "kPlain", ""),
+        ("tx::bf16", "load_wanted<8, tx::Cache::kNoAllocate>", "kStream", ""),
+        ("signed char", "load_exactly<16, tx::Cache::kKeep>", "kPlain", ""),
+        ("double", "load_inside<2>", "kPlain", ", 5 * n"),
     ):
         size = np.dtype(TYPES[c]).itemsize
         symbol = f"ragged_{size}"
@@ -70,7 +71,7 @@ def ragged():
             kernel(
                 symbol,
                 f"const {c}* X, {c}* Y, long long n",
-                ROWS.format(c=c, size=size, width=16 // size, load=load, put=put),
+                ROWS.format(c=c, size=size, width=16 // size, load=load, put=put, room=room),
             )
         )
         for n in (1, 3, 7, 16, 33, 61, 601):

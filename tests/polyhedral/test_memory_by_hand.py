@@ -271,7 +271,7 @@ def test_a_reduction_and_a_wide_copy_are_one_call_each() -> None:
 CALLS = (
     "const int N = int(N_i64);",
     "const int lead = tx::lead<128>(X, tx::i64(i) * N);",
-    "tx::put(v, 8 * q, tx::load_wanted<8>(X, tx::i64(i) * N + c + 512 * q, tx::Wanted<8>(0 - c, N - c, 512 * q)));",
+    "tx::put(v, 8 * q, tx::load_inside<8>(X, tx::i64(i) * N + c + 512 * q, tx::Wanted<8>(0 - c, N - c, 512 * q), M * N));",
     "tx::fill(v, 8 * q_2, tx::Wanted<8>(0 - c, N - c, 512 * q_2), tx::bf16{0xff80});",
     "const tx::bf16 b = tx::fold<tx::Greatest<tx::bf16>, 16>([&](int x) { return v(x); });",
     "tx::reduce_lanes<tx::ScaledSum<tx::f32>>(tx::ScaledSum<tx::f32>::Partial{m, s});",
@@ -282,7 +282,7 @@ CALLS = (
 def test_blocks_of_a_cluster_wait_for_one_another_where_they_first_touch_another() -> None:
     lines = [line.strip() for line in emitted()["cluster"].source.splitlines()]
     arrive, wait = lines.index("tx::cluster_arrive_relaxed();"), lines.index("tx::cluster_wait();")
-    loads = next(n for n, line in enumerate(lines) if "tx::load_wanted<8>(X" in line)
+    loads = next(n for n, line in enumerate(lines) if "tx::load_inside<8>(X" in line)
     pushes = next(n for n, line in enumerate(lines) if "tx::remote(gs, l).store(" in line)
     assert arrive < loads < wait < pushes
 

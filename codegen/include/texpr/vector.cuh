@@ -202,6 +202,24 @@ TX_FN VectorOf<Memory, kCount> load_wanted(const Memory& from, Index index, Want
   return v;
 }
 
+// The same of an array with `room` for so many elements: what lies outside it is not read.
+template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
+TX_FN VectorOf<Memory, kCount> load_inside(const Memory& from, Index index, Wanted<kCount> wanted, i64 room,
+                                           Here here = Here::now()) {
+  VectorOf<Memory, kCount> v = {};
+  if (wanted.any()) {
+    if (wanted.all() || (index >= 0 && index + kCount <= room)) {
+      v = load_part<kCount, kCache>(from, index, wanted.first(), wanted.last(), here);
+    } else {
+      TX_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        if (wanted.has(i)) v.packed.set(i, load<1, kCache>(from, index + i, here).packed.get(0));
+      }
+    }
+  }
+  return v;
+}
+
 // The same without a byte that is not wanted: one by one where some are not, as at the end of an array.
 template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
 TX_FN VectorOf<Memory, kCount> load_exactly(const Memory& from, Index index, Wanted<kCount> wanted,
