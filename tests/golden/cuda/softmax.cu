@@ -10,7 +10,11 @@
 
 #line 12 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(96)
-texpr_softmax_0_case0(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
+texpr_softmax_0_case0(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
@@ -27,7 +31,7 @@ texpr_softmax_0_case0(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
   const int row = 128 * warp + 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 3; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part)));
+    tx::put(X_row, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 3; ++row_part_2) {
 #line 5
@@ -97,9 +101,13 @@ texpr_softmax_0_case0(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 }
 TX_EXPORT(texpr_softmax_0_case0);
 
-#line 101 "/texpr/softmax.cu"
+#line 105 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(416)
-texpr_softmax_0_case1(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
+texpr_softmax_0_case1(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
@@ -116,7 +124,7 @@ texpr_softmax_0_case1(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
   const int row = 128 * warp + 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case1, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part)));
+    tx::put(X_row_case1, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
 #line 5
@@ -186,7 +194,7 @@ texpr_softmax_0_case1(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 }
 TX_EXPORT(texpr_softmax_0_case1);
 
-#line 190 "/texpr/softmax.cu"
+#line 198 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case2(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
