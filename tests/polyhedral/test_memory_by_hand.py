@@ -271,7 +271,7 @@ def test_a_reduction_and_a_wide_copy_are_one_call_each() -> None:
 CALLS = (
     "const int N = int(N_i64);",
     "const int lead = tx::lead<128>(X, tx::i64(i) * N);",
-    "tx::put(v, 8 * q, tx::load_inside<8>(X, tx::i64(i) * N + c + 512 * q, tx::Wanted<8>(0 - c, N - c, 512 * q), M * N));",
+    "tx::load_inside<8>(X, tx::i64(i) * N + c + 512 * q, tx::Wanted<8>(0 - c, N - c, 512 * q), M * N));",
     "tx::fill(v, 8 * q_2, tx::Wanted<8>(0 - c, N - c, 512 * q_2), tx::bf16{0xff80});",
     "const tx::bf16 b = tx::fold<tx::Greatest<tx::bf16>, 16>([&](int x) { return v(x); });",
     "tx::reduce_lanes<tx::ScaledSum<tx::f32>>(tx::ScaledSum<tx::f32>::Partial{m, s});",
