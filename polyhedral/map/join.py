@@ -17,6 +17,7 @@ from texpr.grammar import ast
 from texpr.grammar.ast import Condition
 from texpr.grammar.source import Span
 from texpr.grammar.walk import rewrite
+from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.candidate import Choices
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import HostIf, HostNode, Launch, MappedBuffer, MappedProgram, Report
@@ -40,6 +41,7 @@ def join(
         for name, buffer in program.buffers.items():
             first.setdefault(name, (number, buffer))
     buffers: dict[str, MappedBuffer] = {}
+    words: dict[str, Words] = {}
     hosts: list[tuple[HostNode, ...]] = []
     for number, program in enumerate(programs):
         apart = [name for name, buffer in program.buffers.items() if not _one(number, buffer, *first[name])]
@@ -47,6 +49,10 @@ def join(
         for name, buffer in program.buffers.items():
             named = replace(buffer, name=own[name], of=name) if name in own else buffer
             buffers.setdefault(named.name, named)
+        for word in program.words:  # one case runs in a call, and leaves them as it found them
+            if words.setdefault(word.name, word) != word:
+                own[word.name] = f"{word.name}_case{number}"
+                words[own[word.name]] = replace(word, name=own[word.name])
         hosts.append(map_launches(program.host, partial(_of_case, number, own)))
     host = hosts.pop()
     for condition, then in zip(reversed(conditions), reversed(hosts), strict=True):
@@ -57,6 +63,7 @@ def join(
         proved=proved,
         host=host,
         buffers=buffers,
+        words=tuple(words.values()),
         candidate=choices,
         report=_reports([program.report for program in programs]),
     )
@@ -94,8 +101,8 @@ def _with_names(value: Any, names: Mapping[str, str]) -> Any:
     given: dict[str, Any] = {}
     for field in fields(value):
         held = getattr(value, field.name)
-        if field.name == "buffer" and held in names:
-            given["buffer"] = names[held]
+        if field.name in ("buffer", "counter") and held in names:
+            given[field.name] = names[held]
         if field.name == "buffers" and any(name in names for name in held):
             given["buffers"] = tuple(names.get(name, name) for name in held)
     return replace(value, **given) if given else value

@@ -36,6 +36,7 @@ def failure(program: MappedProgram, arrays: dict[str, Any], **options: Any) -> s
 
 
 COUNT = "kernel count(C: i32[M, N]) { par M i, N j { C[i, j] += 1 } }"
+SPREAD = "kernel spread(C: i32[M, N], X: i32[N]) { par M i, N j #vector(1) { C[i, j] = X[j] } }"
 ROW = "kernel row(C: i32[M, N]) where N >= 1 { par M i { C[i, 0] += 1; par N - 1 j { C[i, j + 1] += 1 } } }"
 TRIANGLE = "kernel triangle(C: i32[M, N]) { par M i { par N - i j { C[i, j] += 1 } } }"
 
@@ -137,20 +138,24 @@ def test_a_barrier_that_some_threads_miss_is_found() -> None:
     assert "not all threads of a block reach the barrier" in message
 
 
+def spread(rows: int, columns: int) -> dict[str, Any]:
+    return {"C": np.zeros((rows, columns), dtype=np.int32), "X": np.arange(columns, dtype=np.int32)}
+
+
 def test_a_lost_padding_guard_leaves_the_buffer() -> None:
-    program = mapped(COUNT, M=5, N=33)
+    program = mapped(SPREAD, M=5, N=33)
     wrong = with_body(program, lambda node: node.body if isinstance(node, Guard) else (node,))
-    assert "and the extent is" in failure(wrong, {"C": np.zeros((5, 33), dtype=np.int32)})
+    assert "and the extent is" in failure(wrong, spread(5, 33))
 
 
 def test_a_wrong_weight_makes_threads_meet() -> None:
     def edit(node: Node) -> tuple[Node, ...]:
-        if isinstance(node, Define) and node.index == "j_first":
+        if isinstance(node, Define) and node.index == "j":
             return (replace(node, digits=tuple(replace(d, weight=0) for d in node.digits)),)
         return (node,)
 
-    wrong = with_body(mapped(COUNT, M=4, N=64), edit)
-    assert "no barrier orders" in failure(wrong, {"C": np.zeros((4, 64), dtype=np.int32)})
+    wrong = with_body(mapped(SPREAD, M=4, N=64), edit)
+    assert "no barrier orders" in failure(wrong, spread(4, 64))
 
 
 def test_an_author_s_atomic_update_is_one_whatever_is_promised_of_it() -> None:
