@@ -10,13 +10,11 @@ from texpr.grammar.attributes import ATTRIBUTES
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "grammar" / "attributes.py"
 SOURCES = sorted(p for floor in ("grammar", "polyhedral", "codegen", "runtime") for p in (ROOT / floor).rglob("*.py"))
+# Also places, marks of loops, fields of candidates and manifests, checks at run time, modes: these are counted where a
+# name is compared.
 OTHER_MEANINGS = frozenset(
     ["grid", "cluster", "block", "warp", "thread", "warpgroup", "vector", "unroll", "align", "strides", "layout"]
-) | {
-    "threads",
-    "unique",
-    "fast",
-}  # also places, marks of loops, fields of manifests, checks at run time, modes: counted where a name is compared
+) | {"threads", "unique", "fast", "tile"}
 
 
 def constants(node: ast.AST) -> set[object]:

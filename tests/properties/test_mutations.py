@@ -32,7 +32,7 @@ def test_random_programs_are_right_on_the_cpu() -> None:
 
 def test_random_programs_of_many_iterations_are_right_on_the_cores_of_a_cpu(every_core: None) -> None:
     tally, parallel = Tally(), 0
-    for seed in (700, 701, 704, 705):
+    for seed in (700, 701, 705, 706):
         case = generate(seed, bend=0.0, large=True)
         ref = prepared(case, tally)
         assert ref is not None
