@@ -175,7 +175,8 @@ def combinable(nest: Nest) -> tuple[int, ...]:
     """
     updates = [s for s in nest.body if isinstance(s, Accumulate)]
     rectangular = all(names(p.extent).isdisjoint(nest.indices) for p in nest.pars)
-    if len(updates) != len(nest.body) or len({u.buffer for u in updates}) != len(updates) or not rectangular:
+    apart = len({u.buffer for u in updates}) == len(updates) == len(nest.body) > 0
+    if not apart or not rectangular:
         return ()
     if any(isinstance(s, Gather) for u in updates for s in u.subscripts):
         return ()

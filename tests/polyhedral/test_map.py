@@ -77,6 +77,11 @@ def test_every_access_of_a_copy_is_coalesced() -> None:
     assert {(a.lane_stride, a.distance, a.sectors, a.ideal_sectors) for a in report} == {(4, 124, 16, 16)}
 
 
+def test_a_band_of_no_statements_is_mapped() -> None:
+    (launch,) = launches(mapped("kernel nothing(Z: i8[M]) { par 8 a, 5 b, M c { let v = min(c, 4) } }").host)
+    assert not launch.orders
+
+
 def test_free_sizes_stand_only_in_grid_and_serial_digits() -> None:
     (launch,) = launches(mapped(COPY).host)
     free = {d.place for d in launch.digits if not isinstance(d.radix, IndexConst)}
