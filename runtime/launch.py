@@ -169,7 +169,7 @@ class Launcher:
         again = tuple([self._filled(start, addresses, scalars, queue) for start in plan.starts])
         for ready in again:
             ready()
-        if len(seen.ready) * len(again) >= MAX_READY:
+        if len(seen.ready) * max(1, len(again)) >= MAX_READY:
             seen.ready.clear()
         seen.ready[key] = again
 

@@ -1,10 +1,10 @@
-"""The first candidate of a problem: the simple choices that stand until the cost ranks all of them.
+"""The first candidate of a problem: which form each launch has, asked of those that choose one.
 
 A band without inner parallelism is flat, lanes on the index with the fewest sectors, or in tiles where no lanes serve
 all its accesses (`choose_tiles`); one with inner `par`s, a shared buffer or rows to reduce has a block for each
-iteration; one of `atomic` updates of small arrays has copies of these in every block (`choose_tallied`); a band of
-accumulations alone is combined over the threads of its blocks. On a CPU the outer indices are on
-cores and the contiguous one is innermost (`cores`).
+iteration; plain statements, few rows and bands of accumulations are shared out over blocks (`choose_parted`), and those
+that are not are combined over the threads of their blocks; `atomic` updates of small arrays have copies of these in
+every block (`choose_tallied`). On a CPU the outer indices are on cores and the contiguous one is innermost (`cores`).
 """
 
 from collections.abc import Mapping, Sequence

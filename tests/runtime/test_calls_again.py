@@ -66,6 +66,20 @@ def test_so_many_starts_are_kept(machine: Any, counted: Counted, monkeypatch: py
     assert counted.prepared == 6
 
 
+def test_calls_that_start_nothing_are_kept_as_few(
+    machine: Any, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("texpr.runtime.launch.MAX_READY", 4)
+    manifest = counted.call.manifest
+    empty = replace(manifest.host[0], grid=(0, 1, 1))
+    call = Launcher(replace(manifest, host=(empty,)), counted.call.backend)
+    a, c = machine.array("torch"), machine.array("torch")
+    for scalar in range(40):
+        call(float(scalar), a, c)
+    (seen,) = call._bind._seen.values()
+    assert not machine.driver_launches and 0 < len(seen.ready) <= 4
+
+
 def test_arrays_that_share_memory_are_refused_after_others_like_them(machine: Any, counted: Counted) -> None:
     a, c = machine.array("torch"), machine.array("torch")
     for _ in range(2):
