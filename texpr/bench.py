@@ -36,7 +36,8 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchReport:
-    """The rates of the roof are of bytes and operations in a second."""
+    """The rates of the roof are of bytes and operations in a second; `approximate` names the counts that are not
+    exact."""
 
     kernel: str
     target: str
@@ -47,6 +48,7 @@ class BenchReport:
     copy: Timing
     byte_rate: float
     operation_rate: float
+    approximate: tuple[str, ...] = ()
     dynamic: tuple[str, ...] = ()
     warnings: tuple[Diagnostic, ...] = field(default=(), repr=False)
 
@@ -61,9 +63,10 @@ class BenchReport:
     def __str__(self) -> str:
         sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
         by = "its bytes" if self.bytes / self.byte_rate >= self.operations / self.operation_rate else "its operations"
+        moved, operations = ("about " if name in self.approximate else "" for name in ("bytes", "operations"))
         lines = [
             f"{self.kernel} on {self.target}" + (f" with {sizes}" if sizes else ""),
-            f"  {self.bytes / 1e6:.4g} MB must move, {self.operations / 1e6:.4g} million operations",
+            f"  {moved}{self.bytes / 1e6:.4g} MB must move, {operations}{self.operations / 1e6:.4g} million operations",
             f"  roof: {self.byte_rate / 1e9:.4g} GB/s by a large copy, {self.operation_rate / 1e9:.4g} GFLOP/s by a "
             f"matrix product; at least {duration(self.least_s)}, by {by}",
             f"  {'':8}{'time':>10}{'GB/s':>10}{'GFLOP/s':>10}{'of roof':>9}{'a copy':>12}",
@@ -86,6 +89,7 @@ class BenchReport:
             "warnings": [warning.to_json() for warning in self.warnings],
             "bytes": self.bytes,
             "operations": self.operations,
+            "approximate": list(self.approximate),
             "roof": {"bytes_per_s": self.byte_rate, "operations_per_s": self.operation_rate},
             "least_us": self.least_s * 1e6,
             "time": self.time.to_json(),
@@ -99,23 +103,25 @@ def run_bench(kernel: "Kernel", target: str, **prepared: Any) -> BenchReport:
     E0503 for a target `cuda` without a GPU."""
     trial = prepare_trial(kernel, target, beside=2 * SWEPT_BYTES, **prepared)
     compiled, manifest = trial.compiled, trial.compiled.manifest
-    size = bytes_moved(trial.kernel, manifest, trial.solved)
+    moved, operations = bytes_moved(trial.kernel, manifest, trial.solved), float_operations(trial.kernel, trial.solved)
+    inexact = {"bytes": not moved.exact, "operations": not operations.exact}
     dtype = widest_float(trial.kernel)
 
     def timed(watch: Watch, call: Callable[[], object]) -> BenchReport:
         compiled.make_ready()
-        time, copy = (_timing(watch, each) for each in (call, watch.copy(size)))
-        product, operations = watch.product(dtype)
+        time, copy = (_timing(watch, each) for each in (call, watch.copy(moved.total)))
+        product, products = watch.product(dtype)
         return BenchReport(
             kernel=kernel.name,
             target=compiled.target,
             sizes=trial.solved,
-            bytes=size,
-            operations=float_operations(trial.kernel, trial.solved),
+            bytes=moved.total,
+            operations=operations.total,
             time=time,
             copy=copy,
             byte_rate=LARGE_BYTES / _timing(watch, watch.copy(LARGE_BYTES)).cold_s,
-            operation_rate=operations / _timing(watch, product).warm_s,
+            operation_rate=products / _timing(watch, product).warm_s,
+            approximate=tuple(name for name, is_so in inexact.items() if is_so),
             dynamic=compiled.dynamic,
             warnings=compiled.warnings,
         )

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import texpr
-from texpr import bench, stopwatch
+from texpr import bench, instances, stopwatch
 from texpr.inspect import duration
+from texpr.instances import Count, weigh_instances
 from texpr.roofline import bytes_moved, float_operations, widest_float
 from texpr.stopwatch import GpuWatch, HostWatch
 
@@ -31,11 +32,21 @@ GATHER = "kernel g(K: i64[M], E: f16[N, 64], Y: f16[M, 64]) where N >= 1 { par M
 EDGE = "kernel e(A: f32[N], inout B: f32[N]) { par 1..N - 1 i { B[i] = fma(A[i], 2.0, B[i]) } }"
 
 
+STAIRS = """kernel s(A: f64[N], S: f64[N, N, N]) {
+    par N i { par i + 1 j { par j + 1 k { S[i, j, k] = 2.0 * A[k] } } }
+}"""
+BAND = "kernel b(A: f64[N], S: f64[N, N]) { par N i { par min(N - i, 3) j { S[i, j] = 2.0 * A[i] } } }"
+CLIPPED = "kernel c(S: f64[N, N]) { par N i { par N - 2 * i j { S[i, j] = 2.0 * S[i, j] } } }"
+HALVES = "kernel h(A: f64[N], S: f64[N, N]) { par N i { par i / 2 j { S[i, j] = 2.0 * A[j] } } }"
+
+
 def counted(text: str, **sizes: int) -> tuple[int, int, str]:
     kernel = texpr.parse(text).only
     manifest = kernel.compile("cpu", sizes=sizes, stop_after="emit").manifest
     core = kernel.core(sizes=sizes)
-    return bytes_moved(core, manifest, sizes), float_operations(core, sizes), widest_float(core)
+    moved, operations = bytes_moved(core, manifest, sizes), float_operations(core, sizes)
+    assert moved.exact and operations.exact
+    return moved.total, operations.total, widest_float(core)
 
 
 @pytest.mark.parametrize(
@@ -48,12 +59,49 @@ def counted(text: str, **sizes: int) -> tuple[int, int, str]:
         (GATHER, {"M": 3, "N": 1000}, 3 * 8 + 3 * 64 * 2 * 2, 0, "f32"),
         (EDGE, {"N": 12}, 4 * (10 + 2 * 10), 20, "f32"),
         (ADD, {"N": 0}, 0, 0, "f32"),
+        (STAIRS, {"N": 100}, 8 * (100 + 2 * 10**6), 171700, "f64"),
+        (BAND, {"N": 100}, 8 * (100 + 2 * 300), 297, "f64"),
+        (CLIPPED, {"N": 100}, 8 * 2 * 50 * 100, 2550, "f64"),
+        (HALVES, {"N": 100}, 8 * (49 + 2 * 98 * 49), 2450, "f64"),
     ],
 )
 def test_bytes_and_operations_are_those_that_the_program_asks_for(
     text: str, sizes: dict[str, int], moved: int, operations: int, widest: str
 ) -> None:
     assert counted(text, **sizes) == (moved, operations, widest)
+
+
+@pytest.mark.parametrize(
+    ("extents", "total", "exact"),
+    [
+        (("N", "i + 1", "j + 1"), lambda n: n * (n + 1) * (n + 2) // 6, True),
+        (("N", "N - i", "i + j + 1"), lambda n: sum((n - i) * (n + i + 1) // 2 for i in range(n)), True),
+        (("N", "N", "2 * i + 3 * j"), lambda n: 5 * n * n * (n - 1) // 2, True),
+        (("N", "i", "j - 1"), lambda n: sum((i - 1) * (i - 2) // 2 for i in range(1, n)), False),
+        (("N", "N", "min(i, j)"), lambda n: (n - 1) * n * (2 * n - 1) // 6, False),
+        (("N", "N", "(i + j) / 3"), lambda n: sum((i + j) // 3 for i in range(n) for j in range(n)), False),
+    ],
+)
+def test_more_iterations_than_are_counted_make_a_polynomial_or_are_approximate(
+    extents: tuple[str, ...], total: Callable[[int], int], exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loops = " { ".join(f"par {extent} {index}" for extent, index in zip(extents, "ijk", strict=True))
+    body = texpr.parse(f"kernel k(S: f32[N, N, 5 * N]) {{ {loops} {{ S[i, j, k] = 1.0 }} }} }} }}").only.core().body
+
+    def count(n: int) -> Count:
+        return weigh_instances(body, {"N": n}, lambda node: 1)
+
+    assert count(100) == Count(total(100))
+    monkeypatch.setattr(instances, "STEPS", 60)
+    found = count(100)
+    assert found.exact is exact
+    assert found.total == (total(100) if exact else pytest.approx(total(100), rel=0.1))
+
+
+def test_a_large_triangle_is_counted_at_once() -> None:
+    body = texpr.parse(STAIRS).only.core().body
+    n = 10**9
+    assert weigh_instances(body, {"N": n}, lambda node: 1) == Count(n * (n + 1) * (n + 2) // 6)
 
 
 class Clock:
@@ -88,8 +136,17 @@ def test_the_share_is_the_longer_of_bytes_and_operations_at_their_measured_rates
     told = report.to_json()
     assert told["time"] == {"warm_us": 5e5, "cold_us": 1e6} and told["share"]["cold"] == pytest.approx(100 / 120)
     text = str(report)
+    assert told["approximate"] == [] and "about" not in text
     assert "add on cpu with N=100" in text and "at least 833 ms, by its operations" in text
     assert [line.split()[:3] for line in text.splitlines()[-2:]] == [["warm", "500", "ms"], ["cold", "1", "s"]]
+
+
+def test_a_count_that_is_not_exact_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "HostWatch", Clock)
+    monkeypatch.setattr(instances, "STEPS", 4)
+    report = bench.run_bench(texpr.parse(HALVES).only, "cpu", sizes={"N": 100})
+    assert report.to_json()["approximate"] == ["bytes", "operations"]
+    assert "about 0.07722 MB must move, about 0.00245 million operations" in str(report)
 
 
 @pytest.fixture
