@@ -2,9 +2,12 @@
 
 Two accesses of one element by different threads, one of them writing, are ordered iff both threads are in one block and
 a barrier of the block, or of their common warp, lies between, or the later one is of the last block to be counted and
-the earlier one before the count. The shadow keeps for each element and kind of access
-(write, read, atomic) the least and greatest thread and the latest barrier counts; what a barrier has settled is
+the earlier one before the count. The shadow keeps for each element and kind of access (write, read, atomic) the least
+and greatest thread, how far their blocks are apart, and the latest barrier counts; what a barrier has settled is
 forgotten.
+
+Blocks 1, 4 and 10 are kept as 1, 4, ..., 10: those that touch an element need not be neighbours, and a block between
+that was not counted with them is one that nothing orders.
 """
 
 from collections.abc import Mapping
@@ -34,7 +37,7 @@ class Lockstep:
     """Threads of a launch: `threads` of a block, `warp` of a warp, and how many barriers each one has passed.
 
     `groups` says with which others a block was counted, `last` of which it was the last one, and `before` after how
-    many barriers those of each group came, at least."""
+    many barriers those of each group came, at least; it has room for more groups than there are."""
 
     threads: int
     warp: int
@@ -42,26 +45,39 @@ class Lockstep:
     warp_barriers: Array
     groups: Array
     last: Array
-    before: list[int] = field(default_factory=list)
+    before: Array
+    counts: int = 0
 
     @staticmethod
     def of(blocks: int, threads: int, warp: int) -> "Lockstep":
         zeros = np.zeros(blocks * threads, dtype=np.int64)
         none = np.full(blocks, -1)
-        return Lockstep(threads, warp, zeros, zeros.copy(), none, none.copy())
+        return Lockstep(threads, warp, zeros, zeros.copy(), none, none.copy(), before=np.full(1, NOBODY))
+
+    def group(self) -> int:
+        """The number of a new group, none of whose blocks has been counted."""
+        if self.counts == len(self.before):
+            self.before = np.append(self.before, np.full_like(self.before, NOBODY))
+        self.counts += 1
+        return self.counts - 1
 
     def count(self, block: int, group: int) -> None:
         """A block is counted with those of a group."""
-        passed = int(self.block_barriers[block * self.threads])
-        self.before += [passed] * (group + 1 - len(self.before))
-        self.before[group] = min(self.before[group], passed)
+        self.before[group] = min(self.before[group], self.block_barriers[block * self.threads])
         self.groups[block] = group
 
-    def counted(self, first: Array, barriers: Array, here: Array) -> Array:
-        """Whether what a block did after so many barriers is before what a block does that was the last of its own."""
+    def counted(self, first: Array, final: Array, apart: Array, barriers: Array, here: Array) -> Array:
+        """Whether what blocks `first`, `first + apart`, ..., `final` did after so many barriers is before what `here`
+        does: it was the last to be counted of a group that all of them belong to."""
         group = self.last[here]
-        limits = np.array([*self.before, -1])
-        return np.asarray((group >= 0) & (self.groups[first] == group) & (barriers <= limits[group]))
+        found = (group >= 0) & (barriers <= self.before[group])
+        found &= (self.groups[first] == group) & (self.groups[final] == group)
+        between = np.flatnonzero(found & (final - first > apart))
+        if len(between):
+            rows, row = np.unique(np.stack([first, final, apart, group])[:, between], axis=1, return_inverse=True)
+            alike = [(self.groups[a:b:step] == g).all() for a, b, step, g in rows.T.tolist()]
+            found[between] = np.array(alike)[row.reshape(-1)]
+        return np.asarray(found)
 
     def blocks(self, thread: Array) -> Array:
         return np.asarray(thread // self.threads)
@@ -95,10 +111,13 @@ class Lockstep:
 
 @dataclass(slots=True)
 class Record:
-    """Who made one kind of access to each element: least and greatest thread, latest barrier counts, statement."""
+    """Who made one kind of access to each element: least and greatest thread, latest barrier counts, statement.
+
+    `apart` divides what lies between the numbers of any two of their blocks; 0 where all are of one block."""
 
     least: Array
     most: Array
+    apart: Array
     block_barriers: Array
     warp_barriers: Array
     statement: Array
@@ -108,6 +127,7 @@ class Record:
         return Record(
             least=np.full(elements, NOBODY),
             most=np.full(elements, -1),
+            apart=np.zeros(elements, dtype=np.int64),
             block_barriers=np.full(elements, -1),
             warp_barriers=np.full(elements, -1),
             statement=np.full(elements, -1),
@@ -124,10 +144,9 @@ class Record:
             one_warp & (self.warp_barriers[place] < clock.warp_barriers[thread])
         )
         ordered = one_block & earlier
-        if clock.before:
-            barriers = self.block_barriers[place]
-            ends = (np.minimum(clock.blocks(end), len(clock.last) - 1) for end in (least, most))
-            ordered |= np.logical_and.reduce([clock.counted(end, barriers, here) for end in ends])
+        if clock.counts:
+            first, final = (np.minimum(clock.blocks(end), len(clock.last) - 1) for end in (least, most))
+            ordered |= clock.counted(first, final, self.apart[place], self.block_barriers[place], here)
         return np.asarray(ordered)
 
     def conflicts(self, place: Array, thread: Array, clock: Lockstep) -> Array:
@@ -138,13 +157,18 @@ class Record:
     def note(self, place: Array, thread: Array, clock: Lockstep, statement: int) -> None:
         """Records accesses, several threads may touch one element."""
         old = place[(self.most[place] >= 0) & self.settled(place, thread, clock)]
-        self.least[old], self.most[old] = NOBODY, -1
+        self.least[old], self.most[old], self.apart[old] = NOBODY, -1, 0
         self.block_barriers[old] = self.warp_barriers[old] = -1
+        known, first_known = self.most[place] >= 0, clock.blocks(self.least[place])
         np.minimum.at(self.least, place, thread)
         np.maximum.at(self.most, place, thread)
         np.maximum.at(self.block_barriers, place, clock.block_barriers[thread])
         np.maximum.at(self.warp_barriers, place, clock.warp_barriers[thread])
         self.statement[place] = statement
+        first = clock.blocks(self.least[place])
+        for block in (np.where(known, first_known, first), clock.blocks(thread)):
+            others = np.flatnonzero(block != first)
+            np.gcd.at(self.apart, place[others], block[others] - first[others])
 
 
 @dataclass(slots=True)
@@ -232,7 +256,9 @@ class LockstepSyncs:
             block = int(lanes.thread[first]) // clock.threads
             *where, n = (int(value[first]) for value in at)
             word = self.words.word(node.counter, where, node.span)
-            group = self.groups.setdefault(word, len(clock.before))
+            if word not in self.groups:
+                self.groups[word] = clock.group()
+            group = self.groups[word]
             clock.count(block, group)
             if self.words.count(word, n, NOTHING) is not None:
                 del self.groups[word]

@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphs import define, do, index, last, launch
+from graphs import program as by_hand
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stages import PIPE, edited, mapped, only_launch, with_launch, without_barrier, without_barriers
 
 from texpr.grammar.diagnostics import TExprError
+from texpr.polyhedral.mapped.between import Init, Words
 from texpr.polyhedral.mapped.operators import Generic, Unused
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import MappedProgram
@@ -199,3 +202,35 @@ def test_a_gather_out_of_bounds_is_found() -> None:
     program = mapped("kernel g(A: f32[N], p: i32[N], B: f32[N]) { par N i { B[i] = A[p[i]] } }")
     arrays = {"A": matrix(4), "p": np.array([0, 1, 7, 2], dtype=np.int32), "B": matrix(4)}
     assert failure(program, arrays).startswith("subscript 0 of A is 7, and the extent is 4")
+
+
+def counted(blocks: int, n: str, read: str) -> MappedProgram:
+    """Blocks read some row of A, and the last one of the even, and of the odd, writes row 0, and row 1."""
+    body = (
+        define("i", lane=32),
+        define("b", grid=blocks),
+        do("S0", f"P[b, i] = A[{read}, i]"),
+        last("tickets", n, do("S1", "A[b % 2, i] = 7"), at=["b % 2"]),
+    )
+    return by_hand(
+        f"A: i32[2, 32], P: i32[{blocks}, 32]",
+        launch(*body, threads=32, grid=blocks),
+        words=(Words(name="tickets", shape=(index(2),), init=Init.ZERO_ONCE),),
+    )
+
+
+def rows(blocks: int) -> dict[str, Any]:
+    return {"A": np.ones((2, 32), np.int32), "P": np.zeros((blocks, 32), np.int32)}
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_blocks_of_one_counter_need_not_be_neighbours(interleaved: bool) -> None:
+    got = simulate(counted(6, "3", "b % 2"), rows(6), interleaved=interleaved)
+    assert (got["A"] == 7).all()
+    assert (got["P"] == 1).all()
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_a_block_between_those_that_are_counted_together_is_none_of_them(interleaved: bool) -> None:
+    message = failure(counted(3, "2 - b % 2", "0"), rows(3), interleaved=interleaved)
+    assert "touch element (0, 0) of A and" in message
