@@ -102,9 +102,10 @@ class _Separations:
         self._found: dict[tuple[str, str, str | None], frozenset[Path]] = {}
 
     def counted(self, order: Order) -> bool:
-        """Whether the source is over before its block is counted, and the sink in what the last block does."""
+        """Whether the source is over before its block is counted, in the same iteration, and the sink in what the last
+        block does: to be counted is also a barrier of the block, so no other one is needed there."""
         source, sink = self._paths[order.source], self._paths[order.sink]
-        return isinstance(self._body[sink[0]], Last) and source[0] < sink[0]
+        return order.carried_by is None and isinstance(self._body[sink[0]], Last) and source[0] < sink[0]
 
     def __call__(self, order: Order) -> frozenset[Path]:
         key = (order.source, order.sink, order.carried_by)
@@ -189,6 +190,8 @@ def _separating(body: Sequence[Node], source: Path, sink: Path, carried_by: str 
             nodes = branches(node)[path[-1]]
             if isinstance(node, Loop) and node.index == carried_by:
                 break
+        if sink[: len(path)] != path:
+            raise InternalError(f"an order is carried by {carried_by}, which is not around both of its statements")
         yield from _after(nodes, path, source)
         yield from _before(nodes, path, sink)
         return

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import stages
+from graphs import define, do, last, launch, loop, order
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stages import PIPE, barriers, edited, mapped, without_barrier, without_barriers
@@ -17,6 +18,7 @@ from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.orders import find as hazards
 from texpr.polyhedral.orders.flow import check_enforced, unenforced
+from texpr.polyhedral.orders.synchronise import synchronise
 from texpr.polyhedral.program import Hazard
 
 
@@ -250,3 +252,13 @@ def test_one_more_band_changes_no_order_of_the_others(monkeypatch: pytest.Monkey
     few, more = summary(unrolled(6)), summary(unrolled(7))
     last = {"S14", "S15", "S16"}
     assert {o for o in more if not last.intersection(o[:2])} == {o for o in few if not last.intersection(o[:2])}
+
+
+def test_a_count_of_blocks_is_a_barrier_but_not_for_an_order_that_a_loop_carries() -> None:
+    fill = loop("k", 3, do("S0", "t[i] = A[k, i]"))
+    body = (define("i", lane=32, warp=2), define("b", grid="N"), fill, last("met", "N", do("S1", "B[i] = t[63 - i]")))
+    plain, carried = (launch(*body, threads=64, grid="N", orders=[order("S0", "S1", "t", after=k)]) for k in ("", "k"))
+    assert not barriers(synchronise(plain))
+    assert not unenforced(plain)
+    with pytest.raises(InternalError, match="carried by k, which is not around both of its statements"):
+        synchronise(carried)
