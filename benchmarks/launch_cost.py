@@ -3,8 +3,9 @@
     python benchmarks/launch_cost.py build DIR [--arch sm_90a]    where the compiler is, without a GPU
     python benchmarks/launch_cost.py run DIR [--json FILE]        with PyTorch, CuPy and cuda-core; no compiler
 
-Microseconds of one call that only enqueues: medians of rounds in shuffled order, each of CALLS calls, short enough not
-to fill the GPU's queue. `again` calls with the arrays of the call before, `others` with arrays that no call had yet.
+Every way is called once on new arrays, and its result compared, before any is timed. Microseconds of one call that only
+enqueues: medians of rounds in shuffled order, each of CALLS calls, short enough not to fill the GPU's queue. `again`
+calls with the arrays of the call before, `others` with outputs that no call had yet; all of these are compared too.
 """
 
 import argparse
@@ -14,12 +15,15 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-CALLS, ROUNDS, ELEMENTS = 200, 50, 1024
+CALLS, ROUNDS, WARM, ELEMENTS = 200, 50, 20, 1024
 LIMIT_US = 1.0  # of ours above CuPy's
 PROGRAMS = {
     "add": "kernel add(A: f32[N], B: f32[N], C: f32[N]) { par N i { C[i] = A[i] + B[i] } }",
@@ -30,9 +34,37 @@ PROGRAMS = {
         par N i { C[i] = B[N - 1 - i] + B[i] }
     }""",
 }
+A = np.arange(ELEMENTS, dtype=np.float32)
+ARRAYS = (A, 3 * A + 1, np.full(ELEMENTS, -1, np.float32))  # two inputs, and where the result goes
+WANTED = {"add": ARRAYS[0] + ARRAYS[1], "saxpy": 2 * ARRAYS[0] + ARRAYS[2], "twice": 2 * A[::-1] + 2 * A}
 RAW = 'extern "C" __global__ void add(const float* a, const float* b, float* c, long long n) {{ {} }}'.format(
     "long long i = blockIdx.x * 256ll + threadIdx.x; if (i < n) c[i] = a[i] + b[i];"
 )
+
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A way to call what one of PROGRAMS says: `bind` makes a call of arrays such as ARRAYS, which `new` makes, and
+    `back` brings one of them back to NumPy."""
+
+    program: str
+    bind: Callable[[Any, Any, Any], Call]
+    new: Callable[[Any], Any]
+    back: Callable[[Any], Any]
+
+    def arrays(self) -> tuple[Any, Any, Any]:
+        first, second, result = map(self.new, ARRAYS)
+        return first, second, result
+
+    def is_right(self) -> bool:
+        """Whether a call on new arrays leaves the result, and its inputs as they were."""
+        arrays = self.arrays()
+        self.bind(*arrays)()
+        wanted = (*ARRAYS[:2], WANTED[self.program])
+        return all(np.array_equal(self.back(got), want) for got, want in zip(arrays, wanted, strict=True))
 
 
 def build(out: Path, arch: str) -> int:
@@ -45,7 +77,7 @@ def build(out: Path, arch: str) -> int:
 
 
 def run(out: Path, path: Path | None) -> int:
-    """Print the table; 1 where ours is more than LIMIT_US above CuPy's raw kernel."""
+    """Print the table; 1 where a result is wrong, or ours is more than LIMIT_US above CuPy's raw kernel."""
     import cupy
     import torch
 
@@ -54,39 +86,37 @@ def run(out: Path, path: Path | None) -> int:
     add, saxpy, twice = (load(out / name) for name in PROGRAMS)
     raw = cupy.RawKernel(RAW, "add")
     torch.zeros(1, device="cuda")
+    blocks = (-(-ELEMENTS // 256),)
 
-    def tensors(count: int) -> list[Any]:
-        return [torch.ones(ELEMENTS, device="cuda") for _ in range(count)]
+    def in_cupy(program: str, bind: Callable[[Any, Any, Any], Call]) -> Way:
+        return Way(program=program, bind=bind, new=cupy.array, back=cupy.asnumpy)
 
-    a, b, c = tensors(3)
-    x, y, z = (cupy.ones(ELEMENTS, cupy.float32) for _ in range(3))
-    blocks, fresh = (-(-ELEMENTS // 256),), iter(tensors(2 * CALLS * ROUNDS + 200))
-    ways: dict[str, Callable[[], object]] = {
-        "cupy raw kernel": lambda: raw(blocks, (256,), (x, y, z, ELEMENTS)),
-        "torch.add": lambda: torch.add(a, b, out=c),
-        "ours, cupy": lambda: add(x, y, z),
-        "ours, torch, again": lambda: add(a, b, c),
-        "ours, torch, stream=": lambda: add(a, b, c, stream=0),
-        "ours, torch, others": lambda: add(a, b, next(fresh)),
-        "ours, a scalar": lambda: saxpy(2.0, a, c),
-        "ours, two launches and a workspace": lambda: twice(a, c),
+    def in_torch(program: str, bind: Callable[[Any, Any, Any], Call]) -> Way:
+        return Way(
+            program=program, bind=bind, new=lambda a: torch.tensor(a, device="cuda"), back=lambda a: a.cpu().numpy()
+        )
+
+    ways = {
+        "cupy raw kernel": in_cupy("add", lambda a, b, c: lambda: raw(blocks, (256,), (a, b, c, ELEMENTS))),
+        "torch.add": in_torch("add", lambda a, b, c: lambda: torch.add(a, b, out=c)),
+        "ours, cupy": in_cupy("add", lambda a, b, c: lambda: add(a, b, c)),
+        "ours, torch, again": in_torch("add", lambda a, b, c: lambda: add(a, b, c)),
+        "ours, torch, stream=": in_torch("add", lambda a, b, c: lambda: add(a, b, c, stream=0)),
+        "ours, a scalar": in_torch("saxpy", lambda a, b, c: lambda: saxpy(2.0, a, c)),
+        "ours, two launches and a workspace": in_torch("twice", lambda a, b, c: lambda: twice(a, c)),
     }
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for call in ways.values():
-        for _ in range(20):
-            call()
-    order = list(ways)
-    for _ in range(ROUNDS):
-        random.shuffle(order)
-        for name in order:
-            call = ways[name]
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(CALLS):
-                call()
-            found[name].append((time.perf_counter() - begin) / CALLS * 1e6)
-    if not bool((c == c).all()) or float(z[0]) != 2.0:
-        print("WRONG results")
+    wrong = [name for name, way in ways.items() if not way.is_right()]
+    if wrong:
+        print(f"WRONG results: {'; '.join(wrong)}")
+        return 1
+    calls = {name: way.bind(*way.arrays()) for name, way in ways.items()}
+    first, second, _ = ways["ours, torch, again"].arrays()
+    others = [torch.zeros(ELEMENTS, device="cuda") for _ in range(WARM + CALLS * ROUNDS)]
+    unused = iter(others)
+    calls["ours, torch, others"] = lambda: add(first, second, next(unused))
+    found = times_of(calls, torch.cuda.synchronize)
+    if not all(np.array_equal(each, WANTED["add"]) for each in torch.stack(others).cpu().numpy()):
+        print("WRONG results: ours, torch, others")
         return 1
     medians = {name: statistics.median(times) for name, times in found.items()}
     for name, us in medians.items():
@@ -94,6 +124,25 @@ def run(out: Path, path: Path | None) -> int:
     if path is not None:
         path.write_text(json.dumps({"device": torch.cuda.get_device_name(0), "us": medians}, indent=1) + "\n")
     return int(max(medians["ours, cupy"], medians["ours, torch, again"]) > medians["cupy raw kernel"] + LIMIT_US)
+
+
+def times_of(calls: dict[str, Call], wait: Call) -> dict[str, list[float]]:
+    """Microseconds of a call in each round, by way."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        for _ in range(WARM):
+            call()
+    order = list(calls)
+    for _ in range(ROUNDS):
+        random.shuffle(order)
+        for name in order:
+            call = calls[name]
+            wait()
+            begin = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            found[name].append((time.perf_counter() - begin) / CALLS * 1e6)
+    return found
 
 
 def main() -> int:
