@@ -40,7 +40,7 @@ MAX_UNROLL = 1024  # iterations: longer bodies are nothing that compilers end wi
 MAX_THREADS = 1024  # of a block, on every GPU
 MAX_BLOCKS = 32  # of a multiprocessor
 MAX_RASTER = 65536  # rows of blocks: no grid of today has more in an L2
-MAX_CLUSTER = 16  # blocks
+MAX_CLUSTER = 16  # blocks; of more than 8 a device says whether it has them, when it loads a kernel
 MAX_ADDRESS_BIT = 20  # no shared memory has an address that needs it
 WARP = 32
 

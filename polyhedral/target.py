@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from texpr.grammar.attributes import MAX_CLUSTER, MAX_THREADS, WARP
 from texpr.grammar.diagnostics import fail, nearest
 
 WARPGROUP = 4  # warps
 FIRST_WITH_CLUSTERS = 90  # compute capability
-MAX_CLUSTER = 16  # blocks; of more than 8 a device says whether it has them, when it loads a kernel
 RESERVED_BYTES = 1024  # of shared memory, for each block that is resident
 
 
@@ -31,8 +31,8 @@ class Target:
     name: str
     family: Family
     arch: str = ""
-    warp_size: int = 32
-    max_threads: int = 1024
+    warp_size: int = WARP
+    max_threads: int = MAX_THREADS
     max_grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
     shared_bytes: int = 0
     banks: int = 32
