@@ -22,7 +22,7 @@ from texpr.polyhedral.map.objective import SECTOR_BYTES
 from texpr.polyhedral.map.problem import MAX_WEIGHT, Problem, Region, declared
 from texpr.polyhedral.walk import touched
 
-LAUNCH_PS = 2_500_000  # from the end of one launch to the begin of the next
+LAUNCH_PS = 2_500_000  # from the end of one launch to the begin of the next, a guess
 TASKS_PS = 5_000_000  # to hand tasks to the cores of a CPU
 CACHE = 2  # times the memory's rate is that of the caches behind it, about
 UPDATE_PS = 260  # an update of one element of global memory among some hundreds
@@ -110,7 +110,7 @@ def _box(problem: Problem, touch: _Touch) -> list[_Span]:
     """The first and the last element of each dimension that an access touches, none beyond the array."""
     shape = (problem.representative(extent, {}) for extent in problem.kernel.buffer(touch.buffer).shape)
     spans = (_span(problem, sub, touch.ranges) for sub in touch.subscripts)
-    return [(max(0, low), min(n - 1, high)) for n, (low, high) in zip(shape, spans, strict=True)]
+    return [(min(max(0, low), n - 1), min(max(0, high), n - 1)) for n, (low, high) in zip(shape, spans, strict=True)]
 
 
 def _span(problem: Problem, subscript: Subscript, ranges: Ranges) -> _Span:

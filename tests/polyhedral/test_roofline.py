@@ -14,6 +14,9 @@ from texpr.polyhedral.target import parse_target
 COPY = "kernel f(X: f32[N], Y: f32[N]) { par N i { Y[i] = X[i] } }"
 STRIDED = "kernel f(X: f32[N, 8], Y: f32[N]) { par N i { Y[i] = X[i, 0] } }"
 ROWS = "kernel f(X: f32[M, N], Y: f32[M, N]) where N >= 2 { par M i, N - 1 j { Y[i, j] = X[i, j] + X[i, j + 1] } }"
+BEYOND = """kernel f(X: f32[N, N], Y: f32[M]) where N >= 5, M <= N {
+    par M i { if i > 9000 { Y[i] = X[i, i - 9001] } }
+}"""
 TRIANGLE = "kernel f(X: f32[N, N], Y: f32[N, N]) { par N i { par i + 1 j { Y[i, j] = X[j, 0] } } }"
 GATHER = "kernel f(X: f32[N], K: i32[M], Y: f32[M]) where N >= 1 { par M i { Y[i] = X[clamp(K[i], 0, N - 1)] } }"
 
@@ -37,6 +40,7 @@ def taken(text: str, target: str = "cuda:sm_90a", **sizes: int) -> int:
         (STRIDED, {"N": 1000}, 2000),
         (ROWS, {"M": 7, "N": 50}, 7 * 50 + 7 * 49),
         (TRIANGLE, {"N": 30}, 30 + 30 * 30),
+        (BEYOND, {"M": 100, "N": 100}, 100 + 100),
         (GATHER, {"M": 10, "N": 500}, 500 + 10 + 10),
     ],
 )
