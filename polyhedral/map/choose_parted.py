@@ -17,6 +17,7 @@ from texpr.grammar.index.interval import Ranges, index_range
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.crew import covered_by_block
+from texpr.polyhedral.map.crew_fits import MAX_AHEAD
 from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
@@ -37,7 +38,6 @@ from texpr.polyhedral.walk import subscript_names
 ALONG = 512  # threads of a block that share one element
 ACROSS = 256  # threads of a block that has several elements
 AHEAD_BYTES = {ALONG: 32, ACROSS: 128}  # that a thread loads before it adds
-MAX_AHEAD = 8
 ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its memory busy
 MIN_ROWS = 264  # iterations that have a block each keep the multiprocessors of today's GPUs busy
 

@@ -149,7 +149,7 @@ def _tiles(
             if along(problem, nest.body, first, nest.indices, held, origin).vectors(least).whole(least):
                 run, lines = least, {first: name}
                 break
-    wide = max(greatest_width(problem, read, across) for read in reads.values())
+    wide = min(tile[across], max(greatest_width(problem, read, across) for read in reads.values()))
     choice = Tiled(
         threads=problem.target.warp_size,
         along=first,

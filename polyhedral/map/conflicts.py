@@ -21,8 +21,14 @@ _UPDATES = (AccessMode.ACCUMULATE, AccessMode.ATOMIC)
 def shared_updates(program: Program, statement: str, hardware: Collection[str]) -> bool:
     """Whether iterations that differ in a parallel index of `hardware` update one element, one by `statement`.
 
-    A statement with `#unique` promises that they do not; where it takes too many steps to tell, they do.
+    A statement with `#unique` promises that they do not; where it takes too many steps to tell, they do. It is looked
+    for once, whoever asks.
     """
+    question = ("shared update", statement, frozenset(hardware))
+    return program.work.once(question, lambda: _shared_updates(program, statement, hardware))
+
+
+def _shared_updates(program: Program, statement: str, hardware: Collection[str]) -> bool:
     mine = program.statement(statement)
     update = mine.write
     if update is None or update.mode not in _UPDATES or not hardware or promises_unique(mine.leaf):

@@ -19,6 +19,7 @@ from texpr.polyhedral.map import lines
 from texpr.polyhedral.map.author_tiles import check_tiles
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
+from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked
 from texpr.polyhedral.map.held import HELD_BYTES, LINE_BYTES, NO_ORIGINS, Origins, held_by, held_bytes, members, origins
@@ -114,7 +115,7 @@ class _Check:
         self._known_widths(choice.widths, nest.indices)
         self._grid(choice.grid, nest)
         if not choice.turns.keys() <= set(nest.indices) or min(choice.turns.values(), default=2) < 2:
-            self._refuse(f"`turns` says how often, at least twice, a thread comes to any of {_listed(nest.indices)}")
+            self._refuse(f"`turns` says how often, at least twice, a thread comes to any of {listed(nest.indices)}")
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _lines(self, counted: Mapping[str, str], widths: Mapping[str, int], nest: Nest) -> None:
@@ -122,7 +123,7 @@ class _Check:
         for index, name in counted.items():
             able = lines.countable(self.problem, nest, index) if index in widths else {}
             if name not in able:
-                self._refuse(f"`lines`: runs of {index} are counted from {_listed(able)}, not from {name}")
+                self._refuse(f"`lines`: runs of {index} are counted from {listed(able)}, not from {name}")
 
     def _tiled(self, choice: Tiled, nest: Nest, ranges: Ranges) -> None:
         if has_block_level(self.problem.kernel, nest):
@@ -140,7 +141,7 @@ class _Check:
         uses = self._memory(choice.memory, nest.body, block_level=True, outer=nest.indices, ranges=ranges)
         inner = {stmt.index: stmt for stmt in _at_block_level(nest.body, choice.shared_out) if isinstance(stmt, Par)}
         if inner.keys() != choice.inner.keys():
-            self._refuse(f"`inner` deals threads to {_listed(choice.inner)}; the nests inside are {_listed(inner)}")
+            self._refuse(f"`inner` deals threads to {listed(choice.inner)}; the nests inside are {listed(inner)}")
         indices: tuple[str, ...] = ()
         begins = origins(self.problem, nest.body, choice.rows)
         for index, deal in choice.inner.items():
@@ -166,7 +167,7 @@ class _Check:
         if len(set(every)) != len(every):
             self._refuse("`rows`: an index is in two rows")
         for row in choice.rows:
-            loops, named = members(stmts, row.indices), _listed(row.indices)
+            loops, named = members(stmts, row.indices), listed(row.indices)
             width = choice.widths.get(row.indices[0], 1) if row.indices else 1
             for loop in loops:
                 own = choice.inner.get(loop.index) if isinstance(loop, Par) else ((loop.index, choice.threads),)
@@ -195,7 +196,7 @@ class _Check:
         self._run(nest.body, choice.over, choice.widths, nest.indices)
         self._known_widths(choice.widths, (choice.over,))
         if not choice.blocks.keys() <= summed.keys():
-            self._refuse(f"`blocks` limits {_listed(choice.blocks)}; the summed indices are {_listed(summed)}")
+            self._refuse(f"`blocks` limits {listed(choice.blocks)}; the summed indices are {listed(summed)}")
         bytes_needed = part_bytes(self.problem, updates, choice.threads)
         if bytes_needed > self.target.shared_bytes:
             self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")
@@ -243,7 +244,7 @@ class _Check:
     def _cores(self, choice: Cores, nest: Nest, ranges: Ranges) -> None:
         allowed = core_indices(self.problem, nest)
         if not set(choice.cores) <= set(allowed) or len(set(choice.cores)) != len(choice.cores):
-            self._refuse(f"`cores` has {_listed(choice.cores)}; those that may be on cores are {_listed(allowed)}")
+            self._refuse(f"`cores` has {listed(choice.cores)}; those that may be on cores are {listed(allowed)}")
         for par in nest.pars:
             if par.index in choice.cores and names(par.extent) & (set(nest.indices) - set(choice.cores)):
                 self._refuse(f"`cores`: the extent of {par.index} depends on an index that is a loop")
@@ -272,7 +273,7 @@ class _Check:
 
     def _known_widths(self, widths: Mapping[str, int], indices: Sequence[str]) -> None:
         if not widths.keys() <= set(indices):
-            self._refuse(f"`widths` has {_listed(widths)}; the indices that threads share out are {_listed(indices)}")
+            self._refuse(f"`widths` has {listed(widths)}; the indices that threads share out are {listed(indices)}")
 
     def _runs(
         self, nest: Nest, widths: Mapping[str, int], hardware: tuple[str, ...], origins: Origins = NO_ORIGINS
@@ -280,7 +281,7 @@ class _Check:
         """At most one index of a nest is taken several iterations at a time, and no other extent depends on it."""
         several = [par for par in nest.pars if par.index in widths]
         if len(several) > 1:
-            self._refuse(f"`widths` has {_listed(p.index for p in several)}, and a thread takes runs of one index")
+            self._refuse(f"`widths` has {listed(p.index for p in several)}, and a thread takes runs of one index")
         for par in several:
             if any(par.index in names(other.extent) for other in nest.pars):
                 self._refuse(f"`widths`: an extent depends on {par.index}")
@@ -304,14 +305,14 @@ class _Check:
 
     def _deal(self, deal: Deal, nest: Nest, threads: int, where: str) -> None:
         if not {index for index, _ in deal} <= set(nest.indices):
-            self._refuse(f"`{where}` deals threads to {_listed(i for i, _ in deal)}, not {_listed(nest.indices)}")
+            self._refuse(f"`{where}` deals threads to {listed(i for i, _ in deal)}, not {listed(nest.indices)}")
         radices = [radix for _, radix in deal]
         if min(radices, default=1) < 1 or not thread_pieces_fit(radices, threads, self.target.warp_size):
             self._refuse(f"`{where}` deals {prod(radices)} threads, in pieces that do not number {threads}")
 
     def _grid(self, grid: tuple[str, ...], nest: Nest) -> None:
         if sorted(grid) != sorted(nest.indices):
-            self._refuse(f"`grid` orders {_listed(grid)}; the band has {_listed(nest.indices)}")
+            self._refuse(f"`grid` orders {listed(grid)}; the band has {listed(nest.indices)}")
 
     def _memory(
         self,
@@ -324,7 +325,7 @@ class _Check:
     ) -> tuple[LocalUse, ...]:
         uses, _ = local_uses(self.problem.kernel, stmts, block_level=block_level, outer=outer, ranges=ranges)
         if memory.keys() != {use.buffer.name for use in uses}:
-            self._refuse(f"`memory` places {_listed(memory)}; the locals are {_listed(u.buffer.name for u in uses)}")
+            self._refuse(f"`memory` places {listed(memory)}; the locals are {listed(u.buffer.name for u in uses)}")
         for use in uses:
             allowed = memories(use, self.target)
             if memory[use.buffer.name] not in allowed:
@@ -354,8 +355,3 @@ def _at_block_level(stmts: tuple[Stmt, ...], shared_out: Sequence[str]) -> Itera
                 yield from _at_block_level(then + orelse, shared_out)
             case _:
                 pass
-
-
-def _listed(items: object) -> str:
-    assert hasattr(items, "__iter__"), "names"
-    return ", ".join(str(item) for item in items) or "none"

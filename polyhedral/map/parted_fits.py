@@ -1,25 +1,24 @@
 """Whether the choice of a launch whose reductions are shared out fits it: its own numbers, and what it shares out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 
 from texpr.grammar.ast import Stmt
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.crew_fits import crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.work import Work, work
 from texpr.polyhedral.mapped.candidate import Parted
-from texpr.polyhedral.mapped.places import Memory
 
 
 def parted_fault(problem: Problem, nest: Nest, choice: Parted) -> str | None:
     """What does not fit, None where all does; what accesses are wide, and where locals may lie, others say."""
     found = work(problem, nest.body, choice.shared_out)
     if found is None:
-        return f"`shared_out`: {_listed(choice.shared_out)} are no reductions that blocks can share"
+        return f"`shared_out`: {listed(choice.shared_out)} are no reductions that blocks can share"
     return next((fault for fault in _faults(problem, nest, choice, found)), None)
 
 
@@ -37,7 +36,7 @@ def _faults(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterat
     target, dealt = problem.target, [index for index, _ in choice.deal]
     own = prod(n for _, n in choice.deal)
     if not set(dealt) <= set(nest.indices):
-        yield f"`deal` deals threads to {_listed(dealt)}, not some of {_listed(nest.indices)}"
+        yield f"`deal` deals threads to {listed(dealt)}, not some of {listed(nest.indices)}"
     radices = [n for _, n in choice.deal]
     if own < 1 or choice.threads % own or min(radices, default=1) < 1:
         yield f"`deal` deals {own} threads, in pieces that do not number {choice.threads}"
@@ -46,19 +45,11 @@ def _faults(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterat
         yield f"`deal` deals {own} threads, in pieces that do not number {choice.threads}"
     shared = [[i for i in one.indices if i in choice.blocks] for one in found.reductions]
     if choice.blocks and (any(len(one) != 1 for one in shared) or choice.blocks.keys() != {i for (i,) in shared}):
-        yield f"`blocks` has {_listed(choice.blocks)}, not one index of each reduction"
+        yield f"`blocks` has {listed(choice.blocks)}, not one index of each reduction"
     if len(set(choice.blocks.values())) > 1 or any(n < 1 for n in choice.blocks.values()):
         yield "`blocks`: all reductions of a launch have as many blocks"
-    if choice.ahead < 1 or choice.ahead & (choice.ahead - 1):
-        yield "`ahead` is a power of two"
-    if choice.resident * choice.threads > target.resident_threads:
-        yield f"`resident`: {choice.resident} blocks have more threads than a multiprocessor runs"
-    asked = blocks_asked(problem.kernel, target)
-    if asked is not None and choice.resident != asked:
-        yield f"`resident`: the author asks for {asked} blocks, and the candidate has {choice.resident}"
+    yield from crew_faults(problem, choice)
     yield from _widths(problem, nest, choice, found)
-    if any(where is not Memory.REG for where in choice.memory.values()):
-        yield "`memory`: every thread has its own scalars in registers"
     each = prod(choice.widths.get(i, 1) for i in nest.indices)
     slots = choice.threads * each if dealt else choice.threads // target.warp_size
     updates = [update for one in found.reductions for update in one.updates]
@@ -72,17 +63,12 @@ def _widths(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterat
     over = [one.over.index for one in found.reductions]
     several = [par for par in nest.pars if par.index in choice.widths]
     if not choice.widths.keys() <= {*nest.indices, *over}:
-        yield f"`widths` has {_listed(choice.widths)}; those of threads are {_listed((*nest.indices, *over))}"
+        yield f"`widths` has {listed(choice.widths)}; those of threads are {listed((*nest.indices, *over))}"
     if len(several) > 1 or (several and (found.first or choice.widths.keys() & set(over))):
-        yield f"`widths` has {_listed(choice.widths)}, and a thread takes neighbours of one index"
+        yield f"`widths` has {listed(choice.widths)}, and a thread takes neighbours of one index"
     for par in several:
         extents = [p.extent for p in nest.pars] + [loop.extent for one in found.reductions for loop in one.loops]
         if any(par.index in names(extent) for extent in extents):
             yield f"`widths`: an extent depends on {par.index}"
         if not linear(par.extent).is_multiple(choice.widths[par.index], problem.divisors):
             yield f"`widths`: the extent of {par.index} is no multiple of {choice.widths[par.index]}"
-
-
-def _listed(names_: Sequence[str] | object) -> str:
-    assert hasattr(names_, "__iter__"), "names"
-    return ", ".join(str(name) for name in names_) or "none"

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from texpr.grammar.ast import Condition, Role, SizeVar
-from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.build import build
 from texpr.polyhedral.map.cases import in_case, resolved
@@ -85,6 +85,8 @@ def _own(scheduled: Scheduled, problems: Problems) -> MappedProgram:
         states = [name for name in more if is_state(program, name, long)]
         notes |= {name: STATE.format(name, program.kernel.buffer(name).dtype.name) for name in states}
         wider = kept.union(more).difference(notes)
+        if wider == kept and not states:
+            raise InternalError(f"{', '.join(more)} are kept in f64 and left in memory all the same")
         try:
             if wider != kept:
                 mapped = _carried(replace(problems, kept=keep(as_it_is, wider)))

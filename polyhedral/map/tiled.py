@@ -20,7 +20,18 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar, Role, SizeVar, Subscript
-from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, minimum, multiply, substitute, subtract
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    add,
+    conjunction,
+    const,
+    constant_value,
+    minimum,
+    multiply,
+    substitute,
+    subtract,
+)
 from texpr.grammar.index.linear import Linear, atom_names, linear
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import row_major
@@ -29,7 +40,7 @@ from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.launches import band_grid, band_of, launch_of, padding_guard, place_in
+from texpr.polyhedral.map.launches import UNROLLED, band_grid, band_of, launch_of, padding_guard, place_in
 from texpr.polyhedral.map.lines import lead_of, origins
 from texpr.polyhedral.map.objective import SECTOR_BYTES
 from texpr.polyhedral.map.problem import Region
@@ -319,7 +330,10 @@ class _Tiles:
 def _looped(team: _Team, nodes: tuple[Node, ...], nest: Nest) -> tuple[Node, ...]:
     span = nest.pars[0].span
     for digit in reversed(team.loops):
-        nodes = (Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, unroll=True, span=span),)
+        turns = constant_value(digit.radix) or UNROLLED + 1
+        nodes = (
+            Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, unroll=turns <= UNROLLED, span=span),
+        )
     return nodes
 
 

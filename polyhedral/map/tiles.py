@@ -179,6 +179,8 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
         return f"`staged` has {what}; what can be staged is {which}"
     if not choice.widths.keys() <= set(pair) or not all(_is_power(n) and 1 < n <= MOST for n in choice.widths.values()):
         return f"`widths` gives {' or '.join(pair)} 2, 4, 8 or 16"
+    if any(n > choice.tile[index] for index, n in choice.widths.items()):
+        return "`widths` has more iterations of an index than the tile"
     found = staged(problem, nest, choice)
     run, across = choice.widths.get(choice.along, 1), choice.widths.get(choice.across, 1)
     held = [one.element for one in found]
@@ -190,7 +192,8 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
         return f"`widths`: no access is wide where a thread takes {run} iterations of {choice.along}"
     if across > max(greatest_width(problem, one.wide, choice.across) for one in found):
         return f"`widths`: nothing that is staged is read {across} elements of {choice.across} at a time"
-    if any(prod(units.values()) % choice.threads for units in shares(problem, nest, choice)):
+    counts = [prod(units.values()) for units in shares(problem, nest, choice)]
+    if any(count < 1 or count % choice.threads for count in counts):
         return f"a tile has no equal shares for {choice.threads} threads"
     needed = tile_bytes(choice, found)
     if needed > problem.target.shared_bytes:

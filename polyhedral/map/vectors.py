@@ -297,9 +297,7 @@ class _Finder:
     def _met(self, stmt: Stmt) -> bool:
         """Whether other threads update the element, too."""
         assert isinstance(stmt, Accumulate), "a bind has no rival"
-        program = self.problem.proved.program
-        question = ("shared update", stmt.id, self.hardware)
-        return program.work.once(question, lambda: shared_updates(program, stmt.id, self.hardware))
+        return shared_updates(self.problem.proved.program, stmt.id, self.hardware)
 
     def width(self, element: Element, written: set[str]) -> int:
         """How many elements, from any multiple of so many iterations on, are one aligned access at most."""

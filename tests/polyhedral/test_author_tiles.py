@@ -33,6 +33,15 @@ def test_a_block_has_the_iterations_of_its_authors_tile(tile: tuple[int, int]) -
     np.testing.assert_array_equal(simulate(program, {"A": given, "C": np.zeros_like(given)})["C"], 2 * given)
 
 
+@pytest.mark.parametrize("threads", [32, 64])
+def test_a_tile_smaller_than_an_access_has_smaller_accesses(threads: int) -> None:
+    head = f"kernel f(A: f16[256, 256], B: f16[256, 256]) #threads({threads})"
+    text = f"{head} {{ par 256 i, 256 j #tile(128, 4) {{ B[j, i] = A[i, j] }} }}"
+    given = (np.arange(256 * 256) % 251).reshape(256, 256).astype(np.float16)
+    found = simulate(mapped(text), {"A": given, "B": np.zeros_like(given)})["B"]
+    np.testing.assert_array_equal(found, given.T)
+
+
 def test_every_candidate_of_a_band_with_a_tile_has_it() -> None:
     text = SCALED % "#tile(8, 32)"
     found = list(candidates(problem_of(proved(text), mapped(text))))

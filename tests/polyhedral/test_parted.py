@@ -273,6 +273,7 @@ def test_every_barrier_of_a_shared_reduction_is_needed() -> None:
         ({"deal": (("i", 32),)}, "`deal` deals threads to i"),
         ({"deal": (("j", 3),)}, "pieces that do not number 256"),
         ({"ahead": 3}, "`ahead` is a power of two"),
+        ({"ahead": 1 << 20}, "`ahead` is a power of two up to 8"),
         ({"resident": 9}, "more threads than a multiprocessor runs"),
         ({"widths": {"i": 4}}, "no access is wide"),
         ({"widths": {"j": 8}}, "is no multiple of 8"),

@@ -206,6 +206,7 @@ def test_every_barrier_of_a_tally_is_needed() -> None:
         ({"threads": 1024, "copies": {"H": 1024}, "text": COUNTS.replace("12", "64")}, "262144 bytes of shared"),
         ({"blocks": {"j": 3}}, "`blocks` has j, not one of i"),
         ({"ahead": 3}, "`ahead` is a power of two"),
+        ({"ahead": 1 << 20}, "`ahead` is a power of two up to 8"),
         ({"resident": 64}, "64 blocks have more threads than a multiprocessor runs"),
         ({"widths": {"j": 2}}, "`widths` has j; threads take neighbours of i"),
         ({"widths": {"i": 64}}, "no access is wide where a thread takes 64 iterations of i"),
