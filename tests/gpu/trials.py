@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "polyhedral")]
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks"), str(ROOT / "tests" / "polyhedral")]
 THREADS = 384  # of a block
 SIZES = ((8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (8192, 4096, 4096))
 RAGGED = ((520, 776, 1096), (1320, 776, 1096), (1000, 1000, 1000))
@@ -123,20 +123,6 @@ def checked(variant: Callable[[], None], arrays: dict[str, Any], want: Any) -> f
     return error if error == error else float("inf")
 
 
-def graph_of(launch: Callable[[], None], count: int) -> Any:
-    import torch
-
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            launch()
-    torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
-        for _ in range(count):
-            launch()
-    return graph
-
-
 def burst(graph: Any, lead: Any) -> float:
     """Milliseconds of a graph, after an idle time and a lead-in of the same variant."""
     import torch
@@ -188,9 +174,16 @@ def run(out: Path, rounds: int) -> int:
 
 def timed(variants: dict[str, Callable[[], None]], flop: int, rounds: int) -> dict[str, Any]:
     """TFLOP/s by variant, and the ratios of ours to the others."""
+    import torch
+    from gpu_timing import graph_of
+
     count = max(4, round(BURST_MS / (flop / 700e12 * 1e3)))
     lead = max(4, round(LEAD_MS / (flop / 700e12 * 1e3)))
-    graphs = {name: (graph_of(launch, count), graph_of(launch, lead)) for name, launch in variants.items()}
+
+    def captured(launch: Callable[[], None], launches: int) -> Any:
+        return graph_of(torch, lambda number, stream: launch(), launches)[0]
+
+    graphs = {name: (captured(launch, count), captured(launch, lead)) for name, launch in variants.items()}
     times: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name in random.sample(list(variants), len(variants)):
