@@ -7,36 +7,42 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from memory_problems import Case, Numbers, Problem, error_of, shape_of
+from memory_problems import Case, Numbers, Shape, arrays_of, error_of
 
 ROTATED_BYTES, MAX_SETS = 400 << 20, 8  # what the arrays of all sets take at least
 COPY_BYTES = 256 << 20  # of one side of a device copy at most
 GRAPH_MS, MAX_LAUNCHES = 3.0, 60
 SLOW_MS, CUT_S = 100.0, 5.0  # of one launch: timed once; left
-PLAIN = {"f32": "float32", "i32": "int32", "i64": "int64"}
+TYPES = {"f32": "float32", "bf16": "bfloat16", "i32": "int32", "i64": "int64"}
 
 
 class CutOffError(Exception):
     """A launch that takes too long."""
 
 
-def torch_array(torch: Any, problem: Problem, parameter: Any, sizes: dict[str, int]) -> Any:
-    shape = shape_of(parameter, sizes)
-    dtype = getattr(torch, PLAIN.get(parameter.dtype, "bfloat16"))
-    if parameter.mode == "write":
-        return torch.full(shape, float("nan") if dtype.is_floating_point else -1, device="cuda", dtype=dtype)
-    match problem.inputs.get(parameter.name):
-        case "positive":
-            return torch.rand(shape, device="cuda", dtype=dtype)
-        case "rows":
-            return torch.randperm(shape[0], device="cuda", dtype=dtype)
-        case "classes":
-            return torch.randint(0, sizes["N"], shape, device="cuda", dtype=dtype)
-        case "keys":
-            return torch.randint(0, 256, shape, device="cuda", dtype=dtype)
-        case "one key":
-            return torch.full(shape, 77, device="cuda", dtype=dtype)
-    return torch.randn(shape, device="cuda", dtype=dtype)
+class TorchDraws:
+    """Arrays of PyTorch on the GPU."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def _of(self, dtype: str) -> dict[str, Any]:
+        return {"device": "cuda", "dtype": getattr(self._torch, TYPES[dtype])}
+
+    def normal(self, shape: Shape, dtype: str) -> Any:
+        return self._torch.randn(shape, **self._of(dtype))
+
+    def uniform(self, shape: Shape, dtype: str) -> Any:
+        return self._torch.rand(shape, **self._of(dtype))
+
+    def below(self, limit: int, shape: Shape, dtype: str) -> Any:
+        return self._torch.randint(0, limit, shape, **self._of(dtype))
+
+    def permutation(self, count: int, dtype: str) -> Any:
+        return self._torch.randperm(count, **self._of(dtype))
+
+    def full(self, shape: Shape, value: float, dtype: str) -> Any:
+        return self._torch.full(shape, value, **self._of(dtype))
 
 
 def first_call(torch: Any, call: Callable[[], object], limit_s: float = math.inf) -> float:
@@ -80,7 +86,8 @@ def measure(torch: Any, case: Case, artifact: Path, rounds: int, *, compiles: bo
     kernel = load(artifact)
     parameters = kernel.manifest.parameters
     sizes = {name: value for name, value in kernel.manifest.sizes.items() if value is not None}
-    first = {p.name: torch_array(torch, problem, p, sizes) for p in parameters}
+    draws = TorchDraws(torch)
+    first = arrays_of(problem, parameters, sizes, draws)
     moved = sum(array.nbytes for array in first.values())
     (output,) = (p.name for p in parameters if p.writes)
     inputs = [p.name for p in parameters if p.mode != "write"]
@@ -96,7 +103,7 @@ def measure(torch: Any, case: Case, artifact: Path, rounds: int, *, compiles: bo
     if not row["right"]:
         return row
     count = min(MAX_SETS, max(2, math.ceil(ROTATED_BYTES / moved)))
-    sets = [first, *({p.name: torch_array(torch, problem, p, sizes) for p in parameters} for _ in range(count - 1))]
+    sets = [first, *(arrays_of(problem, parameters, sizes, draws) for _ in range(count - 1))]
     graphs: dict[str, tuple[Graph, int]] = {}
 
     def add(name: str, call: Callable[[dict[str, Any]], Any], took: float, waits: bool = False) -> None:

@@ -4,12 +4,13 @@ The program of each stands in `kernels/memory`, in f32; in bf16 its parameters h
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from texpr.codegen.manifest import Parameter, evaluate
+from texpr.grammar.types import ELEMENT_TYPES
 
 PROGRAMS = Path(__file__).parent / "kernels" / "memory"
 SIZES = ((32768, 4096), (32749, 4093), (131072, 1024), (8192, 32000), (257, 100003))  # rows and columns
@@ -23,6 +24,27 @@ FACTORS: dict[tuple[int, int], tuple[tuple[int, int, int], tuple[int, int, int, 
 TOLERANCE = {"f32": 1e-4, "bf16": 5e-3, "i32": 0.0}  # of the norm
 
 Arrays = Mapping[str, Any]
+Shape = tuple[int, ...]
+
+
+class Draws(Protocol):
+    """Arrays of one library, of the language's element types."""
+
+    def normal(self, shape: Shape, dtype: str) -> Any: ...
+    def uniform(self, shape: Shape, dtype: str) -> Any: ...
+    def below(self, limit: int, shape: Shape, dtype: str) -> Any: ...
+    def permutation(self, count: int, dtype: str) -> Any: ...
+    def full(self, shape: Shape, value: float, dtype: str) -> Any: ...
+
+
+INPUTS: Mapping[str, Callable[[Draws, Shape, str, Mapping[str, int]], Any]] = {
+    "normal": lambda draws, shape, dtype, sizes: draws.normal(shape, dtype),
+    "positive": lambda draws, shape, dtype, sizes: draws.uniform(shape, dtype),
+    "rows": lambda draws, shape, dtype, sizes: draws.permutation(shape[0], dtype),
+    "classes": lambda draws, shape, dtype, sizes: draws.below(sizes["N"], shape, dtype),
+    "keys": lambda draws, shape, dtype, sizes: draws.below(256, shape, dtype),
+    "one key": lambda draws, shape, dtype, sizes: draws.full(shape, 77, dtype),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +58,7 @@ class Numbers:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
     """A kernel of the group: `sizes` of so many rows and columns; the output's `expected` value from all arrays, floats
-    as float64; `inputs` that are not normal floats: `positive`, `rows` in any order, `classes` below N, `keys` below
-    256, `one key`. `exact` results have no tolerance."""
+    as float64; `inputs` that are not normal floats, by a word of INPUTS. `exact` results have no tolerance."""
 
     name: str
     program: str
@@ -61,8 +82,25 @@ Case = tuple[Problem, tuple[int, int], str]
 """At so many rows and columns, of an element type."""
 
 
-def shape_of(parameter: Parameter, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(evaluate(extent, sizes) for extent in parameter.shape)
+def arrays_of(
+    problem: Problem, parameters: Iterable[Parameter], sizes: Mapping[str, int], draws: Draws
+) -> dict[str, Any]:
+    """Arrays by name; outputs are full of NaN or -1, but normal where they may keep floats that they had. Raises
+    ValueError for inputs that nothing defines."""
+    found: dict[str, Any] = {}
+    for p in parameters:
+        shape, floats = tuple(evaluate(extent, sizes) for extent in p.shape), ELEMENT_TYPES[p.dtype].is_float
+        word = problem.inputs.get(p.name, "normal" if floats else "")
+        if p.mode == "write" or (p.writes and not word):
+            found[p.name] = draws.full(shape, math.nan if floats else -1, p.dtype)
+        elif word in INPUTS:
+            found[p.name] = INPUTS[word](draws, shape, p.dtype, sizes)
+        else:
+            raise ValueError(f"{problem.name}: the input {p.name} is {word!r}, and not one of {', '.join(INPUTS)}")
+    foreign = set(problem.inputs) - set(found)
+    if foreign:
+        raise ValueError(f"{problem.name} has no {', '.join(sorted(foreign))}, only {', '.join(found)}")
+    return found
 
 
 def error_of(np: Any, got: Any, want: Any, *, exact: bool) -> float:

@@ -1,11 +1,12 @@
 """The programs of the memory-bound benchmark mean what its references say, and its choices are what it tells."""
 
 from argparse import Namespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from memory_bound import chosen, label, line_of
-from memory_check import fault
+from memory_check import ROUNDINGS, fault
 from memory_problems import FACTORS, GROUPS, PROBLEMS, PROGRAMS, SIZES
 
 
@@ -24,6 +25,40 @@ def test_a_program_that_computes_something_else_is_told() -> None:
         pass
 
     assert all("error" in fault(problem, problem.dtypes[0], nothing) for problem in PROBLEMS)
+
+
+SUMS_IN_MEMORY = {"row_sum", "column_sum", "dot", "matrix_vector", "vector_matrix"}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_result_that_is_off_by_a_few_tolerances_or_in_one_element_is_told(group: str) -> None:
+    for problem in PROBLEMS:
+        for dtype in problem.dtypes if problem.group == group else ():
+            rounds = dtype == "bf16" and problem.name in SUMS_IN_MEMORY
+            by = 1 + (2 * ROUNDINGS if rounds else 2) * problem.tolerance(dtype)
+
+            def slightly_off(kernel: Any, sizes: dict[str, int], arrays: dict[str, Any], by: float = by) -> None:
+                before = {name: array.copy() for name, array in arrays.items()}
+                interpreted(kernel, sizes, arrays)
+                (result,) = (array for name, array in arrays.items() if array.tobytes() != before[name].tobytes())
+                if by == 1:
+                    result.flat[-1] += 1
+                else:
+                    result *= result.dtype.type(by)
+
+            assert "error" in fault(problem, dtype, slightly_off), (problem.name, dtype)
+
+
+def test_inputs_that_nothing_defines_are_refused() -> None:
+    (softmax,) = (problem for problem in PROBLEMS if problem.name == "softmax")
+    (gather,) = (problem for problem in PROBLEMS if problem.name == "gather_rows")
+    for wrong, said in (
+        (replace(softmax, inputs={"X": "postive"}), "the input X is 'postive', and not one of normal, positive"),
+        (replace(softmax, inputs={"Z": "positive"}), "softmax has no Z, only X, Y"),
+        (replace(gather, inputs={}), "the input R is ''"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            fault(wrong, "f32", interpreted)
 
 
 def test_every_program_stands_in_a_group_and_has_no_attribute() -> None:
