@@ -20,7 +20,6 @@ from texpr.grammar.ast import (
     If,
     IndexExpr,
     IndexVar,
-    Leaf,
     New,
     Node,
     Read,
@@ -31,7 +30,6 @@ from texpr.grammar.ast import (
     Subscript,
     operands,
 )
-from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ZERO, names, substitute
 from texpr.grammar.index.linear import linear
 from texpr.grammar.index.text import in_words
@@ -40,7 +38,7 @@ from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.vector import vector_width
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.problem import Problem, declared, workspaces
-from texpr.polyhedral.walk import subscript_names, subscript_reads, value_reads, written
+from texpr.polyhedral.walk import subscript_names, subscript_reads, value_reads
 
 ACCESS_BYTES = 16  # the widest access of a thread
 MOST = 16  # iterations of an index that a thread takes at once
@@ -122,26 +120,25 @@ def along(
     """The accesses of statements that a thread runs for iterations of an index of `hardware`, but for the reads of
     elements that it has from `elsewhere`; none is wide of statements with loops. Iterations are counted from where the
     `origin` is aligned, None: from 0. What chooses asks, what checks and what builds: it is looked for once."""
-    leaves = tuple((stmt.id, written(stmt)) for stmt in statements(tuple(stmts)) if isinstance(stmt, Leaf))
-    question = ("along", index, frozenset(hardware), leaves, frozenset(elsewhere), origin)
-    return problem.once(question, lambda: _along(problem, stmts, index, hardware, elsewhere, origin))
+    events, own = tuple(events_of(stmts)), declared(tuple(stmts))
+    accesses = tuple(None if event is None else event.told for event in events)
+    question = ("along", index, frozenset(hardware), accesses, own, frozenset(elsewhere), origin)
+    return problem.once(question, lambda: _along(problem, events, own, index, hardware, elsewhere, origin))
 
 
 def _along(
     problem: Problem,
-    stmts: Sequence[Stmt],
+    events: Sequence["Event | None"],
+    own: frozenset[str],
     index: str,
     hardware: tuple[str, ...],
     elsewhere: Collection[Element],
     origin: Element | None,
 ) -> Along:
-    events: list[Event] = []
-    for event in events_of(stmts):
-        if event is None:
-            return Along(most=Vectors(wide=(), others=1))
-        if event.writes or event.element not in elsewhere:
-            events.append(event)
-    return Along(most=_Finder(problem, index, hardware, declared(tuple(stmts)), origin).find(events))
+    if None in events:
+        return Along(most=Vectors(wide=(), others=1))
+    found = [event for event in events if event is not None and (event.writes or event.element not in elsewhere)]
+    return Along(most=_Finder(problem, index, hardware, own, origin).find(found))
 
 
 def sure_reads(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tuple[str, ...]) -> tuple[Wide, ...]:
@@ -182,6 +179,12 @@ class Event:
     binds: bool = False
     atomic: bool = False
     surely: bool
+
+    @property
+    def told(self) -> tuple[Element, DType, str, bool, bool, bool, bool]:
+        """All that decides of it; of its statement the name."""
+        name = getattr(self.stmt, "id", "")
+        return self.element, self.dtype, name, self.writes, self.binds, self.atomic, self.surely
 
 
 def events_of(stmts: Sequence[Stmt], *, surely: bool = True) -> Iterator[Event | None]:

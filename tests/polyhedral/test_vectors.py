@@ -1,11 +1,11 @@
 """Wide accesses of plain programs: which there are, how wide, and which are none."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from stages import mapped, program, proved
 
-from texpr.grammar.ast import Stmt
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.facts import size_divisors
@@ -150,19 +150,13 @@ def test_a_load_at_an_array_s_end_reads_no_byte_behind_it(fact: str, exact: set[
     ],
 )
 def test_what_is_wide_along_an_index_is_looked_for_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, frozenset[vectors.Element]]] = []
+    asked: list[tuple[Any, ...]] = []
     look = vectors._along
 
-    def counted(
-        problem: Problem,
-        stmts: Sequence[Stmt],
-        index: str,
-        hardware: tuple[str, ...],
-        elsewhere: Collection[vectors.Element],
-        origin: vectors.Element | None,
-    ) -> vectors.Along:
-        asked.append((index, frozenset(elsewhere)))
-        return look(problem, stmts, index, hardware, elsewhere, origin)
+    def counted(problem: Problem, events: Sequence[Any], own: frozenset[str], *told: Any) -> vectors.Along:
+        accesses = tuple(event and event.told for event in events)
+        asked.append((accesses, own, *told[:1], *map(frozenset, told[1:3]), told[3]))
+        return look(problem, events, own, *told)
 
     monkeypatch.setattr(vectors, "_along", counted)
     program = proved(text)
@@ -172,4 +166,4 @@ def test_what_is_wide_along_an_index_is_looked_for_once(text: str, monkeypatch: 
     check_candidate(problem, candidate)
     build(problem, candidate)
     assert len(asked) == len(set(asked)) <= 2  # a row that registers hold is read from elsewhere
-    assert len({index for index, _ in asked}) == 1
+    assert len({index for _, _, index, *_ in asked}) == 1
