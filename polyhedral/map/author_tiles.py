@@ -14,6 +14,7 @@ from texpr.grammar.core import statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import tile_of
+from texpr.polyhedral.map.digits import power_of_two
 from texpr.polyhedral.mapped.candidate import Choice, Deal, Flat, Tiled, widths_of
 
 HELP = "write #tile with the sizes of a block on an outermost band, or remove it"
@@ -52,7 +53,7 @@ def tile_deal(
     left, pieces = threads, list[tuple[str, int]]()
     for index in order:
         own = runs[index]
-        mine = min(left & -left, own & -own if index in tile else 1 << max(0, own - 1).bit_length())
+        mine = min(left & -left, own & -own if index in tile else power_of_two(own))
         if mine > 1:
             pieces.append((index, mine))
             left //= mine

@@ -39,7 +39,7 @@ from texpr.polyhedral.map.lines import countable
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
-from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.map.uses import local_uses, memory_of
 from texpr.polyhedral.map.widths import run_width
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single, widths_of
 from texpr.polyhedral.mapped.places import Memory
@@ -65,7 +65,7 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
 def _choice(problem: Problem, region: Region) -> Choice:
     if region.band is None:
         parted = choose_parted(problem, region) if problem.target.is_cuda else None
-        return parted or Single(memory=_memory(problem, region.stmts, block_level=False, outer=(), ranges={}))
+        return parted or Single(memory=memory_of(problem, region.stmts, block_level=False, outer=(), ranges={}))
     nest, ranges = region.nest
     if not problem.target.is_cuda:
         return choose_cores(problem, nest, ranges)
@@ -93,13 +93,6 @@ def _choice(problem: Problem, region: Region) -> Choice:
 def band_sizes(problem: Problem, nest: Nest, ranges: Ranges, outer: Ranges | None = None) -> list[int]:
     """The representative extent of each dimension of a bounded nest."""
     return [problem.representative(add(ranges[p.index][1], ONE), outer or {}) for p in nest.pars]
-
-
-def _memory(
-    problem: Problem, stmts: tuple[Stmt, ...], *, block_level: bool, outer: tuple[str, ...], ranges: Ranges
-) -> dict[str, Memory]:
-    uses, _ = local_uses(problem.kernel, stmts, block_level=block_level, outer=outer, ranges=ranges)
-    return {name: memory for name, (memory, _) in choose_memory(uses, problem.target).items()}
 
 
 def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
@@ -132,7 +125,7 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
         grid=tuple(nest.indices[d] for d in order),
         widths=widths,
         lines=lines,
-        memory=_memory(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
+        memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
     )
 
 

@@ -13,7 +13,7 @@ from texpr.polyhedral.map.held import unheld
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate
 
-ROW_BYTES = (4 << 10, 32 << 10)  # of an element's row, at most: a few warps hold it, a large block does
+CASE_BYTES = (4 << 10, 32 << 10)  # of an element's row, at most: a few warps hold it, a large block does
 
 
 def row_cases(problem: Problem, candidate: Candidate) -> tuple[Compare, ...]:
@@ -25,7 +25,7 @@ def row_cases(problem: Problem, candidate: Candidate) -> tuple[Compare, ...]:
     if len(extents) != 1 or not isinstance(extent := extents.pop(), SizeVar):
         return ()
     bytes_ = max(size for _, size in sizes)
-    limits = (const(most // bytes_) for most in ROW_BYTES)
+    limits = (const(most // bytes_) for most in CASE_BYTES)
     return tuple(Compare(op=CompareOp.LE, left=extent, right=limit) for limit in limits)
 
 

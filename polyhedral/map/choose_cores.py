@@ -16,9 +16,8 @@ from texpr.polyhedral.map.bands import Nest, has_loop
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import power_of_two
 from texpr.polyhedral.map.objective import WeightedAccess
-from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, declared
-from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.mapped.candidate import Cores
 
 LIGHT_CHUNK = 1024  # the most iterations of the only core dimension that a core runs at a time
@@ -34,12 +33,11 @@ def choose_cores(problem: Problem, nest: Nest, ranges: Ranges) -> Cores:
     if vector in cores and len(cores) > 1:
         cores = tuple(d for d in cores if d != vector)
     indices = tuple(nest.indices[d] for d in cores)
-    uses, _ = local_uses(problem.kernel, nest.body, block_level=False, outer=indices, ranges=ranges)
     return Cores(
         cores=indices,
         vector=None if vector is None else nest.indices[vector],
         chunk=_chunk(problem, nest, add(ranges[indices[0]][1], ONE)) if cores == (vector,) else None,
-        memory={name: memory for name, (memory, _) in choose_memory(uses, problem.target).items()},
+        memory=memory_of(problem, nest.body, block_level=False, outer=indices, ranges=ranges),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import prod
 
 from texpr.grammar.index.expr import ONE, add, constant_value, names
-from texpr.grammar.index.interval import Ranges, index_range
+from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.crew import covered_by_block
@@ -22,12 +22,11 @@ from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
-from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.sharing import prefers_blocks
-from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.widths import run_width
 from texpr.polyhedral.map.work import Work, shareable, work
 from texpr.polyhedral.mapped.candidate import Deal, Parted
@@ -67,9 +66,8 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
     if found is None:
         return None
     sizes = [problem.representative(add(ranges[p.index][1], ONE), {}) for p in nest.pars]
-    turns = min(_turns(problem, reduction, ranges) for reduction in found.reductions)
-    memory_uses, _ = local_uses(problem.kernel, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
-    memory = {name: where for name, (where, _) in choose_memory(memory_uses, problem.target).items()}
+    turns = min(prod(problem.loop_sizes(one.loops, ranges)[0].values()) for one in found.reductions)
+    memory = memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
     lane = _lane(problem, nest, sizes, ranges, found)
     streams = all(_streams(problem, nest, reduction) for reduction in found.reductions)
     rows = prod(sizes)
@@ -96,29 +94,22 @@ def _lane(problem: Problem, nest: Nest, sizes: Sequence[int], ranges: Ranges, fo
         return None
     fixed, warp = {**dict.fromkeys(ranges, 0), **problem.sizes}, problem.target.warp_size
     order, _ = choose_lanes(problem, nest, sizes, ACROSS, ranges, without=declared(nest.body))
-    across = along_it = 0
-    for reduction in found.reductions:
-        accesses = [a for a in problem.accesses(reduction.body, ranges) if not a.update]
-        for total, index in ((0, nest.indices[order[0]]), (1, reduction.over.index)):
-            digits = thread_digits((index,), ((0, warp),), Names(()), warp)
-            sectors = cost(accesses, lane_values(digits, (index,), warp), fixed, warp)[0]
-            across, along_it = (across, along_it + sectors) if total else (across + sectors, along_it)
-    return order[0] if across < along_it else None
+
+    def sectors(one: Reduction, index: str) -> int:
+        """Those that a warp touches with its lanes on an index."""
+        reads = [access for access in problem.accesses(one.body, ranges) if not access.update]
+        lanes = lane_values(thread_digits((index,), ((0, warp),), Names(()), warp), (index,), warp)
+        return cost(reads, lanes, fixed, warp)[0]
+
+    across = sum(sectors(one, nest.indices[order[0]]) for one in found.reductions)
+    along = sum(sectors(one, one.over.index) for one in found.reductions)
+    return order[0] if across < along else None
 
 
 def _streams(problem: Problem, nest: Nest, reduction: Reduction) -> bool:
     """Whether it reads elements that no other iteration of the band reads."""
     accesses = problem.accesses(reduction.body, {})
     return any({*nest.indices, *reduction.indices} <= subscript_names(a.subscripts) for a in accesses)
-
-
-def _turns(problem: Problem, reduction: Reduction, ranges: Ranges) -> int:
-    known = dict(ranges)
-    total = 1
-    for loop in reduction.loops:
-        total *= problem.representative(loop.extent, known)
-        known |= {loop.index: inside} if (inside := index_range(loop.extent, known)) else {}
-    return total
 
 
 def _along(problem: Problem, nest: Nest, found: Work, turns: int) -> Parted:
@@ -190,13 +181,10 @@ def blocks_of(problem: Problem, found: Work, ranges: Ranges, choice: Parted, mos
     chosen: dict[str, int] = {}
     counts: list[int] = []
     for one in found.reductions:
-        known, work_of = dict(ranges), dict[str, int]()
-        for loop in one.loops:
-            size = problem.representative(loop.extent, known)
-            free = constant_value(loop.extent) is None
-            count = -(-size // covered_by_block(one, choice, loop.index))
-            work_of[loop.index] = most if free and len(one.loops) == 1 else min(most, count)
-            known |= {loop.index: inside} if (inside := index_range(loop.extent, known)) else {}
+        sizes, _ = problem.loop_sizes(one.loops, ranges)
+        work_of = {index: min(most, -(-n // covered_by_block(one, choice, index))) for index, n in sizes.items()}
+        if len(one.loops) == 1 and constant_value(one.over.extent) is None:
+            work_of = {one.over.index: most}
         best = max(work_of, key=lambda index: (work_of[index], index == one.over.index))
         chosen[best] = work_of[best]
         counts.append(work_of[best])

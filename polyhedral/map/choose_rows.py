@@ -16,7 +16,8 @@ from texpr.grammar.core import statements
 from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest, block_statements, inner_nests, nest_of
 from texpr.polyhedral.map.hardware_attributes import width_asked
-from texpr.polyhedral.map.held import HELD_BYTES, LINE_BYTES, Member, held_by, held_bytes, origins, siblings, touches
+from texpr.polyhedral.map.held import HELD_BYTES, Member, held_by, held_bytes, row_origins, siblings, touches
+from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.sharing import reductions
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, element_width
@@ -66,7 +67,7 @@ def _from_line(
     """The row with runs counted from a line of memory, where its first element is not known to be aligned, and all that
     is written along it is wide then."""
     row = Row(indices=tuple(loop.index for loop in loops), line=LINE_BYTES)
-    begins = origins(problem, nest.body, (row,))
+    begins = row_origins(problem, nest.body, (row,))
     if not begins:
         return None
     count = ACCESS_BYTES // problem.kernel.buffer(begins[loops[0].index][0]).dtype.size_bytes

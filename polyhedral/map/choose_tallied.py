@@ -17,11 +17,10 @@ from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.choose_parted import blocks_of, rounds_ahead
 from texpr.polyhedral.map.digits import power_of_two
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
-from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.tally import copied_bytes, elements, tally
-from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.widths import run_width
 from texpr.polyhedral.map.work import Work
 from texpr.polyhedral.mapped.candidate import Tallied
@@ -47,7 +46,7 @@ def tallied(problem: Problem, region: Region) -> Tallied | None:
     found, total = tally(problem, nest, over), _total(nest)
     if found is None:
         return None
-    small = [name for name in found.of if total is None or total >= GAIN * count_of(problem, name)]
+    small = [name for name in found.of if total is None or total >= GAIN * _count_of(problem, name)]
     width = run_width(problem, found.reading, over, sizes[over], found.indices, width_asked(nest.pars))
     long = constant_value(found.over.extent) is None
     together = blocks_asked(problem.kernel, problem.target)
@@ -56,10 +55,9 @@ def tallied(problem: Problem, region: Region) -> Tallied | None:
     usual = min(usual, 1 << (room.bit_length() - 1))
     threads = threads_asked(problem.kernel, problem.target) or max(problem.target.warp_size, usual)
     blocks = together or min(problem.target.resident_blocks, problem.target.resident_threads // threads)
-    copies = copies_of(problem, small, blocks, sure=together is not None)
+    copies = _copies_of(problem, small, blocks, sure=together is not None)
     if not copies:
         return None
-    uses, _ = local_uses(problem.kernel, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
     taken = copied_bytes(problem, copies) + RESERVED_BYTES
     resident = together or min(blocks, problem.target.resident_bytes // taken)
     widths = {over: width} if width > 1 else {}
@@ -74,11 +72,11 @@ def tallied(problem: Problem, region: Region) -> Tallied | None:
         ahead=ahead,
         resident=resident,
         widths=widths,
-        memory={name: where for name, (where, _) in choose_memory(uses, problem.target).items()},
+        memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
     )
     most = problem.target.multiprocessors * resident
     if total is not None:
-        most = min(most, total // (GAIN * max(count_of(problem, name) for name in copies)))
+        most = min(most, total // (GAIN * max(_count_of(problem, name) for name in copies)))
     return replace(choice, blocks=blocks_of(problem, work, ranges, choice.shared_out, most))
 
 
@@ -88,12 +86,12 @@ def _total(nest: Nest) -> int | None:
     return None if None in counts else prod(count for count in counts if count is not None)
 
 
-def count_of(problem: Problem, name: str) -> int:
+def _count_of(problem: Problem, name: str) -> int:
     """The elements of an array that has copies."""
     return elements(problem.kernel.buffer(name)) or 0
 
 
-def copies_of(problem: Problem, arrays: Sequence[str], together: int, *, sure: bool) -> Mapping[str, int]:
+def _copies_of(problem: Problem, arrays: Sequence[str], together: int, *, sure: bool) -> Mapping[str, int]:
     """A copy for each lane of a warp where so many blocks have room together, else fewer, and at last one, in all that
     a block may have where these blocks need not be together `sure`ly. Arrays for which that is too small have none."""
     share = problem.target.resident_bytes // together - RESERVED_BYTES

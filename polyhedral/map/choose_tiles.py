@@ -41,7 +41,7 @@ GAIN = 1.5  # tiles touch so many times fewer sectors
 PADDING = 1.5  # times the iterations that there are
 LEAST_SIDE = 16  # iterations of both indices, or neighbours are too few
 USUAL_SIDE = MOST_SIDE // 2
-ROW_BYTES = 256  # of a side of a tile: memory is touched in such pieces
+SIDE_BYTES = 256  # of a side of a tile: memory is touched in such pieces
 THREADS = 256
 RUNS = (8, 4, 2)
 
@@ -129,7 +129,7 @@ def _tiles(
     reads: Mapping[str, Wide],
 ) -> Tiled | None:
     """Tiles of whole pieces of memory on both sides, for as many threads as have equal shares of them."""
-    side = min(USUAL_SIDE, ROW_BYTES // max(wide.dtype.size_bytes for wide in reads.values()))
+    side = min(USUAL_SIDE, SIDE_BYTES // max(wide.dtype.size_bytes for wide in reads.values()))
     wanted = tile_asked(nest.pars)
     if any(size > 1 for index, size in wanted.items() if index not in (first, across)):
         return None

@@ -14,8 +14,7 @@ from texpr.grammar.ast import Gather, Leaf, Subscript
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, names
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.held import LINE_BYTES
-from texpr.polyhedral.map.lines import ahead, origins
+from texpr.polyhedral.map.lines import LINE_BYTES, ahead, origins
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.walk import touched
 

@@ -31,12 +31,10 @@ from texpr.polyhedral.map.bands import Nest, has_loop
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import core_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.launches import padding_guard
-from texpr.polyhedral.map.placement import place_locals
+from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.rows import Piece, carried_rows, long_rows, piece_of, tiles
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.mapped.candidate import Cores
 from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.program import Launch
@@ -53,9 +51,7 @@ def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
     on_core = [pars[index] for index in choice.cores]
     extents = [add(ranges[index][1], ONE) for index in choice.cores]
     digits, total = core_digits(choice.cores, extents, [choice.chunk or 1] * len(extents), draft.names)
-    uses, known = local_uses(draft.kernel, nest.body, block_level=False, outer=choice.cores, ranges=ranges)
-    placed = place_locals(uses, choice.memory, known, draft.target, draft.problem.host_ranges)
-    draft.buffers.update(placed)
+    place_in(draft, nest.body, choice.memory, block_level=False, outer=choice.cores, ranges=ranges)
     level = _Core(draft, Body(draft, hardware=choice.cores))
     body: tuple[Node, ...]
     start: list[Node] = []

@@ -14,13 +14,13 @@ from typing import Any, assert_never
 
 from texpr.grammar.ast import Gather, If, Par, Seq, Stmt
 from texpr.grammar.index.interval import Ranges, index_range
-from texpr.polyhedral.map import lines
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.choose import band_sizes
 from texpr.polyhedral.map.choose_cores import step
-from texpr.polyhedral.map.crew import covered_by_block
+from texpr.polyhedral.map.crew import covered_by_block, team_of
 from texpr.polyhedral.map.digits import thread_digits
-from texpr.polyhedral.map.held import NO_ORIGINS, Origins, RowElement, held_rows, named, origins
+from texpr.polyhedral.map.held import NO_ORIGINS, Origins, RowElement, held_rows, named, row_origins
+from texpr.polyhedral.map.lines import origins
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared
 from texpr.polyhedral.map.reducible import Reduction
@@ -103,7 +103,7 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             warps = -(-blocks * choice.threads * prod(choice.turns.values()) // problem.target.warp_size)
             lanes = _lanes(problem, nest.indices, choice.deal, choice.widths)
             found = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=warps)
-            counted = lines.origins(problem, nest, choice.lines)
+            counted = origins(problem, nest, choice.lines)
             runs = _Runs(problem, nest.body, nest.indices, choice.widths, counted)
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
         case Combined():
@@ -153,7 +153,7 @@ def _tiled(problem: Problem, nest: Nest, ranges: Ranges, choice: Tiled, blocks: 
     others = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=weight)
     others = [access for access in others if (id(access.layout), access.subscripts) not in held]
     widths = {index: n for index, n in choice.widths.items() if index == choice.along}
-    runs = _Runs(problem, nest.body, nest.indices, widths, lines.origins(problem, nest, choice.lines))
+    runs = _Runs(problem, nest.body, nest.indices, widths, origins(problem, nest, choice.lines))
     yield from runs.requests(others, tile_lanes(problem, nest, units, choice.threads, widths))
 
 
@@ -211,7 +211,7 @@ class _Inside:
         self.problem, self.choice = problem, choice
         self.outer, self.own = band.indices, declared(band.body)
         self.warps = -(-choice.threads // problem.target.warp_size)
-        self.origins = origins(problem, band.body, choice.rows)
+        self.origins = row_origins(problem, band.body, choice.rows)
         self.rows, self.loaded = held_rows(problem, band.body, choice), set[tuple[Row, RowElement]]()
 
     def visit(self, stmts: tuple[Stmt, ...], ranges: Ranges, times: int) -> Iterator[_Request]:
@@ -304,17 +304,15 @@ def _shared_out(
     problem: Problem, nest: Nest, ranges: Ranges, choice: Parted, one: Reduction, blocks: int
 ) -> tuple[int, Iterator[_Request]]:
     """Among how many parts a reduction is shared out, and its requests."""
-    known, times, over, parts = dict(ranges), blocks, one.over.index, 1
-    for loop in one.loops:
-        size = problem.representative(loop.extent, known)
-        covered = covered_by_block(one, choice, loop.index)
-        if loop.index in choice.blocks:
-            parts = min(choice.blocks[loop.index], -(-size // covered))
-        times *= -(-size // (covered // choice.ahead)) if loop.index == over else size
-        known |= {loop.index: inside} if (inside := index_range(loop.extent, known)) else {}
+    sizes, known = problem.loop_sizes(one.loops, ranges)
+    times, over, parts = blocks, one.over.index, 1
+    for index, size in sizes.items():
+        covered = covered_by_block(one, choice, index)
+        if index in choice.blocks:
+            parts = min(choice.blocks[index], -(-size // covered))
+        times *= -(-size // (covered // choice.ahead)) if index == over else size
     times *= -(-choice.threads // problem.target.warp_size)
-    team = choice.threads // prod(n for _, n in choice.deal)
-    lanes = _lanes(problem, (*nest.indices, over), (*choice.deal, (over, team)), choice.widths)
+    lanes = _lanes(problem, (*nest.indices, over), (*choice.deal, (over, team_of(choice))), choice.widths)
     reads = problem.accesses(one.body, known, without=declared(nest.body), weight=times)
     runs = _Runs(problem, one.reading, (*nest.indices, *one.indices), choice.widths)
     return parts, runs.requests(reads, lanes)

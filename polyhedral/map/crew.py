@@ -88,13 +88,9 @@ class Stand:
 
 class Crew:
     """What the parts of a launch in the making share. `team` threads share an element, `own` are the digits of a thread
-    in the band and in its team, `part` numbers the blocks that share the elements of a block, at `tile`; of the index
-    `along`, if any, a thread has `width` neighbours, from the value of the name in `firsts` on."""
-
-    part_digit: Digit | None = None
-    parts: IndexExpr = ONE
-    tile: tuple[IndexExpr, ...] = ()
-    tiles: tuple[IndexExpr, ...] = ()
+    in the band and in its team; of the index `along`, if any, a thread has `width` neighbours, from the value of the
+    name in `firsts` on. `part`, one of `parts`, numbers the blocks that share the elements of one, at `tile` among
+    `tiles`: whoever deals the blocks to the grid says where these stand."""
 
     def __init__(self, draft: Draft, region: Region, choice: Parted, found: Work) -> None:
         self.draft, self.choice, self.work = draft, choice, found
@@ -107,6 +103,10 @@ class Crew:
         self.width = choice.widths[self.along.index] if self.along is not None else 1
         fresh = draft.names.fresh
         self.team_index, self.part = fresh("team"), fresh("part")
+        self.part_digit: Digit | None = None
+        self.parts: IndexExpr = ONE
+        self.tile: tuple[IndexExpr, ...] = ()
+        self.tiles: tuple[IndexExpr, ...] = ()
         self.firsts = {p.index: fresh(f"{stem(p.index)}_first") for p in self.nest.pars if p.index in choice.widths}
         own = tuple((self.nest.indices.index(index), n) for index, n in choice.deal)
         rest = ((len(self.nest.indices), self.team),) if self.team > 1 else ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from texpr.polyhedral.map.digits import is_power_of_two
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.mapped.candidate import Parted, Tallied
@@ -12,7 +13,7 @@ MAX_AHEAD = 8  # rounds that a thread loads before it uses what they brought
 
 def crew_faults(problem: Problem, choice: Parted | Tallied) -> Iterator[str]:
     """What is wrong with the blocks of a launch, and with how each of its threads works."""
-    if not 1 <= choice.ahead <= MAX_AHEAD or choice.ahead & (choice.ahead - 1):
+    if choice.ahead > MAX_AHEAD or not is_power_of_two(choice.ahead):
         yield f"`ahead` is a power of two up to {MAX_AHEAD}"
     if choice.resident * choice.threads > problem.target.resident_threads:
         yield f"`resident`: {choice.resident} blocks have more threads than a multiprocessor runs"

@@ -30,6 +30,10 @@ def power_of_two(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
 
 
+def is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
 def share(extents: Sequence[int], order: Sequence[int], caps: Sequence[int], threads: int) -> tuple[Share, ...]:
     """Threads dealt to dimensions in `order`, each at most its cap and extent; the last one gets what is left over.
 
@@ -90,6 +94,7 @@ def thread_digits(
         while radix > 1:
             on_lanes = thread < warp_size
             mine = min(radix, warp_size // thread) if on_lanes else radix
+            assert mine > 1 and radix % mine == 0, "pieces number the threads of a warp"
             place = Place.LANE if on_lanes else Place.WARP
             found[dim].append(
                 Digit(

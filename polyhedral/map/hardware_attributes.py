@@ -15,6 +15,7 @@ from texpr.grammar.permissions import unroll_of, vector_of
 from texpr.polyhedral.map.author_tiles import tile_faults
 from texpr.polyhedral.map.bands import asked_scope, nest_of
 from texpr.polyhedral.map.clustered import cluster_faults
+from texpr.polyhedral.map.digits import is_power_of_two
 from texpr.polyhedral.map.placement import unsupported
 from texpr.polyhedral.map.unrolled import unroll_faults
 from texpr.polyhedral.mapped.places import Scope
@@ -151,7 +152,7 @@ def _threads(attr: Attr, target: Target) -> int:
         help = "bind the size, or write a number"
         raise fail("E0401", "the number of a block's threads is not known", attr.span, "a free size", help=help)
     threads = value.value
-    small = 0 < threads < target.warp_size and threads & (threads - 1) == 0
+    small = threads < target.warp_size and is_power_of_two(threads)
     if not (small or (threads % target.warp_size == 0 and 0 < threads <= target.max_threads)):
         raise fail(
             "E0401",

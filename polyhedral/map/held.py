@@ -18,6 +18,7 @@ from texpr.grammar.index.expr import add, at_least_zero, ceildiv, const, constan
 from texpr.grammar.index.interval import most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import is_serial_par, nest_of
+from texpr.polyhedral.map.lines import ahead
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.vectors import Element, arrays_of, at, events_of
 from texpr.polyhedral.mapped.candidate import Blocks, Row
@@ -25,7 +26,6 @@ from texpr.polyhedral.walk import subscript_names, written
 
 ROW = IndexVar(name="#row")  # an index of a row, whichever loop runs over it
 HELD_BYTES = 256  # of one thread's registers
-LINE_BYTES = 128  # bytes of memory that are fetched together
 
 Origins = Mapping[str, Element]
 NO_ORIGINS: Origins = MappingProxyType({})
@@ -79,10 +79,10 @@ def _levels(stmts: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
                 pass
 
 
-def rounds_of(problem: Problem, extent: IndexExpr, covered: int, ahead: int = 0) -> int | None:
-    """How many times threads that cover so many iterations go to the end of a row that begins up to `ahead` elements
+def _rounds(problem: Problem, extent: IndexExpr, covered: int, before: int = 0) -> int | None:
+    """How many times threads that cover so many iterations go to the end of a row that begins up to `before` elements
     behind where they start; None where sizes leave it open."""
-    return most(ceildiv(add(at_least_zero(extent), const(ahead)), covered), size_ranges(problem.kernel))
+    return most(ceildiv(add(at_least_zero(extent), const(before)), covered), size_ranges(problem.kernel))
 
 
 def held_by(
@@ -94,14 +94,21 @@ def held_by(
     elements = tuple(dict.fromkeys(element for own in reads.values() for element in own))
     if not elements:
         return None
-    ahead = line // problem.kernel.buffer(elements[0][0]).dtype.size_bytes - 1 if line else 0
-    rounds = rounds_of(problem, loops[0].extent, covered, ahead)
+    rounds = _rounds(problem, loops[0].extent, covered, ahead(problem, elements[0], line) if line else 0)
     whole = (constant_value(loops[0].extent) or 0) // covered
     return Held(elements=elements, reads=reads, rounds=rounds, whole=whole) if rounds else None
 
 
 def _common(problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member]) -> dict[str, tuple[RowElement, ...]]:
-    """What several loops read of a row that may be read before the first of them, by the index of each."""
+    """What several loops of a launch's `stmts` read of a row that may be read before the first of them, by the index of
+    each: it is looked for once."""
+    question = ("common", tuple(loop.index for loop in loops))
+    return problem.once(question, lambda: _found_in_common(problem, stmts, loops))
+
+
+def _found_in_common(
+    problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member]
+) -> dict[str, tuple[RowElement, ...]]:
     found = {loop.index: _reads(problem, loop) for loop in loops}
     readers: dict[RowElement, list[bool]] = {}
     for reads in found.values():
@@ -122,7 +129,7 @@ def unheld(
         reads = _common(problem, stmts, free) if free else {}
         elements = tuple(dict.fromkeys(element for own in reads.values() for element in own))
         if elements and any(isinstance(loop, Seq) for loop in free):
-            yield free, elements, rounds_of(problem, free[0].extent, choice.threads) is not None
+            yield free, elements, _rounds(problem, free[0].extent, choice.threads) is not None
 
 
 def read_again(problem: Problem, name: str, stmts: tuple[Stmt, ...], choice: Blocks) -> Iterator[str]:
@@ -151,7 +158,7 @@ def held_rows(problem: Problem, stmts: tuple[Stmt, ...], choice: Blocks) -> dict
     return found
 
 
-def origins(problem: Problem, stmts: tuple[Stmt, ...], rows: Sequence[Row]) -> Origins:
+def row_origins(problem: Problem, stmts: tuple[Stmt, ...], rows: Sequence[Row]) -> Origins:
     """From which element runs are counted, of each index where it is not 0: at it a line of memory begins."""
     found: dict[str, Element] = {}
     for row in rows:

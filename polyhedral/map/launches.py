@@ -43,8 +43,8 @@ from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.digits import Share, ThreadDigits, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.held import LINE_BYTES, held_rows
-from texpr.polyhedral.map.lines import ahead, lead_of, origins
+from texpr.polyhedral.map.held import held_rows
+from texpr.polyhedral.map.lines import LINE_BYTES, ahead, lead_of, origins
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.raster import Grid, raster_grid, within_rows

@@ -15,14 +15,14 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.map import lines
 from texpr.polyhedral.map.author_tiles import check_tiles
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.crew_fits import listed
-from texpr.polyhedral.map.digits import thread_pieces_fit
+from texpr.polyhedral.map.digits import is_power_of_two, thread_pieces_fit
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked
-from texpr.polyhedral.map.held import HELD_BYTES, LINE_BYTES, NO_ORIGINS, Origins, held_by, held_bytes, members, origins
+from texpr.polyhedral.map.held import HELD_BYTES, NO_ORIGINS, Origins, held_by, held_bytes, members, row_origins
+from texpr.polyhedral.map.lines import LINE_BYTES, countable, origins
 from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
@@ -111,7 +111,7 @@ class _Check:
         self._threads(choice.threads)
         self._deal(choice.deal, nest, choice.threads, "deal")
         self._lines(choice.lines, choice.widths, nest)
-        self._runs(nest, choice.widths, nest.indices, lines.origins(self.problem, nest, choice.lines))
+        self._runs(nest, choice.widths, nest.indices, origins(self.problem, nest, choice.lines))
         self._known_widths(choice.widths, nest.indices)
         self._grid(choice.grid, nest)
         if not choice.turns.keys() <= set(nest.indices) or min(choice.turns.values(), default=2) < 2:
@@ -121,7 +121,7 @@ class _Check:
     def _lines(self, counted: Mapping[str, str], widths: Mapping[str, int], nest: Nest) -> None:
         """Runs are counted from lines of what an iteration writes along their index."""
         for index, name in counted.items():
-            able = lines.countable(self.problem, nest, index) if index in widths else {}
+            able = countable(self.problem, nest, index) if index in widths else {}
             if name not in able:
                 self._refuse(f"`lines`: runs of {index} are counted from {listed(able)}, not from {name}")
 
@@ -143,7 +143,7 @@ class _Check:
         if inner.keys() != choice.inner.keys():
             self._refuse(f"`inner` deals threads to {listed(choice.inner)}; the nests inside are {listed(inner)}")
         indices: tuple[str, ...] = ()
-        begins = origins(self.problem, nest.body, choice.rows)
+        begins = row_origins(self.problem, nest.body, choice.rows)
         for index, deal in choice.inner.items():
             inside = bounded_nest(inner[index])[0]
             self._deal(deal, inside, choice.threads, f"inner of {index}")
@@ -265,7 +265,7 @@ class _Check:
 
     def _threads(self, threads: int) -> None:
         asked, warp = threads_asked(self.problem.kernel, self.target), self.target.warp_size
-        small = 0 < threads < warp and threads & (threads - 1) == 0
+        small = threads < warp and is_power_of_two(threads)
         if not (small or (threads % warp == 0 and 0 < threads <= self.target.max_threads)):
             self._refuse(f"a block cannot have {threads} threads")
         if asked is not None and asked != threads:
@@ -300,7 +300,7 @@ class _Check:
         if width is None:
             return
         found = along(self.problem, stmts, index, hardware, origin=origins.get(index))
-        if width < 2 or width & (width - 1) or not found.vectors(width).wide:
+        if width < 2 or not is_power_of_two(width) or not found.vectors(width).wide:
             self._refuse(f"`widths`: no access is wide where a thread takes {width} iterations of {index}")
 
     def _deal(self, deal: Deal, nest: Nest, threads: int, where: str) -> None:

@@ -17,6 +17,8 @@ from texpr.polyhedral.map.vectors import Element, arrays_of, at, events_of, is_r
 from texpr.polyhedral.mapped.tree import Lead
 from texpr.polyhedral.mapped.views import View
 
+LINE_BYTES = 128  # bytes of memory that are fetched together
+
 
 def countable(problem: Problem, nest: Nest, index: str) -> dict[str, Element]:
     """The elements of arrays that an iteration writes, neighbours along an index, by how the mapping prints them."""

@@ -43,15 +43,13 @@ from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.crew import Crew, Part, parts_of
 from texpr.polyhedral.map.digits import grid_digits, grid_size
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.launches import padding_guard
+from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.meeting import last, together
-from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.rounds import Rounds, turns_of
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.work import shared_nest, work
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.operators import Origin
@@ -67,8 +65,7 @@ def build_parted(draft: Draft, region: Region, choice: Parted) -> Launch:
     nest, ranges = shared_nest(region, choice.shared_out)
     found = work(draft.problem, nest.body, choice.shared_out)
     assert found is not None, "what is shared out has been checked"
-    uses, known = local_uses(draft.kernel, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
-    draft.buffers.update(place_locals(uses, choice.memory, known, draft.target, draft.problem.host_ranges))
+    place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     return _Launch(Crew(draft, region, choice, found), region.name).build()
 
 

@@ -7,6 +7,7 @@ from texpr.grammar.ast import Stmt
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.crew import team_of
 from texpr.polyhedral.map.crew_fits import crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.problem import Problem
@@ -41,7 +42,7 @@ def _faults(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterat
     if own < 1 or choice.threads % own or min(radices, default=1) < 1:
         yield f"`deal` deals {own} threads, in pieces that do not number {choice.threads}"
         return
-    if not thread_pieces_fit([*radices, choice.threads // own], choice.threads, target.warp_size):
+    if not thread_pieces_fit([*radices, team_of(choice)], choice.threads, target.warp_size):
         yield f"`deal` deals {own} threads, in pieces that do not number {choice.threads}"
     shared = [[i for i in one.indices if i in choice.blocks] for one in found.reductions]
     if choice.blocks and (any(len(one) != 1 for one in shared) or choice.blocks.keys() != {i for (i,) in shared}):

@@ -9,7 +9,7 @@ for plain statements before it begins a region of its own, since blocks may shar
     loop t: region k_0 (i) ; if t < 3: region k_1 (j)
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -130,6 +130,15 @@ class Problem:
         expr = extent if found is None else found[1]
         values = dict.fromkeys(names(expr), 0) | dict(self.sizes)
         return max(1, int(index_value(expr, values)))
+
+    def loop_sizes(self, loops: Iterable[Seq], ranges: Ranges) -> tuple[dict[str, int], Ranges]:
+        """The representative extent of each of some loops, each inside the one before; and the ranges inside all."""
+        sizes: dict[str, int] = {}
+        for loop in loops:
+            sizes[loop.index] = self.representative(loop.extent, ranges)
+            if (known := index_range(loop.extent, ranges)) is not None:
+                ranges = {**ranges, loop.index: known}
+        return sizes, ranges
 
     def access(
         self,

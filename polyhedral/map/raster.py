@@ -37,7 +37,7 @@ class Grid:
         return tuple(digit for of_dim in self.digits for digit in of_dim)
 
 
-def raster_asked(kernel: Kernel, target: Target) -> int | None:
+def _asked(kernel: Kernel, target: Target) -> int | None:
     """The argument of the kernel's `#raster(n)`, or None. Raises E0401 for a number that is not known."""
     attr = raster_of(kernel)
     if attr is None or not target.is_cuda:
@@ -60,7 +60,7 @@ def raster_grid(
     """The blocks of a band, the first dimension of `order` fastest, or in groups as the author asks."""
     radices = {dim: ceildiv(at_least_zero(extents[dim]), covered[dim]) for dim in order}
     several = [dim for dim in order if radices[dim] != ONE]
-    asked = raster_asked(draft.kernel, draft.target)
+    asked = _asked(draft.kernel, draft.target)
     if asked is None or asked == 1 or len(several) < 2:
         found = grid_digits(indices, extents, covered, order, draft.names, draft.target, span)
         return Grid(digits=tuple((digit,) if digit else () for digit in found))

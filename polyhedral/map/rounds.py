@@ -17,7 +17,6 @@ from texpr.grammar.ast import (
     Atomic,
     Compare,
     CompareOp,
-    Const,
     If,
     IndexExpr,
     IndexVar,
@@ -42,7 +41,7 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import Crew, Part, covered_by_block
 from texpr.polyhedral.map.long_sums import narrow
 from texpr.polyhedral.map.reducible import Reduction
-from texpr.polyhedral.map.runs import through
+from texpr.polyhedral.map.runs import nothing, through
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.vectors import Wide, along, at
 from texpr.polyhedral.mapped.access import Access
@@ -260,7 +259,7 @@ class Rounds:
         if self.exact:
             end = const(wide.width)
         cut, exact = not self.exact or wide.funnel, not whole or wide.funnel
-        other = Const(value=False if wide.dtype.is_bool else 0, dtype=wide.dtype, span=wide.first.span)
+        other = nothing(wide.dtype, wide.first.span)
         return Copy(
             id=fresh(f"{getattr(wide.first, 'id', self.along)}_load"),
             source=View(buffer=name, subscripts=there, dtype=wide.dtype),

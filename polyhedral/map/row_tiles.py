@@ -13,7 +13,7 @@ The loops over a row give every thread the same iterations, so it reads what it 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import Const, IndexExpr, IndexVar, Par, Read, Role, Seq, Stmt
+from texpr.grammar.ast import IndexExpr, IndexVar, Par, Read, Role, Seq, Stmt
 from texpr.grammar.ast import Node as Tree
 from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply, subtract
 from texpr.grammar.index.linear import linear
@@ -22,7 +22,7 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.held import ROW, Held, RowElement, along_row, named
-from texpr.polyhedral.map.runs import Line, Run
+from texpr.polyhedral.map.runs import Line, Run, nothing
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, at, element_width, is_run
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Row
@@ -137,7 +137,7 @@ def _load(
     start, here = add(IndexVar(name=index), from_first), IndexVar(name=each)
     array = View(buffer=element[0], subscripts=at(element[1], ROW.name, add(start, here)), dtype=dtype)
     known = constant_value(loop.extent)
-    none = Const(value=False if dtype.is_bool else 0, dtype=dtype, span=loop.span)
+    none = nothing(dtype, loop.span)
     within = None
     if tile.lead is not None:
         within = Within(begin=subtract(ZERO, start), end=subtract(loop.extent, start), other=none)

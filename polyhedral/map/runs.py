@@ -37,6 +37,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
+from texpr.grammar.types import DType
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.layout.place import offset
@@ -205,13 +206,13 @@ def _zero(draft: Draft, run: Run, wide: Wide, register: str, digits: tuple[str, 
     """A register of what is no iteration has a value, too: a wide access takes all of them."""
     id, span = draft.names.fresh(f"{_id(wide, run)}_none"), wide.first.span
     place = (IndexVar(name=run.vector.name),)
-    leaf = Bind(id=id, buffer=register, subscripts=place, value=nothing(wide), span=span)
+    leaf = Bind(id=id, buffer=register, subscripts=place, value=nothing(wide.dtype, span), span=span)
     return Generic(id=id, leaf=leaf, origin=Origin.INIT, digits=digits)
 
 
-def nothing(wide: Wide) -> Const:
+def nothing(dtype: DType, span: Span) -> Const:
     """What stands for an element that there is not."""
-    return Const(value=False if wide.dtype.is_bool else 0, dtype=wide.dtype, span=wide.first.span)
+    return Const(value=False if dtype.is_bool else 0, dtype=dtype, span=span)
 
 
 def _id(wide: Wide, run: Run) -> str:
@@ -228,7 +229,7 @@ class Copies:
 
     def load(self, wide: Wide, register: str) -> Copy:
         array, held = self._sides(wide, register)
-        return self._copy(wide, "load", array, held, nothing(wide))
+        return self._copy(wide, "load", array, held, nothing(wide.dtype, wide.first.span))
 
     def store(self, wide: Wide, register: str) -> Copy:
         array, held = self._sides(wide, register)

@@ -42,11 +42,10 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import Crew, parts_of
 from texpr.polyhedral.map.digits import grid_digits, grid_size
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.placement import place_locals
+from texpr.polyhedral.map.launches import place_in
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.rounds import Rounds
 from texpr.polyhedral.map.tally import Tally, tally
-from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.work import Work
 from texpr.polyhedral.mapped.candidate import Tallied
 from texpr.polyhedral.mapped.operators import Generic, Origin
@@ -60,8 +59,7 @@ def build_tallied(draft: Draft, region: Region, choice: Tallied) -> Launch:
     nest, ranges = region.nest
     found = tally(draft.problem, nest, choice.over)
     assert found is not None, "the candidate fits"
-    uses, known = local_uses(draft.kernel, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
-    draft.buffers.update(place_locals(uses, choice.memory, known, draft.target, draft.problem.host_ranges))
+    place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     serial = replace(region, stmts=(found.loops[0],))
     crew = Crew(draft, serial, choice.shared_out, Work(reductions=(found,), first=(), last=()))
     block = _grid(crew, found)

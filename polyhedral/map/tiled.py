@@ -217,7 +217,7 @@ class _Tiles:
         if not ends and not one.funnel:
             return None
         end = reduce(minimum, ends) if ends else const(one.across)
-        return Within(begin=ZERO, end=end, other=nothing(one.wide), exact=True)
+        return Within(begin=ZERO, end=end, other=nothing(one.wide.dtype, one.wide.first.span), exact=True)
 
     # ---- the tile runs ----
 

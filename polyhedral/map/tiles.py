@@ -20,7 +20,7 @@ from texpr.grammar.index.expr import names
 from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.layout.value import Layout, Xor
 from texpr.polyhedral.map.bands import Nest, has_loop
-from texpr.polyhedral.map.digits import Share, share, thread_digits
+from texpr.polyhedral.map.digits import Share, is_power_of_two, share, thread_digits
 from texpr.polyhedral.map.lines import countable, origins
 from texpr.polyhedral.map.objective import SECTOR_BYTES, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
@@ -171,13 +171,14 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
         return f"`along` and `across` are two of {', '.join(nest.indices)}"
     if not is_tileable(problem, nest):
         return "its band is none of plain statements over a box, each with an element of its own to write"
-    if choice.tile.keys() != set(pair) or not all(_is_power(n) and n <= MOST_SIDE for n in choice.tile.values()):
+    if choice.tile.keys() != set(pair) or not all(is_power_of_two(n) and n <= MOST_SIDE for n in choice.tile.values()):
         return f"`tile` gives {' and '.join(pair)} powers of two up to {MOST_SIDE}"
     able = stageable(problem, nest, choice.across)
     if not choice.staged or len(set(choice.staged)) != len(choice.staged) or not set(choice.staged) <= able.keys():
         what, which = (", ".join(names) or "nothing" for names in (choice.staged, able))
         return f"`staged` has {what}; what can be staged is {which}"
-    if not choice.widths.keys() <= set(pair) or not all(_is_power(n) and 1 < n <= MOST for n in choice.widths.values()):
+    fit = all(is_power_of_two(n) and 1 < n <= MOST for n in choice.widths.values())
+    if not choice.widths.keys() <= set(pair) or not fit:
         return f"`widths` gives {' or '.join(pair)} 2, 4, 8 or 16"
     if any(n > choice.tile[index] for index, n in choice.widths.items()):
         return "`widths` has more iterations of an index than the tile"
@@ -195,7 +196,7 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
     counts = [prod(units.values()) for units in shares(problem, nest, choice)]
     if any(count < 1 or count % choice.threads for count in counts):
         return f"a tile has no equal shares for {choice.threads} threads"
-    needed = tile_bytes(choice, found)
+    needed = prod(choice.tile.values()) * sum(one.wide.dtype.size_bytes for one in found)
     if needed > problem.target.shared_bytes:
         return f"its tiles need {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
     return None
@@ -225,15 +226,5 @@ def is_tileable(problem: Problem, nest: Nest) -> bool:
     )
 
 
-def tile_bytes(choice: Tiled, found: Sequence[Staged]) -> int:
-    """Shared memory of the tiles."""
-    rows, columns = choice.tile[choice.across], choice.tile[choice.along]
-    return sum(rows * columns * one.wide.dtype.size_bytes for one in found)
-
-
 def _log2(number: int) -> int:
     return number.bit_length() - 1
-
-
-def _is_power(number: int) -> bool:
-    return number > 0 and number & (number - 1) == 0

@@ -6,7 +6,9 @@ from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexExpr, Kernel, New, 
 from texpr.grammar.core import children
 from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.polyhedral.map.bands import bounded_nest, is_serial_par
-from texpr.polyhedral.map.placement import LocalUse, size_bytes
+from texpr.polyhedral.map.placement import LocalUse, choose_memory, size_bytes
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.mapped.places import Memory
 
 
 @dataclass(slots=True)
@@ -37,6 +39,14 @@ def local_uses(
         for name, (level, indices) in uses.declared.items()
     )
     return found, uses.ranges
+
+
+def memory_of(
+    problem: Problem, stmts: tuple[Stmt, ...], *, block_level: bool, outer: tuple[str, ...], ranges: Ranges
+) -> dict[str, Memory]:
+    """The memory of those locals that the author's word and the rules of `choose_memory` give. Raises as these do."""
+    uses, _ = local_uses(problem.kernel, stmts, block_level=block_level, outer=outer, ranges=ranges)
+    return {name: memory for name, (memory, _) in choose_memory(uses, problem.target).items()}
 
 
 def _visit(stmts: tuple[Stmt, ...], block_level: bool, hardware: tuple[str, ...], uses: _Uses) -> None:

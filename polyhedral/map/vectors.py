@@ -162,11 +162,6 @@ def sure_reads(problem: Problem, stmts: Sequence[Stmt], index: str, hardware: tu
     return tuple(found.values())
 
 
-def vectors(problem: Problem, stmts: Sequence[Stmt], index: str, count: int, hardware: tuple[str, ...]) -> Vectors:
-    """The wide accesses of statements that a thread runs for `count` iterations of an index of `hardware`."""
-    return along(problem, stmts, index, hardware).vectors(count)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """An access of one iteration. `surely`: no condition decides whether it is made; `binds`: what was there before

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from texpr.grammar.ast import Accumulate, Atomic, Bind, If, New, Seq, Stmt
 from texpr.grammar.core import statements
-from texpr.grammar.index.interval import Ranges, index_range
+from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import (
@@ -57,10 +57,7 @@ def shareable(problem: Problem, stmts: tuple[Stmt, ...], ranges: Ranges) -> tupl
     over: list[str] = []
     for stmt in stmts:
         if isinstance(stmt, Seq):
-            known, sizes = dict(ranges), dict[str, int]()
-            for loop in nest_of_seqs(stmt):
-                sizes[loop.index] = problem.representative(loop.extent, known)
-                known |= {loop.index: found} if (found := index_range(loop.extent, known)) else {}
+            sizes, _ = problem.loop_sizes(nest_of_seqs(stmt), ranges)
             long = [index for index, size in sizes.items() if size >= MIN_EXTENT]
             if long and reduction(problem.kernel, stmt, long[-1]) is not None:
                 over.append(long[-1])

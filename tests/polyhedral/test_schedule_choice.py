@@ -116,6 +116,14 @@ def test_bands_run_in_the_launches_that_pay(text: str, launched: int, last: str 
     assert bool(one.moves) == bool(last)
 
 
+@pytest.mark.parametrize(("target", "launched"), [(CUDA, 2), (CPU, 1)])
+def test_a_matrix_read_by_rows_and_by_columns_is_read_once_where_cores_have_both(target: str, launched: int) -> None:
+    program = mapped(proved(text_of("mvt")), target)
+    fused = ("fused `par i` (X1) and `par i_1` (X2) into one launch",)
+    assert len(list(launches(program.host))) == launched
+    assert program.report.schedule == (fused if launched == 1 else ())
+
+
 def documented() -> list[list[str]]:
     """The rows of the table in docs/schedules.md: a program, and its launches, bytes and time, before and after."""
     text = (KERNELS.parents[1] / "docs" / "schedules.md").read_text(encoding="utf-8")
