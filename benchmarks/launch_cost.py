@@ -6,9 +6,12 @@
 Every way is called once on new arrays, and its result compared, before any is timed. Microseconds of one call that only
 enqueues: medians of rounds in shuffled order, each of CALLS calls, short enough not to fill the GPU's queue. `again`
 calls with the arrays of the call before, `others` with outputs that no call had yet; all of these are compared too.
+Below them, what a call that gives the arrays of the call before spends its time on, each part called by itself, and the
+same launch by other calls of the driver; a loop around nothing takes what `nothing` says.
 """
 
 import argparse
+import ctypes
 import json
 import random
 import statistics
@@ -16,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +80,64 @@ def build(out: Path, arch: str) -> int:
     return 0
 
 
+def parts_of(kernel: Any, arrays: tuple[Any, ...], name: str) -> dict[str, Call]:
+    """What a call with the arrays of the call before does, one thing after another."""
+    for _ in range(3):
+        kernel(*arrays)
+    call = kernel._bind.recall(arrays, {})
+    (ready,) = call.again[1]
+    seen = call.seen
+    return {
+        f"{name}: arrays are the same": lambda: kernel._bind.recall(arrays, {}),
+        f"{name}: current stream": lambda: seen.stream(seen.device),
+        f"{name}: current device": lambda: kernel.backend.is_current(seen.device),
+        f"{name}: the driver's launch": ready,
+    }
+
+
+def launches_of(kernel: Any, arrays: tuple[Any, ...]) -> dict[str, Call]:
+    """The same launch by calls of the driver that could be made instead."""
+    from cuda.bindings import driver
+
+    from texpr.codegen.manifest import evaluate
+    from texpr.runtime.driver import _address
+
+    (step,) = kernel.manifest.host
+    function, unbound = (int(each) for each in (kernel.backend.function(step.symbol), _kernel_of(kernel, step.symbol)))
+    x, y, z = (evaluate(extent, {"N": ELEMENTS}) for extent in step.grid)
+    grid, pointers = (x, y, z), [array.data_ptr() for array in arrays]
+    values = (ctypes.c_uint64 * (len(pointers) + 1))(*pointers, ELEMENTS)
+    places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(values) + 8 * k for k in range(len(values))))
+    plain = ctypes.CFUNCTYPE(ctypes.c_int)(_address("cuLaunchKernel", 7000))
+
+    def by_numbers(handle: int) -> Call:
+        at = ctypes.byref(ctypes.c_char.from_address(handle))
+        return partial(plain, at, *grid, *step.block, 0, None, ctypes.byref(places), None)
+
+    nothing = ctypes.CFUNCTYPE(ctypes.c_int)(_address("cuDriverGetVersion", 2020))
+    number = ctypes.c_int()
+    return {
+        "nothing": lambda: None,
+        "ctypes, a call that does nothing": partial(nothing, ctypes.byref(number)),
+        "cuLaunchKernel of a function": by_numbers(function),
+        "cuLaunchKernel of a kernel": by_numbers(unbound),
+        "cuLaunchKernelEx of a kernel": _start_of(unbound, step, grid, [*pointers, ELEMENTS]),
+        "cuda.bindings, cuLaunchKernel": lambda: driver.cuLaunchKernel(
+            function, *grid, *step.block, 0, 0, ctypes.addressof(places), 0
+        ),
+    }
+
+
+def _kernel_of(kernel: Any, symbol: str) -> int:
+    return int(kernel.backend._kernels[symbol].handle)
+
+
+def _start_of(handle: int, step: Any, grid: tuple[int, int, int], arguments: list[int]) -> Call:
+    from texpr.runtime.driver import Way
+
+    return Way(step.symbol, handle, grid, step.block, 0, "Q" * len(arguments)).frame(0, arguments)
+
+
 def run(out: Path, path: Path | None) -> int:
     """Print the table; 1 where a result is wrong, or ours is more than LIMIT_US above CuPy's raw kernel."""
     import cupy
@@ -114,13 +176,21 @@ def run(out: Path, path: Path | None) -> int:
     others = [torch.zeros(ELEMENTS, device="cuda") for _ in range(WARM + CALLS * ROUNDS)]
     unused = iter(others)
     calls["ours, torch, others"] = lambda: add(first, second, next(unused))
-    found = times_of(calls, torch.cuda.synchronize)
+    parts = {
+        **parts_of(add, ways["ours, torch, again"].arrays(), "torch"),
+        **parts_of(add, ways["ours, cupy"].arrays(), "cupy"),
+        **launches_of(add, ways["ours, torch, again"].arrays()),
+    }
+    found = times_of({**calls, **parts}, torch.cuda.synchronize)
     if not all(np.array_equal(each, WANTED["add"]) for each in torch.stack(others).cpu().numpy()):
         print("WRONG results: ours, torch, others")
         return 1
     medians = {name: statistics.median(times) for name, times in found.items()}
-    for name, us in medians.items():
-        print(f"{name:36} {us:6.2f} us   {us - medians['cupy raw kernel']:+6.2f}")
+    for name in calls:
+        print(f"{name:36} {medians[name]:6.2f} us   {medians[name] - medians['cupy raw kernel']:+6.2f}")
+    print("of which")
+    for name in parts:
+        print(f"  {name:34} {medians[name]:6.2f} us")
     if path is not None:
         path.write_text(json.dumps({"device": torch.cuda.get_device_name(0), "us": medians}, indent=1) + "\n")
     return int(max(medians["ours, cupy"], medians["ours, torch, again"]) > medians["cupy raw kernel"] + LIMIT_US)

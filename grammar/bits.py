@@ -34,19 +34,21 @@ def narrow_pattern(value: float, dtype: DType) -> int:
     return sign | (pattern if pattern <= greatest else overflow)
 
 
+_WIDE = {"f64": struct.Struct("<d").pack, "f32": struct.Struct("<f").pack}
+
+
 def scalar_bytes(value: int | float | bool, dtype: DType) -> bytes:
     """The bytes of a scalar argument as it is passed by value: integers wrap, floats round to nearest even."""
+    pack = _WIDE.get(dtype.name)
+    if pack is not None:
+        try:
+            return pack(value)
+        except OverflowError:
+            return pack(math.copysign(math.inf, value))
     match dtype.kind:
         case Kind.BOOL:
             return bytes([1 if value else 0])
         case Kind.SIGNED | Kind.UNSIGNED:
             return (int(value) & ((1 << dtype.bits) - 1)).to_bytes(dtype.size_bytes, "little")
-        case Kind.FLOAT if dtype.bits == 64:
-            return struct.pack("<d", value)
-        case Kind.FLOAT if dtype.bits == 32:
-            try:
-                return struct.pack("<f", value)
-            except OverflowError:
-                return struct.pack("<f", float("inf") if value > 0 else float("-inf"))
         case Kind.FLOAT:
             return narrow_pattern(float(value), dtype).to_bytes(dtype.size_bytes, "little")

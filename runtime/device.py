@@ -4,7 +4,7 @@ cuda-core is imported at the first use, so that this package loads without it.
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
@@ -16,7 +16,7 @@ from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CUDA, CUDA_HOST, CUDA_MANAGED
-from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, Frame, Way, current_device_check, encode
+from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, Way, current_device_check, encode
 from texpr.runtime.driver import driver as bindings
 from texpr.runtime.streams import LEGACY
 
@@ -113,8 +113,13 @@ class CudaBackend:
         self._ready.add(device)
 
     def function(self, symbol: str) -> int:
-        """The driver's handle of a kernel."""
-        return int(self._kernels[symbol].handle)
+        """The driver's handle of a kernel on the device that is current: it need not look for it at each launch.
+        Raises E0505."""
+        driver = bindings()
+        status, function = driver.cuKernelGetFunction(driver.CUkernel(int(self._kernels[symbol].handle)))
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise fail("E0505", f"the GPU has no {symbol} ({status.name})")
+        return int(function)
 
     def kernel(self, step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]) -> Way:
         attributes = (COOPERATIVE,) * step.cooperative + (OVERLAPPING,) * step.overlaps
@@ -218,7 +223,7 @@ class CudaBackend:
             self._zeros[number] = address, size
             return True
 
-    def start(self, kernel: Way, arguments: Sequence[Any], queue: Queue) -> Frame:
+    def start(self, kernel: Way, arguments: Sequence[Any], queue: Queue) -> Callable[[], None]:
         return kernel.frame(queue.handle, arguments)
 
 

@@ -8,7 +8,7 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from texpr.codegen.tensor_map import PROMOTION_BYTES, SWIZZLE_BYTES, TYPES, TensorMap
@@ -45,12 +45,12 @@ def driver() -> Any:
 
 
 @cache
-def _function(name: str, version: int, *types: Any) -> Any:
-    """A function of the driver, of that version of CUDA. Raises E0503 for a driver that has none."""
+def _address(name: str, version: int) -> int:
+    """Where a function of the driver is, of that version of CUDA. Raises E0503 for a driver that has none."""
     status, address, _ = driver().cuGetProcAddress(name.encode(), version, 0)
     if int(status) != 0 or not address:
         raise fail("E0503", f"the CUDA driver has no {name}", help="install a newer driver")
-    return ctypes.CFUNCTYPE(ctypes.c_int, *types)(int(address))
+    return int(address)
 
 
 def _check(code: int, what: str) -> None:
@@ -70,10 +70,10 @@ def encode(found: TensorMap) -> Any:
     place = -(-ctypes.addressof(memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
     rank = len(found.shape)
     u32, u64, pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
-    call = _function(
-        "cuTensorMapEncodeTiled", 12000, pointer, ctypes.c_int, u32, pointer, pointer, pointer, pointer, pointer,
+    call = ctypes.CFUNCTYPE(
+        ctypes.c_int, pointer, ctypes.c_int, u32, pointer, pointer, pointer, pointer, pointer,
         ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int,
-    )  # fmt: skip
+    )(_address("cuTensorMapEncodeTiled", 12000))  # fmt: skip
     shape = (u64 * rank)(*reversed(found.shape))
     strides = (u64 * max(rank - 1, 1))(*reversed(found.strides_bytes[:-1]))
     box, steps = (u32 * rank)(*reversed(found.box)), (u32 * rank)(*[1] * rank)
@@ -85,24 +85,6 @@ def encode(found: TensorMap) -> Any:
     result: Any = (ctypes.c_byte * MAP_BYTES).from_address(place)
     result.kept = memory
     return result
-
-
-class Frame:
-    """A launch as the driver takes it, all its parameters included, in one piece of memory. Calling it enqueues the
-    kernel, as often as one likes; it never changes, so that threads may share it."""
-
-    __slots__ = ("_address", "_kept", "_parameters_at", "_way")
-
-    def __init__(self, way: "Way", memory: Any, parameters_at: int, kept: Any) -> None:
-        self._way, self._address, self._parameters_at = way, ctypes.addressof(memory), parameters_at
-        self._kept = memory, kept
-
-    def __call__(self) -> None:
-        """Enqueue it. Raises E0601 when the driver refuses."""
-        way = self._way
-        code = way.call(self._address, way.function, self._parameters_at, None)
-        if code:
-            _check(code, f"the launch of {way.symbol} failed")
 
 
 class Way:
@@ -120,9 +102,10 @@ class Way:
         kinds: str,
         attributes: Sequence[int] = (),
     ) -> None:
-        self.symbol, self.function = symbol, function
-        void = ctypes.c_void_p
-        self.call = _function("cuLaunchKernelEx", 11080, void, void, void, void)
+        self._symbol = symbol
+        self._launch = ctypes.CFUNCTYPE(ctypes.c_int)(_address("cuLaunchKernelEx", 11080))
+        self._launch.restype = self._check
+        self._function = ctypes.byref(ctypes.c_char.from_address(function))
         self._attributes = (_Attribute * max(len(attributes), 1))(*(_Attribute(id=id, value=1) for id in attributes))
         config = bytes(
             _Config(
@@ -135,36 +118,46 @@ class Way:
         )
         stream, count = _Config.stream.offset, len(kinds)
         self._before, self._after = config[:stream], config[stream + 8 :]
-        self._layout = struct.Struct(f"<{stream}sQ{len(self._after)}s{count}Q{kinds.replace('P', 'Q')}")
+        self._layout = struct.Struct(f"<{stream}sQ{len(self._after)}s{count}Q{kinds.replace('P', 'Q')}x")
         self._pointed = [k for k, kind in enumerate(kinds) if kind == "P"]
+        self._memory = ctypes.c_char * self._layout.size
         self._pointers_at = len(config)
         self._values_at = [len(config) + 8 * count + 8 * k for k in range(count)]
 
-    def frame(self, stream: int, arguments: Sequence[Any]) -> Frame:
-        """On this stream, with these arguments."""
-        memory = ctypes.create_string_buffer(self._layout.size)
+    def frame(self, stream: int, arguments: Sequence[Any]) -> Callable[[], None]:
+        """The launch on this stream, with these arguments, as the driver takes it: all in one piece of memory, which
+        never changes, so that threads may share it. Calling it enqueues the kernel, as often as one likes, and raises
+        E0601 when the driver refuses. What has its arguments ready as C's, and no frame of Python's, is called in a
+        third of the time."""
+        memory: Any = self._memory()
+        memory.arguments = arguments  # and what they keep
         first = ctypes.addressof(memory)
         places, values = [first + offset for offset in self._values_at], list(arguments)
         for k in self._pointed:
             places[k], values[k] = ctypes.addressof(values[k]), 0
         self._layout.pack_into(memory, 0, self._before, stream, self._after, *places, *values)
-        return Frame(self, memory, first + self._pointers_at, arguments)
+        parameters = ctypes.c_char.from_buffer(memory, self._pointers_at)
+        return partial(self._launch, ctypes.byref(memory), self._function, ctypes.byref(parameters), None)
+
+    def _check(self, code: int) -> None:
+        if code:
+            _check(code, f"the launch of {self._symbol} failed")
 
 
 class _Place(threading.local):
-    """Where the driver writes a number for this thread: that, and its address."""
+    """Where the driver writes a number for this thread: that, and a pointer to it."""
 
     def __init__(self) -> None:
         number = ctypes.c_int()
-        self.pair = number, ctypes.addressof(number)
+        self.pair = number, ctypes.byref(number)
 
 
 def current_device_check() -> Callable[[int], bool]:
-    """Whether a GPU is current in the thread that asks."""
-    place, get = _Place(), _function("cuCtxGetDevice", 2000, ctypes.c_void_p)
+    """Whether a GPU is current in the thread that asks. The driver answers at once, so other threads wait for it."""
+    place, get = _Place(), ctypes.PYFUNCTYPE(ctypes.c_int)(_address("cuCtxGetDevice", 2000))
 
     def is_current(device: int) -> bool:
-        number, address = place.pair
-        return not get(address) and number.value == device
+        number, pointer = place.pair
+        return not get(pointer) and number.value == device
 
     return is_current

@@ -115,16 +115,21 @@ class Launcher:
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         handle = None if stream is None else handle_of(stream)
-        found = self._bind.recall(args, kwargs)
-        if found is not None:
-            seen, addresses, scalars = found
-            own = seen.stream(seen.device) if handle is None and seen.stream is not None else handle
-            again = seen.ready.get((own, *addresses, *self._numbers(scalars)) if scalars else (own, *addresses))
+        call = self._bind.recall(args, kwargs)
+        if call is not None:
+            seen = call.seen
+            current = seen.stream
+            own = handle if handle is not None or current is None else current(seen.device)
+            on, again = call.again
+            if on != own:
+                again = seen.ready.get((own, *call.addresses, *self._numbers(call.scalars)))
             if again is not None and self.backend.is_current(seen.device):
+                call.again = own, again
                 for ready in again:
                     ready()
                 return
-        seen, addresses, scalars = self._bind.check(found, args, kwargs, handle)
+        call = self._bind.check(call, args, kwargs, handle)
+        seen, addresses, scalars = call.seen, call.addresses, call.scalars
         if handle is None and seen.stream is not None:
             handle = seen.stream(seen.device)  # at each call: another may be current than at the last one
         queue = self.backend.queue(seen.device, handle)

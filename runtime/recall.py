@@ -1,68 +1,23 @@
 """Calls that look like an earlier one are checked for what may differ, their addresses; all others go the long way.
 
-The look of a NumPy, torch or CuPy array is its library, shape, strides, type and device. Sizes, shapes, strides and
-types of a call with known looks need no second check; memory, alignment and overlap do. Whatever is unusual goes
-through `bind_arguments`, which raises the errors.
+Sizes, shapes, strides and types of a call whose arrays have known looks need no second check; memory, alignment and
+overlap do. Whatever is unusual goes through `bind_arguments`, which raises the errors.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from texpr.codegen.manifest import Manifest
+from texpr.codegen.manifest import Manifest, Parameter
+from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arguments import bind_arguments, scalar_value
 from texpr.runtime.arrays import CUDA, ArrayView
+from texpr.runtime.looks import Fact, Guard, Look, are_plain, facts_of, guard_of, looks_in
 from texpr.runtime.streams import Lookup, current_stream, libraries_of, library_of
 
 MAX_SEEN = 64  # kinds of calls that one kernel remembers
-
-
-# The library stands first: to CuPy's device 0, NumPy's `writeable` False is equal.
-Look = tuple[Any, ...]
-Looker = Callable[[Any, list[int]], Look]  # of an array, whose address is put behind the others
-
-
-def _numpy_look(value: Any, addresses: list[int]) -> Look:
-    addresses.append(value.__array_interface__["data"][0])
-    return "numpy", value.shape, value.strides, value.dtype, value.flags.writeable
-
-
-def _torch_look(value: Any, addresses: list[int]) -> Look:
-    addresses.append(value.data_ptr())
-    return "torch", value.shape, value.stride(), value.dtype, value.device, value.is_neg()
-
-
-def _cupy_look(value: Any, addresses: list[int]) -> Look:
-    memory = value.data
-    addresses.append(memory.ptr)
-    return "cupy", value.shape, value.strides, value.dtype, memory.device_id
-
-
-_LOOKS: dict[tuple[str, str], Looker] = {
-    ("numpy", "ndarray"): _numpy_look,
-    ("torch", "Tensor"): _torch_look,
-    ("cupy", "ndarray"): _cupy_look,
-}
-
-
-class _LookByType(dict[type, Looker]):
-    """Those above, as far as their libraries have been seen. Raises KeyError for arrays that have no looks."""
-
-    def __missing__(self, kind: type) -> Looker:
-        look = self[kind] = _LOOKS[kind.__module__, kind.__name__]
-        return look
-
-
-_look_by_type = _LookByType()
-
-
-def looks_of(values: Iterable[Any]) -> tuple[tuple[Look, ...], list[int]] | None:
-    """The looks of arrays and their addresses; None where one is of another library, or has no look."""
-    addresses: list[int] = []
-    try:
-        return tuple([_look_by_type[type(value)](value, addresses) for value in values]), addresses
-    except Exception:  # torch's sparse and wrapped tensors have no strides or address; `view_of` says what they are
-        return None
+_FLOATS = frozenset(name for name, dtype in ELEMENT_TYPES.items() if dtype.is_float)
+MAX_GUARDS = 4  # of one kind: torch's differ with its modes
 
 
 @dataclass(slots=True, eq=False)
@@ -85,8 +40,44 @@ class Seen:
     ready: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
+class Known:
+    """The looks of a call and what is known of them. `guard` knows them again in a tenth of the time, where there is
+    one; it may say no to them, so it is made anew, but not for ever: `guards` counts."""
+
+    looks: tuple[Look, ...]
+    seen: Seen
+    guard: Guard | None = None
+    guards: int = 0
+
+    def look_again(self, arrays: Sequence[Any]) -> None:
+        """Arrays have these looks, and the guard did not say so."""
+        if self.guards < MAX_GUARDS:
+            self.guards += 1
+            self.guard = guard_of(arrays)
+
+
 Number = int | float | bool
-Call = tuple[Seen, list[int], list[Number]]  # with the arrays' addresses and the scalars, in the order of parameters
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """What a call gives: the arrays' addresses and the scalars in the order of parameters. A call without scalars that
+    gives what the last one gave is the same object; a launcher keeps in `again` on which stream it started what."""
+
+    seen: Seen
+    addresses: list[int]
+    scalars: list[Number]
+    again: tuple[int | None, tuple[Any, ...] | None] = -1, None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Last:
+    """The last call of a kernel; no facts where a guard knew its arrays."""
+
+    known: Known
+    facts: Sequence[Fact]
+    call: Call
 
 
 class Binder:
@@ -99,8 +90,8 @@ class Binder:
         self._scalars = [(k, p) for k, p in enumerate(manifest.parameters) if p.scalar]
         self._demands = [(max(p.align, 1), p.writes) for _, p in self._arrays]
         self._positions = [k for k, _ in self._arrays]
-        self._seen: dict[Any, Seen] = {}
-        self._last: tuple[Any, Any] = None, None
+        self._seen: dict[Any, Known] = {}
+        self._last: Last | None = None
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any], stream: int | None = None) -> Call:
         """The checked arguments of a call on a stream, if it names one. Raises what `bind_arguments` raises."""
@@ -111,26 +102,46 @@ class Binder:
         values = self._in_order(args, kwargs) if kwargs else args
         if values is None or len(values) != len(self._names):
             return None
-        found = looks_of([values[k] for k in self._positions] if self._scalars else values)
-        if found is None:
-            return None
-        looks, addresses = found
-        last, seen = self._last
-        if looks != last:  # equality takes half as long as a hash
-            seen = self._seen.get(looks)
-            if seen is None:
+        arrays = [values[k] for k in self._positions] if self._scalars else values
+        last = self._last  # once: another thread may put its own there
+        guard = None if last is None else last.known.guard
+        facts: Sequence[Fact] = ()
+        if last is not None and guard is not None and guard[0](*arrays):
+            known, addresses = last.known, [*map(guard[1], arrays)]
+            if addresses == last.call.addresses and not self._scalars:
+                return last.call
+        else:
+            asked = facts_of(arrays)
+            if asked is None:
                 return None
-            self._last = looks, seen
-        scalars = [scalar_value(self._manifest, p, values[k]) for k, p in self._scalars] if self._scalars else []
-        return seen, addresses, scalars
+            facts = asked
+            if last is not None and facts == last.facts and not self._scalars:
+                last.known.look_again(arrays)
+                return last.call
+            looks, addresses = looks_in(facts), [fact[-1] for fact in facts]
+            if last is not None and looks == last.known.looks:  # equality takes half as long as a hash
+                known = last.known
+                known.look_again(arrays)
+            elif (found := self._seen.get(looks)) is not None:
+                known = found
+            else:
+                return None
+        call = Call(known.seen, addresses, [self._scalar(p, values[k]) for k, p in self._scalars])
+        self._last = Last(known, facts, call)
+        return call
 
     def check(
         self, found: Call | None, args: Sequence[Any], kwargs: Mapping[str, Any], stream: int | None = None
     ) -> Call:
         """What `recall` found, where it is right; otherwise the long way."""
-        if found is not None and _apart(found[0], found[1]):
+        if found is not None and _apart(found.seen, found.addresses):
             return found
         return self._learn(args, kwargs, stream)
+
+    def _scalar(self, parameter: Parameter, value: Any) -> Number:
+        if type(value) is float and parameter.dtype in _FLOATS:  # most are
+            return value
+        return scalar_value(self._manifest, parameter, value)
 
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any] | None:
         """All arguments by position; None where sizes are among them, or something is wrong."""
@@ -142,11 +153,9 @@ class Binder:
     def _learn(self, args: Sequence[Any], kwargs: Mapping[str, Any], stream: int | None) -> Call:
         """The long way; a call that gives no sizes, of arrays that have looks, is remembered."""
         bound = bind_arguments(self._manifest, args, kwargs, self._devices, stream)
-        found = (
-            None
-            if any(name not in self._names for name in kwargs)
-            else looks_of([bound.objects[p.name] for _, p in self._arrays])
-        )
+        arrays = [bound.objects[p.name] for _, p in self._arrays]
+        plain = are_plain(arrays) and all(name in self._names for name in kwargs)
+        facts = facts_of(arrays) if plain else None
         views = [bound.arrays[p.name] for _, p in self._arrays]
         reaches = tuple(map(_reach, views))
         seen = Seen(
@@ -158,11 +167,12 @@ class Binder:
             self._stream(bound.objects) if CUDA in self._devices else None,
             tuple(view.owner for view in views if view.owner is not None),
         )
-        if found is not None:
+        if facts is not None:
+            looks = looks_in(facts)
             if len(self._seen) >= MAX_SEEN:  # sizes that change for ever must not end the memory of those in use
                 self._seen.clear()
-            self._seen[found[0]] = seen
-        return seen, [view.pointer for view in views], [bound.scalars[p.name] for _, p in self._scalars]
+            self._seen[looks] = Known(looks, seen)
+        return Call(seen, [view.pointer for view in views], [bound.scalars[p.name] for _, p in self._scalars])
 
     def _stream(self, objects: Mapping[str, Any]) -> Lookup:
         """How a call of these arrays finds its stream: DLPack makes what is read ready on it, but not what is written,

@@ -26,7 +26,8 @@ class CpuLauncher:
             raise fail("E0601", f"{self.manifest.name} runs on the CPU, which has no streams")
         if not kwargs and self.kernel.enter(args):
             return
-        seen, addresses, scalars = self._bind(args, kwargs)
+        call = self._bind(args, kwargs)
+        seen, addresses, scalars = call.seen, call.addresses, call.scalars
         if () not in seen.plans:
             free = tuple(seen.sizes[name] for name in self._sizes)
             seen.plans[()] = call_memory(self.manifest, seen.sizes, on_host=True).scratch_bytes, free

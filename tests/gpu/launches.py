@@ -255,7 +255,53 @@ def cases_by_size_and_address(torch: Any, load: Load) -> str:
     return ""
 
 
+def tensors_that_change_in_place(torch: Any, load: Load) -> str:
+    """A call that gives the tensors of the call before asks torch's guards whether they are as they were."""
+    from texpr.grammar.diagnostics import TExprError
+
+    kernel = load("cases")
+
+    def at(n: int) -> Any:
+        return torch.rand(n, device="cuda")
+
+    def wrong(a: Any, b: Any) -> str:
+        try:
+            kernel(a, b)
+        except TExprError as error:
+            return error.diagnostics[0].code
+        torch.cuda.synchronize()
+        return "" if torch.equal(b, 2 * a) else "another result"
+
+    def change(tensor: Any, to: Any) -> None:
+        tensor.data = to
+
+    changes: dict[str, tuple[Callable[[Any, Any], object], str]] = {
+        "the same": (lambda a, b: None, ""),
+        "other values": (lambda a, b: a.add_(1.0), ""),
+        "another memory": (lambda a, b: change(b, at(64)), ""),
+        "both longer": (lambda a, b: (change(a, at(96)), change(b, at(96))), ""),
+        "one longer": (lambda a, b: b.resize_(96), "E0601"),
+        "another type": (lambda a, b: change(b, b.data.view(torch.int32)), "E0601"),
+        "other strides": (lambda a, b: b.set_(at(128)[::2]), "E0601"),
+        "the other one's memory": (lambda a, b: b.set_(a), "E0603"),
+        "no memory": (lambda a, b: b.untyped_storage().resize_(0), "E0601"),
+        "negated lazily": (lambda a, b: change(a, torch._neg_view(at(64))), "E0601"),
+        "in the host's memory": (lambda a, b: change(a, at(64).cpu()), "E0605"),
+    }
+    for mode in (torch.no_grad, torch.enable_grad, torch.inference_mode):
+        for name, (made, code) in changes.items():
+            with mode():
+                a, b = at(64), at(64)
+                if any(wrong(a, b) for _ in range(4)):
+                    return f"before {name}"
+                made(a, b)
+                if any(wrong(a, b) != code for _ in range(2)):
+                    return f"{name}: {wrong(a, b) or 'taken'}"
+    return ""
+
+
 CHECKS = (
+    tensors_that_change_in_place,
     products_by_tensor_maps,
     tensor_maps_of_dynamic_sizes,
     arrays_without_a_tensor_map_are_refused,

@@ -140,7 +140,7 @@ class Machine:
         self.current: int | None = 0
         self.handles = 0
         self.memory_bytes = 1 << 30
-        self.symbols = {11: "k_0", 12: "k_1"}
+        self.symbols = {11: "k_0", 12: "k_1"}  # of any device; on device 1 a kernel's function is 100 more
         self.step = STEP
         self.core: Any = None
         self.log: list[tuple[int, Any]] = []
@@ -198,7 +198,9 @@ class Machine:
         """A launch, with parameters of the kinds in `told`."""
         if self.refuses:
             return self.refuses
-        told, symbol = config.contents, self.symbols[function]
+        told, (which, kernel) = config.contents, divmod(function, 100)
+        assert which == self.current  # a function is one device's
+        symbol = self.symbols[kernel]
         places = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
         attributes = [(told.attributes[k].id, told.attributes[k].value) for k in range(told.count)]
         ways = tuple(told.grid), tuple(told.block), told.shared_bytes, told.stream, attributes, symbol
@@ -254,6 +256,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         cuStreamIsCapturing=lambda stream: (SUCCESS, made.capturing),
         cuStreamGetId=lambda stream: (SUCCESS, stream + 100),
         cuGetProcAddress=made.function,
+        CUkernel=int,
+        cuKernelGetFunction=lambda kernel: (SUCCESS, 100 * (made.current or 0) + kernel),
         cuGetErrorName=lambda code: (0, f"CUDA_ERROR_{code}".encode()),
     )
     torch = SimpleNamespace(
@@ -266,7 +270,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(device_module, "_cuda", lambda: core)
     monkeypatch.setattr(device_module, "bindings", lambda: driver)
     monkeypatch.setattr(driver_module, "driver", lambda: driver)
-    driver_module._function.cache_clear()
+    driver_module._address.cache_clear()
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     made.set_streams("torch", 0, 0)

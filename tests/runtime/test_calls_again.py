@@ -76,8 +76,8 @@ def test_calls_that_start_nothing_are_kept_as_few(
     a, c = machine.array("torch"), machine.array("torch")
     for scalar in range(40):
         call(float(scalar), a, c)
-    (seen,) = call._bind._seen.values()
-    assert not machine.driver_launches and 0 < len(seen.ready) <= 4
+    (known,) = call._bind._seen.values()
+    assert not machine.driver_launches and 0 < len(known.seen.ready) <= 4
 
 
 def test_arrays_that_share_memory_are_refused_after_others_like_them(machine: Any, counted: Counted) -> None:

@@ -11,7 +11,8 @@ from texpr.codegen.manifest import Manifest, Parameter
 from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.arguments import bind_arguments
 from texpr.runtime.arrays import CPU
-from texpr.runtime.recall import MAX_SEEN, Binder, looks_of
+from texpr.runtime.looks import facts_of, looks_in
+from texpr.runtime.recall import MAX_SEEN, Binder
 
 
 def manifest() -> Manifest:
@@ -43,7 +44,8 @@ def test_a_remembered_call_is_bound_like_a_new_one() -> None:
     for value in (3, -4, 5):
         a, b = np.zeros(5, np.float32), np.zeros(5, np.float32)
         bound = bind_arguments(manifest(), (a, b, value), {}, (CPU,))
-        seen, addresses, scalars = binder((a, b, value), {})
+        call = binder((a, b, value), {})
+        seen, addresses, scalars = call.seen, call.addresses, call.scalars
         assert addresses == [bound.arrays["A"].pointer, bound.arrays["B"].pointer]
         assert (seen.sizes, scalars) == (bound.sizes, [value])
         assert seen.reaches == ((0, 20), (0, 20))
@@ -55,10 +57,11 @@ def test_arguments_by_name_in_any_order_are_the_same_call() -> None:
     binder = Binder(manifest(), (CPU,))
     a, b = np.zeros(5, np.float32), np.zeros(5, np.float32)
     positional = binder((a, b, 1), {})
-    assert binder((), {"s": 1, "B": b, "A": a}) == positional
-    assert binder((a,), {"s": 1, "B": b}) == positional
+    for named in (binder((), {"s": 1, "B": b, "A": a}), binder((a,), {"s": 1, "B": b})):
+        assert named.seen is positional.seen
+        assert (named.addresses, named.scalars) == (positional.addresses, positional.scalars)
     by_size = binder((a, b), {"s": 1, "N": 5})  # a size is checked, and such a call is not remembered
-    assert by_size[0].sizes == positional[0].sizes and by_size[0] is not positional[0]
+    assert by_size.seen.sizes == positional.seen.sizes and by_size.seen is not positional.seen
     for kwargs in ({"A": a, "s": 1}, {"B": b}, {"B": b, "s": 1, "N": 6}, {"B": b, "t": 1}):
         with pytest.raises(TExprError):
             binder((a,), kwargs)
@@ -68,9 +71,9 @@ def test_other_shapes_are_bound_anew() -> None:
     binder = Binder(manifest(), (CPU,))
     for n in range(MAX_SEEN + 10):
         arrays = np.zeros(n, np.float32), np.zeros(n, np.float32)
-        seen = binder((*arrays, 1), {})[0]
+        seen = binder((*arrays, 1), {}).seen
         assert seen.sizes == {"N": n}
-        assert binder((*arrays, 1), {})[0] is seen  # also beyond the number that is kept
+        assert binder((*arrays, 1), {}).seen is seen  # also beyond the number that is kept
 
 
 def test_what_differs_from_call_to_call_is_still_checked() -> None:
@@ -100,7 +103,7 @@ def test_arrays_that_share_memory_for_reading_are_taken() -> None:
     )
     binder = Binder(Manifest(**{**_fields(both_read), "parameters": parameters}), (CPU,))
     a = np.zeros(4, np.float32)
-    first, second = binder((a, a, 1), {})[0], binder((a, a, 1), {})[0]
+    first, second = binder((a, a, 1), {}).seen, binder((a, a, 1), {}).seen
     assert first is second and first.sizes == {"N": 4}
 
 
@@ -113,8 +116,8 @@ def test_a_written_array_is_apart_from_every_other_whatever_lies_between() -> No
     binder = Binder(three, (CPU,))
     memory = np.zeros(64, np.float32)
     memory = memory[-memory.ctypes.data // 4 % 4 :]
-    seen = binder((memory[:16], memory[4:8], memory[20:24]), {})[0]
-    assert binder((memory[:16], memory[4:8], memory[16:20]), {})[0] is seen
+    seen = binder((memory[:16], memory[4:8], memory[20:24]), {}).seen
+    assert binder((memory[:16], memory[4:8], memory[16:20]), {}).seen is seen
     for place in (0, 4, 8, 12):  # within A, before, at and behind B
         with pytest.raises(TExprError, match="share memory"):
             binder((memory[:16], memory[4:8], memory[place : place + 4]), {})
@@ -148,10 +151,11 @@ def test_libraries_have_looks_of_their_own() -> None:
     cupy.data = SimpleNamespace(ptr=4096, device_id=0)
     frozen = np.zeros(4, np.float32)
     frozen.flags.writeable = False
-    found, other = looks_of([cupy]), looks_of([frozen])
+    found, other = facts_of([cupy]), facts_of([frozen])
     assert found is not None and other is not None
-    assert found[0] != other[0]  # though device 0 == False
-    assert found[1] == [4096]
+    assert looks_in(found) != looks_in(other)  # though device 0 == False
+    assert found[0][-1] == 4096
+    assert facts_of([cupy, frozen]) == [*found, *other]  # of several libraries
 
 
 @pytest.mark.parametrize(
@@ -169,8 +173,8 @@ def test_tensors_that_lost_their_plain_memory_are_refused_after_others_like_them
     binder = Binder(manifest(), (CPU,))
     store = np.zeros(16, np.float32)
     address, out = store.ctypes.data // 16 * 16 + 16, np.zeros(4, np.float32)
-    seen = binder((tensor(address), out, 1), {})[0]
-    assert binder((tensor(address), out, 1), {})[0] is seen
+    seen = binder((tensor(address), out, 1), {}).seen
+    assert binder((tensor(address), out, 1), {}).seen is seen
     with pytest.raises(TExprError, match=message) as caught:
         binder((tensor(**{"address": address, **change}), out, 1), {})
     assert caught.value.diagnostics[0].code == "E0601"
