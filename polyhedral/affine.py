@@ -5,7 +5,7 @@ parameters.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import assert_never
 
@@ -158,6 +158,9 @@ class Scope:
         match condition:
             case Always(value=value):
                 return self.universe() if value else isl.Set.empty(self.space)
+            case Compare(op=CompareOp.LT | CompareOp.LE, right=IndexBinary(op=IndexOp.MIN, left=one, right=other)):
+                both = (self.holds(replace(condition, right=limit)) for limit in (one, other))
+                return next(both).intersect(next(both))  # convex, as the pieces of a minimum together are not
             case Compare(op=op, left=left, right=right):
                 return compare(op, self.value(left).sub(self.value(right)))
             case And(parts=parts):

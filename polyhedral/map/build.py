@@ -11,6 +11,7 @@ from typing import assert_never
 
 from texpr.grammar.ast import Role
 from texpr.polyhedral.map.clustered import clustered
+from texpr.polyhedral.map.contracted import build_contracted
 from texpr.polyhedral.map.cores import build_cores
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.first_sums import bound_once
@@ -32,6 +33,7 @@ from texpr.polyhedral.mapped.candidate import (
     Candidate,
     Choice,
     Combined,
+    Contracted,
     Cores,
     Flat,
     Parted,
@@ -110,6 +112,8 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
             return build_blocks(draft, region, choice)
         case Combined():
             return build_combined(draft, region, choice)
+        case Contracted():
+            return build_contracted(draft, region, choice)
         case Tiled():
             return build_tiled(draft, region, choice)
         case Parted():

@@ -26,14 +26,15 @@ from texpr.grammar.types import F64
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.cores import CPU_TASKS
+from texpr.polyhedral.mapped.expand import expand
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
-from texpr.polyhedral.mapped.operators import Copy, Generic, Origin, Reduce, Unused
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node
-from texpr.polyhedral.mapped.walks import every_node, launches, statements
+from texpr.polyhedral.mapped.walks import every_node, launches, operators
 from texpr.polyhedral.prove.additions import CHAIN, repeating, serial_additions
-from texpr.polyhedral.walk import read_accesses, written
+from texpr.polyhedral.walk import read_accesses
 
 UNKNOWN = 1 << 62  # turns of a loop whose extent is not bounded by the sizes
 EXACT_DEPTH = 8  # loops in one another whose turns are counted one after the other
@@ -92,10 +93,10 @@ class _Walk:
     def __post_init__(self) -> None:
         self.places = {}
         for launch in launches(self.mapped.host):
-            for statement in statements(launch.body):
-                write = written(statement.leaf)
-                if write is not None:
-                    self.places.setdefault(write[0], set()).add(write[1])
+            for operator in operators(launch.body):
+                if isinstance(operator, Generic | Elementwise):
+                    for name, subscripts in operator.writes:
+                        self.places.setdefault(name, set()).add(subscripts)
 
     def by_name(self) -> State:
         """The greatest of each buffer by its name in the kernel, those of several cases together; the mapping's own
@@ -139,6 +140,8 @@ class _Walk:
                     state = self._nodes(body, state, ranges)
                 case Generic():
                     state = self._statement(node, state, ranges)
+                case Elementwise():
+                    state = self._nodes((expand(node),), state, ranges)
                 case Reduce():
                     state = self._reduction(node, state, ranges)
                 case Copy(source=source, target=target):

@@ -26,6 +26,7 @@ from texpr.polyhedral.map.bands import (
     inner_nests,
     is_serial_par,
 )
+from texpr.polyhedral.map.choose_contracted import choose_contracted
 from texpr.polyhedral.map.choose_cores import choose_cores
 from texpr.polyhedral.map.choose_parted import choose_parted, choose_summed
 from texpr.polyhedral.map.choose_rows import choose_rows
@@ -75,6 +76,9 @@ def _choice(problem: Problem, region: Region) -> Choice:
     if tile_asked(nest.pars):
         flat = choose_flat(problem, nest, ranges)
         return choose_tiled(problem, nest, sizes, flat) or flat
+    contracted = choose_contracted(problem, region)
+    if contracted is not None:
+        return contracted
     shared_out = choose_parted(problem, region) or choose_tallied(problem, region)
     if shared_out is not None:
         return shared_out

@@ -17,6 +17,8 @@ from texpr.grammar.index.interval import Ranges, index_range
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.choose import band_sizes
 from texpr.polyhedral.map.choose_cores import step
+from texpr.polyhedral.map.contracted_tiles import DEEP, bringing
+from texpr.polyhedral.map.contraction import contracted_nest, contraction
 from texpr.polyhedral.map.crew import covered_by_block, team_of
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins, RowElement, held_rows, named, row_origins
@@ -33,6 +35,7 @@ from texpr.polyhedral.mapped.candidate import (
     Candidate,
     Choice,
     Combined,
+    Contracted,
     Cores,
     Deal,
     Flat,
@@ -118,6 +121,8 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             found = problem.accesses(nest.body, ranges, weight=warps)
             runs = _Runs(problem, nest.body, nest.indices, choice.widths)
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
+        case Contracted():
+            return _contracted(problem, region, choice)
         case Tiled():
             nest, ranges = region.nest
             extents = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
@@ -138,6 +143,29 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             return _counted(problem, blocks, choice.threads, 0.0, inside.visit(nest.body, ranges, blocks))
         case _:
             assert_never(choice)
+
+
+def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchCost:
+    """The requests that bring the factors; whatever is around the sums is little."""
+    nest = contracted_nest(region)
+    one = contraction(problem, nest, frozenset(choice.tile))
+    assert one is not None, "the candidate fits"
+    sizes = [problem.representative(par.extent, {}) for par in nest.pars]
+    blocks = prod(-(-n // choice.tile.get(i, 1)) for i, n in zip(nest.indices, sizes, strict=True))
+    steps = -(-problem.representative(one.extent, {}) // choice.depth)
+    warps, requests = -(-choice.threads // problem.target.warp_size), list[_Request]()
+    for side in choice.tile:
+        own = bringing(problem, one, choice, side)
+        access = problem.access(*own.factor.element, width=own.width)
+        shares = choice.tile[side] * choice.depth // (own.width * choice.threads)
+        ways = {DEEP: one.reduction.over.index}
+        pieces = tuple((ways.get(way, way), n) for way, n in own.pieces)
+        each = {ways.get(way, way): own.each(way) for way, _ in own.pieces}
+        indices = tuple(dict.fromkeys(index for index, _ in pieces))
+        found = _lanes(problem, indices, pieces, each)
+        requests.append(_Request(access, found, blocks * steps * warps * shares))
+    idle = 1 - prod(sizes) / (blocks * prod(choice.tile.values()))
+    return _counted(problem, blocks, choice.threads, idle, iter(requests))
 
 
 def _tiled(problem: Problem, nest: Nest, ranges: Ranges, choice: Tiled, blocks: int) -> Iterator[_Request]:

@@ -18,6 +18,8 @@ from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.author_tiles import check_tiles
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
+from texpr.polyhedral.map.contracted_fits import contracted_fault
+from texpr.polyhedral.map.contraction import contracted_nest
 from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.digits import is_power_of_two, thread_pieces_fit
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked
@@ -39,6 +41,7 @@ from texpr.polyhedral.mapped.candidate import (
     Candidate,
     Choice,
     Combined,
+    Contracted,
     Cores,
     Deal,
     Flat,
@@ -91,6 +94,8 @@ class _Check:
                 self._blocks(choice, *self.region.nest)
             case Combined():
                 self._combined(choice, *self.region.nest)
+            case Contracted():
+                self._contracted(choice)
             case Tiled():
                 self._tiled(choice, *self.region.nest)
             case Parted():
@@ -131,6 +136,17 @@ class _Check:
         self._threads(choice.threads)
         self._grid(choice.grid, nest)
         wrong = tile_fault(self.problem, nest, choice)
+        if wrong is not None:
+            self._refuse(wrong)
+        self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
+
+    def _contracted(self, choice: Contracted) -> None:
+        nest, ranges = contracted_nest(self.region), plain_nest(self.region)[1]
+        if has_block_level(self.problem.kernel, nest):
+            self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
+        self._threads(choice.threads)
+        self._grid(choice.grid, nest)
+        wrong = contracted_fault(self.problem, nest, choice)
         if wrong is not None:
             self._refuse(wrong)
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)

@@ -15,9 +15,11 @@ from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.author_tiles import tile_asked, tile_turns
 from texpr.polyhedral.map.bands import Nest, has_block_level
 from texpr.polyhedral.map.choose import band_sizes, choose, choose_blocks, choose_combined, choose_flat, in_runs
+from texpr.polyhedral.map.choose_contracted import shaped
 from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
 from texpr.polyhedral.map.choose_tallied import tallied
 from texpr.polyhedral.map.choose_tiles import tilings
+from texpr.polyhedral.map.contraction import contracted_nest, contractions
 from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.legal import check_choice
@@ -28,6 +30,7 @@ from texpr.polyhedral.mapped.candidate import (
     Candidate,
     Choice,
     Combined,
+    Contracted,
     Cores,
     Deal,
     Flat,
@@ -78,6 +81,7 @@ def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice
     if not has_block_level(problem.kernel, nest):
         yield from _flat(problem, nest, ranges)
         yield from _tiled(problem, nest, ranges)
+        yield from _contracted(problem, region)
         yield from _combined(problem, nest, ranges)
         yield from _tallied(problem, region)
     yield from _blocks(problem, blocks)
@@ -126,6 +130,15 @@ def _tiled(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Tiled]:
             yield replace(usual, threads=threads)
         for index in usual.widths:
             yield replace(usual, widths={i: n for i, n in usual.widths.items() if i != index})
+
+
+def _contracted(problem: Problem, region: Region) -> Iterator[Contracted]:
+    """Tiles of every shape, deeper ones, more or fewer blocks together."""
+    for one in contractions(problem, contracted_nest(region)):
+        for _, usual in shaped(problem, region, one):
+            yield usual
+            yield replace(usual, depth=2 * usual.depth)
+            yield replace(usual, resident=max(1, usual.resident // 2))
 
 
 def _combined(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Combined]:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar, Role, SizeVar, Subscript
+from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar, Role
 from texpr.grammar.index.expr import (
     ONE,
     ZERO,
@@ -29,7 +29,6 @@ from texpr.grammar.index.expr import (
     constant_value,
     minimum,
     multiply,
-    substitute,
     subtract,
 )
 from texpr.grammar.index.linear import Linear, atom_names, linear
@@ -47,7 +46,7 @@ from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.runs import Line, in_run, make_run, nothing, through
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.tiles import Staged, dealt, load_units, overlap, owned, reason, run_units, staged, tile_layout
-from texpr.polyhedral.map.vectors import ACCESS_BYTES, Vectors, along
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, Vectors, along, at_places
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Tiled
 from texpr.polyhedral.mapped.operators import Copy, Element, Elementwise
@@ -141,7 +140,7 @@ class _Tiles:
         digits, span = team.digits, wide.first.span
         load = Copy(
             id=names.fresh(f"{id}_load"),
-            source=View(buffer=array, subscripts=_at(wide.element[1], here), dtype=wide.dtype),
+            source=View(buffer=array, subscripts=at_places(wide.element[1], here), dtype=wide.dtype),
             target=as_loaded,
             over=over,
             access=Access.FUNNEL if one.funnel else Access.ALIGNED,
@@ -200,7 +199,7 @@ class _Tiles:
                 return None
             last = const(self.choice.tile[index] - 1) if signs == {True} else ZERO
             places[index] = add(IndexVar(name=self.corner[index]), last)
-        (far,) = _at((address.expression(),), places)
+        (far,) = at_places((address.expression(),), places)
         assert not isinstance(far, Gather), "an address is an expression"
         return far
 
@@ -335,12 +334,3 @@ def _looped(team: _Team, nodes: tuple[Node, ...], nest: Nest) -> tuple[Node, ...
             Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, unroll=turns <= UNROLLED, span=span),
         )
     return nodes
-
-
-def _at(subscripts: Sequence[Subscript], places: Mapping[str, IndexExpr]) -> tuple[Subscript, ...]:
-    """Subscripts at other values of indices."""
-
-    def put(name: IndexVar | SizeVar) -> IndexExpr | None:
-        return places.get(name.name)
-
-    return tuple(s if isinstance(s, Gather) else substitute(s, put) for s in subscripts)

@@ -8,7 +8,7 @@ multiple of the width, and where it is surely made, once, whatever the data are:
 iterations, and what it writes can be written after them. What the iterations of a `par` read no other iteration writes.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from texpr.grammar.ast import (
@@ -349,9 +349,14 @@ def _plain(subscripts: tuple[Subscript, ...]) -> list[IndexExpr]:
 
 def at(subscripts: tuple[Subscript, ...], index: str, value: IndexExpr) -> tuple[Subscript, ...]:
     """The subscripts at a value of an index; what is read from data stays."""
+    return at_places(subscripts, {index: value})
+
+
+def at_places(subscripts: Sequence[Subscript], places: Mapping[str, IndexExpr]) -> tuple[Subscript, ...]:
+    """The subscripts at other values of some indices."""
 
     def put(name: IndexVar | SizeVar) -> IndexExpr | None:
-        return value if name.name == index else None
+        return places.get(name.name)
 
     return tuple(s if isinstance(s, Gather) else substitute(s, put) for s in subscripts)
 

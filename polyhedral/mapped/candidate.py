@@ -112,6 +112,28 @@ class Tiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Contracted:
+    """A band of sums of products in tiles of two indices, of which each is a side of one factor only: a block brings
+    the factors of so many products, its `depth`, to shared memory while it computes those before.
+
+        C[i, j] = sum K k { A[i, k] * B[k, j] }      along j, across i, tiles of 128 by 128, 8 deep
+
+    `tile`: what a block computes of both sides, `each`: what a thread does, in squares with neighbours `along` and
+    `across`; all powers of two. Of other indices a block takes one iteration. `grid`, `resident` as in other bands.
+    """
+
+    threads: int
+    along: str
+    across: str
+    tile: Mapping[str, int]
+    each: Mapping[str, int]
+    depth: int
+    grid: tuple[str, ...]
+    resident: int = 0
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
     """A band, or plain statements, with reductions (`seq`s) that threads and blocks share out.
 
@@ -179,7 +201,7 @@ class Cores:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
-Choice = Single | Flat | Blocks | Combined | Parted | Tallied | Tiled | Cores
+Choice = Single | Flat | Blocks | Combined | Contracted | Parted | Tallied | Tiled | Cores
 
 
 def widths_of(choice: Choice) -> Mapping[str, int]:

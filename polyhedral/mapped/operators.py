@@ -214,6 +214,7 @@ class Elementwise:
     id: str
     leaves: tuple[Leaf, ...]
     over: Box
+    origin: Origin = Origin.SOURCE
     digits: tuple[str, ...] = ()
     unused: Unused | None = None
 
@@ -224,7 +225,10 @@ class Elementwise:
     @property
     def each(self) -> tuple[Generic, ...]:
         """What it does for one value of its indices."""
-        return tuple(Generic(id=self.id, leaf=leaf, digits=self.digits, unused=self.unused) for leaf in self.leaves)
+        return tuple(
+            Generic(id=self.id, leaf=leaf, origin=self.origin, digits=self.digits, unused=self.unused)
+            for leaf in self.leaves
+        )
 
     @property
     def names(self) -> frozenset[str]:

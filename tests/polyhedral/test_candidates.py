@@ -276,7 +276,7 @@ def test_the_forms_of_a_band_are_all_in_its_space() -> None:
         return {type(c).__name__ for found in candidates(problem(name, program)) for c in found.launches.values()}
 
     assert forms("full_sum", "cuda:sm_90a") == {"Single", Flat.__name__, Blocks.__name__, Combined.__name__}
-    assert forms("matmul_f16", "cuda:sm_90a") == {Flat.__name__, Blocks.__name__}
+    assert forms("matmul_f16", "cuda:sm_90a") == {Flat.__name__, Blocks.__name__, "Contracted"}
     assert forms("histogram", "cuda:sm_90a") == {Flat.__name__, Blocks.__name__, Tallied.__name__}
     assert forms("softmax", "cuda:sm_90a") == {Blocks.__name__}
     assert forms("matmul_f16", "cpu") == {Cores.__name__}

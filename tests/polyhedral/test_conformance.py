@@ -66,10 +66,19 @@ CANNOT = {
     ("jacobi_1d", "B"): "begins beside a sector: one more",
     ("jacobi_2d", "A"): "begins beside a sector: one more",
     ("jacobi_2d", "B"): "begins beside a sector: one more",
+    ("conv2d", "X"): "begins beside a sector: one more",
     ("max_pool", "X"): "every second element of a row: the other half is another request's",
 }
+RUNS = "of free size: four neighbours of a lane, one by one"
 NOT_YET = {
-    ("matmul_a_bt", "B"): "a tile in shared memory",
+    ("matmul_seed", "C"): RUNS,
+    ("matmul_at_b", "C"): RUNS,
+    ("matmul_a_bt", "C"): RUNS,
+    ("matmul_batched", "A"): "8 lanes in a row: half a sector of 16-bit elements",
+    ("matmul_batched", "C"): RUNS,
+    ("conv2d", "Y"): RUNS,
+    ("two_mm", "t"): RUNS,
+    ("two_mm", "D"): RUNS,
     ("syrk", "A"): "a tile in shared memory",
     ("syr2k", "A"): "a tile in shared memory",
     ("syr2k", "B"): "a tile in shared memory",

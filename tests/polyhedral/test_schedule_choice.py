@@ -231,9 +231,10 @@ def test_every_proposed_schedule_passes_its_check_and_an_enumeration(free: bool)
     assert proposed > 10
 
 
-@pytest.mark.parametrize("text", [text_of("softmax_in_bands"), EPILOGUE, TWO_BY_STEPS])
-def test_what_is_only_tried_takes_no_steps_from_the_mapping(text: str) -> None:
-    """A program with some more steps than its mapping takes is mapped, whatever its schedules would take."""
+@pytest.mark.parametrize(("text", "least"), [(text_of("softmax_in_bands"), 1.3), (EPILOGUE, 2.3), (TWO_BY_STEPS, 1.3)])
+def test_what_is_only_tried_takes_no_steps_from_the_mapping(text: str, least: float) -> None:
+    """A program with some more steps than its mapping takes is mapped, whatever its schedules would take: half of what
+    is left, where the mapping takes most of the steps."""
     kernel, target = parse(text).only.core(), parse_target(CUDA)
 
     def with_steps(steps: int, *, tried: bool) -> int:
@@ -244,7 +245,7 @@ def test_what_is_only_tried_takes_no_steps_from_the_mapping(text: str) -> None:
 
     taken = with_steps(isl.TOTAL, tried=False)
     assert taken > 0
-    for more in (1.3, 1.6, 2, 3):
+    for more in (least, 2 * least):
         with_steps(int(more * taken), tried=True)
 
 

@@ -117,9 +117,9 @@ CASES: dict[str, tuple[str, Values, str, str, Callable[[Values], Iterations]]] =
         "kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = A[i] } }",
         {"N": 77}, "S0", "i", lambda s: {(i,) for i in range(s["N"])},
     ),
-    "matmul": (
+    "sums": (
         "kernel k(A: f32[M, K], B: f32[K, N], C: f32[M, N]) { "
-        "par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } } }",
+        "par M i, N j { C[i, j] = sum K k { A[i, k] + B[k, j] } } }",
         {"M": 5, "N": 37, "K": 3}, "S1", "i j k",
         lambda s: set(product(range(s["M"]), range(s["N"]), range(s["K"]))),
     ),

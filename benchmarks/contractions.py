@@ -1,0 +1,194 @@
+"""Products of matrices on the FMA units of a GPU, from plain programs, beside torch.matmul without TF32.
+
+    python benchmarks/contractions.py build DIR     where the compiler is, without a GPU
+    python benchmarks/contractions.py run DIR       with PyTorch and cuda-core; no compiler
+
+    --size 2048x2048x2048 (M, N, K; may be given again), --case nn (nt, tn, tt: which operand is transposed),
+    --shape 128x128x8x8x8x2: tiles of that choice instead of the compiler's own: the tile's sides across and along, a
+    thread's share of both, the depth, blocks on a multiprocessor together
+
+Every product is compared with float64 on a poisoned output. A time is the median of rounds in shuffled order, each a
+graph of launches. `run` writes DIR/results.json after each product.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+SIZES = ((2048, 2048, 2048), (4096, 4096, 4096), (1000, 1000, 1000), (1023, 1025, 1027))
+CASES = ("nn", "nt", "tn", "tt")
+BATCHED = (64, 512, 512, 512)
+GRAPH_MS, MAX_LAUNCHES = 10.0, 50
+TEXT = """kernel matmul(A: f32[{batch}{a}], B: f32[{batch}{b}], C: f32[{batch}M, N]) {{
+    par {loop}M i, N j {{
+        C[{at}i, j] = sum K k {{ A[{at}{ik}] * B[{at}{kj}] }}
+    }}
+}}"""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of matrices, of which a batch has several (None: one), with operands transposed or not."""
+
+    m: int
+    n: int
+    k: int
+    case: str
+    batch: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{f'{self.batch}x' if self.batch else ''}{self.m}x{self.n}x{self.k}-{self.case}"
+
+    @property
+    def text(self) -> str:
+        left, right = self.case
+        return TEXT.format(
+            batch="P, " if self.batch else "",
+            loop="P p, " if self.batch else "",
+            at="p, " if self.batch else "",
+            a="M, K" if left == "n" else "K, M",
+            ik="i, k" if left == "n" else "k, i",
+            b="K, N" if right == "n" else "N, K",
+            kj="k, j" if right == "n" else "j, k",
+        )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"M": self.m, "N": self.n, "K": self.k, **({"P": self.batch} if self.batch else {})}
+
+    @property
+    def operations(self) -> int:
+        return 2 * self.m * self.n * self.k * (self.batch or 1)
+
+
+def products(options: argparse.Namespace) -> Iterator[Product]:
+    sizes = [tuple(map(int, text.split("x"))) for text in options.size or ()] or SIZES
+    for m, n, k in sizes:
+        for case in options.case or CASES:
+            yield Product(m, n, k, case)
+    if not options.size:
+        batch, m, n, k = BATCHED
+        yield Product(m, n, k, "nn", batch)
+
+
+def build(out: Path, options: argparse.Namespace) -> int:
+    """An artifact for each product; the exit status."""
+    import texpr
+
+    for product in products(options):
+        kernel = texpr.parse(product.text, product.name).only
+        compiled = kernel.compile(f"cuda:{options.arch}", sizes=product.sizes)
+        if options.shape:
+            candidate = shaped(compiled.mapping.candidate, [int(number) for number in options.shape.split("x")])
+            compiled = kernel.compile(f"cuda:{options.arch}", sizes=product.sizes, mapping=candidate)
+        compiled.save(out / product.name)
+    print(f"{len(list(products(options)))} artifacts for {options.arch} in {out}")
+    return 0
+
+
+def shaped(candidate: Any, numbers: list[int]) -> Any:
+    """The candidate with another tile."""
+    ((name, choice),) = candidate.launches.items()
+    high, wide, own_high, own_wide, depth, resident = numbers
+    chosen = replace(
+        choice,
+        threads=high * wide // (own_high * own_wide),
+        tile={choice.across: high, choice.along: wide},
+        each={choice.across: own_high, choice.along: own_wide},
+        depth=depth,
+        resident=resident,
+    )
+    return replace(candidate, launches={name: chosen})
+
+
+# ---- running -----------------------------------------------------------------------------------------------------
+
+
+def run(out: Path, options: argparse.Namespace) -> int:
+    """Every product that is built; the exit status, 1 where one is wrong."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    rows: dict[str, dict[str, Any]] = {}
+    for product in products(options):
+        if not (out / product.name).exists():
+            print(f"{product.name}: not built")
+            continue
+        rows[product.name] = {"device": torch.cuda.get_device_name(0), **measure(torch, product, out, options.rounds)}
+        (out / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
+        print(line_of(product, rows[product.name]), flush=True)
+    return 0 if rows and all(row["right"] for row in rows.values()) else 1
+
+
+def measure(torch: Any, product: Product, out: Path, rounds: int) -> dict[str, Any]:
+    from gpu_timing import graph_of, interleaved
+
+    from texpr.runtime.load import load
+
+    kernel, batch = load(out / product.name), (product.batch,) if product.batch else ()
+    left, right = product.case
+    shapes = {
+        "A": (product.m, product.k) if left == "n" else (product.k, product.m),
+        "B": (product.k, product.n) if right == "n" else (product.n, product.k),
+    }
+    given = {name: torch.randn((*batch, *shape), device="cuda") for name, shape in shapes.items()}
+    result = torch.full((*batch, product.m, product.n), float("nan"), device="cuda")
+    a = given["A"] if left == "n" else given["A"].mT
+    b = given["B"] if right == "n" else given["B"].mT
+    wanted = a.double() @ b.double()
+    kernel(**given, C=result)
+    again, peer = torch.full_like(result, float("nan")), torch.empty_like(result)
+    begin = time.monotonic()
+    kernel(**given, C=again)
+    torch.cuda.synchronize()
+    took = time.monotonic() - begin
+    errors = {"texpr": error_of(result, wanted), "torch": error_of(torch.matmul(a, b), wanted)}
+    row: dict[str, Any] = {"error": errors, "same bits": bool(torch.equal(result, again))}
+    row["right"] = errors["texpr"] < 1e-5 and row["same bits"]
+    del wanted
+    launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(1000 * took, 1e-3))))
+    graphs = {
+        "texpr": (graph_of(torch, lambda n, stream: kernel(**given, C=result), launches), launches),
+        "torch": (graph_of(torch, lambda n, stream: torch.matmul(a, b, out=peer), launches), launches),
+    }
+    return {**row, "ms": interleaved(torch, graphs, rounds)}
+
+
+def error_of(got: Any, wanted: Any) -> float:
+    return float((got.double() - wanted).norm() / wanted.norm().clamp(min=1e-300))
+
+
+def line_of(product: Product, row: dict[str, Any]) -> str:
+    times = {name: statistics.median(found) for name, found in row["ms"].items()}
+    rate = {name: product.operations / took / 1e9 for name, took in times.items()}
+    said = "" if row["right"] else f"  WRONG: {row['error']['texpr']:.1e}, same bits: {row['same bits']}"
+    return (
+        f"{product.name:24} {1000 * times['texpr']:9.1f} us {rate['texpr']:6.1f} TFLOP/s"
+        f"   torch {rate['torch']:6.1f}   of torch {rate['texpr'] / rate['torch']:.3f}{said}"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=["build", "run"])
+    parser.add_argument("out", type=Path, nargs="?", default=Path("contractions"))
+    parser.add_argument("--size", action="append")
+    parser.add_argument("--case", action="append", choices=CASES)
+    parser.add_argument("--shape")
+    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    return build(options.out, options) if options.action == "build" else run(options.out, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,241 @@
+"""The factors of a contraction on their way from memory: to a thread's registers, to a tile, and to the products.
+
+    copy A_next[e] = A[i_tile + A_i_at, 8*step + A_k_at + e] for e < 4           four neighbours of what is summed
+    each e < 4: A_tile[slot, A_k_at + e, A_i_at] = A_next[e]                      turned: each goes to a row of its own
+    copy A_part[4*i_square + e] = A_tile[slot, k_deep, i_at + 64*i_square + e]    what a thread's products need
+
+Between the first two a thread multiplies what came before, so that nobody waits for memory.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Const, IndexExpr, IndexVar, Role
+from texpr.grammar.index.expr import ZERO, add, conjunction, const, constant_value, minimum, multiply, subtract
+from texpr.grammar.index.linear import linear
+from texpr.grammar.source import Span
+from texpr.grammar.types import DType
+from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.layout.value import Layout
+from texpr.polyhedral.map.contracted_tiles import DEEP, Bringing, bringing, factor_layout, square
+from texpr.polyhedral.map.contraction import Contraction
+from texpr.polyhedral.map.digits import thread_digits
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.long_sums import as_type
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, at_places
+from texpr.polyhedral.mapped.access import Access
+from texpr.polyhedral.mapped.candidate import Contracted
+from texpr.polyhedral.mapped.operators import Copy, Elementwise
+from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Node
+from texpr.polyhedral.mapped.views import Box, View, Within
+from texpr.polyhedral.names import stem
+
+TILE_ALIGN_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A block at work on a contraction: `corner` has the first value of each side of its tile, `at` a thread's first
+    one in it, by name; `digits` are those of that thread."""
+
+    draft: Draft
+    one: Contraction
+    choice: Contracted
+    corner: Mapping[str, str]
+    at: Mapping[str, str]
+    digits: tuple[str, ...]
+
+    @property
+    def span(self) -> Span:
+        return self.one.update.span
+
+    def local(self, name: str, dtype: DType, memory: Memory, layout: Layout, reason: str) -> str:
+        """A new buffer of the block's, or of a thread's."""
+        name, shared = self.draft.names.fresh(name), memory is Memory.SHARED
+        self.draft.buffers[name] = MappedBuffer(
+            name=name,
+            dtype=dtype,
+            memory=memory,
+            scope=Scope.BLOCK if shared else Scope.THREAD,
+            layout=layout,
+            role=Role.LOCAL,
+            align=TILE_ALIGN_BYTES if shared else ACCESS_BYTES,
+            reason=reason,
+            span=self.span,
+        )
+        return name
+
+    def registers(self, name: str, dtype: DType, shape: Sequence[int], reason: str) -> str:
+        """New registers of a thread."""
+        return self.local(name, dtype, Memory.REG, row_major(tuple(map(const, shape))), reason)
+
+    def extent(self, side: str) -> IndexExpr:
+        """How many values a side has."""
+        return next(par.extent for par in self.one.nest.pars if par.index == side)
+
+    def cut(self, side: str) -> bool:
+        """Whether tiles reach beyond a side's extent."""
+        return not linear(self.extent(side)).is_multiple(self.choice.tile[side], self.draft.problem.divisors)
+
+
+class Brought:
+    """One factor on its way: `next` are the registers that it goes through, `part` those of the products at hand."""
+
+    def __init__(self, block: Block, side: str) -> None:
+        draft, one, choice = block.draft, block.one, block.choice
+        self.block, self.side = block, side
+        self.own: Bringing = bringing(draft.problem, one, choice, side)
+        self.array = self.own.factor.element[0]
+        deep = stem(one.reduction.over.index)
+        self.ways = {side: stem(side), DEEP: deep}
+        self.reach = {side: choice.tile[side], DEEP: choice.depth}
+        pieces = tuple((list(self.ways).index(way), n) for way, n in self.own.pieces)
+        each = {name: self.own.each(way) for way, name in self.ways.items()}
+        band = thread_digits(tuple(self.ways.values()), pieces, draft.names, draft.target.warp_size, each)
+        draft.digits += band.all
+        self.digits = tuple(digit.name for digit in band.all)
+        self.at = {way: draft.names.fresh(f"{self.array}_{name}_at") for way, name in self.ways.items()}
+        self.defines = tuple(
+            Define(index=self.at[way], digits=tuple(reversed(mine)))
+            for way, mine in zip(self.ways, band.digits, strict=True)
+        )
+        rounds = {way: self.reach[way] // self.own.covered(way) for way in self.ways}
+        self.rounds = {way: (draft.names.fresh(f"{self.ways[way]}_round"), n) for way, n in rounds.items() if n > 1}
+        self.element = draft.names.fresh(f"{self.ways[DEEP if self.own.turned else side]}_element")
+        count = self.own.width
+        for _, n in self.rounds.values():
+            count *= n
+        self.next = block.registers(
+            f"{self.array}_next", self.own.factor.dtype, (count,), f"elements of {self.array} on their way to its tile"
+        )
+        self.tile = block.local(
+            f"{self.array}_tile",
+            one.dtype,
+            Memory.SHARED,
+            factor_layout(one, choice, self.own),
+            f"what {choice.depth} products of each sum need of {self.array}, and the next ones",
+        )
+        self.part = block.registers(
+            f"{self.array}_part", one.dtype, (choice.each[side],), f"what a thread's products need of {self.array}"
+        )
+
+    @property
+    def fresh(self) -> tuple[Node, ...]:
+        return tuple(Fresh(buffer=name) for name in (self.tile, self.next, self.part))
+
+    def _id(self, word: str) -> str:
+        return self.block.draft.names.fresh(f"{self.block.one.update.id}_{self.array}_{word}")
+
+    @property
+    def _over(self) -> Box:
+        """All that a thread brings."""
+        rounds = tuple((name, const(n)) for name, n in self.rounds.values())
+        return (*rounds, (self.element, const(self.own.width)))
+
+    @property
+    def _register(self) -> View:
+        """Where that goes through."""
+        number: IndexExpr = ZERO
+        for name, extent in self._over:
+            number = add(multiply(number, extent), IndexVar(name=name))
+        return View(buffer=self.next, subscripts=(number,), dtype=self.own.factor.dtype)
+
+    def _place(self, way: str) -> IndexExpr:
+        """Where an access begins in the tile."""
+        place: IndexExpr = IndexVar(name=self.at[way])
+        if way in self.rounds:
+            place = add(place, multiply(const(self.own.covered(way)), IndexVar(name=self.rounds[way][0])))
+        return place
+
+    def load(self, base: IndexExpr) -> Node:
+        """What the products from `base` on need, into registers; zeros beyond the extents."""
+        block, own, one = self.block, self.own, self.block.one
+        name, subscripts = own.factor.element
+        number, index = (
+            add(base, self._place(DEEP)),
+            add(IndexVar(name=block.corner[self.side]), self._place(self.side)),
+        )
+        e = IndexVar(name=self.element)
+        here = (
+            {self.side: index, **one.places(add(number, e))}
+            if own.turned
+            else {self.side: add(index, e), **one.places(number)}
+        )
+        load = Copy(
+            id=self._id("load"),
+            source=View(buffer=name, subscripts=at_places(subscripts, here), dtype=own.factor.dtype),
+            target=self._register,
+            over=self._over,
+            access=Access.ALIGNED,
+            digits=self.digits,
+            span=block.span,
+        )
+        ends: list[IndexExpr] = []
+        whole: list[Condition] = []
+        for way, first, extent, begin in (
+            (self.side, index, block.extent(self.side), IndexVar(name=block.corner[self.side])),
+            (DEEP, number, one.extent, base),
+        ):
+            if block.cut(self.side) if way == self.side else (constant_value(extent) or 1) % self.block.choice.depth:
+                left = subtract(extent, first)
+                ends.append(left if own.each(way) == own.width else multiply(const(own.width), left))
+                end = add(begin, const(self.reach[way]))
+                whole.append(Compare(op=CompareOp.LE, left=end, right=extent))
+        if not ends:
+            return load
+        within = Within(begin=ZERO, end=reduce(minimum, ends), other=zero(own.factor.dtype), exact=True)
+        some = replace(load, id=self._id("load_part"), within=within)
+        return Guard(
+            condition=conjunction(whole),
+            body=(load,),
+            orelse=(some,),
+            padding=True,
+            uniform=Scope.BLOCK,
+            span=block.span,
+        )
+
+    def store(self, slot: IndexExpr) -> Node:
+        """What is in registers, to a slot of the tile."""
+        deep, index, e = self._place(DEEP), self._place(self.side), IndexVar(name=self.element)
+        there = (slot, add(deep, e), index) if self.own.turned else (slot, deep, add(index, e))
+        tile, held = View(buffer=self.tile, subscripts=there, dtype=self.block.one.dtype), self._register
+        id, span = self._id("stage"), self.block.span
+        if self.own.turned:
+            value = as_type(held.read(span), tile.dtype)
+            leaf = Bind(id=id, buffer=self.tile, subscripts=there, value=value, span=span)
+            return Elementwise(id=id, leaves=(leaf,), over=self._over, digits=self.digits)
+        return Copy(
+            id=id,
+            source=held,
+            target=tile,
+            over=self._over,
+            access=Access.ALIGNED,
+            digits=self.digits,
+            span=span,
+        )
+
+    def take(self, slot: IndexExpr, deep: IndexExpr) -> Node:
+        """What a thread's products of a number need, from a slot of the tile."""
+        block, count = self.block, square(self.block.one)
+        squares = block.choice.each[self.side] // count
+        name, element = (block.draft.names.fresh(f"{self.ways[self.side]}_{word}") for word in ("square", "element"))
+        number, e = IndexVar(name=name), IndexVar(name=element)
+        apart = multiply(const(block.choice.tile[self.side] // squares), number)
+        place = add(add(IndexVar(name=block.at[self.side]), apart), e)
+        return Copy(
+            id=self._id("take"),
+            source=View(buffer=self.tile, subscripts=(slot, deep, place), dtype=block.one.dtype),
+            target=View(buffer=self.part, subscripts=(add(multiply(const(count), number), e),), dtype=block.one.dtype),
+            over=((name, const(squares)), (element, const(count))),
+            access=Access.ALIGNED,
+            digits=block.digits,
+            span=block.span,
+        )
+
+
+def zero(dtype: DType) -> Const:
+    """What stands for a factor that there is not, and for a sum of nothing."""
+    return Const(value=0.0 if dtype.is_float else 0, dtype=dtype)

@@ -1,0 +1,124 @@
+"""The first candidate of a contraction in tiles: the shape that keeps the multiprocessors busy for the shortest time.
+
+    f32 4096 x 4096     1024 tiles of 128 x 128: 8 for each of 132 multiprocessors, two at once
+    f32 1000 x 1000     128 tiles of 64 x 128: one for each
+
+A thread of a large tile reads less of shared memory for each product, which its share of the best rate says; a
+multiprocessor with few warps waits.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod, sqrt
+
+from texpr.grammar.ast import Leaf, Stmt
+from texpr.polyhedral.map.contracted_fits import contracted_fault
+from texpr.polyhedral.map.contraction import Contraction, contracted_nest, contractions
+from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
+from texpr.polyhedral.map.problem import Problem, Region, plain_nest
+from texpr.polyhedral.map.uses import memory_of
+from texpr.polyhedral.map.vectors import Element, is_run
+from texpr.polyhedral.mapped.candidate import Contracted
+from texpr.polyhedral.prove.additions import CHAIN
+from texpr.polyhedral.walk import written
+
+LEAST_SIDE = 64  # shorter sides leave most of a tile empty
+LEAST_SUM = 16  # products, or there is nothing to stage
+ENOUGH_WARPS = 8  # of a multiprocessor
+LEAST_BLOCKS = 2  # or too much of a GPU is idle
+BUSY = 8  # where blocks might share long sums, tiles keep one multiprocessor in so many busy, or they do not pay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The threads of a `team` on both sides (across, along), what `each` has of them, and how near such threads come to
+    the best `rate`."""
+
+    team: tuple[int, int]
+    each: tuple[int, int]
+    rate: float
+    resident: int
+    depth: int = 16
+
+    @property
+    def threads(self) -> int:
+        return prod(self.team)
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        return self.team[0] * self.each[0], self.team[1] * self.each[1]
+
+
+OF_FOUR_BYTES = (
+    Shape(team=(16, 16), each=(8, 8), rate=1.0, resident=2),
+    Shape(team=(8, 16), each=(8, 8), rate=0.93, resident=4),
+    Shape(team=(8, 8), each=(8, 8), rate=0.85, resident=8),
+)
+OF_EIGHT_BYTES = (
+    Shape(team=(16, 16), each=(8, 4), rate=1.0, resident=2, depth=8),
+    Shape(team=(16, 16), each=(4, 4), rate=0.8, resident=2, depth=8),
+)
+
+
+def choose_contracted(problem: Problem, region: Region) -> Contracted | None:
+    """Tiles for a band that sums products; None where it does not, or where its sides are too short for them."""
+    nest = contracted_nest(region)
+    sizes = {par.index: problem.representative(par.extent, {}) for par in nest.pars}
+    if any(attr.name != "raster" for par in nest.pars for attr in par.attrs) or width_asked(nest.pars) is not None:
+        return None
+    for one in contractions(problem, nest):
+        length = problem.representative(one.extent, {})
+        if length >= LEAST_SUM and min(sizes[one.first.side], sizes[one.second.side]) >= LEAST_SIDE:
+            least = problem.target.multiprocessors // BUSY if length > CHAIN else LEAST_BLOCKS
+            counted = [(_blocks(choice, sizes), shape, choice) for shape, choice in shaped(problem, region, one)]
+            timed = [(_time(problem, shape, n), choice) for n, shape, choice in counted if n >= least]
+            if timed:
+                return min(timed, key=lambda pair: pair[0])[1]
+    return None
+
+
+def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple[Shape, Contracted]]:
+    """The tiles of every shape that a contraction may have."""
+    asked, along = threads_asked(problem.kernel, problem.target), _along(problem, one)
+    across = next(side for side in (one.first.side, one.second.side) if side != along)
+    others = (index for index in reversed(one.nest.indices) if index not in (along, across))
+    grid, (_, ranges) = (along, across, *others), plain_nest(region)
+    memory = memory_of(problem, one.nest.body, block_level=False, outer=one.nest.indices, ranges=ranges)
+    for shape in OF_FOUR_BYTES if one.dtype.size_bytes == 4 else OF_EIGHT_BYTES:
+        choice = Contracted(
+            threads=shape.threads,
+            along=along,
+            across=across,
+            tile=dict(zip((across, along), shape.tile, strict=True)),
+            each=dict(zip((across, along), shape.each, strict=True)),
+            depth=shape.depth,
+            grid=grid,
+            resident=shape.resident,
+            memory=memory,
+        )
+        if asked in (None, shape.threads) and contracted_fault(problem, one.nest, choice) is None:
+            yield shape, choice
+
+
+def _blocks(choice: Contracted, sizes: Mapping[str, int]) -> int:
+    return prod(-(-size // choice.tile.get(index, 1)) for index, size in sizes.items())
+
+
+def _time(problem: Problem, shape: Shape, blocks: int) -> float:
+    """How long the busiest multiprocessor takes, in products of the best rate."""
+    most = -(-blocks // problem.target.multiprocessors)
+    warps = min(most, shape.resident) * shape.threads / problem.target.warp_size
+    return most * prod(shape.tile) / (shape.rate * min(1.0, sqrt(warps / ENOUGH_WARPS)))
+
+
+def _along(problem: Problem, one: Contraction) -> str:
+    """The side whose neighbours are neighbours in what the program writes."""
+    sides = (one.second.side, one.first.side)
+    elements = [written_ for stmt in one.work.last if (written_ := _element(stmt)) is not None]
+    elements.append((one.update.buffer, one.update.subscripts))
+    known = [e for e in elements if e[0] in problem.layouts and e[1]]
+    return next((side for side in sides if any(is_run(problem, e, side) for e in known)), sides[0])
+
+
+def _element(stmt: Stmt) -> Element | None:
+    return written(stmt) if isinstance(stmt, Leaf) else None

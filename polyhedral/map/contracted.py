@@ -1,0 +1,310 @@
+"""Launches of sums of products in tiles, as a candidate says: factors come to shared memory while others multiply.
+
+    par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }      along j, across i, 128 by 128, 8 by 8 each, 8 deep
+
+    i_tile = 128*i_block ;  j_tile = 128*j_block
+    each i_own < 8, j_own < 8: C_sum[i_own, j_own] = 0
+    A_next, B_next from A, B ;  slot 0 of A_tile, B_tile from those       the factors of the first products
+    for k_step < ceildiv(K, 8)
+      if k_step + 1 < ceildiv(K, 8): A_next, B_next from A, B             those of the next
+      for k_deep < 8
+        copy A_part[…] = A_tile[k_step % 2, k_deep, …] ;  copy B_part[…] = B_tile[k_step % 2, k_deep, …]
+        each i_own < 8, j_own < 8: C_sum[i_own, j_own] += A_part[i_own] * B_part[j_own]
+      if k_step + 1 < ceildiv(K, 8): slot (k_step + 1) % 2 of A_tile, B_tile from A_next, B_next
+      barrier (block)
+    for i_square < 2, i_row < 4, j_square < 2                             a run of j: C[i, j] = C_sum[…]
+
+Beyond the extents the tiles have zeros, whose products add nothing, or nobody stores. A long sum goes over chunks of
+products; the sum of each is added to one in f64. `brought.py` has the way of the factors.
+"""
+
+from dataclasses import replace
+
+from texpr.grammar.ast import (
+    AccOp,
+    Accumulate,
+    Bind,
+    Cast,
+    Compare,
+    CompareOp,
+    Expr,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Op,
+    Read,
+    Stmt,
+)
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    add,
+    ceildiv,
+    combine,
+    const,
+    constant_value,
+    minimum,
+    multiply,
+    subtract,
+)
+from texpr.grammar.types import F32, F64, DType
+from texpr.polyhedral.map.brought import Block, Brought, zero
+from texpr.polyhedral.map.contracted_tiles import SLOTS, lanes, square
+from texpr.polyhedral.map.contraction import contracted_nest, contraction
+from texpr.polyhedral.map.digits import thread_digits
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.launches import band_grid, band_of, launch_of, padding_guard, place_in
+from texpr.polyhedral.map.long_sums import as_type, narrow
+from texpr.polyhedral.map.problem import Region
+from texpr.polyhedral.map.runs import in_run, make_run
+from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.vectors import along
+from texpr.polyhedral.mapped.candidate import Contracted
+from texpr.polyhedral.mapped.operators import Elementwise, Origin
+from texpr.polyhedral.mapped.places import Digit, Place, Scope
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.names import stem
+from texpr.polyhedral.prove.additions import CHAIN
+
+
+def build_contracted(draft: Draft, region: Region, choice: Contracted) -> Launch:
+    """A band of sums of products in tiles of two indices."""
+    _, ranges, _ = band_of(region)
+    nest = contracted_nest(region)
+    one = contraction(draft.problem, nest, frozenset(choice.tile))
+    assert one is not None, "the candidate fits"
+    covered = [choice.tile.get(index, 1) for index in nest.indices]
+    grid = band_grid(draft, nest, [par.extent for par in nest.pars], covered, choice.grid)
+    place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
+    corner = {side: draft.names.fresh(f"{stem(side)}_tile") for side in choice.tile}
+    defines = (
+        Define(index=corner.get(index, index), digits=blocks)
+        for index, blocks in zip(nest.indices, grid.digits, strict=True)
+    )
+    sides = (choice.along, choice.across)
+    pieces = tuple((sides.index(side), n) for side, n in lanes(choice, draft.target.warp_size))
+    team = thread_digits(sides, pieces, draft.names, draft.target.warp_size, dict.fromkeys(sides, square(one)))
+    draft.digits += team.all
+    at = {side: draft.names.fresh(f"{stem(side)}_at") for side in sides}
+    places = (
+        Define(index=at[side], digits=tuple(reversed(mine))) for side, mine in zip(sides, team.digits, strict=True)
+    )
+    digits = tuple(digit.name for digit in team.all)
+    block = Block(draft=draft, one=one, choice=choice, corner=corner, at=at, digits=digits)
+    body = (*defines, *places, *_Sums(block).nodes())
+    return replace(launch_of(draft, region, choice.threads, grid, body), min_blocks=choice.resident)
+
+
+class _Sums:
+    """The sums of a block's tile."""
+
+    def __init__(self, block: Block) -> None:
+        self.block, self.one, self.choice, self.draft = block, block.one, block.choice, block.draft
+        self.span, self.id = block.span, block.one.update.id
+        choice, fresh = block.choice, block.draft.names.fresh
+        self.shape = (choice.each[choice.across], choice.each[choice.along])
+        self.own = tuple(fresh(f"{stem(side)}_own") for side in (choice.across, choice.along))
+        self.deep, self.step, self.chunk = (
+            fresh(f"{stem(block.one.reduction.over.index)}_{word}") for word in ("deep", "step", "chunk")
+        )
+        self.factors = tuple(Brought(block, factor.side) for factor in (block.one.first, block.one.second))
+        self.sums = self._registers("sum", block.one.dtype, "the sums of a thread")
+        self.chunked = self.id in block.draft.long and block.one.dtype == F32
+
+    def _registers(self, word: str, dtype: DType, reason: str) -> str:
+        return self.block.registers(f"{self.one.update.buffer}_{word}", dtype, self.shape, reason)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Everything that the threads of a block do."""
+        defines = (define for factor in self.factors for define in factor.defines)
+        fresh = (node for factor in self.factors for node in factor.fresh)
+        sums, total = self._summed()
+        return (*defines, *fresh, *self._begun(), *sums, *self._stored(total))
+
+    # ---- the products ----
+
+    @property
+    def _steps(self) -> IndexExpr:
+        """How many steps all products take."""
+        return ceildiv(self.one.extent, self.choice.depth)
+
+    @property
+    def _now(self) -> IndexExpr:
+        """The number of the step at hand."""
+        step = IndexVar(name=self.step)
+        return (
+            add(multiply(const(CHAIN // self.choice.depth), IndexVar(name=self.chunk)), step) if self.chunked else step
+        )
+
+    def _begun(self) -> tuple[Node, ...]:
+        """The factors of the first step."""
+        first = (*self._loads(ZERO), *self._stores(ZERO))
+        if constant_value(self._steps) is not None:
+            return first if self._steps != ZERO else ()
+        some = Compare(op=CompareOp.GT, left=self._steps, right=ZERO)
+        return (Guard(condition=some, body=first, uniform=Scope.BLOCK, span=self.span),)
+
+    def _summed(self) -> tuple[tuple[Node, ...], str]:
+        """All sums, and where they are then: long ones in f64, a chunk of products after the other."""
+        start = self._each("zero", Bind, self.sums, zero(self.one.dtype))
+        sums: tuple[Node, ...] = (Fresh(buffer=self.sums), start)
+        if not self.chunked:
+            return (*sums, *self._stepped(self._steps)), self.sums
+        total = self._registers("total", F64, f"the sums of {CHAIN} products at a time, added up")
+        most = const(CHAIN // self.choice.depth)
+        steps = minimum(most, subtract(self._steps, multiply(most, IndexVar(name=self.chunk))))
+        more = self._each("add", Accumulate, total, Cast(operand=self._sum(self.sums), dtype=F64))
+        chunks = Loop(
+            index=self.chunk,
+            extent=ceildiv(self.one.extent, CHAIN),
+            body=(*sums, *self._stepped(steps), more),
+            unroll_by=1,
+            span=self.span,
+        )
+        return (Fresh(buffer=total), self._each("start", Bind, total, zero(F64)), chunks), total
+
+    def _stepped(self, steps: IndexExpr) -> tuple[Node, ...]:
+        """So many steps: each brings the factors of the next one, and multiplies its own."""
+        if steps == ZERO:
+            return ()
+        after = add(self._now, ONE)
+        more = Compare(op=CompareOp.LT, left=after, right=self._steps)
+        body = (
+            Guard(condition=more, body=self._loads(after), uniform=Scope.BLOCK, span=self.span),
+            self._products(_slot(IndexVar(name=self.step))),
+            Guard(
+                condition=more,
+                body=self._stores(_slot(add(IndexVar(name=self.step), ONE))),
+                uniform=Scope.BLOCK,
+                span=self.span,
+            ),
+        )
+        return (Loop(index=self.step, extent=steps, body=body, unroll_by=1, span=self.span),)
+
+    def _loads(self, step: IndexExpr) -> tuple[Node, ...]:
+        """The factors of the products of a step."""
+        base = multiply(const(self.choice.depth), step)
+        return tuple(factor.load(base) for factor in self.factors)
+
+    def _stores(self, slot: IndexExpr) -> tuple[Node, ...]:
+        return tuple(factor.store(slot) for factor in self.factors)
+
+    def _products(self, slot: IndexExpr) -> Loop:
+        """Those of a step."""
+        deep = IndexVar(name=self.deep)
+        value = narrow(self.one.update.value)
+        assert isinstance(value, Op), "a product"
+        places = dict(zip((self.choice.across, self.choice.along), self.own, strict=True))
+        args = tuple(
+            Read(buffer=f.part, subscripts=(IndexVar(name=places[f.side]),), dtype=value.dtype, span=self.span)
+            for f in self.factors
+        )
+        takes = (factor.take(slot, deep) for factor in self.factors)
+        product = self._each("", Accumulate, self.sums, replace(value, args=args))
+        body = (*takes, product)
+        return Loop(index=self.deep, extent=const(self.choice.depth), body=body, unroll=True, span=self.span)
+
+    def _sum(self, name: str) -> Read:
+        """A sum of a thread."""
+        dtype = self.draft.buffers[name].dtype
+        return Read(buffer=name, subscripts=self._places(), dtype=dtype, span=self.span)
+
+    def _places(self) -> tuple[IndexExpr, ...]:
+        return tuple(IndexVar(name=name) for name in self.own)
+
+    def _each(self, word: str, kind: type[Bind | Accumulate], name: str, value: Expr) -> Elementwise:
+        """What a thread does to each of its sums."""
+        id = self.draft.names.fresh(f"{self.id}_{word}") if word else self.id
+        leaf: Bind | Accumulate = Bind(id=id, buffer=name, subscripts=self._places(), value=value, span=self.span)
+        if kind is Accumulate:
+            leaf = Accumulate(id=id, op=AccOp.ADD, buffer=name, subscripts=self._places(), value=value, span=self.span)
+        return Elementwise(
+            id=id,
+            leaves=(leaf,),
+            over=tuple((own, const(n)) for own, n in zip(self.own, self.shape, strict=True)),
+            origin=Origin.COMBINE if word == "add" else Origin.SOURCE,
+            digits=self.block.digits,
+        )
+
+    # ---- the way back ----
+
+    def _stored(self, total: str) -> tuple[Node, ...]:
+        """What the program says around its sums, in runs of neighbours."""
+        draft, one, block = self.draft, self.one, self.block
+        count, along_, across = square(one), self.choice.along, self.choice.across
+        par = next(p for p in one.nest.pars if p.index == along_)
+        run = make_run(draft, along_, par.extent, count, par.span)
+        loops = {side: self._turns(side, "square", self.choice.each[side] // count) for side in (across, along_)}
+        row = self._turns(across, "row", count)
+        first = {side: multiply(const(count), IndexVar(name=loops[side].name)) for side in loops}
+        sum_ = Read(
+            buffer=total,
+            subscripts=(
+                add(first[across], IndexVar(name=row.name)),
+                add(first[along_], IndexVar(name=run.vector.name)),
+            ),
+            dtype=draft.buffers[total].dtype,
+            span=self.span,
+        )
+        nodes = self._around(sum_)
+        found = along(draft.problem, self._alone(), along_, one.nest.indices).vectors(count)
+        body = in_run(draft, run, found, nodes, block.digits)
+        covered = {index: self.choice.tile.get(index, 1) for index in one.nest.indices}
+        covered |= dict.fromkeys((side for side in self.choice.tile if not block.cut(side)), 1)
+        condition = padding_guard(one.nest, covered, self._ranges(), {along_: run.first})
+        if condition is not None:
+            body = (Guard(condition=condition, body=body, padding=True, span=self.span),)
+        places = {side: add(IndexVar(name=block.corner[side]), self._square(side, loops[side])) for side in loops}
+        body = (
+            Define(index=across, digits=(), offset=add(places[across], IndexVar(name=row.name))),
+            Define(index=run.first, digits=(), offset=places[along_]),
+            *body,
+        )
+        for digit in (loops[along_], row, loops[across]):
+            body = (Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=True, span=self.span),)
+        return body
+
+    def _ranges(self) -> dict[str, tuple[IndexExpr, IndexExpr]]:
+        return {par.index: (ZERO, subtract(par.extent, ONE)) for par in self.one.nest.pars}
+
+    def _turns(self, side: str, word: str, count: int) -> Digit:
+        name = self.draft.names.fresh(f"{stem(side)}_{word}")
+        digit = Digit(name=name, index=side, weight=1, radix=const(count), stride=ONE, place=Place.SERIAL)
+        self.draft.digits.append(digit)
+        return digit
+
+    def _square(self, side: str, digit: Digit) -> IndexExpr:
+        """Where a square of a thread's begins in the tile."""
+        squares = constant_value(digit.radix) or 1
+        apart = const(self.choice.tile[side] // squares)
+        return add(IndexVar(name=self.block.at[side]), multiply(apart, IndexVar(name=digit.name)))
+
+    def _alone(self) -> tuple[Stmt, ...]:
+        """The statements around a sum, and its update by what is in a register."""
+        return tuple(
+            stmt
+            if self.one.work.at(stmt) is None
+            else replace(self.one.update, value=zero(self.one.update.value.dtype))
+            for stmt in self.one.work.last
+        )
+
+    def _around(self, sum_: Read) -> tuple[Node, ...]:
+        body = Body(self.draft, hardware=self.one.nest.indices, digits=self.block.digits)
+        nodes: list[Node] = []
+        for stmt in self.one.work.last:
+            if self.one.work.at(stmt) is None:
+                nodes += body.nodes((stmt,))
+                continue
+            update, value = self.one.update, sum_
+            stored = self.draft.buffers[update.buffer].dtype
+            final = body.leaf(replace(update, value=as_type(value, F64 if stored == F64 else self.one.dtype)))
+            out: Node = replace(final, id=f"{update.id}_out", origin=Origin.COMBINE)
+            some = self.one.some
+            nodes.append(out if some is None else Guard(condition=some, body=(out,), span=stmt.span))
+        return tuple(nodes)
+
+
+def _slot(step: IndexExpr) -> IndexExpr:
+    """The slot of the factors' tiles that a step reads."""
+    return combine(IndexOp.MOD, step, const(SLOTS))

@@ -1,0 +1,54 @@
+"""Whether the choice of a contraction in tiles fits it: its own numbers, and the band."""
+
+from collections.abc import Iterator
+from math import prod
+
+from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.contracted_tiles import DEEP, bringing, lanes, square, tile_bytes
+from texpr.polyhedral.map.contraction import Contraction, contraction
+from texpr.polyhedral.map.crew_fits import listed
+from texpr.polyhedral.map.digits import is_power_of_two
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.mapped.candidate import Contracted
+
+MOST_SIDE, MOST_DEPTH = 256, 64  # of a tile
+SUM_BYTES = 512  # of a thread's registers: half of what it can have
+
+
+def contracted_fault(problem: Problem, nest: Nest, choice: Contracted) -> str | None:
+    """What does not fit, None where all does; where locals may lie, others say."""
+    sides = (choice.along, choice.across)
+    one = contraction(problem, nest, frozenset(sides)) if problem.target.is_cuda else None
+    if one is None or len(set(sides)) != 2:
+        return f"`along` and `across`: {listed(sides)} are no sides of a sum of products"
+    return next(_faults(problem, one, choice), None)
+
+
+def _faults(problem: Problem, one: Contraction, choice: Contracted) -> Iterator[str]:
+    sides, target = {choice.along, choice.across}, problem.target
+    for name, numbers, most in (("tile", choice.tile, MOST_SIDE), ("each", choice.each, MOST_SIDE)):
+        if numbers.keys() != sides or not all(is_power_of_two(n) and n <= most for n in numbers.values()):
+            yield f"`{name}` gives {listed(sorted(sides))} powers of two up to {most}"
+            return
+    if not is_power_of_two(choice.depth) or choice.depth > MOST_DEPTH:
+        yield f"`depth` is a power of two up to {MOST_DEPTH}"
+        return
+    if any(choice.tile[side] % choice.each[side] or choice.each[side] % square(one) for side in sides):
+        yield f"`each` gives a thread no squares of {square(one)} by {square(one)} of the tile"
+        return
+    team = prod(choice.tile[side] // choice.each[side] for side in sides)
+    if team != choice.threads or prod(n for _, n in lanes(choice, target.warp_size)) != team:
+        yield f"a tile has shares for {team} threads, and the candidate has {choice.threads}"
+        return
+    if prod(choice.each.values()) * one.dtype.size_bytes > SUM_BYTES:
+        yield f"`each`: a thread has {SUM_BYTES} bytes for its sums"
+    for side in sides:
+        own = bringing(problem, one, choice, side)
+        reach = {side: choice.tile[side], DEEP: choice.depth}
+        if prod(own.threads.values()) != choice.threads or any(n % own.covered(way) for way, n in reach.items()):
+            yield f"`depth`: {choice.threads} threads have no equal shares of what {choice.depth} products need"
+    needed = tile_bytes(problem, one, choice)
+    if needed > target.shared_bytes:
+        yield f"its tiles need {needed} bytes of shared memory, and a block has {target.shared_bytes}"
+    if choice.resident * choice.threads > target.resident_threads:
+        yield f"`resident`: a multiprocessor has room for {target.resident_threads} threads"

@@ -1,0 +1,133 @@
+"""The geometry of a contraction in tiles: who computes what of a block's tile, and who brings what of the factors.
+
+    128 x 128 of C, 8 x 8 for each of 256 threads, 8 products deep
+
+    C[i, j]    a thread has squares of 4 x 4, 64 apart: lanes 8 along j and 4 along i, so that a warp reads 128 and 64
+               neighbouring bytes of the factors' tiles
+    B[k, j]    runs along j: 4 neighbours of j go to a row of the tile as they are
+    A[i, k]    runs along k: 4 neighbours of k go to 4 rows of the tile, by 2 lanes beside one another and 16 below, for
+               which the rows lie so far apart that the lanes of a warp meet no bank twice
+
+A tile of a factor has a row for each product, and its side along the row.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from texpr.polyhedral.layout.make import strided
+from texpr.polyhedral.layout.value import Layout
+from texpr.polyhedral.map.contraction import Contraction, Factor
+from texpr.polyhedral.map.objective import SECTOR_BYTES
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, element_width, is_run
+from texpr.polyhedral.mapped.candidate import Contracted
+
+SLOTS = 2  # of each factor's tile: one is read while the next one is brought
+APART = 4  # elements between the rows of a tile that is turned
+LANES_ALONG = 8  # of a warp along the runs of the result: 128 bytes
+
+Pieces = tuple[tuple[str, int], ...]
+"""Threads dealt to indices, fastest first."""
+
+
+def square(one: Contraction) -> int:
+    """The neighbours along both sides that a thread reads and computes at once."""
+    return max(1, ACCESS_BYTES // one.dtype.size_bytes)
+
+
+def team(choice: Contracted) -> dict[str, int]:
+    """The threads along each side of a tile."""
+    return {side: choice.tile[side] // choice.each[side] for side in choice.tile}
+
+
+def lanes(choice: Contracted, warp: int) -> Pieces:
+    """The threads of a block dealt to the sides of its tile, along the runs first."""
+    own = team(choice)
+    along = min(LANES_ALONG, own[choice.along], warp)
+    across = min(own[choice.across], warp // along)
+    return (
+        (choice.along, along),
+        (choice.across, across),
+        (choice.along, own[choice.along] // along),
+        (choice.across, own[choice.across] // across),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bringing:
+    """How threads of warps bring a tile of a factor: `width` neighbours at a time along its side, or along what is
+    summed (`turned`), by so many `lanes` in a row; `threads` of them along the side and along what is summed."""
+
+    factor: Factor
+    turned: bool
+    width: int
+    threads: Mapping[str, int]
+    lanes: int
+    warp: int
+
+    def each(self, way: str) -> int:
+        """The neighbours that one access has along a way."""
+        return self.width if (way == DEEP) == self.turned else 1
+
+    @property
+    def pieces(self) -> Pieces:
+        """The threads dealt to both ways, along the accesses first; what is turned in sectors, so that the rows of the
+        tile to which a warp's lanes put it lie in banks of their own."""
+        side = self.factor.side
+        if not self.turned:
+            return (side, self.threads[side]), (DEEP, self.threads[DEEP])
+        first = min(self.threads[DEEP], self.lanes)
+        beside = min(self.threads[side], self.warp // first)
+        return (
+            (DEEP, first),
+            (side, beside),
+            (DEEP, self.threads[DEEP] // first),
+            (side, self.threads[side] // beside),
+        )
+
+    def covered(self, way: str) -> int:
+        """How far threads reach along a way at once."""
+        return self.each(way) * self.threads[way]
+
+
+DEEP = "@deep"
+"""The way of what is summed."""
+
+
+def bringing(problem: Problem, one: Contraction, choice: Contracted, side: str) -> Bringing:
+    """How the tile of the factor with a side is brought."""
+    factor = one.of(side)
+    summed = [loop.index for loop in one.reduction.loops]
+    most = max(1, ACCESS_BYTES // max(factor.dtype.size_bytes, one.dtype.size_bytes))
+    near = is_run(problem, factor.element, side)
+    turned = not near and is_run(problem, factor.element, summed[-1])
+    width = 1
+    if turned and len(summed) == 1:
+        width = min(most, choice.depth, element_width(problem, factor.element, summed[0]))
+    elif near:
+        width = min(most, choice.tile[side], element_width(problem, factor.element, side))
+    first, second = (DEEP, side) if turned else (side, DEEP)
+    extents = {side: choice.tile[side], DEEP: choice.depth}
+    fast = min(choice.threads, extents[first] // width)
+    slow = min(choice.threads // fast, extents[second])
+    return Bringing(
+        factor=factor,
+        turned=turned,
+        width=width,
+        threads={first: fast, second: slow},
+        lanes=max(1, SECTOR_BYTES // (width * one.dtype.size_bytes)),
+        warp=problem.target.warp_size,
+    )
+
+
+def factor_layout(one: Contraction, choice: Contracted, own: Bringing) -> Layout:
+    """Where the tile of a factor lies: a slot, a row for each product, its side along the row."""
+    side = choice.tile[own.factor.side]
+    row = side + (APART if own.turned else 0)
+    return strided((SLOTS, choice.depth, side), (choice.depth * row, row, 1))
+
+
+def tile_bytes(problem: Problem, one: Contraction, choice: Contracted) -> int:
+    """Shared memory of both factors' tiles."""
+    rows = (choice.tile[side] + (APART if bringing(problem, one, choice, side).turned else 0) for side in choice.tile)
+    return SLOTS * choice.depth * sum(rows) * one.dtype.size_bytes
