@@ -26,6 +26,7 @@ from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.promote import promote
 from texpr.polyhedral.map.report import access_reports
 from texpr.polyhedral.map.resident import resident
+from texpr.polyhedral.map.scanned import build_scanned
 from texpr.polyhedral.map.tallied import build_tallied
 from texpr.polyhedral.map.tiled import build_tiled
 from texpr.polyhedral.mapped.candidate import (
@@ -37,6 +38,7 @@ from texpr.polyhedral.mapped.candidate import (
     Cores,
     Flat,
     Parted,
+    Scanned,
     Single,
     Tallied,
     Tiled,
@@ -120,6 +122,8 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
             return build_parted(draft, region, choice)
         case Tallied():
             return build_tallied(draft, region, choice)
+        case Scanned():
+            return build_scanned(draft, region, choice)
         case Cores():
             return build_cores(draft, region, choice)
         case _:

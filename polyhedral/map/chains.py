@@ -28,7 +28,7 @@ from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.cores import CPU_TASKS
 from texpr.polyhedral.mapped.expand import expand
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
-from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Origin, Reduce, Unused
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Origin, Reduce, Scan, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node
@@ -142,7 +142,7 @@ class _Walk:
                     state = self._statement(node, state, ranges)
                 case Elementwise():
                     state = self._nodes((expand(node),), state, ranges)
-                case Reduce():
+                case Reduce() | Scan():
                     state = self._reduction(node, state, ranges)
                 case Copy(source=source, target=target):
                     moved = state.get(source.buffer, Sum())
@@ -205,7 +205,7 @@ class _Walk:
         )
         return {**state, leaf.buffer: self._note(leaf.buffer, now)}
 
-    def _reduction(self, node: Reduce, state: State, ranges: Ranges) -> State:
+    def _reduction(self, node: Reduce | Scan, state: State, ranges: Ranges) -> State:
         """Partial results combined: in a tree over lanes, one after the other over a box."""
         of = [state.get(read.buffer, Sum()) for read in node.reads]
         count = math.prod(self._turns(extent, ranges) for _, extent in node.over)

@@ -30,6 +30,7 @@ from texpr.polyhedral.map.choose_contracted import choose_contracted
 from texpr.polyhedral.map.choose_cores import choose_cores
 from texpr.polyhedral.map.choose_parted import choose_parted, choose_summed
 from texpr.polyhedral.map.choose_rows import choose_rows
+from texpr.polyhedral.map.choose_scanned import choose_scanned
 from texpr.polyhedral.map.choose_tallied import choose_tallied
 from texpr.polyhedral.map.choose_tiles import choose_tiled
 from texpr.polyhedral.map.choose_turns import choose_turns
@@ -65,8 +66,8 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
 
 def _choice(problem: Problem, region: Region) -> Choice:
     if region.band is None:
-        parted = choose_parted(problem, region) if problem.target.is_cuda else None
-        return parted or Single(memory=memory_of(problem, region.stmts, block_level=False, outer=(), ranges={}))
+        shared = (choose_parted(problem, region) or choose_scanned(problem, region)) if problem.target.is_cuda else None
+        return shared or Single(memory=memory_of(problem, region.stmts, block_level=False, outer=(), ranges={}))
     nest, ranges = region.nest
     if not problem.target.is_cuda:
         return choose_cores(problem, nest, ranges)
@@ -79,7 +80,7 @@ def _choice(problem: Problem, region: Region) -> Choice:
     contracted = choose_contracted(problem, region)
     if contracted is not None:
         return contracted
-    shared_out = choose_parted(problem, region) or choose_tallied(problem, region)
+    shared_out = choose_parted(problem, region) or choose_tallied(problem, region) or choose_scanned(problem, region)
     if shared_out is not None:
         return shared_out
     if prefers_blocks(problem, nest, sizes, DEFAULT_THREADS, ranges):

@@ -24,8 +24,10 @@ from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins, RowElement, held_rows, named, row_origins
 from texpr.polyhedral.map.lines import origins
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
-from texpr.polyhedral.map.problem import Problem, Region, declared
+from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction
+from texpr.polyhedral.map.scan import scans
+from texpr.polyhedral.map.scan_team import covered_by_team, team_of
 from texpr.polyhedral.map.tally import elements, tally
 from texpr.polyhedral.map.tiles import load_units, owned, run_units, staged, tile_lanes
 from texpr.polyhedral.map.vectors import Wide, along
@@ -41,6 +43,7 @@ from texpr.polyhedral.mapped.candidate import (
     Flat,
     Parted,
     Row,
+    Scanned,
     Single,
     Tallied,
     Tiled,
@@ -136,6 +139,8 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             return _parted(problem, nest, ranges, choice)
         case Tallied():
             return _tallied(problem, *region.nest, choice)
+        case Scanned():
+            return _scanned(problem, *plain_nest(region), choice)
         case Blocks():
             nest, ranges = region.nest
             blocks = prod(band_sizes(problem, nest, ranges))
@@ -356,6 +361,27 @@ def _tallied(problem: Problem, nest: Nest, ranges: Ranges, choice: Tallied) -> L
     others = (request for request in requests if request.access.buffer not in choice.copies)
     paid = _counted(problem, parts, choice.threads, 0.0, others)
     return replace(paid, updates=paid.updates + parts * copied)
+
+
+def _scanned(problem: Problem, nest: Nest, ranges: Ranges, choice: Scanned) -> LaunchCost:
+    """The requests of the scans; whatever stands around them is little."""
+    found = scans(problem, nest.body, choice.shared_out)
+    assert found is not None, "the candidate fits"
+    blocks, idle = _blocks_of(nest, band_sizes(problem, nest, ranges), choice.deal, choice.widths)
+    warps = blocks * -(-choice.threads // problem.target.warp_size)
+    team, requests = team_of(choice), list[_Request]()
+    for one in found.scans:
+        size = problem.representative(one.loop.extent, ranges)
+        times = warps * choice.ahead * -(-size // covered_by_team(choice, one.index))
+        own: Deal = ((one.index, team),)
+        deal = (*own, *choice.deal) if choice.along in choice.shared_out else (*choice.deal, *own)
+        each = choice.widths if choice.along in choice.shared_out else {**choice.widths, one.index: choice.ahead}
+        lanes = _lanes(problem, (*nest.indices, one.index), deal, each)
+        without = declared(nest.body).union(carrier.name for carrier in one.carriers)
+        reads = problem.accesses(one.body, ranges, without=without, weight=times)
+        runs = _Runs(problem, one.body, (*nest.indices, one.index), choice.widths)
+        requests += runs.requests(reads, lanes)
+    return _counted(problem, blocks, choice.threads, idle, iter(requests))
 
 
 def _cores(problem: Problem, nest: Nest, ranges: Ranges, choice: Cores) -> LaunchCost:

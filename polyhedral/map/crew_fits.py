@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 from texpr.polyhedral.map.digits import is_power_of_two
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
-from texpr.polyhedral.mapped.candidate import Parted, Tallied
+from texpr.polyhedral.mapped.candidate import Parted, Scanned, Tallied
 from texpr.polyhedral.mapped.places import Memory
 
 MAX_AHEAD = 8  # rounds that a thread loads before it uses what they brought
 
 
-def crew_faults(problem: Problem, choice: Parted | Tallied) -> Iterator[str]:
+def crew_faults(problem: Problem, choice: Parted | Tallied | Scanned) -> Iterator[str]:
     """What is wrong with the blocks of a launch, and with how each of its threads works."""
     if choice.ahead > MAX_AHEAD or not is_power_of_two(choice.ahead):
         yield f"`ahead` is a power of two up to {MAX_AHEAD}"

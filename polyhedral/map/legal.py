@@ -29,6 +29,7 @@ from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import combinable
+from texpr.polyhedral.map.scanned_fits import scanned_fault, scanned_runs
 from texpr.polyhedral.map.sharing import can_share, part_bytes
 from texpr.polyhedral.map.tally import tally
 from texpr.polyhedral.map.tally_fits import tally_fault
@@ -46,6 +47,7 @@ from texpr.polyhedral.mapped.candidate import (
     Deal,
     Flat,
     Parted,
+    Scanned,
     Single,
     Tallied,
     Tiled,
@@ -81,8 +83,8 @@ class _Check:
 
     def choice(self, choice: Choice) -> None:
         band = self.region.band
-        if not isinstance(choice, Parted) and (band is None) != isinstance(choice, Single):
-            self._refuse("plain statements are `Single` or `Parted`, and nothing else is `Single`")
+        if not isinstance(choice, Parted | Scanned) and (band is None) != isinstance(choice, Single):
+            self._refuse("plain statements are `Single`, `Parted` or `Scanned`, and nothing else is `Single`")
         if isinstance(choice, Cores) == self.target.is_cuda and not isinstance(choice, Single):
             self._refuse(f"the form {type(choice).__name__} is none of {self.target.name}")
         match choice:
@@ -102,6 +104,8 @@ class _Check:
                 self._parted(choice)
             case Tallied():
                 self._tallied(choice, *self.region.nest)
+            case Scanned():
+                self._scanned(choice, *plain_nest(self.region))
             case Cores():
                 self._cores(choice, *self.region.nest)
             case _:
@@ -243,6 +247,18 @@ class _Check:
         if fault is not None:
             self._refuse(fault)
         self._run(found.reading, choice.over, choice.widths, found.indices)
+        self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
+
+    def _scanned(self, choice: Scanned, nest: Nest, ranges: Ranges) -> None:
+        self._threads(choice.threads)
+        self._grid(choice.grid, nest)
+        if self.region.band is not None and has_block_level(self.problem.kernel, nest):
+            self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
+        fault = scanned_fault(self.problem, nest, choice)
+        if fault is not None:
+            self._refuse(fault)
+        for stmts, index, hardware in scanned_runs(self.problem, nest, choice):
+            self._run(stmts, index, choice.widths, hardware)
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _chain(self, choice: Combined, summed: Mapping[str, Par], ranges: Ranges) -> None:

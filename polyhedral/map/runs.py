@@ -86,6 +86,7 @@ class Run:
     span: Span
     tiled: Mapping[Element, View] = field(default_factory=dict)
     line: Line | None = None
+    row: tuple[IndexExpr, ...] = ()
 
 
 def make_run(draft: Draft, index: str, extent: IndexExpr, count: int, span: Span, line: Line | None = None) -> Run:
@@ -100,31 +101,65 @@ def make_run(draft: Draft, index: str, extent: IndexExpr, count: int, span: Span
 def in_run(draft: Draft, run: Run, found: Vectors, body: tuple[Node, ...], digits: tuple[str, ...]) -> tuple[Node, ...]:
     """The body for every iteration of a run, what it moves of arrays (`found`) before and after. `digits` are those of
     the threads that share out the runs."""
-    inside, moved = _inside(draft, run), found.wide
-    layout = row_major((const(run.count),))
-    registers = {wide.element: _register(draft, run, wide, layout) for wide in moved}
-    here = (IndexVar(name=run.vector.name),)
+    moved = found.wide
+    registers = registers_of(draft, run, moved)
+    loop = each_of(draft, run, moved, registers, body, digits)
+    copy = Copies(draft, run, digits)
+    return (
+        *(Fresh(buffer=name) for name in registers.values()),
+        *loads_of(copy, moved, registers),
+        loop,
+        *stores_of(copy, moved, registers),
+    )
+
+
+Registers = Mapping[Element, str]
+"""The registers in which a run has elements of arrays, by name."""
+
+
+def registers_of(draft: Draft, run: Run, moved: Sequence[Wide], rows: Sequence[int] = ()) -> dict[Element, str]:
+    """Registers for what runs move, for so many rows of them."""
+    layout = row_major((*map(const, rows), const(run.count)))
+    return {wide.element: _register(draft, run, wide, layout) for wide in moved}
+
+
+def loads_of(copy: "Copies", moved: Sequence[Wide], registers: Registers) -> tuple[Node, ...]:
+    """What is loaded before a run."""
+    return (
+        *(copy.load(wide, registers[wide.element]) for wide in moved if wide.loads and not wide.funnel),
+        *_at_any_address(copy, tuple(copy.load(w, registers[w.element]) for w in moved if w.funnel), moved),
+    )
+
+
+def stores_of(copy: "Copies", moved: Sequence[Wide], registers: Registers) -> tuple[Node, ...]:
+    """What is stored behind it."""
+    return tuple(copy.store(wide, registers[wide.element]) for wide in moved if wide.stores)
+
+
+def each_of(
+    draft: Draft,
+    run: Run,
+    moved: Sequence[Wide],
+    registers: Registers,
+    body: tuple[Node, ...],
+    digits: tuple[str, ...],
+) -> Loop:
+    """The body for every iteration of a run, on registers in place of what is moved."""
+    inside = _inside(draft, run)
+    here = (*run.row, IndexVar(name=run.vector.name))
     body = through(body, {element: (name, here) for element, name in registers.items()})
     if inside is not None and not (run.line and _is_harmless(draft, run, body)):
         unwritten = [wide for wide in moved if wide.stores and not wide.loads]
         orelse = tuple(_zero(draft, run, wide, registers[wide.element], digits) for wide in unwritten)
         body = (Guard(condition=inside, body=body, orelse=orelse, padding=True, span=run.span),)
     each = Define(index=run.index, digits=(run.vector,), offset=IndexVar(name=run.first))
-    loop = Loop(
+    return Loop(
         index=run.vector.name,
         extent=run.vector.radix,
         body=(each, *body),
         digit=run.vector,
         unroll=True,
         span=run.span,
-    )
-    copy = Copies(draft, run, digits)
-    return (
-        *(Fresh(buffer=name) for name in registers.values()),
-        *(copy.load(wide, registers[wide.element]) for wide in moved if wide.loads and not wide.funnel),
-        *_at_any_address(copy, tuple(copy.load(w, registers[w.element]) for w in moved if w.funnel), moved),
-        loop,
-        *(copy.store(wide, registers[wide.element]) for wide in moved if wide.stores),
     )
 
 
@@ -205,7 +240,7 @@ def through(body: tuple[Node, ...], held: Mapping[Element, Element]) -> tuple[No
 def _zero(draft: Draft, run: Run, wide: Wide, register: str, digits: tuple[str, ...]) -> Generic:
     """A register of what is no iteration has a value, too: a wide access takes all of them."""
     id, span = draft.names.fresh(f"{_id(wide, run)}_none"), wide.first.span
-    place = (IndexVar(name=run.vector.name),)
+    place = (*run.row, IndexVar(name=run.vector.name))
     leaf = Bind(id=id, buffer=register, subscripts=place, value=nothing(wide.dtype, span), span=span)
     return Generic(id=id, leaf=leaf, origin=Origin.INIT, digits=digits)
 
@@ -263,11 +298,11 @@ class Copies:
         if tile is not None:
             *row, first = tile.plain or ()
             placed = replace(tile, subscripts=(*row, add(first, here)))
-            return placed, View(buffer=register, subscripts=(here,), dtype=wide.dtype)
+            return placed, View(buffer=register, subscripts=(*self.run.row, here), dtype=wide.dtype)
         name, subscripts = wide.element
         there = at(subscripts, self.run.index, add(IndexVar(name=self.run.first), here))
         array = View(buffer=name, subscripts=there, dtype=wide.dtype)
-        return array, View(buffer=register, subscripts=(here,), dtype=wide.dtype)
+        return array, View(buffer=register, subscripts=(*self.run.row, here), dtype=wide.dtype)
 
     def _copy(self, wide: Wide, what: str, source: View, target: View, other: Const | None) -> Copy:
         start, first = self._start(wide), IndexVar(name=self.run.first)

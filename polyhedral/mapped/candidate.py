@@ -191,6 +191,28 @@ class Tallied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """A band, or plain statements, with scans (`seq`s that store a running fold) that the threads of a block share out.
+
+        par M i { seq N j { s += X[i, j]; Y[i, j] = s } }     along j, or along i with i in `deal`, which lies across
+
+    `deal` gives the band's indices threads of a block; the rest of its `threads` share each of the scans `shared_out`.
+    Lanes lie `along` one of these, and a thread takes `ahead` rounds of `widths` neighbours of each, or along an index
+    of the band, of which it takes `widths` neighbours, and `ahead` neighbours of each scan. `resident` is as in
+    `Parted`."""
+
+    threads: int
+    grid: tuple[str, ...]
+    shared_out: tuple[str, ...]
+    along: str
+    deal: Deal = ()
+    ahead: int = 1
+    resident: int = 0
+    widths: Mapping[str, int] = field(default_factory=dict)
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cores:
     """A band on a CPU: the indices `cores` are dealt to cores, `vector` is the innermost loop, all others are loops
     between. Where the vector is the only core index, a core runs `chunk` of its iterations at a time."""
@@ -201,12 +223,12 @@ class Cores:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
-Choice = Single | Flat | Blocks | Combined | Contracted | Parted | Tallied | Tiled | Cores
+Choice = Single | Flat | Blocks | Combined | Contracted | Parted | Tallied | Scanned | Tiled | Cores
 
 
 def widths_of(choice: Choice) -> Mapping[str, int]:
     """How many neighbouring iterations a thread takes, of the indices of which it takes several."""
-    return choice.widths if isinstance(choice, Flat | Blocks | Combined | Parted | Tallied | Tiled) else {}
+    return choice.widths if isinstance(choice, Flat | Blocks | Combined | Parted | Tallied | Scanned | Tiled) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

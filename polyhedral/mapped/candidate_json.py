@@ -28,6 +28,7 @@ from texpr.polyhedral.mapped.candidate import (
     Flat,
     Parted,
     Row,
+    Scanned,
     Single,
     Tallied,
     Tiled,
@@ -68,6 +69,7 @@ FORMS: dict[str, type[Choice]] = {
     "tiled": Tiled,
     "parted": Parted,
     "tallied": Tallied,
+    "scanned": Scanned,
     "cores": Cores,
 }
 

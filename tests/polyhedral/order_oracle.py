@@ -41,7 +41,7 @@ from texpr.grammar.index.value import condition_value, index_value
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.expand import expand
-from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Unused
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Scan, Unused
 from texpr.polyhedral.mapped.places import Memory, Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier
@@ -108,7 +108,7 @@ class Walker:
                     self.guard(node, here, rows)
                 case Generic():
                     self.statement(node, here, rows)
-                case Reduce():
+                case Reduce() | Scan():
                     self.reduction(node, here, rows)
                 case Copy():
                     every = spread(node.over, rows)
@@ -184,7 +184,7 @@ class Walker:
         operator = leaf.op if statement.atomic and not isinstance(leaf, Bind) else None
         self.touch(statement.id, here, leaf.buffer, leaf.subscripts, rows, writes=True, operator=operator)
 
-    def reduction(self, node: Reduce, here: Around, rows: Rows) -> None:
+    def reduction(self, node: Reduce | Scan, here: Around, rows: Rows) -> None:
         """Every thread reads the values of the box, then writes the targets."""
         rows = rows.only(rows.thread == 0) if node.unused is Unused.ONCE else rows
         every = spread(node.over, rows)

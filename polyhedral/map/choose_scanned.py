@@ -1,0 +1,164 @@
+"""The first candidate of a launch whose scans are shared out.
+
+    par 32768 i { seq 4096 j { … } }      lanes along j: 256 threads, 4 neighbours, 4 rounds
+    par 4096 i { seq 64 j { … } }         a warp for each i, 8 in a block
+    par 4096 j { seq 32768 i { … } }      lanes along j, warps along i
+
+Lanes lie where accesses touch the fewest sectors. A thread loads so many bytes at once that the memory is kept busy.
+Where each element of the band has a thread and these keep a GPU busy, nobody shares a scan.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from texpr.grammar.ast import Seq
+from texpr.grammar.index.expr import ONE, add, names
+from texpr.grammar.index.interval import Ranges
+from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.digits import power_of_two, thread_digits
+from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
+from texpr.polyhedral.map.lanes import choose_lanes
+from texpr.polyhedral.map.objective import cost, lane_values
+from texpr.polyhedral.map.placement import choose_memory
+from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
+from texpr.polyhedral.map.resident import blocks_asked
+from texpr.polyhedral.map.scan import Scan, Scans, is_long, scan, scans
+from texpr.polyhedral.map.scanned_fits import takes_neighbours
+from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.map.widths import run_width
+from texpr.polyhedral.mapped.candidate import Deal, Scanned
+from texpr.polyhedral.names import Names
+
+THREADS = 256
+TOGETHER = 64  # bytes of terms that a thread takes at once
+ROUNDS = 8  # of one element each, at most
+SLOTS = 32  # in which the units of a team meet, at most: every thread reads all of them
+MIN_WARPS = 264  # with neighbours in each lane
+
+
+def choose_scanned(problem: Problem, region: Region) -> Scanned | None:
+    """Threads for the scans of a band's body, or of plain statements, None where there are none to be shared out."""
+    nest, ranges = plain_nest(region)
+    over = [
+        stmt.index for stmt in nest.body if isinstance(stmt, Seq) and is_long(problem, stmt) and scan(problem, stmt)
+    ]
+    found = scans(problem, nest.body, over) if over else None
+    if found is None:
+        return None
+    sizes = [problem.representative(add(ranges[p.index][1], ONE), {}) for p in nest.pars]
+    across = _across(problem, nest, sizes, ranges, found)
+    if across is None:
+        return _along(problem, nest, ranges, sizes, found)
+    return _with_lanes_across(problem, nest, ranges, sizes, found, across)
+
+
+def _across(problem: Problem, nest: Nest, sizes: Sequence[int], ranges: Ranges, found: Scans) -> int | None:
+    """The dimension of the band on the lanes, where accesses touch fewer sectors than along the scans."""
+    if not nest.pars:
+        return None
+    fixed, warp = {**dict.fromkeys(ranges, 0), **problem.sizes}, problem.target.warp_size
+    order, _ = choose_lanes(problem, nest, sizes, THREADS, ranges, without=declared(nest.body))
+    index = nest.indices[order[0]]
+    total = {False: 0, True: 0}
+    for one in found.scans:
+        without = declared(nest.body).union(carrier.name for carrier in one.carriers)
+        accesses = problem.accesses(one.body, ranges, without=without)
+        for is_along, on_lanes in ((True, one.index), (False, index)):
+            digits = thread_digits((on_lanes,), ((0, warp),), Names(()), warp)
+            total[is_along] += cost(accesses, lane_values(digits, (on_lanes,), warp), fixed, warp)[0]
+    return order[0] if total[False] < total[True] else None
+
+
+def _along(problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], found: Scans) -> Scanned:
+    """All threads of a team along the scans; where these are short, several teams in a block."""
+    warp, widths, runs = problem.target.warp_size, dict[str, int](), 1
+    least = ROUNDS
+    for one in found.scans:
+        size = problem.representative(one.loop.extent, ranges)
+        width = run_width(problem, one.body, one.index, size, (*nest.indices, one.index), width_asked((one.loop,)))
+        widths |= {one.index: width} if width > 1 else {}
+        runs = max(runs, -(-size // width))
+        least = min(least, max(1, TOGETHER // (width * _bytes(problem, one))))
+    ahead = min(1 << (least.bit_length() - 1), max(1, power_of_two(runs // warp + 1) // 2))
+    most = warp * max(1, SLOTS // ahead)
+    team = max(2, min(most, power_of_two(-(-runs // ahead))))
+    asked = threads_asked(problem.kernel, problem.target)
+    threads = asked or max(team, min(THREADS // 2, team * power_of_two(prod(sizes))))
+    team = min(team, threads & -threads)
+    dealt = nest.indices[-1] if nest.pars and _is_fixed(nest.indices[-1], found) else None
+    if dealt is None or threads % team:
+        threads = asked or max(team, warp)
+        team = threads if not threads & (threads - 1) else team
+    deal: Deal = ((dealt, threads // team),) if dealt is not None and threads > team else ()
+    return _scanned(problem, nest, ranges, found, threads, found.scans[0].index, deal, ahead, widths)
+
+
+def _with_lanes_across(
+    problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], found: Scans, across: int
+) -> Scanned | None:
+    """Lanes along a dimension of the band, and so many warps along each scan that a GPU is busy."""
+    par, warp = nest.pars[across], problem.target.warp_size
+    if not _is_fixed(par.index, found):
+        return None
+    asked, width = threads_asked(problem.kernel, problem.target), 1
+    wanted = problem.target.multiprocessors * problem.target.resident_threads
+    if takes_neighbours(nest, found, par.index):
+        one = found.scans[0]
+        hardware = (*nest.indices, one.index)
+        width = run_width(problem, one.body, par.index, sizes[across], hardware, width_asked(nest.pars))
+        while width > 1 and width_asked(nest.pars) is None and prod(sizes) < width * MIN_WARPS * warp:
+            width //= 2
+    lanes = min(warp, power_of_two(-(-sizes[across] // width)))
+    most = asked or problem.target.max_threads
+    longest = max(problem.representative(one.loop.extent, ranges) for one in found.scans)
+    ahead = ROUNDS
+    while ahead > 1 and ahead > longest:
+        ahead //= 2
+    team = min(
+        most // lanes, power_of_two(-(-wanted // max(1, prod(sizes) // width))), power_of_two(-(-longest // ahead))
+    )
+    threads = asked or max(warp, min(most, max(lanes * team, THREADS)))
+    lanes = max(lanes, threads // max(1, team)) if asked is None else lanes
+    if threads % lanes:
+        return None
+    deal: Deal = ((par.index, lanes),) if lanes > 1 else ()
+    if not deal:
+        return None
+    widths = {par.index: width} if width > 1 else {}
+    return _scanned(problem, nest, ranges, found, threads, par.index, deal, ahead, widths)
+
+
+def _scanned(
+    problem: Problem,
+    nest: Nest,
+    ranges: Ranges,
+    found: Scans,
+    threads: int,
+    along: str,
+    deal: Deal,
+    ahead: int,
+    widths: dict[str, int],
+) -> Scanned:
+    uses, _ = local_uses(problem.kernel, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
+    first = [along] if along in nest.indices else []
+    return Scanned(
+        threads=threads,
+        grid=(*first, *(i for i in reversed(nest.indices) if i not in first)),
+        shared_out=tuple(one.index for one in found.scans),
+        along=along,
+        deal=deal,
+        ahead=ahead,
+        resident=blocks_asked(problem.kernel, problem.target) or 0,
+        widths=widths,
+        memory={name: where for name, (where, _) in choose_memory(uses, problem.target).items()},
+    )
+
+
+def _bytes(problem: Problem, one: Scan) -> int:
+    """The bytes of a term in registers, or in memory where they are fewer."""
+    return min(min(c.dtype.size_bytes, problem.kernel.buffer(c.every[0]).dtype.size_bytes) for c in one.carriers)
+
+
+def _is_fixed(index: str, found: Scans) -> bool:
+    """Whether no scan's extent depends on an index."""
+    return all(index not in names(one.loop.extent) for one in found.scans)

@@ -1,0 +1,233 @@
+"""The threads that share scans out: where each stands, and what they have of a fold.
+
+256 threads, lanes along j       a team of 256: 8 units of 32 lanes, which scan by shuffles
+32 x 8 threads, lanes across     32 groups, each a team of 8 units of one thread
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Bind,
+    Compare,
+    CompareOp,
+    Condition,
+    Const,
+    Expr,
+    IndexExpr,
+    IndexVar,
+    Read,
+    Role,
+    Subscript,
+)
+from texpr.grammar.index.expr import ZERO, const
+from texpr.grammar.numerics import identity
+from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.problem import Region, plain_nest
+from texpr.polyhedral.map.scan import Carrier, Scan, Scans
+from texpr.polyhedral.mapped.candidate import Scanned
+from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.tree import Define, Loop, Node
+from texpr.polyhedral.names import stem
+
+REASONS = {
+    Memory.REG: "a thread's part of a scan",
+    Memory.SHARED: "where a block's threads tell one another of a scan",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alike:
+    """The digits of statements that every thread of a team runs, on what one of them may have written: a band of their
+    own, apart from that of what each thread does for itself."""
+
+    digits: tuple[str, ...]
+    unused: Unused | None
+
+    @staticmethod
+    def of(band: ThreadDigits) -> "Alike":
+        *others, member = ([d.name for d in mine] for mine in band.digits)
+        shared = [name for mine in others for name in mine]
+        if shared:
+            return Alike(digits=(*member, *shared), unused=None)
+        return Alike(digits=(), unused=Unused.REPLICATED if member else None)
+
+
+def team_of(choice: Scanned) -> int:
+    """The threads of a block that share a scan of one element."""
+    return choice.threads // prod(threads for _, threads in choice.deal)
+
+
+def covered_by_team(choice: Scanned, index: str) -> int:
+    """How many iterations of a scan's index a block takes at a time."""
+    return team_of(choice) * choice.widths.get(index, 1) * choice.ahead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """The registers of a carrier: the fold `before` a tile, the `terms` of a thread's iterations, what it has of them
+    in its `part`s, what the `lanes` before it have, what a tile has before its unit (`start`) and as a whole (`tile`),
+    and the fold `now`. Units put what they have in `slots` in shared memory."""
+
+    carrier: Carrier
+    before: str
+    terms: str
+    part: str
+    lanes: str
+    slots: str
+    start: str
+    tile: str
+    now: str
+
+
+class Team:
+    """What the parts of a launch in the making share. A `team` of threads shares each scan: `lanes` of a warp by
+    shuffles, `units` of them by slots in shared memory; a block has `groups` of teams. `own` are the digits of
+    a thread, `alike` those of what a team does alike. A thread has `width` neighbours of the index `across`, if any,
+    from the value of the name in `firsts` on."""
+
+    def __init__(self, draft: Draft, region: Region, choice: Scanned) -> None:
+        self.draft, self.choice = draft, choice
+        self.nest, self.ranges = plain_nest(region)
+        self.span = region.stmts[0].span.to(region.stmts[-1].span)
+        fresh, warp = draft.names.fresh, draft.target.warp_size
+        self.team = team_of(choice)
+        self.is_along = choice.along in choice.shared_out
+        self.lanes = min(self.team, warp) if self.is_along else 1
+        self.units = self.team // self.lanes
+        self.groups = choice.threads // self.team
+        self.across = next((p for p in self.nest.pars if p.index in choice.widths), None)
+        self.width = choice.widths[self.across.index] if self.across is not None else 1
+        self.firsts = {p.index: fresh(f"{stem(p.index)}_first") for p in self.nest.pars if p is self.across}
+        self.member = fresh("member")
+        own = tuple((self.nest.indices.index(index), n) for index, n in choice.deal)
+        rest = ((len(self.nest.indices), self.team),) if self.team > 1 else ()
+        pieces = (*rest, *own) if self.is_along else (*own, *rest)
+        self.band = thread_digits((*self.nest.indices, self.member), pieces, draft.names, warp, choice.widths)
+        self.own = tuple(d.name for d in self.band.all)
+        self.alike = Alike.of(self.band)
+        self.lane, self.unit, self.group = map(fresh, ("in_lanes", "unit", "group"))
+        numbers = (self.lane, self.unit, self.group)
+        counts = ((0, self.lanes), (1, self.units), (2, self.groups))
+        stand = thread_digits(numbers, counts if self.is_along else (counts[2], counts[1]), draft.names, warp)
+        self.stand = tuple(
+            Define(index=index, digits=tuple(reversed(mine))) for index, mine in zip(numbers, stand.digits, strict=True)
+        )
+        self.standing = tuple(d.name for d in stand.all)
+        draft.digits += (*self.band.all, *(stand.all if self.team > 1 else ()))
+
+    def of_thread(self, name: str) -> tuple[IndexExpr, ...]:
+        """The place of one of a thread's elements in registers."""
+        return (IndexVar(name=name),) if self.width > 1 else ()
+
+    def each(self, name: str, count: int, body: Sequence[Node]) -> tuple[Node, ...]:
+        """The body so many times, unrolled."""
+        if count == 1:
+            return tuple(body)
+        return (Loop(index=name, extent=const(count), body=tuple(body), unroll=True, span=self.span),)
+
+    def digit(self, index: str, word: str, weight: int, radix: int, place: Place) -> Digit | None:
+        if radix == 1:
+            return None
+        name = self.draft.names.fresh(f"{stem(index)}_{word}")
+        digit = Digit(name=name, index=index, weight=weight, radix=const(radix), stride=const(1), place=place)
+        self.draft.digits.append(digit)
+        return digit
+
+    def unrolled(self, digit: Digit | None, body: Sequence[Node]) -> tuple[Node, ...]:
+        if digit is None:
+            return tuple(body)
+        nodes = tuple(body)
+        return (Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, unroll=True, span=self.span),)
+
+    @property
+    def is_first(self) -> Condition:
+        """Whether a thread is the first one of its team."""
+        return Compare(op=CompareOp.EQ, left=IndexVar(name=self.member), right=ZERO)
+
+    # ---- registers, and statements of the launch's own ----
+
+    def fold(self, scan: Scan, carrier: Carrier) -> Fold:
+        """Registers for a carrier."""
+        wide = choice_width(self.choice, scan)
+        ahead, neighbours = self.choice.ahead, self.width if self.across is not None else wide
+        chunks, mine = (ahead if self.is_along else self.width), self.width
+        of = {
+            "before": (mine,),
+            "terms": (ahead, neighbours),
+            "part": (chunks,),
+            "lanes": (chunks,),
+            "start": (chunks,),
+            "tile": (mine,),
+            "now": (mine,),
+        }
+        base = carrier.every[0]
+        names = {word: self.buffer(f"{base}_{word}", carrier, shape) for word, shape in of.items()}
+        slots = (chunks, self.units, self.groups)
+        return Fold(carrier=carrier, slots=self.buffer(f"{base}_slots", carrier, slots, Memory.SHARED), **names)
+
+    def buffer(self, wanted: str, carrier: Carrier, shape: Sequence[int], memory: Memory = Memory.REG) -> str:
+        name = self.draft.names.fresh(wanted)
+        self.draft.buffers[name] = MappedBuffer(
+            name=name,
+            dtype=carrier.dtype,
+            memory=memory,
+            scope=Scope.THREAD if memory is Memory.REG else Scope.BLOCK,
+            layout=row_major(tuple(const(n) for n in shape if n > 1 or memory is Memory.SHARED)),
+            role=Role.LOCAL,
+            reason=REASONS[memory],
+        )
+        return name
+
+    def read(self, fold: Fold, buffer: str, at: tuple[IndexExpr, ...]) -> Read:
+        carrier = fold.carrier
+        return Read(buffer=buffer, subscripts=at, dtype=carrier.dtype, span=carrier.update.span)
+
+    def bind(
+        self,
+        fold: Fold,
+        what: str,
+        buffer: str,
+        at: tuple[Subscript, ...],
+        value: Expr,
+        origin: Origin = Origin.COMBINE,
+        digits: tuple[str, ...] | None = None,
+    ) -> Generic:
+        update = fold.carrier.update
+        id = self.draft.names.fresh(f"{update.id}_{what}")
+        leaf = Bind(id=id, buffer=buffer, subscripts=at, value=value, span=update.span)
+        return Generic(id=id, leaf=leaf, origin=origin, digits=self.own if digits is None else digits)
+
+    def combine(
+        self, fold: Fold, what: str, buffer: str, at: tuple[IndexExpr, ...], value: Expr,
+        digits: tuple[str, ...] | None = None,
+    ) -> Generic:  # fmt: skip
+        """The value combined into a register."""
+        update = fold.carrier.update
+        id = self.draft.names.fresh(f"{update.id}_{what}")
+        leaf = Accumulate(id=id, op=update.op, buffer=buffer, subscripts=at, value=value, span=update.span)
+        return Generic(id=id, leaf=leaf, origin=Origin.COMBINE, digits=self.own if digits is None else digits)
+
+    def nothing(self, fold: Fold) -> Const:
+        """The fold of no terms."""
+        carrier = fold.carrier
+        return Const(value=identity(carrier.update.op, carrier.dtype).item(), dtype=carrier.dtype)
+
+
+def slot_bytes(choice: Scanned, found: Scans) -> int:
+    """The shared memory in which teams meet."""
+    team, is_along = team_of(choice), choice.along in choice.shared_out
+    each = choice.ahead if is_along else prod(choice.widths.values())
+    count = each * choice.threads if team > 1 else 0
+    return sum(count * carrier.dtype.size_bytes for one in found.scans for carrier in one.carriers)
+
+
+def choice_width(choice: Scanned, scan: Scan) -> int:
+    """How many neighbouring iterations of a scan a thread takes."""
+    return choice.widths.get(scan.index, 1)

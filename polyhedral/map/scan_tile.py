@@ -1,0 +1,353 @@
+"""One tile of a scan: the iterations that a block takes at a time, behind a fold of all before them.
+
+    X_run[q, e] = X[j_first + 1024*q + e]                                          all loads first
+    total_terms[q, e] = X_run[q, e]                                                what an iteration adds
+    total_part[q] = Sum of total_terms[q, e] ;  total_lanes[q] = Sum before total_part[q] over the lanes
+    total_slots[q, unit] = total_part[q] + total_lanes[q]                          by the last lane; barrier
+    for each q, each unit: total_start[q] = total_tile where it is one's own ;  total_tile += total_slots[q, unit]
+    total_now = total_before + total_start[q] + total_lanes[q] ;  the iterations of q as the program has them
+
+Where lanes lie across the scans, a thread's iterations follow one another: it folds all of each of its elements, and a
+unit is one thread.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Atomic,
+    Bind,
+    Compare,
+    CompareOp,
+    Condition,
+    Expr,
+    If,
+    IndexExpr,
+    IndexVar,
+    Read,
+    Seq,
+    Stmt,
+)
+from texpr.grammar.index.expr import ZERO, add, at_least_zero, ceildiv, conjunction, const, constant_value, multiply
+from texpr.grammar.index.linear import linear
+from texpr.polyhedral.map.long_sums import as_type
+from texpr.polyhedral.map.runs import Copies, Run, each_of, loads_of, registers_of, stores_of
+from texpr.polyhedral.map.scan import Scan
+from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
+from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.vectors import Wide, along
+from texpr.polyhedral.mapped.monoids import OF_UPDATE
+from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
+from texpr.polyhedral.mapped.operators import Scan as Prefixes
+from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.views import Box, View
+from texpr.polyhedral.mapped.walks import map_nodes
+from texpr.polyhedral.names import stem
+from texpr.polyhedral.walk import map_reads, map_subscripts
+
+Registers = tuple[IndexExpr, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """One of the times that a thread goes over its iterations: the digits of rounds and of neighbours."""
+
+    round: Digit | None
+    vector: Digit | None
+    run: Run | None
+
+    @property
+    def place(self) -> Registers:
+        """The registers of an iteration."""
+        return tuple(IndexVar(name=d.name) for d in (self.round, self.vector) if d is not None)
+
+
+class Tiles:
+    """The tiles of one scan, whose carriers have these folds."""
+
+    def __init__(self, team: Team, scan: Scan, folds: Sequence[Fold], inside: Condition | None) -> None:
+        self.team, self.scan, self.folds, self.inside = team, scan, folds, inside
+        self.draft, self.choice = team.draft, team.choice
+        self.ahead, self.own_width = team.choice.ahead, choice_width(team.choice, scan)
+        self.neighbours = team.width if team.across is not None else self.own_width
+        self.chunks = self.ahead if team.is_along else team.width
+        self.inner = self.own_width if team.is_along else self.ahead
+        self.covered = covered_by_team(team.choice, scan.index)
+        self.hardware = (*team.nest.indices, scan.index)
+        extent = constant_value(scan.loop.extent)
+        self.exact = extent is not None and extent % self.covered == 0
+        self.first = self.draft.names.fresh(f"{stem(scan.index)}_first")
+        self.moved: tuple[Wide, ...] = ()
+        if self.neighbours > 1:
+            loop = team.across or scan.loop
+            self.moved = along(self.draft.problem, scan.body, loop.index, self.hardware).vectors(self.neighbours).wide
+
+    def nodes(self, *, handed_on: bool) -> list[Node]:
+        """All tiles, one after the other; `handed_on`: the folds are wanted behind them."""
+        scan, draft = self.scan, self.draft
+        count = ceildiv(at_least_zero(scan.loop.extent), self.covered)
+        several = count != const(1)
+        each = self.own_width if self.team.is_along else self.ahead
+        offset = multiply(const(each), IndexVar(name=self.team.member))
+        tile = draft.names.fresh(f"{stem(scan.index)}_tile") if several else ""
+        if several:
+            offset = add(multiply(const(self.covered), IndexVar(name=tile)), offset)
+        body = [Define(index=self.first, digits=(), offset=offset), *self._tile(handed_on=handed_on or several)]
+        return [Loop(index=tile, extent=count, body=tuple(body), span=scan.loop.span)] if several else body
+
+    def _tile(self, *, handed_on: bool) -> list[Node]:
+        nodes: list[Node] = []
+        self.registers = {}
+        if self.moved:
+            turn = self._turn()
+            assert turn.run is not None, "what is wide is along a run"
+            rows = (self.ahead,) if self.ahead > 1 else ()
+            self.registers = registers_of(self.draft, turn.run, self.moved, rows)
+            nodes += [Fresh(buffer=name) for name in self.registers.values()]
+            loads = loads_of(Copies(self.draft, turn.run, self.team.own), self.moved, self.registers)
+            nodes += self._rounds(turn, loads) if loads else ()
+        for fold in self.folds:
+            nodes.append(Fresh(buffer=fold.terms))
+        nodes += self._terms()
+        for fold in self.folds:
+            nodes += self._parts(fold)
+        for fold in self.folds:
+            nodes += self._starts(fold)
+        nodes += self._iterations()
+        if handed_on:
+            for fold in self.folds:
+                name = self.draft.names.fresh("element")
+                at = self.team.of_thread(name)
+                leaf = self.team.combine(fold, "next", fold.before, at, self.team.read(fold, fold.tile, at))
+                nodes += self.team.each(name, self.team.width, (leaf,))
+        return nodes
+
+    # ---- a thread's iterations ----
+
+    def _turn(self) -> _Turn:
+        """New digits for one time over a thread's iterations."""
+        team, scan = self.team, self.scan
+        step = team.team * self.own_width if team.is_along else 1
+        round_ = team.digit(scan.index, "round", step, self.ahead, Place.SERIAL)
+        along = team.across or scan.loop
+        vector = team.digit(along.index, "vector", 1, self.neighbours, Place.VECTOR)
+        if vector is None:
+            return _Turn(round=round_, vector=None, run=None)
+        row = () if round_ is None else (IndexVar(name=round_.name),)
+        first = team.firsts[along.index] if team.across is not None else self.first
+        if team.across is None and round_ is not None:
+            first = self.draft.names.fresh(f"{stem(scan.index)}_first")
+        run = Run(
+            index=along.index,
+            extent=along.extent,
+            first=first,
+            vector=vector,
+            count=self.neighbours,
+            span=along.span,
+            row=row,
+        )
+        return _Turn(round=round_, vector=vector, run=run)
+
+    def _rounds(self, turn: _Turn, nodes: Sequence[Node], before: Sequence[Node] = ()) -> tuple[Node, ...]:
+        """The nodes for each round of which there are iterations, and `before` them what is done for all rounds."""
+        name = turn.run.first if turn.run is not None and self.team.across is None else self.scan.index
+        digits = (turn.round,) if turn.round is not None else ()
+        live = self._live(name)
+        inside: tuple[Node, ...] = tuple(nodes)
+        if live is not None:
+            inside = (Guard(condition=live, body=inside, padding=True, span=self.scan.loop.span),)
+        if name != self.first:
+            inside = (Define(index=name, digits=digits, offset=IndexVar(name=self.first)), *inside)
+        return self.team.unrolled(turn.round, (*before, *inside))
+
+    def _live(self, name: str) -> Condition | None:
+        """Where a round has iterations."""
+        parts = [self.inside] if self.inside is not None else []
+        if not self.exact:
+            parts.append(Compare(op=CompareOp.LT, left=IndexVar(name=name), right=self.scan.loop.extent))
+        return conjunction(parts) if parts else None
+
+    def _each(self, turn: _Turn, nodes: tuple[Node, ...], moved: Sequence[Wide]) -> tuple[Node, ...]:
+        """The nodes for each iteration of a round."""
+        if turn.run is None:
+            return nodes
+        return (each_of(self.draft, turn.run, moved, self.registers, nodes, self.team.own),)
+
+    # ---- the parts of a tile ----
+
+    def _terms(self) -> tuple[Node, ...]:
+        """The terms of all iterations, before anything else."""
+        turn = self._turn()
+        terms = {fold.carrier.update.id: fold for fold in self.folds}
+        stmts = tuple(self._as_terms(stmt, terms, turn.place) for stmt in self.scan.terms)
+        nodes = Body(self.draft, hardware=self.hardware, digits=self.team.own).nodes(stmts)
+        nodes = map_nodes(nodes, _of_terms)
+        inits: list[Node] = []
+        for fold in self.folds:
+            if not self._is_sure(fold):
+                name = self.draft.names.fresh("element")
+                row = () if turn.round is None else (IndexVar(name=turn.round.name),)
+                at = (*row, IndexVar(name=name)) if self.neighbours > 1 else row
+                init = self.team.bind(fold, "none", fold.terms, at, self.team.nothing(fold), Origin.INIT)
+                inits += self.team.each(name, self.neighbours, (init,))
+        moved = [wide for wide in self.moved if wide.loads]
+        return self._rounds(turn, self._each(turn, nodes, moved), inits)
+
+    def _is_sure(self, fold: Fold) -> bool:
+        """Whether there is a term in every register."""
+        extent = (self.team.across or self.scan.loop).extent
+        whole = self.neighbours == 1 or linear(extent).is_multiple(self.neighbours, self.draft.problem.divisors)
+        return self._is_top(fold) and whole and self.exact and self.inside is None
+
+    def _is_top(self, fold: Fold) -> bool:
+        """Whether each iteration makes one update."""
+        return any(isinstance(s, Accumulate) and s.id == fold.carrier.update.id for s in self.scan.body)
+
+    def _as_terms(self, stmt: Stmt, folds: dict[str, Fold], place: Registers) -> Stmt:
+        """A statement whose updates bind terms."""
+        match stmt:
+            case Accumulate(id=id) if id in folds:
+                fold = folds[id]
+                if self._is_top(fold):
+                    return Bind(id=id, buffer=fold.terms, subscripts=place, value=stmt.value, span=stmt.span)
+                return replace(stmt, buffer=fold.terms, subscripts=place)
+            case Seq(body=body):
+                return replace(stmt, body=tuple(self._as_terms(s, folds, place) for s in body))
+            case If(then=then, orelse=orelse):
+                arms = (tuple(self._as_terms(s, folds, place) for s in arm) for arm in (then, orelse))
+                return replace(stmt, then=next(arms), orelse=next(arms))
+            case _:
+                return stmt
+
+    def _parts(self, fold: Fold) -> list[Node]:
+        """What a thread has of each of its chunks, and the lanes before it; a unit's goes to its slot."""
+        team, fresh = self.team, self.draft.names.fresh
+        chunk, inner = fresh("chunk"), fresh("each")
+        at = (IndexVar(name=chunk),) if self.chunks > 1 else ()
+        place = (chunk, inner) if team.is_along else (inner, chunk)
+        counts = (self.chunks, self.inner) if team.is_along else (self.inner, self.chunks)
+        term = tuple(IndexVar(name=name) for name, count in zip(place, counts, strict=True) if count > 1)
+        over: Box = ((inner, const(self.inner)),) if self.inner > 1 else ()
+        value = team.read(fold, fold.terms, term)
+        first: Node = team.bind(fold, "part", fold.part, at, value)
+        if over:
+            first = self._combined(Reduce, fold, "part", value, fold.part, at, over=over)
+        body = [first]
+        if team.lanes > 1:
+            mine = team.read(fold, fold.part, at)
+            body.append(self._combined(Prefixes, fold, "lanes", mine, fold.lanes, at, lanes=team.lanes, exclusive=True))
+            body.append(team.combine(fold, "whole", fold.part, at, team.read(fold, fold.lanes, at)))
+        if team.team > 1:
+            slot = (at[0] if at else ZERO, IndexVar(name=team.unit), IndexVar(name=team.group))
+            value = team.read(fold, fold.part, at)
+            put: Node = team.bind(fold, "put", fold.slots, slot, value, digits=team.standing)
+            if team.lanes > 1:
+                last = Compare(op=CompareOp.EQ, left=IndexVar(name=team.lane), right=const(team.lanes - 1))
+                put = Guard(condition=last, body=(put,), span=team.span)
+            body.append(put)
+        shared = (fold.slots,) if team.team > 1 else ()
+        used = (fold.part, *((fold.lanes,) if team.lanes > 1 else ()), *shared)
+        return [*(Fresh(buffer=name) for name in used), *team.each(chunk, self.chunks, body)]
+
+    def _combined(self, kind: type[Reduce | Prefixes], fold: Fold, what: str, value: Read, buffer: str, at: Registers,
+                  **how: Any) -> Reduce | Prefixes:  # fmt: skip
+        update = fold.carrier.update
+        return kind(
+            id=self.draft.names.fresh(f"{update.id}_{what}"),
+            monoid=OF_UPDATE[update.op],
+            values=(value,),
+            targets=(View(buffer=buffer, subscripts=at, dtype=value.dtype),),
+            lift=False,
+            unused=Unused.REPLICATED,
+            span=update.span,
+            **how,
+        )
+
+    def _starts(self, fold: Fold) -> list[Node]:
+        """What the tile has before each chunk of the thread's unit, and as a whole, added from left to right."""
+        team, fresh = self.team, self.draft.names.fresh
+        chunk, each = fresh("chunk"), fresh("each_unit")
+        at = (IndexVar(name=chunk),) if self.chunks > 1 else ()
+        place = () if team.is_along else at
+        if team.team == 1:
+            whole = team.bind(fold, "tile", fold.tile, place, team.read(fold, fold.part, at))
+            return [Fresh(buffer=fold.tile), *team.each(chunk, self.chunks, (whole,))]
+        init = team.bind(fold, "tile", fold.tile, place, team.nothing(fold), Origin.INIT)
+        slot = (at[0] if at else ZERO, IndexVar(name=each), IndexVar(name=team.group))
+        found = team.read(fold, fold.slots, slot)
+        own = Compare(op=CompareOp.EQ, left=IndexVar(name=team.unit), right=IndexVar(name=each))
+        mine = team.bind(fold, "start", fold.start, at, team.read(fold, fold.tile, place), digits=team.standing)
+        add_one = team.combine(fold, "slot", fold.tile, place, found, digits=team.standing)
+        turn: tuple[Node, ...] = (Guard(condition=own, body=(mine,), span=team.span), add_one)
+        loop = Loop(index=each, extent=const(team.units), body=turn, unroll=True, span=team.span)
+        fresh_nodes = [Fresh(buffer=fold.start), Fresh(buffer=fold.tile)]
+        if team.is_along:
+            return [*fresh_nodes, init, *team.each(chunk, self.chunks, (loop,))]
+        return [*fresh_nodes, *team.each(chunk, self.chunks, (init, loop))]
+
+    def _iterations(self) -> list[Node]:
+        """The iterations, as the program has them, behind the fold of all before."""
+        team, turn = self.team, self._turn()
+        element = () if team.across is None or turn.vector is None else (IndexVar(name=turn.vector.name),)
+        folds = {fold.carrier.name: (fold, element) for fold in self.folds}
+        stmts = tuple(self._as_now(stmt, folds, turn.place) for stmt in self.scan.body)
+        nodes = Body(self.draft, hardware=self.hardware, digits=team.own).nodes(stmts)
+        inside = self._each(turn, nodes, self.moved)
+        if turn.run is not None:
+            inside += stores_of(Copies(self.draft, turn.run, team.own), self.moved, self.registers)
+        chunk = turn.round.name if turn.round is not None and team.is_along else self.draft.names.fresh("chunk")
+        begins = [node for fold in self.folds for node in self._begin(fold, chunk)]
+        if team.is_along:
+            return list(self._rounds(turn, inside, begins))
+        return [*begins, *self._rounds(turn, inside)]
+
+    def _begin(self, fold: Fold, chunk: str) -> list[Node]:
+        """The fold of all that is before a thread's chunk."""
+        team = self.team
+        at = (IndexVar(name=chunk),) if self.chunks > 1 else ()
+        place = () if team.is_along else at
+        nodes: list[Node] = [team.bind(fold, "now", fold.now, place, team.read(fold, fold.before, place))]
+        if team.team > 1:
+            nodes.append(team.combine(fold, "now", fold.now, place, team.read(fold, fold.start, at)))
+        if team.lanes > 1:
+            nodes.append(team.combine(fold, "now", fold.now, place, team.read(fold, fold.lanes, at)))
+        return [Fresh(buffer=fold.now), *(nodes if team.is_along else team.each(chunk, self.chunks, nodes))]
+
+    def _as_now(self, stmt: Stmt, folds: Mapping[str, tuple[Fold, Registers]], place: Registers) -> Stmt:
+        """A statement on the folds of a thread in place of what is handed on."""
+
+        def read(found: Read) -> Expr:
+            if found.buffer not in folds:
+                return found
+            fold, element = folds[found.buffer]
+            return as_type(self.team.read(fold, fold.now, element), found.dtype)
+
+        alone = self.scan.alone(stmt)
+        if alone is not None:
+            return self._as_now(alone.update, folds, place)
+        match stmt:
+            case Accumulate(buffer=name) if name in folds:
+                fold, element = folds[name]
+                return replace(stmt, buffer=fold.now, subscripts=element, value=self.team.read(fold, fold.terms, place))
+            case Bind() | Accumulate() | Atomic():
+                return replace(
+                    stmt, value=map_reads(stmt.value, read), subscripts=map_subscripts(stmt.subscripts, read)
+                )
+            case If(then=then, orelse=orelse):
+                arms = (tuple(self._as_now(s, folds, place) for s in arm) for arm in (then, orelse))
+                return replace(stmt, then=next(arms), orelse=next(arms))
+            case Seq(body=body):
+                return replace(stmt, body=tuple(self._as_now(s, folds, place) for s in body))
+            case _:
+                return stmt
+
+
+def _of_terms(node: Node) -> Node:
+    """A statement that is made for its term, beside the one of the program."""
+    if not isinstance(node, Generic):
+        return node
+    id = f"{node.id}_term"
+    return replace(node, id=id, leaf=replace(node.leaf, id=id), origin=Origin.COMBINE)

@@ -1,0 +1,201 @@
+"""Launches whose threads share out scans (`scan.py`).
+
+    par M i { s = 0; seq N j { s += X[i, j]; Y[i, j] = s } }      256 threads along j, 4 neighbours, 4 rounds
+    par N j { s = 0; seq M i { s += X[i, j]; Y[i, j] = s } }      j on 32 lanes; 8 threads with 8 rows each
+
+A block takes tile after tile of its scans (`scan_tile.py`), and hands on the fold. What the program says around scans
+all threads do for themselves, where it computes scalars, or the first of those that share a scan. The order of all
+folds is fixed, so bits do not depend on timing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from texpr.grammar.ast import Accumulate, Compare, CompareOp, Condition, IndexExpr, IndexVar, New, Read, Stmt
+from texpr.grammar.core import statements
+from texpr.grammar.index.expr import ONE, ZERO, add, const, constant_value
+from texpr.polyhedral.map.digits import grid_digits, grid_size
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.launches import padding_guard, place_in
+from texpr.polyhedral.map.long_sums import as_type
+from texpr.polyhedral.map.problem import Region, plain_nest
+from texpr.polyhedral.map.reducible import reads_of
+from texpr.polyhedral.map.scan import Scan, Scans, scans
+from texpr.polyhedral.map.scan_team import Fold, Team
+from texpr.polyhedral.map.scan_tile import Tiles
+from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.mapped.candidate import Scanned
+from texpr.polyhedral.mapped.operators import Origin
+from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Node
+
+
+def build_scanned(draft: Draft, region: Region, choice: Scanned) -> Launch:
+    """A band, or plain statements, whose scans are shared out."""
+    nest, ranges = plain_nest(region)
+    found = scans(draft.problem, nest.body, choice.shared_out)
+    assert found is not None, "the candidate fits"
+    place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
+    return _Launch(Team(draft, region, choice), found, region.name).build()
+
+
+class _Launch:
+    """The launch in the making; `inside` cuts what is no iteration of its band."""
+
+    def __init__(self, team: Team, found: Scans, name: str) -> None:
+        self.team, self.found, self.name = team, found, name
+        self.draft, self.nest = team.draft, team.nest
+        covered = dict(zip(self.nest.indices, team.band.covered, strict=False))
+        self.inside = padding_guard(self.nest, covered, team.ranges, team.firsts)
+
+    def build(self) -> Launch:
+        team, nest, draft = self.team, self.nest, self.draft
+        extents = [add(team.ranges[p.index][1], ONE) for p in nest.pars]
+        order, covered = [nest.indices.index(i) for i in team.choice.grid], team.band.covered[: len(nest.pars)]
+        grid = grid_digits(nest.indices, extents, covered, order, draft.names, draft.target, team.span)
+        body: list[Node] = []
+        for par, block, mine in zip(nest.pars, grid, team.band.digits, strict=False):
+            digits = (*((block,) if block else ()), *reversed(mine))
+            body.append(Define(index=team.firsts.get(par.index, par.index), digits=digits))
+        body.append(Define(index=team.member, digits=tuple(reversed(team.band.digits[-1]))))
+        body += team.stand if team.team > 1 else ()
+        body += self._body()
+        used = tuple(d for d in grid if d)
+        return Launch(
+            name=self.name,
+            grid=grid_size(used),
+            threads=team.choice.threads,
+            min_blocks=team.choice.resident,
+            digits=used,
+            body=tuple(body),
+            span=team.span,
+        )
+
+    def _body(self) -> list[Node]:
+        """The scans, and what the program says before, between and behind them."""
+        nodes: list[Node] = []
+        before: tuple[Scan, tuple[Fold, ...]] | None = None
+        stmts: list[Stmt] = []
+        for number, stmt in enumerate(self.found.stmts):
+            scan = self.found.at(stmt)
+            if scan is None:
+                stmts.append(stmt)
+                continue
+            behind = self.found.stmts[number + 1 :]
+            after = scan, tuple(self.team.fold(scan, carrier) for carrier in scan.carriers)
+            nodes += [Fresh(buffer=fold.before) for fold in after[1]]
+            nodes += self._between(before, stmts, after, (*stmts, *self.found.stmts[number:]))
+            wanted = any(self._is_wanted(fold, behind) for fold in after[1])
+            nodes += Tiles(self.team, scan, after[1], self.inside).nodes(handed_on=wanted)
+            before, stmts = after, []
+        return [*nodes, *self._between(before, stmts, None, tuple(stmts))]
+
+    def _is_wanted(self, fold: Fold, behind: Sequence[Stmt]) -> bool:
+        """Whether somebody asks for what a scan leaves."""
+        carrier = fold.carrier
+        return not carrier.kept and (carrier.every[0] not in self.found.alike or carrier.every[0] in _read_in(behind))
+
+    def _between(
+        self,
+        before: tuple[Scan, tuple[Fold, ...]] | None,
+        stmts: Sequence[Stmt],
+        after: tuple[Scan, tuple[Fold, ...]] | None,
+        rest: Sequence[Stmt],
+    ) -> tuple[Node, ...]:
+        """Behind one scan and before another one, for each element of a thread: the elements that carriers leave, the
+        statements, and those that carriers begin with; what is in memory after all that may write there."""
+        element = self.draft.names.fresh("element")
+        at = self.team.of_thread(element)
+        nodes: list[Node] = [Fresh(buffer=stmt.buffer) for stmt in stmts if isinstance(stmt, New)]
+        last: list[Node] = []
+        if before is not None:
+            scan, folds = before
+            for fold in folds:
+                nodes += self._guarded(self._left(scan, fold, at)) if self._is_wanted(fold, rest) else ()
+        for stmt in (s for s in stmts if not isinstance(s, New)):
+            nodes += self._guarded(self._beside(stmt))
+        if after is not None:
+            scan, folds = after
+            for fold in folds:
+                own = nodes if fold.carrier.first[0] in self.found.alike else last
+                own += self._start(scan, fold, at)
+        return (*self._each(element, tuple(nodes)), *self._each(element, tuple(last)))
+
+    def _start(self, scan: Scan, fold: Fold, at: tuple[IndexExpr, ...]) -> tuple[Node, ...]:
+        """The fold before the first iteration."""
+        carrier, nodes = fold.carrier, list[Node]()
+        buffer, subscripts = carrier.first
+        declared = self.draft.kernel.buffer(buffer).dtype
+        value = as_type(
+            Read(buffer=buffer, subscripts=subscripts, dtype=declared, span=carrier.update.span), carrier.dtype
+        )
+        start = self.team.bind(fold, "before", fold.before, at, value, digits=self.team.alike.digits)
+        start = replace(start, unused=self.team.alike.unused)
+        some = _is_some(scan) if subscripts else None
+        if some is not None or self.inside is not None:
+            nodes.append(self.team.bind(fold, "none", fold.before, at, self.team.nothing(fold), Origin.INIT))
+        body: tuple[Node, ...] = (start,)
+        if some is not None:
+            body = (Guard(condition=some, body=body, span=self.team.span),)
+        return (*nodes, *self._guarded(body))
+
+    def _beside(self, stmt: Stmt) -> tuple[Node, ...]:
+        """A statement beside the scans."""
+        team, hardware = self.team, self.nest.indices
+        if self.found.is_alike(stmt):
+            return Body(self.draft, hardware=hardware, digits=team.alike.digits, unused=team.alike.unused).nodes(
+                (stmt,)
+            )
+        return self._by_first(Body(self.draft, hardware=hardware, digits=team.own).nodes((stmt,)))
+
+    def _guarded(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """What is run for iterations of the band only."""
+        if self.inside is None:
+            return tuple(nodes)
+        return (Guard(condition=self.inside, body=tuple(nodes), padding=True, span=self.team.span),)
+
+    def _each(self, element: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The nodes for each element of a thread."""
+        across = self.team.across
+        if across is None or not nodes:
+            return nodes
+        first = IndexVar(name=self.team.firsts[across.index])
+        digit = Digit(
+            name=element, index=across.index, weight=1, radix=const(self.team.width), stride=ONE, place=Place.VECTOR
+        )
+        self.draft.digits.append(digit)
+        define = Define(index=across.index, digits=(digit,), offset=first)
+        return self.team.unrolled(digit, (define, *nodes))
+
+    def _left(self, scan: Scan, fold: Fold, at: tuple[IndexExpr, ...]) -> list[Node]:
+        """The element that has what iterations handed on."""
+        carrier = fold.carrier
+        buffer, subscripts = carrier.every
+        declared = self.draft.kernel.buffer(buffer).dtype
+        value = as_type(self.team.read(fold, fold.before, at), declared)
+        node: Node = self.team.bind(fold, "out", buffer, subscripts, value)
+        if buffer in self.found.alike:
+            return [*([Fresh(buffer=buffer)] if self.team.across is not None else []), node]
+        some = _is_some(scan) if subscripts else None
+        if some is not None:
+            node = Guard(condition=some, body=(node,), span=self.team.span)
+        return list(self._by_first((node,)))
+
+    def _by_first(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """What one thread does for all that share its scans."""
+        if self.team.team == 1:
+            return nodes
+        return (Guard(condition=self.team.is_first, body=nodes, span=self.team.span),)
+
+
+def _is_some(scan: Scan) -> Condition | None:
+    """Whether there is an iteration, None where there surely is one."""
+    extent = scan.loop.extent
+    return None if (constant_value(extent) or 0) > 0 else Compare(op=CompareOp.GT, left=extent, right=ZERO)
+
+
+def _read_in(stmts: Sequence[Stmt]) -> set[str]:
+    """The buffers that statements read, or add to."""
+    inside = tuple(statements(tuple(stmts)))
+    return {read.buffer for read in reads_of(inside)} | {s.buffer for s in inside if isinstance(s, Accumulate)}

@@ -1,0 +1,79 @@
+"""Whether the choice of a launch whose scans are shared out fits it: its own numbers, and what it shares out."""
+
+from collections.abc import Iterator
+from math import prod
+
+from texpr.grammar.ast import New, Stmt
+from texpr.grammar.index.expr import names
+from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.crew_fits import crew_faults, listed
+from texpr.polyhedral.map.digits import thread_pieces_fit
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.scan import Scans, scans
+from texpr.polyhedral.map.scan_team import slot_bytes, team_of
+from texpr.polyhedral.mapped.candidate import Scanned
+
+
+def scanned_fault(problem: Problem, nest: Nest, choice: Scanned) -> str | None:
+    """What does not fit, None where all does; what accesses are wide, and where locals may lie, others say."""
+    found = scans(problem, nest.body, choice.shared_out)
+    if found is None:
+        return f"`shared_out`: {listed(choice.shared_out)} are no scans that the threads of a block can share"
+    return next(_faults(problem, nest, choice, found), None)
+
+
+def scanned_runs(
+    problem: Problem, nest: Nest, choice: Scanned
+) -> Iterator[tuple[tuple[Stmt, ...], str, tuple[str, ...]]]:
+    """The statements of which a thread takes neighbours of an index that has widths, with all indices around them."""
+    found = scans(problem, nest.body, choice.shared_out)
+    assert found is not None, "the choice fits"
+    for one in found.scans:
+        for index in (*nest.indices, one.index):
+            if index in choice.widths:
+                yield one.body, index, (*nest.indices, one.index)
+
+
+def takes_neighbours(nest: Nest, found: Scans, index: str) -> bool:
+    """Whether a thread may take several neighbours of an index of the band: each has what scans hand on, and nothing
+    else of its own."""
+    own = {carrier.every[0] for one in found.scans for carrier in one.carriers}
+    alone = all(stmt.buffer in own for stmt in found.stmts if isinstance(stmt, New))
+    extents = [par.extent for par in nest.pars] + [one.loop.extent for one in found.scans]
+    return alone and len(found.scans) == 1 and not any(index in names(extent) for extent in extents)
+
+
+def _faults(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iterator[str]:
+    warp, dealt = problem.target.warp_size, [index for index, _ in choice.deal]
+    is_along, own = choice.along in choice.shared_out, prod(n for _, n in choice.deal)
+    if not set(dealt) <= set(nest.indices):
+        yield f"`deal` deals threads to {listed(dealt)}, not some of {listed(nest.indices)}"
+    if own < 1 or choice.threads % own or min((n for _, n in choice.deal), default=1) < 1:
+        yield f"`deal` deals {own} threads, in pieces that do not number {choice.threads}"
+        return
+    radices, team = [n for _, n in choice.deal], team_of(choice)
+    pieces = [team, *radices] if is_along else [*radices, team]
+    if not thread_pieces_fit(pieces, choice.threads, warp):
+        yield f"`deal` deals {own} threads, in pieces that do not number {choice.threads}"
+    if not is_along and choice.along not in dealt:
+        yield f"`along`: lanes lie along one of {listed((*choice.shared_out, *dealt))}, not {choice.along}"
+    if is_along and (team < 2 or team & (team - 1)):
+        yield f"`along`: {team} threads share a scan, which is no power of two from 2"
+    for one in found.scans:
+        if names(one.loop.extent) & set(dealt):
+            yield f"`deal`: the extent of {one.index} depends on an index that has threads"
+    yield from crew_faults(problem, choice)
+    yield from _widths(nest, choice, found, is_along)
+    needed = slot_bytes(choice, found)
+    if needed > problem.target.shared_bytes:
+        yield f"it needs {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
+
+
+def _widths(nest: Nest, choice: Scanned, found: Scans, is_along: bool) -> Iterator[str]:
+    """A thread takes neighbours of scans along which lanes lie, or of one index across them."""
+    able = choice.shared_out if is_along else nest.indices
+    if not choice.widths.keys() <= set(able) or (not is_along and len(choice.widths) > 1):
+        yield f"`widths` has {listed(choice.widths)}, and a thread takes neighbours of {listed(able)}"
+        return
+    if not is_along and any(not takes_neighbours(nest, found, index) for index in choice.widths):
+        yield f"`widths`: each neighbour of {listed(choice.widths)} has scalars or extents of its own"
