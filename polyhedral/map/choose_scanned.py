@@ -19,12 +19,11 @@ from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
-from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.scan import Scan, Scans, is_long, scan, scans
 from texpr.polyhedral.map.scanned_fits import takes_neighbours
-from texpr.polyhedral.map.uses import local_uses
+from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.widths import run_width
 from texpr.polyhedral.mapped.candidate import Deal, Scanned
 from texpr.polyhedral.names import Names
@@ -139,7 +138,6 @@ def _scanned(
     ahead: int,
     widths: dict[str, int],
 ) -> Scanned:
-    uses, _ = local_uses(problem.kernel, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
     first = [along] if along in nest.indices else []
     return Scanned(
         threads=threads,
@@ -150,7 +148,7 @@ def _scanned(
         ahead=ahead,
         resident=blocks_asked(problem.kernel, problem.target) or 0,
         widths=widths,
-        memory={name: where for name, (where, _) in choose_memory(uses, problem.target).items()},
+        memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
     )
 
 

@@ -36,7 +36,7 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.work import Work, shared_nest
-from texpr.polyhedral.mapped.candidate import Parted
+from texpr.polyhedral.mapped.candidate import Parted, Scanned
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
@@ -57,8 +57,8 @@ def parts_of(reduction: Reduction, choice: Parted, index: str, moving: frozenset
     return add(ONE, at_least_zero(subtract(minimum(const(most_of), needed), ONE)))
 
 
-def team_of(choice: Parted) -> int:
-    """The threads of a block that share a reduction of one element."""
+def team_of(choice: Parted | Scanned) -> int:
+    """The threads of a block that share a reduction, or a scan, of one element."""
     return choice.threads // prod(threads for _, threads in choice.deal)
 
 

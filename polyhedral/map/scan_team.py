@@ -25,6 +25,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.index.expr import ZERO, const
 from texpr.grammar.numerics import identity
 from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.map.crew import team_of
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Region, plain_nest
@@ -57,11 +58,6 @@ class Alike:
         if shared:
             return Alike(digits=(*member, *shared), unused=None)
         return Alike(digits=(), unused=Unused.REPLICATED if member else None)
-
-
-def team_of(choice: Scanned) -> int:
-    """The threads of a block that share a scan of one element."""
-    return choice.threads // prod(threads for _, threads in choice.deal)
 
 
 def covered_by_team(choice: Scanned, index: str) -> int:
