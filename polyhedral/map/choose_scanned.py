@@ -21,7 +21,8 @@ from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.resident import blocks_asked
-from texpr.polyhedral.map.scan import Scan, Scans, is_long, scan, scans
+from texpr.polyhedral.map.scan import Scan, is_long, scan
+from texpr.polyhedral.map.scan_work import Scans, scans
 from texpr.polyhedral.map.scanned_fits import takes_neighbours
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.widths import run_width

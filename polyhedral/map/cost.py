@@ -26,8 +26,8 @@ from texpr.polyhedral.map.lines import origins
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction
-from texpr.polyhedral.map.scan import scans
 from texpr.polyhedral.map.scan_team import covered_by_team
+from texpr.polyhedral.map.scan_work import scans
 from texpr.polyhedral.map.tally import elements, tally
 from texpr.polyhedral.map.tiles import load_units, owned, run_units, staged, tile_lanes
 from texpr.polyhedral.map.vectors import Wide, along

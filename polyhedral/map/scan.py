@@ -40,7 +40,7 @@ from texpr.grammar.permissions import keeps_order, unroll_of
 from texpr.grammar.types import F32, F64, I32, I64, U32, DType, compute_type
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.long_sums import as_type
-from texpr.polyhedral.map.problem import Problem, declared
+from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.reducible import MIN_EXTENT, is_scalar, reads_of
 from texpr.polyhedral.map.vectors import at
 from texpr.polyhedral.program import AccessMode
@@ -112,7 +112,7 @@ def is_long(problem: Problem, seq: Seq) -> bool:
 def _scan(problem: Problem, seq: Seq) -> Scan | None:
     inside = tuple(statements(seq.body))
     own = {s.buffer for s in inside if isinstance(s, New)}
-    plain = all(_is_plain(problem, stmt) for stmt in inside)
+    plain = all(is_plain(problem, stmt) for stmt in inside)
     if not plain or unroll_of(seq) or any(keeps_order(s) for s in (seq, *inside)):
         return None
     carriers: list[Carrier] = []
@@ -129,7 +129,7 @@ def _scan(problem: Problem, seq: Seq) -> Scan | None:
     return found if fits else None
 
 
-def _is_plain(problem: Problem, stmt: Stmt) -> bool:
+def is_plain(problem: Problem, stmt: Stmt) -> bool:
     """Whether a thread can do a statement of an iteration by itself."""
     match stmt:
         case New(buffer=name):
@@ -374,42 +374,3 @@ def _meet(problem: Problem, index: str, one: Use, other: Use) -> bool:
         if program.work.exhausted:
             raise
         return True
-
-
-# ---- scans of a launch -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scans:
-    """The statements of a launch: its scans, and others, which all threads run (`alike`: they compute scalars that
-    every thread has for itself) or the first one of those that share a scan."""
-
-    scans: tuple[Scan, ...]
-    alike: frozenset[str]
-    stmts: tuple[Stmt, ...]
-
-    def at(self, stmt: Stmt) -> Scan | None:
-        """The scan that a statement is."""
-        return next((one for one in self.scans if one.loop is stmt), None)
-
-    def is_alike(self, stmt: Stmt) -> bool:
-        return _writes((stmt,)) <= self.alike
-
-
-def scans(problem: Problem, stmts: tuple[Stmt, ...], shared_out: Sequence[str]) -> Scans | None:
-    """A body whose scans over these indices are shared out; None where they cannot be, or beside other statements."""
-    found = [one for stmt in stmts if (one := scan(problem, stmt)) is not None and one.index in shared_out]
-    others = [stmt for stmt in stmts if not any(stmt is one.loop for one in found)]
-    own = declared(stmts)
-    if not found or len(found) < len(shared_out) or len(set(shared_out)) < len(shared_out):
-        return None
-    for stmt in others:
-        mixed = not _writes((stmt,)) <= own and not _writes((stmt,)).isdisjoint(own)
-        if mixed or not all(_is_plain(problem, inner) for inner in statements((stmt,))):
-            return None
-    return Scans(scans=tuple(found), alike=own, stmts=stmts)
-
-
-def _writes(stmts: tuple[Stmt, ...]) -> frozenset[str]:
-    """The buffers that statements write, or let begin."""
-    return frozenset(s.buffer for s in statements(stmts) if isinstance(s, New | Bind | Accumulate | Atomic))

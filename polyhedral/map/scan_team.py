@@ -29,7 +29,8 @@ from texpr.polyhedral.map.crew import team_of
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Region, plain_nest
-from texpr.polyhedral.map.scan import Carrier, Scan, Scans
+from texpr.polyhedral.map.scan import Carrier, Scan
+from texpr.polyhedral.map.scan_work import Scans
 from texpr.polyhedral.mapped.candidate import Scanned
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope

@@ -20,9 +20,10 @@ from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.problem import Region, plain_nest
 from texpr.polyhedral.map.reducible import reads_of
-from texpr.polyhedral.map.scan import Scan, Scans, scans
+from texpr.polyhedral.map.scan import Scan
 from texpr.polyhedral.map.scan_team import Fold, Team
 from texpr.polyhedral.map.scan_tile import Tiles
+from texpr.polyhedral.map.scan_work import Scans, scans
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.mapped.candidate import Scanned
 from texpr.polyhedral.mapped.operators import Origin

@@ -10,8 +10,8 @@ from texpr.polyhedral.map.crew import team_of
 from texpr.polyhedral.map.crew_fits import crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.map.scan import Scans, scans
 from texpr.polyhedral.map.scan_team import slot_bytes
+from texpr.polyhedral.map.scan_work import Scans, scans
 from texpr.polyhedral.mapped.candidate import Scanned
 
 
