@@ -32,7 +32,6 @@ from texpr.polyhedral.names import Names
 THREADS = 256
 TOGETHER = 64  # bytes of terms that a thread takes at once
 ROUNDS = 8  # of one element each, at most
-SLOTS = 32  # in which the units of a team meet, at most: every thread reads all of them
 MIN_WARPS = 264  # with neighbours in each lane
 
 
@@ -80,7 +79,7 @@ def _along(problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], f
         runs = max(runs, -(-size // width))
         least = min(least, max(1, TOGETHER // (width * _bytes(problem, one))))
     ahead = min(1 << (least.bit_length() - 1), max(1, power_of_two(runs // warp + 1) // 2))
-    most = warp * max(1, SLOTS // ahead)
+    most = warp * max(1, warp // ahead)  # each thread reads what every unit has of each round
     team = max(2, min(most, power_of_two(-(-runs // ahead))))
     asked = threads_asked(problem.kernel, problem.target)
     threads = asked or max(team, min(THREADS // 2, team * power_of_two(prod(sizes))))
