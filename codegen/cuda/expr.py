@@ -39,7 +39,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.permissions import HASTENED
-from texpr.grammar.types import F32, I64, U32, DType, compute_type
+from texpr.grammar.types import F32, I32, I64, U32, DType, compute_type
 
 MAX_DEPTH = 12  # of calls and parentheses in one expression, before a temporary is made
 MAX_LAZY_DEPTH = 200  # inside the arms of a select, where no temporary can stand
@@ -225,8 +225,10 @@ def emit_value(root: Expr, around: Surroundings) -> Value:
                 level = PRODUCT if text.startswith("-") else ATOM
                 done.append(Value(text, level, dtype, constant=seen, nonzero=nonzero))
             case IndexValue(index=index, dtype=dtype):
-                found = term(index, around.scope).as_wide()
-                done.append(cast(Value(found.text, found.level, I64, names=found.names), dtype))
+                found, own = term(index, around.scope), I32
+                if found.wide or dtype != I32:
+                    found, own = found.as_wide(), I64
+                done.append(cast(Value(found.text, found.level, own, names=found.names), dtype))
             case ConditionValue(condition=affine, dtype=dtype):
                 truth = term(affine, around.scope)
                 done.append(Value(truth.text, truth.level, dtype, names=truth.names))

@@ -28,7 +28,7 @@ from texpr.grammar.types import BF16, F16, F32, F64, I32, I64, U32
 from texpr.polyhedral.layout.place import coordinate, variable
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.access import Access, Cache, Completion
-from texpr.polyhedral.mapped.monoids import MONOIDS
+from texpr.polyhedral.mapped.monoids import MONOIDS, Monoid
 from texpr.polyhedral.mapped.operators import Combined, Copy, Elementwise, Reduce, Scan
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Lead, Node
@@ -175,7 +175,7 @@ def _terms(node: Combined, value: Callable[[Expr], str], warp_size: int) -> _Ter
     if warp_size % node.lanes or node.lanes & (node.lanes - 1):
         raise _refused(node, f"combines {node.lanes} lanes, which are no group")
     monoid = MONOIDS[node.monoid]
-    kind = f"tx::{monoid.name}<{value_type(dtype)}>"
+    kind = f"tx::{monoid.name}<{', '.join(value_type(v.dtype) for v in _parameters(node, monoid))}>"
     values = ", ".join(value(v) for v in node.values)
     single = len(monoid.components) == 1
     if node.lift and not single:
@@ -186,6 +186,11 @@ def _terms(node: Combined, value: Callable[[Expr], str], warp_size: int) -> _Ter
     if None in counts:
         raise _refused(node, "combines so many elements as no number says")
     return _Terms(kind, element, counts[0] if counts else None, single)
+
+
+def _parameters(node: Combined, monoid: Monoid) -> tuple[Expr, ...]:
+    """The values whose types a monoid's C++ type has: of the element, and of its index where that is no i32."""
+    return node.values[:2] if monoid.indexed and node.values[1].dtype != I32 else node.values[:1]
 
 
 def _over_lanes(node: Combined, function: str, kind: str, warp_size: int, partial: str) -> str:

@@ -40,7 +40,14 @@ from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.lines import countable
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
-from texpr.polyhedral.map.sharing import can_share, combined_dim, is_long, part_bytes, prefers_blocks, reductions
+from texpr.polyhedral.map.sharing import (
+    combined_dim,
+    is_long,
+    meeting_bytes,
+    prefers_blocks,
+    reductions,
+    shared_reduction,
+)
 from texpr.polyhedral.map.uses import local_uses, memory_of
 from texpr.polyhedral.map.widths import run_width
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single, widths_of
@@ -325,8 +332,8 @@ class _Inner:
                     self.deals[stmt.index] = _named(nest, share(sizes, order, caps, self.threads))
                     self.dealt |= set(nest.indices)
                     self.alone |= set(nest.indices) if len(nest.indices) == 1 else set()
-                case Seq() if self._shares(stmt, ranges):
-                    self.left -= part_bytes(self.problem, stmt.body, self.threads)
+                case Seq() if (bytes_ := self._shared(stmt, ranges)) is not None:
+                    self.left -= bytes_
                     self.shared_out.append(stmt.index)
                     self.alone.add(stmt.index)
                 case Seq(index=index, extent=extent, body=body):
@@ -337,10 +344,13 @@ class _Inner:
                 case _:
                     pass
 
-    def _shares(self, seq: Seq, ranges: Ranges) -> bool:
-        fits = part_bytes(self.problem, seq.body, self.threads) <= self.left
-        long = self.threads > 1 and fits and is_long(self.problem, seq, ranges)
-        return long and can_share(self.problem, seq, self.memory)
+    def _shared(self, seq: Seq, ranges: Ranges) -> int | None:
+        """The shared memory that a loop needs which the threads share out, None for one that they do not."""
+        found = shared_reduction(self.problem, seq, self.memory)
+        if found is None or self.threads == 1 or not is_long(self.problem, seq, ranges):
+            return None
+        needed = meeting_bytes(self.problem, found.updates, self.threads)
+        return needed if needed <= self.left else None
 
 
 def _named(nest: Nest, pieces: Sequence[tuple[int, int]]) -> Deal:

@@ -167,10 +167,11 @@ def rounds_ahead(problem: Problem, nest: Nest, found: Work, widths: Mapping[str,
     for one in found.reductions:
         index = next((i for i in nest.indices if i in widths), one.over.index)
         width = widths.get(index, 1)
+        elements = {(a.buffer, a.subscripts): a for a in problem.accesses(one.body, {}) if not a.update}
         moved = sum(
             access.element_bytes * (width if index in subscript_names(access.subscripts) else 1)
-            for access in problem.accesses(one.body, {})
-            if {index, one.over.index} & subscript_names(access.subscripts) and not access.update
+            for access in elements.values()
+            if {index, one.over.index} & subscript_names(access.subscripts)
         )
         least = min(least, wanted // max(1, moved))
     return 1 << max(0, least.bit_length() - 1)

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from math import prod
 
 from texpr.grammar.ast import (
-    Accumulate,
     Bind,
-    Const,
     Expr,
     IndexExpr,
     IndexVar,
@@ -28,16 +26,15 @@ from texpr.grammar.index.expr import (
     names,
     subtract,
 )
-from texpr.grammar.numerics import identity
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import Reduction
+from texpr.polyhedral.map.updates import Component, Update, components, monoid_of
 from texpr.polyhedral.map.work import Work, shared_nest
 from texpr.polyhedral.mapped.candidate import Parted, Scanned
-from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
@@ -69,11 +66,12 @@ def covered_by_block(reduction: Reduction, choice: Parted, index: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The partial result of an update in a thread's register, an element of it for each neighbour that it takes."""
+    """The partial result of an update in a thread's registers, one for each component of its monoid, with an element
+    for each neighbour that the thread takes."""
 
-    update: Accumulate
-    register: str
-    dtype: DType
+    update: Update
+    registers: tuple[str, ...]
+    components: tuple[Component, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +128,7 @@ class Crew:
         )
         return Stand(inner=inner, outer=outer, digits=tuple(d.name for d in band.all), nodes=nodes)
 
-    def each(self, name: str, body: Sequence[Node], update: Accumulate) -> tuple[Node, ...]:
+    def each(self, name: str, body: Sequence[Node], update: Update) -> tuple[Node, ...]:
         """The body for every element of a thread's registers."""
         if self.width == 1:
             return tuple(body)
@@ -140,12 +138,14 @@ class Crew:
     def element(self, name: str) -> tuple[IndexExpr, ...]:
         return (IndexVar(name=name),) if self.width > 1 else ()
 
-    def is_long(self, update: Accumulate) -> bool:
+    def is_long(self, update: Update) -> bool:
         return update.id in self.draft.long
 
-    def register(self, update: Accumulate, dtype: DType, what: str) -> str:
-        shape = (const(self.width),) if self.width > 1 else ()
-        return self.buffer(f"{update.buffer}_{what}", dtype, shape, Memory.REG)
+    def registers(self, update: Update, what: str, dtype: DType | None = None) -> Part:
+        """Registers of an update, an accumulation's of this type, if any."""
+        found, shape = components(update, dtype), (const(self.width),) if self.width > 1 else ()
+        registers = tuple(self.buffer(f"{c.word}_{what}", c.dtype, shape, Memory.REG) for c in found)
+        return Part(update=update, registers=registers, components=found)
 
     def buffer(self, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...], memory: Memory) -> str:
         name = self.draft.names.fresh(wanted)
@@ -169,32 +169,55 @@ class Crew:
         most = max(self.choice.blocks.values(), default=1)
         return f"the parts of at most {most} blocks, as many as run at a time with all elements; the last one adds them"
 
-    def started(self, part: Part, register: str, dtype: DType, suffix: str) -> tuple[Node, ...]:
-        update = part.update
-        start = Const(value=identity(update.op, dtype).item(), dtype=dtype, span=update.span)
+    def started(self, part: Part, suffix: str) -> tuple[Node, ...]:
+        """The registers of a part without elements."""
         name = self.draft.names.fresh("element")
-        first = self.bind(update, suffix, Origin.INIT, register, self.element(name), start, self.own)
-        return (Fresh(buffer=register), *self.each(name, (first,), update))
+        first = tuple(
+            self.bind(part.update, f"{c.id}_{suffix}", Origin.INIT, register, self.element(name), c.start, self.own)
+            for register, c in zip(part.registers, part.components, strict=True)
+        )
+        return (*(Fresh(buffer=register) for register in part.registers), *self.each(name, first, part.update))
 
-    def read(self, part: Part, buffer: str = "", at: tuple[IndexExpr, ...] = ()) -> Read:
-        return Read(buffer=buffer or part.register, subscripts=at, dtype=part.dtype, span=part.update.span)
+    def read(
+        self, part: Part, buffers: Sequence[str] | None = None, at: tuple[IndexExpr, ...] = ()
+    ) -> tuple[Read, ...]:
+        """The components of a part, from its registers or elsewhere."""
+        named = zip(part.registers if buffers is None else buffers, part.components, strict=True)
+        span = part.update.span
+        return tuple(Read(buffer=name, subscripts=at, dtype=c.dtype, span=span) for name, c in named)
+
+    def put(
+        self,
+        part: Part,
+        suffix: str,
+        buffers: Sequence[str],
+        at: tuple[IndexExpr, ...],
+        values: Sequence[Expr],
+        digits: tuple[str, ...],
+    ) -> tuple[Generic, ...]:
+        """The components of a part, where others see them."""
+        return tuple(
+            self.bind(part.update, f"{c.id}_{suffix}", Origin.COMBINE, name, at, value, digits)
+            for name, c, value in zip(buffers, part.components, values, strict=True)
+        )
 
     def reduce(
         self,
         part: Part,
         suffix: str,
-        value: Read,
+        values: tuple[Read, ...],
         *,
         over: Box = (),
         lanes: int = 1,
         at: tuple[IndexExpr, ...] = (),
         digits: tuple[str, ...] = (),
     ) -> Reduce:
+        named = zip(part.registers, part.components, strict=True)
         return Reduce(
             id=f"{part.update.id}_{suffix}",
-            monoid=OF_UPDATE[part.update.op],
-            values=(value,),
-            targets=(View(buffer=part.register, subscripts=at, dtype=value.dtype),),
+            monoid=monoid_of(part.update),
+            values=values,
+            targets=tuple(View(buffer=name, subscripts=at, dtype=c.dtype) for name, c in named),
             over=over,
             lanes=lanes,
             lift=False,
@@ -205,14 +228,13 @@ class Crew:
 
     def bind(
         self,
-        update: Accumulate,
-        suffix: str,
+        update: Update,
+        id: str,
         origin: Origin,
         buffer: str,
         subscripts: tuple[IndexExpr, ...],
         value: Expr,
         digits: tuple[str, ...],
     ) -> Generic:
-        id = f"{update.id}_{suffix}"
         leaf = Bind(id=id, buffer=buffer, subscripts=subscripts, value=value, span=update.span)
         return Generic(id=id, leaf=leaf, origin=origin, digits=digits)

@@ -190,7 +190,16 @@ def build_combined(draft: Draft, region: Region, choice: Combined) -> Launch:
     around = tuple((define, stride) for d, define in defines.items() if (stride := strides[d]) is not None)
     team = Team(outer=nest.indices, threads=choice.threads, width=width)
     body = shared_out(
-        draft, team, nest.pars[dim], tuple(updates), places[dim], const(choice.rounds), inside, around, strides[dim]
+        draft,
+        team,
+        nest.pars[dim],
+        tuple(updates),
+        updates,
+        places[dim],
+        const(choice.rounds),
+        inside,
+        around,
+        strides[dim],
     )
     outer = (define for d, define in defines.items() if strides[d] is None)
     return launch_of(draft, region, choice.threads, grid, (*outer, *body))

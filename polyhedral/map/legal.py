@@ -30,7 +30,7 @@ from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import combinable
 from texpr.polyhedral.map.scanned_fits import scanned_fault, scanned_runs
-from texpr.polyhedral.map.sharing import can_share, part_bytes
+from texpr.polyhedral.map.sharing import meeting_bytes, shared_reduction
 from texpr.polyhedral.map.tally import tally
 from texpr.polyhedral.map.tally_fits import tally_fault
 from texpr.polyhedral.map.tiles import tile_fault
@@ -172,9 +172,10 @@ class _Check:
         seqs = {s.index: s for s in _at_block_level(nest.body, choice.shared_out) if isinstance(s, Seq)}
         bytes_needed = sum(use.bytes or 0 for use in uses if choice.memory[use.buffer.name] is Memory.SHARED)
         for index in choice.shared_out:
-            if index not in seqs or not can_share(self.problem, seqs[index], choice.memory) or choice.threads == 1:
+            found = shared_reduction(self.problem, seqs[index], choice.memory) if index in seqs else None
+            if found is None or choice.threads == 1:
                 self._refuse(f"`shared_out`: {index} is no reduction that the threads of a block can share")
-            bytes_needed += part_bytes(self.problem, seqs[index].body, choice.threads)
+            bytes_needed += meeting_bytes(self.problem, found.updates, choice.threads)
             self._run(seqs[index].body, index, choice.widths, (*nest.indices, index), begins)
         self._known_widths(choice.widths, (*indices, *choice.shared_out))
         self._rows(choice, nest.body)
@@ -217,7 +218,7 @@ class _Check:
         self._known_widths(choice.widths, (choice.over,))
         if not choice.blocks.keys() <= summed.keys():
             self._refuse(f"`blocks` limits {listed(choice.blocks)}; the summed indices are {listed(summed)}")
-        bytes_needed = part_bytes(self.problem, updates, choice.threads)
+        bytes_needed = meeting_bytes(self.problem, updates, choice.threads)
         if bytes_needed > self.target.shared_bytes:
             self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")
         if any(u.id in self.problem.long for u in updates):

@@ -6,10 +6,8 @@ blocks:                        each puts its results in memory; the last one to 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from texpr.grammar.ast import (
-    Accumulate,
     Compare,
     CompareOp,
     IndexExpr,
@@ -26,8 +24,9 @@ from texpr.grammar.index.expr import (
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.crew import Crew, Part, Stand
 from texpr.polyhedral.map.long_sums import as_type
+from texpr.polyhedral.map.serial import Body, of_combining
+from texpr.polyhedral.map.updates import combined, components
 from texpr.polyhedral.mapped.between import Init, Words
-from texpr.polyhedral.mapped.operators import Generic, Origin
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.tree import Fresh, Guard, Last, Loop, Node
@@ -45,22 +44,28 @@ def together(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
     if crew.choice.threads == lanes:
         return nodes
     warps = const(crew.choice.threads // crew.warp)
-    shared = {p.register: crew.buffer(f"{p.register}s", p.dtype, (warps,), Memory.SHARED) for p in parts}
-    nodes += [Fresh(buffer=name) for name in shared.values()]
+    shared = [_shared(crew, part, (warps,)) for part in parts]
+    nodes += [Fresh(buffer=name) for names in shared for name in names]
     stand = crew.stand(("in_warp", "slot"), (crew.warp, crew.choice.threads // crew.warp))
     slot = (IndexVar(name=stand.outer),)
     puts = tuple(
-        crew.bind(p.update, f"{suffix}put", Origin.COMBINE, shared[p.register], slot, crew.read(p), stand.digits)
-        for p in parts
+        put
+        for part, names in zip(parts, shared, strict=True)
+        for put in crew.put(part, f"{suffix}put", names, slot, crew.read(part), stand.digits)
     )
     first = Compare(op=CompareOp.EQ, left=IndexVar(name=stand.inner), right=ZERO)
     nodes += [*stand.nodes, Guard(condition=first, body=puts, span=parts[0].update.span)]
-    for part in parts:
+    for part, names in zip(parts, shared, strict=True):
         index = crew.draft.names.fresh("each_warp")
-        value = crew.read(part, shared[part.register], (IndexVar(name=index),))
-        over = ((index, warps),)
-        nodes.append(crew.reduce(part, f"{suffix}warps", value, over=over))
+        values = crew.read(part, names, (IndexVar(name=index),))
+        nodes.append(crew.reduce(part, f"{suffix}warps", values, over=((index, warps),)))
     return nodes
+
+
+def _shared(crew: Crew, part: Part, shape: tuple[IndexExpr, ...]) -> tuple[str, ...]:
+    """Where the components of a part meet, in shared memory."""
+    named = zip(part.registers, part.components, strict=True)
+    return tuple(crew.buffer(f"{register}s", c.dtype, shape, Memory.SHARED) for register, c in named)
 
 
 def _by_memory(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
@@ -70,21 +75,18 @@ def _by_memory(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
         return []
     put, get = (crew.stand(("at", "member"), (crew.elements, crew.team)) for _ in range(2))
     puts, gets = list[Node](), list[Node]()
-    shared = {
-        p.register: crew.buffer(f"{p.register}s", p.dtype, (const(crew.team), count), Memory.SHARED) for p in parts
-    }
-    for part in parts:
+    shared = [_shared(crew, part, (const(crew.team), count)) for part in parts]
+    for part, names in zip(parts, shared, strict=True):
         name, index = crew.draft.names.fresh("element"), crew.draft.names.fresh("each")
         there = (IndexVar(name=put.outer), _slot(crew, put, name))
-        mine = crew.read(part, part.register, crew.element(name))
-        leaf = crew.bind(part.update, f"{suffix}put", Origin.COMBINE, shared[part.register], there, mine, put.digits)
-        puts += crew.each(name, (leaf,), part.update)
-        value = crew.read(part, shared[part.register], (IndexVar(name=index), _slot(crew, get, name)))
+        mine = crew.read(part, at=crew.element(name))
+        puts += crew.each(name, crew.put(part, f"{suffix}put", names, there, mine, put.digits), part.update)
+        values = crew.read(part, names, (IndexVar(name=index), _slot(crew, get, name)))
         over, at = ((index, const(crew.team)),), crew.element(name)
-        got = crew.reduce(part, f"{suffix}team", value, over=over, at=at, digits=get.digits)
+        got = crew.reduce(part, f"{suffix}team", values, over=over, at=at, digits=get.digits)
         gets += crew.each(name, (got,), part.update)
     first = Compare(op=CompareOp.EQ, left=IndexVar(name=get.outer), right=ZERO)
-    fresh = (Fresh(buffer=name) for name in shared.values())
+    fresh = (Fresh(buffer=name) for names in shared for name in names)
     return [
         *fresh,
         *put.nodes,
@@ -112,46 +114,31 @@ def last(
     only = Compare(op=CompareOp.EQ, left=first, right=ZERO)
     for part in parts:
         update = part.update
-        dtype = F64 if crew.is_long(update) else part.dtype
+        dtype = F64 if crew.is_long(update) else part.components[0].dtype
         slots = (const(crew.elements * crew.width),) if crew.elements > 1 else ()
-        space = crew.buffer(f"{update.buffer}_blocks", dtype, (*crew.tiles, crew.parts, *slots), Memory.GLOBAL)
+        shape = (*crew.tiles, crew.parts, *slots)
+        spaces = [crew.buffer(f"{c.word}_blocks", c.dtype, shape, Memory.GLOBAL) for c in components(update, dtype)]
         name, each = fresh("element"), fresh("each_part")
         own = () if crew.elements == 1 else (_slot(crew, stand, name),)
-        mine = as_type(crew.read(part, part.register, crew.element(name)), dtype)
-        put = crew.bind(
-            update,
-            "block",
-            Origin.COMBINE,
-            space,
-            (*here, IndexVar(name=crew.part), *own),
-            mine,
-            stand.digits,
-        )
-        nodes.append(Guard(condition=only, body=crew.each(name, (put,), update), span=update.span))
-        total = replace(part, register=crew.register(update, dtype, "total"), dtype=dtype)
+        mine = crew.read(part, at=crew.element(name))
+        total = crew.registers(update, "total", dtype)
         totals.append(total)
+        given = [as_type(value, c.dtype) for value, c in zip(mine, total.components, strict=True)]
+        puts = crew.put(part, "block", spaces, (*here, IndexVar(name=crew.part), *own), given, stand.digits)
+        nodes.append(Guard(condition=only, body=crew.each(name, puts, update), span=update.span))
         element = fresh("element")
         place = () if crew.elements == 1 else (_slot(crew, stand, element),)
         turn = add(first, multiply(const(crew.team), IndexVar(name=each)))
-        value = Read(buffer=space, subscripts=(*here, turn, *place), dtype=dtype, span=update.span)
-        id = fresh(f"{update.id}_parts")
-        leaf = Accumulate(
-            id=id,
-            op=update.op,
-            buffer=total.register,
-            subscripts=crew.element(element),
-            value=value,
-            span=update.span,
-        )
-        add_one = Generic(id=id, leaf=leaf, origin=Origin.COMBINE, digits=stand.digits)
+        values = crew.read(total, spaces, (*here, turn, *place))
+        more, sinks = _added(crew, total, crew.read(total, at=crew.element(element)), values, stand)
         there = Compare(op=CompareOp.LT, left=turn, right=crew.parts)
-        every = Guard(condition=there, body=crew.each(element, (add_one,), update), padding=True, span=update.span)
-        inside += crew.started(total, total.register, dtype, "total")
+        every = Guard(condition=there, body=crew.each(element, more, update), padding=True, span=update.span)
+        inside += crew.started(total, "total")
         inside.append(Loop(index=each, extent=ceildiv(crew.parts, crew.team), body=(every,), span=update.span))
-        orders.append(
+        orders += [
             Order(
                 source=put.id,
-                sink=id,
+                sink=sink,
                 buffer=space,
                 hazard=Hazard.FLOW,
                 scope=Scope.GRID,
@@ -159,7 +146,8 @@ def last(
                 source_span=update.span,
                 sink_span=update.span,
             )
-        )
+            for put, sink, space in zip(puts, sinks, spaces, strict=True)
+        ]
     inside += together(crew, totals, "last_")
     inside += end(totals)
     counter = fresh("tickets")
@@ -169,3 +157,21 @@ def last(
         span=parts[0].update.span,
     )  # fmt: skip
     return [*nodes, last], tuple(orders)
+
+
+def _added(
+    crew: Crew, total: Part, into: tuple[Read, ...], values: tuple[Read, ...], stand: Stand
+) -> tuple[tuple[Node, ...], list[str]]:
+    """What a block left in with the total, and the statements that read it. Several components are read before they
+    are compared."""
+    update, nodes, sinks = total.update, list[Node](), list[str]()
+    if len(values) > 1:
+        registers = [crew.buffer(f"{c.word}_other", c.dtype, (), Memory.REG) for c in total.components]
+        got = crew.put(total, "parts", registers, (), values, stand.digits)
+        nodes += [*(Fresh(buffer=name) for name in registers), *got]
+        sinks += [one.id for one in got]
+        values = crew.read(total, registers)
+    id = crew.draft.names.fresh(f"{update.id}_parts")
+    body = Body(crew.draft, hardware=crew.nest.indices, digits=stand.digits)
+    nodes += of_combining(body.nodes(combined(update, into, values, id)))
+    return tuple(nodes), sinks or [id]

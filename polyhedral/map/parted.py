@@ -46,10 +46,11 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.meeting import last, together
+from texpr.polyhedral.map.picks import Pick
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.rounds import Rounds, turns_of
-from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.serial import Body, of_combining
 from texpr.polyhedral.map.work import shared_nest, work
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.operators import Origin
@@ -148,10 +149,10 @@ class _Launch:
             own: dict[str, Part] = {}
             narrowed = self._is_short(reduction)
             for update in reduction.updates:
-                dtype = narrow(update.value).dtype if narrowed and self.crew.is_long(update) else update.value.dtype
-                part = Part(update=update, register=self.crew.register(update, dtype, "part"), dtype=dtype)
-                own[update.id] = part
-                nodes += self.crew.started(part, part.register, dtype, "init")
+                short = narrowed and self.crew.is_long(update)
+                dtype = narrow(update.value).dtype if short else update.value.dtype
+                part = own[update.id] = self.crew.registers(update, "part", dtype)
+                nodes += self.crew.started(part, "init")
             parts += own.values()
             inside += Rounds(self.crew, reduction, own).nodes()
         return [*nodes, *self._guarded(inside)], tuple(parts)
@@ -181,13 +182,7 @@ class _Launch:
                 continue
             updates: list[Node] = []
             for update in reduction.updates:
-                total = by_id[update.id]
-                value: Expr = self.crew.read(total, total.register, self.crew.element(element))
-                stored = self.draft.buffers[update.buffer].dtype
-                if self.crew.is_long(update):
-                    value = as_type(value, F64 if stored == F64 else F32)
-                final = body.leaf(replace(update, value=value))
-                updates.append(replace(final, id=f"{update.id}_out", origin=Origin.COMBINE))
+                updates += self._final(body, by_id[update.id], element)
             some = tuple(
                 Compare(op=CompareOp.GT, left=loop.extent, right=ZERO)
                 for loop in reduction.loops
@@ -220,3 +215,14 @@ class _Launch:
             return list(guarded)
         first = Compare(op=CompareOp.EQ, left=IndexVar(name=self.crew.team_index), right=ZERO)
         return [Guard(condition=first, body=guarded, span=self.crew.span)]
+
+    def _final(self, body: Body, total: Part, element: str) -> tuple[Node, ...]:
+        """The program's own update, by all parts together."""
+        update, values = total.update, self.crew.read(total, at=self.crew.element(element))
+        if isinstance(update, Pick):
+            return of_combining(body.nodes(update.at_end(values)))
+        value: Expr = values[0]
+        if self.crew.is_long(update):
+            value = as_type(value, F64 if self.draft.buffers[update.buffer].dtype == F64 else F32)
+        final = body.leaf(replace(update, value=value))
+        return (replace(final, id=f"{update.id}_out", origin=Origin.COMBINE),)

@@ -42,7 +42,7 @@ from texpr.polyhedral.map.fused import fused
 from texpr.polyhedral.map.hardware_attributes import check_host_loop
 from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.objective import WeightedAccess
-from texpr.polyhedral.map.reducible import is_reduction, reads_of
+from texpr.polyhedral.map.reducible import long_reduction, reads_of
 from texpr.polyhedral.mapped.program import HostIf, HostLoop
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
@@ -272,17 +272,18 @@ class _Outliner:
 
     def _waits(self, stmt: Stmt, before: Sequence[Stmt]) -> bool:
         """Whether a statement is a reduction that blocks may share out, of what those before it leave."""
-        if not self.target.is_cuda or not is_reduction(self.kernel, stmt):
+        found = long_reduction(self.kernel, stmt) if self.target.is_cuda else None
+        if found is None:
             return False
         left = {s.buffer for s in statements(tuple(before)) if isinstance(s, Bind | Accumulate | Atomic)}
-        return any(read.buffer in left for read in reads_of(tuple(statements((stmt,)))))
+        return any(read.buffer in left for read in reads_of(tuple(statements(found.reading))))
 
     def _is_choice(self, stmt: Stmt) -> bool:
         """Whether the host may ask the condition of a statement, under which there are reductions that blocks share."""
         inside = tuple(statements((stmt,)))
         asked = isinstance(stmt, If) and not isinstance(stmt.condition, Read) and self.target.is_cuda
         local = any(isinstance(s, New) for s in inside)
-        return asked and not local and any(is_reduction(self.kernel, s) for s in inside)
+        return asked and not local and any(long_reduction(self.kernel, s) is not None for s in inside)
 
     def _region(self, stmts: list[Stmt], host: tuple[str, ...], saved: Saved) -> tuple[Region, ...]:
         if not stmts:

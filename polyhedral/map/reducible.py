@@ -1,6 +1,7 @@
 """Reductions: nests of `seq`s that do nothing but update elements which none of their loops tells apart.
 
     seq M i { seq N k { let x = A[i, k]; s += x * x; t max= x } }      two updates, over i and k
+    seq N k { if A[k] > top { top = A[k]; at = k } }                   one, of the pair (`picks.py`)
 
 Their iterations may be made in any order, by any thread, each with a part of its own, but under `#ordered`.
 """
@@ -27,6 +28,9 @@ from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, names
 from texpr.grammar.permissions import keeps_order, unroll_of
 from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.find_picks import picks
+from texpr.polyhedral.map.picks import AT, BEST, Pick
+from texpr.polyhedral.map.updates import Update, are_apart, changed, components, in_registers, targets
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.walk import read_accesses, subscript_names, value_reads
 
@@ -38,7 +42,7 @@ class Reduction:
     """`loops`, outermost first, of which threads share out the last one, and the `updates` inside."""
 
     loops: tuple[Seq, ...]
-    updates: tuple[Accumulate, ...]
+    updates: tuple[Update, ...]
 
     @property
     def body(self) -> tuple[Stmt, ...]:
@@ -47,19 +51,12 @@ class Reduction:
     @property
     def reading(self) -> tuple[Stmt, ...]:
         """The body, its updates without an element: they go to registers."""
-        return tuple(map(self._without_elements, self.body))
+        return changed(self.body, self._without_elements)
 
     def _without_elements(self, stmt: Stmt) -> Stmt:
-        match stmt:
-            case Accumulate() if any(stmt is update for update in self.updates):
-                return replace(stmt, subscripts=())
-            case Seq(body=body):
-                return replace(stmt, body=tuple(map(self._without_elements, body)))
-            case If(then=then, orelse=orelse):
-                arms = (tuple(map(self._without_elements, arm)) for arm in (then, orelse))
-                return replace(stmt, then=next(arms), orelse=next(arms))
-            case _:
-                return stmt
+        if isinstance(stmt, Accumulate) and any(stmt is update for update in self.updates):
+            return replace(stmt, subscripts=())
+        return in_registers(stmt, self.updates, _some_registers)
 
     @property
     def over(self) -> Seq:
@@ -68,6 +65,12 @@ class Reduction:
     @property
     def indices(self) -> tuple[str, ...]:
         return tuple(loop.index for loop in self.loops)
+
+
+def _some_registers(pick: Pick) -> tuple[Read, ...]:
+    """Those of a pick, under names of no buffer."""
+    named = zip(components(pick), (BEST, AT), strict=True)
+    return tuple(Read(buffer=f"{name} {pick.id}", subscripts=(), dtype=component.dtype) for component, name in named)
 
 
 def reduction(kernel: Kernel, top: Seq, over: str) -> Reduction | None:
@@ -79,21 +82,23 @@ def reduction(kernel: Kernel, top: Seq, over: str) -> Reduction | None:
         loops.append(loops[-1].body[0])
     if any(keeps_order(loop) or unroll_of(loop) for loop in loops):
         return None
-    inside = tuple(statements(loops[-1].body))
-    own = {s.buffer for s in inside if isinstance(s, New)}
-    updates = tuple(s for s in inside if isinstance(s, Accumulate) and s.buffer not in own)
-    targets = {u.buffer for u in updates}
+    own = {s.buffer for s in statements(loops[-1].body) if isinstance(s, New)}
+    added = tuple(s for s in statements(loops[-1].body) if isinstance(s, Accumulate) and s.buffer not in own)
+    found = Reduction(loops=tuple(loops), updates=(*added, *picks(kernel, loops)))
+    written = {name for update in found.updates for name, _ in targets(update)}
+    inside = tuple(statements(found.reading))
+    own |= {read.buffer for u in found.updates if isinstance(u, Pick) for read in _some_registers(u)}
     moving = {loop.index for loop in loops} | {s.index for s in inside if isinstance(s, Seq)}
     fits = (
-        updates
-        and len(targets) == len(updates)
+        written
+        and are_apart(found.updates)
         and all(_computes_only(kernel, stmt, own) for stmt in inside)
-        and all(read.buffer not in targets for read in reads_of(inside))
+        and all(read.buffer not in written for read in reads_of(inside))
         and not any(keeps_order(stmt) for stmt in inside)
-        and all(_told_by_none(update, moving) for update in updates)
-        and (_runs(loops, inside) or all(_exists(kernel, update) for update in updates))
+        and all(_told_by_none(update, moving) for update in added)
+        and (_runs(loops, inside, added) or all(_exists(kernel, update) for update in added))
     )
-    return Reduction(loops=tuple(loops), updates=updates) if fits else None
+    return found if fits else None
 
 
 def _computes_only(kernel: Kernel, stmt: Stmt, own: set[str]) -> bool:
@@ -120,12 +125,13 @@ def _told_by_none(update: Accumulate, moving: set[str]) -> bool:
     return not gathered and subscript_names(update.subscripts).isdisjoint(moving)
 
 
-def _runs(loops: Sequence[Seq], inside: Sequence[Stmt]) -> bool:
+def _runs(loops: Sequence[Seq], inside: Sequence[Stmt], updates: Sequence[Accumulate]) -> bool:
     """Whether an iteration of each of the loops, whose extents depend on none of them, makes every update."""
     indices = {loop.index for loop in loops}
     fixed = all(names(loop.extent).isdisjoint(indices) for loop in loops)
     surely = all((constant_value(s.extent) or 0) > 0 for s in inside if isinstance(s, Seq))
-    return fixed and surely and not any(isinstance(s, If) for s in inside)
+    asked = {s.id for c in inside if isinstance(c, If) for s in statements((c,)) if isinstance(s, Accumulate)}
+    return fixed and surely and not any(update.id in asked for update in updates)
 
 
 def _exists(kernel: Kernel, update: Accumulate) -> bool:
@@ -149,14 +155,14 @@ def reads_of(stmts: Sequence[Stmt]) -> Iterator[Read]:
                 pass
 
 
-def is_reduction(kernel: Kernel, stmt: Stmt) -> bool:
-    """Whether a statement is a reduction that may be long."""
+def long_reduction(kernel: Kernel, stmt: Stmt) -> Reduction | None:
+    """A statement as a reduction, None where it is none that may be long."""
     if not isinstance(stmt, Seq):
-        return False
+        return None
     nest = list(nest_of_seqs(stmt))
     extents = [constant_value(loop.extent) for loop in nest]
     long = any(extent is None or extent >= MIN_EXTENT for extent in extents)
-    return long and reduction(kernel, stmt, nest[-1].index) is not None
+    return reduction(kernel, stmt, nest[-1].index) if long else None
 
 
 def nest_of_seqs(top: Seq) -> Iterator[Seq]:

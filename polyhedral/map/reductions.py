@@ -13,7 +13,7 @@ along `k` is given blocks for its iterations, so that lanes run along k: a matri
 contiguously.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import (
@@ -22,7 +22,6 @@ from texpr.grammar.ast import (
     Compare,
     CompareOp,
     Condition,
-    Const,
     Expr,
     IndexExpr,
     IndexVar,
@@ -34,7 +33,6 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value
 from texpr.grammar.index.interval import most
-from texpr.grammar.numerics import identity
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32, F64, DType
 from texpr.grammar.walk import rewrite
@@ -43,16 +41,19 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type, narrow
+from texpr.polyhedral.map.picks import Pick
 from texpr.polyhedral.map.row_tiles import RowTile
 from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.sharing import shared_reduction
+from texpr.polyhedral.map.updates import Component, Update, changed, components, in_registers, monoid_of, targets
 from texpr.polyhedral.map.vectors import along
-from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box, View
+from texpr.polyhedral.mapped.walks import map_statements
 from texpr.polyhedral.prove.additions import CHAIN
 
 
@@ -80,7 +81,9 @@ def split(draft: Draft, team: Team, seq: Seq) -> tuple[Node, ...]:
     if extent is None or (extent % team.covered and not from_line):
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
     rounds = ceildiv(at_least_zero(seq.extent), team.covered) if team.tile is None else const(team.tile.rounds)
-    nodes = shared_out(draft, team, seq, seq.body, (), rounds, inside)
+    found = shared_reduction(draft.problem, seq, {})
+    assert found is not None, "what is shared out has been checked"
+    nodes = shared_out(draft, team, seq, seq.body, found.updates, (), rounds, inside)
     if extent is None or extent <= 0:
         some = Compare(op=CompareOp.GT, left=seq.extent, right=ZERO)
         nodes = (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
@@ -92,6 +95,7 @@ def shared_out(
     team: Team,
     loop: Seq | Par,
     body: tuple[Stmt, ...],
+    updates: Sequence[Update],
     places: tuple[Digit, ...],
     rounds: IndexExpr,
     inside: Condition | None,
@@ -102,19 +106,42 @@ def shared_out(
     serial digit and all threads; `around` has the indices that a serial digit of their own runs over, too, and `inside`
     cuts what is no iteration."""
     turns = most(rounds, size_ranges(draft.kernel))
-    if stride is None and not around and turns is not None and turns * team.width <= CHAIN:  # no thread's part is long
-        body = tuple(_narrow(draft, s) if isinstance(s, Accumulate) else s for s in body)
-    updates = [s for s in body if isinstance(s, Accumulate)]
-    partials = {u.id: _local(draft, f"{u.buffer}_part", u.value.dtype, ()) for u in updates}
+    short = stride is None and not around and turns is not None and turns * team.width <= CHAIN
+    parts = [_part(draft, update, short=short) for update in updates]
     nodes: list[Node] = []
-    for update in updates:
-        name = partials[update.id]
-        start = identity(update.op, update.value.dtype).item()
-        nodes.append(Fresh(buffer=name))
-        first = Const(value=start, dtype=update.value.dtype, span=update.span)
-        nodes.append(_bind(update, "init", Origin.INIT, name, (), first, unused=Unused.REPLICATED))
-    nodes += _partial(draft, team, loop, body, partials, places, rounds, inside, around, stride)
-    return (*nodes, *_combined(draft, team, updates, partials))
+    for part in parts:
+        nodes += [Fresh(buffer=register.buffer) for register in part.registers]
+        nodes += _each(part, "init", Origin.INIT, part.registers, [c.start for c in part.components], replicated=True)
+    nodes += _partial(draft, team, loop, body, parts, places, rounds, inside, around, stride)
+    return (*nodes, *_combined(draft, team, parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What a thread has of an update, in registers; `narrowed`: a sum in f32 that is none of many terms."""
+
+    update: Update
+    components: tuple[Component, ...]
+    registers: tuple[Read, ...]
+    narrowed: bool
+
+
+def _part(draft: Draft, update: Update, *, short: bool) -> _Part:
+    """Registers for an update; `short`: no thread's part of a sum is long."""
+    narrowed = short and isinstance(update, Accumulate) and update.id in draft.long
+    found = components(update, narrow(update.value).dtype if narrowed else None)
+    names = [_local(draft, f"{c.word}_part", c.dtype, ()) for c in found]
+    return _Part(update=update, components=found, registers=_reads(found, names, (), update), narrowed=narrowed)
+
+
+def _into(parts: Sequence[_Part], stmt: Stmt) -> Stmt:
+    """A statement of the loop as a thread runs it."""
+    found = {part.update.id: part for part in parts}
+    if isinstance(stmt, Accumulate) and stmt.id in found:
+        part = found[stmt.id]
+        value = narrow(stmt.value) if part.narrowed else stmt.value
+        return replace(stmt, buffer=part.registers[0].buffer, subscripts=(), value=value)
+    return in_registers(stmt, [part.update for part in parts], lambda pick: found[pick.id].registers)
 
 
 def _serial(digit: Digit, body: tuple[Node, ...], span: Span, *, unroll: bool = False) -> Loop:
@@ -126,7 +153,7 @@ def _partial(
     team: Team,
     loop: Seq | Par,
     body: tuple[Stmt, ...],
-    partials: Mapping[str, str],
+    parts: Sequence[_Part],
     places: tuple[Digit, ...],
     rounds: IndexExpr,
     inside: Condition | None,
@@ -143,11 +170,9 @@ def _partial(
     tile = team.tile
     line = tile.line(own) if tile is not None else None
     run = make_run(draft, index, loop.extent, team.width, loop.span, line) if team.width > 1 else None
-    reading = body if tile is None else tile.through(body, index, own, run)
-    worker = Body(draft, hardware=(*team.outer, index), digits=digits)
-    nodes: tuple[Node, ...] = worker.nodes(
-        tuple(replace(s, buffer=partials[s.id], subscripts=()) if isinstance(s, Accumulate) else s for s in reading)
-    )
+    reading = changed(body, lambda stmt: _into(parts, stmt))
+    reading = reading if tile is None else tile.through(reading, index, own, run)
+    nodes: tuple[Node, ...] = Body(draft, hardware=(*team.outer, index), digits=digits).nodes(reading)
     if run is not None:
         held, origin = (tile.elements(index), tile.origin(index)) if tile is not None else ((), None)
         found = along(draft.problem, body, index, (*team.outer, index), held, origin).vectors(team.width)
@@ -165,47 +190,53 @@ def _partial(
     return nodes
 
 
-def _narrow(draft: Draft, update: Accumulate) -> Accumulate:
-    return replace(update, value=narrow(update.value)) if update.id in draft.long else update
-
-
-def _combined(draft: Draft, team: Team, updates: Sequence[Accumulate], partials: Mapping[str, str]) -> tuple[Node, ...]:
+def _combined(draft: Draft, team: Team, parts: Sequence[_Part]) -> tuple[Node, ...]:
     """The partial results of all threads, combined in the threads that make the updates; then these."""
     warp = draft.target.warp_size
     warps = team.threads // warp
-    nodes: list[Node] = [
-        _reduce(draft, u, "lanes", partials[u.id], _read(partials[u.id], (), u), lanes=min(warp, team.threads))
-        for u in updates
-    ]
+    nodes: list[Node] = [_reduce(draft, p, "lanes", p.registers, lanes=min(warp, team.threads)) for p in parts]
     if warps > 1:
-        parts = {u.id: _local(draft, f"{u.buffer}_parts", u.value.dtype, (const(warps),)) for u in updates}
-        nodes += _put(draft, updates, partials, parts, warps)
-        for update in updates:
+        slots = [[_local(draft, f"{c.word}_parts", c.dtype, (const(warps),)) for c in p.components] for p in parts]
+        nodes += _put(draft, parts, slots, warps)
+        for part, names in zip(parts, slots, strict=True):
             index = draft.names.fresh("each_warp")
-            slot = _read(parts[update.id], (IndexVar(name=index),), update)
-            over = ((index, const(warps)),)
-            nodes.append(_reduce(draft, update, "warps", partials[update.id], slot, over=over))
-    for update in updates:
-        result: Expr = _read(partials[update.id], (), update)
-        if update.id in draft.long:
-            result = as_type(result, F64 if draft.buffers[update.buffer].dtype == F64 else F32)
-        final = Body(draft, hardware=team.outer, unused=_unused(draft, update)).leaf(replace(update, value=result))
-        nodes.append(replace(final, id=f"{update.id}_out", origin=Origin.COMBINE))
+            values = _reads(part.components, names, (IndexVar(name=index),), part.update)
+            nodes.append(_reduce(draft, part, "warps", values, over=((index, const(warps)),)))
+    for part in parts:
+        nodes += _final(draft, team, part)
     return tuple(nodes)
 
 
-def _unused(draft: Draft, update: Accumulate) -> Unused:
-    """Every thread updates its register, one the element that they share."""
-    return Unused.REPLICATED if draft.buffers[update.buffer].memory is Memory.REG else Unused.ONCE
+def _final(draft: Draft, team: Team, part: _Part) -> tuple[Node, ...]:
+    """The program's own update, by what all threads have."""
+    update, values = part.update, part.registers
+    if isinstance(update, Pick):
+        return _final_pick(draft, team, update, values)
+    value: Expr = values[0]
+    if update.id in draft.long:
+        value = as_type(value, F64 if draft.buffers[update.buffer].dtype == F64 else F32)
+    final = Body(draft, hardware=team.outer, unused=_unused(draft, update)).leaf(replace(update, value=value))
+    return (replace(final, id=f"{update.id}_out", origin=Origin.COMBINE),)
 
 
-def _put(
-    draft: Draft,
-    updates: Sequence[Accumulate],
-    partials: Mapping[str, str],
-    parts: Mapping[str, str],
-    warps: int,
-) -> Iterator[Node]:
+def _final_pick(draft: Draft, team: Team, pick: Pick, values: Sequence[Read]) -> tuple[Node, ...]:
+    """What was picked, bound by every thread to its registers, and by one to what they share."""
+    unused = _unused(draft, pick)
+
+    def own(statement: Generic) -> Generic:
+        shared = any(draft.buffers[name].memory is not Memory.REG for name, _ in statement.writes)
+        return replace(statement, origin=Origin.COMBINE, unused=Unused.ONCE if shared else unused)
+
+    return map_statements(Body(draft, hardware=team.outer, unused=unused).nodes(pick.at_end(values)), own)
+
+
+def _unused(draft: Draft, update: Update) -> Unused:
+    """Every thread updates its registers, one the elements that they share."""
+    own = any(draft.buffers[name].memory is Memory.REG for name, _ in targets(update))
+    return Unused.REPLICATED if own else Unused.ONCE
+
+
+def _put(draft: Draft, parts: Sequence[_Part], slots: Sequence[Sequence[str]], warps: int) -> Iterator[Node]:
     """The first lane of each warp puts its result where all warps see it."""
     fresh, warp = draft.names.fresh, draft.target.warp_size
     lane, slot = fresh("in_warp"), fresh("slot")
@@ -214,31 +245,30 @@ def _put(
         for i, place, radix in ((lane, Place.LANE, warp), (slot, Place.WARP, warps))
     ]
     draft.digits += digits
-    yield from (Fresh(buffer=name) for name in parts.values())
+    yield from (Fresh(buffer=name) for names in slots for name in names)
     yield from (Define(index=digit.index, digits=(digit,)) for digit in digits)
-    own = tuple(digit.name for digit in digits)
-    puts = tuple(
-        _bind(u, "part", Origin.COMBINE, parts[u.id], (IndexVar(name=slot),), _read(partials[u.id], (), u), own)
-        for u in updates
-    )
+    own, puts = tuple(digit.name for digit in digits), list[Generic]()
+    for part, names in zip(parts, slots, strict=True):
+        there = _reads(part.components, names, (IndexVar(name=slot),), part.update)
+        puts += _each(part, "part", Origin.COMBINE, there, part.registers, digits=own)
     first = Compare(op=CompareOp.EQ, left=IndexVar(name=lane), right=ZERO)
-    yield Guard(condition=first, body=puts, span=updates[0].span)
+    yield Guard(condition=first, body=tuple(puts), span=parts[0].update.span)
 
 
 def _reduce(
-    draft: Draft, update: Accumulate, suffix: str, partial: str, value: Read, *, over: Box = (), lanes: int = 1
+    draft: Draft, part: _Part, suffix: str, values: tuple[Read, ...], *, over: Box = (), lanes: int = 1
 ) -> Reduce:
     """The partial result becomes the values combined: over lanes in every thread, over warps in those that update."""
     return Reduce(
-        id=f"{update.id}_{suffix}",
-        monoid=OF_UPDATE[update.op],
-        values=(value,),
-        targets=(View(buffer=partial, subscripts=(), dtype=value.dtype),),
+        id=f"{part.update.id}_{suffix}",
+        monoid=monoid_of(part.update),
+        values=values,
+        targets=tuple(View(buffer=r.buffer, subscripts=(), dtype=r.dtype) for r in part.registers),
         over=over,
         lanes=lanes,
         lift=False,
-        unused=Unused.REPLICATED if lanes > 1 else _unused(draft, update),
-        span=update.span,
+        unused=Unused.REPLICATED if lanes > 1 else _unused(draft, part.update),
+        span=part.update.span,
     )
 
 
@@ -265,21 +295,26 @@ def _local(draft: Draft, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...]
     return name
 
 
-def _read(buffer: str, subscripts: tuple[IndexExpr, ...], update: Accumulate) -> Read:
-    return Read(buffer=buffer, subscripts=subscripts, dtype=update.value.dtype, span=update.span)
+def _reads(
+    found: Sequence[Component], buffers: Sequence[str], at: tuple[IndexExpr, ...], update: Update
+) -> tuple[Read, ...]:
+    named = zip(buffers, found, strict=True)
+    return tuple(Read(buffer=name, subscripts=at, dtype=c.dtype, span=update.span) for name, c in named)
 
 
-def _bind(
-    update: Accumulate,
+def _each(
+    part: _Part,
     suffix: str,
     origin: Origin,
-    buffer: str,
-    subscripts: tuple[IndexExpr, ...],
-    value: Expr,
+    there: Sequence[Read],
+    values: Sequence[Expr],
+    *,
     digits: tuple[str, ...] = (),
-    unused: Unused | None = None,
-) -> Generic:
-    """A bind of the reduction's own."""
-    id = f"{update.id}_{suffix}"
-    leaf = Bind(id=id, buffer=buffer, subscripts=subscripts, value=value, span=update.span)
-    return Generic(id=id, leaf=leaf, origin=origin, digits=digits, unused=unused)
+    replicated: bool = False,
+) -> Iterator[Generic]:
+    """Binds of the reduction's own, one for each component."""
+    unused = Unused.REPLICATED if replicated else None
+    for component, to, value in zip(part.components, there, values, strict=True):
+        id, span = f"{component.id}_{suffix}", part.update.span
+        leaf = Bind(id=id, buffer=to.buffer, subscripts=to.subscripts, value=value, span=span)
+        yield Generic(id=id, leaf=leaf, origin=origin, digits=digits, unused=unused)

@@ -17,9 +17,9 @@ from texpr.grammar.ast import (
     Atomic,
     Compare,
     CompareOp,
-    If,
     IndexExpr,
     IndexVar,
+    Read,
     Role,
     Seq,
     Stmt,
@@ -43,6 +43,7 @@ from texpr.polyhedral.map.long_sums import narrow
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.runs import nothing, through
 from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.updates import changed, in_registers
 from texpr.polyhedral.map.vectors import Wide, along, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Parted
@@ -141,7 +142,7 @@ class Rounds:
         """Loads of all rounds, then the additions of each."""
         over, crew = self.reduction.over, self.crew
         hardware = (*crew.nest.indices, *self.reduction.indices)
-        body = tuple(self._through(s) for s in self.reduction.body)
+        body = changed(self.reduction.body, self._through)
         nodes = Body(self.draft, hardware=hardware, digits=crew.own).nodes(body)
         wide: tuple[Wide, ...] = ()
         if self.width > 1:
@@ -192,25 +193,24 @@ class Rounds:
 
     def _through(self, stmt: Stmt) -> Stmt:
         """The statement with its updates where they go."""
-        match stmt:
-            case Accumulate() | Atomic():
-                return self.update(stmt)
-            case Seq():
-                return replace(stmt, body=tuple(map(self._through, stmt.body)))
-            case If(then=then, orelse=orelse):
-                return replace(stmt, then=tuple(map(self._through, then)), orelse=tuple(map(self._through, orelse)))
-            case _:
-                return stmt
+        if isinstance(stmt, Accumulate | Atomic):
+            return self.update(stmt)
+        return in_registers(stmt, self.reduction.updates, lambda pick: self._registers(self.parts[pick.id]))
 
     def update(self, stmt: Accumulate | Atomic) -> Stmt:
         """An update where it goes: to a register, if it is one of the reduction."""
         if stmt.id not in self.parts:
             return stmt
         part = self.parts[stmt.id]
-        narrowed = self.crew.is_long(part.update) and part.dtype != F64
-        place = (IndexVar(name=self.vector.name),) if self.crew.along is not None and self.vector else ()
+        (register,) = self._registers(part)
+        narrowed = self.crew.is_long(part.update) and register.dtype != F64
         value = narrow(stmt.value) if narrowed else stmt.value
-        return replace(stmt, buffer=part.register, subscripts=place, value=value)
+        return replace(stmt, buffer=register.buffer, subscripts=register.subscripts, value=value)
+
+    def _registers(self, part: Part) -> tuple[Read, ...]:
+        """The registers of a part, of the neighbour at hand."""
+        here = (IndexVar(name=self.vector.name),) if self.crew.along is not None and self.vector else ()
+        return self.crew.read(part, at=here)
 
     def _place(self) -> IndexExpr:
         """The element of a register array that an addition takes."""

@@ -1,5 +1,7 @@
 """The body of one thread: statements in order, loops as loops, inner pars too, locals where placement put them."""
 
+from dataclasses import replace
+
 from texpr.grammar.ast import (
     Accumulate,
     Anchor,
@@ -24,6 +26,7 @@ from texpr.polyhedral.map.unrolled import Unrolling, unrolling
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import map_statements
 from texpr.polyhedral.walk import expand_accesses, rewrite_leaf, rewrite_read
 
 
@@ -119,3 +122,8 @@ class Body:
     def _expanded(self) -> dict[str, tuple[str, ...]]:
         """The buffers with copies of their own for the indices around them, and these."""
         return {name: b.expanded for name, b in self.draft.buffers.items() if b.expanded}
+
+
+def of_combining(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Nodes made of statements that combine parts, and are none of the program's own."""
+    return map_statements(nodes, lambda statement: replace(statement, origin=Origin.COMBINE))

@@ -7,18 +7,19 @@ each row contiguously. A band of accumulations alone may combine its updates ove
 
 from collections.abc import Mapping, Sequence
 
-from texpr.grammar.ast import Accumulate, Bind, Gather, New, Seq, Stmt
+from texpr.grammar.ast import New, Seq, Stmt
+from texpr.grammar.core import statements
 from texpr.grammar.index.interval import Ranges
-from texpr.grammar.permissions import keeps_order, unroll_of
 from texpr.polyhedral.map.bands import Nest, block_statements
 from texpr.polyhedral.map.digits import share, thread_digits
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
-from texpr.polyhedral.map.reducible import combinable
+from texpr.polyhedral.map.reducible import Reduction, combinable, reduction
+from texpr.polyhedral.map.updates import Update, part_bytes
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.names import Names
-from texpr.polyhedral.walk import read_accesses, subscript_names
+from texpr.polyhedral.walk import subscript_names
 
 MIN_EXTENT = 64  # shorter reductions stay in one thread
 REST = 8  # at most one part in so many of the accesses may be outside the reductions
@@ -27,47 +28,20 @@ GAIN = 4  # a band is given blocks where lanes along the reduction touch this ma
 Placement = Mapping[str, Memory]
 
 
-def can_share(problem: Problem, seq: Seq, memory: Placement) -> bool:
-    """Whether the threads of a block may share out the iterations; `memory` has the locals that lie somewhere."""
-    if keeps_order(seq) or unroll_of(seq):
-        return False
-    updates = [s for s in seq.body if isinstance(s, Accumulate)]
-    targets = {u.buffer for u in updates}
-    if not updates or len(targets) != len(updates) or not _computes_only(problem, seq, targets, memory):
-        return False
-    return all(
-        not any(isinstance(s, Gather) for s in update.subscripts)
-        and seq.index not in subscript_names(update.subscripts)
-        and not any(read.buffer in targets for read in read_accesses(update))
-        and not keeps_order(update)
-        for update in updates
-    )
-
-
-def _computes_only(problem: Problem, seq: Seq, targets: set[str], memory: Placement) -> bool:
-    """Whether what the body holds beside its updates are scalars that a thread computes for itself, in registers."""
-    own = {s.buffer for s in seq.body if isinstance(s, New)}
-    for stmt in seq.body:
-        match stmt:
-            case New(buffer=name):
-                buffer = problem.kernel.buffer(name)
-                elsewhere = buffer.memory not in (None, "reg") or memory.get(name, Memory.REG) is not Memory.REG
-                if buffer.shape or elsewhere:
-                    return False
-            case Bind(buffer=name):
-                if name not in own or any(read.buffer in targets for read in read_accesses(stmt)):
-                    return False
-            case Accumulate(buffer=name):
-                if name in own:
-                    return False
-            case _:
-                return False
-    return True
+def shared_reduction(problem: Problem, seq: Seq, memory: Placement) -> Reduction | None:
+    """A loop as a reduction whose iterations the threads of a block may share out, None where it is none: they have no
+    loops, and what they compute stays in registers. `memory` has the locals that lie somewhere."""
+    found = reduction(problem.kernel, seq, seq.index)
+    inside = tuple(statements(seq.body))
+    own = {s.buffer for s in inside if isinstance(s, New)}
+    fits = found is not None and not any(isinstance(s, Seq) for s in inside)
+    return found if fits and all(memory.get(name, Memory.REG) is Memory.REG for name in own) else None
 
 
 def reductions(problem: Problem, stmts: Sequence[Stmt], ranges: Ranges) -> tuple[Seq, ...]:
     """The reductions among the statements that the threads of a block would share out, locals in registers."""
-    return tuple(s for s in stmts if isinstance(s, Seq) and is_long(problem, s, ranges) and can_share(problem, s, {}))
+    long = (s for s in stmts if isinstance(s, Seq) and is_long(problem, s, ranges))
+    return tuple(s for s in long if shared_reduction(problem, s, {}) is not None)
 
 
 def is_long(problem: Problem, seq: Seq, ranges: Ranges) -> bool:
@@ -119,7 +93,7 @@ def combined_dim(problem: Problem, nest: Nest, sizes: Sequence[int], threads: in
     return best if sectors(best) <= GAIN * sectors(order[0]) else None
 
 
-def part_bytes(problem: Problem, stmts: Sequence[Stmt], threads: int) -> int:
+def meeting_bytes(problem: Problem, updates: Sequence[Update], threads: int) -> int:
     """Shared memory in which the partial results of the updates meet: a slot for each warp, where there are several."""
     warps = threads // problem.target.warp_size
-    return sum(warps * u.value.dtype.size_bytes for u in stmts if isinstance(u, Accumulate)) if warps > 1 else 0
+    return warps * part_bytes(updates) if warps > 1 else 0

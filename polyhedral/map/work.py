@@ -28,6 +28,7 @@ from texpr.polyhedral.map.reducible import (
     reads_of,
     reduction,
 )
+from texpr.polyhedral.map.updates import targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +104,9 @@ def _first(others: Sequence[Stmt], reductions: Sequence[Reduction]) -> tuple[Stm
             if isinstance(inner, Bind | Accumulate | Atomic):
                 writers.setdefault(inner.buffer, []).append(stmt)
     for one in reductions:
-        for update in one.updates:
-            writers.setdefault(update.buffer, []).append(one.loops[0])
-    wanted = [read.buffer for one in reductions for read in reads_of(tuple(statements((one.loops[0],))))]
+        for name in {name for update in one.updates for name, _ in targets(update)}:
+            writers.setdefault(name, []).append(one.loops[0])
+    wanted = [read.buffer for one in reductions for read in reads_of(tuple(statements(one.reading)))]
     found = set[int]()
     needed = set[str]()
     while wanted:

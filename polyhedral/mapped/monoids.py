@@ -6,6 +6,7 @@ statements leave in exact arithmetic, with their NaN and infinities. A partial i
 value of the program is combined once, in its place. `error` bounds the rounding of finite values.
 
     softmax's row:  m = max over k of x[k];  s = sum over k of exp(x[k] - m)      is ScaledSum, one pass over x
+    its label:      if x[k] > m { m = x[k]; label = k }, for each k               is FirstGreatest
 
 The same four functions by the same names are in C++ in `codegen/include/texpr/monoid.cuh`, and
 `tests/atoms/test_monoids.py` compares both with the sequential statements. On a CPU no lanes combine: one core runs the
@@ -113,28 +114,33 @@ def _scaled_sum_error(x: Array, unit: float, depth: int) -> tuple[Array, ...]:
     return _exact(x, unit, depth), np.asarray((np.exp(-below) * relative).sum(axis=0))
 
 
-# ---- the greatest or least value and where it was first ----
+# ---- the greatest or least value, and the first or the last place that has it ----
 
 
-def _extreme(choose: Callable[[Array, Array], Array]) -> Callable[[Partial, Partial], Partial]:
+def _pick(name: str, *, first: bool, least: bool) -> Monoid:
+    """What `if x > v { v = x; i = index }` leaves, of the first; `>=` of the last; `<` and `<=` of the least. A NaN is
+    never picked: as nothing, it is the value to start from, at -1."""
+    better, start = (np.less, _highest) if least else (np.greater, _lowest)
+
+    def lift(x: Array, index: Array) -> Partial:
+        if x.dtype.kind != "f":
+            return x, index
+        none = x.dtype.type(np.inf if least else -np.inf)
+        return np.where(np.isnan(x), none, x), np.where(np.isnan(x), np.asarray(-1, np.asarray(index).dtype), index)
+
     def combine(a: Partial, b: Partial) -> Partial:
-        nan = np.isnan(a[0])
-        same = (a[0] == b[0]) | (nan & np.isnan(b[0]))
-        first = np.where(same, a[1] < b[1], nan | (choose(a[0], b[0]) == a[0]))
-        return np.where(first, a[0], b[0]), np.where(first, a[1], b[1])
+        nearer = a[1] <= b[1] if first else a[1] >= b[1]
+        kept = better(a[0], b[0]) | ((a[0] == b[0]) & nearer)
+        return np.where(kept, a[0], b[0]), np.where(kept, a[1], b[1])
 
-    return combine
-
-
-def _arg(name: str, start: Callable[[DType], float], choose: Callable[[Array, Array], Array]) -> Monoid:
     return Monoid(
         name=name,
         components=("value", "index"),
         integers=True,
         indexed=True,
-        identity=lambda dtype: (start(dtype), 2**31 - 1),
-        lift=lambda x, index: (x, index),
-        combine=_extreme(choose),
+        identity=lambda dtype: (start(dtype), -1),
+        lift=lift,
+        combine=combine,
         result=_same,
         error=lambda x, unit, depth: (_exact(x, unit, depth), _exact(x, unit, depth)),
     )
@@ -179,8 +185,10 @@ _CATALOGUE: Sequence[Monoid] = (
         result=_scaled_sum_result,
         error=_scaled_sum_error,
     ),
-    _arg("ArgGreatest", _lowest, np.maximum),
-    _arg("ArgLeast", _highest, np.minimum),
+    _pick("FirstGreatest", first=True, least=False),
+    _pick("LastGreatest", first=False, least=False),
+    _pick("FirstLeast", first=True, least=True),
+    _pick("LastLeast", first=False, least=True),
     Monoid(
         name="Moments",
         components=("count", "mean", "squares"),

@@ -1,6 +1,8 @@
 """Every monoid through the trees over lanes, for rows with every oddity: each lane folds a run of the row, then groups
 of lanes reduce or scan."""
 
+import operator
+
 import numpy as np
 from cases import HEADER, Case, Family, kernel
 
@@ -9,8 +11,14 @@ from texpr.polyhedral.mapped.monoids import MONOIDS
 
 C_TYPES = {"f32": "float", "f64": "double", "i32": "int", "i64": "long long"}
 LENGTHS = (0, 1, 2, 5, 32, 77)
-ONLY = {"f64": ("Sum", "ScaledSum", "Moments"), "i64": ("Sum", "ArgGreatest")}
-GROUPS = {("Sum", "f32"), ("Moments", "f32"), ("ArgGreatest", "i32"), ("Sum", "i64")}  # the trees are the same for all
+ONLY = {"f64": ("Sum", "ScaledSum", "Moments", "LastLeast"), "i64": ("Sum", "FirstGreatest")}
+GROUPS = {
+    ("Sum", "f32"),
+    ("Moments", "f32"),
+    ("FirstGreatest", "i32"),
+    ("LastLeast", "f32"),
+    ("Sum", "i64"),
+}  # the trees are the same for all
 PAIRS = [
     (m, t)
     for m in MONOIDS.values()
@@ -72,11 +80,11 @@ def _scaled_sum(row):
     return greatest, total
 
 
-def _arg(better, start):
+def _pick(better, start):
     def run(row):
-        value, index = start(row.dtype), 2**31 - 1
+        value, index = start(row.dtype), -1
         for k, x in enumerate(row):
-            if index == 2**31 - 1 or better(x, value) or (x != x and value == value):
+            if better(x, value):
                 value, index = x, k
         return value, index
 
@@ -100,8 +108,10 @@ _SEQUENTIAL = {
     "Greatest": _folded(_limit(True), np.maximum),
     "Least": _folded(_limit(False), np.minimum),
     "ScaledSum": _scaled_sum,
-    "ArgGreatest": _arg(lambda x, value: x > value, _limit(True)),
-    "ArgLeast": _arg(lambda x, value: x < value, _limit(False)),
+    "FirstGreatest": _pick(operator.gt, _limit(True)),
+    "LastGreatest": _pick(operator.ge, _limit(True)),
+    "FirstLeast": _pick(operator.lt, _limit(False)),
+    "LastLeast": _pick(operator.le, _limit(False)),
     "Moments": _moments,
 }
 
@@ -192,7 +202,7 @@ def group_want(monoid, dtype, x):
                 first = lane // lanes * lanes
                 row = x[first : lane + 1 if scan else first + lanes]
                 value, limits = list(sequential(monoid, row)), bounds(monoid, dtype, row, 5)
-                if monoid.indexed and value[1] != 2**31 - 1:
+                if monoid.indexed and value[1] != -1:
                     value[1] += first
                 parts.append((value, limits))
     types = component_types(monoid, dtype)

@@ -54,7 +54,7 @@ def test_the_bound_is_of_use():
     (limit,) = bounds(MONOIDS["Sum"], F32, row, 8)
     assert limit < min(abs(row[row != 0]))
     assert bounds(MONOIDS["Sum"], I32, rows(I32, 5)[0], 8) == (0.0,)
-    assert sequential(MONOIDS["ArgGreatest"], np.array([1.0, np.nan, 3.0]))[1] == 1
+    assert sequential(MONOIDS["FirstGreatest"], np.array([1.0, np.nan, 3.0]))[1] == 2
 
 
 LATE = """

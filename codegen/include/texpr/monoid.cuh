@@ -118,29 +118,37 @@ constexpr bool is_scaled = false;
 template <class T>
 constexpr bool is_scaled<ScaledSum<T>> = true;
 
-// The greatest (or least) value and where it was first; a NaN is first of all, as in NumPy's argmax.
-template <class T, class Op, class Index = i32>
-struct Extreme {
+// What `if (x > value) value = x, index = i` leaves, of kFirst; `>=` of the last. A NaN is never picked: it is as nothing.
+template <class T, class Op, bool kFirst, class Index>
+struct Picked {
   struct Partial {
     T value;
     Index index;
   };
   static constexpr bool kSymmetric = true;
-  static TX_FN Partial lift(T x, Index index) { return {x, index}; }
+  static TX_FN Partial identity() {
+    if constexpr (same<Op, Max>) {
+      return {lowest<T>(), Index(-1)};
+    } else {
+      return {highest<T>(), Index(-1)};
+    }
+  }
+  static TX_FN Partial lift(T x, Index index) { return is_nan(x) ? identity() : Partial{x, index}; }
   static TX_FN Partial combine(Partial a, Partial b) {
-    if (a.value == b.value || (is_nan(a.value) && is_nan(b.value))) return a.index < b.index ? a : b;
-    return is_nan(a.value) || Op::apply(a.value, b.value) == a.value ? a : b;
+    const bool nearer = kFirst ? a.index <= b.index : a.index >= b.index;
+    const bool better = same<Op, Max> ? a.value > b.value : a.value < b.value;
+    return better || (a.value == b.value && nearer) ? a : b;
   }
   static TX_FN Partial result(Partial a) { return a; }
 };
 template <class T, class Index = i32>
-struct ArgGreatest : Extreme<T, Max, Index> {
-  static TX_FN typename Extreme<T, Max, Index>::Partial identity() { return {lowest<T>(), tx::greatest<Index>()}; }
-};
+struct FirstGreatest : Picked<T, Max, true, Index> {};
 template <class T, class Index = i32>
-struct ArgLeast : Extreme<T, Min, Index> {
-  static TX_FN typename Extreme<T, Min, Index>::Partial identity() { return {highest<T>(), tx::greatest<Index>()}; }
-};
+struct LastGreatest : Picked<T, Max, false, Index> {};
+template <class T, class Index = i32>
+struct FirstLeast : Picked<T, Min, true, Index> {};
+template <class T, class Index = i32>
+struct LastLeast : Picked<T, Min, false, Index> {};
 
 // How many values, their mean, and the sum of the squares of their distances from it.
 template <class T>

@@ -1,0 +1,114 @@
+"""Updates: what an iteration of a reduction does to what the loop leaves, and the registers in which a thread does so.
+
+    C[i] += e                             C_part                 Sum
+    if x > v { v = x ; a = 2 * j }        v_part, at_part        FirstGreatest
+
+A register for each component of the monoid, which starts from the identity. Where parts meet they are combined, and the
+end is the program's own update by what that gives.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from texpr.grammar.ast import Accumulate, Const, If, IndexExpr, Read, Seq, Stmt
+from texpr.grammar.core import buffers_read
+from texpr.grammar.index.expr import constant_value
+from texpr.grammar.numerics import identity
+from texpr.grammar.types import DType
+from texpr.polyhedral.map.picks import BEST, MONOID, Pick
+from texpr.polyhedral.mapped.monoids import OF_UPDATE
+from texpr.polyhedral.mapped.operators import Element
+
+Update = Accumulate | Pick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """A register of an update: the word in its name and in those of the statements that it is for, where it is one of
+    several, its type, and what it starts from."""
+
+    id: str
+    word: str
+    start: Const
+
+    @property
+    def dtype(self) -> DType:
+        return self.start.dtype
+
+
+def components(update: Update, dtype: DType | None = None) -> tuple[Component, ...]:
+    """The registers of an update, an accumulation's of this type, if any."""
+    if isinstance(update, Pick):
+        (best, at), id = update.starts, update.id
+        word = next((end.buffer for end in update.ends if BEST in buffers_read(end.value)), "best")
+        return Component(id=f"{id}_best", word=word, start=best), Component(id=f"{id}_at", word="at", start=at)
+    own = update.value.dtype if dtype is None else dtype
+    start = Const(value=identity(update.op, own).item(), dtype=own, span=update.span)
+    return (Component(id=update.id, word=update.buffer, start=start),)
+
+
+def monoid_of(update: Update) -> str:
+    """The name of the monoid by which its parts combine."""
+    return MONOID[update.fn] if isinstance(update, Pick) else OF_UPDATE[update.op]
+
+
+def targets(update: Update) -> tuple[Element, ...]:
+    """The elements that it writes."""
+    binds = update.ends if isinstance(update, Pick) else (update,)
+    return tuple((bind.buffer, bind.subscripts) for bind in binds)
+
+
+def are_apart(updates: Sequence[Update]) -> bool:
+    """Whether no element is written by two of the updates."""
+    found = [element for update in updates for element in dict.fromkeys(targets(update))]
+    return not any(_may_meet(one, other) for one, other in combinations(found, 2))
+
+
+def _may_meet(one: Element, other: Element) -> bool:
+    """Whether two accesses may be to one element, as far as numbers tell."""
+    numbers = (
+        [constant_value(s) if isinstance(s, IndexExpr) else None for s in element[1]] for element in (one, other)
+    )
+    both = zip(*numbers, strict=False)
+    return one[0] == other[0] and not any(None not in (a, b) and a != b for a, b in both)
+
+
+def part_bytes(updates: Sequence[Update]) -> int:
+    """The bytes of one part of each."""
+    return sum(component.dtype.size_bytes for update in updates for component in components(update))
+
+
+def combined(update: Update, into: Sequence[Read], other: Sequence[Read], id: str) -> tuple[Stmt, ...]:
+    """A part of an update with what another one has, in its place."""
+    if isinstance(update, Pick):
+        return update.merged(into, other)
+    (total,), (value,) = into, other
+    at, span = total.subscripts, update.span
+    return (Accumulate(id=id, op=update.op, buffer=total.buffer, subscripts=at, value=value, span=span),)
+
+
+def changed(stmts: Sequence[Stmt], change: Callable[[Stmt], Stmt]) -> tuple[Stmt, ...]:
+    """The statements with those put through `change` that are in loops and under conditions, too, and these then."""
+    return tuple(_changed(stmt, change) for stmt in stmts)
+
+
+def _changed(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+    other = change(stmt)
+    if other is not stmt:
+        return other
+    match stmt:
+        case Seq(body=body):
+            return replace(stmt, body=changed(body, change))
+        case If(then=then, orelse=orelse):
+            return replace(stmt, then=changed(then, change), orelse=changed(orelse, change))
+        case _:
+            return stmt
+
+
+def in_registers(stmt: Stmt, updates: Sequence[Update], registers: Callable[[Pick], Sequence[Read]]) -> Stmt:
+    """A statement as its thread runs it, if it is one of a pick; others as they are."""
+    for update in updates:
+        if isinstance(update, Pick):
+            stmt = update.in_thread(stmt, registers(update))
+    return stmt

@@ -1,0 +1,226 @@
+"""Conditional updates of a value with what is known of its iteration: which loops are reductions of pairs.
+Their results are the sequential program's, to the bit."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from emitted import Emitted
+from pick_programs import odd_data, pick_program
+from stages import mapped
+from test_parted import with_launch_name
+
+from texpr.codegen.host_run import HostModule
+from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.mapped.candidate import Candidate, Parted
+from texpr.polyhedral.mapped.operators import Reduce
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.walks import launches, located
+from texpr.polyhedral.simulate.stage import simulate
+
+
+def small(text: str, **sizes: int) -> MappedProgram:
+    """The program with few threads and blocks where blocks share out its loop, so that small sizes have several."""
+    found = mapped(text, **sizes)
+    if not isinstance(found.candidate, Candidate):
+        return found
+    launches_ = dict(found.candidate.launches)
+    for name, choice in launches_.items():
+        if isinstance(choice, Parted):
+            deal = tuple((index, min(n, 16)) for index, n in choice.deal)
+            launches_[name] = replace(
+                choice, threads=64, deal=deal, blocks=dict.fromkeys(choice.blocks, 3), ahead=2, resident=1
+            )
+    return mapped(text, choices=replace(found.candidate, launches=launches_), **sizes)
+
+
+def check(program: MappedProgram, sizes: dict[str, int], seed: int) -> None:
+    """The mapped program leaves what the interpreter does, to the bit."""
+    values = odd_data(program.kernel, sizes, seed)
+    known = {size.name: sizes[size.name] for size in program.kernel.sizes}
+    expected = interpret(program.kernel, values, sizes=known).outputs
+    got = simulate(program, values, seed=seed, sizes=known)
+    for name, found in expected.items():
+        assert got[name].tobytes() == found.tobytes(), (name, got[name], found)
+
+
+def monoids(program: MappedProgram) -> set[str]:
+    """Those by which threads combine."""
+    return {p.node.monoid for x in launches(program.host) for p in located(x.body) if isinstance(p.node, Reduce)}
+
+
+PICKS = {"FirstGreatest", "LastGreatest", "FirstLeast", "LastLeast", "Sum"}
+SIZES = ((1, 1), (3, 64), (2, 301), (67, 5), (270, 70), (5, 131))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_picks_are_shared_out_and_leave_what_the_sequential_program_leaves(seed: int) -> None:
+    rng = random.Random(seed)
+    text = pick_program(rng)
+    most = 9 if "seq M i" in text else 300
+    free, bound = ({"M": min(m, most), "N": n} for m, n in rng.sample(SIZES, 2))
+    program = small(text)
+    assert monoids(program) - {"Sum"} <= PICKS and monoids(program) != {"Sum"}, text
+    check(program, free, seed)
+    check(small(text, **bound), bound, seed)
+
+
+ROWS = """kernel k(X: f32[M, N], Y: f32[M, N], B: bf16[M, N], L: i64[M], R: f32[M]) {{
+    par M i {{
+        new best: f32
+        new half: bf16
+        new at: i64
+        best = -inf
+        half = -inf
+        at = 0
+        seq N j {{
+            {body}
+        }}
+        L[i] = at
+        R[i] = best + f32(half)
+    }}
+}}"""
+PICKED = {
+    "a let": ("let x = abs(X[i, j]); if x > best { best = x; at = j }", "FirstGreatest"),
+    "turned": ("if best > X[i, j] { best = X[i, j]; at = j }", "FirstLeast"),
+    "last": ("if X[i, j] >= best { best = X[i, j]; at = j }", "LastGreatest"),
+    "the value alone": ("if best >= X[i, j] { best = X[i, j] }", "LastLeast"),
+    "the place alone": ("if X[i, j] > X[i, at] { at = j }", "FirstGreatest"),
+    "narrow": ("if B[i, j] > half { half = B[i, j]; at = j }", "FirstGreatest"),
+    "widened": ("if f32(B[i, j]) > best { best = f32(B[i, j]); at = j }", "FirstGreatest"),
+    "truncated": ("if i32(X[i, j]) > i32(best) { best = X[i, j]; at = j }", "FirstGreatest"),
+    "by magnitude": ("if abs(X[i, j]) >= abs(best) { at = j; best = X[i, j] }", "LastGreatest"),
+    "another array": ("if X[i, j] > best { best = X[i, j]; half = B[i, j]; at = j }", "FirstGreatest"),
+    "through a local": ("let y = 2 * j; if X[i, j] > best { best = X[i, j]; at = y + 1 }", "FirstGreatest"),
+    "masked": ("if Y[i, j] > 0.0 and X[i, j] > best { best = X[i, j]; at = j }", "FirstGreatest"),
+    "under a condition": ("if j % 2 == 0 { if X[i, j] > best { best = X[i, j]; at = j } }", "FirstGreatest"),
+}
+KEPT = {
+    "what is kept is rounded": "if X[i, j] > f32(half) { half = bf16(X[i, j]); at = j }",
+    "another value is kept": "if X[i, j] > best { best = Y[i, j]; at = j }",
+    "it is told from the second": "if X[i, j] > best { best = X[i, j]; at = j } else { half = B[i, j] }",
+    "a later statement asks it": "if X[i, j] > best { best = X[i, j]; at = j }\nif best > 1.0 { half = 1.0 }",
+    "how often it changes is counted": "if X[i, j] > best { best = X[i, j]; at += 1 }",
+    "what was there is kept": "if X[i, j] > best { best = X[i, j]; at = at + j }",
+    "it is equal": "if X[i, j] == best { best = X[i, j]; at = j }",
+}
+
+
+@pytest.mark.parametrize("name", PICKED)
+def test_a_pick_is_known_by_what_it_does(name: str) -> None:
+    body, monoid = PICKED[name]
+    text = ROWS.format(body=body).replace(") {", ") where N >= 4 {", 1)
+    assert monoids(mapped(text)) == {monoid}
+    for sizes in ({"M": 3, "N": 70}, {"M": 2, "N": 133}):
+        check(mapped(text), sizes, 5)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_no_function_of_a_pair_stays_in_its_order(name: str) -> None:
+    text = ROWS.format(body=KEPT[name])
+    assert not monoids(mapped(text)), name
+    check(mapped(text), {"M": 3, "N": 70}, 5)
+
+
+ARGMAX = """kernel argmax(X: f32[M, N], I: i64[M]) {
+    par M i {
+        new top: f32
+        top = -inf
+        I[i] = 0
+        seq N j {
+            if X[i, j] > top {
+                top = X[i, j]
+                I[i] = j
+            }
+        }
+    }
+}"""
+
+
+def test_the_text_of_rows_is_the_golden_one(golden: Callable[[str, str], None]) -> None:
+    golden("cuda/argmax.cu", Emitted(mapped(ARGMAX, M=4096, N=1024)).source)
+
+
+def test_ordered_keeps_a_pick_in_one_thread() -> None:
+    text = ROWS.format(body=PICKED["a let"][0])
+    assert monoids(mapped(text)) and not monoids(mapped(text.replace("seq N j", "seq N j #ordered")))
+
+
+def test_a_nan_to_start_from_stays_and_one_among_the_values_is_never_picked() -> None:
+    text = ROWS.format(body=PICKED["turned"][0].replace("best >", "best >=")).replace("best = -inf", "best = Y[i, 0]")
+    x = np.full((4, 130), np.inf, np.float32)
+    x[0, 7], x[1, 8:] = np.nan, np.nan
+    y = np.full((4, 130), np.inf, np.float32)
+    y[3, 0] = np.nan
+    given = {
+        "X": x,
+        "Y": y,
+        "B": np.zeros((4, 130), np.uint16),
+        "L": np.zeros(4, np.int64),
+        "R": np.zeros(4, np.float32),
+    }
+    program = mapped(text.replace(") {", ") where N >= 1 {", 1))
+    known = {"M": 4, "N": 130}
+    given["B"] = odd_data(program.kernel, known, 0)["B"]
+    got = simulate(program, given, sizes=known)["L"]
+    assert got.tolist() == [129, 7, 129, 0]
+    assert interpret(program.kernel, given, sizes=known).outputs["L"].tolist() == got.tolist()
+
+
+NEAREST = """kernel k(P: f32[D], C: f32[N, D], L: i64[]) {
+    new best: f32
+    best = inf
+    L = -1
+    seq N j {
+        let d = sum D k { let e = P[k] - C[j, k]; e * e }
+        if d < best { best = d; L = j }
+    }
+}"""
+
+
+def test_what_is_compared_may_be_a_sum_of_the_iteration() -> None:
+    program = mapped(NEAREST, D=3)
+    assert monoids(program) == {"FirstLeast"}
+    check(program, {"N": 400}, 5)
+
+
+VECTOR = """kernel k(X: bf16[N], P: i64[], V: bf16[]) {
+    V = -inf
+    P = -1
+    seq N j { if X[j] > V { V = X[j]; P = j } }
+}"""
+
+
+def test_an_array_of_any_length_is_shared_by_as_many_blocks_as_a_gpu_runs() -> None:
+    for bound, index in (({"N": 1 << 27}, "i32"), ({"N": 1 << 33}, "i64"), ({}, "i64")):
+        found = mapped(VECTOR, **bound)
+        assert isinstance(found.candidate, Candidate)
+        (choice,) = found.candidate.launches.values()
+        assert isinstance(choice, Parted) and choice.blocks == {"j": 528} and choice.widths == {"j": 8}
+        assert str(found.buffers["at_blocks"].dtype) == index
+    for n in (0, 1, 4095, 9001):
+        check(small(VECTOR), {"N": n}, n)
+
+
+@pytest.mark.gxx
+def test_the_text_of_picks_is_right_on_the_cpu_in_every_order() -> None:
+    """All of them in one module: rows in registers, several blocks, several rows in a block."""
+    texts = [VECTOR, *(pick_program(random.Random(seed)) for seed in range(100, 110))]
+    emitted = []
+    for number, text in enumerate(texts):
+        program = small(text)
+        if len(program.host) == 1 and isinstance(program.host[0], Launch):
+            emitted.append(Emitted(with_launch_name(program, f"picks_{number}_0")))
+    module = HostModule("\n".join(e.source for e in emitted), werror=True)
+    for one in emitted:
+        sizes = {"M": 5, "N": 131}
+        values = odd_data(one.program.kernel, sizes, 3)
+        known = {size.name: sizes[size.name] for size in one.program.kernel.sizes}
+        expected = interpret(one.program.kernel, values, sizes=known).outputs
+        for seed in (0, 7):
+            arrays = {n: np.array(v) for n, v in values.items()}
+            assert one.run(module, arrays, seed) is None
+            for name, found in expected.items():
+                assert arrays[name].tobytes() == found.tobytes(), (one.source, name)
