@@ -55,6 +55,13 @@ PROGRAMS = {
         par K j, N i { S[0] += A[j, i]; T[0] max= i32(A[j, i]) }
     }""",
     "wide columns": COLUMNS.replace("{ par", "where K % 4 == 0 { par").replace("f32[N, K]", "f32[N, K] #align(16)"),
+    "picked": """kernel k(X: f32[N], inout V: f32[1], inout I: i64[1]) {
+        seq N i { if X[i] >= V[0] { V[0] = X[i]; I[0] = i } }
+    }""",
+    "picked columns": """kernel k(A: f32[N, K], I: i64[K], V: f32[K]) where K % 4 == 0 {
+        par K j { V[j] = 1.0; I[j] = -1; seq N i { if V[j] > A[i, j] { I[j] = i; V[j] = A[i, j] } } }
+    }""",
+    "two elements": "kernel k(X: f32[N], inout S: f32[2]) { seq N i { S[0] += X[i]; S[1] += 2.0 * X[i] } }",
     "triangle": """kernel k(A: f32[M, N], inout C: f32[M]) where N >= M + 96 {
         par M j { seq j + 97 i { C[j] += A[j, i] } }
     }""",
@@ -99,7 +106,7 @@ def test_parts_of_a_reduction_make_the_whole(name: str, n: int) -> None:
         np.testing.assert_array_equal(got[array], found, err_msg=array)
 
 
-@pytest.mark.parametrize("name", ["dot", "wide columns", "two", "together"])
+@pytest.mark.parametrize("name", ["dot", "wide columns", "two", "together", "picked columns"])
 def test_any_order_of_blocks_and_warps_is_right(name: str) -> None:
     sizes = {**SIZES, "K": 76}
     for seed in (0, 1):
