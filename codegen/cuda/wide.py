@@ -20,9 +20,9 @@ from texpr.codegen.cuda.access import Access as Places
 from texpr.codegen.cuda.expr import Value
 from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.literals import literal, value_type
-from texpr.grammar.ast import Expr, Gather, IndexExpr, IndexVar
+from texpr.grammar.ast import Compare, CompareOp, Expr, Gather, IndexExpr, IndexVar
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
-from texpr.grammar.index.expr import ZERO, const, constant_value, multiply
+from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, multiply
 from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32, F64, I32, I64, U32
 from texpr.polyhedral.layout.place import coordinate, variable
@@ -32,7 +32,7 @@ from texpr.polyhedral.mapped.monoids import MONOIDS, Monoid
 from texpr.polyhedral.mapped.operators import Combined, Copy, Elementwise, Reduce, Scan
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Lead, Node
-from texpr.polyhedral.mapped.views import View
+from texpr.polyhedral.mapped.views import View, Within
 
 BYTES = (1, 2, 4, 8, 16)  # of a wide access
 FAR = 1 << 29  # elements; rows of unrolled accesses are shorter
@@ -114,7 +114,21 @@ def _wanted(copy: Copy, count: int, access: Places) -> str:
     if any(term.wide for term in ends):
         ends = [term.as_wide() for term in ends]
     parts = (*ends, at) if apart else ends
-    return f"tx::Wanted<{count}>({_listed(*(access.cursor.out.use(part) for part in parts))})"
+    return (
+        f"tx::Wanted<{count}>({_listed(*(access.cursor.out.use(part) for part in parts))}){_cut(copy.within, access)}"
+    )
+
+
+def _cut(within: Within, access: Places) -> str:
+    """Which accesses of those that follow one another may be cut, '' where any."""
+    if within.part is None or (within.begin != ZERO and not within.whole):
+        return ""
+    ends = (
+        Compare(op=CompareOp.LT, left=within.part, right=ONE),
+        Compare(op=CompareOp.LE, left=const(within.whole), right=within.part),
+    )
+    before, behind = (access.cursor.out.use(access.cursor.term(end)) for end in ends)
+    return f".cut({'false' if within.begin == ZERO else before}, {behind})"
 
 
 def _count(copy: Copy, view: View, access: Places) -> int:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from texpr.grammar.ast import Gather, If, IndexExpr, IndexVar, Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import add, at_least_zero, ceildiv, const, constant_value
+from texpr.grammar.index.expr import add, at_least_zero, ceildiv, const
 from texpr.grammar.index.interval import most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import is_serial_par, nest_of
@@ -35,13 +35,13 @@ RowElement = Element
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The elements that a row holds, `rounds` runs of neighbours of each, of which `whole` lie within the row wherever
-    it begins; `reads` has for each index what it reads. Lines are those of the first element."""
+    """The elements that a row holds, `rounds` runs of neighbours of each, in which threads cover so many iterations;
+    `reads` has for each index what it reads. Lines are those of the first element."""
 
     elements: tuple[RowElement, ...]
     reads: Mapping[str, tuple[RowElement, ...]]
     rounds: int
-    whole: int
+    covered: int
 
 
 Member = Seq | Par
@@ -95,8 +95,7 @@ def held_by(
     if not elements:
         return None
     rounds = _rounds(problem, loops[0].extent, covered, ahead(problem, elements[0], line) if line else 0)
-    whole = (constant_value(loops[0].extent) or 0) // covered
-    return Held(elements=elements, reads=reads, rounds=rounds, whole=whole) if rounds else None
+    return Held(elements=elements, reads=reads, rounds=rounds, covered=covered) if rounds else None
 
 
 def _common(problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member]) -> dict[str, tuple[RowElement, ...]]:

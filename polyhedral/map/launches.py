@@ -147,7 +147,7 @@ def _of_thread(
     Of the row of a `tile`, that is its part by the digit `serial`; runs that are `counted` from a line have `leads`."""
     digits = tuple(d.name for d in band.all)
     line = tile.line(serial) if tile is not None else None
-    lines = {index: Line(lead=lead, part=None, whole=0) for index, lead in leads.items()}
+    lines = {index: Line(lead=lead) for index, lead in leads.items()}
     runs = [
         make_run(draft, p.index, p.extent, widths[p.index], p.span, lines.get(p.index, line))
         for p in nest.pars

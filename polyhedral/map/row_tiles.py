@@ -22,7 +22,7 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.held import ROW, Held, RowElement, along_row, named
-from texpr.polyhedral.map.runs import Line, Run, nothing
+from texpr.polyhedral.map.runs import Line, Run, nothing, rounds_inside
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, at, element_width, is_run
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Row
@@ -35,13 +35,13 @@ from texpr.polyhedral.mapped.views import View, Within
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTile:
-    """`rounds` runs of `width` neighbours of each element, in the registers of that name. The runs are counted from a
-    line of memory where there is an index `lead`; then `whole` of them lie within the row."""
+    """`rounds` runs of `width` neighbours of each element, in the registers of that name, in which the threads cover so
+    many iterations. The runs are counted from a line of memory where there is an index `lead`."""
 
     registers: Mapping[RowElement, str]
     rounds: int
     width: int
-    whole: int
+    covered: int
     lead: str | None = None
 
     @property
@@ -57,7 +57,7 @@ class RowTile:
         """Of a run, by the digit that numbers those of a thread."""
         if self.lead is None:
             return None
-        return Line(lead=self.lead, part=serial[0].name if serial else None, whole=self.whole)
+        return Line(lead=self.lead, part=serial[0].name if serial else None, covered=self.covered)
 
     def elements(self, index: str) -> tuple[Element, ...]:
         """What is in registers, as a loop over the row names it."""
@@ -96,7 +96,7 @@ def make_tile(draft: Draft, row: Row, held: Held, width: int) -> RowTile:
             reason=f"a thread's part of a row of {buffer.name}, read from memory once",
         )
     lead = draft.names.fresh("lead") if row.line else None
-    return RowTile(registers=registers, rounds=held.rounds, width=width, whole=held.whole, lead=lead)
+    return RowTile(registers=registers, rounds=held.rounds, width=width, covered=held.covered, lead=lead)
 
 
 def load_row(draft: Draft, tile: RowTile, row: Row, loop: Seq | Par, threads: int) -> tuple[Node, ...]:
@@ -138,12 +138,14 @@ def _load(
     array = View(buffer=element[0], subscripts=at(element[1], ROW.name, add(start, here)), dtype=dtype)
     known = constant_value(loop.extent)
     none = nothing(dtype, loop.span)
-    within = None
+    within, of_row, whole = None, IndexVar(name=part) if part in over else None, rounds_inside(loop.extent, covered)
     if tile.lead is not None:
-        within = Within(begin=subtract(ZERO, start), end=subtract(loop.extent, start), other=none)
+        begin, end = subtract(ZERO, start), subtract(loop.extent, start)
+        within = Within(begin=begin, end=end, other=none, part=of_row, whole=whole)
     elif known is None or known % covered:
         exact = not funnel and not linear(loop.extent).is_multiple(width, draft.problem.divisors)
-        within = Within(begin=ZERO, end=subtract(loop.extent, start), other=none, exact=exact)
+        end = subtract(loop.extent, start)
+        within = Within(begin=ZERO, end=end, other=none, exact=exact, part=of_row, whole=whole)
     return Copy(
         id=fresh(f"{index}_load"),
         source=array,

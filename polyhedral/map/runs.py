@@ -18,6 +18,7 @@ Where the extent is a multiple of the run, nothing is cut inside it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from texpr.grammar.ast import (
     And,
@@ -34,7 +35,7 @@ from texpr.grammar.ast import (
     Role,
     Subscript,
 )
-from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, multiply, subtract
+from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, constant_value, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
@@ -65,12 +66,18 @@ from texpr.polyhedral.walk import (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """Where runs are counted from a line of memory: the index `lead` says how many elements it lies before the first
-    iteration. `part` numbers the runs of a thread, where it has several: only that of number 0 may begin before the
-    first iteration, and only those from `whole` on may end behind the last."""
+    iteration. `part` numbers the runs of a thread, where it has several, and those of all threads cover so many
+    iterations: only that of number 0 may begin before the first one."""
 
     lead: str
-    part: str | None
-    whole: int
+    part: str | None = None
+    covered: int = 0
+
+
+def rounds_inside(extent: IndexExpr, covered: int, beyond: int = 0) -> int:
+    """How many runs of each thread lie within the iterations, and so many elements `beyond` them too, where all threads
+    cover so many at a time; 0 where that is not known."""
+    return max(0, (constant_value(extent) or 0) - beyond) // covered if covered else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,17 +182,28 @@ def _at_any_address(copy: "Copies", loads: tuple[Copy, ...], moved: Sequence[Wid
 
 def _inside(draft: Draft, run: Run) -> Condition | None:
     """Which iterations of a run there are, None where all."""
-    index, line = IndexVar(name=run.index), run.line
-    after: Condition = Compare(op=CompareOp.LT, left=index, right=run.extent)
-    if line is None:
+    index = IndexVar(name=run.index)
+    after = Compare(op=CompareOp.LT, left=index, right=run.extent)
+    if run.line is None:
         return None if linear(run.extent).is_multiple(run.count, draft.problem.divisors) else after
-    before: Condition = Compare(op=CompareOp.LE, left=ZERO, right=index)
-    if line.part is not None:
-        part = IndexVar(name=line.part)
-        before = Or(parts=(Compare(op=CompareOp.LT, left=ZERO, right=part), before))
-        if line.whole:
-            after = Or(parts=(Compare(op=CompareOp.LT, left=part, right=const(line.whole)), after))
-    return And(parts=(before, after))
+    return And(parts=(_begun(run, index), _not_over(run, after)))
+
+
+def _begun(run: Run, index: IndexExpr) -> Condition:
+    """Whether an index is not before the first iteration."""
+    begun = Compare(op=CompareOp.LE, left=ZERO, right=index)
+    if run.line is None or run.line.part is None:
+        return begun
+    return Or(parts=(Compare(op=CompareOp.LT, left=ZERO, right=IndexVar(name=run.line.part)), begun))
+
+
+def _not_over(run: Run, condition: Condition, beyond: int = 0) -> Condition:
+    """A condition that asks for no more than that the run, and so many elements beyond it, end with the iterations."""
+    line = run.line
+    whole = rounds_inside(run.extent, line.covered, beyond) if line and line.part else 0
+    if line is None or line.part is None or not whole:
+        return condition
+    return Or(parts=(Compare(op=CompareOp.LT, left=IndexVar(name=line.part), right=const(whole)), condition))
 
 
 def _is_harmless(draft: Draft, run: Run, body: tuple[Node, ...]) -> bool:
@@ -274,9 +292,9 @@ class Copies:
         """Where a run has all its iterations and no chunk of these accesses leaves its array; None where that is not
         known of an index or an address."""
         run, problem, first = self.run, self.draft.problem, IndexVar(name=self.run.first)
-        parts: list[Condition] = [Compare(op=CompareOp.LE, left=ZERO, right=first)] if run.line else []
+        ends: list[Condition] = []
         if self.cut:
-            parts.append(Compare(op=CompareOp.LE, left=add(first, const(run.count)), right=run.extent))
+            ends.append(Compare(op=CompareOp.LE, left=add(first, const(run.count)), right=run.extent))
         for wide in funnels:
             name, subscripts = wide.element
             last = at(subscripts, run.index, add(first, const(run.count - wide.width)))
@@ -284,8 +302,10 @@ class Copies:
             if len(plain) < len(last) or self.draft.kernel.buffer(name).align < ACCESS_BYTES:
                 return None
             end = add(offset(problem.layouts[name], plain), const(2 * wide.width - 1))
-            parts.append(Compare(op=CompareOp.LE, left=end, right=extent(problem.layouts[name])))
-        return conjunction(parts)
+            ends.append(Compare(op=CompareOp.LE, left=end, right=extent(problem.layouts[name])))
+        beyond = max(wide.width for wide in funnels) - 1  # of the chunk behind the last one
+        inside = _not_over(run, conjunction(tuple(dict.fromkeys(ends))), beyond)
+        return conjunction((_begun(run, first), inside) if run.line else (inside,))
 
     def _start(self, wide: Wide) -> IndexExpr:
         """The first iteration of an access, counted from that of the run."""
@@ -318,11 +338,18 @@ class Copies:
             source=source,
             target=target,
             over=(*several, (self.element, const(wide.width))),
-            within=Within(begin=begin, end=end, other=other, exact=exact) if cut else None,
+            within=Within(begin=begin, end=end, other=other, exact=exact, **self._numbered(wide)) if cut else None,
             access=self._access(wide),
             digits=self.digits,
             span=wide.first.span,
         )
+
+    def _numbered(self, wide: Wide) -> Mapping[str, Any]:
+        """Which access of a row this is, where they are counted from a line."""
+        line = self.run.line
+        if line is None or line.part is None:
+            return {}
+        return {"part": IndexVar(name=line.part), "whole": rounds_inside(self.run.extent, line.covered)}
 
     def _access(self, wide: Wide) -> Access:
         if wide.funnel or (self.run.line is not None and wide.element in self.run.tiled):

@@ -239,7 +239,7 @@ class _Tiles:
             tiled = [replace(one.wide, width=min(count, one.along)) for one in found]
             moved = Vectors(wide=(*tiled, *wide), others=0)
             par = next(p for p in nest.pars if p.index == choice.along)
-            counted = Line(lead=line.lead.index, part=None, whole=0) if line is not None else None
+            counted = Line(lead=line.lead.index) if line is not None else None
             run = make_run(draft, choice.along, par.extent, count, par.span, counted)
             views = {
                 one.element: View(buffer=self.names[one.element], subscripts=(rows, columns), dtype=one.wide.dtype)

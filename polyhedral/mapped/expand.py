@@ -11,9 +11,9 @@ What a `Reduce` or `Scan` means its monoid says (`monoids.py`): lanes see one an
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexOp, IndexVar, Not, Read
+from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexOp, IndexVar, Not, Or, Read
 from texpr.grammar.diagnostics import InternalError
-from texpr.grammar.index.expr import combine
+from texpr.grammar.index.expr import ONE, ZERO, combine, const
 from texpr.polyhedral.layout.place import owner
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Scan, Unload
@@ -77,6 +77,16 @@ def wanted(over: Box, within: Within) -> Condition:
     last = IndexVar(name=over[-1][0])
     lower = Compare(op=CompareOp.LE, left=within.begin, right=last)
     return And(parts=(lower, Compare(op=CompareOp.LT, left=last, right=within.end)))
+
+
+def uncut(over: Box, within: Within) -> Condition:
+    """What is said of the accesses between the first and the last of those that follow one another."""
+    assert within.part is not None, "accesses that are numbered"
+    count = over[-1][1]
+    first = Compare(op=CompareOp.LT, left=within.part, right=ONE)
+    last = Compare(op=CompareOp.LE, left=const(within.whole), right=within.part)
+    begins = Or(parts=(first, Compare(op=CompareOp.LE, left=within.begin, right=ZERO)))
+    return And(parts=(begins, Or(parts=(last, Compare(op=CompareOp.LE, left=count, right=within.end)))))
 
 
 def holds(layout: Layout, over: Box) -> Condition:

@@ -188,9 +188,10 @@ class Copy:
 
     @property
     def names(self) -> frozenset[str]:
-        ends = (self.within.begin, self.within.end) if self.within else ()
+        within = self.within
+        told = [expr for expr in (within.begin, within.end, within.part) if expr is not None] if within else []
         return subscript_names((*self.source.subscripts, *self.target.subscripts)).union(
-            _extents(self.over), *map(names, ends)
+            _extents(self.over), *map(names, told)
         )
 
     @property

@@ -243,6 +243,10 @@ def _copied(copy: Copy) -> str:
         of += f", {in_words(copy.within.begin)} <= {copy.over[-1][0]} < {in_words(copy.within.end)}"
         of += f", else {show_value(copy.within.other)}" if copy.within.other else ""
         of += ", no other byte" if copy.within.exact else ""
+        if copy.within.part is not None:
+            of += (
+                f", cut only at {in_words(copy.within.part)} < 1 or {copy.within.whole} <= {in_words(copy.within.part)}"
+            )
     wide = copy.access.value if copy.access is not Access.EACH else ""
     cache = copy.cache.value if copy.cache is not Cache.PLAIN else ""
     how = (

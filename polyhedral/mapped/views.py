@@ -48,9 +48,13 @@ class View:
 class Within:
     """Only the values in [begin, end) of a copy's last index are wanted: no other element is read into the result or
     written. Of a target in registers the others become `other`. A wide load may read and discard the rest of an aligned
-    chunk that holds a wanted element, also behind the array's end, unless it is `exact`."""
+    chunk that holds a wanted element, also behind the array's end, unless it is `exact`. Where accesses follow one
+    another, `part` numbers them: only that of number 0 may begin before `begin`, and only those from `whole` on may end
+    behind `end`; who emits them need not ask the others."""
 
     begin: IndexExpr
     end: IndexExpr
     other: Const | None = None
     exact: bool = False
+    part: IndexExpr | None = None
+    whole: int = 0

@@ -16,7 +16,7 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Access, Completion
-from texpr.polyhedral.mapped.expand import expand, wanted
+from texpr.polyhedral.mapped.expand import expand, uncut, wanted
 from texpr.polyhedral.mapped.operators import Combined, Contract, Copy, Generic, Operator, Reduce, Scan, Unload, Unused
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
@@ -26,6 +26,7 @@ from texpr.polyhedral.mapped.walks import goes_on_alone, located, statements
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes, Values
+from texpr.polyhedral.simulate.failure import failure
 from texpr.polyhedral.simulate.products import Products
 from texpr.polyhedral.simulate.reductions import reduce, scan, spread
 from texpr.polyhedral.walk import written
@@ -326,6 +327,8 @@ class Runner:
         where the access asks for one."""
         every = spread(copy.over, lanes)
         if copy.within is not None:
+            if copy.within.part is not None and not self._holds(uncut(copy.over, copy.within), every, copy).all():
+                raise failure(f"{copy.id}: an access is cut that is said to be whole", copy.span)
             every = every.only(self._holds(wanted(copy.over, copy.within), every, copy))
         if len(every.thread):
             self._begins(copy, every)

@@ -173,20 +173,35 @@ TX_FN u32 funnel_word(u32 low, u32 high, int bits) { return __funnelshift_r(low,
 namespace tx {
 
 // Which of kCount elements are wanted: element i where begin <= at + i < end. Bounds that all chunks of a row share
-// stay in their registers, and `at` is a constant once loops are unrolled.
+// stay in their registers, and `at` is a constant once loops are unrolled. So is which of them may be `cut` before or
+// behind: of the others nothing is asked.
 template <int kCount>
 struct Wanted {
   int begin, end, at;
+  bool before = true, behind = true;
 
   TX_FN Wanted(int begin, int end, int at = 0) : begin(begin), end(end), at(at) {}
   TX_FN Wanted(i64 begin, i64 end, int at = 0) : begin(near(begin)), end(near(end)), at(at) {}
+  TX_FN Wanted cut(bool may_before, bool may_behind) const {
+    Wanted chunk = *this;
+    chunk.before = may_before;
+    chunk.behind = may_behind;
+    return chunk;
+  }
 
-  TX_FN bool any() const { return begin < at + kCount && end > at && begin < end; }
-  TX_FN bool all() const { return begin <= at && end >= at + kCount; }
-  TX_FN bool has(int i) const { return begin <= at + i && end > at + i; }
+  TX_FN bool any() const {
+    return (!before || begin < at + kCount) && (!behind || end > at) && (!before || !behind || begin < end);
+  }
+  TX_FN bool all() const { return (!before || begin <= at) && (!behind || end >= at + kCount); }
+  TX_FN bool has(int i) const { return (!before || begin <= at + i) && (!behind || end > at + i); }
   // Of those that are wanted, of which there are any.
-  TX_FN int first() const { return begin > at ? begin - at : 0; }
-  TX_FN int last() const { return end < at + kCount ? end - at : kCount; }  // before it the last one
+  TX_FN int first() const { return before && begin > at ? begin - at : 0; }
+  TX_FN int last() const { return behind && end < at + kCount ? end - at : kCount; }  // before it the last one
+  // Whether a chunk from `index` on lies in an array of so many elements.
+  template <class Index>
+  TX_FN bool inside(Index index, i64 room) const {
+    return (!before || index >= 0) && (!behind || index + kCount <= room);
+  }
 
   static constexpr int kFar = 1 << 30;  // beyond every chunk
   static TX_FN int near(i64 bound) { return static_cast<int>(min(max(bound, i64(-kFar)), i64(kFar))); }
@@ -208,7 +223,7 @@ TX_FN VectorOf<Memory, kCount> load_inside(const Memory& from, Index index, Want
                                            Here here = Here::now()) {
   VectorOf<Memory, kCount> v = {};
   if (wanted.any()) {
-    if (wanted.all() || (index >= 0 && index + kCount <= room)) {
+    if (wanted.all() || wanted.inside(index, room)) {
       v = load_part<kCount, kCache>(from, index, wanted.first(), wanted.last(), here);
     } else {
       TX_UNROLL
