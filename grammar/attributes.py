@@ -57,7 +57,7 @@ class Needs(Enum):
     ROWS = "a launch of independent blocks in several rows and columns"
     THREADS = "a launch of more than one thread"
     PRODUCTS = "a product of floats that is added"
-    EXPONENTIALS = "an exponential of f32"
+    FASTER = "a function of f32 that has a faster form"
     GATHERED_WRITES = "a write of a gathered element"
     ACCUMULATIONS = "an accumulation"
     ITERATIONS = "iterations that one thread runs after another"
@@ -131,7 +131,7 @@ ATTRIBUTES: dict[str, Spec] = {
     ),
     "tf32": Spec(on=STATEMENTS, form="#tf32", inherited=True),
     "fast": Spec(
-        on=STATEMENTS, mapped=STATEMENTS, form="#fast", inherited=True, needs=Needs.EXPONENTIALS,
+        on=STATEMENTS, mapped=STATEMENTS, form="#fast", inherited=True, needs=Needs.FASTER,
         on_cpu="the functions of a CPU are the accurate ones",
     ),
     "strict": Spec(on=STATEMENTS, mapped=STATEMENTS, form="#strict", inherited=True, needs=Needs.PRODUCTS),

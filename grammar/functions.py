@@ -123,8 +123,8 @@ def _logistic(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
 FLOAT_FUNCTIONS = {
     Fn.SQRT: FloatFunction(np.sqrt, FunctionError(0.5, 0.5, 3), _root),
     Fn.RSQRT: FloatFunction(lambda x: 1.0 / np.sqrt(x), FunctionError(2, 1, 3), _inverse_root),
-    Fn.EXP: FloatFunction(np.exp, FunctionError(2, 1, 3, 0.0, 1.2), _exponential(np.exp, 1.0)),
-    Fn.EXP2: FloatFunction(np.exp2, FunctionError(2, 1, 3), _exponential(np.exp2, math.log(2))),
+    Fn.EXP: FloatFunction(np.exp, FunctionError(2, 1, 3, 2.0**-126, 1.2), _exponential(np.exp, 1.0)),
+    Fn.EXP2: FloatFunction(np.exp2, FunctionError(2, 1, 3, 2.0**-126), _exponential(np.exp2, math.log(2))),
     Fn.LOG: FloatFunction(np.log, FunctionError(1, 1, 3, 2.0**-21), _logarithm(1.0)),
     Fn.LOG2: FloatFunction(np.log2, FunctionError(1, 1, 3, 2.0**-21), _logarithm(1 / math.log(2))),
     Fn.EXPM1: FloatFunction(np.expm1, FunctionError(2, 2, 3), _exponential_less_one),
@@ -133,7 +133,7 @@ FLOAT_FUNCTIONS = {
     Fn.POW: FloatFunction(_power64, FunctionError(8, 2, 16, 0.0, 4), _power),
     Fn.TANH: FloatFunction(np.tanh, FunctionError(3, 2, 2.0**13), lambda r, v, b: b[0]),
     Fn.SIGMOID: FloatFunction(_sigmoid64, FunctionError(5, 3, 8, 0.0, 1.2), _logistic),
-    Fn.ERF: FloatFunction(_erf64, FunctionError(2, 2, 4), lambda r, v, b: 1.13 * b[0]),
+    Fn.ERF: FloatFunction(_erf64, FunctionError(2, 2, 16), lambda r, v, b: 1.13 * b[0]),
     Fn.SIN: FloatFunction(np.sin, FunctionError(2, 2, 4, 2.0**-20), lambda r, v, b: np.minimum(b[0], 2.0)),
     Fn.COS: FloatFunction(np.cos, FunctionError(2, 2, 4, 2.0**-20), lambda r, v, b: np.minimum(b[0], 2.0)),
 }

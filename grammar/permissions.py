@@ -53,13 +53,19 @@ def contracts(leaf: Leaf) -> bool:
     return products and (adds or any(op.fn in (Fn.ADD, Fn.SUB) for op in ops))
 
 
+HASTENED = frozenset({Fn.EXP, Fn.EXP2, Fn.ERF, Fn.DIV})
+"""Functions of f32 that a target may have a faster form of."""
+NARROW = Attr(name="narrow")  # nobody writes it: the statement's value leaves the kernel only rounded to f16 or bf16
+
+
 def may_approximate(attrs: Iterable[Attr]) -> bool:
     """`#fast`: functions may be approximate."""
     return _named(attrs, "fast") is not None
 
 
-HASTENED = frozenset({Fn.EXP, Fn.EXP2})
-"""Functions of f32 that a target may have a faster form of."""
+def may_hasten(attrs: Iterable[Attr]) -> bool:
+    """Whether the functions of `HASTENED` may be approximate: under `#fast`, and in what is narrow."""
+    return may_approximate(attrs) or _named(attrs, NARROW.name) is not None
 
 
 def hastens(leaf: Leaf) -> bool:

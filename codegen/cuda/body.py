@@ -6,6 +6,7 @@ are left out, so that no compiler warns.
 
 from collections.abc import Callable, Set
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from texpr.codegen.cuda import index as ix
@@ -20,7 +21,18 @@ from texpr.codegen.cuda.stand import served_lines
 from texpr.codegen.cuda.statements import bind, declared, statement
 from texpr.codegen.cuda.sync import Syncs
 from texpr.codegen.cuda.tiles import tile_call
-from texpr.codegen.cuda.wide import check_plain, fill_call, is_alone, reduction, rest_of, scanned, too_deep, wide_call
+from texpr.codegen.cuda.wide import (
+    check_plain,
+    chunk_row,
+    fill_call,
+    is_alone,
+    reduction,
+    rest_of,
+    scanned,
+    shift_call,
+    too_deep,
+    wide_call,
+)
 from texpr.grammar.ast import Always, Read
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Completion
@@ -233,8 +245,14 @@ class _Body:
     # ---- copies and reductions ----
 
     def _wide(self, copy: Copy) -> None:
-        """The calls that move vectors; what is not wanted is filled in when all loads are on their way."""
-        self._each_vector(copy, wide_call)
+        """The calls that move vectors; what they bring is shifted and filled in when all loads are on their way."""
+        row, name = chunk_row(copy), ""
+        if row:
+            name = self.frame.names.new(f"{copy.target.buffer}_chunks")
+            self.out.line(f"{row} {name};", at=copy.span)
+        self._each_vector(copy, partial(wide_call, chunks=name))
+        if row:
+            self._each_vector(copy, partial(shift_call, chunks=name))
         if copy.otherwise is not None:
             self._each_vector(copy, fill_call)
 

@@ -155,6 +155,8 @@ def _may_be_zero(value: Value) -> bool:
 def _float(fn: Fn, args: tuple[Value, ...], dtype: DType, depth: int, *, strict: bool, fast: bool) -> Value:
     if strict and fn in _STRICT:
         return _call(f"tx::{_STRICT[fn]}", _listed(args), dtype, depth)
+    if fast and fn in HASTENED and dtype == F32:
+        return _call(f"tx::fast_{fn.value}", _listed(args), dtype, depth)
     if fn in (Fn.ADD, Fn.SUB):
         left, right = args
         if left.product is not None:
@@ -171,8 +173,7 @@ def _float(fn: Fn, args: tuple[Value, ...], dtype: DType, depth: int, *, strict:
         return Value(f"{args[0].at(level)} {sign} {args[1].at(level - 1)}", level, dtype, depth, product)
     if fn is Fn.NEG:
         return Value(f"-{args[0].at(ATOM)}", PRODUCT, dtype, depth, constant=args[0].constant, nonzero=args[0].nonzero)
-    form = "fast_" if fast and fn in HASTENED and dtype == F32 else ""
-    return _call(f"tx::{form}{fn.value}", _listed(args), dtype, depth)
+    return _call(f"tx::{fn.value}", _listed(args), dtype, depth)
 
 
 def _call(name: str, arguments: str, dtype: DType, depth: int) -> Value:

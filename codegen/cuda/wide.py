@@ -2,6 +2,8 @@
 
 copy v[8 * q + e] = X[i, c + e], wide    tx::put(v, 8 * q, tx::load_wanted<8>(X, …, {-c, N - c}));
                                          tx::fill(v, 8 * q, {-c, N - c}, tx::bf16{0xff80});  after all loads
+the same at any address                  v_chunks(8 * q) = tx::chunks_wanted<8>(X, …, {-c, N - c});
+                                         tx::put(v, 8 * q, v_chunks(8 * q).shifted());       after all loads
 copy Y[i, c + e] = o[8 * q + e], wide    tx::store_wanted(Y, …, tx::take<8>(o, 8 * q), {-c, N - c});
 the same from f32                        tx::store_wanted(Y, …, tx::rounded<tx::bf16, 8>(o, 8 * q), {-c, N - c});
 q[x] = Sum up to p[x] for x < 8          const auto S5 = [&](int x) { return p(x); };
@@ -14,6 +16,7 @@ z[0], … = ScaledSum over 32 lanes        const auto S4 = tx::reduce_lanes<tx::
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.access import Access as Places
@@ -35,6 +38,7 @@ from texpr.polyhedral.mapped.tree import Lead, Node
 from texpr.polyhedral.mapped.views import View, Within
 
 BYTES = (1, 2, 4, 8, 16)  # of a wide access
+MAX_CHUNKS = 8  # pairs of chunks in registers at a time
 FAR = 1 << 29  # elements; rows of unrolled accesses are shorter
 COMBINED = (F32, F64, I32, I64, U32)  # the types of values that monoids combine
 PAIRED, ORDERED = (F16, BF16), ("Greatest", "Least")  # what is chosen and never rounded, two at once
@@ -44,8 +48,9 @@ HEADER = "texpr/registers.cuh"
 # ---- copies ----
 
 
-def wide_call(copy: Copy, access: Places) -> str:
-    """The call that moves the elements of a copy's only index. Raises E0502 for what no access moves."""
+def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
+    """The call that moves the elements of a copy's only index, into the row of `chunks` where it has one. Raises E0502
+    for what no access moves."""
     inside, view, held = _sides(copy, access)
     count = _count(copy, view, access)
     if copy.access is Access.FUNNEL and not inside:
@@ -71,8 +76,32 @@ def wide_call(copy: Copy, access: Places) -> str:
     outside = access.frame.buffer(view.buffer).memory is Memory.GLOBAL and mixed and not exact  # chunks at the ends
     room = access.room(view.buffer) if (exact and not mixed) or (wanted and outside) else ""
     which = "" if not wanted else "_exactly" if exact else "_inside" if outside else "_wanted"
-    verb = f"load{which}{'' if mixed else '_funnel'}<{_listed(str(count), place, hint)}>"
-    return f"tx::put({register}, {number}, tx::{verb}({_listed(own, where, wanted, room)}));"
+    verb = f"tx::{'load' if mixed else 'chunks'}{which}<{_listed(str(count), place, hint)}>"
+    value = f"{verb}({_listed(own, where, wanted, room)})"
+    if chunks:
+        return f"{chunks}({number}) = {value};"
+    return f"tx::put({register}, {number}, {value}{'' if mixed else '.shifted()'});"
+
+
+def chunk_row(copy: Copy) -> str:
+    """The type of registers for the chunks of a copy's accesses at any address, all of which are on their way
+    before the first is shifted; '' where it is one access alone, they are too many, or each asks much before it."""
+    if copy.within is not None and copy.within.exact:
+        return ""
+    extents = [constant_value(extent) for _, extent in copy.over]
+    if copy.access is not Access.FUNNEL or len(extents) < 2 or None in extents:
+        return ""
+    total = prod(extent for extent in extents if extent is not None)
+    if total > MAX_CHUNKS * (extents[-1] or 1):
+        return ""
+    return f"tx::ChunkRow<{value_type(copy.source.dtype)}, {extents[-1]}, {total}>"
+
+
+def shift_call(copy: Copy, access: Places, chunks: str) -> str:
+    """The call that gives the registers of a copy what its chunks hold."""
+    _, _, held = _sides(copy, access)
+    register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=True)
+    return f"tx::put({register}, {number}, {chunks}({number}).shifted());"
 
 
 def fill_call(copy: Copy, access: Places) -> str:

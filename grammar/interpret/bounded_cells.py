@@ -38,7 +38,7 @@ from texpr.grammar.interpret.bound import (
     to_integer,
 )
 from texpr.grammar.interpret.cells import LaneLayout, PlainCells, Shape, spread
-from texpr.grammar.permissions import may_approximate, may_use_tf32
+from texpr.grammar.permissions import HASTENED, may_approximate, may_hasten, may_use_tf32
 from texpr.grammar.types import F64, DType
 
 Array = NDArray[Any]
@@ -247,11 +247,10 @@ class BoundedArithmetic:
 
     def __init__(self, chains: Mapping[str, int] | None = None) -> None:
         self.chains = chains or {}
-        self.fast = False
-        self.tf32 = False
+        self.fast = self.hastens = self.tf32 = False
 
     def begin(self, attrs: tuple[Attr, ...]) -> None:
-        self.fast, self.tf32 = may_approximate(attrs), may_use_tf32(attrs)
+        self.fast, self.hastens, self.tf32 = may_approximate(attrs), may_hasten(attrs), may_use_tf32(attrs)
 
     def constant(self, value: int | float | bool, dtype: DType) -> Bounded:
         literal = numerics.constant(value, dtype)
@@ -279,7 +278,8 @@ class BoundedArithmetic:
 
     def apply(self, fn: Fn, args: tuple[Bounded, ...], operand_dtype: DType, dtype: DType) -> Bounded:
         if dtype.is_float:
-            return apply_float(fn, args, dtype, fast=self.fast, tf32=self.tf32)
+            fast = self.fast or (self.hastens and fn in HASTENED)
+            return apply_float(fn, args, dtype, fast=fast, tf32=self.tf32)
         if fn in COMPARISONS and operand_dtype.is_float:
             return compare(fn, args)
         undecided: Array = DECIDED

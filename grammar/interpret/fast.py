@@ -57,6 +57,7 @@ from texpr.grammar.index.value import (
 from texpr.grammar.interpret.cells import Arithmetic, Array, Cells, Shape
 from texpr.grammar.interpret.errors import Reports, Site, asm_error
 from texpr.grammar.interpret.loops import is_axis, locals_of
+from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.source import Span
 
 V = TypeVar("V")
@@ -100,6 +101,7 @@ class FastInterpreter(Generic[V]):
         self.grid_limit = grid_limit
         self.dtypes = {b.name: b.dtype for b in kernel.buffers}
         self.shapes = {b.name: tuple(int(index_value(n, sizes)) for n in b.shape) for b in kernel.buffers}
+        self.implied = implied_attributes(kernel)
         self.buffers = {b.name: b for b in kernel.buffers}
         self.chosen = chosen or {}
         self.marks = marks or {}
@@ -144,7 +146,7 @@ class FastInterpreter(Generic[V]):
                 self.update(stmt, lanes)
             case Anchor():
                 self.leaf = stmt
-                self.arithmetic.begin(stmt.attrs + self.kernel.attrs)
+                self.arithmetic.begin(stmt.attrs + self.implied.get(stmt.id, ()) + self.kernel.attrs)
                 self.value(stmt.value, lanes)
             case Intrinsic():
                 self.block(stmt.reference, lanes)
@@ -214,7 +216,7 @@ class FastInterpreter(Generic[V]):
 
     def update(self, stmt: Bind | Accumulate | Atomic, lanes: Lanes) -> None:
         self.leaf = stmt
-        self.arithmetic.begin(stmt.attrs + self.kernel.attrs)
+        self.arithmetic.begin(stmt.attrs + self.implied.get(stmt.id, ()) + self.kernel.attrs)
         value = self.value(stmt.value, lanes)
         place, unknown = self.place(stmt.buffer, stmt.subscripts, lanes, stmt.span)
         cells = self.memory[stmt.buffer]

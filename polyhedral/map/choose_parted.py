@@ -27,7 +27,7 @@ from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.sharing import prefers_blocks
 from texpr.polyhedral.map.uses import memory_of
-from texpr.polyhedral.map.widths import run_width
+from texpr.polyhedral.map.widths import any_address_width, run_width
 from texpr.polyhedral.map.work import Work, shareable, work
 from texpr.polyhedral.mapped.candidate import Deal, Parted
 from texpr.polyhedral.names import Names
@@ -37,6 +37,7 @@ from texpr.polyhedral.walk import subscript_names
 ALONG = 512  # threads of a block that share one element
 ACROSS = 256  # threads of a block that has several elements
 AHEAD_BYTES = {ALONG: 32, ACROSS: 128}  # that a thread loads before it adds
+STRIP = 4  # elements of a block for each lane of a warp: the last block adds the parts of all, while others wait
 ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its memory busy
 MIN_ROWS = 264  # iterations that have a block each keep the multiprocessors of today's GPUs busy
 
@@ -80,7 +81,8 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
         if not (streams or (few and turns > CHAIN)):
             return None
         choice = _across(problem, nest, sizes, found, lane)
-    blocks = prod(sizes) // prod(n for _, n in choice.deal) // prod(choice.widths.get(i, 1) for i in nest.indices)
+    each_has = [dict(choice.deal).get(i, 1) * choice.widths.get(i, 1) for i in nest.indices]
+    blocks = prod(-(-size // own) for size, own in zip(sizes, each_has, strict=True))
     resident = problem.target.multiprocessors * choice.resident
     each = resident // max(1, blocks)
     if region.saved:  # a condition on data stands around the launch, and blocks are counted outside any
@@ -136,7 +138,7 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     """Lanes along a dimension of the band, warps along the reductions."""
     par, warp = nest.pars[lane], problem.target.warp_size
     threads = threads_asked(problem.kernel, problem.target) or ACROSS
-    width = 1
+    width, shifted = 1, False
     if not found.first and not any(par.index in names(p.extent) for p in nest.pars):
         asked = width_asked(nest.pars)
         each = [
@@ -146,7 +148,13 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
         width = min(each)
         while width > 1 and not linear(par.extent).is_multiple(width, problem.divisors):
             width //= 2
-    lanes = min(warp, power_of_two(-(-sizes[lane] // width)), threads)
+        if width == 1 and asked is None:
+            width = min(
+                any_address_width(problem, one.reading, par.index, sizes[lane], (*nest.indices, *one.indices))
+                for one in found.reductions
+            )
+            shifted = width > 1
+    lanes = min(warp, power_of_two(-(-sizes[lane] // width)), threads, max(1, STRIP * warp // width))
     widths = {par.index: width} if width > 1 else {}
     deal: Deal = ((par.index, lanes),) if lanes > 1 else ()
     order = (lane, *(d for d in reversed(range(len(sizes))) if d != lane))
@@ -155,7 +163,7 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
         deal=deal,
         grid=tuple(nest.indices[d] for d in order),
         shared_out=tuple(one.over.index for one in found.reductions),
-        ahead=rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS]),
+        ahead=rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS] // (2 if shifted else 1)),
         resident=blocks_asked(problem.kernel, problem.target) or max(1, 2 * ALONG // threads),
         widths=widths,
     )

@@ -13,6 +13,7 @@ from texpr.grammar.ast import (
     Expr,
     IndexExpr,
     IndexVar,
+    Par,
     Read,
     Role,
 )
@@ -26,11 +27,12 @@ from texpr.grammar.index.expr import (
     names,
     subtract,
 )
+from texpr.grammar.index.linear import linear
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.problem import Region
+from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.updates import Component, Update, components, monoid_of
 from texpr.polyhedral.map.work import Work, shared_nest
@@ -84,10 +86,16 @@ class Stand:
     nodes: tuple[Node, ...]
 
 
+def cut_of(problem: Problem, par: Par | None, width: int) -> IndexExpr | None:
+    """Where an index of which threads take so many neighbours ends inside those of a thread; None where it does not."""
+    whole = par is None or linear(par.extent).is_multiple(width, problem.divisors)
+    return None if par is None or whole else par.extent
+
+
 class Crew:
     """What the parts of a launch in the making share. `team` threads share an element, `own` are the digits of a thread
     in the band and in its team; of the index `along`, if any, a thread has `width` neighbours, from the value of the
-    name in `firsts` on. `part`, one of `parts`, numbers the blocks that share the elements of one, at `tile` among
+    name in `firsts` on, and the last ones end at `cut` where that is no multiple. `part`, one of `parts`, numbers the blocks that share the elements of one, at `tile` among
     `tiles`: whoever deals the blocks to the grid says where these stand."""
 
     def __init__(self, draft: Draft, region: Region, choice: Parted, found: Work) -> None:
@@ -99,6 +107,7 @@ class Crew:
         self.elements = choice.threads // self.team
         self.along = next((p for p in self.nest.pars if p.index in choice.widths), None)
         self.width = choice.widths[self.along.index] if self.along is not None else 1
+        self.cut = cut_of(draft.problem, self.along, self.width)
         fresh = draft.names.fresh
         self.team_index, self.part = fresh("team"), fresh("part")
         self.part_digit: Digit | None = None

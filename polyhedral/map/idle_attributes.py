@@ -44,8 +44,8 @@ def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Foun
             yield attr, "no launch has several rows and columns of blocks that a group could have"
         elif spec.needs is Needs.PRODUCTS and not any(map(contracts, leaves)):
             yield attr, "no statement adds a product of floats"
-        elif spec.needs is Needs.EXPONENTIALS and not any(map(hastens, leaves)):
-            yield attr, "no statement has an exponential of f32"
+        elif spec.needs is Needs.FASTER and not any(map(hastens, leaves)):
+            yield attr, "no statement has a function of f32 that has a faster form"
         elif spec.needs is Needs.GATHERED_WRITES and not any(map(promises_unique, leaves)):
             yield attr, "no statement writes a gathered element"
 
@@ -77,8 +77,8 @@ def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> 
                 yield attr, "the loop accumulates nothing"
             elif spec.needs is Needs.PRODUCTS and isinstance(stmt, Leaf) and not contracts(stmt):
                 yield attr, "its statement adds no product of floats"
-            elif spec.needs is Needs.EXPONENTIALS and isinstance(stmt, Leaf) and not hastens(stmt):
-                yield attr, "its statement has no exponential of f32"
+            elif spec.needs is Needs.FASTER and isinstance(stmt, Leaf) and not hastens(stmt):
+                yield attr, "its statement has no function of f32 that has a faster form"
             elif spec.needs is Needs.GATHERED_WRITES and isinstance(stmt, Leaf) and not promises_unique(stmt):
                 yield attr, "its statement writes no gathered element"
 

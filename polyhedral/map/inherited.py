@@ -1,7 +1,8 @@
 """Attributes that statements take over from what is around them, put on every leaf of a mapped program.
 
 `#strict`, `#fast` and `#tf32` come from the kernel, `#ordered` from a `seq`; a statement's own `#unique` gets the
-indices of the `par`s around it, whose iterations are promised to reach different elements.
+indices of the `par`s around it, whose iterations are promised to reach different elements; and each gets what nobody
+wrote, but its values imply (`grammar/narrow.py`).
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.attributes import inherited
+from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.permissions import promises_unique
 from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.program import HostNode, Launch
@@ -33,6 +35,7 @@ UNIQUE_OVER = "unique over"  # not a name that the language has: `#unique` with 
 def _inherited(kernel: Kernel) -> dict[str, tuple[Attr, ...]]:
     """For every leaf statement, by id, the attributes that it takes over."""
     found: dict[str, tuple[Attr, ...]] = {}
+    implied = implied_attributes(kernel)
     general = inherited(kernel.attrs)
     pending: list[tuple[Stmt, tuple[Attr, ...], tuple[IndexVar, ...]]] = [(s, general, ()) for s in kernel.body]
     while pending:
@@ -49,7 +52,7 @@ def _inherited(kernel: Kernel) -> dict[str, tuple[Attr, ...]]:
                 pending.extend((s, attrs, pars) for s in reference)
             case Bind() | Accumulate() | Atomic() | Anchor():
                 unique = (Attr(name=UNIQUE_OVER, args=pars),) if promises_unique(statement) else ()
-                found[statement.id] = attrs + unique
+                found[statement.id] = attrs + unique + implied.get(statement.id, ())
             case _:
                 pass
     return found

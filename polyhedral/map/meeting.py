@@ -97,9 +97,9 @@ def _by_memory(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
 
 
 def _slot(crew: Crew, stand: Stand, name: str) -> IndexExpr:
-    """The place of an element of a thread among those of its block."""
-    at = multiply(const(crew.width), IndexVar(name=stand.inner))
-    return add(at, IndexVar(name=name)) if crew.width > 1 else at
+    """The place of an element of a thread among those of its block: neighbouring threads have neighbouring places."""
+    at = IndexVar(name=stand.inner)
+    return add(multiply(const(crew.elements), IndexVar(name=name)), at) if crew.width > 1 else at
 
 
 def last(

@@ -199,6 +199,9 @@ class _Launch:
                 place=Place.VECTOR,
             )
             self.draft.digits.append(digit)
+            if self.crew.cut is not None:
+                there = Compare(op=CompareOp.LT, left=IndexVar(name=along.index), right=self.crew.cut)
+                nodes = [Guard(condition=there, body=tuple(nodes), padding=True, span=along.span)]
             define = Define(index=along.index, digits=(digit,), offset=IndexVar(name=self.crew.firsts[along.index]))
             nodes = [
                 Loop(

@@ -5,13 +5,13 @@ from math import prod
 
 from texpr.grammar.ast import Stmt
 from texpr.grammar.index.expr import names
-from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.crew import team_of
+from texpr.polyhedral.map.crew import cut_of, team_of
 from texpr.polyhedral.map.crew_fits import crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.updates import part_bytes
+from texpr.polyhedral.map.widths import reads_alone
 from texpr.polyhedral.map.work import Work, work
 from texpr.polyhedral.mapped.candidate import Parted
 
@@ -71,5 +71,9 @@ def _widths(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterat
         extents = [p.extent for p in nest.pars] + [loop.extent for one in found.reductions for loop in one.loops]
         if any(par.index in names(extent) for extent in extents):
             yield f"`widths`: an extent depends on {par.index}"
-        if not linear(par.extent).is_multiple(choice.widths[par.index], problem.divisors):
-            yield f"`widths`: the extent of {par.index} is no multiple of {choice.widths[par.index]}"
+        width = choice.widths[par.index]
+        if cut_of(problem, par, width) is not None and not all(
+            reads_alone(problem, one.reading, par.index, width, (*nest.indices, *one.indices))
+            for one in found.reductions
+        ):
+            yield f"`widths`: the extent of {par.index} is no multiple of {width}"

@@ -17,6 +17,7 @@ from texpr.grammar.ast import (
     Atomic,
     Compare,
     CompareOp,
+    Condition,
     IndexExpr,
     IndexVar,
     Read,
@@ -30,8 +31,10 @@ from texpr.grammar.index.expr import (
     add,
     at_least_zero,
     ceildiv,
+    conjunction,
     const,
     constant_value,
+    minimum,
     multiply,
     subtract,
 )
@@ -41,10 +44,10 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import Crew, Part, covered_by_block
 from texpr.polyhedral.map.long_sums import narrow
 from texpr.polyhedral.map.reducible import Reduction
-from texpr.polyhedral.map.runs import nothing, through
+from texpr.polyhedral.map.runs import chunks_inside, nothing, through
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.updates import changed, in_registers
-from texpr.polyhedral.map.vectors import Wide, along, at
+from texpr.polyhedral.map.vectors import Element, Wide, along, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.operators import Copy
@@ -165,7 +168,33 @@ class Rounds:
             nodes = self._inside(add(IndexVar(name=self.first), ahead), nodes)
         nodes = self._unrolled(self.round, nodes)
         fresh = tuple(Fresh(buffer=name) for name in held.values())
-        return (*fresh, *(self._load(one, held[one.element]) for one in wide), *nodes)
+        return (*fresh, *self._loads(wide, held), *nodes)
+
+    def _loads(self, wide: Sequence[Wide], held: Mapping[Element, str]) -> tuple[Node, ...]:
+        """The loads. Where there is a row for each and no chunk leaves its array, none is asked."""
+        loads = tuple(self._load(one, held[one.element]) for one in wide)
+        funnels = [one for one in wide if one.funnel]
+        if not funnels:
+            return loads
+        over, crew = self.reduction.over, self.crew
+        width = self.choice.widths.get(over.index, 1)
+        last = add(IndexVar(name=self.first), const(self.step * (self.choice.ahead - 1)))
+        ends: list[Condition] = []
+        if not self.exact:
+            ends.append(Compare(op=CompareOp.LE, left=add(last, const(width)), right=over.extent))
+        for one in funnels:
+            behind = const(self.width - one.width)
+            of_run = self.along == over.index
+            there = at(one.element[1], over.index, add(last, behind) if of_run else last)
+            if not of_run:
+                there = at(there, self.along, add(IndexVar(name=crew.firsts[self.along]), behind))
+            inside = chunks_inside(self.draft.problem, one, there)
+            if inside is None:
+                return loads
+            ends.append(inside)
+        plain = tuple(self._load(one, held[one.element], asks=False) for one in wide)
+        condition = conjunction(tuple(dict.fromkeys(ends)))
+        return (Guard(condition=condition, body=plain, orelse=loads, padding=True, span=over.span),)
 
     def _ends_whole(self, loop: Seq, width: int) -> bool:
         """Whether neighbours that a thread takes are all there or none of them."""
@@ -234,8 +263,8 @@ class Rounds:
         )
         return name
 
-    def _load(self, wide: Wide, register: str) -> Copy:
-        """The loads of all rounds."""
+    def _load(self, wide: Wide, register: str, *, asks: bool = True) -> Copy:
+        """The loads of all rounds; `asks`: whether there is a row for each, and its chunks lie in the array."""
         fresh, over = self.draft.names.fresh, self.reduction.over
         q, a, e = (fresh(f"{stem(self.along)}_{word}") for word in ("ahead", "access", "element"))
         box: list[tuple[str, IndexExpr]] = [(q, const(self.choice.ahead))] if self.choice.ahead > 1 else []
@@ -256,9 +285,14 @@ class Rounds:
         left = subtract(over.extent, first)
         end = subtract(left, start) if of_run else multiply(const(wide.width), left)
         whole = not of_run or self._ends_whole(over, self.width)
-        if self.exact:
+        all_rows = self.exact or not asks
+        if all_rows:
             end = const(wide.width)
-        cut, exact = not self.exact or wide.funnel, not whole or wide.funnel
+        if self.crew.cut is not None:
+            here_on = subtract(self.crew.cut, add(IndexVar(name=self.crew.firsts[self.along]), start))
+            end = here_on if all_rows else minimum(end, here_on)
+        cut = not all_rows or (wide.funnel and asks) or self.crew.cut is not None
+        exact = asks and (not whole or wide.funnel)
         other = nothing(wide.dtype, wide.first.span)
         return Copy(
             id=fresh(f"{getattr(wide.first, 'id', self.along)}_load"),

@@ -44,6 +44,7 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, Vectors, Wide, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
@@ -155,7 +156,7 @@ def each_of(
     inside = _inside(draft, run)
     here = (*run.row, IndexVar(name=run.vector.name))
     body = through(body, {element: (name, here) for element, name in registers.items()})
-    if inside is not None and not (run.line and _is_harmless(draft, run, body)):
+    if inside is not None and not _is_harmless(draft, run, body):
         unwritten = [wide for wide in moved if wide.stores and not wide.loads]
         orelse = tuple(_zero(draft, run, wide, registers[wide.element], digits) for wide in unwritten)
         body = (Guard(condition=inside, body=body, orelse=orelse, padding=True, span=run.span),)
@@ -178,6 +179,17 @@ def _at_any_address(copy: "Copies", loads: tuple[Copy, ...], moved: Sequence[Wid
     fresh = copy.draft.names.fresh
     plain = tuple(replace(load, id=fresh(f"{load.id}_whole"), within=None) for load in loads)
     return (Guard(condition=whole, body=plain, orelse=loads, padding=True, span=copy.run.span),)
+
+
+def chunks_inside(problem: Problem, wide: Wide, last: tuple[Subscript, ...]) -> Condition | None:
+    """Whether both chunks of an access at any address, which begins at these subscripts, lie in its array; None where
+    that is not known of an address."""
+    name = wide.element[0]
+    plain = [s for s in last if not isinstance(s, Gather)]
+    if len(plain) < len(last) or problem.kernel.buffer(name).align < ACCESS_BYTES:
+        return None
+    end = add(offset(problem.layouts[name], plain), const(2 * wide.width - 1))
+    return Compare(op=CompareOp.LE, left=end, right=extent(problem.layouts[name]))
 
 
 def _inside(draft: Draft, run: Run) -> Condition | None:
@@ -296,16 +308,14 @@ class Copies:
         if self.cut:
             ends.append(Compare(op=CompareOp.LE, left=add(first, const(run.count)), right=run.extent))
         for wide in funnels:
-            name, subscripts = wide.element
-            last = at(subscripts, run.index, add(first, const(run.count - wide.width)))
-            plain = [s for s in last if not isinstance(s, Gather)]
-            if len(plain) < len(last) or self.draft.kernel.buffer(name).align < ACCESS_BYTES:
+            last = at(wide.element[1], run.index, add(first, const(run.count - wide.width)))
+            inside = chunks_inside(problem, wide, last)
+            if inside is None:
                 return None
-            end = add(offset(problem.layouts[name], plain), const(2 * wide.width - 1))
-            ends.append(Compare(op=CompareOp.LE, left=end, right=extent(problem.layouts[name])))
+            ends.append(inside)
         beyond = max(wide.width for wide in funnels) - 1  # of the chunk behind the last one
-        inside = _not_over(run, conjunction(tuple(dict.fromkeys(ends))), beyond)
-        return conjunction((_begun(run, first), inside) if run.line else (inside,))
+        within = _not_over(run, conjunction(tuple(dict.fromkeys(ends))), beyond)
+        return conjunction((_begun(run, first), within) if run.line else (within,))
 
     def _start(self, wide: Wide) -> IndexExpr:
         """The first iteration of an access, counted from that of the run."""

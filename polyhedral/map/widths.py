@@ -31,3 +31,19 @@ def run_width(
             return width
         width //= 2
     return 1
+
+
+def reads_alone(problem: Problem, stmts: Sequence[Stmt], index: str, width: int, hardware: tuple[str, ...]) -> bool:
+    """Whether all that moves with the index are wide reads: who takes neighbours that are no iterations computes with
+    zeros, which harms nobody."""
+    found = along(problem, stmts, index, hardware).vectors(width)
+    return not found.others and not any(wide.stores for wide in found.wide)
+
+
+def any_address_width(problem: Problem, stmts: Sequence[Stmt], index: str, size: int, hardware: tuple[str, ...]) -> int:
+    """The most iterations that fill accesses of 16 bytes at any address, where those reads are all that moves with the
+    index; 1 where there are none such."""
+    most = along(problem, stmts, index, hardware).most.wide
+    width = min((wide.whole for wide in most), default=1)
+    fits = width > 1 and size >= width * problem.target.warp_size
+    return width if fits and reads_alone(problem, stmts, index, width, hardware) else 1

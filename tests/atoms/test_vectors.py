@@ -22,7 +22,7 @@ TX_EXPORT(single);
 extern "C" __global__ void piece(const float* X, float* Y, long long at) {
   const tx::Global<const float> x(X, "X");
   const tx::Global<float> y(Y, "Y");
-  tx::store(y, 0, tx::load_funnel<4>(x, at));
+  tx::store(y, 0, tx::chunks<4>(x, at).shifted());
 }
 TX_EXPORT(piece);
 extern "C" __global__ void chunk(const float* X, float* Y, long long at) {
@@ -112,7 +112,7 @@ struct Nowhere {
 };
 int main() {
   for (const int begin : {2147483647 - 1, -2147483647}) {
-    const auto none = tx::load_wanted_funnel<4>(Nowhere{}, 0ll, tx::Wanted<4>(begin, begin + 1));
+    const auto none = tx::chunks_wanted<4>(Nowhere{}, 0ll, tx::Wanted<4>(begin, begin + 1)).shifted();
     if (none.get(0) != 0.0f) return 1;
   }
 }

@@ -84,11 +84,11 @@ FUNNEL = """  const tx::Global<const {c}> x(X, "X");
   const tx::Global<{c}> y(Y, "Y");
   const long long at = {width} * tx::thread();
   // all of them exist
-  if (shift + at + {width} <= n) tx::store(y, at, tx::load_funnel<{width}>(x, shift + at));
+  if (shift + at + {width} <= n) tx::store(y, at, tx::chunks<{width}>(x, shift + at).shifted());
   // some of them do
   const tx::Wanted<{width}> wanted(2 - shift - at, n - 1 - shift - at);
-  const tx::Vector<{c}, {width}> some = tx::load_wanted_funnel<{width}>(x, shift + at, wanted);
-  const tx::Vector<{c}, {width}> own = tx::load_exactly_funnel<{width}>(x, shift + at, wanted, n);
+  const tx::Vector<{c}, {width}> some = tx::chunks_wanted<{width}>(x, shift + at, wanted).shifted();
+  const tx::Vector<{c}, {width}> own = tx::chunks_exactly<{width}>(x, shift + at, wanted, n).shifted();
   for (int i = 0; i < {width}; ++i) {{
     if (shift + at + i >= 2 && shift + at + i < n - 1) y.store(32 * {width} + at + i, (i % 2 == 0 ? some : own).get(i));
   }}"""

@@ -295,7 +295,7 @@ def test_exponentials_that_may_be_approximate_are() -> None:
 
 def test_a_funnel_reads_a_swizzled_tile_chunk_by_chunk() -> None:
     source = emitted()["transpose"].source
-    assert "tx::load_funnel<8, tx::Swizzled<3, 3, 6>>(t, j * 64 + x)" in source
+    assert "tx::chunks<8, tx::Swizzled<3, 3, 6>>(t, j * 64 + x).shifted()" in source
     assert "tx::store(t, tx::swizzled<3, 3, 6>(" in source
 
 

@@ -282,35 +282,49 @@ TX_FN Vector<T, kCount> funnel_shift(Vector<T, kCount> low, Vector<T, kCount> hi
   return out;
 }
 
-// Elements index .. index + kCount - 1, 16 bytes at any address, of which some are wanted, as in load_wanted.
-// `Place` says where a tile's elements lie.
+// Two neighbouring aligned chunks: the 16 bytes that begin `bytes` (0 to 15) after the first are an access at any address.
+template <class T, int kCount>
+struct Chunks {
+  Vector<T, kCount> low, high;
+  int bytes;
+
+  TX_FN Vector<T, kCount> shifted() const { return funnel_shift(low, high, bytes); }
+};
+
+// The chunks of kAll registers, each pair under the number of its first register, a constant once loops are unrolled.
+template <class T, int kCount, int kAll>
+struct ChunkRow {
+  Chunks<T, kCount> pair[kAll / kCount];
+
+  TX_FN Chunks<T, kCount>& operator()(int number) { return pair[number / kCount]; }
+};
+
+template <class Memory, int kCount>
+using ChunksOf = Chunks<typename Memory::Element, kCount>;
+
+// Those of elements index .. index + kCount - 1, of which some are wanted, as in load_wanted. `Place` says where a
+// tile's elements lie.
 template <int kCount, class Place, Cache kCache = Cache::kPlain, class Memory, class Index>
-TX_FN VectorOf<Memory, kCount> load_wanted_funnel(const Memory& from, Index index, Wanted<kCount> wanted,
-                                                  Here here = Here::now()) {
+TX_FN ChunksOf<Memory, kCount> chunks_wanted(const Memory& from, Index index, Wanted<kCount> wanted,
+                                             Here here = Here::now()) {
   static_assert(Place::run % kCount == 0, "the elements of a chunk are neighbours");
   const int bytes = bytes_past(from, index), past = bytes / static_cast<int>(sizeof(typename Memory::Element));
-  VectorOf<Memory, kCount> low = {}, high = {};
-  if (wanted.any()) {
-    const int first = past + wanted.first(), last = past + wanted.last();  // counted from the first chunk
-    const Index chunk = index - past;
-    if (first < kCount) low = load_part<kCount, kCache>(from, Place::at(chunk), first, last, here);
-    if (last > kCount) {
-      high = load_part<kCount, kCache>(from, Place::at(chunk + kCount), first - kCount, last - kCount, here);
-    }
+  const bool any = wanted.any();  // bounds of none may lie far from the chunk
+  const int first = past + (any ? wanted.first() : 0), last = past + (any ? wanted.last() : 0);
+  const Index chunk = index - past;
+  ChunksOf<Memory, kCount> c = {{}, {}, bytes};
+  if (any && first < kCount) c.low = load_part<kCount, kCache>(from, Place::at(chunk), first, last, here);
+  if (any && last > kCount) {
+    c.high = load_part<kCount, kCache>(from, Place::at(chunk + kCount), first - kCount, last - kCount, here);
   }
-  return funnel_shift(low, high, bytes);
-}
-template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
-TX_FN VectorOf<Memory, kCount> load_wanted_funnel(const Memory& from, Index index, Wanted<kCount> wanted,
-                                                  Here here = Here::now()) {
-  return load_wanted_funnel<kCount, Straight, kCache>(from, index, wanted, here);
+  return c;
 }
 
 // The same of an array of so many elements, without a byte that is not its own: a chunk that leaves it is read element
 // by element.
 template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
-TX_FN VectorOf<Memory, kCount> load_exactly_funnel(const Memory& from, Index index, Wanted<kCount> wanted, i64 room,
-                                                   Here here = Here::now()) {
+TX_FN ChunksOf<Memory, kCount> chunks_exactly(const Memory& from, Index index, Wanted<kCount> wanted, i64 room,
+                                              Here here = Here::now()) {
   const int bytes = bytes_past(from, index), past = bytes / static_cast<int>(sizeof(typename Memory::Element));
   const int first = past + wanted.first(), last = past + wanted.last();  // counted from the first chunk
   const Index chunk = index - past;
@@ -323,26 +337,31 @@ TX_FN VectorOf<Memory, kCount> load_exactly_funnel(const Memory& from, Index ind
     }
     return v;
   };
-  VectorOf<Memory, kCount> low = {}, high = {};
-  if (wanted.any() && first < kCount) low = part(chunk, first, last);
-  if (wanted.any() && last > kCount) high = part(chunk + kCount, first - kCount, last - kCount);
-  return funnel_shift(low, high, bytes);
+  ChunksOf<Memory, kCount> c = {{}, {}, bytes};
+  if (wanted.any() && first < kCount) c.low = part(chunk, first, last);
+  if (wanted.any() && last > kCount) c.high = part(chunk + kCount, first - kCount, last - kCount);
+  return c;
 }
 
 // The same where all are wanted. At an aligned address the chunk behind is not touched.
 template <int kCount, class Place, Cache kCache = Cache::kPlain, class Memory, class Index>
-TX_FN VectorOf<Memory, kCount> load_funnel(const Memory& from, Index index, Here here = Here::now()) {
+TX_FN ChunksOf<Memory, kCount> chunks(const Memory& from, Index index, Here here = Here::now()) {
   static_assert(Place::run % kCount == 0, "the elements of a chunk are neighbours");
   const int bytes = bytes_past(from, index), past = bytes / static_cast<int>(sizeof(typename Memory::Element));
   const Index chunk = index - past;
-  const VectorOf<Memory, kCount> low = load_part<kCount, kCache>(from, Place::at(chunk), past, kCount, here);
-  VectorOf<Memory, kCount> high = {};
-  if (past != 0) high = load_part<kCount, kCache>(from, Place::at(chunk + kCount), 0, past, here);
-  return funnel_shift(low, high, bytes);
+  ChunksOf<Memory, kCount> c = {load_part<kCount, kCache>(from, Place::at(chunk), past, kCount, here), {}, bytes};
+  if (past != 0) c.high = load_part<kCount, kCache>(from, Place::at(chunk + kCount), 0, past, here);
+  return c;
+}
+
+template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
+TX_FN ChunksOf<Memory, kCount> chunks_wanted(const Memory& from, Index index, Wanted<kCount> wanted,
+                                             Here here = Here::now()) {
+  return chunks_wanted<kCount, Straight, kCache>(from, index, wanted, here);
 }
 template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
-TX_FN VectorOf<Memory, kCount> load_funnel(const Memory& from, Index index, Here here = Here::now()) {
-  return load_funnel<kCount, Straight, kCache>(from, index, here);
+TX_FN ChunksOf<Memory, kCount> chunks(const Memory& from, Index index, Here here = Here::now()) {
+  return chunks<kCount, Straight, kCache>(from, index, here);
 }
 
 }  // namespace tx
