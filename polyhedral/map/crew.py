@@ -96,7 +96,7 @@ class Crew:
     """What the parts of a launch in the making share. `team` threads share an element, `own` are the digits of a thread
     in the band and in its team; of the index `along`, if any, a thread has `width` neighbours, from the value of the
     name in `firsts` on, and the last ones end at `cut` where that is no multiple. `part`, one of `parts`, numbers the
-    blocks that share the elements of one, at `tile` among `tiles`: whoever deals the blocks to the grid says where these
+    blocks that share the elements of one, at `tile` among `tiles`: who deals the blocks to the grid says where these
     stand."""
 
     def __init__(self, draft: Draft, region: Region, choice: Parted, found: Work) -> None:
