@@ -6,6 +6,7 @@ import pytest
 import texpr
 from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.narrow import narrow_statements
+from texpr.runtime.host_arrays import numpy_dtype
 
 SOFTMAX = """kernel k(X: bf16[M, N], Y: bf16[M, N]) where N >= 1 {
     par M i {
@@ -62,12 +63,12 @@ def test_a_kernel_without_16_bit_arrays_has_nothing_narrow() -> None:
 
 
 def test_bounds_are_those_of_the_faster_functions_only_where_they_may_stand() -> None:
-    def bound(text: str) -> float:
-        kernel = texpr.parse(text).only.core()
-        values = {b.name: np.linspace(0.5, 3.0, 8).astype(np.float32) for b in kernel.params if b.dtype.name == "f32"}
-        values |= {b.name: np.zeros(8, np.uint16) for b in kernel.params if b.dtype.name == "bf16"}
-        got = interpret(kernel, values, sizes={"N": 8}, float64=True)
-        return float(np.max(got.bounds["Y"]))
+    def bound(body: str, output: str) -> float:
+        kernel = texpr.parse(f"kernel k(X: f32[N], Y: {output}[N]) {{ par N i {{ {body} }} }}").only.core()
+        types = {b.name: numpy_dtype(b.dtype) for b in kernel.params}
+        values = {name: np.linspace(0.5, 3.0, 8).astype(dtype) for name, dtype in types.items()}
+        return float(np.max(interpret(kernel, values, sizes={"N": 8}, float64=True).bounds["Y"]))
 
-    plain = "kernel k(X: f32[N], Y: f32[N], W: bf16[N]) { par N i { Y[i] = erf(X[i]) } }"
-    assert bound(plain) < 1e-6 < bound(plain.replace("erf(X[i])", "erf(X[i]) #fast"))
+    assert bound("Y[i] = erf(X[i])", "f32") < 1e-6 < bound("Y[i] = erf(X[i]) #fast", "f32")
+    assert bound("Y[i] = erf(X[i]) #strict", "f16") < bound("Y[i] = erf(X[i])", "f16")
+    assert bound("Y[i] = tanh(X[i])", "f16") < bound("Y[i] = tanh(X[i]) #fast", "f16")
