@@ -16,7 +16,7 @@ def check_orders(program: MappedProgram) -> None:
     """InternalError where an order is not enforced, or a sync waits for what does not come."""
     others = 0
     for launch in launches(program.host):
-        if decides(launch):
+        if decides(launch, program.buffers):
             check_enforced(launch)
             counter = unwritten(program, launch)
             if counter is not None:

@@ -32,7 +32,7 @@ from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Fence, FenceKind, Wait, WaitGroup
 from texpr.polyhedral.mapped.tree import Guard, Last, Loop
 from texpr.polyhedral.mapped.walks import every_node, goes_on_alone, launches, operators
@@ -91,7 +91,7 @@ def _divisors(launch: Launch) -> Iterator[int]:
 def faults(program: MappedProgram, sizes: Mapping[str, int]) -> tuple[Fault, ...]:
     """What is wrong with the synchronisation of the launches, taken one after the other, at these sizes."""
     every = tuple(launches(program.host))
-    strays = tuple(_strays(every))
+    strays = tuple(_strays(every, program.buffers))
     if strays:
         return strays
     try:
@@ -117,7 +117,7 @@ Asked = tuple[int, int, Fault]
 def _asked(points: Points, every: Sequence[Launch]) -> Iterator[Asked]:
     """The points of all pairs of instances, on all pairs of threads, that orders relate."""
     for launch in every:
-        for order in _orders(launch):
+        for order in _orders(launch, points.trace.program.buffers):
             fault = Fault(f"nothing orders {order.source} before {order.sink} on {order.buffer}", order.sink_span)
             for source, sink in _pairs(points, order):
                 for a, b in _threads(points, order, source, sink):
@@ -128,18 +128,18 @@ def _asked(points: Points, every: Sequence[Launch]) -> Iterator[Asked]:
                         yield first, points.comes(sink, b), fault
 
 
-def _strays(every: Sequence[Launch]) -> Iterator[Fault]:
+def _strays(every: Sequence[Launch], buffers: Mapping[str, MappedBuffer]) -> Iterator[Fault]:
     """Orders of what is no operator of the program: no point of the graph stands for it."""
     known = {node.id for launch in every for node in operators(launch.body)}
     for launch in every:
-        for order in _orders(launch):
+        for order in _orders(launch, buffers):
             for name in sorted({order.source, order.sink} - known):
                 yield Fault(f"{name} is ordered and is no operator", order.sink_span)
 
 
-def _orders(launch: Launch) -> tuple[Order, ...]:
+def _orders(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> tuple[Order, ...]:
     """What a launch needs, and what its syncs claim to enforce; nothing where `flow.py` decides."""
-    if decides(launch):
+    if decides(launch, buffers):
         return ()
     claimed = (order for node in every_node(launch.body) if isinstance(node, ORDERING) for order in node.orders)
     return tuple(dict.fromkeys((*launch.orders, *claimed)))
@@ -214,7 +214,7 @@ def _misread(rules: Rules, every: Sequence[Launch]) -> Iterator[Fault]:
     points = rules.points
     for launch in every:
         piped = launch.pipe_of
-        for order in _orders(launch):
+        for order in _orders(launch, points.trace.program.buffers):
             if order.buffer not in piped or order.hazard is not Hazard.FLOW:
                 continue
             for source, sink in _pairs(points, order):

@@ -179,7 +179,7 @@ class _Block:
 
     def _event(self, node: Sync | Last | Operator, here: "_Here") -> None:
         if here.on_data and isinstance(node, Sync | Last):
-            if not decides(self.trace.launches[self.launch]):
+            if not decides(self.trace.launches[self.launch], self.trace.program.buffers):
                 self.trace.faults.append(Fault("a sync under a condition on data is not checked", node.span))
             return
         self.trace.events.append(

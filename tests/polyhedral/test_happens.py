@@ -285,11 +285,11 @@ def test_syncs_whose_facts_hold_at_no_small_size_are_not_passed_in_silence() -> 
 
 def test_the_check_of_whole_barriers_leaves_what_is_named_or_goes_on_alone_to_the_graph() -> None:
     plain = launch(do("S0", "B[0] = 1", once=True), barrier("block"), threads=64)
-    assert flow.decides(plain)
-    assert not flow.decides(replace(plain, body=(*plain.body, barrier("block", name="half"))))
+    assert flow.decides(plain, {})
+    assert not flow.decides(replace(plain, body=(*plain.body, barrier("block", name="half"))), {})
     (product,) = launches(gemm(Shape(256, 256, 192)).host)
     going = next(p.node for p in located(product.body) if type(p.node).__name__ == "Contract" and goes_on_alone(p.node))
-    assert not flow.decides(replace(plain, body=(*plain.body, going)))
+    assert not flow.decides(replace(plain, body=(*plain.body, going)), {})
 
 
 def test_a_copy_of_a_band_does_not_leave_its_buffer_the_same_for_all_threads() -> None:
