@@ -55,6 +55,7 @@ class Needs(Enum):
     """What a construct must hold for an attribute to change anything there."""
 
     ROWS = "a launch of independent blocks in several rows and columns"
+    BLOCKS = "a launch of more blocks than a GPU runs at once"
     THREADS = "a launch of more than one thread"
     PRODUCTS = "a product of floats that is added"
     FASTER = "a function of f32 that has a faster form"
@@ -73,6 +74,7 @@ class Spec:
     word and a colon before them; `zero` is one too, `power` asks for a power of two, `greatest` is the greatest value,
     `names_sizes` makes a free name in them a size. `fineness` orders scopes and `unit`s. What is `inherited` holds for
     every statement of its construct. It changes nothing without what it `needs`, and on a CPU where `on_cpu` says why.
+    `unmapped` says why it is not mapped everywhere, and what to write instead.
     """
 
     on: tuple[Construct, ...]
@@ -91,6 +93,7 @@ class Spec:
     inherited: bool = False
     needs: Needs | None = None
     on_cpu: str | None = None
+    unmapped: tuple[str, str] | None = None
 
 
 def _scope(form: str, fineness: int, *, unit: bool = False, mapped: bool = False) -> Spec:
@@ -102,15 +105,19 @@ def _scope(form: str, fineness: int, *, unit: bool = False, mapped: bool = False
 
 ATTRIBUTES: dict[str, Spec] = {
     "grid": _scope("#grid", 0, mapped=True),
-    "cluster": _scope("#cluster", 1),
+    "cluster": _scope("#cluster", 1, mapped=True),
     "block": _scope("#block", 2, mapped=True),
-    "warp": _scope("#warp", 4, unit=True),
+    "warp": _scope("#warp", 4, unit=True, mapped=True),
     "thread": _scope("#thread", 5, mapped=True),
-    "warpgroup": _scope("#warpgroup", 3, unit=True),
-    "cta": _scope("#cta", 2, unit=True),
+    "warpgroup": _scope("#warpgroup", 3, unit=True, mapped=True),
+    "cta": _scope("#cta", 2, unit=True, mapped=True),
     "tile": Spec(
         on=LOOPS, mapped=(Construct.PAR,), least=1, most=32, levels=True,
         form="#tile(128, 128) or #tile(block: 128, 128, warp: 64, 32)", on_cpu="a CPU has no thread blocks",
+        unmapped=(
+            "one thread runs a `seq`, or threads share out a reduction with the loads ahead that the memory needs",
+            "write #unroll(n) or #vector(n) for the iterations that a thread takes at a time, or two `seq`s",
+        ),
     ),
     "unroll": Spec(
         on=LOOPS, mapped=(Construct.PAR, Construct.SEQ), most=1, greatest=MAX_UNROLL, form="#unroll or #unroll(n)",
@@ -121,7 +128,13 @@ ATTRIBUTES: dict[str, Spec] = {
         on=LOOPS, mapped=(Construct.PAR, Construct.SEQ), least=1, most=1, power=True, greatest=MAX_VECTOR,
         form="#vector(n), n a power of two", on_cpu="the compiler of a CPU's code makes vectors as it finds best",
     ),
-    "stages": Spec(on=(Construct.SEQ,), least=1, most=1, form="#stages(n)"),
+    "stages": Spec(
+        on=(Construct.SEQ,), least=1, most=1, form="#stages(n)",
+        unmapped=(
+            "no loop has copies that run ahead of it by so many rounds",
+            "remove #stages; threads that share a reduction load ahead by themselves",
+        ),
+    ),
     "ordered": Spec(
         on=(Construct.SEQ,), mapped=(Construct.SEQ,), form="#ordered", inherited=True, needs=Needs.ACCUMULATIONS
     ),
@@ -144,8 +157,17 @@ ATTRIBUTES: dict[str, Spec] = {
         on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), least=1, most=3, form="#cluster_shape(x, y, z)",
         needs=Needs.THREADS, on_cpu="a CPU has no thread blocks",
     ),
-    "persistent": Spec(on=(Construct.KERNEL,), form="#persistent"),
-    "cooperative": Spec(on=(Construct.KERNEL,), form="#cooperative"),
+    "persistent": Spec(
+        on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), form="#persistent", needs=Needs.BLOCKS,
+        on_cpu="a CPU has no thread blocks",
+    ),
+    "cooperative": Spec(
+        on=(Construct.KERNEL,), form="#cooperative",
+        unmapped=(
+            "bands that depend on one another are launches of their own, and the GPU waits between them",
+            "remove #cooperative; blocks that share a reduction meet in one launch without it",
+        ),
+    ),
     "raster": Spec(
         on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), least=1, most=1, greatest=MAX_RASTER, form="#raster(n)",
         needs=Needs.ROWS, on_cpu="a CPU has no thread blocks",

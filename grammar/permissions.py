@@ -104,6 +104,11 @@ def cluster_shape_of(kernel: Kernel) -> Attr | None:
     return _named(kernel.attrs, "cluster_shape")
 
 
+def persistent_of(kernel: Kernel) -> Attr | None:
+    """The `#persistent` of a kernel."""
+    return _named(kernel.attrs, "persistent")
+
+
 def raster_of(kernel: Kernel) -> Attr | None:
     """The `#raster(n)` of a kernel: its blocks run in groups of n rows."""
     return _named(kernel.attrs, "raster")

@@ -41,10 +41,17 @@ def nest_of(par: Par) -> Nest:
     """The maximal nest that begins at `par`; it ends where the author changes the scope."""
     pars = [par]
     for inner in adjacent(par)[1:]:
-        if is_serial_par(inner) or (asked_scope(inner) is Scope.BLOCK and asked_scope(par) is not Scope.BLOCK):
+        if is_serial_par(inner) or (_in_a_block(inner) and not _in_a_block(par)):
+            break
+        if asked_scope(pars[-1]) is Scope.CLUSTER and asked_scope(inner) is not Scope.CLUSTER:
             break
         pars.append(inner)
     return Nest(pars=tuple(pars), body=pars[-1].body)
+
+
+def _in_a_block(par: Par) -> bool:
+    """Whether the author gives the iterations to threads of one block."""
+    return asked_scope(par) in (Scope.BLOCK, Scope.WARP)
 
 
 def bounded_nest(par: Par) -> tuple[Nest, dict[str, tuple[IndexExpr, IndexExpr]]]:
@@ -62,8 +69,9 @@ def bounded_nest(par: Par) -> tuple[Nest, dict[str, tuple[IndexExpr, IndexExpr]]
 
 
 def has_block_level(kernel: Kernel, nest: Nest) -> bool:
-    """Whether a block has work of its own: an inner par, a buffer that the author shares, or `#grid` on the nest."""
-    if any(asked_scope(p) is Scope.GRID for p in nest.pars):
+    """Whether a block has work of its own: an inner par, a buffer that the author shares, or `#grid` or `#cluster` on
+    the nest."""
+    if any(asked_scope(p) in (Scope.GRID, Scope.CLUSTER) for p in nest.pars):
         return True
     for stmt in outside_serial(nest.body):
         if isinstance(stmt, Par) and not is_serial_par(stmt):

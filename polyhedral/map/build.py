@@ -21,6 +21,7 @@ from texpr.polyhedral.map.inherited import inherit_attributes
 from texpr.polyhedral.map.launches import build_blocks, build_combined, build_flat, build_single
 from texpr.polyhedral.map.parted import build_parted
 from texpr.polyhedral.map.partials import add_partials
+from texpr.polyhedral.map.persistent import persistent
 from texpr.polyhedral.map.placement import place_parameter, place_workspace
 from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.promote import promote
@@ -93,7 +94,7 @@ def _host(draft: Draft, candidate: Candidate, outline: Outline) -> tuple[HostNod
     for node in outline:
         match node:
             case Region():
-                found.append(_finished(draft, node, _launch(draft, node, candidate.launches[node.name])))
+                found.append(_finished(draft, node, candidate.launches[node.name]))
             case HostLoop(index=index, extent=extent, body=body):
                 inside = _host(draft, candidate, body)
                 found.append(HostLoop(index=index, extent=extent, body=inside, span=node.span))
@@ -130,9 +131,10 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
             assert_never(choice)
 
 
-def _finished(draft: Draft, region: Region, launch: Launch) -> Launch:
-    """The launch with its accumulators in registers, the conditions of the host around its body, its orders and its
-    barriers."""
+def _finished(draft: Draft, region: Region, choice: Choice) -> Launch:
+    """The launch of a choice, with its accumulators in registers, the conditions of the host around its body, its
+    orders and its barriers."""
+    launch = _launch(draft, region, choice)
     body = add_partials(draft, bound_once(draft, promote(draft, launch.body)))
     for condition, holds in reversed(region.saved):
         inside, orelse = (body, ()) if holds else ((), body)
@@ -143,6 +145,9 @@ def _finished(draft: Draft, region: Region, launch: Launch) -> Launch:
     digits = tuple(d for d in made if d.name in looped or d.place not in (Place.SERIAL, Place.VECTOR))
     arguments = tuple(i for i in region.host if i in used)
     launch = replace(launch, body=body, digits=digits, arguments=arguments)
-    launch = clustered(resident(launch, draft.kernel, draft.target), draft.kernel, draft.target, draft.names)
+    band = region.nest[0].pars if region.band is not None else ()
+    launch = resident(launch, draft.kernel, draft.target)
+    launch = persistent(launch, choice, draft.kernel, draft.target, draft.names)
+    launch = clustered(launch, band, draft.kernel, draft.target, draft.names)
     orders = launch_orders(launch, draft.buffers, draft.proved.program, draft.target.warp_size)
     return synchronise(replace(launch, orders=(*launch.orders, *orders)))

@@ -18,6 +18,7 @@ from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.permissions import tile_of
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.author_tiles import check_tiles, tile_asked, tile_deal, tile_turns
+from texpr.polyhedral.map.author_units import block_threads, unit_share, unit_sizes
 from texpr.polyhedral.map.bands import (
     Nest,
     block_statements,
@@ -237,7 +238,7 @@ def block_limits(counts: Mapping[str, int | None], budget: int) -> dict[str, int
 def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
     """A block for each iteration, with threads for the longest nest or reduction inside."""
     widths, inside = _inside(problem, nest, {**ranges, **_seq_ranges(nest.body)})
-    asked = threads_asked(problem.kernel, problem.target)
+    asked = block_threads(nest, problem.target, threads_asked(problem.kernel, problem.target))
     rows = choose_rows(problem, nest, ranges, widths, asked)
     for loop, width in ((loop, row.width) for row in rows for loop in row.loops):
         widths[loop.index] = width
@@ -277,7 +278,7 @@ def _inside(problem: Problem, nest: Nest, ranges: Ranges) -> tuple[dict[str, int
         chosen.append(some[lane])
     for inner, sizes, own in zip(inside, sizes_of, _agreed(inside, chosen), strict=True):
         widths |= own
-        found[inner.indices[0]] = in_runs(inner, sizes, own)
+        found[inner.indices[0]] = unit_sizes(inner, in_runs(inner, sizes, own), problem.target)
     for seq in reductions(problem, block_statements(nest.body), ranges):
         size = problem.representative(seq.extent, ranges)
         width = run_width(problem, seq.body, seq.index, size, (*nest.indices, seq.index), width_asked((seq,)))
@@ -329,7 +330,9 @@ class _Inner:
                     sizes = band_sizes(self.problem, nest, own, ranges)
                     order, caps = choose_lanes(self.problem, nest, sizes, self.threads, {**ranges, **own})
                     sizes = in_runs(nest, sizes, self.widths)
-                    self.deals[stmt.index] = _named(nest, share(sizes, order, caps, self.threads))
+                    self.deals[stmt.index] = _named(
+                        nest, unit_share(nest, sizes, order, caps, self.threads, self.problem.target)
+                    )
                     self.dealt |= set(nest.indices)
                     self.alone |= set(nest.indices) if len(nest.indices) == 1 else set()
                 case Seq() if (bytes_ := self._shared(stmt, ranges)) is not None:

@@ -1,18 +1,21 @@
-"""Blocks in clusters of the shape that the author gives, `#cluster_shape(x, y, z)`: those of one run at the same time.
+"""Blocks in clusters of the shape that the author gives, `#cluster_shape(x, y, z)` on the kernel, or a `par` of one
+cluster's blocks: those of one run at the same time.
 
 grid (ceildiv(N, 256), 1, 1), #cluster_shape(2)      grid (ceildiv(ceildiv(N, 256), 2) * 2, 1, 1)
+par M b { par 4 c #cluster { … } }                   c on grid.x, in clusters of 4 blocks
 
 A grid is whole clusters; blocks beyond those that the launch needs do nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from texpr.grammar.ast import Attr, Compare, CompareOp, IndexConst, IndexExpr, IndexVar, Kernel
-from texpr.grammar.diagnostics import Diagnostic, error, fail
+from texpr.grammar.ast import Attr, Compare, CompareOp, IndexConst, IndexExpr, IndexVar, Kernel, Par
+from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.index.expr import ONE, ceildiv, conjunction, const, constant_value, multiply
 from texpr.grammar.permissions import cluster_shape_of
+from texpr.polyhedral.map.bands import asked_scope
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Guard, Last
@@ -28,11 +31,42 @@ def cluster_faults(kernel: Kernel, target: Target) -> Iterator[Diagnostic]:
     attr = cluster_shape_of(kernel)
     if attr is None or not target.is_cuda:
         return
-    blocks = prod(_shape(attr))
-    if blocks > target.max_cluster:
-        has = f"clusters of at most {target.max_cluster} blocks" if target.max_cluster > 1 else "no clusters"
-        help = "write a smaller shape, or compile for sm_90 or newer"
-        yield error("E0401", f"{target.name} has {has}", attr.span, f"this asks for {blocks}", help=help)
+    fault = _beyond(target, attr, prod(_shape(attr)))
+    if fault is not None:
+        yield fault
+
+
+def cluster_band(pars: Sequence[Par], kernel: Kernel, target: Target) -> dict[str, int]:
+    """The blocks of one cluster along the indices of an outermost band that are said to run on them. Raises E0401 for a
+    number that is not known or more than there are, E0402 beside another shape or order of the blocks."""
+    found, attr = dict[str, int](), None
+    for par in pars:
+        if asked_scope(par) is not Scope.CLUSTER or not target.is_cuda:
+            continue
+        attr, extent = next(attr for attr in par.attrs if attr.name == "cluster"), constant_value(par.extent)
+        if extent is None:
+            help = "bind the size, or write a number"
+            raise fail("E0401", "the number of a cluster's blocks is not known", attr.span, "a free size", help=help)
+        found[par.index] = max(extent, 1)
+    if attr is None:
+        return found
+    fault = _beyond(target, attr, prod(found.values()))
+    if fault is not None:
+        raise TExprError((fault,))
+    for other in kernel.attrs:
+        if other.name in ("cluster_shape", "raster"):
+            why = f"`#{other.name}` on the kernel says otherwise where its blocks are"
+            message = f"#cluster is not mapped here: {why}"
+            raise fail("E0402", message, attr.span, "this attribute", help="remove one of the two")
+    return found
+
+
+def _beyond(target: Target, attr: Attr, blocks: int) -> Diagnostic | None:
+    if blocks <= target.max_cluster:
+        return None
+    has = f"clusters of at most {target.max_cluster} blocks" if target.max_cluster > 1 else "no clusters"
+    help = "write a smaller shape, or compile for sm_90 or newer"
+    return error("E0401", f"{target.name} has {has}", attr.span, f"this asks for {blocks}", help=help)
 
 
 def _shape(attr: Attr) -> tuple[int, int, int]:
@@ -45,9 +79,13 @@ def _shape(attr: Attr) -> tuple[int, int, int]:
     return x, y, z
 
 
-def clustered(launch: Launch, kernel: Kernel, target: Target, names: Names) -> Launch:
-    """The launch in clusters, where the author asks for them. Raises E0401 for an axis with fewer blocks, E0402 where
-    blocks are counted and some would have to do nothing."""
+def clustered(launch: Launch, band: Sequence[Par], kernel: Kernel, target: Target, names: Names) -> Launch:
+    """The launch of a band in clusters, where the author asks for them. Raises E0401 for an axis with fewer blocks,
+    E0402 where blocks are counted and some would have to do nothing."""
+    own = cluster_band(band, kernel, target)
+    if own:
+        x, y, z = (prod(own.get(d.index, 1) for d in launch.digits if d.place is place) for place in GRID_PLACES)
+        return replace(launch, cluster=(x, y, z))
     attr = cluster_shape_of(kernel)
     if attr is None or not target.is_cuda or launch.threads == 1:
         return launch

@@ -13,6 +13,7 @@ from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.permissions import unroll_of, vector_of
 from texpr.polyhedral.map.author_tiles import tile_faults
+from texpr.polyhedral.map.author_units import unit_faults
 from texpr.polyhedral.map.bands import asked_scope, nest_of
 from texpr.polyhedral.map.clustered import cluster_faults
 from texpr.polyhedral.map.digits import is_power_of_two
@@ -58,27 +59,28 @@ def check_attributes(kernel: Kernel, target: Target) -> None:
             if attr.name not in understood and not is_mapped(attr.name, construct):
                 found += unsupported(attr).diagnostics
     if target.is_cuda:
-        found += _misplaced(kernel.body)
+        found += _misplaced(kernel.body, target)
     if found:
         raise TExprError(_once(found))
     threads_asked(kernel, target)
 
 
-def _misplaced(stmts: tuple[Stmt, ...]) -> list[Diagnostic]:
+def _misplaced(stmts: tuple[Stmt, ...], target: Target) -> list[Diagnostic]:
     """Scopes that disagree with the structure: an outermost band runs on blocks, what is inside it does not."""
     found: list[Diagnostic] = []
     for stmt in stmts:
         if not isinstance(stmt, Par):
-            found += _misplaced(children(stmt))
+            found += _misplaced(children(stmt), target)
             continue
         if stmt.fully:
             continue
         nest = nest_of(stmt)
         inside = [s for s in statements(nest.body) if isinstance(s, Par)]
-        wrong = [p for p in nest.pars if asked_scope(p) in (Scope.BLOCK, Scope.THREAD)]
-        inner = [p for p in inside if asked_scope(p) is Scope.GRID]
+        wrong = [p for p in nest.pars if asked_scope(p) in (Scope.BLOCK, Scope.WARP, Scope.THREAD)]
+        inner = [p for p in inside if asked_scope(p) in (Scope.GRID, Scope.CLUSTER)]
         found += (_disagrees(_scope_of(p), "an outermost `par` runs over the blocks of the grid") for p in wrong)
         found += (_disagrees(_scope_of(p), "a `par` inside another runs within one block") for p in inner)
+        found += unit_faults(nest, inside, target)
     return found
 
 

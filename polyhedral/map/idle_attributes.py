@@ -40,6 +40,8 @@ def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Foun
             yield attr, spec.on_cpu
         elif spec.needs is Needs.THREADS and all(launch.threads == 1 for launch in launches(host)):
             yield attr, "every launch has one thread"
+        elif spec.needs is Needs.BLOCKS and not any(map(_in_tiles, launches(host))):
+            yield attr, "no launch is known to have more blocks than a GPU runs at once"
         elif spec.needs is Needs.ROWS and not any(map(_in_groups, launches(host))):
             yield attr, "no launch has several rows and columns of blocks that a group could have"
         elif spec.needs is Needs.PRODUCTS and not any(map(contracts, leaves)):
@@ -54,6 +56,11 @@ def _in_groups(launch: Launch) -> bool:
     """Whether an index has two digits on the grid."""
     blocks = [digit.index for digit in launch.digits if digit.place in GRID_PLACES]
     return len(set(blocks)) < len(blocks)
+
+
+def _in_tiles(launch: Launch) -> bool:
+    """Whether blocks go over tiles, by a loop around everything."""
+    return len(launch.body) == 1 and isinstance(launch.body[0], Loop) and launch.body[0].digit is None
 
 
 def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Found:

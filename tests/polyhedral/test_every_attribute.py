@@ -4,7 +4,7 @@ The forms are those of the table in `docs/language.md`, so the marks there and t
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,12 @@ class Kept:
 
 
 ROWS = "kernel f(A: f32[8], C: f32[8, 64]) { par 8 b %s { par 64 j %s { C[b, j] = A[b] } } }"
+WARPS = "kernel f(A: f32[8], C: f32[8, 4, 64]) { par 8 b { par 4 w %s { par 64 j %s { C[b, w, j] = A[b] } } } }"
+LONG = "kernel f(A: f32[N], C: f32[N]) %s { par N i { C[i] = A[i] } }"
+BETWEEN = (
+    "kernel f(A: f32[8], C: f32[8, 4, 64]) { par 8 b { new s: f32; s = A[b]\n"
+    "par 4 w { new t: f32; t = s + f32(w); par 64 j %s { C[b, w, j] = t } } } }"
+)
 SUM = "kernel f(A: f32[1024], s: f32[1]) { s[0] = 0.0; seq 1024 k %s { s[0] += A[k] } }"
 ROW_SUM = "kernel f(A: f32[64, 1024], C: f32[64]) { par 64 i #grid { C[i] = sum 1024 k %s { A[i, k] } } }"
 COPY = "kernel f(A: f32[64], C: f32[64]) { par 64 i { C[i] = A[i] } }"
@@ -52,6 +58,23 @@ KEPT: dict[str, tuple[Kept, ...]] = {
     "#grid": (Kept(place=Construct.PAR, program=COPY.replace("64 i", "64 i #grid"), because="grid (64, 1, 1)"),),
     "#block": (Kept(place=Construct.PAR, program=ROWS % ("", "#block"), because="grid (8, 1, 1)"),),
     "#thread": (Kept(place=Construct.PAR, program=ROWS % ("", "#thread"), because="par, in one thread"),),
+    "#warp": (
+        Kept(place=Construct.PAR, program=ROWS % ("", "#warp"), because="grid (8, 1, 1)"),
+        Kept(place=Construct.PAR, program=WARPS % ("#block #warp", "#warp"), because="w_warp    warp % 4"),
+        Kept(place=Construct.PAR, program=ROWS % ("#grid #warp", "#warp"), because="grid (8, 1, 1)  32 threads"),
+    ),
+    "#warpgroup": (
+        Kept(place=Construct.PAR, program=ROWS % ("#grid #warpgroup", "#block"), because="128 threads"),
+        Kept(place=Construct.PAR, program=WARPS % ("#block #warpgroup", ""), because="warp / 4 % 2"),
+    ),
+    "#cta": (Kept(place=Construct.PAR, program=COPY.replace("64 i", "64 i #grid #cta"), because="grid (64, 1, 1)"),),
+    "#cluster": (
+        Kept(place=Construct.PAR, program=WARPS % ("#cluster", ""), because="clusters of (4, 1, 1)"),
+        Kept(place=Construct.PAR, program=ROWS % ("#cluster", "#block"), because="clusters of (8, 1, 1)"),
+    ),
+    "#persistent": (
+        Kept(place=Construct.KERNEL, program=LONG % "#persistent", because="grid (min(ceildiv(N, 1024), 528), 1, 1)"),
+    ),
     "#unroll": (
         Kept(place=Construct.PAR, program=ROWS % ("", "#thread #unroll"), because="unrolled"),
         Kept(place=Construct.SEQ, program=SUM % "#unroll", because="for k < 1024  (unrolled)"),
@@ -116,15 +139,10 @@ KEPT: dict[str, tuple[Kept, ...]] = {
 }  # fmt: skip
 
 UNMAPPED: dict[str, tuple[str, ...]] = {
-    "#cluster": (ROWS % ("#cluster", ""),),
-    "#warp": (ROWS % ("", "#warp"), ROWS % ("", "#block #warp")),
-    "#warpgroup": (ROWS % ("", "#block #warpgroup"),),
-    "#cta": (ROWS % ("#grid #cta", ""),),
     "#tile(32)": (SUM % "#tile(32)",),
     "#tile(block: 128, 128, warp: 64, 32, thread: 8, 4)": (ROWS % ("#tile(block: 4, warp: 2)", ""),),
     "#stages(n)": (SUM % "#stages(3)",),
     "#tf32": (MADD % ("#tf32", ""), MADD % ("", "#tf32")),
-    "#persistent": (COPY.replace(") {", ") #persistent {"),),
     "#cooperative": (COPY.replace(") {", ") #cooperative {"),),
 }  # fmt: skip
 
@@ -153,6 +171,7 @@ IDLE = {
     "#ordered": ("kernel f(A: f32[64], C: f32[64]) { seq 64 i #ordered { C[i] = A[i] } }",),
     "#unroll": (COPY.replace("64 i", "64 i #unroll"), COPY.replace("64 i", "64 i #unroll(4)")),
     "#threads": ("kernel f(s: f32[1]) #threads(64) { s[0] = 1.0 }",),
+    "#persistent": (COPY.replace(") {", ") #persistent {"), "kernel f(s: f32[1]) #persistent { s[0] = 1.0 }"),
     "#raster": (COPY.replace(") {", ") #raster(8) {"), MATMUL % "#raster(1)"),
     "#cluster_shape": ("kernel f(s: f32[1]) #cluster_shape(2) { s[0] = 1.0 }",),
     "#blocks_per_sm": ("kernel f(s: f32[1]) #blocks_per_sm(4) { s[0] = 1.0 }",),
@@ -170,7 +189,12 @@ IDLE_ON_A_CPU = {
     "#cluster_shape": COPY.replace(") {", ") #cluster_shape(2) {"),
     "#raster": COPY.replace(") {", ") #raster(4) {"),
     "#blocks_per_sm": COPY.replace(") {", ") #blocks_per_sm(4) {"),
+    "#persistent": LONG % "#persistent",
     "#grid": ROW_SUM % "",
+    "#cluster": ROWS % ("#cluster", ""),
+    "#warp": ROWS % ("", "#warp"),
+    "#warpgroup": WARPS % ("#block #warpgroup", ""),
+    "#cta": ROWS % ("#grid #cta", ""),
     "#block": ROWS % ("", "#block"),
     "#thread": ROWS % ("", "#thread"),
     "#unroll": SUM % "#unroll",
@@ -203,7 +227,8 @@ def name_of(form: str) -> str:
 def test_an_attribute_that_is_kept_changes_what_is_built(form: str) -> None:
     for case in KEPT[form]:
         assert case.because in built(case.program)
-        without = re.sub(rf"#{name_of(form)}(\([^)]*\))?", "", case.program)
+        scope = "#grid " if form == "#cta" else ""  # which says the same alone
+        without = re.sub(rf"{scope}#{name_of(form)}(\([^)]*\))?", "", case.program)
         assert without != case.program
         if form == "#unique":
             assert refusal(without, "cuda-host:sm_90a", "prove") <= {"E0209", "E0301"}
@@ -398,3 +423,79 @@ def test_the_table_of_the_language_marks_what_is_not_mapped() -> None:
     assert {form for form, star in shown if star} == set(UNMAPPED)
     assert {form for form, star in shown if not star} == {*KEPT, *OF_HARDWARE_BODIES}
     assert len(shown) == len(set(shown))
+
+
+@pytest.mark.parametrize(
+    ("program", "target", "code", "said"),
+    [
+        (ROWS % ("#warp", ""), "cuda:sm_90a", "E0402", "an outermost `par` runs over the blocks"),
+        (ROWS % ("", "#block #warp"), "cuda:sm_90a", "E0402", "nothing directly inside runs on the threads of a warp"),
+        (WARPS % ("#block #warpgroup", "#warp"), "cuda:sm_90a", "E0402", "has 128 threads, of several warps"),
+        (BETWEEN % "#block", "cuda:sm_90a", "E0402", "one thread runs the `par` around it"),
+        (BETWEEN % "#cluster", "cuda:sm_90a", "E0402", "a `par` inside another runs within one block"),
+        (
+            (ROWS % ("", "#warp")).replace(") {", ") #threads(64) {"),
+            "cuda:sm_90a",
+            "E0401",
+            "32 threads, and it has 64",
+        ),
+        (ROWS % ("#grid #warpgroup", "#warp"), "cuda:sm_90a", "E0401", "#warp gives the block 32 threads"),
+        (
+            (WARPS % ("#block #warpgroup", "")).replace(") {", ") #threads(64) {"),
+            "cuda:sm_90a",
+            "E0401",
+            "a block of 64 threads has no whole warpgroups",
+        ),
+        (ROWS % ("#cluster", ""), "cuda:sm_80", "E0401", "cuda:sm_80 has no clusters"),
+        (LONG.replace("N i", "N i #cluster") % "", "cuda:sm_90a", "E0401", "is not known"),
+        (COPY.replace("64 i", "64 i #cluster"), "cuda:sm_90a", "E0401", "clusters of at most 16 blocks"),
+        ((ROWS % ("#cluster", "")).replace(") {", ") #cluster_shape(2) {"), "cuda:sm_90a", "E0402", "says otherwise"),
+        (
+            "kernel f(A: f32[N], s: f32[1]) #persistent { s[0] = sum N i { A[i] } }",
+            "cuda:sm_90a",
+            "E0402",
+            "share reductions, and may be more than run at once",
+        ),
+    ],
+)
+def test_a_scope_or_unit_that_cannot_be_is_refused_with_the_reason(
+    program: str, target: str, code: str, said: str
+) -> None:
+    with pytest.raises(TExprError, match=re.escape(said)) as caught:
+        next(iter(texpr.parse(program))).compile(target, stop_after="map")
+    assert {d.code for d in caught.value.diagnostics} == {code} and all(d.help for d in caught.value.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"inner": {"w": (("w", 4), ("j", 32))}}, "inner of w: one iteration of w has 32 threads"),
+        ({"inner": {"w": (("j", 16), ("w", 8))}}, "inner of w: one iteration of w has 32 threads, and not 16"),
+    ],
+)
+def test_a_candidate_from_outside_keeps_the_units_of_the_author(change: dict[str, object], said: str) -> None:
+    kernel = next(iter(texpr.parse((WARPS % ("#block #warp", "#warp")).replace(") {", ") #threads(128) {"))))
+    first = kernel.compile("cuda:sm_90a", stop_after="map").mapping.candidate
+    (choice,) = first.launches.values()
+    assert choice.inner == {"w": (("j", 32), ("w", 4))}
+    other = replace(first, launches={"f_0": replace(choice, **change)})
+    with pytest.raises(TExprError, match=re.escape(said)):
+        kernel.compile("cuda:sm_90a", mapping=other, stop_after="map")
+
+
+def test_a_candidate_from_outside_has_the_threads_of_the_author_s_unit() -> None:
+    kernel = next(iter(texpr.parse(ROWS % ("#grid #warpgroup", ""))))
+    first = kernel.compile("cuda:sm_90a", stop_after="map").mapping.candidate
+    (choice,) = first.launches.values()
+    other = replace(first, launches={"f_0": replace(choice, threads=256, inner={"j": (("j", 256),)})})
+    with pytest.raises(TExprError, match="`threads`: the author gives a block 128"):
+        kernel.compile("cuda:sm_90a", mapping=other, stop_after="map")
+
+
+def test_the_blocks_of_a_cluster_come_first_on_the_grid() -> None:
+    kernel = next(iter(texpr.parse(WARPS % ("#cluster", ""))))
+    first = kernel.compile("cuda:sm_90a", stop_after="map").mapping.candidate
+    (choice,) = first.launches.values()
+    other = replace(first, launches={"f_0": replace(choice, grid=tuple(reversed(choice.grid)))})
+    with pytest.raises(TExprError, match=r"`grid`: the blocks of a cluster come first, those of w"):
+        kernel.compile("cuda:sm_90a", mapping=other, stop_after="map")
