@@ -13,12 +13,13 @@ from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.permissions import unroll_of, vector_of
 from texpr.polyhedral.map.author_tiles import tile_faults
-from texpr.polyhedral.map.author_units import unit_faults
-from texpr.polyhedral.map.bands import asked_scope, nest_of
-from texpr.polyhedral.map.clustered import cluster_faults
+from texpr.polyhedral.map.author_units import block_threads, unit_fault, unit_faults
+from texpr.polyhedral.map.bands import Nest, asked_scope, inner_nests, nest_of
+from texpr.polyhedral.map.clustered import cluster_band, cluster_faults
 from texpr.polyhedral.map.digits import is_power_of_two
 from texpr.polyhedral.map.placement import unsupported
 from texpr.polyhedral.map.unrolled import unroll_faults
+from texpr.polyhedral.mapped.candidate import Blocks
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.target import Target
 
@@ -138,6 +139,22 @@ def check_vectors(stmts: tuple[Stmt, ...], widths: Mapping[str, int]) -> None:
         why = "no access is contiguous and aligned, along an index that threads share out, without a loop inside"
         help = "remove #vector, or let `where` say what the length of rows is a multiple of"
         raise TExprError(_once([_disagrees(attr, why, help) for attr in found]))
+
+
+def blocks_fault(kernel: Kernel, target: Target, nest: Nest, choice: Blocks) -> str | None:
+    """What a candidate's blocks of a band, and the threads of the nests inside, contradict of the author's scopes and
+    units; None where they are obeyed."""
+    wanted = block_threads(nest, target, threads_asked(kernel, target))
+    if wanted is not None and choice.threads != wanted:
+        return f"`threads`: the author gives a block {wanted}"
+    together = cluster_band(nest.pars, kernel, target)
+    if set(choice.grid[: len(together)]) != set(together):
+        return f"`grid`: the blocks of a cluster come first, those of {', '.join(together)}"
+    for inner in inner_nests(nest.body):
+        fault = unit_fault(inner, choice.inner.get(inner.indices[0], ()), target)
+        if fault is not None:
+            return f"inner of {inner.indices[0]}: {fault}"
+    return None
 
 
 def threads_asked(kernel: Kernel, target: Target) -> int | None:

@@ -16,15 +16,13 @@ from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.author_tiles import check_tiles
-from texpr.polyhedral.map.author_units import block_threads, unit_fault
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.contracted_fits import contracted_fault
 from texpr.polyhedral.map.contraction import contracted_nest
-from texpr.polyhedral.map.clustered import cluster_band
 from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.digits import is_power_of_two, thread_pieces_fit
-from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked
+from texpr.polyhedral.map.hardware_attributes import blocks_fault, check_vectors, threads_asked
 from texpr.polyhedral.map.held import HELD_BYTES, NO_ORIGINS, Origins, held_by, held_bytes, members, row_origins
 from texpr.polyhedral.map.lines import LINE_BYTES, countable, origins
 from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
@@ -159,13 +157,10 @@ class _Check:
 
     def _blocks(self, choice: Blocks, nest: Nest, ranges: Ranges) -> None:
         self._threads(choice.threads)
-        wanted = block_threads(nest, self.target, threads_asked(self.problem.kernel, self.target))
-        if wanted is not None and choice.threads != wanted:
-            self._refuse(f"`threads`: the author gives a block {wanted}")
         self._grid(choice.grid, nest)
-        together = cluster_band(nest.pars, self.problem.kernel, self.target)
-        if set(choice.grid[: len(together)]) != set(together):
-            self._refuse(f"`grid`: the blocks of a cluster come first, those of {listed(together)}")
+        contradiction = blocks_fault(self.problem.kernel, self.target, nest, choice)
+        if contradiction is not None:
+            self._refuse(contradiction)
         uses = self._memory(choice.memory, nest.body, block_level=True, outer=nest.indices, ranges=ranges)
         inner = {stmt.index: stmt for stmt in _at_block_level(nest.body, choice.shared_out) if isinstance(stmt, Par)}
         if inner.keys() != choice.inner.keys():
@@ -175,9 +170,6 @@ class _Check:
         for index, deal in choice.inner.items():
             inside = bounded_nest(inner[index])[0]
             self._deal(deal, inside, choice.threads, f"inner of {index}")
-            fault = unit_fault(inside, deal, self.target)
-            if fault is not None:
-                self._refuse(f"inner of {index}: {fault}")
             self._runs(inside, choice.widths, nest.indices + inside.indices, begins)
             indices += inside.indices
         seqs = {s.index: s for s in _at_block_level(nest.body, choice.shared_out) if isinstance(s, Seq)}

@@ -15,11 +15,11 @@ from texpr.grammar.ast import Attr, Compare, CompareOp, IndexExpr, IndexVar, Ker
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import add, ceildiv, const, constant_value, minimum, multiply, product
 from texpr.grammar.permissions import persistent_of
-from texpr.polyhedral.mapped.candidate import Blocks, Choice, Flat, Single, Tiled
+from texpr.polyhedral.mapped.candidate import Blocks, Choice, Contracted, Flat, Single, Tiled
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
-from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
-from texpr.polyhedral.mapped.walks import map_nodes
+from texpr.polyhedral.mapped.tree import Define, Guard, Last, Loop, Node
+from texpr.polyhedral.mapped.walks import map_nodes, of_kind
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.target import Target
 
@@ -44,7 +44,7 @@ def persistent(launch: Launch, choice: Choice, kernel: Kernel, target: Target, n
     if attr is None or not target.is_cuda or isinstance(choice, Single):
         return launch
     room = target.multiprocessors * (launch.min_blocks or _blocks_at_once(launch.threads, target))
-    if not isinstance(choice, Flat | Blocks | Tiled):
+    if not isinstance(choice, Flat | Blocks | Tiled | Contracted) or any(of_kind(launch.body, Last)):
         known = constant_value(product(launch.grid))
         if known is None or known > room:
             raise _refused(attr, launch)
@@ -131,6 +131,6 @@ def _over(
 
 
 def _refused(attr: Attr, launch: Launch) -> TExprError:
-    why = f"the blocks of {launch.name} share reductions, and may be more than run at once"
+    why = f"the blocks of {launch.name} share reductions or scans, and may be more than run at once"
     help = "remove #persistent; the compiler then chooses how many share one"
     return fail("E0402", f"#persistent is not mapped here: {why}", attr.span, "this attribute", help=help)

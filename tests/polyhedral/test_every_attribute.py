@@ -454,7 +454,7 @@ def test_the_table_of_the_language_marks_what_is_not_mapped() -> None:
             "kernel f(A: f32[N], s: f32[1]) #persistent { s[0] = sum N i { A[i] } }",
             "cuda:sm_90a",
             "E0402",
-            "share reductions, and may be more than run at once",
+            "share reductions or scans, and may be more than run at once",
         ),
     ],
 )
