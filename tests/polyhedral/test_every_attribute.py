@@ -4,7 +4,7 @@ The forms are those of the table in `docs/language.md`, so the marks there and t
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,6 @@ import texpr
 from texpr.codegen.manifest_io import write_manifest
 from texpr.grammar.attributes import ATTRIBUTES, Construct
 from texpr.grammar.diagnostics import TExprError
-from texpr.grammar.index.expr import ONE, constant_value
-from texpr.polyhedral.mapped.places import Digit, Place
 
 LANGUAGE = Path(__file__).parent.parent.parent / "docs" / "language.md"
 SIGN = re.compile(r"#(\w+)(?:\([^)]*\))?")
@@ -32,10 +30,6 @@ class Kept:
 ROWS = "kernel f(A: f32[8], C: f32[8, 64]) { par 8 b %s { par 64 j %s { C[b, j] = A[b] } } }"
 WARPS = "kernel f(A: f32[8], C: f32[8, 4, 64]) { par 8 b { par 4 w %s { par 64 j %s { C[b, w, j] = A[b] } } } }"
 LONG = "kernel f(A: f32[N], C: f32[N]) %s { par N i { C[i] = A[i] } }"
-BETWEEN = (
-    "kernel f(A: f32[8], C: f32[8, 4, 64]) { par 8 b { new s: f32; s = A[b]\n"
-    "par 4 w { new t: f32; t = s + f32(w); par 64 j %s { C[b, w, j] = t } } } }"
-)
 SUM = "kernel f(A: f32[1024], s: f32[1]) { s[0] = 0.0; seq 1024 k %s { s[0] += A[k] } }"
 ROW_SUM = "kernel f(A: f32[64, 1024], C: f32[64]) { par 64 i #grid { C[i] = sum 1024 k %s { A[i, k] } } }"
 COPY = "kernel f(A: f32[64], C: f32[64]) { par 64 i { C[i] = A[i] } }"
@@ -374,31 +368,6 @@ def test_blocks_whose_shared_memory_has_no_room_together_are_refused() -> None:
     assert refusal(text % 6, "cuda:sm_90a", "plan") == {"E0403"}
 
 
-@pytest.mark.parametrize("rows", [3, 4, 7, 16, 100])
-def test_blocks_in_groups_of_rows_are_each_of_the_band_once(rows: int) -> None:
-    """The grid of 512 x 512 iterations has 64 rows and 16 columns of blocks: groups of 3 and 7 leave some without."""
-    kernel = next(iter(texpr.parse(MATMUL % f"#raster({rows})")))
-    program = kernel.compile("cuda-host:sm_90a", stop_after="map").mapping.program
-    (launch,) = program.host
-    blocks = [digit for digit in launch.digits if digit.place is Place.GRID_X]
-    total = constant_value(launch.grid[0])
-    assert total is not None and launch.grid[1:] == (ONE, ONE)
-    found = [
-        tuple(sum(_at(block, d) * d.weight for d in blocks if d.index == i) for i in "ij") for block in range(total)
-    ]
-    assert len(set(found)) == total
-    inside = [block for block in found if block[0] < 512 and block[1] < 512]
-    assert len(inside) == len({i for i, _ in inside}) * len({j for _, j in inside})
-    group = min(rows, len({i for i, _ in inside}))
-    assert len({i for i, _ in found[:group]}) == group and len({j for _, j in found[:group]}) == 1
-
-
-def _at(block: int, digit: Digit) -> int:
-    stride, radix = constant_value(digit.stride), constant_value(digit.radix)
-    assert stride is not None and radix is not None
-    return block // stride % radix
-
-
 def test_unique_on_an_affine_update_does_not_take_its_atomic_away() -> None:
     program = "kernel f(A: f32[64], C: f32[8]) { par 64 i { C[i / 8] += A[i] #unique } }"
     assert "(atomic)" in built(program)
@@ -423,79 +392,3 @@ def test_the_table_of_the_language_marks_what_is_not_mapped() -> None:
     assert {form for form, star in shown if star} == set(UNMAPPED)
     assert {form for form, star in shown if not star} == {*KEPT, *OF_HARDWARE_BODIES}
     assert len(shown) == len(set(shown))
-
-
-@pytest.mark.parametrize(
-    ("program", "target", "code", "said"),
-    [
-        (ROWS % ("#warp", ""), "cuda:sm_90a", "E0402", "an outermost `par` runs over the blocks"),
-        (ROWS % ("", "#block #warp"), "cuda:sm_90a", "E0402", "nothing directly inside runs on the threads of a warp"),
-        (WARPS % ("#block #warpgroup", "#warp"), "cuda:sm_90a", "E0402", "has 128 threads, of several warps"),
-        (BETWEEN % "#block", "cuda:sm_90a", "E0402", "one thread runs the `par` around it"),
-        (BETWEEN % "#cluster", "cuda:sm_90a", "E0402", "a `par` inside another runs within one block"),
-        (
-            (ROWS % ("", "#warp")).replace(") {", ") #threads(64) {"),
-            "cuda:sm_90a",
-            "E0401",
-            "32 threads, and it has 64",
-        ),
-        (ROWS % ("#grid #warpgroup", "#warp"), "cuda:sm_90a", "E0401", "#warp gives the block 32 threads"),
-        (
-            (WARPS % ("#block #warpgroup", "")).replace(") {", ") #threads(64) {"),
-            "cuda:sm_90a",
-            "E0401",
-            "a block of 64 threads has no whole warpgroups",
-        ),
-        (ROWS % ("#cluster", ""), "cuda:sm_80", "E0401", "cuda:sm_80 has no clusters"),
-        (LONG.replace("N i", "N i #cluster") % "", "cuda:sm_90a", "E0401", "is not known"),
-        (COPY.replace("64 i", "64 i #cluster"), "cuda:sm_90a", "E0401", "clusters of at most 16 blocks"),
-        ((ROWS % ("#cluster", "")).replace(") {", ") #cluster_shape(2) {"), "cuda:sm_90a", "E0402", "says otherwise"),
-        (
-            "kernel f(A: f32[N], s: f32[1]) #persistent { s[0] = sum N i { A[i] } }",
-            "cuda:sm_90a",
-            "E0402",
-            "share reductions or scans, and may be more than run at once",
-        ),
-    ],
-)
-def test_a_scope_or_unit_that_cannot_be_is_refused_with_the_reason(
-    program: str, target: str, code: str, said: str
-) -> None:
-    with pytest.raises(TExprError, match=re.escape(said)) as caught:
-        next(iter(texpr.parse(program))).compile(target, stop_after="map")
-    assert {d.code for d in caught.value.diagnostics} == {code} and all(d.help for d in caught.value.diagnostics)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"inner": {"w": (("w", 4), ("j", 32))}}, "inner of w: one iteration of w has 32 threads"),
-        ({"inner": {"w": (("j", 16), ("w", 8))}}, "inner of w: one iteration of w has 32 threads, and not 16"),
-    ],
-)
-def test_a_candidate_from_outside_keeps_the_units_of_the_author(change: dict[str, object], said: str) -> None:
-    kernel = next(iter(texpr.parse((WARPS % ("#block #warp", "#warp")).replace(") {", ") #threads(128) {"))))
-    first = kernel.compile("cuda:sm_90a", stop_after="map").mapping.candidate
-    (choice,) = first.launches.values()
-    assert choice.inner == {"w": (("j", 32), ("w", 4))}
-    other = replace(first, launches={"f_0": replace(choice, **change)})
-    with pytest.raises(TExprError, match=re.escape(said)):
-        kernel.compile("cuda:sm_90a", mapping=other, stop_after="map")
-
-
-def test_a_candidate_from_outside_has_the_threads_of_the_author_s_unit() -> None:
-    kernel = next(iter(texpr.parse(ROWS % ("#grid #warpgroup", ""))))
-    first = kernel.compile("cuda:sm_90a", stop_after="map").mapping.candidate
-    (choice,) = first.launches.values()
-    other = replace(first, launches={"f_0": replace(choice, threads=256, inner={"j": (("j", 256),)})})
-    with pytest.raises(TExprError, match="`threads`: the author gives a block 128"):
-        kernel.compile("cuda:sm_90a", mapping=other, stop_after="map")
-
-
-def test_the_blocks_of_a_cluster_come_first_on_the_grid() -> None:
-    kernel = next(iter(texpr.parse(WARPS % ("#cluster", ""))))
-    first = kernel.compile("cuda:sm_90a", stop_after="map").mapping.candidate
-    (choice,) = first.launches.values()
-    other = replace(first, launches={"f_0": replace(choice, grid=tuple(reversed(choice.grid)))})
-    with pytest.raises(TExprError, match=r"`grid`: the blocks of a cluster come first, those of w"):
-        kernel.compile("cuda:sm_90a", mapping=other, stop_after="map")
