@@ -32,7 +32,7 @@ BETWEEN = (
         (BETWEEN % "#block", "cuda:sm_90a", "E0402", "one thread runs the `par` around it"),
         (BETWEEN % "#cluster", "cuda:sm_90a", "E0402", "a `par` inside another runs within one block"),
         (
-            (ROWS % ("#threads(64)", "", "#warp")).replace(") {", ") #threads(64) {"),
+            ROWS % ("#threads(64)", "", "#warp"),
             "cuda:sm_90a",
             "E0401",
             "32 threads, and it has 64",
