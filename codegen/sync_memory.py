@@ -19,7 +19,7 @@ def place_syncs(launch: Launch, end: int, target: Target) -> tuple[dict[str, int
     """Byte offsets by the names of pipes and of the counters of turns, and the bytes of the block with them. `end` is
     where its buffers end. Raises E0403 when the sum is beyond `target.shared_bytes`."""
     sizes = {pipe.name: SLOT_BYTES * pipe.stages for pipe in launch.pipes}
-    turns = {node.counter for node in of_kind(launch.body, Turn)}
+    turns = {node.counter for node in of_kind(launch.body, Turn)} | ({launch.turns} if launch.turns else set())
     if len(sizes) < len(launch.pipes) or turns & set(sizes):
         raise InternalError(f"{launch.name}: pipes and counters share a name")
     sizes |= dict.fromkeys(sorted(turns), TURN_BYTES)

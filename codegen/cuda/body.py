@@ -13,9 +13,10 @@ from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.access import Access
 from texpr.codegen.cuda.copies import Pieces, copy_call, copy_form
 from texpr.codegen.cuda.cursor import Cursor
-from texpr.codegen.cuda.expr import emit_value
+from texpr.codegen.cuda.expr import Value, emit_value
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
+from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.names import comment, place, source_line
 from texpr.codegen.cuda.stand import served_lines
 from texpr.codegen.cuda.statements import bind, declared, statement
@@ -26,6 +27,7 @@ from texpr.codegen.cuda.wide import (
     chunk_row,
     fill_call,
     is_alone,
+    look_back_terms,
     reduction,
     rest_of,
     scanned,
@@ -34,6 +36,7 @@ from texpr.codegen.cuda.wide import (
     wide_call,
 )
 from texpr.grammar.ast import Always, Read
+from texpr.grammar.index.expr import ZERO
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import Turn
@@ -43,6 +46,7 @@ from texpr.polyhedral.mapped.operators import (
     Copy,
     Elementwise,
     Generic,
+    LookBack,
     Operator,
     Reduce,
     Scan,
@@ -55,6 +59,7 @@ from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop,
 from texpr.polyhedral.mapped.walks import statements
 
 _BINDS = Generic | Reduce  # what may define a scalar
+LOOK_BACK_BARRIERS = 4  # of tx::look_back
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
 
 
@@ -66,6 +71,8 @@ def emit_body(frame: Frame) -> tuple[list[str], frozenset[str]]:
     cursor = Cursor(frame, out)
     body = _Body(cursor)
     body.syncs.initialise()
+    if frame.launch.turns:
+        cursor.number_blocks(body.syncs.turn_at(frame.launch.turns, cursor.stand))
     cursor.know_digits(frame.launch.hardware)
     begun = frame.scalars - {fresh.buffer for fresh in frame.facts.of(Fresh)}
     body.nodes(frame.launch.body, begun)
@@ -123,6 +130,8 @@ class _Body:
                 self._once(node, lambda: self._reduce(node, begins))
             case Scan():
                 self._once(node, lambda: self._scan(node) if node.over else self._reduce(node, begins))
+            case LookBack():
+                self._look_back(node)
             case Lead(index=name, of=of, bytes=bytes_):
                 array, where = access.place(of.buffer, of.subscripts, writes=False)
                 call, high = f"tx::lead<{bytes_}>({array}, {where.text})", bytes_ // of.dtype.size_bytes - 1
@@ -307,6 +316,35 @@ class _Body:
         binds = " ".join(bind(*pair) for pair in zip(elements, done.components, strict=True))
         out.line(done.element, at=node.span)
         out.line(f"{done.call} {{ {binds} }});", access.at)
+
+    def _look_back(self, node: LookBack) -> None:
+        """One call, with functions of the thread's elements."""
+        cursor, access, out = self.cursor, self.access, self.out
+        index, given = self.frame.names.new(node.over[0][0]) if node.over else "", self.frame.names.new("given")
+        access.begin(node.span)
+        with cursor.nested():
+            for over, extent in node.over:
+                cursor.know(over, ix.variable(index, 0, max(cursor.term(extent).high - 1, 0)))
+            around = replace(access.around(strict=True), temporary=too_deep(node))
+            value, start = (out.use(emit_value(v.read(node.span), around)) for v in (node.value, node.target))
+            target = access.element(node.target.buffer, node.target.subscripts, writes=True)
+        out.use(target.value)
+        first = self.syncs.word_number(node.flags, (*node.at, ZERO), cursor.scope)
+        base = ix.mul(first, ix.constant(2 * node.elements))
+        numbers = [out.use(term) for term in (first, cursor.term(node.part).as_int(), base)]
+        element, holds = cursor.number(node.element).text, cursor.number(node.holds).text
+        flags = self.frame.words[node.flags].name
+        space, hand = (access.tensors[name].name for name in (node.space, node.hand))
+        kind, count = look_back_terms(node)
+        own = f"int {index}" if index else "int"
+        put = bind(target, Value(given, ix.ATOM, node.target.dtype))
+        out.line(
+            f"tx::look_back<{kind}, {node.elements}, {count}>({flags}, {numbers[0]}, {numbers[1]}, {space}, "
+            f"{numbers[2]}, {hand}, {element}, {holds}, {self.syncs.numbers(LOOK_BACK_BARRIERS)},",
+            at=node.span,
+        )
+        out.line(f"    [&]({own}) {{ return {value}; }}, [&]({own}) {{ return {start}; }},")
+        out.line(f"    [&]({own}, {value_type(node.target.dtype)} {given}) {{ {put} }});")
 
     def _copy(self, copy: Copy) -> None:
         """The call that begins an asynchronous copy, in loops over what one call does not bring."""

@@ -18,7 +18,7 @@ from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.stand import Stand, coordinates
 from texpr.grammar.ast import Condition, IndexExpr
-from texpr.polyhedral.mapped.places import Digit
+from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.names import stem
 
 
@@ -47,6 +47,11 @@ class Cursor:
     def know(self, name: str, term: ix.Term) -> None:
         """A name of the program is this term from here on."""
         self.scope = ix.IndexScope({**self.scope.indices, name: term}, self.scope.sizes)
+
+    def number_blocks(self, turn: ix.Term) -> None:
+        """Blocks along x have the numbers of their turns."""
+        block = self._named("block", turn)
+        self.stand = replace(self.stand, named={**self.stand.named, Place.GRID_X: block})
 
     def know_digits(self, digits: Iterable[Digit]) -> None:
         """The digits of hardware places: coordinate / stride % radix."""

@@ -28,6 +28,8 @@ def digit_value(digit: Digit, launch: Launch, scope: ix.IndexScope, stand: Stand
 
 
 def _coordinate(place_: Place, launch: Launch, scope: ix.IndexScope, stand: Stand) -> ix.Term:
+    if place_ in stand.named:
+        return stand.named[place_]
     if place_ in _GRID_AXIS:
         blocks = ix.term(launch.grid[_GRID_AXIS[place_]], scope)
         return ix.variable(_COORDINATES[place_], 0, min(max(blocks.high - 1, 0), ix.INT_MAX - 1))

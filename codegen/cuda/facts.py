@@ -14,13 +14,13 @@ from typing import TypeVar, get_args
 from texpr.codegen.cuda.copies import Box, Form, copy_form
 from texpr.grammar.ast import Role
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.operators import Contract, Copy, Element, Operator, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy, Element, LookBack, Operator, Unload
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Fresh, Last, Lead, Node, Part, Parts
-from texpr.polyhedral.mapped.walks import Located, Path, located, node_reads, word_names
+from texpr.polyhedral.mapped.walks import Located, Path, launch_words, located, node_reads
 
 T = TypeVar("T")
 
@@ -77,12 +77,12 @@ class LaunchFacts:
     @cached_property
     def waits(self) -> bool:
         """Whether threads wait for one another anywhere."""
-        return self.has(*get_args(Sync), Last)
+        return self.has(*get_args(Sync), Last, LookBack)
 
     @cached_property
     def words(self) -> frozenset[str]:
         """The counters and flags that the launch uses."""
-        return frozenset(name for node in self.nodes for name in word_names(node))
+        return launch_words(self.launch)
 
     @cached_property
     def parts(self) -> Mapping[str, Part]:

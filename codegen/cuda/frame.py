@@ -97,7 +97,8 @@ class Frame:
         for buffer in self.local.values():
             self._add_tensor(buffer, self.names.new(buffer.name))
         self.rings = {pipe.name: self.names.new(pipe.name) for pipe in self.launch.pipes}
-        self.turns = {n.counter: self.names.new(f"{n.counter}_turn") for n in facts.of(Turn)}
+        counters = (*((self.launch.turns,) if self.launch.turns else ()), *(n.counter for n in facts.of(Turn)))
+        self.turns = {counter: self.names.new(f"{counter}_turn") for counter in counters}
         products = tuple(facts.of(Contract))
         self.accumulators = {node.c.buffer: sums_type(node) for node in products}
         self.tiles = {

@@ -19,7 +19,7 @@ from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
-from texpr.polyhedral.mapped.operators import Contract, Copy, Reduce, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy, LookBack, Reduce, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.phases import phases
 from texpr.polyhedral.mapped.places import Memory, Scope
@@ -109,13 +109,17 @@ class Syncs:
         """The calls that take a turn, and its value."""
         if stand.looped or stand.part:
             raise self._refused("a turn that is not taken once by the whole block")
+        return self.turn_at(node.counter, stand)
+
+    def turn_at(self, counter: str, stand: Stand) -> ix.Term:
+        """The calls by which a block takes its turn, and its value."""
         blocks = ix.constant(1)
         for extent in self.launch.grid:
             blocks = ix.mul(blocks, ix.term(extent, self.frame.scope))
-        own = self.frame.turns[node.counter]
-        word = self._word(node.counter, (), self.frame.scope)
+        own = self.frame.turns[counter]
+        word = self._word(counter, (), self.frame.scope)
         self._once(f"{own}.store(0, tx::take_turn({word}, {self.out.use(blocks.as_int())}));", stand)
-        self._meet(node, stand)
+        self.meet(stand, f"the turn at {counter}")
         return ix.variable(f"{own}.load(0)", 0, min(max(blocks.high - 1, 0), ix.INT_MAX - 1))
 
     def last(self, node: Last, stand: Stand, scope: ix.IndexScope) -> str:
@@ -204,13 +208,21 @@ class Syncs:
                 raise self._refused(f"{which}{f' by {node.parts}' if node.parts else ''}")
 
     def _number(self) -> int:
-        self.barriers += 1
-        return self.barriers - 1
+        return self.numbers(1)
 
-    def _meet(self, node: Publish | Await | Turn | Last, stand: Stand) -> None:
+    def numbers(self, count: int) -> int:
+        """The first number of so many barriers."""
+        self.barriers += count
+        return self.barriers - count
+
+    def _meet(self, node: Publish | Await | Last, stand: Stand) -> None:
         """The barrier of the block that such a node holds."""
+        self.meet(stand, type(node).__name__)
+
+    def meet(self, stand: Stand, what: str) -> None:
+        """A barrier of the block."""
         if stand.part:
-            raise self._refused(f"{type(node).__name__} in a part of the block")
+            raise self._refused(f"{what} in a part of the block")
         self.out.line(f"tx::sync_block({self._number()});")
 
     def _once(self, call: str, stand: Stand) -> None:
@@ -231,11 +243,14 @@ class Syncs:
 
     def _word(self, name: str, at: Sequence[IndexExpr], scope: ix.IndexScope) -> str:
         """`done, t - 1`: the words and the number of one of them."""
-        found = self.frame.words[name]
+        return f"{self.frame.words[name].name}, {self.out.use(self.word_number(name, at, scope))}"
+
+    def word_number(self, name: str, at: Sequence[IndexExpr], scope: ix.IndexScope) -> ix.Term:
+        """The number of a word among those of its name."""
         total = ix.constant(0)
-        for subscript, extent in zip(at, found.shape, strict=True):
+        for subscript, extent in zip(at, self.frame.words[name].shape, strict=True):
             total = ix.add(ix.mul(total, ix.term(extent, scope)), ix.term(subscript, scope))
-        return f"{found.name}, {self.out.use(total)}"
+        return total
 
     def _wait(self, call: str, orders: Sequence[Order]) -> None:
         """A call at which threads wait, and what for: behind it where that is short."""
@@ -301,6 +316,8 @@ def needed_headers(facts: LaunchFacts) -> Iterator[str]:
         match node:
             case Turn() | Publish() | Await() | GridBarrier() | Last():
                 yield "texpr/flags.cuh"
+            case LookBack():
+                yield "texpr/look_back.cuh"
             case AfterLaunch() | TriggerNext():
                 yield "texpr/dependent.cuh"
             case Barrier(scope=Scope.BLOCK):

@@ -32,7 +32,7 @@ from texpr.polyhedral.layout.place import coordinate, variable
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.access import Access, Cache, Completion
 from texpr.polyhedral.mapped.monoids import MONOIDS, Monoid
-from texpr.polyhedral.mapped.operators import Combined, Copy, Elementwise, Reduce, Scan
+from texpr.polyhedral.mapped.operators import Combined, Copy, Elementwise, LookBack, Reduce, Scan
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Lead, Node
 from texpr.polyhedral.mapped.views import View, Within
@@ -285,6 +285,14 @@ def scanned(node: Scan, name: str, value: Callable[[Expr], str], index: str, par
     return Scanned(f"const auto {name} = [&](int {index}) {{ return {terms.element}; }};", call, components)
 
 
+def look_back_terms(node: LookBack) -> tuple[str, int]:
+    """The C++ type of the monoid, and how many elements each thread has. Raises E0502 for what is not emitted."""
+    counts = [constant_value(extent) for _, extent in node.over]
+    if node.value.dtype not in COMBINED or len(counts) > 1 or None in counts:
+        raise fail("E0502", f"{node.id} folds {node.value.dtype} over blocks, which is not emitted for CUDA", node.span)
+    return f"tx::{node.monoid}<{value_type(node.value.dtype)}>", counts[0] or 1 if counts else 1
+
+
 def headers(facts: LaunchFacts) -> Iterator[str]:
     """The headers of the calls of this file."""
     if facts.has(Lead, Reduce, Scan) or any(copy.access is not Access.EACH for copy in facts.of(Copy)):
@@ -296,7 +304,7 @@ def is_alone(copy: Copy) -> bool:
     return copy.completion is Completion.NOW and copy.access is not Access.EACH
 
 
-def too_deep(node: Reduce | Scan) -> Callable[[Value], str]:
+def too_deep(node: Reduce | Scan | LookBack) -> Callable[[Value], str]:
     """What a value in the body of a fold does for a temporary: its statement would stand outside."""
 
     def refuse(_: Value) -> str:

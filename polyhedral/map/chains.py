@@ -28,7 +28,7 @@ from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.cores import CPU_TASKS
 from texpr.polyhedral.mapped.expand import expand
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
-from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Origin, Reduce, Scan, Unused
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, LookBack, Origin, Reduce, Scan, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node
@@ -144,6 +144,8 @@ class _Walk:
                     state = self._nodes((expand(node),), state, ranges)
                 case Reduce() | Scan():
                     state = self._reduction(node, state, ranges)
+                case LookBack(value=value, target=target, flags=flags):
+                    state = self._over_blocks(value.buffer, target.buffer, flags, state, ranges)
                 case Copy(source=source, target=target):
                     moved = state.get(source.buffer, Sum())
                     state = {**state, target.buffer: self._note(target.buffer, moved)}
@@ -216,6 +218,18 @@ class _Walk:
             partials=node.lanes * count * max((sum_.partials for sum_ in of), default=0),
         )
         return {**state, **{target.buffer: self._note(target.buffer, now) for target in node.targets}}
+
+    def _over_blocks(self, value: str, target: str, flags: str, state: State, ranges: Ranges) -> State:
+        """What all blocks before have, added one after the other."""
+        (words,) = (words for words in self.mapped.words if words.name == flags)
+        parts, own, before = self._turns(words.shape[-1], ranges), state.get(value, Sum()), state.get(target, Sum())
+        rounded = parts if self.mapped.buffers[target].dtype != F64 else 0
+        now = Sum(
+            chain=max(own.chain, before.chain) + rounded,
+            partials=before.partials + parts * own.partials,
+            additions=before.additions + parts,
+        )
+        return {**state, target: self._note(target, now)}
 
     def _is_all(self, leaf: Bind) -> bool:
         """Whether every write of the buffer is of the element that this one binds, so that nothing is left of sums."""

@@ -2,17 +2,19 @@
 
     par 32768 i { seq 4096 j { … } }      lanes along j: 256 threads, 4 neighbours, 4 rounds
     par 4096 i { seq 64 j { … } }         a warp for each i, 8 in a block
-    par 4096 j { seq 32768 i { … } }      lanes along j, warps along i
+    par 4096 j { seq 32768 i { … } }      lanes along j, 4 neighbours, warps along i, and a block for each 64 of i
+    seq 2^27 i { … }                      a block for each 4096 of i
 
 Lanes lie where accesses touch the fewest sectors. A thread loads so many bytes at once that the memory is kept busy.
-Where each element of the band has a thread and these keep a GPU busy, nobody shares a scan.
+Where scans are too few to keep a GPU busy, blocks share them.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from texpr.grammar.ast import Seq
-from texpr.grammar.index.expr import ONE, add, names
+from texpr.grammar.index.expr import ONE, add, constant_value, names
 from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import power_of_two, thread_digits
@@ -22,8 +24,9 @@ from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.scan import Scan, is_long, scan
+from texpr.polyhedral.map.scan_team import covered_by_team
 from texpr.polyhedral.map.scan_work import Scans, scans
-from texpr.polyhedral.map.scanned_fits import takes_neighbours
+from texpr.polyhedral.map.scanned_fits import scanned_fault, takes_neighbours
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.widths import run_width
 from texpr.polyhedral.mapped.candidate import Deal, Scanned
@@ -32,7 +35,7 @@ from texpr.polyhedral.names import Names
 THREADS = 256
 TOGETHER = 64  # bytes of terms that a thread takes at once
 ROUNDS = 8  # of one element each, at most
-MIN_WARPS = 264  # with neighbours in each lane
+FEW = 2  # blocks share scans where without it one in so many of the threads of a GPU would be at work, or fewer
 
 
 def choose_scanned(problem: Problem, region: Region) -> Scanned | None:
@@ -47,8 +50,10 @@ def choose_scanned(problem: Problem, region: Region) -> Scanned | None:
     sizes = [problem.representative(add(ranges[p.index][1], ONE), {}) for p in nest.pars]
     across = _across(problem, nest, sizes, ranges, found)
     if across is None:
-        return _along(problem, nest, ranges, sizes, found)
-    return _with_lanes_across(problem, nest, ranges, sizes, found, across)
+        choice = _along(problem, nest, ranges, sizes, found)
+        blocks = -(-prod(sizes) // prod(n for _, n in choice.deal))
+        return _over_blocks(problem, region, nest, found, choice, blocks)
+    return _with_lanes_across(problem, region, nest, ranges, sizes, found, across)
 
 
 def _across(problem: Problem, nest: Nest, sizes: Sequence[int], ranges: Ranges, found: Scans) -> int | None:
@@ -77,7 +82,7 @@ def _along(problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], f
         width = run_width(problem, one.body, one.index, size, (*nest.indices, one.index), width_asked((one.loop,)))
         widths |= {one.index: width} if width > 1 else {}
         runs = max(runs, -(-size // width))
-        least = min(least, max(1, TOGETHER // (width * _bytes(problem, one))))
+        least = min(least, max(1, TOGETHER // (width * _bytes(one))))
     ahead = min(1 << (least.bit_length() - 1), max(1, power_of_two(runs // warp + 1) // 2))
     most = warp * max(1, warp // ahead)  # each thread reads what every unit has of each round
     team = max(2, min(most, power_of_two(-(-runs // ahead))))
@@ -93,38 +98,50 @@ def _along(problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], f
 
 
 def _with_lanes_across(
-    problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], found: Scans, across: int
+    problem: Problem, region: Region, nest: Nest, ranges: Ranges, sizes: Sequence[int], found: Scans, across: int
 ) -> Scanned | None:
-    """Lanes along a dimension of the band, and so many warps along each scan that a GPU is busy."""
-    par, warp = nest.pars[across], problem.target.warp_size
+    """Lanes along a dimension of the band, and warps along each scan."""
+    par, target = nest.pars[across], problem.target
     if not _is_fixed(par.index, found):
         return None
-    asked, width = threads_asked(problem.kernel, problem.target), 1
-    wanted = problem.target.multiprocessors * problem.target.resident_threads
+    asked, width, warp = threads_asked(problem.kernel, target), 1, target.warp_size
     if takes_neighbours(nest, found, par.index):
         one = found.scans[0]
         hardware = (*nest.indices, one.index)
         width = run_width(problem, one.body, par.index, sizes[across], hardware, width_asked(nest.pars))
-        while width > 1 and width_asked(nest.pars) is None and prod(sizes) < width * MIN_WARPS * warp:
-            width //= 2
     lanes = min(warp, power_of_two(-(-sizes[across] // width)))
-    most = asked or problem.target.max_threads
     longest = max(problem.representative(one.loop.extent, ranges) for one in found.scans)
-    ahead = ROUNDS
-    while ahead > 1 and ahead > longest:
-        ahead //= 2
-    team = min(
-        most // lanes, power_of_two(-(-wanted // max(1, prod(sizes) // width))), power_of_two(-(-longest // ahead))
-    )
-    threads = asked or max(warp, min(most, max(lanes * team, THREADS)))
-    lanes = max(lanes, threads // max(1, team)) if asked is None else lanes
-    if threads % lanes:
-        return None
-    deal: Deal = ((par.index, lanes),) if lanes > 1 else ()
-    if not deal:
+    ahead = min(ROUNDS, power_of_two(longest))
+    team = min((asked or THREADS) // lanes, power_of_two(-(-longest // ahead)))
+    threads = asked or max(warp, lanes * team)
+    lanes = threads // max(1, team)
+    deal: Deal = ((par.index, lanes),)
+    if lanes < 2 or team < 1 or threads % lanes:
         return None
     widths = {par.index: width} if width > 1 else {}
-    return _scanned(problem, nest, ranges, found, threads, par.index, deal, ahead, widths)
+    choice = _scanned(problem, nest, ranges, found, threads, par.index, deal, ahead, widths)
+    others = prod(sizes) // sizes[across]
+    blocks = others * -(-sizes[across] // (lanes * width))
+    chained = _over_blocks(problem, region, nest, found, choice, blocks)
+    if chained.look_back or asked is not None:
+        return chained
+    wanted = target.multiprocessors * target.resident_threads  # else as many warps as may share a scan
+    while team * 2 * lanes <= target.max_threads and blocks * team * lanes < wanted and team * ahead < longest:
+        team *= 2
+    return replace(choice, threads=lanes * team)
+
+
+def _over_blocks(problem: Problem, region: Region, nest: Nest, found: Scans, choice: Scanned, blocks: int) -> Scanned:
+    """The choice with a block for each tile, where there are several of them and few blocks else."""
+    busy = problem.target.multiprocessors * problem.target.resident_threads
+    extent = found.scans[0].loop.extent
+    one_tile = (constant_value(extent) or 1 + covered_by_team(choice, found.scans[0].index)) <= covered_by_team(
+        choice, found.scans[0].index
+    )
+    chained = replace(choice, look_back=True)
+    if one_tile or region.saved or blocks * choice.threads * FEW >= busy:
+        return choice
+    return choice if scanned_fault(problem, nest, chained) is not None else chained
 
 
 def _scanned(
@@ -152,9 +169,9 @@ def _scanned(
     )
 
 
-def _bytes(problem: Problem, one: Scan) -> int:
-    """The bytes of a term in registers, or in memory where they are fewer."""
-    return min(min(c.dtype.size_bytes, problem.kernel.buffer(c.every[0]).dtype.size_bytes) for c in one.carriers)
+def _bytes(one: Scan) -> int:
+    """The bytes of the terms of an iteration."""
+    return sum(carrier.term.dtype.size_bytes for carrier in one.carriers)
 
 
 def _is_fixed(index: str, found: Scans) -> bool:

@@ -9,7 +9,7 @@ conditions and several in one loop are all the same. Dependences tell that nothi
 another. `#ordered` forbids it.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import (
@@ -38,14 +38,15 @@ from texpr.grammar.index.interval import most
 from texpr.grammar.index.linear import linear
 from texpr.grammar.permissions import keeps_order, unroll_of
 from texpr.grammar.types import F32, F64, I32, I64, U32, DType, compute_type
+from texpr.polyhedral import isl
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.map.long_sums import as_type
+from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.reducible import MIN_EXTENT, is_scalar, reads_of
 from texpr.polyhedral.map.vectors import at
 from texpr.polyhedral.program import AccessMode
 from texpr.polyhedral.prove.additions import CHAIN
-from texpr.polyhedral.prove.ordering import Use, carried, commute, meetings, use_of, writes
+from texpr.polyhedral.prove.ordering import Use, carried, commute, equal_outside, meetings, shared_loops, use_of, writes
 from texpr.polyhedral.walk import map_reads, map_subscripts, read_accesses, subscript_names, touched, written
 
 Element = tuple[str, tuple[Subscript, ...]]
@@ -65,6 +66,11 @@ class Carrier:
     kept: bool
     update: Accumulate
     dtype: DType
+
+    @property
+    def term(self) -> Expr:
+        """The term of an iteration, before it was converted to a wider type."""
+        return narrow(self.update.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,13 +350,13 @@ def _is_independent(problem: Problem, scan: Scan, own: Collection[str]) -> bool:
     if len(found) < len(ids):
         return False
     uses = [use_of(s, access) for s in found for access in s.accesses if access.buffer not in own]
-    uses = [use for use in uses if not any(_is_handed_on(use, carrier) for carrier in scan.carriers)]
+    uses = [use for use in uses if not any(is_handed_on(use, carrier) for carrier in scan.carriers)]
     pairs = ((a, b) for a in uses for b in uses if a.access.buffer == b.access.buffer)
     pairs = ((a, b) for a, b in pairs if (writes(a.access) or writes(b.access)) and not _only_atomic(a, b))
-    return not any(_meet(problem, scan.index, a, b) for a, b in pairs)
+    return not any(_meet_later(problem, scan.index, a, b) for a, b in pairs)
 
 
-def _is_handed_on(use: Use, carrier: Carrier) -> bool:
+def is_handed_on(use: Use, carrier: Carrier) -> bool:
     access = use.access
     if access.buffer != carrier.every[0]:
         return False
@@ -361,14 +367,20 @@ def _only_atomic(one: Use, other: Use) -> bool:
     return one.access.mode is AccessMode.ATOMIC and commute(one.access, other.access)
 
 
-def _meet(problem: Problem, index: str, one: Use, other: Use) -> bool:
-    """Whether an iteration touches an element that a later one touches, in one execution of the loop; so they do where
-    it takes too many steps to tell."""
-    program, width = problem.proved.program, one.width + other.width
+def _meet_later(problem: Problem, index: str, one: Use, other: Use) -> bool:
+    """Whether an iteration touches an element that a later one touches, in one execution of the loop."""
     depth = [loop.index for loop in one.statement.loops].index(index)
+    return meet(problem, one, other, lambda pairs: carried(pairs, depth))
+
+
+def meet(problem: Problem, one: Use, other: Use, of: Callable[[isl.Map], isl.Map] | None = None) -> bool:
+    """Whether two accesses touch one element in the same iteration of the loops around both or, with `of`, in some of
+    those pairs; so they do where it takes too many steps to tell."""
+    program, width = problem.proved.program, one.width + other.width
+    same = of or (lambda pairs: equal_outside(pairs, shared_loops(one.statement, other.statement)))
     try:
         with program.work.limited(one.access.span, "whether iterations of a scan meet", width):
-            pairs = program.facts.within(carried(meetings(one.access, other.access), depth))
+            pairs = program.facts.within(same(meetings(one.access, other.access)))
             return not pairs.is_empty()
     except TExprError:
         if program.work.exhausted:

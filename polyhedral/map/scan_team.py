@@ -10,6 +10,7 @@ from math import prod
 
 from texpr.grammar.ast import (
     Accumulate,
+    And,
     Bind,
     Compare,
     CompareOp,
@@ -22,24 +23,30 @@ from texpr.grammar.ast import (
     Role,
     Subscript,
 )
-from texpr.grammar.index.expr import ZERO, const
+from texpr.grammar.index.expr import ZERO, const, multiply, product
 from texpr.grammar.numerics import identity
+from texpr.grammar.types import DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import team_of
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.problem import Region, plain_nest
 from texpr.polyhedral.map.scan import Carrier, Scan
 from texpr.polyhedral.map.scan_work import Scans
+from texpr.polyhedral.mapped.between import Init, Words
 from texpr.polyhedral.mapped.candidate import Scanned
-from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
+from texpr.polyhedral.mapped.monoids import OF_UPDATE
+from texpr.polyhedral.mapped.operators import Generic, LookBack, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Loop, Node
+from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.names import stem
 
 REASONS = {
     Memory.REG: "a thread's part of a scan",
+    Memory.GLOBAL: "what blocks have of a scan, and all up to each of them",
     Memory.SHARED: "where a block's threads tell one another of a scan",
 }
 
@@ -83,11 +90,23 @@ class Fold:
     now: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """Where a block stands among those that look back: at one of the `tiles` of the band, with a `part` of `parts`."""
+
+    part: str
+    parts: IndexExpr
+    at: tuple[IndexExpr, ...]
+    tiles: tuple[IndexExpr, ...]
+
+
 class Team:
     """What the parts of a launch in the making share. A `team` of threads shares each scan: `lanes` of a warp by
     shuffles, `units` of them by slots in shared memory; a block has `groups` of teams. `own` are the digits of
     a thread, `alike` those of what a team does alike. A thread has `width` neighbours of the index `across`, if any,
     from the value of the name in `firsts` on."""
+
+    chain: Chain | None = None
 
     def __init__(self, draft: Draft, region: Region, choice: Scanned) -> None:
         self.draft, self.choice = draft, choice
@@ -165,15 +184,18 @@ class Team:
             "now": (mine,),
         }
         base = carrier.every[0]
-        names = {word: self.buffer(f"{base}_{word}", carrier, shape) for word, shape in of.items()}
+        types = {"terms": carrier.term.dtype}
+        names = {
+            word: self.buffer(f"{base}_{word}", types.get(word, carrier.dtype), shape) for word, shape in of.items()
+        }
         slots = (chunks, self.units, self.groups)
-        return Fold(carrier=carrier, slots=self.buffer(f"{base}_slots", carrier, slots, Memory.SHARED), **names)
+        return Fold(carrier=carrier, slots=self.buffer(f"{base}_slots", carrier.dtype, slots, Memory.SHARED), **names)
 
-    def buffer(self, wanted: str, carrier: Carrier, shape: Sequence[int], memory: Memory = Memory.REG) -> str:
+    def buffer(self, wanted: str, dtype: DType, shape: Sequence[int], memory: Memory = Memory.REG) -> str:
         name = self.draft.names.fresh(wanted)
         self.draft.buffers[name] = MappedBuffer(
             name=name,
-            dtype=carrier.dtype,
+            dtype=dtype,
             memory=memory,
             scope=Scope.THREAD if memory is Memory.REG else Scope.BLOCK,
             layout=row_major(tuple(const(n) for n in shape if n > 1 or memory is Memory.SHARED)),
@@ -185,6 +207,12 @@ class Team:
     def read(self, fold: Fold, buffer: str, at: tuple[IndexExpr, ...]) -> Read:
         carrier = fold.carrier
         return Read(buffer=buffer, subscripts=at, dtype=carrier.dtype, span=carrier.update.span)
+
+    def term(self, fold: Fold, at: tuple[IndexExpr, ...]) -> Expr:
+        """A term in the type in which it is folded."""
+        carrier = fold.carrier
+        read = Read(buffer=fold.terms, subscripts=at, dtype=carrier.term.dtype, span=carrier.update.span)
+        return as_type(read, carrier.dtype)
 
     def bind(
         self,
@@ -211,10 +239,51 @@ class Team:
         leaf = Accumulate(id=id, op=update.op, buffer=buffer, subscripts=at, value=value, span=update.span)
         return Generic(id=id, leaf=leaf, origin=Origin.COMBINE, digits=self.own if digits is None else digits)
 
-    def nothing(self, fold: Fold) -> Const:
-        """The fold of no terms."""
-        carrier = fold.carrier
-        return Const(value=identity(carrier.update.op, carrier.dtype).item(), dtype=carrier.dtype)
+    def look_back(self, fold: Fold, chain: Chain) -> LookBack:
+        """What the blocks before have, onto what is before the first."""
+        update, elements = fold.carrier.update, self.groups * self.width
+        fresh, base = self.draft.names.fresh, fold.carrier.every[0]
+        flags, index = fresh(f"{base}_flags"), fresh("element")
+        self.draft.words.append(Words(name=flags, shape=(*chain.tiles, chain.parts), init=Init.ZERO_EACH_CALL))
+        held = product((*chain.tiles, chain.parts, const(2 * elements)))
+        space = self.array(f"{base}_folds", fold.carrier, held, Memory.GLOBAL)
+        zeros = tuple(i for i, n in ((self.lane, self.lanes), (self.unit, self.units)) if n > 1)
+        at = self.of_thread(index)
+        return LookBack(
+            id=fresh(f"{update.id}_look"),
+            monoid=OF_UPDATE[update.op],
+            value=View(buffer=fold.tile, subscripts=at, dtype=fold.carrier.dtype),
+            target=View(buffer=fold.before, subscripts=at, dtype=fold.carrier.dtype),
+            over=((index, const(self.width)),) if self.width > 1 else (),
+            at=chain.at,
+            part=IndexVar(name=chain.part),
+            element=multiply(const(self.width), IndexVar(name=self.group)),
+            elements=elements,
+            holds=And(parts=tuple(Compare(op=CompareOp.EQ, left=IndexVar(name=name), right=ZERO) for name in zeros)),
+            flags=flags,
+            space=space,
+            hand=self.array(f"{base}_hand", fold.carrier, const(elements), Memory.SHARED),
+            span=update.span,
+        )
+
+    def array(self, wanted: str, carrier: Carrier, extent: IndexExpr, memory: Memory) -> str:
+        """Memory of one dimension, of the block or of all."""
+        name = self.draft.names.fresh(wanted)
+        self.draft.buffers[name] = MappedBuffer(
+            name=name,
+            dtype=carrier.dtype,
+            memory=memory,
+            scope=Scope.GRID if memory is Memory.GLOBAL else Scope.BLOCK,
+            layout=row_major((extent,)),
+            role=Role.LOCAL,
+            reason=REASONS[memory],
+        )
+        return name
+
+    def nothing(self, fold: Fold, dtype: DType | None = None) -> Const:
+        """The fold of no terms, in the type of folds or another one."""
+        carrier, own = fold.carrier, dtype or fold.carrier.dtype
+        return Const(value=identity(carrier.update.op, own).item(), dtype=own)
 
 
 def slot_bytes(choice: Scanned, found: Scans) -> int:

@@ -32,7 +32,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.index.expr import ZERO, add, at_least_zero, ceildiv, conjunction, const, constant_value, multiply
 from texpr.grammar.index.linear import linear
-from texpr.polyhedral.map.long_sums import as_type
+from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.runs import Copies, Run, each_of, loads_of, registers_of, stores_of
 from texpr.polyhedral.map.scan import Scan
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
@@ -89,17 +89,19 @@ class Tiles:
         """All tiles, one after the other; `handed_on`: the folds are wanted behind them."""
         scan, draft = self.scan, self.draft
         count = ceildiv(at_least_zero(scan.loop.extent), self.covered)
-        several = count != const(1)
+        chain = self.team.chain
+        several = count != const(1) and chain is None
         each = self.own_width if self.team.is_along else self.ahead
         offset = multiply(const(each), IndexVar(name=self.team.member))
         tile = draft.names.fresh(f"{stem(scan.index)}_tile") if several else ""
-        if several:
-            offset = add(multiply(const(self.covered), IndexVar(name=tile)), offset)
+        if several or chain is not None:
+            number = IndexVar(name=tile if chain is None else chain.part)
+            offset = add(multiply(const(self.covered), number), offset)
         body = [Define(index=self.first, digits=(), offset=offset), *self._tile(handed_on=handed_on or several)]
         return [Loop(index=tile, extent=count, body=tuple(body), span=scan.loop.span)] if several else body
 
     def _tile(self, *, handed_on: bool) -> list[Node]:
-        nodes: list[Node] = []
+        nodes, team = list[Node](), self.team
         self.registers = {}
         if self.moved:
             turn = self._turn()
@@ -116,6 +118,8 @@ class Tiles:
             nodes += self._parts(fold)
         for fold in self.folds:
             nodes += self._starts(fold)
+        if team.chain is not None:
+            nodes += [team.look_back(fold, team.chain) for fold in self.folds]
         nodes += self._iterations()
         if handed_on:
             for fold in self.folds:
@@ -191,7 +195,9 @@ class Tiles:
                 name = self.draft.names.fresh("element")
                 row = () if turn.round is None else (IndexVar(name=turn.round.name),)
                 at = (*row, IndexVar(name=name)) if self.neighbours > 1 else row
-                init = self.team.bind(fold, "none", fold.terms, at, self.team.nothing(fold), Origin.INIT)
+                init = self.team.bind(
+                    fold, "none", fold.terms, at, self.team.nothing(fold, fold.carrier.term.dtype), Origin.INIT
+                )
                 inits += self.team.each(name, self.neighbours, (init,))
         moved = [wide for wide in self.moved if wide.loads]
         return self._rounds(turn, self._each(turn, nodes, moved), inits)
@@ -212,8 +218,8 @@ class Tiles:
             case Accumulate(id=id) if id in folds:
                 fold = folds[id]
                 if self._is_top(fold):
-                    return Bind(id=id, buffer=fold.terms, subscripts=place, value=stmt.value, span=stmt.span)
-                return replace(stmt, buffer=fold.terms, subscripts=place)
+                    return Bind(id=id, buffer=fold.terms, subscripts=place, value=narrow(stmt.value), span=stmt.span)
+                return replace(stmt, buffer=fold.terms, subscripts=place, value=narrow(stmt.value))
             case Seq(body=body):
                 return replace(stmt, body=tuple(self._as_terms(s, folds, place) for s in body))
             case If(then=then, orelse=orelse):
@@ -231,7 +237,7 @@ class Tiles:
         counts = (self.chunks, self.inner) if team.is_along else (self.inner, self.chunks)
         term = tuple(IndexVar(name=name) for name, count in zip(place, counts, strict=True) if count > 1)
         over: Box = ((inner, const(self.inner)),) if self.inner > 1 else ()
-        value = team.read(fold, fold.terms, term)
+        value = team.term(fold, term)
         first: Node = team.bind(fold, "part", fold.part, at, value)
         if over:
             first = self._combined(Reduce, fold, "part", value, fold.part, at, over=over)
@@ -252,7 +258,7 @@ class Tiles:
         used = (fold.part, *((fold.lanes,) if team.lanes > 1 else ()), *shared)
         return [*(Fresh(buffer=name) for name in used), *team.each(chunk, self.chunks, body)]
 
-    def _combined(self, kind: type[Reduce | Prefixes], fold: Fold, what: str, value: Read, buffer: str, at: Registers,
+    def _combined(self, kind: type[Reduce | Prefixes], fold: Fold, what: str, value: Expr, buffer: str, at: Registers,
                   **how: Any) -> Reduce | Prefixes:  # fmt: skip
         update = fold.carrier.update
         return kind(
@@ -331,7 +337,7 @@ class Tiles:
         match stmt:
             case Accumulate(buffer=name) if name in folds:
                 fold, element = folds[name]
-                return replace(stmt, buffer=fold.now, subscripts=element, value=self.team.read(fold, fold.terms, place))
+                return replace(stmt, buffer=fold.now, subscripts=element, value=self.team.term(fold, place))
             case Bind() | Accumulate() | Atomic():
                 return replace(
                     stmt, value=map_reads(stmt.value, read), subscripts=map_subscripts(stmt.subscripts, read)

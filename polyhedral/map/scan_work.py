@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from texpr.grammar.ast import Accumulate, Atomic, Bind, New, Stmt
+from texpr.grammar.ast import Accumulate, Atomic, Bind, Leaf, New, Role, Stmt
 from texpr.grammar.core import statements
 from texpr.polyhedral.map.problem import Problem, declared
-from texpr.polyhedral.map.scan import Scan, is_plain, scan
+from texpr.polyhedral.map.reducible import reads_of
+from texpr.polyhedral.map.scan import Carrier, Scan, is_handed_on, is_plain, meet, scan
+from texpr.polyhedral.program import AccessMode
+from texpr.polyhedral.prove.ordering import use_of, writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,59 @@ def scans(problem: Problem, stmts: tuple[Stmt, ...], shared_out: Sequence[str]) 
         if mixed or not all(is_plain(problem, inner) for inner in statements((stmt,))):
             return None
     return Scans(scans=tuple(found), alike=own, stmts=stmts)
+
+
+def stands_alone(problem: Problem, found: Scans) -> bool:
+    """Whether what stands beside the only scan touches no element that this writes, nor writes one that it touches, but
+    what is handed on before its first iteration."""
+    (one,) = found.scans
+    of = {s.id: s for s in problem.proved.program.statements}
+    inside = [leaf.id for leaf in statements((one.loop,)) if isinstance(leaf, Leaf)]
+    beside = [
+        leaf.id
+        for stmt in found.stmts
+        if stmt is not one.loop
+        for leaf in statements((stmt,))
+        if isinstance(leaf, Leaf)
+    ]
+    if not all(id in of for id in (*inside, *beside)):
+        return False
+    uses = [[use_of(of[id], access) for id in ids for access in of[id].accesses] for ids in (inside, beside)]
+    mine = [use for use in uses[0] if not any(is_handed_on(use, carrier) for carrier in one.carriers)]
+    return not any(
+        a.access.buffer == b.access.buffer
+        and (writes(a.access) or writes(b.access))
+        and a.access.buffer not in found.alike
+        and meet(problem, a, b)
+        for a in mine
+        for b in uses[1]
+    )
+
+
+def is_wanted(problem: Problem, found: Scans, carrier: Carrier, behind: Sequence[Stmt]) -> bool:
+    """Whether somebody asks for what a scan leaves, behind which these statements stand."""
+    name = carrier.every[0]
+    if carrier.kept:
+        return False
+    if name in found.alike:
+        return name in _read_in(behind)
+    if problem.kernel.buffer(name).role is not Role.LOCAL:
+        return True
+    own = {leaf.id for one in found.scans for leaf in statements((one.loop,)) if isinstance(leaf, Leaf)}
+    others = (s for s in problem.proved.program.statements if s.id not in own)
+    asked = any(access.buffer == name and access.mode is not AccessMode.WRITE for s in others for access in s.accesses)
+    return asked or sum(c.every[0] == name for one in found.scans for c in one.carriers) > 1
+
+
+def leaves(problem: Problem, found: Scans, carrier: Carrier) -> bool:
+    """Whether a scan leaves something in memory."""
+    return carrier.every[0] not in found.alike and is_wanted(problem, found, carrier, ())
+
+
+def _read_in(stmts: Sequence[Stmt]) -> set[str]:
+    """The buffers that statements read, or add to."""
+    inside = tuple(statements(tuple(stmts)))
+    return {read.buffer for read in reads_of(inside)} | {s.buffer for s in inside if isinstance(s, Accumulate)}
 
 
 def _writes(stmts: tuple[Stmt, ...]) -> frozenset[str]:

@@ -11,25 +11,25 @@ folds is fixed, so bits do not depend on timing.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from texpr.grammar.ast import Accumulate, Compare, CompareOp, Condition, IndexExpr, IndexVar, New, Read, Stmt
-from texpr.grammar.core import statements
-from texpr.grammar.index.expr import ONE, ZERO, add, const, constant_value
-from texpr.polyhedral.map.digits import grid_digits, grid_size
+from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexVar, New, Read, Stmt
+from texpr.grammar.index.expr import ONE, ZERO, add, at_least_zero, ceildiv, const, constant_value, subtract
+from texpr.polyhedral.map.digits import Piece, grid_digits, grid_size, place_on_grid
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.problem import Region, plain_nest
-from texpr.polyhedral.map.reducible import reads_of
 from texpr.polyhedral.map.scan import Scan
-from texpr.polyhedral.map.scan_team import Fold, Team
+from texpr.polyhedral.map.scan_team import Chain, Fold, Team, covered_by_team
 from texpr.polyhedral.map.scan_tile import Tiles
-from texpr.polyhedral.map.scan_work import Scans, scans
+from texpr.polyhedral.map.scan_work import Scans, is_wanted, scans
 from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.mapped.between import Init, Words
 from texpr.polyhedral.mapped.candidate import Scanned
 from texpr.polyhedral.mapped.operators import Origin
-from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Node
+from texpr.polyhedral.names import stem
 
 
 def build_scanned(draft: Draft, region: Region, choice: Scanned) -> Launch:
@@ -49,18 +49,24 @@ class _Launch:
         self.draft, self.nest = team.draft, team.nest
         covered = dict(zip(self.nest.indices, team.band.covered, strict=False))
         self.inside = padding_guard(self.nest, covered, team.ranges, team.firsts)
+        self.turns = ""
 
     def build(self) -> Launch:
         team, nest, draft = self.team, self.nest, self.draft
         extents = [add(team.ranges[p.index][1], ONE) for p in nest.pars]
         order, covered = [nest.indices.index(i) for i in team.choice.grid], team.band.covered[: len(nest.pars)]
-        grid = grid_digits(nest.indices, extents, covered, order, draft.names, draft.target, team.span)
+        if team.choice.look_back:
+            grid, numbering = self._chained(extents, order)
+        else:
+            grid = grid_digits(nest.indices, extents, covered, order, draft.names, draft.target, team.span)
+            numbering = ()
         body: list[Node] = []
         for par, block, mine in zip(nest.pars, grid, team.band.digits, strict=False):
             digits = (*((block,) if block else ()), *reversed(mine))
             body.append(Define(index=team.firsts.get(par.index, par.index), digits=digits))
         body.append(Define(index=team.member, digits=tuple(reversed(team.band.digits[-1]))))
         body += team.stand if team.team > 1 else ()
+        body += numbering
         body += self._body()
         used = tuple(d for d in grid if d)
         return Launch(
@@ -68,10 +74,48 @@ class _Launch:
             grid=grid_size(used),
             threads=team.choice.threads,
             min_blocks=team.choice.resident,
+            turns=self.turns,
             digits=used,
             body=tuple(body),
             span=team.span,
         )
+
+    def _chained(
+        self, extents: Sequence[IndexExpr], order: Sequence[int]
+    ) -> tuple[tuple[Digit | None, ...], tuple[Node, ...]]:
+        """Grid digits of the band and, slowest, of the tiles of its scan, and nodes that say where a block stands."""
+        team, draft, fresh = self.team, self.draft, self.draft.names.fresh
+        (scan,) = self.found.scans
+        needed = ceildiv(scan.loop.extent, covered_by_team(team.choice, scan.index))
+        parts = add(ONE, at_least_zero(subtract(needed, ONE)))
+        part = fresh("part")
+        pieces = [
+            Piece(
+                index=self.nest.indices[n],
+                radix=ceildiv(at_least_zero(extents[n]), team.band.covered[n]),
+                weight=team.band.covered[n],
+            )
+            for n in order
+        ]
+        pieces.append(Piece(index=part, radix=parts, weight=1))
+        found = place_on_grid(pieces, draft.names, draft.target, team.span, together=len(pieces))
+        grid = dict(zip((*order, len(order)), found, strict=True))
+        nodes, at, tiles = list[Node](), list[IndexExpr](), list[IndexExpr]()
+        for digit in (grid[n] for n in order):
+            if digit is not None:
+                own = fresh(f"{stem(digit.index)}_tile")
+                again = replace(digit, name=fresh(f"{own}_block"), index=own, weight=1)
+                draft.digits.append(again)
+                nodes.append(Define(index=own, digits=(again,)))
+                at.append(IndexVar(name=own))
+                tiles.append(digit.radix)
+        last = found[-1]
+        if last is not None:
+            nodes.append(Define(index=part, digits=(last,)))
+            team.chain = Chain(part=part, parts=parts, at=tuple(at), tiles=tuple(tiles))
+            self.turns = fresh("turns")
+            draft.words.append(Words(name=self.turns, shape=(), init=Init.ZERO_EACH_CALL))
+        return tuple(grid[n] for n in range(len(order) + 1)), tuple(nodes)
 
     def _body(self) -> list[Node]:
         """The scans, and what the program says before, between and behind them."""
@@ -94,8 +138,7 @@ class _Launch:
 
     def _is_wanted(self, fold: Fold, behind: Sequence[Stmt]) -> bool:
         """Whether somebody asks for what a scan leaves."""
-        carrier = fold.carrier
-        return not carrier.kept and (carrier.every[0] not in self.found.alike or carrier.every[0] in _read_in(behind))
+        return is_wanted(self.draft.problem, self.found, fold.carrier, behind)
 
     def _between(
         self,
@@ -115,7 +158,7 @@ class _Launch:
             for fold in folds:
                 nodes += self._guarded(self._left(scan, fold, at)) if self._is_wanted(fold, rest) else ()
         for stmt in (s for s in stmts if not isinstance(s, New)):
-            nodes += self._guarded(self._beside(stmt))
+            nodes += self._guarded(self._beside(stmt, behind=before is not None))
         if after is not None:
             scan, folds = after
             for fold in folds:
@@ -134,21 +177,23 @@ class _Launch:
         start = self.team.bind(fold, "before", fold.before, at, value, digits=self.team.alike.digits)
         start = replace(start, unused=self.team.alike.unused)
         some = _is_some(scan) if subscripts else None
-        if some is not None or self.inside is not None:
+        elsewhere = self.team.chain is not None and buffer not in self.found.alike
+        if some is not None or self.inside is not None or elsewhere:
             nodes.append(self.team.bind(fold, "none", fold.before, at, self.team.nothing(fold), Origin.INIT))
         body: tuple[Node, ...] = (start,)
         if some is not None:
             body = (Guard(condition=some, body=body, span=self.team.span),)
-        return (*nodes, *self._guarded(body))
+        body = self._guarded(body)
+        return (*nodes, *(self._in_part(body, behind=False) if elsewhere else body))
 
-    def _beside(self, stmt: Stmt) -> tuple[Node, ...]:
-        """A statement beside the scans."""
+    def _beside(self, stmt: Stmt, *, behind: bool) -> tuple[Node, ...]:
+        """A statement beside the scans, before or behind the first."""
         team, hardware = self.team, self.nest.indices
         if self.found.is_alike(stmt):
             return Body(self.draft, hardware=hardware, digits=team.alike.digits, unused=team.alike.unused).nodes(
                 (stmt,)
             )
-        return self._by_first(Body(self.draft, hardware=hardware, digits=team.own).nodes((stmt,)))
+        return self._by_first(Body(self.draft, hardware=hardware, digits=team.own).nodes((stmt,)), behind=behind)
 
     def _guarded(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
         """What is run for iterations of the band only."""
@@ -181,22 +226,25 @@ class _Launch:
         some = _is_some(scan) if subscripts else None
         if some is not None:
             node = Guard(condition=some, body=(node,), span=self.team.span)
-        return list(self._by_first((node,)))
+        return list(self._by_first((node,), behind=True))
 
-    def _by_first(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """What one thread does for all that share its scans."""
+    def _by_first(self, nodes: tuple[Node, ...], *, behind: bool) -> tuple[Node, ...]:
+        """What one thread does for all that share its scans: of the first block before them, of the last one behind."""
         if self.team.team == 1:
             return nodes
-        return (Guard(condition=self.team.is_first, body=nodes, span=self.team.span),)
+        return self._in_part((Guard(condition=self.team.is_first, body=nodes, span=self.team.span),), behind=behind)
+
+    def _in_part(self, nodes: tuple[Node, ...], *, behind: bool) -> tuple[Node, ...]:
+        """The nodes in the first of the blocks that share a scan, or in the last."""
+        chain = self.team.chain
+        if chain is None:
+            return nodes
+        there = subtract(chain.parts, ONE) if behind else ZERO
+        condition = Compare(op=CompareOp.EQ, left=IndexVar(name=chain.part), right=there)
+        return (Guard(condition=condition, body=nodes, uniform=Scope.BLOCK, span=self.team.span),)
 
 
 def _is_some(scan: Scan) -> Condition | None:
     """Whether there is an iteration, None where there surely is one."""
     extent = scan.loop.extent
     return None if (constant_value(extent) or 0) > 0 else Compare(op=CompareOp.GT, left=extent, right=ZERO)
-
-
-def _read_in(stmts: Sequence[Stmt]) -> set[str]:
-    """The buffers that statements read, or add to."""
-    inside = tuple(statements(tuple(stmts)))
-    return {read.buffer for read in reads_of(inside)} | {s.buffer for s in inside if isinstance(s, Accumulate)}

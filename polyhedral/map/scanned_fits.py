@@ -11,7 +11,7 @@ from texpr.polyhedral.map.crew_fits import crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.scan_team import slot_bytes
-from texpr.polyhedral.map.scan_work import Scans, scans
+from texpr.polyhedral.map.scan_work import Scans, leaves, scans, stands_alone
 from texpr.polyhedral.mapped.candidate import Scanned
 
 
@@ -63,11 +63,25 @@ def _faults(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iter
     for one in found.scans:
         if names(one.loop.extent) & set(dealt):
             yield f"`deal`: the extent of {one.index} depends on an index that has threads"
+    if choice.look_back:
+        yield from _looking_back(problem, nest, choice, found)
     yield from crew_faults(problem, choice)
     yield from _widths(nest, choice, found, is_along)
     needed = slot_bytes(choice, found)
     if needed > problem.target.shared_bytes:
         yield f"it needs {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
+
+
+def _looking_back(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iterator[str]:
+    """Blocks have the tiles of one scan, and nothing else goes from one of them to another."""
+    if len(found.scans) != 1 or team_of(choice) == 1 or choice.threads < problem.target.warp_size:
+        yield "`look_back`: blocks of a warp or more share one scan, and so do some threads of each"
+    elif any(index in names(found.scans[0].loop.extent) for index in nest.indices):
+        yield f"`look_back`: the extent of {found.scans[0].index} depends on an index of the band"
+    elif any(leaves(problem, found, carrier) for carrier in found.scans[0].carriers):
+        yield f"`look_back`: a block would write {found.scans[0].carriers[0].every[0]} that another one reads"
+    elif not stands_alone(problem, found):
+        yield f"`look_back`: what stands beside the scan over {found.scans[0].index} touches what it touches"
 
 
 def _widths(nest: Nest, choice: Scanned, found: Scans, is_along: bool) -> Iterator[str]:

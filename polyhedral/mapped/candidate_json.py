@@ -285,6 +285,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "vector": _or_none(_text),
     "chunk": _or_none(_number),
     "ahead": _number,
+    "look_back": _flag,
     "resident": _count,
     "memory": _by_name(_memory),
 }

@@ -16,7 +16,17 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import ONE, ZERO, combine, const
 from texpr.polyhedral.layout.place import owner
 from texpr.polyhedral.layout.value import Layout, Unit
-from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Scan, Unload
+from texpr.polyhedral.mapped.operators import (
+    Contract,
+    Copy,
+    Elementwise,
+    Generic,
+    LookBack,
+    Operator,
+    Reduce,
+    Scan,
+    Unload,
+)
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box, Within
 
@@ -30,7 +40,7 @@ Unfolded = tuple[Generic, Box, tuple[Condition, ...]]
 def expand(operator: Operator) -> Node:
     """The operator as loops around `Generic`s; when its effect is seen is not told by them."""
     match operator:
-        case Generic() | Reduce() | Scan():
+        case Generic() | Reduce() | Scan() | LookBack():
             return operator
         case Copy():
             return _only(_loops(operator.over, (_wanted_only(operator),), operator))

@@ -54,7 +54,8 @@ class MappedBuffer:
 class Launch:
     """One kernel launch. `grid` is in blocks, `threads` in threads of one block (1 on a CPU, where `grid[0]` counts
     core iterations), `cluster` says how many blocks along each axis are one cluster. `min_blocks` must
-    fit on a multiprocessor together, which bounds registers (0: no bound). `arguments` names what the body uses: host
+    fit on a multiprocessor together, which bounds registers (0: no bound). With `turns`, a counter, blocks along x are
+    numbered as they begin. `arguments` names what the body uses: host
     indices, in order of nesting. `digits` has every digit of the launch, places of hardware first."""
 
     name: str
@@ -62,6 +63,7 @@ class Launch:
     cluster: tuple[int, int, int] = (1, 1, 1)
     threads: int
     min_blocks: int = 0
+    turns: str = ""
     digits: tuple[Digit, ...]
     body: tuple[Node, ...]
     pipes: tuple[Pipe, ...] = ()

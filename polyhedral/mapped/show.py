@@ -20,7 +20,17 @@ from texpr.polyhedral.layout.text import xor_text
 from texpr.polyhedral.layout.value import Layout, Placed
 from texpr.polyhedral.mapped.access import Access, Cache
 from texpr.polyhedral.mapped.expand import expand
-from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Operator, Reduce, Scan, Unload
+from texpr.polyhedral.mapped.operators import (
+    Contract,
+    Copy,
+    Elementwise,
+    Generic,
+    LookBack,
+    Operator,
+    Reduce,
+    Scan,
+    Unload,
+)
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.planned import PlannedProgram
@@ -142,6 +152,7 @@ def _launch(launch: Launch, words: _Words) -> Iterator[str]:
     cluster = f"  clusters of {launch.cluster}" if launch.cluster != (1, 1, 1) else ""
     threads = f"{launch.threads} thread{'s' * (launch.threads > 1)}"
     threads += f", at least {launch.min_blocks} blocks together" if launch.min_blocks else ""
+    threads += f", blocks numbered by {launch.turns}" if launch.turns else ""
     shared_bytes = words.shared_bytes.get(launch.name, 0)
     shared = f"  {shared_bytes} bytes of shared memory" if shared_bytes else ""
     yield f"launch {launch.name}  grid ({grid})  {threads}{cluster}{shared}{arguments}"
@@ -204,6 +215,8 @@ def _node(node: Node, words: _Words) -> Iterator[str]:
             yield f"{node.id}: each {_box(over)}: {what}{f'  ({node.unused.value})' if node.unused else ''}"
         case Reduce() | Scan():
             yield f"{node.id}: {_reduced(node)}"
+        case LookBack():
+            yield f"{node.id}: {_looked_back(node)}"
         case Lead(index=index, of=of, bytes=bytes):
             yield f"{index} = {element_text(of.buffer, of.subscripts)} behind a multiple of {bytes} bytes"
         case Contract(over=over, accumulate=accumulate, atom=atom):
@@ -259,6 +272,14 @@ def _copied(copy: Copy) -> str:
         copy.unused.value if copy.unused else "",
     )
     return f"{of}  ({', '.join(word for word in how if word)})"
+
+
+def _looked_back(node: LookBack) -> str:
+    """What is folded over blocks, and where it goes."""
+    target, value = (element_text(v.buffer, v.subscripts) for v in (node.target, node.value))
+    over = f" for {_box(node.over)}" if node.over else ""
+    where = word_text(node.flags, (*node.at, node.part))
+    return f"{target} = {node.monoid} of {target} and of {value} of all blocks before{over}  ({where})"
 
 
 def _reduced(node: Reduce | Scan) -> str:

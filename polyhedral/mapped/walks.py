@@ -13,7 +13,7 @@ from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, Turn
 from texpr.polyhedral.mapped.candidate import Cases
-from texpr.polyhedral.mapped.operators import Contract, Copy, Generic, Operator
+from texpr.polyhedral.mapped.operators import Contract, Copy, Generic, LookBack, Operator
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Action, Barrier, Sync
@@ -194,12 +194,20 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
     return found
 
 
+def launch_words(launch: Launch) -> frozenset[str]:
+    """The counters and flags that a launch uses."""
+    own = {launch.turns} if launch.turns else set[str]()
+    return frozenset(own.union(name for node in every_node(launch.body) for name in word_names(node)))
+
+
 def word_names(node: Node) -> tuple[str, ...]:
     """The counters and flags that a node of a tree uses."""
     match node:
         case (
             Turn(counter=name) | Last(counter=name) | GridBarrier(counter=name) | Publish(flag=name) | Await(flag=name)
         ):
+            return (name,)
+        case LookBack(flags=name):
             return (name,)
         case _:
             return ()

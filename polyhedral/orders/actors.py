@@ -30,6 +30,7 @@ from texpr.polyhedral.mapped.expand import expand, unfolded
 from texpr.polyhedral.mapped.operators import (
     Contract,
     Generic,
+    LookBack,
     Operator,
     Origin,
     Reduce,
@@ -214,6 +215,8 @@ class _Collector:
                 self._reads(actor, node.reads)
                 for buffer, subscripts in node.writes:
                     self._touch(actor, buffer, subscripts, writes=True)
+            case LookBack():  # registers of a thread, and memory of its own, with the barriers that it needs
+                pass
             case _:
                 for each, over, inside in unfolded(expand(node)):
                     self._statement(each, _over(actor, over, inside))

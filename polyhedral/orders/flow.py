@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from texpr.grammar.ast import Condition, IndexConst, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
-from texpr.polyhedral.mapped.operators import Combined, Operator
+from texpr.polyhedral.mapped.operators import Combined, LookBack, Operator
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import PLACES, Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
@@ -27,7 +27,7 @@ from texpr.polyhedral.mapped.walks import (
     operators,
     tree_buffers,
 )
-from texpr.polyhedral.orders.tickets import miscounted, orders_blocks
+from texpr.polyhedral.orders.tickets import miscounted, miscounts, orders_blocks
 from texpr.polyhedral.walk import subscript_names
 
 Path = tuple[int, ...]
@@ -75,7 +75,9 @@ def check_enforced(launch: Launch) -> None:
 
 def unenforced(launch: Launch) -> tuple[Order, ...]:
     """The orders that the barriers of the launch do not enforce. InternalError for one where threads diverge."""
-    if not launch.orders and not any(isinstance(node, Barrier | Combined | Last) for node in every_node(launch.body)):
+    if not launch.orders and not any(
+        isinstance(node, Barrier | Combined | Last | LookBack) for node in every_node(launch.body)
+    ):
         return ()
     graph = _Graph(steps={}, barriers={}, loops={})
     _build(launch, graph, launch.body, (), Scope.BLOCK, _Varying.of(launch))
@@ -183,6 +185,8 @@ def _build(launch: Launch, graph: _Graph, body: Sequence[Node], path: Path, scop
                 graph.steps[here] = [_Step(to=behind)]
             case Combined(id=id, lanes=lanes) if lanes > 1 and _RANK[scope] < _RANK[Scope.WARP]:
                 raise InternalError(f"{launch.name}: {id} combines lanes where they diverge")
+            case LookBack(id=id) if len(path) or miscounts(launch, node):
+                raise InternalError(f"{launch.name}: {id} does not have each part of a place in a block of its own")
             case _ if isinstance(node, Operator | Fresh):
                 graph.steps[here] = [_Step(to=behind)]
             case _:

@@ -14,6 +14,7 @@ from texpr.grammar.ast import IndexExpr, IndexVar
 from texpr.grammar.index.expr import product
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.mapped.between import Init
+from texpr.polyhedral.mapped.operators import LookBack
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
@@ -47,10 +48,37 @@ def miscounted(launch: Launch) -> Last | None:
     return None
 
 
+def miscounts(launch: Launch, node: LookBack) -> bool:
+    """Whether blocks that look back at one place are not numbered as they begin, or two have one part: the part is the
+    slowest digit of the grid, and the place tells the others."""
+    grid = [digit for digit in launch.digits if digit.place in GRID_PLACES]
+    of = {
+        define.index: define.digits[0]
+        for define in launch.body
+        if isinstance(define, Define)
+        and len(define.digits) == 1
+        and define.value == IndexVar(name=define.digits[0].name)
+    }
+    named = [at.name for at in (*node.at, node.part) if isinstance(at, IndexVar) and at.name in of]
+    told = [_coordinate(of[name]) for name in named]
+    others = [digit for digit in grid if _coordinate(digit) != told[-1]] if told else grid
+    return (
+        not launch.turns
+        or len(named) != len(node.at) + 1
+        or {_coordinate(digit) for digit in grid} != set(told)
+        or any(digit.place is not Place.GRID_X for digit in grid)
+        or linear(of[named[-1]].stride)
+        != linear(product(digit.radix for digit in {_coordinate(d): d for d in others}.values()))
+        or sum(isinstance(other, LookBack) and other.flags == node.flags for other in launch.body) != 1
+    )
+
+
 def unwritten(program: MappedProgram, launch: Launch) -> str | None:
     """A counter of a launch that nobody makes 0 before its first block comes."""
     zero = {words.name for words in program.words if words.init in (Init.ZERO_ONCE, Init.ZERO_EACH_CALL)}
-    return next((node.counter for node in counted_blocks(launch) if node.counter not in zero), None)
+    flags = (node.flags for node in launch.body if isinstance(node, LookBack))
+    counters = (*(node.counter for node in counted_blocks(launch)), *flags, *((launch.turns,) if launch.turns else ()))
+    return next((name for name in counters if name not in zero), None)
 
 
 def orders_blocks(body: Sequence[Node], order: Order, source: Path, sink: Path) -> bool:

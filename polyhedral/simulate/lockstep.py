@@ -23,10 +23,11 @@ from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.sync import Barrier, Sync
 from texpr.polyhedral.mapped.tree import Last
 from texpr.polyhedral.simulate.cells import Array, Shadow, Violation
+from texpr.polyhedral.simulate.chain import Pause
 from texpr.polyhedral.simulate.clocks import NOTHING
 from texpr.polyhedral.simulate.evaluate import Lanes
 from texpr.polyhedral.simulate.failure import failure
-from texpr.polyhedral.simulate.run import Crew, Pause
+from texpr.polyhedral.simulate.run import Crew
 from texpr.polyhedral.simulate.words import Word, WordMemory
 
 NOBODY = np.iinfo(np.int64).max

@@ -30,6 +30,7 @@ from texpr.polyhedral.mapped.sync import (
 from texpr.polyhedral.mapped.tree import Last
 from texpr.polyhedral.simulate.barriers import Barriers
 from texpr.polyhedral.simulate.cells import Array
+from texpr.polyhedral.simulate.chain import Pause
 from texpr.polyhedral.simulate.clocks import Clocks, Snapshot, Team
 from texpr.polyhedral.simulate.convergence import Convergence
 from texpr.polyhedral.simulate.coordinates import Geometry
@@ -38,7 +39,7 @@ from texpr.polyhedral.simulate.evaluate import Lanes
 from texpr.polyhedral.simulate.failure import failure
 from texpr.polyhedral.simulate.flights import WRITTEN, Groups, arrival
 from texpr.polyhedral.simulate.pipes import Pipes, Waiting
-from texpr.polyhedral.simulate.run import Crew, Pause
+from texpr.polyhedral.simulate.run import Crew
 from texpr.polyhedral.simulate.words import Word, WordMemory
 
 

@@ -5,7 +5,7 @@ them, those that run the body do so while the others wait for them; but where th
 another, because syncs stand inside, the crew parts for good: every thread goes on as if it were alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,16 +14,27 @@ import numpy as np
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Condition, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.value import condition_value, index_value
-from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.expand import expand, uncut, wanted
-from texpr.polyhedral.mapped.operators import Combined, Contract, Copy, Generic, Operator, Reduce, Scan, Unload, Unused
+from texpr.polyhedral.mapped.operators import (
+    Combined,
+    Contract,
+    Copy,
+    Generic,
+    LookBack,
+    Operator,
+    Reduce,
+    Scan,
+    Unload,
+    Unused,
+)
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
 from texpr.polyhedral.mapped.walks import goes_on_alone, located, statements
 from texpr.polyhedral.simulate.cells import Array
+from texpr.polyhedral.simulate.chain import Chain, Pause
 from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes, Values
 from texpr.polyhedral.simulate.failure import failure
@@ -70,16 +81,6 @@ class Frame:
         """The frame for these threads alone."""
         lanes = self.lanes.only(np.isin(self.lanes.thread, thread))
         return replace(self, lanes=lanes, rounds=self.rounds and self.rounds.apart(thread))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """Why a crew waits, until when, and what it does then."""
-
-    text: str
-    span: Span
-    ready: Callable[[], bool]
-    resume: Callable[[], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -141,6 +142,7 @@ class Runner:
         self.evaluator = evaluator
         self.meetings = meetings
         self.products = Products(evaluator, geometry.warp)
+        self.chain = Chain(evaluator)
         self.kept = {n for n, b in mapped.buffers.items() if b.scope is Scope.THREAD}
         self.meets = {
             id(outer)
@@ -187,6 +189,8 @@ class Runner:
                 lanes = self._acting(frame, node)
                 if len(lanes.thread):
                     self._together(crew, node, lanes)
+            case LookBack():
+                crew.pause = self.chain.look_back(node, frame.lanes)
             case _ if isinstance(node, Operator):
                 lanes = self._acting(frame, node)
                 if isinstance(node, Copy) and node.access is not Access.EACH:

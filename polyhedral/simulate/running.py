@@ -93,7 +93,8 @@ class Running:
     def start_blocks(self, random: np.random.Generator) -> None:
         """Clusters begin, in any order, while there is room."""
         while self.pending and len(self.left) < self.resident * self.geometry.ranks:
-            first = self.pending.pop(int(random.integers(len(self.pending))))
+            numbered = self.launch.turns  # blocks have their numbers as they begin
+            first = self.pending.pop(0 if numbered else int(random.integers(len(self.pending))))
             for block in self.geometry.cluster_of(first):
                 self.left[block] = self.geometry.threads
                 numbers = np.arange(block * self.geometry.threads, (block + 1) * self.geometry.threads)

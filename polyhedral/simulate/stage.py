@@ -134,7 +134,7 @@ class Machine:
         memory = launch_memory(self.program, launch, values, geometry, clock, self.memory)
         syncs = LockstepSyncs(launch, clock, self.words)
         runner = Runner(self.mapped, launch, values, geometry, Evaluator(memory, clock, syncs, Lines()), syncs)
-        order = self.random.permutation(geometry.blocks)
+        order = np.arange(geometry.blocks) if launch.turns else self.random.permutation(geometry.blocks)
         step = max(1, CHUNK_THREADS // launch.threads)
         for start in range(0, geometry.blocks, step):
             chosen = np.sort(order[start : start + step])

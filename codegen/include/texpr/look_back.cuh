@@ -1,0 +1,76 @@
+#line 2 "/texpr/include/texpr/look_back.cuh"
+// Folds over blocks that are numbered as they begin: a block tells the fold of its part, and gets that of all parts
+// before, from left to right, so that bits do not depend on which of them are how far (Merrill, Garland: Single-pass
+// parallel prefix scan with decoupled look-back, 2016; here what is found of parts is added onto what is before them).
+#pragma once
+#include "texpr/flags.cuh"
+#include "texpr/lanes.cuh"
+
+namespace tx {
+
+constexpr u32 kPartFolded = 1;    // a part's own fold is in memory
+constexpr u32 kBeforeFolded = 2;  // and so is that of all parts up to it
+
+// A block's threads have kEach elements each of its kElements, from `element` on; of those with the same ones, one
+// `holds` them. value(e) is the part's fold, before(e) what is before part 0, put(e, x) takes what is before this part.
+// `flags`, from `first` on, has a word for each part, zeros at first; `space`, from `base` on, 2 * kElements values;
+// `hand` is in shared memory. All threads of the block come here, and a block of a lower part began earlier.
+template <class Monoid, int kElements, int kEach, class Space, class Hand, class Value, class Before, class Put>
+TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space& space, i64 base, const Hand& hand,
+                     int element, bool holds, int barrier, Value value, Before before, Put put,
+                     Here here = Here::now()) {
+  using T = typename Monoid::Partial;
+  const auto own = [=](i64 of, int e) { return base + of * (2 * kElements) + e; };
+  const auto whole = [=](i64 of, int e) { return base + of * (2 * kElements) + kElements + e; };
+  if (holds) {
+    TX_UNROLL
+    for (int e = 0; e < kEach; ++e) {
+      if (part == 0) {
+        space.store(whole(0, element + e), Monoid::combine(before(e), value(e)));
+      } else {
+        space.store(own(part, element + e), value(e));
+        hand.store(element + e, value(e));
+      }
+    }
+  }
+  sync_block(barrier);
+  if (thread() == 0) publish(flags, first + part, part == 0 ? kBeforeFolded : kPartFolded, here);
+  if (part == 0) return;
+  if (warp() == 0) {
+    int nearest = part - 1;  // a part up to which all is folded
+    for (;;) {
+      const int mine = nearest - lane();
+      const bool found = mine >= 0 && await(flags, first + mine, here) == kBeforeFolded;
+      const int lanes = reduce_lanes<Least<i32>>(found ? lane() : 32, here);
+      nearest -= lanes;
+      if (lanes < 32) break;
+    }
+    sync_warp(barrier + 1);  // what one lane was told all of them know
+    if constexpr (kElements == 1) {
+      T total = space.load(whole(nearest, 0));
+      for (int from = nearest + 1; from < part; from += 32) {
+        const T next = from + lane() < part ? space.load(own(from + lane(), 0)) : Monoid::identity();
+        for (int i = 0; i < 32 && from + i < part; ++i) total = Monoid::combine(total, shuffle(next, i, here));
+      }
+      if (lane() == 0) {
+        space.store(whole(part, 0), Monoid::combine(total, hand.load(0)));
+        hand.store(0, total);
+      }
+    } else {
+      for (int e = lane(); e < kElements; e += 32) {
+        T total = space.load(whole(nearest, e));
+        TX_UNROLL_BY(4)
+        for (int of = nearest + 1; of < part; ++of) total = Monoid::combine(total, space.load(own(of, e)));
+        space.store(whole(part, e), Monoid::combine(total, hand.load(e)));
+        hand.store(e, total);
+      }
+    }
+    sync_warp(barrier + 2);
+    if (lane() == 0) publish(flags, first + part, kBeforeFolded, here);
+  }
+  sync_block(barrier + 3);
+  TX_UNROLL
+  for (int e = 0; e < kEach; ++e) put(e, hand.load(element + e));
+}
+
+}  // namespace tx
