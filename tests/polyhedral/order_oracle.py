@@ -41,7 +41,7 @@ from texpr.grammar.index.value import condition_value, index_value
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.expand import expand
-from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Scan, Unused
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, LookBack, Reduce, Scan, Unused
 from texpr.polyhedral.mapped.places import Memory, Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier
@@ -125,7 +125,7 @@ class Walker:
                     self.entries[buffer] = around.nodes
                 case Elementwise():
                     self.walk((expand(node),), here, rows)
-                case Barrier():
+                case Barrier() | LookBack():  # what it does in memory is its own
                     pass
                 case _:
                     raise AssertionError(f"the accesses of a {type(node).__name__} are not known here")
