@@ -41,12 +41,12 @@ from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import Turn
 from texpr.polyhedral.mapped.expand import expand
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import (
     Contract,
     Copy,
     Elementwise,
     Generic,
-    LookBack,
     Operator,
     Reduce,
     Scan,

@@ -14,7 +14,8 @@ from typing import TypeVar, get_args
 from texpr.codegen.cuda.copies import Box, Form, copy_form
 from texpr.grammar.ast import Role
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.operators import Contract, Copy, Element, LookBack, Operator, Unload
+from texpr.polyhedral.mapped.look_back import LookBack
+from texpr.polyhedral.mapped.operators import Contract, Copy, Element, Operator, Unload
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer

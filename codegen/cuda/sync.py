@@ -19,7 +19,8 @@ from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
-from texpr.polyhedral.mapped.operators import Contract, Copy, LookBack, Reduce, Unload
+from texpr.polyhedral.mapped.look_back import LookBack
+from texpr.polyhedral.mapped.operators import Contract, Copy, Reduce, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.phases import phases
 from texpr.polyhedral.mapped.places import Memory, Scope

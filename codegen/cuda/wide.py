@@ -31,8 +31,9 @@ from texpr.grammar.types import BF16, F16, F32, F64, I32, I64, U32
 from texpr.polyhedral.layout.place import coordinate, variable
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.access import Access, Cache, Completion
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.monoids import MONOIDS, Monoid
-from texpr.polyhedral.mapped.operators import Combined, Copy, Elementwise, LookBack, Reduce, Scan
+from texpr.polyhedral.mapped.operators import Combined, Copy, Elementwise, Reduce, Scan
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Lead, Node
 from texpr.polyhedral.mapped.views import View, Within

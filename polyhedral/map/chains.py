@@ -27,8 +27,9 @@ from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.cores import CPU_TASKS
 from texpr.polyhedral.mapped.expand import expand
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
-from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, LookBack, Origin, Reduce, Scan, Unused
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Origin, Reduce, Scan, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node

@@ -36,8 +36,9 @@ from texpr.polyhedral.map.scan import Carrier, Scan
 from texpr.polyhedral.map.scan_work import Scans
 from texpr.polyhedral.mapped.between import Init, Words
 from texpr.polyhedral.mapped.candidate import Scanned
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
-from texpr.polyhedral.mapped.operators import Generic, LookBack, Origin, Unused
+from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Loop, Node

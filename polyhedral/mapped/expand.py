@@ -16,12 +16,12 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import ONE, ZERO, combine, const
 from texpr.polyhedral.layout.place import owner
 from texpr.polyhedral.layout.value import Layout, Unit
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import (
     Contract,
     Copy,
     Elementwise,
     Generic,
-    LookBack,
     Operator,
     Reduce,
     Scan,

@@ -21,11 +21,8 @@ behind a barrier:
     S5: m[0], s[0] = ScaledSum of partial m[0], s[0] over 32 lanes
     S6: q[e] = Sum up to p[e] for e < 48 over 32 lanes
 
-A `LookBack` folds on over blocks, which are numbered as they begin:
-
-    S9: b = Sum of b and of t of all blocks before part, one for each j
-
-A `Contract` is a product of tiles by a team of threads, an `Unload` brings what they hold to shared memory:
+A `LookBack` folds on over blocks (`look_back.py`). A `Contract` is a product of tiles by a team of threads, an `Unload`
+brings what they hold to shared memory:
 
     S7: contract c[m, n] += a[m, k] * b[n, k] for m < 64, n < 256, k < 64  (wgmma.m64n256k16 bf16)
     S8: unload d[x, y] = c[x, y] for x < 16, y < 64  (stmatrix.x4 bf16)
@@ -46,15 +43,15 @@ from texpr.grammar.ast import (
     Const,
     Expr,
     Fn,
-    IndexExpr,
     Leaf,
     Op,
     Read,
     Subscript,
 )
-from texpr.grammar.index.expr import ZERO, names
+from texpr.grammar.index.expr import names
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.access import Access, Cache, Completion
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.views import Box, View, Within
 from texpr.polyhedral.walk import leaf_names, read_accesses, subscript_names, subscript_reads, value_reads, written
 
@@ -296,48 +293,6 @@ class Scan(Combined):
     those before it; those of a lane follow all of the lane before. No value reads what an earlier one leaves."""
 
     exclusive: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookBack:
-    """The `target` of part 0 stays; of any other `part` it becomes that of part 0 combined with the `value`s of all
-    parts before, from left to right, in every thread. The blocks of one place `at` have a part each, and a lower one
-    begins earlier: the launch numbers its blocks. All threads of a block come here together, once; of those that have
-    one element, with one value, one `holds` it, and `element` numbers the first of a thread's among the `elements` of
-    the block. Words `flags[at, part]` tell what is in `space`, for other blocks, and `hand`, for one's own."""
-
-    id: str
-    monoid: str
-    value: View
-    target: View
-    over: Box
-    at: tuple[IndexExpr, ...]
-    part: IndexExpr
-    element: IndexExpr
-    elements: int
-    holds: Condition
-    flags: str
-    space: str
-    hand: str
-    unused: Unused | None = Unused.REPLICATED
-    span: Span = field(default=NO_SPAN, compare=False, repr=False)
-
-    @property
-    def digits(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def names(self) -> frozenset[str]:
-        own = subscript_names((*self.value.subscripts, *self.target.subscripts, *self.at, self.part, self.element))
-        return own | names(self.holds)
-
-    @property
-    def reads(self) -> tuple[Read, ...]:
-        return (self.value.read(self.span), self.target.read(self.span))
-
-    @property
-    def writes(self) -> tuple[Element, ...]:
-        return ((self.target.buffer, self.target.subscripts), (self.space, (ZERO,)), (self.hand, (ZERO,)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

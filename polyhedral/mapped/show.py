@@ -20,12 +20,12 @@ from texpr.polyhedral.layout.text import xor_text
 from texpr.polyhedral.layout.value import Layout, Placed
 from texpr.polyhedral.mapped.access import Access, Cache
 from texpr.polyhedral.mapped.expand import expand
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import (
     Contract,
     Copy,
     Elementwise,
     Generic,
-    LookBack,
     Operator,
     Reduce,
     Scan,

@@ -13,7 +13,8 @@ from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, Turn
 from texpr.polyhedral.mapped.candidate import Cases
-from texpr.polyhedral.mapped.operators import Contract, Copy, Generic, LookBack, Operator
+from texpr.polyhedral.mapped.look_back import LookBack
+from texpr.polyhedral.mapped.operators import Contract, Copy, Generic, Operator
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Action, Barrier, Sync

@@ -27,10 +27,10 @@ from texpr.grammar.index.expr import ZERO, add, const, multiply, names
 from texpr.grammar.source import Span
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.mapped.expand import expand, unfolded
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import (
     Contract,
     Generic,
-    LookBack,
     Operator,
     Origin,
     Reduce,

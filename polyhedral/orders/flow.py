@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from texpr.grammar.ast import Condition, IndexConst, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
-from texpr.polyhedral.mapped.operators import Combined, LookBack, Operator
+from texpr.polyhedral.mapped.look_back import LookBack
+from texpr.polyhedral.mapped.operators import Combined, Operator
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import PLACES, Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer

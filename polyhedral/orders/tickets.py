@@ -14,7 +14,7 @@ from texpr.grammar.ast import IndexExpr, IndexVar
 from texpr.grammar.index.expr import product
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.mapped.between import Init
-from texpr.polyhedral.mapped.operators import LookBack
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from texpr.grammar.source import Span
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.monoids import MONOIDS
-from texpr.polyhedral.mapped.operators import LookBack
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes
 from texpr.polyhedral.simulate.failure import failure

@@ -16,12 +16,12 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.expand import expand, uncut, wanted
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import (
     Combined,
     Contract,
     Copy,
     Generic,
-    LookBack,
     Operator,
     Reduce,
     Scan,

@@ -41,7 +41,8 @@ from texpr.grammar.index.value import condition_value, index_value
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.expand import expand
-from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, LookBack, Reduce, Scan, Unused
+from texpr.polyhedral.mapped.look_back import LookBack
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Scan, Unused
 from texpr.polyhedral.mapped.places import Memory, Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier

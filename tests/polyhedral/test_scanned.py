@@ -1,5 +1,6 @@
 """Scans that threads share out: which loops are scans, how launches take them, and that they are right."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,18 +13,14 @@ from stages import barriers, mapped, only_launch, proved, with_launch, without_b
 from test_map_programs import arguments
 
 from texpr.codegen.host_run import HostModule
-from texpr.grammar.ast import Always
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.map.chains import sums
 from texpr.polyhedral.map.space import candidates
 from texpr.polyhedral.map.stage import problem_of
-from texpr.polyhedral.mapped.between import Init
 from texpr.polyhedral.mapped.candidate import Candidate, Choice, Cores, Flat, Scanned
-from texpr.polyhedral.mapped.operators import LookBack
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
-from texpr.polyhedral.mapped.tree import Guard
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -166,34 +163,6 @@ def test_threads_take_neighbours_with_wide_accesses(name: str, bound: dict[str, 
     same(simulate(program, values, sizes=known), interpret(program.kernel, values, sizes=known).outputs, name)
 
 
-CHAINED = [name for name in PROGRAMS if name not in ("two scans", "element", "elements", "compacted", "triangle")]
-
-
-BY_BLOCKS = ("inclusive", "stream", "two folds", "previous of columns", "left", "batches")
-
-
-@pytest.mark.parametrize("name", CHAINED)
-@pytest.mark.parametrize("n", [1001, 130, 1, 0])
-def test_blocks_that_look_back_hand_on_what_the_loop_does(name: str, n: int) -> None:
-    if "where" not in PROGRAMS[name] or n > 0:
-        same(*results(narrowed(PROGRAMS[name], look_back=True), n))
-
-
-@pytest.mark.parametrize("name", ["inclusive", "columns", "stream"])
-def test_bits_do_not_depend_on_how_far_the_blocks_before_are(name: str) -> None:
-    program = narrowed(PROGRAMS[name], look_back=True)
-    sizes = {"M": 201, "N": 9} if name == "columns" else {"M": 3, "N": 901}
-    known = {size.name: sizes[size.name] for size in program.kernel.sizes}
-    random = np.random.default_rng(11)
-    values = {n: random.normal(size=v.shape).astype(v.dtype) for n, v in arguments(program.kernel, known).items()}
-    runs = [simulate(program, values, seed=seed, sizes=known, interleaved=seed > 0) for seed in range(4)]
-    for run in runs[1:]:
-        same(run, runs[0])
-    found = runs[0]["Y"].astype(np.float64)
-    axis = 0 if name == "columns" else -1
-    np.testing.assert_allclose(found, values["X"].astype(np.float64).cumsum(axis=axis), rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["inclusive", "columns", "two scans", "previous"])
 def test_any_order_of_warps_is_right_and_gives_the_same_bits(name: str) -> None:
     program = narrowed(PROGRAMS[name])
@@ -209,11 +178,14 @@ def test_any_order_of_warps_is_right_and_gives_the_same_bits(name: str) -> None:
 @pytest.mark.gxx
 def test_the_text_is_right_on_the_cpu() -> None:
     programs = {name: narrowed(PROGRAMS[name]) for name in PROGRAMS}
-    programs |= {f"{name} by blocks": narrowed(PROGRAMS[name], look_back=True) for name in BY_BLOCKS}
-    programs["columns of 4 by blocks"] = narrowed(PROGRAMS["columns"], {"N": 64}, widths={"j": 4}, look_back=True)
     programs |= {
         f"{name} wide {n}": narrowed(PROGRAMS[name], *how, **more) for n, (name, *how, more) in enumerate(WIDE)
     }
+    right_on_the_cpu(programs)
+
+
+def right_on_the_cpu(programs: Mapping[str, MappedProgram]) -> None:
+    """The emitted texts compute what the interpreter says."""
     texts = {name: Emitted(with_names(program, f"scanned_{n}")) for n, (name, program) in enumerate(programs.items())}
     module = HostModule("\n".join(e.source for e in texts.values()), werror=True)
     for name, emitted in texts.items():
@@ -336,10 +308,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("columns", {"widths": {"i": 2}}, "a thread takes neighbours of j"),
     ("reversed", {"widths": {"j": 4}}, "no access is wide where a thread takes 4 iterations of j"),
     ("two scans", {"shared_out": ("k",), "along": "k"}, "k are no scans that the threads of a block can share"),
-    ("two scans", {"look_back": True}, "`look_back`: blocks of a warp or more share one scan"),
-    ("inclusive", {"look_back": True, "threads": 16}, "`look_back`: blocks of a warp or more share one scan"),
-    ("triangle", {"look_back": True}, "`look_back`: the extent of j depends on an index of the band"),
-    ("elements", {"look_back": True}, "`look_back`: a block would write S that another one reads"),
 ]
 
 
@@ -375,37 +343,6 @@ def test_a_long_sum_is_handed_on_in_f64_and_rounded_where_it_is_read() -> None:
     exact = (np.arange(n, dtype=np.float64) + 1) * np.float64(np.float32(1.1))
     assert (np.abs(got - exact) <= np.spacing(exact.astype(np.float32))).all()
     assert sums(program, {"N": 1 << 40})["s_before"].chain == 0
-
-
-def test_a_block_that_looks_back_has_a_number_and_a_part_of_its_own() -> None:
-    program = narrowed(PROGRAMS["columns"], look_back=True)
-    check_orders(program)
-    launch = only_launch(program)
-    (look,) = (node for node in launch.body if isinstance(node, LookBack))
-    inside = Guard(condition=Always(value=True), body=(look,))
-    wrong = [
-        replace(launch, turns=""),
-        replace(launch, body=tuple(replace(n, at=()) if n is look else n for n in launch.body)),
-        replace(launch, body=tuple(replace(n, part=look.at[0]) if n is look else n for n in launch.body)),
-        replace(launch, body=(*launch.body, look)),
-        replace(launch, body=tuple(inside if n is look else n for n in launch.body)),
-    ]
-    for one in wrong:
-        with pytest.raises(InternalError, match="does not have each part of a place in a block of its own"):
-            check_orders(with_launch(program, one))
-    with pytest.raises(InternalError, match="nobody makes"):
-        check_orders(replace(program, words=tuple(replace(w, init=Init.NONE) for w in program.words)))
-
-
-def test_what_stands_beside_a_scan_keeps_its_blocks_together() -> None:
-    text = """kernel k(X: f32[N], Y: f32[N], Z: f32[1]) where N >= 1 {
-        new s: f32; s = 0.0
-        seq N j { s += X[j]; Y[j] = s }
-        Z[0] = Y[N - 1]
-    }"""
-    found = choice(mapped(text, N=1 << 20))
-    assert isinstance(found, Scanned) and not found.look_back
-    same(*results(mapped(text), 301))
 
 
 def test_all_candidates_of_a_scan_are_right() -> None:

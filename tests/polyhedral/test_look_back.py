@@ -1,0 +1,99 @@
+"""Scans that blocks share: each tile has a block, which has what is before from those that began earlier."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from stages import mapped, only_launch, with_launch
+from test_map_programs import arguments
+from test_scanned import PROGRAMS, choice, narrowed, results, right_on_the_cpu, same
+
+from texpr.grammar.ast import Always
+from texpr.grammar.diagnostics import InternalError, TExprError
+from texpr.polyhedral.mapped.between import Init
+from texpr.polyhedral.mapped.candidate import Scanned
+from texpr.polyhedral.mapped.look_back import LookBack
+from texpr.polyhedral.mapped.tree import Guard
+from texpr.polyhedral.orders.check import check_orders
+from texpr.polyhedral.simulate.stage import simulate
+
+CHAINED = [name for name in PROGRAMS if name not in ("two scans", "element", "elements", "compacted", "triangle")]
+
+
+BY_BLOCKS = ("inclusive", "stream", "two folds", "previous of columns", "left", "batches")
+
+
+@pytest.mark.parametrize("name", CHAINED)
+@pytest.mark.parametrize("n", [1001, 130, 1, 0])
+def test_blocks_that_look_back_hand_on_what_the_loop_does(name: str, n: int) -> None:
+    if "where" not in PROGRAMS[name] or n > 0:
+        same(*results(narrowed(PROGRAMS[name], look_back=True), n))
+
+
+@pytest.mark.parametrize("name", ["inclusive", "columns", "stream"])
+def test_bits_do_not_depend_on_how_far_the_blocks_before_are(name: str) -> None:
+    program = narrowed(PROGRAMS[name], look_back=True)
+    sizes = {"M": 201, "N": 9} if name == "columns" else {"M": 3, "N": 901}
+    known = {size.name: sizes[size.name] for size in program.kernel.sizes}
+    random = np.random.default_rng(11)
+    values = {n: random.normal(size=v.shape).astype(v.dtype) for n, v in arguments(program.kernel, known).items()}
+    runs = [simulate(program, values, seed=seed, sizes=known, interleaved=seed > 0) for seed in range(4)]
+    for run in runs[1:]:
+        same(run, runs[0])
+    found = runs[0]["Y"].astype(np.float64)
+    axis = 0 if name == "columns" else -1
+    np.testing.assert_allclose(found, values["X"].astype(np.float64).cumsum(axis=axis), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.gxx
+def test_the_text_is_right_on_the_cpu_in_any_order_of_blocks() -> None:
+    programs = {name: narrowed(PROGRAMS[name], look_back=True) for name in BY_BLOCKS}
+    programs["columns of 4"] = narrowed(PROGRAMS["columns"], {"N": 64}, widths={"j": 4}, look_back=True)
+    right_on_the_cpu(programs)
+
+
+def test_a_block_that_looks_back_has_a_number_and_a_part_of_its_own() -> None:
+    program = narrowed(PROGRAMS["columns"], look_back=True)
+    check_orders(program)
+    launch = only_launch(program)
+    (look,) = (node for node in launch.body if isinstance(node, LookBack))
+    inside = Guard(condition=Always(value=True), body=(look,))
+    wrong = [
+        replace(launch, turns=""),
+        replace(launch, body=tuple(replace(n, at=()) if n is look else n for n in launch.body)),
+        replace(launch, body=tuple(replace(n, part=look.at[0]) if n is look else n for n in launch.body)),
+        replace(launch, body=(*launch.body, look)),
+        replace(launch, body=tuple(inside if n is look else n for n in launch.body)),
+    ]
+    for one in wrong:
+        with pytest.raises(InternalError, match="does not have each part of a place in a block of its own"):
+            check_orders(with_launch(program, one))
+    with pytest.raises(InternalError, match="nobody makes"):
+        check_orders(replace(program, words=tuple(replace(w, init=Init.NONE) for w in program.words)))
+
+
+def test_what_stands_beside_a_scan_keeps_its_blocks_together() -> None:
+    text = """kernel k(X: f32[N], Y: f32[N], Z: f32[1]) where N >= 1 {
+        new s: f32; s = 0.0
+        seq N j { s += X[j]; Y[j] = s }
+        Z[0] = Y[N - 1]
+    }"""
+    found = choice(mapped(text, N=1 << 20))
+    assert isinstance(found, Scanned) and not found.look_back
+    same(*results(mapped(text), 301))
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("two scans", {}, "`look_back`: blocks of a warp or more share one scan"),
+    ("inclusive", {"threads": 16}, "`look_back`: blocks of a warp or more share one scan"),
+    ("triangle", {}, "`look_back`: the extent of j depends on an index of the band"),
+    ("elements", {}, "`look_back`: a block would write S that another one reads"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "why"), REFUSED)
+def test_blocks_that_cannot_share_a_scan_are_refused(name: str, change: dict[str, Any], why: str) -> None:
+    with pytest.raises(TExprError, match=why) as refused:
+        narrowed(PROGRAMS[name], look_back=True, **change)
+    assert [d.code for d in refused.value.diagnostics] == ["E0401"]
