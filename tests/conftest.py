@@ -2,8 +2,10 @@
 
 import os
 import shutil
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from hypothesis import settings
@@ -47,6 +49,52 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 def every_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches on the CPU are run by all cores, however little there is to do."""
     monkeypatch.setattr("texpr.codegen.cpu.launch.SERIAL_OPERATIONS", 0)
+
+
+@cache
+def _usual() -> tuple[Callable[[str, dict[str, Any]], None], tuple[str, ...]]:
+    """How a text is given to Numba, and the flags of g++."""
+    from texpr.codegen import toolchain
+    from texpr.codegen.cpu import build
+
+    return build._execute, toolchain.GXX_FLAGS
+
+
+def _set_levels(patch: pytest.MonkeyPatch, numba_level: int, gxx_level: str) -> None:
+    """The levels of optimisation from now on. LLVM's own machine code has that of the first build of a process."""
+    execute, flags = _usual()
+
+    def execute_at(source: str, scope: dict[str, Any]) -> None:
+        from numba import config
+
+        config.OPT = type(config.OPT)(numba_level)
+        execute(source, scope)
+
+    patch.setattr("texpr.codegen.cpu.build._execute", execute_at)
+    patch.setattr("texpr.codegen.toolchain.GXX_FLAGS", tuple(gxx_level if f == "-O1" else f for f in flags))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _plain_builds() -> Iterator[None]:
+    """What Numba and g++ build is not optimised, which is half of their work, but where a test asks for it; what other
+    processes build is, as for users (`tests/kernels/test_optimised.py`)."""
+    with pytest.MonkeyPatch.context() as patch:
+        _set_levels(patch, 0, "-O0")
+        yield
+
+
+@pytest.fixture
+def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The passes of LLVM run, and g++ builds, as for users."""
+    _set_levels(monkeypatch, 3, "-O1")
+
+
+@pytest.fixture(scope="module")
+def optimised_file() -> Iterator[None]:
+    """The same for all tests of a file."""
+    with pytest.MonkeyPatch.context() as patch:
+        _set_levels(patch, 3, "-O1")
+        yield
 
 
 def _need(tool: str, found: object) -> None:

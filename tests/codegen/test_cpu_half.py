@@ -9,6 +9,8 @@ from texpr.codegen.cpu import half
 from texpr.grammar.numerics import cast, storage
 from texpr.grammar.types import ELEMENT_TYPES, F32, F64, I64
 
+pytestmark = pytest.mark.usefixtures("optimised_file")
+
 NAMES = sorted(half.FORMATS)
 
 

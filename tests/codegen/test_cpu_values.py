@@ -8,6 +8,8 @@ from texpr.grammar.ast import Fn
 from texpr.grammar.numerics import apply, cast, storage
 from texpr.grammar.types import BOOL, ELEMENT_TYPES, F32, F64, I32, I64, U32
 
+pytestmark = pytest.mark.usefixtures("optimised_file")
+
 FLOAT_INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.DIV: "/"}
 INTEGER_INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.FLOORDIV: "/", Fn.MOD: "%"}
 COMPARE = {Fn.EQ: "==", Fn.NE: "!=", Fn.LT: "<", Fn.LE: "<=", Fn.GT: ">", Fn.GE: ">="}

@@ -15,7 +15,7 @@ from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Fresh, Guard, Loop
 from texpr.polyhedral.target import parse_target
 
-pytestmark = pytest.mark.gxx
+pytestmark = [pytest.mark.gxx, pytest.mark.usefixtures("optimised_file")]
 
 TARGET = parse_target("cuda-host:sm_90a")
 

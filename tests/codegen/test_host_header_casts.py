@@ -11,7 +11,7 @@ from texpr.grammar import numerics
 from texpr.grammar.bits import narrow_pattern
 from texpr.grammar.types import ELEMENT_TYPES
 
-pytestmark = pytest.mark.gxx
+pytestmark = [pytest.mark.gxx, pytest.mark.usefixtures("optimised_file")]
 
 TYPES = tuple(ELEMENT_TYPES.values())
 

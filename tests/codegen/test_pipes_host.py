@@ -13,6 +13,7 @@ from pipe_cases import CASES, Case, Map
 from texpr.codegen.host_run import HostArray, HostModule
 from texpr.codegen.toolchain import INCLUDE, compile_cubin, find_nvcc
 
+pytestmark = pytest.mark.usefixtures("optimised_file")
 SEEDS = (0, 1, 2, 77, 123456789)
 BY_NAME = {case.kernel: case for case in CASES}
 

@@ -27,9 +27,11 @@ def is_name_of_something(node: ast.AST) -> bool:
 
 def read_by(tree: ast.AST) -> set[object]:
     """The strings that a file compares with names of attributes, or could."""
-    found = {value for value in constants(tree) if value not in OTHER_MEANINGS}
+    found = set[object]()
     for node in ast.walk(tree):
         match node:
+            case ast.Constant(value=value) if value not in OTHER_MEANINGS:
+                found.add(value)
             case ast.Call(func=ast.Attribute(attr="has"), args=args):
                 found |= {value for arg in args for value in constants(arg)}
             case ast.Call(func=ast.Name(id="_named")):
@@ -41,12 +43,14 @@ def read_by(tree: ast.AST) -> set[object]:
     return found
 
 
-READ_BY = {path: read_by(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES if path != TABLE}
+@pytest.fixture(scope="module")
+def scanned() -> dict[Path, set[object]]:
+    return {path: read_by(ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES if path != TABLE}
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
-def test_an_attribute_is_read_by_one_file_beside_the_table(name: str) -> None:
-    files = {path.relative_to(ROOT).as_posix() for path, read in READ_BY.items() if name in read}
+def test_an_attribute_is_read_by_one_file_beside_the_table(name: str, scanned: dict[Path, set[object]]) -> None:
+    files = {path.relative_to(ROOT).as_posix() for path, read in scanned.items() if name in read}
     assert len(files) <= 1, sorted(files)
     spec = ATTRIBUTES[name]
     assert files or spec.fineness is not None or not spec.mapped, "an attribute that is mapped is obeyed somewhere"

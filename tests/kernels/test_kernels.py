@@ -82,8 +82,10 @@ def test_cpu_computes_what_the_interpreter_says(
 @pytest.mark.gxx
 @pytest.mark.parametrize(("name", "index", "free"), VARIANTS, ids=IDS)
 def test_cuda_host_computes_what_the_interpreter_says(
-    name: str, index: int, free: tuple[str, ...], need_gxx: None
+    name: str, index: int, free: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
+    if not free and index == 0:
+        request.getfixturevalue("optimised")
     run(name, index, free, "cuda-host:sm_90a")
 
 

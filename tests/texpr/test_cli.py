@@ -1,8 +1,10 @@
 """The command line: what it prints and its exit codes."""
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +15,21 @@ HALVE = "kernel halve(A: f32[N], inout C: f32[N]) {\n    par N i {\n        C[i 
 ADD = "kernel add(A: f32[N], B: f32[N], C: f32[N]) {\n    par N i {\n        C[i] = A[i] + B[i]\n    }\n}\n"
 
 
-def texpr(*args: str | Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    import os
+Texpr = Callable[..., subprocess.CompletedProcess[str]]
 
+
+def process(*args: str | Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
     command = [sys.executable, "-m", "texpr", *map(str, args)]
     env = {**os.environ, **(environment or {})}
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, check=False)
+
+
+@pytest.fixture
+def texpr(command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch) -> Texpr:
+    """The same in this process."""
+    monkeypatch.chdir(ROOT)
+    return lambda *args: subprocess.CompletedProcess(args, *command(*args))
 
 
 @pytest.fixture
@@ -35,20 +46,20 @@ def add(tmp_path: Path) -> Path:
     return path
 
 
-def test_check_accepts_a_right_program(add: Path) -> None:
+def test_check_accepts_a_right_program(add: Path, texpr: Texpr) -> None:
     done = texpr("check", add)
     assert (done.returncode, done.stderr) == (0, "")
     assert "no races" in done.stdout
 
 
-def test_check_refuses_a_race_with_its_witness(halve: Path) -> None:
+def test_check_refuses_a_race_with_its_witness(halve: Path, texpr: Texpr) -> None:
     done = texpr("check", halve, "-D", "N=8")
     assert done.returncode == 1
     assert "error[E0301]" in done.stderr
     assert "iterations i = 0 and i = 1 both write C[0]" in done.stderr
 
 
-def test_check_json_has_code_place_and_witness(halve: Path) -> None:
+def test_check_json_has_code_place_and_witness(halve: Path, texpr: Texpr) -> None:
     done = texpr("check", halve, "-D", "N=8", "--json")
     found = json.loads(done.stdout)["diagnostics"][0]
     assert done.returncode == 1
@@ -64,7 +75,7 @@ def test_more_errors_than_are_told_are_errors_of_the_program(tmp_path: Path, com
     assert (code, said.count("error[E0201]"), said.count("mend them first")) == (1, 100, 1)
 
 
-def test_fmt_formats_in_place_and_keeps_comments(tmp_path: Path) -> None:
+def test_fmt_formats_in_place_and_keeps_comments(tmp_path: Path, texpr: Texpr) -> None:
     path = tmp_path / "ugly.tex"
     path.write_text("kernel f(A:f32[N]) { -- why\npar N i{A[i]=1.0*(2.0)}}")
     assert texpr("fmt", "--check", path).returncode == 1
@@ -73,7 +84,7 @@ def test_fmt_formats_in_place_and_keeps_comments(tmp_path: Path) -> None:
     assert texpr("fmt", "--check", path).returncode == 0
 
 
-def test_map_shows_the_mapping(add: Path) -> None:
+def test_map_shows_the_mapping(add: Path, texpr: Texpr) -> None:
     done = texpr("map", add, "-D", "N=1000")
     assert done.returncode == 0, done.stderr
     assert "lane" in done.stdout
@@ -81,13 +92,13 @@ def test_map_shows_the_mapping(add: Path) -> None:
     assert data["schema"] == 4
 
 
-def test_graph_shows_where_buffers_lie(add: Path) -> None:
+def test_graph_shows_where_buffers_lie(add: Path, texpr: Texpr) -> None:
     done = texpr("graph", add)
     assert done.returncode == 0, done.stderr
     assert "buffers\n" in done.stdout and "strides (1)" in done.stdout
 
 
-def test_build_writes_an_artifact_and_nothing_when_wrong(add: Path, halve: Path, tmp_path: Path) -> None:
+def test_build_writes_an_artifact_and_nothing_when_wrong(add: Path, halve: Path, tmp_path: Path, texpr: Texpr) -> None:
     done = texpr("build", add, "-o", tmp_path / "out", "--source-only")
     assert done.returncode == 0, done.stderr
     names = {p.name for p in (tmp_path / "out").iterdir()}
@@ -96,7 +107,7 @@ def test_build_writes_an_artifact_and_nothing_when_wrong(add: Path, halve: Path,
     assert not (tmp_path / "bad").exists()
 
 
-def test_run_checks_against_the_interpreter(add: Path, tmp_path: Path) -> None:
+def test_run_checks_against_the_interpreter(add: Path, tmp_path: Path, texpr: Texpr) -> None:
     done = texpr("run", add, "-D", "N=100", "--check", "--output", tmp_path / "o.npz")
     assert done.returncode == 0, done.stderr
     assert "greatest error" in done.stdout
@@ -104,7 +115,7 @@ def test_run_checks_against_the_interpreter(add: Path, tmp_path: Path) -> None:
         assert np.allclose(file["C"], file["A"] + file["B"])
 
 
-def test_run_takes_inputs(add: Path, tmp_path: Path) -> None:
+def test_run_takes_inputs(add: Path, tmp_path: Path, texpr: Texpr) -> None:
     a, b = np.arange(5, dtype=np.float32), np.ones(5, np.float32)
     np.savez(tmp_path / "i.npz", A=a, B=b)
     done = texpr("run", add, "--input", tmp_path / "i.npz", "--output", tmp_path / "o.npz", "--json")
@@ -132,25 +143,33 @@ def test_run_takes_inputs(add: Path, tmp_path: Path) -> None:
         (("map", "ADD", "--kernel", "other"), 1),
     ],
 )
-def test_wrong_use_is_an_exit_code_without_a_traceback(add: Path, args: tuple[str, ...], code: int) -> None:
+def test_wrong_use_is_an_exit_code_without_a_traceback(
+    add: Path, args: tuple[str, ...], code: int, texpr: Texpr
+) -> None:
     done = texpr(*(str(add) if a == "ADD" else a for a in args))
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert "internal error" not in done.stderr
 
 
-def test_explain_and_version_and_doctor() -> None:
+@pytest.mark.parametrize(("args", "code"), [(("version",), 0), (("check", "nowhere.tex"), 1), (("nonsense",), 2)])
+def test_a_process_ends_with_the_code_of_its_command(args: tuple[str, ...], code: int) -> None:
+    done = process(*args)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+
+
+def test_explain_and_version_and_doctor(texpr: Texpr) -> None:
     assert "race" in texpr("explain", "E0301").stdout
     assert texpr("version").stdout.strip() == texpr("--version").stdout.strip() == "0.1.0"
     assert "nvcc" in texpr("doctor").stdout
 
 
 def test_an_unknown_environment_variable_warns_with_the_nearest_name() -> None:
-    done = texpr("version", environment={"TEXPR_CACHE_DIRR": "x"})
+    done = process("version", environment={"TEXPR_CACHE_DIRR": "x"})
     assert "did you mean TEXPR_CACHE_DIR?" in done.stderr
 
 
-def test_binary_files_are_refused_with_a_diagnostic(tmp_path: Path) -> None:
+def test_binary_files_are_refused_with_a_diagnostic(tmp_path: Path, texpr: Texpr) -> None:
     path = tmp_path / "noise.tex"
     path.write_bytes(bytes(range(256)))
     done = texpr("check", path)

@@ -16,41 +16,50 @@ PROGRAMS = {
 }
 
 
-def built(folder: Path, name: str, target: str, seed: str, *flags: str) -> dict[str, bytes]:
+TARGETS = ["cuda:sm_90a", "cpu"]
+COMMANDS = """
+import sys
+from texpr.cli import app, guarded
+for command in sys.argv[1:]:
+    if code := guarded(lambda: app(command.split(), prog_name="texpr")):
+        sys.exit(code)
+"""
+
+
+def built(folder: Path, seed: str, *builds: tuple[str, str, str]) -> dict[str, bytes]:
+    """The files of some builds (name, target, flags), of one process with that seed."""
     folder.mkdir(parents=True)
-    source = folder / f"{name}.tex"
-    source.write_bytes((ROOT / "tests" / "kernels" / f"{name}.tex").read_bytes())
-    command = [
-        sys.executable,
-        "-m",
-        "texpr",
-        "build",
-        f"{name}.tex",
-        *PROGRAMS[name],
-        "-t",
-        target,
-        "-o",
-        "out",
-        *flags,
+    for name, _, _ in builds:
+        (folder / f"{name}.tex").write_bytes((ROOT / "tests" / "kernels" / f"{name}.tex").read_bytes())
+    commands = [
+        f"build {name}.tex {' '.join(PROGRAMS[name])} -t {target} -o {name}-{target.partition(':')[0]} {flags}"
+        for name, target, flags in builds
     ]
     environment = {**os.environ, "PYTHONHASHSEED": seed, "TEXPR_CACHE_DIR": "off", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, *commands],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    return {str(p.relative_to(folder / "out")): p.read_bytes() for p in (folder / "out").rglob("*") if p.is_file()}
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*/*") if p.is_file()}
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("target", ["cuda:sm_90a", "cpu"])
-def test_sources_and_manifests_are_equal(tmp_path: Path, name: str, target: str) -> None:
-    first = built(tmp_path / "a", name, target, "1", "--source-only")
-    second = built(tmp_path / "deeper" / "b", name, target, "77", "--source-only")
+def test_sources_and_manifests_are_equal(tmp_path: Path) -> None:
+    builds = [(name, target, "--source-only") for name in PROGRAMS for target in TARGETS]
+    first = built(tmp_path / "a", "1", *builds)
+    second = built(tmp_path / "deeper" / "b", "77", *reversed(builds))
+    assert {f"{name}-{kind}/manifest.json" for name in PROGRAMS for kind in ("cuda", "cpu")} <= first.keys()
     assert first == second
     assert str(tmp_path).encode() not in b"".join(first.values())
 
 
 @pytest.mark.nvcc
 def test_cubins_are_equal(tmp_path: Path, need_nvcc: None) -> None:
-    first = built(tmp_path / "a", "softmax", "cuda:sm_90a", "1")
-    second = built(tmp_path / "deeper" / "b", "softmax", "cuda:sm_90a", "77")
-    assert "softmax.cubin" in first
+    first = built(tmp_path / "a", "1", ("softmax", "cuda:sm_90a", ""))
+    second = built(tmp_path / "deeper" / "b", "77", ("softmax", "cuda:sm_90a", ""))
+    assert "softmax-cuda/softmax.cubin" in first
     assert first == second

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tokenize
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,16 +60,16 @@ def comments(path: Path) -> list[str]:
         return [t.string for t in tokenize.tokenize(file.readline) if t.type == tokenize.COMMENT]
 
 
-def imported_modules(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def imported_modules(path: Path) -> frozenset[str]:
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             found.add(node.module or "")
-    return found
+    return frozenset(found)
 
 
 @pytest.mark.parametrize("path", own_sources(), ids=lambda p: str(p.relative_to(ROOT)))

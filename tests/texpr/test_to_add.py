@@ -43,7 +43,7 @@ def touched(what: str) -> set[str]:
 def copy_with(edits: Edits, folder: Path) -> None:
     """The compiler with edits, in a folder of its own."""
     for part in ("grammar", "polyhedral", "codegen", "runtime", "texpr"):
-        shutil.copytree(ROOT / part, folder / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / part, folder / part, symlinks=True)  # with what Python has compiled of it
     for name, changes in edits.items():
         text = (folder / name).read_text(encoding="utf-8")
         for before, after in changes:
