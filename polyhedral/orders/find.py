@@ -31,6 +31,7 @@ from texpr.polyhedral.orders.actors import Actor, Touch, below, collect
 from texpr.polyhedral.orders.reach import (
     IN,
     Instances,
+    across_lanes,
     across_warps,
     instances,
     least_distance,
@@ -200,10 +201,12 @@ class _Finder:
         width = first.dim(IN) + second.dim(IN) + len(self.fixed)
         answer, pairs = unknown, first
         with self._within_steps(span, width):
-            pairs = self.program.facts.within(meetings(first, second, loops, carried))
-            if pairs.is_empty():
+            met = self.program.facts.within(meetings(first, second, loops, carried))
+            lanes, warps = across_lanes(met), across_warps(met)
+            scope = Scope.WARP if warps.is_empty() else Scope.BLOCK
+            if scope is Scope.WARP and lanes.is_empty():
                 return None
-            scope = Scope.WARP if across_warps(pairs).is_empty() else Scope.BLOCK
+            pairs = lanes.union(warps)
             answer = _Answer(scope=scope, relation=threads(pairs), distance=far)
         if answer.relation is not None and far is not None:
             with self._within_steps(span, width):

@@ -44,12 +44,17 @@ def reach(touch: Touch, within: Instances) -> isl.Map:
 
 
 def meetings(first: isl.Map, second: isl.Map, loops: int, carried: int) -> isl.Map:
-    """The instances of two accesses by different threads at one element: in one iteration of their first `loops` loops,
-    or, where `carried` is one of those, in a later iteration of that loop and one of those around it."""
+    """The instances of two accesses at one element: in one iteration of their first `loops` loops, or, where `carried`
+    is one of those, in a later iteration of that loop and one of those around it."""
     pairs = first.apply_range(second.reverse())
     for number in range(min(carried + 1, loops)):
         pairs = (pairs.order_lt if number == carried else pairs.equate)(IN, number, OUT, number)
-    return _apart(pairs, 2).union(_apart(pairs, 1))
+    return pairs
+
+
+def across_lanes(pairs: isl.Map) -> isl.Map:
+    """Those of different lanes, of whichever warps."""
+    return _apart(pairs, 2)
 
 
 def across_warps(pairs: isl.Map) -> isl.Map:
