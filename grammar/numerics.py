@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from texpr.grammar.ast import COMPARISONS, AccOp, Fn
 from texpr.grammar.functions import FLOAT_FUNCTIONS
+from texpr.grammar.identities import SATURATED, first_of
 from texpr.grammar.types import BOOL, F32, F64, I64, DType, Kind
 
 Array = NDArray[Any]
@@ -47,8 +48,7 @@ _GREATEST: dict[str, float] = {
     "f32": float(np.finfo(np.float32).max),
     "f16": 65504.0,
     "bf16": float.fromhex("0x1.fep127"),
-    "f8e4m3": 448.0,
-    "f8e5m2": 57344.0,
+    **SATURATED,
 }
 
 
@@ -64,7 +64,7 @@ def greatest(dtype: DType) -> float:
 
 def saturates(dtype: DType) -> bool:
     """Whether conversion to this float type saturates instead of overflowing to infinity: the 8-bit ones do."""
-    return dtype.is_float and dtype.bits == 8
+    return dtype.name in SATURATED
 
 
 # ---- conversion ------------------------------------------------------------------------------------------------
@@ -300,17 +300,7 @@ def ufunc(op: AccOp, dtype: DType) -> np.ufunc:
 
 def identity(op: AccOp, dtype: DType) -> Array:
     """The value that a fold starts from, as a rank-0 array: 0, 1, and for max and min the least and greatest value."""
-    match op:
-        case AccOp.ADD:
-            return constant(0, dtype)
-        case AccOp.MUL:
-            return constant(1, dtype)
-        case AccOp.MAX | AccOp.MIN if dtype.is_float:
-            return constant(-math.inf if op is AccOp.MAX else math.inf, dtype)
-        case AccOp.MAX:
-            return constant(False if dtype.is_bool else dtype.integer_range[0], dtype)
-        case AccOp.MIN:
-            return constant(True if dtype.is_bool else dtype.integer_range[1], dtype)
+    return constant(first_of(op, dtype), dtype)
 
 
 def accumulate(op: AccOp, current: Array, buffer_dtype: DType, value: Array, value_dtype: DType) -> Array:

@@ -12,6 +12,7 @@ from texpr.grammar.diagnostics import fail, nearest
 
 WARPGROUP = 4  # warps
 FIRST_WITH_CLUSTERS = 90  # compute capability
+CPU_TASKS = 64  # parts of a parallel launch on a CPU, each on one thread
 RESERVED_BYTES = 1024  # of shared memory, for each block that is resident
 
 

@@ -24,12 +24,12 @@ from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeV
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import ATOM
 from texpr.polyhedral.layout.extent import extent
-from texpr.polyhedral.map.cores import CPU_TASKS
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define
 from texpr.polyhedral.mapped.walks import block_buffers
+from texpr.polyhedral.target import CPU_TASKS
 
 STACK_BYTES = 256 << 10  # locals of one function beyond this go to the heap
 

@@ -11,15 +11,12 @@ from typing import assert_never
 
 from texpr.grammar.ast import Role
 from texpr.polyhedral.map.clustered import clustered
-from texpr.polyhedral.map.contracted import build_contracted
-from texpr.polyhedral.map.cores import build_cores
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.first_sums import bound_once
 from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.idle_attributes import idle_attributes
 from texpr.polyhedral.map.inherited import inherit_attributes
 from texpr.polyhedral.map.launches import build_blocks, build_combined, build_flat, build_single
-from texpr.polyhedral.map.parted import build_parted
 from texpr.polyhedral.map.partials import add_partials
 from texpr.polyhedral.map.persistent import persistent
 from texpr.polyhedral.map.placement import place_parameter, place_workspace
@@ -27,9 +24,6 @@ from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.promote import promote
 from texpr.polyhedral.map.report import access_reports
 from texpr.polyhedral.map.resident import resident
-from texpr.polyhedral.map.scanned import build_scanned
-from texpr.polyhedral.map.tallied import build_tallied
-from texpr.polyhedral.map.tiled import build_tiled
 from texpr.polyhedral.mapped.candidate import (
     Blocks,
     Candidate,
@@ -105,6 +99,7 @@ def _host(draft: Draft, candidate: Candidate, outline: Outline) -> tuple[HostNod
 
 
 def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
+    """The launch in its form. Most programs have one or two of the forms, and load what builds these."""
     draft.digits = []
     match choice:
         case Single():
@@ -116,16 +111,28 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
         case Combined():
             return build_combined(draft, region, choice)
         case Contracted():
+            from texpr.polyhedral.map.contracted import build_contracted
+
             return build_contracted(draft, region, choice)
         case Tiled():
+            from texpr.polyhedral.map.tiled import build_tiled
+
             return build_tiled(draft, region, choice)
         case Parted():
+            from texpr.polyhedral.map.parted import build_parted
+
             return build_parted(draft, region, choice)
         case Tallied():
+            from texpr.polyhedral.map.tallied import build_tallied
+
             return build_tallied(draft, region, choice)
         case Scanned():
+            from texpr.polyhedral.map.scanned import build_scanned
+
             return build_scanned(draft, region, choice)
         case Cores():
+            from texpr.polyhedral.map.cores import build_cores
+
             return build_cores(draft, region, choice)
         case _:
             assert_never(choice)

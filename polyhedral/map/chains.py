@@ -25,7 +25,6 @@ from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.types import F64
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.map.cores import CPU_TASKS
 from texpr.polyhedral.mapped.expand import expand
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
@@ -35,6 +34,7 @@ from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, 
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node
 from texpr.polyhedral.mapped.walks import every_node, launches, operators
 from texpr.polyhedral.prove.additions import CHAIN, repeating, serial_additions
+from texpr.polyhedral.target import CPU_TASKS
 from texpr.polyhedral.walk import read_accesses
 
 UNKNOWN = 1 << 62  # turns of a loop whose extent is not bounded by the sizes

@@ -40,8 +40,6 @@ from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 
-CPU_TASKS = 64  # parts of a parallel launch, each on one thread
-
 
 def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
     """The launch of an outermost band: one thread for every iteration of the core digits."""

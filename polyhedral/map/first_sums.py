@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from texpr.grammar.ast import Accumulate, Bind, Const
-from texpr.grammar.numerics import identity
+from texpr.grammar.identities import first_of
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.mapped.operators import Generic, Origin
@@ -80,7 +80,7 @@ def _starts(first: Node, node: Generic, leaf: Accumulate) -> bool:
 
 
 def _is_identity(leaf: Accumulate, start: Const) -> bool:
-    return bool(start.value == identity(leaf.op, start.dtype).item())
+    return bool(start.value == first_of(leaf.op, start.dtype))
 
 
 def _bound(draft: Draft, node: Generic) -> Generic:

@@ -23,8 +23,8 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from texpr.grammar.ast import Accumulate, Bind, Buffer, Compare, CompareOp, Const, Expr, Gather, Leaf, Read, Role
+from texpr.grammar.identities import first_of
 from texpr.grammar.index.expr import ZERO, constant_value
-from texpr.grammar.numerics import identity
 from texpr.grammar.permissions import keeps_order
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.layout.make import row_major
@@ -167,7 +167,7 @@ def _one(draft: Draft, loop: Loop, update: Generic, start: Node | None, starts: 
         init = replace(start.leaf, buffer=local, subscripts=(), value=as_type(start.leaf.value, carried))
         starts.append(replace(start, leaf=init, origin=Origin.INIT))
     elif update.atomic:
-        first = Const(value=identity(leaf.op, carried).item(), dtype=carried, span=leaf.span)
+        first = Const(value=first_of(leaf.op, carried), dtype=carried, span=leaf.span)
         starts.append(replace(moved(Origin.INIT, "init", here, first), atomic=False))
     else:
         starts.append(moved(Origin.COPY_IN, "in", here, as_type(there, carried)))

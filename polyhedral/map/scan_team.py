@@ -23,8 +23,8 @@ from texpr.grammar.ast import (
     Role,
     Subscript,
 )
+from texpr.grammar.identities import first_of
 from texpr.grammar.index.expr import ZERO, const, multiply, product
-from texpr.grammar.numerics import identity
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import team_of
@@ -284,7 +284,7 @@ class Team:
     def nothing(self, fold: Fold, dtype: DType | None = None) -> Const:
         """The fold of no terms, in the type of folds or another one."""
         carrier, own = fold.carrier, dtype or fold.carrier.dtype
-        return Const(value=identity(carrier.update.op, own).item(), dtype=own)
+        return Const(value=first_of(carrier.update.op, own), dtype=own)
 
 
 def slot_bytes(choice: Scanned, found: Scans) -> int:

@@ -23,9 +23,9 @@ from texpr.polyhedral.mapped.candidate import Candidate, Combined
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import HostIf, HostLoop
 from texpr.polyhedral.moves import Contract, Move
-from texpr.polyhedral.schedule.draft import Draft, Scheduled, checked
+from texpr.polyhedral.schedule.draft import Draft, checked
 from texpr.polyhedral.schedule.propose import SHARE
-from texpr.polyhedral.schedule.stage import Schedules
+from texpr.polyhedral.schedule.stage import Scheduled, Schedules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,30 +12,29 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from texpr.grammar.ast import Condition, Role, SizeVar
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.build import build
-from texpr.polyhedral.map.cases import in_case, resolved
 from texpr.polyhedral.map.chains import left_in_memory
 from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.choose_cases import row_cases
 from texpr.polyhedral.map.hardware_attributes import check_attributes
-from texpr.polyhedral.map.join import join
 from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
-from texpr.polyhedral.map.legal import check_candidate
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.problems import Problems
-from texpr.polyhedral.map.schedules import chosen
 from texpr.polyhedral.map.states import is_state
 from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.additions import CHAIN
-from texpr.polyhedral.schedule.draft import Draft, Scheduled, replay
-from texpr.polyhedral.schedule.stage import Schedules
+from texpr.polyhedral.schedule.stage import Scheduled, Schedules
 from texpr.polyhedral.target import Target
+
+if TYPE_CHECKING:
+    from texpr.polyhedral.schedule.draft import Draft
 
 PER_CASE = 4  # a case may take one step in so many of those that are left
 NO_ROOM = ("E0401", "E0403")
@@ -51,7 +50,7 @@ def map_program(
     hints: Mapping[str, int] | None = None,
     choices: Choices | None = None,
     sizes: Mapping[str, int] | None = None,
-    others: tuple[Draft, ...] = (),
+    others: "tuple[Draft, ...]" = (),
 ) -> MappedProgram:
     """The mapping of a proved program to a target; `hints` gives sizes that are free a value to judge choices at,
     `choices` the choices themselves, and `sizes` those that are bound, for which their conditions may ask. It is mapped
@@ -66,7 +65,7 @@ def map_program(
     if choices is not None:
         return _as_told(proved, target, known, choices, sizes or {})
     own = Problems(keep_nothing(proved), target, known)
-    better = chosen(Schedules(proved=proved, others=others), own)
+    better = _better(Schedules(proved=proved, others=others), own) if others else None
     if better is not None:
         try:
             with proved.program.work.share(2):
@@ -74,6 +73,13 @@ def map_program(
         except TExprError:  # then as it is
             pass
     return _own(Scheduled(proved=proved), own)
+
+
+def _better(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems] | None:
+    """What `chosen` says, which is loaded for programs that have a choice."""
+    from texpr.polyhedral.map.schedules import chosen
+
+    return chosen(schedules, own)
 
 
 def _own(scheduled: Scheduled, problems: Problems) -> MappedProgram:
@@ -117,6 +123,8 @@ def _in_cases(scheduled: Scheduled, problems: Problems, otherwise: MappedProgram
                 programs.append(_told(program, scheduled))
     if not cases:
         return otherwise
+    from texpr.polyhedral.map.join import join
+
     choices = Cases(cases=tuple(cases), otherwise=last)
     return join(scheduled.proved, choices, [case.when for case in cases], [*programs, otherwise])
 
@@ -126,6 +134,10 @@ def _as_told(
 ) -> MappedProgram:
     """The mapping of choices from outside. Raises E0401 for a condition or a candidate that does not fit, E0404 for its
     moves."""
+    from texpr.polyhedral.map.cases import in_case, resolved
+    from texpr.polyhedral.map.join import join
+    from texpr.polyhedral.schedule.draft import replay
+
     if isinstance(choices, Cases):
         choices = resolved(proved.program.kernel, choices, sizes)
     scheduled = cache(partial(replay, proved))  # cases share their moves, more often than not
@@ -151,6 +163,8 @@ def _chosen(
 ) -> MappedProgram:
     """The mapping of a candidate from outside, whose moves are made, for the calls of which a condition holds. Raises
     E0401 where it does not fit, or leaves long sums in memory."""
+    from texpr.polyhedral.map.legal import check_candidate
+
     as_it_is = keep_nothing(scheduled.proved, scheduled.moves)
     program, long = as_it_is.proved.program, as_it_is.long
     writes = [s.write for s in program.statements if s.id in long]
@@ -177,6 +191,8 @@ def _told(mapped: MappedProgram, scheduled: Scheduled) -> MappedProgram:
 def problem_of(proved: ProvedProgram, mapped: MappedProgram) -> Problem:
     """The problem of a proved program that one of its mappings solves, at the same representative sizes. Raises E0607
     for a mapping of several cases, each of which solves one."""
+    from texpr.polyhedral.schedule.draft import replay
+
     if isinstance(mapped.candidate, Cases):
         raise fail("E0607", "a mapping of several cases has no alternatives", help="ask for those of one candidate")
     moves = mapped.candidate.moves

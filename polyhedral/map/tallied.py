@@ -33,9 +33,9 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.core import statements
+from texpr.grammar.identities import first_of
 from texpr.grammar.index.expr import ONE, ZERO, add, ceildiv, combine, const, constant_value
 from texpr.grammar.index.operators import IndexOp
-from texpr.grammar.numerics import identity
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL, DType
 from texpr.polyhedral.layout.make import row_major
@@ -100,7 +100,7 @@ class _Copies:
         array = crew.draft.buffers[name]
         self.shape = tuple(constant_value(extent) or 0 for extent in array.shape)
         self.dtype, self.elements = array.dtype, prod(self.shape)
-        self.identity = Const(value=identity(op, self.dtype).item(), dtype=self.dtype)
+        self.identity = Const(value=first_of(op, self.dtype), dtype=self.dtype)
         why = "the copies of a block, which it adds to the array at its end"
         self.own = self._buffer(f"{name}_own", self.dtype, (*self.shape, count), why)
         inside = statements(crew.work.reductions[0].body)

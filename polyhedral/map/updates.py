@@ -13,8 +13,8 @@ from itertools import combinations
 
 from texpr.grammar.ast import Accumulate, Const, If, IndexExpr, Read, Seq, Stmt
 from texpr.grammar.core import buffers_read
+from texpr.grammar.identities import first_of
 from texpr.grammar.index.expr import constant_value
-from texpr.grammar.numerics import identity
 from texpr.grammar.types import DType
 from texpr.polyhedral.map.picks import BEST, MONOID, Pick
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
@@ -44,7 +44,7 @@ def components(update: Update, dtype: DType | None = None) -> tuple[Component, .
         word = next((end.buffer for end in update.ends if BEST in buffers_read(end.value)), "best")
         return Component(id=f"{id}_best", word=word, start=best), Component(id=f"{id}_at", word="at", start=at)
     own = update.value.dtype if dtype is None else dtype
-    start = Const(value=identity(update.op, own).item(), dtype=own, span=update.span)
+    start = Const(value=first_of(update.op, own), dtype=own, span=update.span)
     return (Component(id=update.id, word=update.buffer, start=start),)
 
 

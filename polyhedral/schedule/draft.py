@@ -11,16 +11,8 @@ from texpr.polyhedral.schedule.apply import moved
 from texpr.polyhedral.schedule.check import check
 from texpr.polyhedral.schedule.legal import Violation, violation
 from texpr.polyhedral.schedule.origins import Origins, composed
+from texpr.polyhedral.schedule.stage import Scheduled
 from texpr.polyhedral.schedule.words import fault, in_words, refusal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduled:
-    """A proved program after some moves; `told` has them in words."""
-
-    proved: ProvedProgram
-    moves: tuple[Move, ...] = ()
-    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,24 @@ subscripts out of bounds: each move is legal by its rule, and each schedule pass
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from texpr.grammar.ast import Seq
+from texpr.grammar.core import statements
+from texpr.polyhedral.moves import Move
 from texpr.polyhedral.program import ProvedProgram
-from texpr.polyhedral.schedule.draft import Draft
-from texpr.polyhedral.schedule.propose import propose
+
+if TYPE_CHECKING:
+    from texpr.polyhedral.schedule.draft import Draft
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """A proved program after some moves; `told` has them in words."""
+
+    proved: ProvedProgram
+    moves: tuple[Move, ...] = ()
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +35,15 @@ class Schedules:
     takes it."""
 
     proved: ProvedProgram
-    others: tuple[Draft, ...] = ()
+    others: "tuple[Draft, ...]" = ()
 
 
 def schedule(proved: ProvedProgram) -> Schedules:
-    """The schedules of a program."""
+    """The schedules of a program. A single statement without a `seq` inside is one band, where no move can be made:
+    what makes moves is not even loaded."""
+    body = proved.program.kernel.body
+    if len(body) == 1 and not any(isinstance(stmt, Seq) for stmt in statements(body)):
+        return Schedules(proved=proved)
+    from texpr.polyhedral.schedule.propose import propose
+
     return Schedules(proved=proved, others=propose(proved))

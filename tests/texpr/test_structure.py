@@ -137,6 +137,22 @@ def test_importing_texpr_loads_no_heavy_library() -> None:
     assert result.stdout.strip() == "[]"
 
 
+def test_a_kernel_of_one_band_loads_no_form_that_it_has_not() -> None:
+    other = [
+        "grammar.numerics",
+        "codegen.cpu.emit",
+        *(f"polyhedral.schedule.{n}" for n in ("propose", "check", "draft")),
+    ]
+    other += [f"polyhedral.map.{n}" for n in ("tiled", "parted", "tallied", "scanned", "contracted", "cores", "legal")]
+    code = (
+        "import sys, texpr\n"
+        "texpr.load('tests/kernels/vector_add.tex').only.compile('cuda:sm_90a').source\n"
+        f"print([m for m in {other} if f'texpr.{{m}}' in sys.modules], 'ml_dtypes' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert result.stdout.strip() == "[] False"
+
+
 @pytest.mark.parametrize("folder", ["grammar/check", "grammar/python", "grammar/interpret", "grammar/text"])
 def test_readers_share_a_context_and_no_base_class(folder: str) -> None:
     may = {"Exception", "Enum", "StrEnum", "NamedTuple", "TypedDict", "Protocol", "Generic", "RefusedError"}
