@@ -12,6 +12,7 @@ from typing import assert_never
 from texpr.grammar.ast import Role
 from texpr.polyhedral.map.clustered import clustered
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.early import begun_early
 from texpr.polyhedral.map.first_sums import bound_once
 from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.idle_attributes import idle_attributes
@@ -58,6 +59,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
     host = inherit_attributes(problem.kernel, _host(draft, candidate, problem.outline))
     touched = set[str]().union(*(tree_buffers(launch.body) for launch in launches(host)))
     buffers = {n: b for n, b in draft.buffers.items() if n in touched or b.role is not Role.LOCAL}
+    host = begun_early(host, candidate.early, buffers)
     program = MappedProgram(
         kernel=problem.whole,
         proved=problem.proved,

@@ -36,6 +36,7 @@ from texpr.polyhedral.map.choose_tallied import choose_tallied
 from texpr.polyhedral.map.choose_tiles import choose_tiled
 from texpr.polyhedral.map.choose_turns import choose_turns
 from texpr.polyhedral.map.digits import power_of_two, share
+from texpr.polyhedral.map.early import choose_early
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.lines import countable
@@ -69,7 +70,8 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
         if problem.target.is_cuda:
             check_vectors(region.stmts, widths_of(choice))
             check_tiles(region.stmts, plain_nest(region)[0].pars, choice)
-    return Candidate(launches=launches, wide=wide, kept=problem.kept.buffers, moves=problem.kept.moves)
+    early = choose_early(problem)
+    return Candidate(launches=launches, wide=wide, kept=problem.kept.buffers, early=early, moves=problem.kept.moves)
 
 
 def _choice(problem: Problem, region: Region) -> Choice:

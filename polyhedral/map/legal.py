@@ -22,6 +22,7 @@ from texpr.polyhedral.map.contracted_fits import contracted_fault
 from texpr.polyhedral.map.contraction import contracted_nest
 from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.digits import is_power_of_two, thread_pieces_fit
+from texpr.polyhedral.map.early import able
 from texpr.polyhedral.map.hardware_attributes import blocks_fault, check_vectors, threads_asked
 from texpr.polyhedral.map.held import HELD_BYTES, NO_ORIGINS, Origins, held_by, held_bytes, members, row_origins
 from texpr.polyhedral.map.lines import LINE_BYTES, countable, origins
@@ -65,6 +66,9 @@ def check_candidate(problem: Problem, candidate: Candidate) -> None:
     if candidate.launches.keys() != regions.keys():
         found, wanted = ", ".join(candidate.launches), ", ".join(regions)
         raise fail("E0401", f"the candidate has the launches {found or 'none'}; this kernel has {wanted}")
+    if not candidate.early <= {*able(problem)}:
+        found, wanted = ", ".join(sorted(candidate.early)), ", ".join(able(problem))
+        raise fail("E0401", f"`early`: {found} cannot all begin before others are over, but {wanted or 'none'}")
     for name, region in regions.items():
         check_choice(problem, region, candidate.launches[name])
 

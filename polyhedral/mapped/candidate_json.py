@@ -1,6 +1,6 @@
 """Candidates as data, both ways: what `texpr map --json` prints under `candidate`, and `--mapping FILE` reads.
 
-    {"schema": 1, "moves": [], "wide": true, "kept": [], "launches": {
+    {"schema": 1, "moves": [], "wide": true, "kept": [], "early": [], "launches": {
         "vadd_0": {"form": "flat", "threads": 256, "deal": [["i", 256]], "grid": ["i"], "memory": {}}}}
     {"cases": [{"when": "N % 4 == 0", "candidate": {…}}], "otherwise": {…}}
 
@@ -90,6 +90,7 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
         "moves": [_move_json(move) for move in candidate.moves],
         "wide": candidate.wide,
         "kept": sorted(candidate.kept),
+        "early": sorted(candidate.early),
         "launches": launches,
     }
 
@@ -151,7 +152,7 @@ def read_candidate(data: Any, where: str = "") -> Candidate:
     wrong."""
     if isinstance(data, Candidate):
         return data
-    top = _object(data, where or "the candidate", {"schema", "moves", "wide", "kept", "launches"})
+    top = _object(data, where or "the candidate", {"schema", "moves", "wide", "kept", "early", "launches"})
     inside = f"{where}." if where else ""
     if top["schema"] != CANDIDATE_SCHEMA:
         raise _wrong(f"{inside}schema", f"{CANDIDATE_SCHEMA}, the version that this TExpr reads", top["schema"])
@@ -165,6 +166,7 @@ def read_candidate(data: Any, where: str = "") -> Candidate:
         moves=tuple(_move(item, f"{inside}moves.{number}") for number, item in enumerate(top["moves"])),
         wide=_flag(top["wide"], f"{inside}wide"),
         kept=frozenset(_names(top["kept"], f"{inside}kept")),
+        early=frozenset(_names(top["early"], f"{inside}early")),
         launches={_text(name, own): _choice(item, f"{own}.{name}") for name, item in launches.items()},
     )
 

@@ -118,6 +118,12 @@ def overlaps(launch: Launch) -> bool:
     return any(of_kind(launch.body, AfterLaunch))
 
 
+def after_waiting(launch: Launch) -> Launch:
+    """The launch without a wait for the one before it that stands at its start: behind that it is like any other."""
+    waits = bool(launch.body) and isinstance(launch.body[0], AfterLaunch)
+    return replace(launch, body=launch.body[1:]) if waits else launch
+
+
 def map_nodes(body: Sequence[Node], change: Callable[[Node], Node]) -> tuple[Node, ...]:
     """The tree with every node, those inside it first, put through `change`."""
     return tuple(change(with_branches(node, [map_nodes(b, change) for b in branches(node)])) for node in body)

@@ -22,6 +22,7 @@ from texpr.polyhedral.mapped.sync import Action, Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node
 from texpr.polyhedral.mapped.walks import (
     acting,
+    after_waiting,
     counted_blocks,
     every_node,
     meets_at_whole_barriers,
@@ -60,7 +61,9 @@ def decides(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> bool:
 
 
 def _alone(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> Launch:
-    """The launch without clusters, where its blocks have no memory of one: these only run at the same time."""
+    """The launch behind a wait at its start, and without clusters where its blocks have no memory of one: these only
+    run at the same time."""
+    launch = after_waiting(launch)
     together = any(b.memory is Memory.CLUSTER for n in tree_buffers(launch.body) if (b := buffers.get(n)) is not None)
     return launch if together else replace(launch, cluster=(1, 1, 1))
 
@@ -80,6 +83,7 @@ def unenforced(launch: Launch) -> tuple[Order, ...]:
         isinstance(node, Barrier | Combined | Last | LookBack) for node in every_node(launch.body)
     ):
         return ()
+    launch = after_waiting(launch)
     graph = _Graph(steps={}, barriers={}, loops={})
     _build(launch, graph, launch.body, (), Scope.BLOCK, _Varying.of(launch))
     places = {name: place.path for name, place in acting(launch.body)}

@@ -22,7 +22,7 @@ from texpr.grammar.interpret.stage import check_arguments, shaped, solve_sizes, 
 from texpr.polyhedral.mapped.candidate import address_of
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
-from texpr.polyhedral.mapped.walks import meets_at_whole_barriers, overlaps
+from texpr.polyhedral.mapped.walks import after_waiting, meets_at_whole_barriers, overlaps
 from texpr.polyhedral.simulate.cells import Array, Cells, Watch
 from texpr.polyhedral.simulate.clocks import Clocks, Team
 from texpr.polyhedral.simulate.coordinates import Geometry
@@ -108,9 +108,9 @@ class Machine:
         at = 0
         while at < len(launches):
             end = at + 1
-            while end < len(launches) and overlaps(launches[end][0]):
+            while end < len(launches) and self._overlaps(launches[end][0]):
                 end += 1
-            launch, values = launches[at]
+            launch, values = after_waiting(launches[at][0]) if end == at + 1 else launches[at][0], launches[at][1]
             if end == at + 1 and meets_at_whole_barriers(launch) and not self.interleaved:
                 self._lockstep(launch, values)
             else:
@@ -119,6 +119,10 @@ class Machine:
                 World(self.program, self.random, self.memory, self.words, clocks).run(launches[at:end])
             self.words.settle()
             at = end
+
+    def _overlaps(self, launch: Launch) -> bool:
+        """Whether it matters that the launch may begin early: one that waits at its start does nothing before."""
+        return overlaps(launch if self.interleaved else after_waiting(launch))
 
     def _settle(self, watch: Watch) -> None:
         """What earlier launches did is before all that follows."""

@@ -147,7 +147,11 @@ def test_cases_run_on_every_target(cases: Path, target: str) -> None:
         ("[" * 100_000, "E0606", "is not JSON"),
         ("3", "E0607", "the candidate is an object"),
         ('{"candidate": null}', "E0607", "the candidate is an object"),
-        ('{"schema": 1, "moves": [], "wide": true, "kept": [], "launches": {}}', "E0401", "this kernel has mm_0"),
+        (
+            '{"schema": 1, "moves": [], "wide": true, "kept": [], "early": [], "launches": {}}',
+            "E0401",
+            "this kernel has mm_0",
+        ),
     ],
 )
 def test_a_file_that_holds_no_candidate_is_an_error(

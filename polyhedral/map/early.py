@@ -1,0 +1,107 @@
+"""Launches that begin early: their blocks come to the multiprocessors while the one before ends, and wait there for it
+before anything else, so that a program of short launches does not pay for each of them as for the first.
+
+    {"early": ["f_1"]}      f_1 is `after launch`, then what it was
+
+It is always right, for the wait stands before every access. What a launch reads may then be written while it begins, so
+its loads are not those of read-only memory: that is for launches that are over before they are at full speed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from texpr.grammar.ast import Leaf, Par, Seq, Stmt
+from texpr.grammar.core import children
+from texpr.grammar.index.expr import constant_value
+from texpr.polyhedral.map.problem import Outline, Problem, Region
+from texpr.polyhedral.mapped.between import AfterLaunch
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer
+from texpr.polyhedral.mapped.walks import launches, map_launches, operator_buffers, operators, tree_writes
+from texpr.polyhedral.program import Hazard
+
+SHORT = 1 << 18  # statements that a launch runs: a few microseconds
+
+
+def able(problem: Problem) -> tuple[str, ...]:
+    """The launches that may follow another one of the program; none where launches do not begin early."""
+    if not problem.target.is_cuda or problem.target.max_cluster == 1:  # the GPUs that have clusters have both
+        return ()
+    return tuple(region.name for region in _followers(problem.outline, looped=False))
+
+
+def _followers(outline: Outline, *, looped: bool, first: bool = True) -> Iterator[Region]:
+    for node in outline:
+        match node:
+            case Region():
+                if looped or not first:
+                    yield node
+            case HostLoop(body=body):
+                yield from _followers(body, looped=True, first=first)
+            case HostIf(then=then, orelse=orelse):
+                yield from _followers(then, looped=looped, first=first)
+                yield from _followers(orelse, looped=looped, first=first)
+        first = False
+
+
+def choose_early(problem: Problem) -> frozenset[str]:
+    """All launches that may, where every launch of the program is known to be short."""
+    found = able(problem)
+    return (
+        frozenset(found) if found and all(_runs(region.stmts) <= SHORT for region in problem.regions()) else frozenset()
+    )
+
+
+def _runs(stmts: Sequence[Stmt]) -> int:
+    """How many statements run, more than SHORT where that is not known."""
+    total = 0
+    for stmt in stmts:
+        inside = 1 if isinstance(stmt, Leaf) else _runs(children(stmt))
+        if isinstance(stmt, Par | Seq):
+            extent = constant_value(stmt.extent)
+            inside = SHORT + 1 if extent is None else extent * inside
+        total += min(inside, SHORT + 1)
+    return total
+
+
+def begun_early(
+    host: Sequence[HostNode], early: frozenset[str], buffers: Mapping[str, MappedBuffer]
+) -> tuple[HostNode, ...]:
+    """The program whose launches of these names wait for the one before at their start."""
+    every = tuple(launches(host)) if early else ()
+
+    def change(launch: Launch) -> Launch:
+        if launch.name not in early:
+            return launch
+        before = [one for one in every if one.name != launch.name]
+        return replace(launch, body=(AfterLaunch(orders=tuple(_orders(before, launch, buffers))), *launch.body))
+
+    return map_launches(host, change)
+
+
+def _orders(before: Sequence[Launch], launch: Launch, buffers: Mapping[str, MappedBuffer]) -> Iterator[Order]:
+    """What of other launches is over before an operator of this one, where both touch memory that one of them
+    writes."""
+    for source in (operator for one in before for operator in operators(one.body)):
+        for sink in operators(launch.body):
+            for name in sorted(operator_buffers(source) & operator_buffers(sink)):
+                hazard = _hazard(name in tree_writes((source,)), name in tree_writes((sink,)))
+                if hazard is not None and buffers[name].memory is Memory.GLOBAL:
+                    yield Order(
+                        source=source.id,
+                        sink=sink.id,
+                        buffer=name,
+                        hazard=hazard,
+                        scope=Scope.GRID,
+                        carried_by=None,
+                        source_span=source.span,
+                        sink_span=sink.span,
+                    )
+
+
+def _hazard(first: bool, then: bool) -> Hazard | None:
+    """What two accesses have against each other, each of which writes or reads."""
+    if not first:
+        return Hazard.ANTI if then else None
+    return Hazard.OUTPUT if then else Hazard.FLOW
