@@ -35,6 +35,7 @@ from texpr.polyhedral.mapped.candidate import (
     Deal,
     Flat,
     Parted,
+    Scanned,
     Tallied,
     Tiled,
 )
@@ -71,6 +72,8 @@ def _fits(problem: Problem, region: Region, choice: Choice) -> bool:
 def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice]:
     if isinstance(first, Parted):
         yield from _parted(problem, first)
+    if isinstance(first, Scanned):
+        yield from _scanned(problem, first)
     if region.band is None:
         return
     nest, ranges = region.nest
@@ -205,6 +208,16 @@ def _parted(problem: Problem, first: Parted) -> Iterator[Parted]:
     for count in PARTS:
         yield replace(first, blocks=dict.fromkeys(first.blocks, count))
     yield replace(first, blocks={})
+    for ahead in AHEAD:
+        yield replace(first, ahead=ahead, resident=0)
+    yield replace(first, widths={})
+
+
+def _scanned(problem: Problem, first: Scanned) -> Iterator[Scanned]:
+    """Blocks of every size, that share scans or do not; fewer and more iterations at once."""
+    for threads in _teams(problem):
+        yield replace(first, threads=threads, resident=0)
+    yield replace(first, look_back=not first.look_back)
     for ahead in AHEAD:
         yield replace(first, ahead=ahead, resident=0)
     yield replace(first, widths={})

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emitted import Emitted
 from stages import mapped, only_launch, with_launch
 from test_map_programs import arguments
-from test_scanned import PROGRAMS, choice, narrowed, results, right_on_the_cpu, same
+from test_scanned import PROGRAMS, choice, narrowed, results, right_on_the_cpu, same, with_names
 
+from texpr.codegen.toolchain import compile_cubin
 from texpr.grammar.ast import Always
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.polyhedral.mapped.between import Init
@@ -51,6 +53,17 @@ def test_the_text_is_right_on_the_cpu_in_any_order_of_blocks() -> None:
     programs = {name: narrowed(PROGRAMS[name], look_back=True) for name in BY_BLOCKS}
     programs["columns of 4"] = narrowed(PROGRAMS["columns"], {"N": 64}, widths={"j": 4}, look_back=True)
     right_on_the_cpu(programs)
+
+
+def test_the_text_of_columns_that_blocks_share_is_the_golden_one(golden: Any) -> None:
+    golden("cuda/running_columns.cu", Emitted(mapped(PROGRAMS["columns"], M=32768, N=4096)).source)
+
+
+@pytest.mark.nvcc
+def test_blocks_that_look_back_compile_without_warnings() -> None:
+    every = [mapped(PROGRAMS["columns"], M=32768, N=4096), mapped(PROGRAMS["stream"], N=1 << 27)]
+    texts = [Emitted(with_names(program, f"look_back_{n}")).source for n, program in enumerate(every)]
+    assert compile_cubin("\n".join(texts), "sm_90a", werror=True)
 
 
 def test_a_block_that_looks_back_has_a_number_and_a_part_of_its_own() -> None:

@@ -336,6 +336,10 @@ def test_lanes_lie_where_memory_does_and_threads_have_several_loads_on_their_way
     assert {type(c) for c in (choice(mapped(PROGRAMS[n], target="cpu")) for n in ("inclusive", "columns"))} == {Cores}
 
 
+def test_the_text_of_a_running_sum_is_the_golden_one(golden: Any) -> None:
+    golden("cuda/running_sum.cu", Emitted(mapped(PROGRAMS["inclusive"], M=32768, N=4096)).source)
+
+
 def test_a_long_sum_is_handed_on_in_f64_and_rounded_where_it_is_read() -> None:
     n = 1 << 15
     program = narrowed(STREAM, threads=128, ahead=8)
