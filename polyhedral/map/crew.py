@@ -28,13 +28,13 @@ from texpr.grammar.index.expr import (
     subtract,
 )
 from texpr.grammar.index.linear import linear
-from texpr.grammar.types import DType
+from texpr.grammar.types import BOOL, DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.reducible import Reduction
-from texpr.polyhedral.map.updates import Component, Update, components, monoid_of
+from texpr.polyhedral.map.updates import Component, Update, components, local_of, monoid_of
 from texpr.polyhedral.map.work import Work, shared_nest
 from texpr.polyhedral.mapped.candidate import Parted, Scanned
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
@@ -69,10 +69,11 @@ def covered_by_block(reduction: Reduction, choice: Parted, index: str) -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """The partial result of an update in a thread's registers, one for each component of its monoid, with an element
-    for each neighbour that the thread takes."""
+    for each neighbour that the thread takes; `local` has the condition of a pick."""
 
     update: Update
     registers: tuple[str, ...]
+    local: str
     components: tuple[Component, ...]
 
 
@@ -155,7 +156,9 @@ class Crew:
         """Registers of an update, an accumulation's of this type, if any."""
         found, shape = components(update, dtype), (const(self.width),) if self.width > 1 else ()
         registers = tuple(self.buffer(f"{c.word}_{what}", c.dtype, shape, Memory.REG) for c in found)
-        return Part(update=update, registers=registers, components=found)
+        own = local_of(update)
+        local = self.buffer("picked", BOOL, (), Memory.REG) if own is None else own
+        return Part(update=update, registers=registers, components=found, local=local)
 
     def buffer(self, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...], memory: Memory) -> str:
         name = self.draft.names.fresh(wanted)

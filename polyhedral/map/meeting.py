@@ -173,5 +173,5 @@ def _added(
         values = crew.read(total, registers)
     id = crew.draft.names.fresh(f"{update.id}_parts")
     body = Body(crew.draft, hardware=crew.nest.indices, digits=stand.digits)
-    nodes += of_combining(body.nodes(combined(update, into, values, id)))
+    nodes += of_combining(body.nodes(combined(update, into, values, id, total.local)))
     return tuple(nodes), sinks or [id]

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from texpr.grammar.ast import (
+    Accumulate,
     Compare,
     CompareOp,
     Expr,
@@ -150,7 +151,7 @@ class _Launch:
             narrowed = self._is_short(reduction)
             for update in reduction.updates:
                 short = narrowed and self.crew.is_long(update)
-                dtype = narrow(update.value).dtype if short else update.value.dtype
+                dtype = narrow(update.value).dtype if isinstance(update, Accumulate) and short else None
                 part = own[update.id] = self.crew.registers(update, "part", dtype)
                 nodes += self.crew.started(part, "init")
             parts += own.values()
@@ -223,7 +224,7 @@ class _Launch:
         """The program's own update, by all parts together."""
         update, values = total.update, self.crew.read(total, at=self.crew.element(element))
         if isinstance(update, Pick):
-            return of_combining(body.nodes(update.at_end(values)))
+            return of_combining(body.nodes(update.at_end(values, total.local)))
         value: Expr = values[0]
         if self.crew.is_long(update):
             value = as_type(value, F64 if self.draft.buffers[update.buffer].dtype == F64 else F32)

@@ -6,7 +6,7 @@
 Their iterations may be made in any order, by any thread, each with a part of its own, but under `#ordered`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import (
@@ -17,20 +17,23 @@ from texpr.grammar.ast import (
     Gather,
     If,
     IndexConst,
+    IndexExpr,
+    IndexVar,
     Kernel,
     New,
     Par,
     Read,
     Seq,
     Stmt,
+    Subscript,
 )
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, names
 from texpr.grammar.permissions import keeps_order, unroll_of
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.find_picks import picks
-from texpr.polyhedral.map.picks import AT, BEST, Pick
-from texpr.polyhedral.map.updates import Update, are_apart, changed, components, in_registers, targets
+from texpr.polyhedral.map.picks import Pick
+from texpr.polyhedral.map.updates import Update, are_apart, changed, components, in_registers, local_of, targets
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.walk import read_accesses, subscript_names, value_reads
 
@@ -53,9 +56,9 @@ class Reduction:
         """The body, its updates without an element: they go to registers."""
         return changed(self.body, self._without_elements)
 
-    def _without_elements(self, stmt: Stmt) -> Stmt:
+    def _without_elements(self, stmt: Stmt) -> tuple[Stmt, ...] | None:
         if isinstance(stmt, Accumulate) and any(stmt is update for update in self.updates):
-            return replace(stmt, subscripts=())
+            return (replace(stmt, subscripts=()),)
         return in_registers(stmt, self.updates, _some_registers)
 
     @property
@@ -67,10 +70,10 @@ class Reduction:
         return tuple(loop.index for loop in self.loops)
 
 
-def _some_registers(pick: Pick) -> tuple[Read, ...]:
-    """Those of a pick, under names of no buffer."""
-    named = zip(components(pick), (BEST, AT), strict=True)
-    return tuple(Read(buffer=f"{name} {pick.id}", subscripts=(), dtype=component.dtype) for component, name in named)
+def _some_registers(pick: Pick) -> tuple[tuple[Read, ...], str]:
+    """Those of a pick and the local of its condition, under names of no buffer where the program has none."""
+    registers = tuple(Read(buffer=f"#{c.id}", subscripts=(), dtype=c.dtype) for c in components(pick))
+    return registers, local_of(pick) or f"#{pick.id}"
 
 
 def reduction(kernel: Kernel, top: Seq, over: str) -> Reduction | None:
@@ -87,7 +90,8 @@ def reduction(kernel: Kernel, top: Seq, over: str) -> Reduction | None:
     found = Reduction(loops=tuple(loops), updates=(*added, *picks(kernel, loops)))
     written = {name for update in found.updates for name, _ in targets(update)}
     inside = tuple(statements(found.reading))
-    own |= {read.buffer for u in found.updates if isinstance(u, Pick) for read in _some_registers(u)}
+    for registers, local in (_some_registers(u) for u in found.updates if isinstance(u, Pick)):
+        own |= {local, *(register.buffer for register in registers)}
     moving = {loop.index for loop in loops} | {s.index for s in inside if isinstance(s, Seq)}
     fits = (
         written
@@ -105,7 +109,7 @@ def _computes_only(kernel: Kernel, stmt: Stmt, own: set[str]) -> bool:
     """Whether a statement of a reduction's body is an update, or computes scalars that a thread keeps for itself."""
     match stmt:
         case New(buffer=name):
-            return is_scalar(kernel.buffer(name))
+            return name.startswith("#") or is_scalar(kernel.buffer(name))
         case Bind(buffer=name):
             return name in own
         case Seq():
@@ -137,10 +141,19 @@ def _runs(loops: Sequence[Seq], inside: Sequence[Stmt], updates: Sequence[Accumu
 def _exists(kernel: Kernel, update: Accumulate) -> bool:
     """Whether the element is there, also where nothing is added to it."""
     shape = kernel.buffer(update.buffer).shape
-    return all(
-        isinstance(at, IndexConst) and 0 <= at.value < (constant_value(extent) or 0)
-        for at, extent in zip(update.subscripts, shape, strict=True)
-    )
+    extents = {s.index: s.extent for s in statements(kernel.body) if isinstance(s, Par | Seq)} if shape else {}
+    return all(_is_inside(at, extent, extents) for at, extent in zip(update.subscripts, shape, strict=True))
+
+
+def _is_inside(at: Subscript, extent: IndexExpr, extents: Mapping[str, IndexExpr]) -> bool:
+    """Whether a subscript is surely inside of a dimension."""
+    match at:
+        case IndexConst(value=value):
+            return 0 <= value < (constant_value(extent) or 0)
+        case IndexVar(name=name):
+            return extents.get(name) == extent
+        case _:
+            return False
 
 
 def reads_of(stmts: Sequence[Stmt]) -> Iterator[Read]:

@@ -34,7 +34,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value
 from texpr.grammar.index.interval import most
 from texpr.grammar.source import Span
-from texpr.grammar.types import F32, F64, DType
+from texpr.grammar.types import BOOL, F32, F64, DType
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.layout.make import row_major
@@ -46,7 +46,16 @@ from texpr.polyhedral.map.row_tiles import RowTile
 from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.sharing import shared_reduction
-from texpr.polyhedral.map.updates import Component, Update, changed, components, in_registers, monoid_of, targets
+from texpr.polyhedral.map.updates import (
+    Component,
+    Update,
+    changed,
+    components,
+    in_registers,
+    local_of,
+    monoid_of,
+    targets,
+)
 from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -118,30 +127,39 @@ def shared_out(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """What a thread has of an update, in registers; `narrowed`: a sum in f32 that is none of many terms."""
+    """What a thread has of an update, in registers; `narrowed`: a sum in f32 that is none of many terms. The condition
+    of a pick is in `local`."""
 
     update: Update
     components: tuple[Component, ...]
     registers: tuple[Read, ...]
     narrowed: bool
+    local: str
 
 
 def _part(draft: Draft, update: Update, *, short: bool) -> _Part:
     """Registers for an update; `short`: no thread's part of a sum is long."""
-    narrowed = short and isinstance(update, Accumulate) and update.id in draft.long
-    found = components(update, narrow(update.value).dtype if narrowed else None)
+    narrowed = short and update.id in draft.long
+    found = components(update, narrow(update.value).dtype if isinstance(update, Accumulate) and narrowed else None)
     names = [_local(draft, f"{c.word}_part", c.dtype, ()) for c in found]
-    return _Part(update=update, components=found, registers=_reads(found, names, (), update), narrowed=narrowed)
+    own = local_of(update)
+    local = _local(draft, "picked", BOOL, ()) if own is None else own
+    registers = _reads(found, names, (), update)
+    return _Part(update=update, components=found, registers=registers, narrowed=narrowed, local=local)
 
 
-def _into(parts: Sequence[_Part], stmt: Stmt) -> Stmt:
+def _into(parts: Sequence[_Part], stmt: Stmt) -> tuple[Stmt, ...] | None:
     """A statement of the loop as a thread runs it."""
     found = {part.update.id: part for part in parts}
     if isinstance(stmt, Accumulate) and stmt.id in found:
         part = found[stmt.id]
         value = narrow(stmt.value) if part.narrowed else stmt.value
-        return replace(stmt, buffer=part.registers[0].buffer, subscripts=(), value=value)
-    return in_registers(stmt, [part.update for part in parts], lambda pick: found[pick.id].registers)
+        return (replace(stmt, buffer=part.registers[0].buffer, subscripts=(), value=value),)
+
+    def of_pick(pick: Pick) -> tuple[tuple[Read, ...], str]:
+        return found[pick.id].registers, found[pick.id].local
+
+    return in_registers(stmt, [part.update for part in parts], of_pick)
 
 
 def _serial(digit: Digit, body: tuple[Node, ...], span: Span, *, unroll: bool = False) -> Loop:
@@ -211,7 +229,7 @@ def _final(draft: Draft, team: Team, part: _Part) -> tuple[Node, ...]:
     """The program's own update, by what all threads have."""
     update, values = part.update, part.registers
     if isinstance(update, Pick):
-        return _final_pick(draft, team, update, values)
+        return _final_pick(draft, team, update, values, part.local)
     value: Expr = values[0]
     if update.id in draft.long:
         value = as_type(value, F64 if draft.buffers[update.buffer].dtype == F64 else F32)
@@ -219,7 +237,7 @@ def _final(draft: Draft, team: Team, part: _Part) -> tuple[Node, ...]:
     return (replace(final, id=f"{update.id}_out", origin=Origin.COMBINE),)
 
 
-def _final_pick(draft: Draft, team: Team, pick: Pick, values: Sequence[Read]) -> tuple[Node, ...]:
+def _final_pick(draft: Draft, team: Team, pick: Pick, values: Sequence[Read], local: str) -> tuple[Node, ...]:
     """What was picked, bound by every thread to its registers, and by one to what they share."""
     unused = _unused(draft, pick)
 
@@ -227,7 +245,7 @@ def _final_pick(draft: Draft, team: Team, pick: Pick, values: Sequence[Read]) ->
         shared = any(draft.buffers[name].memory is not Memory.REG for name, _ in statement.writes)
         return replace(statement, origin=Origin.COMBINE, unused=Unused.ONCE if shared else unused)
 
-    return map_statements(Body(draft, hardware=team.outer, unused=unused).nodes(pick.at_end(values)), own)
+    return map_statements(Body(draft, hardware=team.outer, unused=unused).nodes(pick.at_end(values, local)), own)
 
 
 def _unused(draft: Draft, update: Update) -> Unused:

@@ -43,6 +43,7 @@ from texpr.grammar.types import F64
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import Crew, Part, covered_by_block
 from texpr.polyhedral.map.long_sums import narrow
+from texpr.polyhedral.map.picks import Pick
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.runs import chunks_inside, nothing, through
 from texpr.polyhedral.map.serial import Body
@@ -220,11 +221,15 @@ class Rounds:
         own = tuple(d for d in digits if d is not None)
         return (Define(index=index, digits=own, offset=IndexVar(name=first)), *nodes)
 
-    def _through(self, stmt: Stmt) -> Stmt:
-        """The statement with its updates where they go."""
+    def _through(self, stmt: Stmt) -> tuple[Stmt, ...] | None:
+        """A statement with its updates where they go."""
         if isinstance(stmt, Accumulate | Atomic):
-            return self.update(stmt)
-        return in_registers(stmt, self.reduction.updates, lambda pick: self._registers(self.parts[pick.id]))
+            return (self.update(stmt),)
+        return in_registers(stmt, self.reduction.updates, self._of_pick)
+
+    def _of_pick(self, pick: Pick) -> tuple[tuple[Read, ...], str]:
+        part = self.parts[pick.id]
+        return self._registers(part), part.local
 
     def update(self, stmt: Accumulate | Atomic) -> Stmt:
         """An update where it goes: to a register, if it is one of the reduction."""

@@ -16,7 +16,7 @@ from texpr.grammar.core import buffers_read
 from texpr.grammar.identities import first_of
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.types import DType
-from texpr.polyhedral.map.picks import BEST, MONOID, Pick
+from texpr.polyhedral.map.picks import BEST, Pick
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Element
 
@@ -40,9 +40,10 @@ class Component:
 def components(update: Update, dtype: DType | None = None) -> tuple[Component, ...]:
     """The registers of an update, an accumulation's of this type, if any."""
     if isinstance(update, Pick):
-        (best, at), id = update.starts, update.id
-        word = next((end.buffer for end in update.ends if BEST in buffers_read(end.value)), "best")
-        return Component(id=f"{id}_best", word=word, start=best), Component(id=f"{id}_at", word="at", start=at)
+        best = next((end.buffer for end in update.ends if BEST in buffers_read(end.value)), "best")
+        words = (("best", best), ("at", "at"))[-len(update.starts) :]
+        pairs = zip(words, update.starts, strict=True)
+        return tuple(Component(id=f"{update.id}_{own}", word=word, start=start) for (own, word), start in pairs)
     own = update.value.dtype if dtype is None else dtype
     start = Const(value=first_of(update.op, own), dtype=own, span=update.span)
     return (Component(id=update.id, word=update.buffer, start=start),)
@@ -50,7 +51,15 @@ def components(update: Update, dtype: DType | None = None) -> tuple[Component, .
 
 def monoid_of(update: Update) -> str:
     """The name of the monoid by which its parts combine."""
-    return MONOID[update.fn] if isinstance(update, Pick) else OF_UPDATE[update.op]
+    return update.order.value if isinstance(update, Pick) else OF_UPDATE[update.op]
+
+
+def local_of(update: Update) -> str | None:
+    """The local that has the condition of an update: "" of one without, None where the program has none for it."""
+    asked = update.taken.condition if isinstance(update, Pick) else None
+    if isinstance(update, Pick) and update.instead:
+        return None
+    return asked.buffer if isinstance(asked, Read) else ""
 
 
 def targets(update: Update) -> tuple[Element, ...]:
@@ -79,36 +88,44 @@ def part_bytes(updates: Sequence[Update]) -> int:
     return sum(component.dtype.size_bytes for update in updates for component in components(update))
 
 
-def combined(update: Update, into: Sequence[Read], other: Sequence[Read], id: str) -> tuple[Stmt, ...]:
-    """A part of an update with what another one has, in its place."""
+def combined(update: Update, into: Sequence[Read], other: Sequence[Read], id: str, local: str) -> tuple[Stmt, ...]:
+    """A part of an update with what another one has, in its place; a pick's condition is in the local."""
     if isinstance(update, Pick):
-        return update.merged(into, other)
+        return update.merged(into, other, id, local)
     (total,), (value,) = into, other
     at, span = total.subscripts, update.span
     return (Accumulate(id=id, op=update.op, buffer=total.buffer, subscripts=at, value=value, span=span),)
 
 
-def changed(stmts: Sequence[Stmt], change: Callable[[Stmt], Stmt]) -> tuple[Stmt, ...]:
-    """The statements with those put through `change` that are in loops and under conditions, too, and these then."""
-    return tuple(_changed(stmt, change) for stmt in stmts)
+Change = Callable[[Stmt], tuple[Stmt, ...] | None]
 
 
-def _changed(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
-    other = change(stmt)
-    if other is not stmt:
-        return other
+def changed(stmts: Sequence[Stmt], change: Change) -> tuple[Stmt, ...]:
+    """The statements, in loops and under conditions, too, with others in place of those for which `change` has some."""
+    return tuple(new for stmt in stmts for new in _changed(stmt, change))
+
+
+def _changed(stmt: Stmt, change: Change) -> tuple[Stmt, ...]:
+    others = change(stmt)
+    if others is not None:
+        return others
     match stmt:
         case Seq(body=body):
-            return replace(stmt, body=changed(body, change))
+            return (replace(stmt, body=changed(body, change)),)
         case If(then=then, orelse=orelse):
-            return replace(stmt, then=changed(then, change), orelse=changed(orelse, change))
+            return (replace(stmt, then=changed(then, change), orelse=changed(orelse, change)),)
         case _:
-            return stmt
+            return (stmt,)
 
 
-def in_registers(stmt: Stmt, updates: Sequence[Update], registers: Callable[[Pick], Sequence[Read]]) -> Stmt:
-    """A statement as its thread runs it, if it is one of a pick; others as they are."""
+def in_registers(
+    stmt: Stmt, updates: Sequence[Update], registers: Callable[[Pick], tuple[Sequence[Read], str]]
+) -> tuple[Stmt, ...] | None:
+    """A statement as a thread runs it, if it is one of a pick, of which are given the registers and the local that has
+    the condition."""
     for update in updates:
         if isinstance(update, Pick):
-            stmt = update.in_thread(stmt, registers(update))
-    return stmt
+            found = update.in_thread(stmt, *registers(update))
+            if found is not None:
+                return found
+    return None

@@ -51,14 +51,24 @@ def pick_program(rng: random.Random) -> str:
     binds = [f"{best} = {kept}", f"{index} = {given}"]
     rng.shuffle(binds)
     body = f"{lets}if {asked} {{\n{more}{binds[0]}\n{binds[1]}\n}}\n"
-    if rng.random() < 0.2:
-        body += f"C{at} += {'i64(1)' if rng.random() < 0.5 else '2'}\n"
+    if not more and rng.random() < 0.3:
+        body = f"{lets}{index} = select({asked}, {given}, {index})\n{best} = select({asked}, {kept}, {best})\n"
+    one, none = ("1.0" if real else "1"), "-1"
+    match rng.choice(("", "", "", "sum", "count", "first", "last")):
+        case "sum":
+            body, none = body + f"C{at} += {given}\n", "0"
+        case "count":
+            body, none = body + f"if {element} >= {one} {{ C{at} += 1 }}\n", "0"
+        case "first":
+            body += f"if {element} == {one} and C{at} {rng.choice(('< 0', '== -1'))} {{ C{at} = {number} }}\n"
+        case "last":
+            body += f"C{at} = select({element} == {one}, {number}, C{at})\n"
     loop = f"seq {extent} {over} {{\n{body}}}\n"
     if across == "all":
         loop = f"seq M i {{\nseq N j {{\n{body}}}\n}}\n"
     begin = f"new v: {dtype}\nnew a: i64\n" if own else ""
     end = f"V{at} = v\nA{at} = a\n" if own else ""
-    inside = f"{begin}{best} = {starts[start]}\n{index} = -7\nW{at} = 0.25\nC{at} = 0\n{loop}{end}"
+    inside = f"{begin}{best} = {starts[start]}\n{index} = -7\nW{at} = 0.25\nC{at} = {none}\n{loop}{end}"
     if place is not None:
         inside = f"par {'M i' if across == 'rows' else 'N j'} {{\n{inside}}}\n"
     head = f"kernel k(X: {dtype}[M, N], Y: f32[M, N], V: {dtype}{shape}, A: i64{shape}, W: f32{shape}, C: i64{shape})"
@@ -86,6 +96,8 @@ def odd_data(kernel: Kernel, sizes: dict[str, int], seed: int) -> dict[str, Any]
             only = random_.choice([0.0, np.nan, -np.inf], shape)
             real = np.where(random_.random(shape) < 0.5, real, only) if random_.random() < 0.2 else real
             found[buffer.name] = cast(np.asarray(real, np.float64), F64, buffer.dtype)
+        elif buffer.dtype.is_bool:
+            found[buffer.name] = values > 0
         else:
             low, high = buffer.dtype.integer_range
             odd = random_.choice(np.array([low, high, 0], np.int64), shape)
