@@ -32,7 +32,7 @@ from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.mapped.monoids import MONOIDS
-from texpr.polyhedral.walk import map_reads
+from texpr.polyhedral.walk import map_reads, value_reads
 
 BEST, AT = "#best", "#at"  # what was picked, and the number of its iteration, as `ends` read them
 
@@ -89,6 +89,12 @@ class Pick:
         if self.compared is not None:
             return ORDER[self.compared.fn]
         return Order.LAST if self.asked is None else Order.FIRST
+
+    @property
+    def states(self) -> tuple[Read, ...]:
+        """What the program's own update reads of the state, to be asked at the end."""
+        state = self.asked if self.compared is None else self.compared.state
+        return () if state is None else value_reads(state)
 
     @property
     def starts(self) -> tuple[Const, ...]:

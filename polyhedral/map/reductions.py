@@ -249,9 +249,15 @@ def _final_pick(draft: Draft, team: Team, pick: Pick, values: Sequence[Read], lo
 
 
 def _unused(draft: Draft, update: Update) -> Unused:
-    """Every thread updates its registers, one the elements that they share."""
-    own = any(draft.buffers[name].memory is Memory.REG for name, _ in targets(update))
-    return Unused.REPLICATED if own else Unused.ONCE
+    """Every thread updates its registers, and asks them; one alone the elements that they share."""
+
+    def shared(name: str) -> bool:
+        return draft.buffers[name].memory is not Memory.REG
+
+    alone = all(shared(name) for name, _ in targets(update))
+    if isinstance(update, Pick):
+        alone = alone and any(shared(read.buffer) for read in update.states)
+    return Unused.ONCE if alone else Unused.REPLICATED
 
 
 def _put(draft: Draft, parts: Sequence[_Part], slots: Sequence[Sequence[str]], warps: int) -> Iterator[Node]:

@@ -178,6 +178,24 @@ def test_a_nan_to_start_from_stays_and_one_among_the_values_is_never_picked() ->
     assert interpret(program.kernel, given, sizes=known).outputs["L"].tolist() == got.tolist()
 
 
+AFTER = """kernel k(X: f32[M, N], V: f32[M], Y: f32[M, N]) where N >= 1 {
+    par M i {
+        new at: i64
+        V[i] = X[i, 0]
+        at = 0
+        seq N j { if V[i] < X[i, j] { at = j; V[i] = X[i, j] } }
+        par N j { Y[i, j] = select(j == 0, V[i], X[i, j]) + f32(at) }
+    }
+}"""
+
+
+def test_all_threads_know_what_was_picked_where_one_of_them_keeps_the_value() -> None:
+    assert monoids(mapped(AFTER)) == {"FirstGreatest"}
+    for seed, sizes in enumerate(({"M": 3, "N": 301}, {"M": 270, "N": 64})):
+        check(mapped(AFTER), sizes, seed)
+        check(mapped(AFTER, **sizes), sizes, seed)
+
+
 FOUND = """kernel k(X: f32[M, N], any_: bool[M], all_: bool[M], n: i32[M], q: i64[M]) {
     par M i {
         any_[i] = false
