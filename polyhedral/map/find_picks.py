@@ -15,6 +15,8 @@ of the indices, of arrays, and of the value.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from operator import gt, lt, ne
+from typing import Any
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -46,7 +48,6 @@ from texpr.grammar.core import statements, value_size
 from texpr.grammar.index.expr import ONE, ZERO, add, const, is_nonnegative, multiply, names, subtract
 from texpr.grammar.index.interval import ends, most
 from texpr.grammar.index.linear import linear
-from texpr.grammar.numerics import apply, constant
 from texpr.grammar.types import I32, I64
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
@@ -64,6 +65,8 @@ _NEVER: dict[Fn, Callable[[IndexExpr | None, IndexExpr | None], bool]] = {
     Fn.EQ: lambda least, greatest: _NEVER[Fn.LE](least, greatest) or _NEVER[Fn.GE](least, greatest),
 }
 """Whether a comparison with 0 never holds, of what lies between two ends."""
+_ROUNDED: dict[Fn, Callable[[Any, Any], bool]] = {Fn.LT: lt, Fn.GT: gt, Fn.NE: ne}
+"""Comparisons of numbers that do not come to hold where both are rounded."""
 MOST_I32 = 2**31 - 1
 LARGEST = 1000  # nodes of a value that is compared with others
 
@@ -170,9 +173,8 @@ class _Finder:
         match self._left(part, binds):
             case Const(value=False) | Op(fn=Fn.NOT, args=(Const(value=True),)):
                 return True
-            case Op(fn=fn, args=(Const() as left, Const() as right), dtype=dtype):
-                numbers = tuple(constant(side.value, side.dtype) for side in (left, right))
-                return not apply(fn, numbers, dtype).item()
+            case Op(fn=fn, args=(Const(value=left), Const(value=right))) if fn in _ROUNDED:
+                return not _ROUNDED[fn](left, right)
             case Op(fn=fn, args=(IndexValue(index=index), other)) if fn in _NEVER:
                 to = _number(other)
                 least, greatest = (None, None) if to is None else ends(subtract(index, to), self.ranges)
