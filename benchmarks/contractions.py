@@ -4,8 +4,8 @@
     python benchmarks/contractions.py run DIR       with PyTorch and cuda-core; no compiler
 
     --size 2048x2048x2048 (M, N, K; may be given again), --case nn (nt, tn, tt: which operand is transposed),
-    --shape 128x128x8x8x8x2: tiles of that choice instead of the compiler's own: the tile's sides across and along, a
-    thread's share of both, the depth, blocks on a multiprocessor together
+    --shape 128x128x8x8x16x2x1x1: tiles of that choice instead of the compiler's own: the tile's sides across and along,
+    a thread's share of both, the depth, blocks on a multiprocessor together, products ahead, blocks for a tile
 
 Every product is compared with float64 on a poisoned output. A time is the median of rounds in shuffled order, each a
 graph of launches. `run` writes DIR/results.json after each product.
@@ -98,7 +98,7 @@ def build(out: Path, options: argparse.Namespace) -> int:
 def shaped(candidate: Any, numbers: list[int]) -> Any:
     """The candidate with another tile."""
     ((name, choice),) = candidate.launches.items()
-    high, wide, own_high, own_wide, depth, resident = numbers
+    high, wide, own_high, own_wide, depth, resident, ahead, parts = numbers
     chosen = replace(
         choice,
         threads=high * wide // (own_high * own_wide),
@@ -106,6 +106,8 @@ def shaped(candidate: Any, numbers: list[int]) -> Any:
         each={choice.across: own_high, choice.along: own_wide},
         depth=depth,
         resident=resident,
+        ahead=ahead,
+        parts=parts,
     )
     return replace(candidate, launches={name: chosen})
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Const, IndexExpr, IndexVar, Role
-from texpr.grammar.index.expr import ZERO, add, conjunction, const, constant_value, minimum, multiply, subtract
+from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Const, IndexExpr, IndexOp, IndexVar, Role
+from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, constant_value, minimum, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
@@ -23,6 +23,7 @@ from texpr.polyhedral.map.contraction import Contraction
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
+from texpr.polyhedral.map.placement import ALIGNMENT_BYTES
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, at_places
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Contracted
@@ -33,7 +34,7 @@ from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Node
 from texpr.polyhedral.mapped.views import Box, View, Within
 from texpr.polyhedral.names import stem
 
-TILE_ALIGN_BYTES = 128
+ALIGN_BYTES = {Memory.REG: ACCESS_BYTES, Memory.SHARED: 128, Memory.GLOBAL: ALIGNMENT_BYTES[Memory.GLOBAL]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +54,17 @@ class Block:
         return self.one.update.span
 
     def local(self, name: str, dtype: DType, memory: Memory, layout: Layout, reason: str) -> str:
-        """A new buffer of the block's, or of a thread's."""
-        name, shared = self.draft.names.fresh(name), memory is Memory.SHARED
+        """A new buffer of the grid's, the block's, or a thread's."""
+        name = self.draft.names.fresh(name)
+        scopes = {Memory.REG: Scope.THREAD, Memory.SHARED: Scope.BLOCK, Memory.GLOBAL: Scope.GRID}
         self.draft.buffers[name] = MappedBuffer(
             name=name,
             dtype=dtype,
             memory=memory,
-            scope=Scope.BLOCK if shared else Scope.THREAD,
+            scope=scopes[memory],
             layout=layout,
             role=Role.LOCAL,
-            align=TILE_ALIGN_BYTES if shared else ACCESS_BYTES,
+            align=ALIGN_BYTES[memory],
             reason=reason,
             span=self.span,
         )
@@ -119,7 +121,10 @@ class Brought:
             f"what {choice.depth} products of each sum need of {self.array}, and the next ones",
         )
         self.part = block.registers(
-            f"{self.array}_part", one.dtype, (choice.each[side],), f"what a thread's products need of {self.array}"
+            f"{self.array}_part",
+            one.dtype,
+            (choice.each[side] * choice.ahead,),
+            f"what a thread's products need of {self.array}",
         )
 
     @property
@@ -217,6 +222,11 @@ class Brought:
             span=span,
         )
 
+    def held(self, deep: IndexExpr, own: IndexExpr) -> IndexExpr:
+        """The register of what a thread's products of a number need."""
+        ahead, count = self.block.choice.ahead, self.block.choice.each[self.side]
+        return add(multiply(const(count), combine(IndexOp.MOD, deep, const(ahead))), own)
+
     def take(self, slot: IndexExpr, deep: IndexExpr) -> Node:
         """What a thread's products of a number need, from a slot of the tile."""
         block, count = self.block, square(self.block.one)
@@ -228,7 +238,11 @@ class Brought:
         return Copy(
             id=self._id("take"),
             source=View(buffer=self.tile, subscripts=(slot, deep, place), dtype=block.one.dtype),
-            target=View(buffer=self.part, subscripts=(add(multiply(const(count), number), e),), dtype=block.one.dtype),
+            target=View(
+                buffer=self.part,
+                subscripts=(self.held(deep, add(multiply(const(count), number), e)),),
+                dtype=block.one.dtype,
+            ),
             over=((name, const(squares)), (element, const(count))),
             access=Access.ALIGNED,
             digits=block.digits,

@@ -270,7 +270,9 @@ class _Walk:
         for node in inside:
             if isinstance(node, Define) and names(node.value) & own:
                 own.add(node.index)
-        updates = [s.leaf for s in inside if isinstance(s, Generic) and isinstance(s.leaf, Accumulate | Atomic)]
+        leaves = [s.leaf for s in inside if isinstance(s, Generic)]
+        leaves += [leaf for s in inside if isinstance(s, Elementwise) for leaf in s.leaves]
+        updates = [leaf for leaf in leaves if isinstance(leaf, Accumulate | Atomic)]
         met = {update.buffer for update in updates if own.isdisjoint(self._told(update))}
         return {update.buffer for update in updates} - met
 

@@ -1,18 +1,21 @@
 """The first candidate of a contraction in tiles: the shape that keeps the multiprocessors busy for the shortest time.
 
-    f32 4096 x 4096     1024 tiles of 128 x 128: 8 for each of 132 multiprocessors, two at once
-    f32 1000 x 1000     128 tiles of 64 x 128: one for each
+    f32 4096 x 4096 x 4096     1024 tiles of 128 x 128: 8 for each of 132 multiprocessors, two at once
+    f32 1000 x 1000 x 1000     64 tiles, of whose products four blocks each have a part
 
 A thread of a large tile reads less of shared memory for each product, which its share of the best rate says; a
-multiprocessor with few warps waits.
+multiprocessor with few warps waits, and to bring the sums of several blocks together takes time, too.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from math import prod, sqrt
+from dataclasses import dataclass, replace
+from math import prod
 
 from texpr.grammar.ast import Leaf, Stmt
+from texpr.grammar.index.expr import constant_value
+from texpr.grammar.permissions import raster_of
 from texpr.polyhedral.map.contracted_fits import contracted_fault
+from texpr.polyhedral.map.contracted_tiles import bringing
 from texpr.polyhedral.map.contraction import Contraction, contracted_nest, contractions
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
@@ -24,21 +27,29 @@ from texpr.polyhedral.walk import written
 
 LEAST_SIDE = 64  # shorter sides leave most of a tile empty
 LEAST_SUM = 16  # products, or there is nothing to stage
-ENOUGH_WARPS = 8  # of a multiprocessor
+LEAST_PART = 64  # products of a block, where several share a tile
+PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 33, 48, 66, 99, 132, 264, 528)  # blocks that share a tile
+MEETING, MEETING_EACH = (
+    48,
+    8,
+)  # products that it takes as long as to leave sums in memory, and to add those of each block
+GAIN = 1.1  # blocks share a tile where that is so many times as fast
+ENOUGH_SUMS = 704  # of one thread of each warp on a multiprocessor, so that it never waits: 11 warps with 64 each
 LEAST_BLOCKS = 2  # or too much of a GPU is idle
-BUSY = 8  # where blocks might share long sums, tiles keep one multiprocessor in so many busy, or they do not pay
+BUSY = 8  # of long sums, tiles keep one multiprocessor in so many busy, or they do not pay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """The threads of a `team` on both sides (across, along), what `each` has of them, and how near such threads come to
-    the best `rate`."""
+    the best rate where none, one or both of the factors are turned."""
 
     team: tuple[int, int]
     each: tuple[int, int]
-    rate: float
+    rates: tuple[float, float, float]
     resident: int
     depth: int = 16
+    ahead: int = 1
 
     @property
     def threads(self) -> int:
@@ -49,14 +60,15 @@ class Shape:
         return self.team[0] * self.each[0], self.team[1] * self.each[1]
 
 
-OF_FOUR_BYTES = (
-    Shape(team=(16, 16), each=(8, 8), rate=1.0, resident=2),
-    Shape(team=(8, 16), each=(8, 8), rate=0.93, resident=4),
-    Shape(team=(8, 8), each=(8, 8), rate=0.85, resident=8),
+OF_FOUR_BYTES = (  # measured on an H200
+    Shape(team=(16, 8), each=(8, 16), rates=(1.0, 1.0, 0.87), resident=2, ahead=2),
+    Shape(team=(16, 16), each=(8, 8), rates=(0.94, 0.98, 0.99), resident=2),
+    Shape(team=(8, 16), each=(8, 8), rates=(0.9, 0.92, 0.92), resident=4),
+    Shape(team=(16, 8), each=(4, 8), rates=(0.75, 0.75, 0.75), resident=4, ahead=2),
 )
 OF_EIGHT_BYTES = (
-    Shape(team=(16, 16), each=(8, 4), rate=1.0, resident=2, depth=8),
-    Shape(team=(16, 16), each=(4, 4), rate=0.8, resident=2, depth=8),
+    Shape(team=(16, 16), each=(8, 4), rates=(1.0, 1.0, 1.0), resident=2, depth=8),
+    Shape(team=(16, 16), each=(4, 4), rates=(0.8, 0.8, 0.8), resident=2, depth=8),
 )
 
 
@@ -69,9 +81,15 @@ def choose_contracted(problem: Problem, region: Region) -> Contracted | None:
     for one in contractions(problem, nest):
         length = problem.representative(one.extent, {})
         if length >= LEAST_SUM and min(sizes[one.first.side], sizes[one.second.side]) >= LEAST_SIDE:
+            shared = constant_value(one.extent) is not None and not region.saved and raster_of(problem.kernel) is None
+            most = max(1, length // LEAST_PART) if shared else 1
             least = problem.target.multiprocessors // BUSY if length > CHAIN else LEAST_BLOCKS
-            counted = [(_blocks(choice, sizes), shape, choice) for shape, choice in shaped(problem, region, one)]
-            timed = [(_time(problem, shape, n), choice) for n, shape, choice in counted if n >= least]
+            timed = [
+                (_time(problem, one, shape, replace(choice, parts=parts), sizes), replace(choice, parts=parts))
+                for shape, choice in shaped(problem, region, one)
+                for parts in PARTS
+                if parts <= most and _blocks(choice, sizes) * parts >= least
+            ]
             if timed:
                 return min(timed, key=lambda pair: pair[0])[1]
     return None
@@ -93,6 +111,7 @@ def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple
             each=dict(zip((across, along), shape.each, strict=True)),
             depth=shape.depth,
             grid=grid,
+            ahead=shape.ahead,
             resident=shape.resident,
             memory=memory,
         )
@@ -104,11 +123,15 @@ def _blocks(choice: Contracted, sizes: Mapping[str, int]) -> int:
     return prod(-(-size // choice.tile.get(index, 1)) for index, size in sizes.items())
 
 
-def _time(problem: Problem, shape: Shape, blocks: int) -> float:
+def _time(problem: Problem, one: Contraction, shape: Shape, choice: Contracted, sizes: Mapping[str, int]) -> float:
     """How long the busiest multiprocessor takes, in products of the best rate."""
-    most = -(-blocks // problem.target.multiprocessors)
-    warps = min(most, shape.resident) * shape.threads / problem.target.warp_size
-    return most * prod(shape.tile) / (shape.rate * min(1.0, sqrt(warps / ENOUGH_WARPS)))
+    parts, length = choice.parts, problem.representative(one.extent, {})
+    most = -(-_blocks(choice, sizes) * parts // problem.target.multiprocessors)
+    warps = min(most, shape.resident) * shape.threads // problem.target.warp_size
+    turned = sum(bringing(problem, one, choice, side).turned for side in choice.tile)
+    rate = shape.rates[turned] * min(1.0, warps * prod(shape.each) / ENOUGH_SUMS)
+    alone = prod(shape.tile) * most * length / (parts * rate)
+    return alone if parts == 1 else GAIN * (alone + prod(shape.tile) * (MEETING + MEETING_EACH * parts))
 
 
 def _along(problem: Problem, one: Contraction) -> str:

@@ -7,15 +7,18 @@
     A_next, B_next from A, B ;  slot 0 of A_tile, B_tile from those       the factors of the first products
     for k_step < ceildiv(K, 8)
       if k_step + 1 < ceildiv(K, 8): A_next, B_next from A, B             those of the next
-      for k_deep < 8
-        copy A_part[…] = A_tile[k_step % 2, k_deep, …] ;  copy B_part[…] = B_tile[k_step % 2, k_deep, …]
-        each i_own < 8, j_own < 8: C_sum[i_own, j_own] += A_part[i_own] * B_part[j_own]
+      for k_deep < 7
+        A_part, B_part of product k_deep + 1 from slot k_step % 2 of A_tile, B_tile
+        each i_own < 8, j_own < 8: C_sum[i_own, j_own] += A_part[…] * B_part[…]     of product k_deep
       if k_step + 1 < ceildiv(K, 8): slot (k_step + 1) % 2 of A_tile, B_tile from A_next, B_next
       barrier (block)
+      if k_step + 1 < ceildiv(K, 8): A_part, B_part of the next first product
+      the last products
     for i_square < 2, i_row < 4, j_square < 2                             a run of j: C[i, j] = C_sum[…]
 
 Beyond the extents the tiles have zeros, whose products add nothing, or nobody stores. A long sum goes over chunks of
-products; the sum of each is added to one in f64. `brought.py` has the way of the factors.
+products; the sum of each is added to one in f64. `brought.py` has the way of the factors, `split_sums.py` that of the
+sums of blocks that share the products of a tile.
 """
 
 from dataclasses import replace
@@ -53,14 +56,17 @@ from texpr.polyhedral.map.contracted_tiles import SLOTS, lanes, square
 from texpr.polyhedral.map.contraction import contracted_nest, contraction
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.launches import band_grid, band_of, launch_of, padding_guard, place_in
+from texpr.polyhedral.map.launches import band_of, launch_of, padding_guard, place_in
 from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.problem import Region
+from texpr.polyhedral.map.raster import raster_grid
 from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.split_sums import Split, met, numbered
 from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.mapped.operators import Elementwise, Origin
+from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
@@ -74,13 +80,17 @@ def build_contracted(draft: Draft, region: Region, choice: Contracted) -> Launch
     nest = contracted_nest(region)
     one = contraction(draft.problem, nest, frozenset(choice.tile))
     assert one is not None, "the candidate fits"
-    covered = [choice.tile.get(index, 1) for index in nest.indices]
-    grid = band_grid(draft, nest, [par.extent for par in nest.pars], covered, choice.grid)
+    part = draft.names.fresh("part")
+    indices, extents = (*nest.indices, part), [*(par.extent for par in nest.pars), const(choice.parts)]
+    order = [indices.index(index) for index in (*choice.grid, part)]
+    covered = [choice.tile.get(index, 1) for index in indices]
+    grid = raster_grid(draft, indices, extents, covered, order, nest.pars[0].span)
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     corner = {side: draft.names.fresh(f"{stem(side)}_tile") for side in choice.tile}
     defines = (
         Define(index=corner.get(index, index), digits=blocks)
-        for index, blocks in zip(nest.indices, grid.digits, strict=True)
+        for index, blocks in zip(indices, grid.digits, strict=True)
+        if index != part or choice.parts > 1
     )
     sides = (choice.along, choice.across)
     pieces = tuple((sides.index(side), n) for side, n in lanes(choice, draft.target.warp_size))
@@ -92,14 +102,22 @@ def build_contracted(draft: Draft, region: Region, choice: Contracted) -> Launch
     )
     digits = tuple(digit.name for digit in team.all)
     block = Block(draft=draft, one=one, choice=choice, corner=corner, at=at, digits=digits)
-    body = (*defines, *places, *_Sums(block).nodes())
-    return replace(launch_of(draft, region, choice.threads, grid, body), min_blocks=choice.resident)
+    numbers: tuple[Define, ...] = ()
+    split: Split | None = None
+    if choice.parts > 1:
+        found, again, split = numbered(grid.all, draft.names.fresh)
+        numbers, draft.digits = tuple(found), [*draft.digits, *again]
+    sums = _Sums(block, split)
+    body = (*defines, *numbers, *places, *sums.nodes())
+    launch = launch_of(draft, region, choice.threads, grid, body)
+    return replace(launch, min_blocks=choice.resident, orders=sums.orders)
 
 
 class _Sums:
     """The sums of a block's tile."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, split: Split | None) -> None:
+        self.split, self.orders = split, tuple[Order, ...]()
         self.block, self.one, self.choice, self.draft = block, block.one, block.choice, block.draft
         self.span, self.id = block.span, block.one.update.id
         choice, fresh = block.choice, block.draft.names.fresh
@@ -110,7 +128,8 @@ class _Sums:
         )
         self.factors = tuple(Brought(block, factor.side) for factor in (block.one.first, block.one.second))
         self.sums = self._registers("sum", block.one.dtype, "the sums of a thread")
-        self.chunked = self.id in block.draft.long and block.one.dtype == F32
+        long = self.id in block.draft.long and block.one.dtype == F32
+        self.chunked = long and (constant_value(self._each_part) or CHAIN) * choice.depth > CHAIN
 
     def _registers(self, word: str, dtype: DType, reason: str) -> str:
         return self.block.registers(f"{self.one.update.buffer}_{word}", dtype, self.shape, reason)
@@ -120,26 +139,44 @@ class _Sums:
         defines = (define for factor in self.factors for define in factor.defines)
         fresh = (node for factor in self.factors for node in factor.fresh)
         sums, total = self._summed()
-        return (*defines, *fresh, *self._begun(), *sums, *self._stored(total))
+        if self.split is None:
+            end = self._stored(total)
+        else:
+            end, order = met(self.block, self.split, total, self.shape, self._stored)
+            self.orders = (order,)
+        return (*defines, *fresh, *self._begun(), *sums, *end)
 
     # ---- the products ----
 
     @property
+    def _each_part(self) -> IndexExpr:
+        """How many steps a block takes at most."""
+        return ceildiv(ceildiv(self.one.extent, self.choice.depth), self.choice.parts)
+
+    @property
+    def _first(self) -> IndexExpr:
+        """The number of a block's first step."""
+        return multiply(self._each_part, IndexVar(name=self.split.part)) if self.split is not None else ZERO
+
+    @property
     def _steps(self) -> IndexExpr:
-        """How many steps all products take."""
-        return ceildiv(self.one.extent, self.choice.depth)
+        """How many steps a block takes."""
+        steps = ceildiv(self.one.extent, self.choice.depth)
+        if self.split is None or steps == multiply(self._each_part, const(self.choice.parts)):
+            return self._each_part
+        return minimum(self._each_part, subtract(steps, self._first))
 
     @property
     def _now(self) -> IndexExpr:
-        """The number of the step at hand."""
+        """The number of the step at hand among those of the block."""
         step = IndexVar(name=self.step)
         return (
             add(multiply(const(CHAIN // self.choice.depth), IndexVar(name=self.chunk)), step) if self.chunked else step
         )
 
     def _begun(self) -> tuple[Node, ...]:
-        """The factors of the first step."""
-        first = (*self._loads(ZERO), *self._stores(ZERO))
+        """The factors of the first step, and of its first products where a thread has them ahead."""
+        first = (*self._loads(ZERO), *self._stores(ZERO), *(self._takes(ZERO, ZERO) if self._is_ahead else ()))
         if constant_value(self._steps) is not None:
             return first if self._steps != ZERO else ()
         some = Compare(op=CompareOp.GT, left=self._steps, right=ZERO)
@@ -157,7 +194,9 @@ class _Sums:
         more = self._each("add", Accumulate, total, Cast(operand=self._sum(self.sums), dtype=F64))
         chunks = Loop(
             index=self.chunk,
-            extent=ceildiv(self.one.extent, CHAIN),
+            extent=ceildiv(self.one.extent, CHAIN)
+            if self.split is None
+            else ceildiv(self._steps, CHAIN // self.choice.depth),
             body=(*sums, *self._stepped(steps), more),
             unroll_by=1,
             span=self.span,
@@ -168,42 +207,56 @@ class _Sums:
         """So many steps: each brings the factors of the next one, and multiplies its own."""
         if steps == ZERO:
             return ()
-        after = add(self._now, ONE)
+        after, here = add(self._now, ONE), IndexVar(name=self.step)
         more = Compare(op=CompareOp.LT, left=after, right=self._steps)
-        body = (
-            Guard(condition=more, body=self._loads(after), uniform=Scope.BLOCK, span=self.span),
-            self._products(_slot(IndexVar(name=self.step))),
-            Guard(
-                condition=more,
-                body=self._stores(_slot(add(IndexVar(name=self.step), ONE))),
-                uniform=Scope.BLOCK,
-                span=self.span,
-            ),
-        )
+
+        def where_more(*nodes: Node) -> Guard:
+            return Guard(condition=more, body=nodes, uniform=Scope.BLOCK, span=self.span)
+
+        loads, stores = where_more(*self._loads(after)), where_more(*self._stores(_slot(add(here, ONE))))
+        deep, depth = IndexVar(name=self.deep), self.choice.depth
+        if self._is_ahead:
+            products = self._deep(depth - 1, *self._takes(_slot(here), add(deep, ONE)), self._product("", deep))
+            takes = where_more(*self._takes(_slot(add(here, ONE)), ZERO))
+            body: tuple[Node, ...] = (loads, products, stores, takes, self._product("last", const(depth - 1)))
+        else:
+            body = (loads, self._deep(depth, *self._takes(_slot(here), deep), self._product("", deep)), stores)
         return (Loop(index=self.step, extent=steps, body=body, unroll_by=1, span=self.span),)
+
+    @property
+    def _is_ahead(self) -> bool:
+        return self.choice.ahead > 1
 
     def _loads(self, step: IndexExpr) -> tuple[Node, ...]:
         """The factors of the products of a step."""
-        base = multiply(const(self.choice.depth), step)
+        base = multiply(const(self.choice.depth), add(self._first, step))
         return tuple(factor.load(base) for factor in self.factors)
 
     def _stores(self, slot: IndexExpr) -> tuple[Node, ...]:
         return tuple(factor.store(slot) for factor in self.factors)
 
-    def _products(self, slot: IndexExpr) -> Loop:
-        """Those of a step."""
-        deep = IndexVar(name=self.deep)
+    def _takes(self, slot: IndexExpr, deep: IndexExpr) -> tuple[Node, ...]:
+        """What a thread needs for its products of a number in a step."""
+        return tuple(factor.take(slot, deep) for factor in self.factors)
+
+    def _deep(self, turns: int, *body: Node) -> Loop:
+        return Loop(index=self.deep, extent=const(turns), body=body, unroll=True, span=self.span)
+
+    def _product(self, word: str, deep: IndexExpr) -> Elementwise:
+        """The products of a number in a step, each added to its sum."""
         value = narrow(self.one.update.value)
         assert isinstance(value, Op), "a product"
         places = dict(zip((self.choice.across, self.choice.along), self.own, strict=True))
         args = tuple(
-            Read(buffer=f.part, subscripts=(IndexVar(name=places[f.side]),), dtype=value.dtype, span=self.span)
+            Read(
+                buffer=f.part,
+                subscripts=(f.held(deep, IndexVar(name=places[f.side])),),
+                dtype=value.dtype,
+                span=self.span,
+            )
             for f in self.factors
         )
-        takes = (factor.take(slot, deep) for factor in self.factors)
-        product = self._each("", Accumulate, self.sums, replace(value, args=args))
-        body = (*takes, product)
-        return Loop(index=self.deep, extent=const(self.choice.depth), body=body, unroll=True, span=self.span)
+        return self._each(word, Accumulate, self.sums, replace(value, args=args))
 
     def _sum(self, name: str) -> Read:
         """A sum of a thread."""

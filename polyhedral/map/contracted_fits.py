@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from math import prod
 
-from texpr.polyhedral.map.bands import Nest
+from texpr.grammar.index.expr import constant_value
+from texpr.grammar.permissions import raster_of
+from texpr.polyhedral.map.bands import Nest, has_block_level
 from texpr.polyhedral.map.contracted_tiles import DEEP, bringing, lanes, square, tile_bytes
 from texpr.polyhedral.map.contraction import Contraction, contraction
 from texpr.polyhedral.map.crew_fits import listed
@@ -15,8 +17,13 @@ MOST_SIDE, MOST_DEPTH = 256, 64  # of a tile
 SUM_BYTES = 512  # of a thread's registers: half of what it can have
 
 
-def contracted_fault(problem: Problem, nest: Nest, choice: Contracted) -> str | None:
-    """What does not fit, None where all does; where locals may lie, others say."""
+def contracted_fault(problem: Problem, nest: Nest, choice: Contracted, *, alone: bool = False) -> str | None:
+    """What does not fit, None where all does; where locals may lie, others say. `alone`: a condition on data stands
+    around the launch, under which no blocks are counted."""
+    if has_block_level(problem.kernel, nest):
+        return "its band has work for the threads of a block: `Blocks` gives each iteration one"
+    if alone and choice.parts > 1:
+        return "`parts`: under a condition on data blocks do not share a reduction"
     sides = (choice.along, choice.across)
     one = contraction(problem, nest, frozenset(sides)) if problem.target.is_cuda else None
     if one is None or len(set(sides)) != 2:
@@ -32,6 +39,9 @@ def _faults(problem: Problem, one: Contraction, choice: Contracted) -> Iterator[
             return
     if not is_power_of_two(choice.depth) or choice.depth > MOST_DEPTH:
         yield f"`depth` is a power of two up to {MOST_DEPTH}"
+        return
+    if choice.ahead not in (1, 2) or choice.depth < choice.ahead:
+        yield "`ahead` is 1 or 2, and no more than the depth"
         return
     if any(choice.tile[side] % choice.each[side] or choice.each[side] % square(one) for side in sides):
         yield f"`each` gives a thread no squares of {square(one)} by {square(one)} of the tile"
@@ -50,5 +60,9 @@ def _faults(problem: Problem, one: Contraction, choice: Contracted) -> Iterator[
     needed = tile_bytes(problem, one, choice)
     if needed > target.shared_bytes:
         yield f"its tiles need {needed} bytes of shared memory, and a block has {target.shared_bytes}"
+    if choice.parts > 1 and (constant_value(one.extent) is None or raster_of(problem.kernel) is not None):
+        yield "`parts`: blocks share a number of products that is known, and no raster is asked of them"
+    if choice.parts > max(1, -(-(constant_value(one.extent) or 0) // choice.depth)):
+        yield f"`parts`: {choice.parts} blocks share fewer steps"
     if choice.resident * choice.threads > target.resident_threads:
         yield f"`resident`: a multiprocessor has room for {target.resident_threads} threads"

@@ -5,8 +5,8 @@
     C[i, j]    a thread has squares of 4 x 4, 64 apart: lanes 8 along j and 4 along i, so that a warp reads 128 and 64
                neighbouring bytes of the factors' tiles
     B[k, j]    runs along j: 4 neighbours of j go to a row of the tile as they are
-    A[i, k]    runs along k: 4 neighbours of k go to 4 rows of the tile, by 2 lanes beside one another and 16 below, for
-               which the rows lie so far apart that the lanes of a warp meet no bank twice
+    A[i, k]    runs along k: 4 neighbours of k go to 4 rows of the tile, by 4 lanes beside one another and 8 below, for
+               which the rows lie so far apart that the lanes of a warp meet in few banks
 
 A tile of a factor has a row for each product, and its side along the row.
 """
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.contraction import Contraction, Factor
-from texpr.polyhedral.map.objective import SECTOR_BYTES
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.tiles import BANKS_BYTES
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, element_width, is_run
 from texpr.polyhedral.mapped.candidate import Contracted
 
 SLOTS = 2  # of each factor's tile: one is read while the next one is brought
-APART = 4  # elements between the rows of a tile that is turned
+ROW_BYTES = 64  # of a row, by lanes beside one another, where a factor is turned
 LANES_ALONG = 8  # of a warp along the runs of the result: 128 bytes
 
 Pieces = tuple[tuple[str, int], ...]
@@ -55,15 +55,13 @@ def lanes(choice: Contracted, warp: int) -> Pieces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bringing:
-    """How threads of warps bring a tile of a factor: `width` neighbours at a time along its side, or along what is
-    summed (`turned`), by so many `lanes` in a row; `threads` of them along the side and along what is summed."""
+    """How threads bring a tile of a factor: `width` neighbours at a time along its side, or along what is summed
+    (`turned`): then a few bytes of each row. `threads` are those along the side and along what is summed."""
 
     factor: Factor
     turned: bool
     width: int
     threads: Mapping[str, int]
-    lanes: int
-    warp: int
 
     def each(self, way: str) -> int:
         """The neighbours that one access has along a way."""
@@ -71,19 +69,9 @@ class Bringing:
 
     @property
     def pieces(self) -> Pieces:
-        """The threads dealt to both ways, along the accesses first; what is turned in sectors, so that the rows of the
-        tile to which a warp's lanes put it lie in banks of their own."""
-        side = self.factor.side
-        if not self.turned:
-            return (side, self.threads[side]), (DEEP, self.threads[DEEP])
-        first = min(self.threads[DEEP], self.lanes)
-        beside = min(self.threads[side], self.warp // first)
-        return (
-            (DEEP, first),
-            (side, beside),
-            (DEEP, self.threads[DEEP] // first),
-            (side, self.threads[side] // beside),
-        )
+        """The threads dealt to both ways, along the accesses first."""
+        ways = (DEEP, self.factor.side) if self.turned else (self.factor.side, DEEP)
+        return tuple((way, self.threads[way]) for way in ways)
 
     def covered(self, way: str) -> int:
         """How far threads reach along a way at once."""
@@ -108,26 +96,28 @@ def bringing(problem: Problem, one: Contraction, choice: Contracted, side: str) 
         width = min(most, choice.tile[side], element_width(problem, factor.element, side))
     first, second = (DEEP, side) if turned else (side, DEEP)
     extents = {side: choice.tile[side], DEEP: choice.depth}
+    beside = ROW_BYTES // (width * one.dtype.size_bytes)
     fast = min(choice.threads, extents[first] // width)
+    fast = min(fast, max(1, beside, choice.threads // extents[second])) if turned else fast
     slow = min(choice.threads // fast, extents[second])
-    return Bringing(
-        factor=factor,
-        turned=turned,
-        width=width,
-        threads={first: fast, second: slow},
-        lanes=max(1, SECTOR_BYTES // (width * one.dtype.size_bytes)),
-        warp=problem.target.warp_size,
-    )
+    return Bringing(factor=factor, turned=turned, width=width, threads={first: fast, second: slow})
 
 
 def factor_layout(one: Contraction, choice: Contracted, own: Bringing) -> Layout:
     """Where the tile of a factor lies: a slot, a row for each product, its side along the row."""
-    side = choice.tile[own.factor.side]
-    row = side + (APART if own.turned else 0)
-    return strided((SLOTS, choice.depth, side), (choice.depth * row, row, 1))
+    row = row_elements(one, choice, own)
+    return strided((SLOTS, choice.depth, choice.tile[own.factor.side]), (choice.depth * row, row, 1))
+
+
+def row_elements(one: Contraction, choice: Contracted, own: Bringing) -> int:
+    """How far apart the rows of a factor's tile lie: so that the rows of what a warp turns share out the banks."""
+    side, size = choice.tile[own.factor.side], one.dtype.size_bytes
+    if not own.turned:
+        return side
+    return side + max(square(one), BANKS_BYTES // (own.threads[DEEP] * own.width * size))
 
 
 def tile_bytes(problem: Problem, one: Contraction, choice: Contracted) -> int:
     """Shared memory of both factors' tiles."""
-    rows = (choice.tile[side] + (APART if bringing(problem, one, choice, side).turned else 0) for side in choice.tile)
+    rows = (row_elements(one, choice, bringing(problem, one, choice, side)) for side in choice.tile)
     return SLOTS * choice.depth * sum(rows) * one.dtype.size_bytes

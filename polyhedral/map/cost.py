@@ -170,7 +170,7 @@ def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchC
         found = _lanes(problem, indices, pieces, each)
         requests.append(_Request(access, found, blocks * steps * warps * shares))
     idle = 1 - prod(sizes) / (blocks * prod(choice.tile.values()))
-    return _counted(problem, blocks, choice.threads, idle, iter(requests))
+    return _counted(problem, blocks * choice.parts, choice.threads, idle, iter(requests))
 
 
 def _tiled(problem: Problem, nest: Nest, ranges: Ranges, choice: Tiled, blocks: int) -> Iterator[_Request]:

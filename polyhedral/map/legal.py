@@ -150,11 +150,9 @@ class _Check:
 
     def _contracted(self, choice: Contracted) -> None:
         nest, ranges = contracted_nest(self.region), plain_nest(self.region)[1]
-        if has_block_level(self.problem.kernel, nest):
-            self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
         self._threads(choice.threads)
         self._grid(choice.grid, nest)
-        wrong = contracted_fault(self.problem, nest, choice)
+        wrong = contracted_fault(self.problem, nest, choice, alone=bool(self.region.saved))
         if wrong is not None:
             self._refuse(wrong)
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)

@@ -136,11 +136,13 @@ def _tiled(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Tiled]:
 
 
 def _contracted(problem: Problem, region: Region) -> Iterator[Contracted]:
-    """Tiles of every shape, deeper ones, more or fewer blocks together."""
+    """Tiles of every shape, deeper ones, with products ahead or shared out, fewer blocks together."""
     for one in contractions(problem, contracted_nest(region)):
         for _, usual in shaped(problem, region, one):
             yield usual
             yield replace(usual, depth=2 * usual.depth)
+            yield replace(usual, ahead=3 - usual.ahead)
+            yield replace(usual, parts=2)
             yield replace(usual, resident=max(1, usual.resident // 2))
 
 

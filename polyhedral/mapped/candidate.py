@@ -119,7 +119,9 @@ class Contracted:
         C[i, j] = sum K k { A[i, k] * B[k, j] }      along j, across i, tiles of 128 by 128, 8 deep
 
     `tile`: what a block computes of both sides, `each`: what a thread does, in squares with neighbours `along` and
-    `across`; all powers of two. Of other indices a block takes one iteration. `grid`, `resident` as in other bands.
+    `across`; all powers of two. Of other indices a block takes one iteration. `ahead` 2: a thread has what the next
+    products need in registers, over the barrier too. `parts`: so many blocks share the products of a tile, and the last
+    one to be done adds their sums. `grid`, `resident` as in other bands.
     """
 
     threads: int
@@ -129,6 +131,8 @@ class Contracted:
     each: Mapping[str, int]
     depth: int
     grid: tuple[str, ...]
+    ahead: int = 1
+    parts: int = 1
     resident: int = 0
     memory: Mapping[str, Memory] = field(default_factory=dict)
 

@@ -37,8 +37,9 @@ NOBODY = np.iinfo(np.int64).max
 class Lockstep:
     """Threads of a launch: `threads` of a block, `warp` of a warp, and how many barriers each one has passed.
 
-    `groups` says with which others a block was counted, `last` of which it was the last one, and `before` after how
-    many barriers those of each group came, at least; it has room for more groups than there are."""
+    `groups` says with which others a block was counted, `last` of which it was the last one, `came` after how many
+    barriers it came, and `before` the same of those of each group, at least; it has room for more groups than there
+    are."""
 
     threads: int
     warp: int
@@ -46,6 +47,7 @@ class Lockstep:
     warp_barriers: Array
     groups: Array
     last: Array
+    came: Array
     before: Array
     counts: int = 0
 
@@ -53,7 +55,7 @@ class Lockstep:
     def of(blocks: int, threads: int, warp: int) -> "Lockstep":
         zeros = np.zeros(blocks * threads, dtype=np.int64)
         none = np.full(blocks, -1)
-        return Lockstep(threads, warp, zeros, zeros.copy(), none, none.copy(), before=np.full(1, NOBODY))
+        return Lockstep(threads, warp, zeros, zeros.copy(), none, none.copy(), none.copy(), before=np.full(1, NOBODY))
 
     def group(self) -> int:
         """The number of a new group, none of whose blocks has been counted."""
@@ -64,14 +66,15 @@ class Lockstep:
 
     def count(self, block: int, group: int) -> None:
         """A block is counted with those of a group."""
-        self.before[group] = min(self.before[group], self.block_barriers[block * self.threads])
+        self.came[block] = self.block_barriers[block * self.threads]
+        self.before[group] = min(self.before[group], self.came[block])
         self.groups[block] = group
 
     def counted(self, first: Array, final: Array, apart: Array, barriers: Array, here: Array) -> Array:
         """Whether what blocks `first`, `first + apart`, ..., `final` did after so many barriers is before what `here`
         does: it was the last to be counted of a group that all of them belong to."""
         group = self.last[here]
-        found = (group >= 0) & (barriers <= self.before[group])
+        found = (group >= 0) & (barriers <= np.where(first == final, self.came[first], self.before[group]))
         found &= (self.groups[first] == group) & (self.groups[final] == group)
         between = np.flatnonzero(found & (final - first > apart))
         if len(between):
