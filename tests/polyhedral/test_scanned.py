@@ -248,7 +248,8 @@ def test_random_scans_are_what_their_loops_compute(data: st.DataObject) -> None:
     sizes = {"M": data.draw(st.integers(1, 5)), "N": data.draw(st.sampled_from([1, 2, 63, 64, 65, 127, 200]))}
     bound = data.draw(st.sampled_from([{}, {"N": sizes["N"]}, sizes])) if sizes["N"] >= 65 else {}
     threads = data.draw(st.sampled_from([32, 64, 128]))
-    program = narrowed(text, bound, ahead=data.draw(st.sampled_from([1, 2, 4])), threads=threads)
+    ahead, look_back = data.draw(st.sampled_from([1, 2, 4])), data.draw(st.booleans())
+    program = narrowed(text, bound, ahead=ahead, threads=threads, look_back=look_back)
     values = arguments(program.kernel, sizes)
     known = {size.name: sizes[size.name] for size in program.kernel.sizes}
     same(simulate(program, values, sizes=known), interpret(program.kernel, values, sizes=known).outputs, text)
