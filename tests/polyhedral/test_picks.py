@@ -31,7 +31,7 @@ def small(text: str, **sizes: int) -> MappedProgram:
         if isinstance(choice, Parted):
             deal = tuple((index, min(n, 16)) for index, n in choice.deal)
             launches_[name] = replace(
-                choice, threads=64, deal=deal, blocks=dict.fromkeys(choice.blocks, 3), ahead=2, resident=1
+                choice, threads=64, deal=deal, blocks=dict.fromkeys(choice.blocks, 9), ahead=2, resident=1
             )
     return mapped(text, choices=replace(found.candidate, launches=launches_), **sizes)
 
@@ -52,7 +52,7 @@ def monoids(program: MappedProgram) -> set[str]:
 
 
 PICKS = {"FirstGreatest", "LastGreatest", "FirstLeast", "LastLeast"}
-SIZES = ((1, 1), (3, 64), (2, 301), (67, 5), (270, 70), (5, 131))
+SIZES = ((1, 1), (3, 64), (2, 301), (167, 5), (270, 70), (5, 131))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -235,6 +235,32 @@ def test_what_is_compared_may_be_a_sum_of_the_iteration() -> None:
     program = mapped(NEAREST, D=3)
     assert monoids(program) == {"FirstLeast"}
     check(program, {"N": 400}, 5)
+
+
+def test_where_all_are_nan_nothing_is_updated_though_the_least_value_is_no_less_than_itself() -> None:
+    program = mapped(ROWS.format(body=PICKED["last"][0]))
+    values = odd_data(program.kernel, {"M": 2, "N": 130}, 0)
+    values["X"] = np.full((2, 130), np.nan, np.float32)
+    values["X"][1, 64] = -np.inf
+    assert simulate(program, values, sizes={"M": 2, "N": 130})["L"].tolist() == [0, 64]
+
+
+COLUMNS = """kernel k(X: f32[M, N], L: i64[N]) {{
+    par N j {{
+        new best: f32
+        best = 0.0
+        L[j] = -1
+        seq M i {{ if X[i, j] {op} best {{ best = X[i, j]; L[j] = i }} }}
+    }}
+}}"""
+
+
+@pytest.mark.parametrize(("op", "found"), [(">", 0), (">=", 299)])
+def test_of_equal_values_in_several_blocks_the_first_or_the_last_is_picked(op: str, found: int) -> None:
+    sizes = {"M": 300, "N": 5}
+    program = small(COLUMNS.format(op=op))
+    given = {"X": np.ones((300, 5), np.float32), "L": np.zeros(5, np.int64)}
+    assert simulate(program, given, sizes=sizes)["L"].tolist() == [found] * 5
 
 
 VECTOR = """kernel k(X: bf16[N], P: i64[], V: bf16[]) {
