@@ -39,7 +39,7 @@ from texpr.polyhedral.mapped.tree import Lead, Node
 from texpr.polyhedral.mapped.views import View, Within
 
 BYTES = (1, 2, 4, 8, 16)  # of a wide access
-MAX_CHUNKS = 8  # pairs of chunks in registers at a time
+MAX_CHUNKS = 4  # pairs of chunks in registers at a time
 FAR = 1 << 29  # elements; rows of unrolled accesses are shorter
 COMBINED = (F32, F64, I32, I64, U32)  # the types of values that monoids combine
 PAIRED, ORDERED = (F16, BF16), ("Greatest", "Least")  # what is chosen and never rounded, two at once

@@ -38,6 +38,7 @@ ALONG = 512  # threads of a block that share one element
 ACROSS = 256  # threads of a block that has several elements
 AHEAD_BYTES = {ALONG: 32, ACROSS: 128}  # that a thread loads before it adds
 STRIP = 4  # elements of a block for each lane of a warp: the last block adds the parts of all, while others wait
+MAX_SHIFTED = 4  # rounds of loads at any address, each of which takes the registers of two
 ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its memory busy
 MIN_ROWS = 264  # iterations that have a block each keep the multiprocessors of today's GPUs busy
 
@@ -157,13 +158,14 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     lanes = min(warp, power_of_two(-(-sizes[lane] // width)), threads, max(1, STRIP * warp // width))
     widths = {par.index: width} if width > 1 else {}
     deal: Deal = ((par.index, lanes),) if lanes > 1 else ()
+    ahead = rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS])
     order = (lane, *(d for d in reversed(range(len(sizes))) if d != lane))
     return Parted(
         threads=threads,
         deal=deal,
         grid=tuple(nest.indices[d] for d in order),
         shared_out=tuple(one.over.index for one in found.reductions),
-        ahead=rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS] // (2 if shifted else 1)),
+        ahead=min(ahead, MAX_SHIFTED) if shifted else ahead,
         resident=blocks_asked(problem.kernel, problem.target) or max(1, 2 * ALONG // threads),
         widths=widths,
     )
