@@ -109,10 +109,11 @@ def launches_of(kernel: Any, arrays: tuple[Any, ...]) -> dict[str, Call]:
     values = (ctypes.c_uint64 * (len(pointers) + 1))(*pointers, ELEMENTS)
     places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(values) + 8 * k for k in range(len(values))))
     plain = ctypes.CFUNCTYPE(ctypes.c_int)(_address("cuLaunchKernel", 7000))
+    kept = (arrays, values)  # of which `places` has addresses only
 
     def by_numbers(handle: int) -> Call:
         at = ctypes.byref(ctypes.c_char.from_address(handle))
-        return partial(plain, at, *grid, *step.block, 0, None, ctypes.byref(places), None)
+        return lambda held=kept: plain(at, *grid, *step.block, 0, None, ctypes.byref(places), None)
 
     nothing = ctypes.CFUNCTYPE(ctypes.c_int)(_address("cuDriverGetVersion", 2020))
     number = ctypes.c_int()
@@ -122,7 +123,7 @@ def launches_of(kernel: Any, arrays: tuple[Any, ...]) -> dict[str, Call]:
         "cuLaunchKernel of a function": by_numbers(function),
         "cuLaunchKernel of a kernel": by_numbers(unbound),
         "cuLaunchKernelEx of a kernel": _start_of(unbound, step, grid, [*pointers, ELEMENTS]),
-        "cuda.bindings, cuLaunchKernel": lambda: driver.cuLaunchKernel(
+        "cuda.bindings, cuLaunchKernel": lambda held=kept: driver.cuLaunchKernel(
             function, *grid, *step.block, 0, 0, ctypes.addressof(places), 0
         ),
     }

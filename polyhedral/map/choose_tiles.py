@@ -30,6 +30,7 @@ from texpr.polyhedral.map.tiles import (
     shares,
     square,
     stageable,
+    staged,
     tile_fault,
 )
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, Wide, along
@@ -43,6 +44,7 @@ LEAST_SIDE = 16  # iterations of both indices, or neighbours are too few
 USUAL_SIDE = MOST_SIDE // 2
 SIDE_BYTES = 256  # of a side of a tile: memory is touched in such pieces
 THREADS = 256
+AT_ONCE = 1024  # threads of a multiprocessor whose accesses begin anywhere: more registers than that leaves cost more
 RUNS = (8, 4, 2)
 
 
@@ -163,4 +165,7 @@ def _tiles(
     )
     most = min(prod(units.values()) for units in shares(problem, nest, choice))
     threads = threads_asked(problem.kernel, problem.target) or min(THREADS, most)
-    return replace(choice, threads=threads) if threads >= problem.target.warp_size else None
+    if threads < problem.target.warp_size:
+        return None
+    ragged = bool(lines) or any(one.funnel for one in staged(problem, nest, choice))
+    return replace(choice, threads=threads, resident=AT_ONCE // threads if ragged else 0)

@@ -24,6 +24,7 @@ from texpr.grammar.index.expr import (
     ONE,
     ZERO,
     add,
+    at_least_zero,
     conjunction,
     const,
     constant_value,
@@ -32,6 +33,7 @@ from texpr.grammar.index.expr import (
     subtract,
 )
 from texpr.grammar.index.linear import Linear, atom_names, linear
+from texpr.grammar.source import Span
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.layout.place import offset
@@ -78,7 +80,8 @@ def build_tiled(draft: Draft, region: Region, choice: Tiled) -> Launch:
     tiles = _Tiles(draft, nest, choice, corner)
     found = staged(draft.problem, nest, choice)
     nodes = [node for one in found for node in tiles.load(one)]
-    return launch_of(draft, region, choice.threads, grid, (*defines, *nodes, *tiles.run(found, ranges)))
+    launch = launch_of(draft, region, choice.threads, grid, (*defines, *nodes, *tiles.run(found, ranges)))
+    return replace(launch, min_blocks=choice.resident)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,10 +169,13 @@ class _Tiles:
             span=span,
         )
         fresh = (Fresh(buffer=square), *((Fresh(buffer=turned),) if turned != square else ()))
-        whole = self._whole(one)
+        whole, apart = self._whole(one), self._away_from_end(one, cut=True)
         loads: tuple[Node, ...] = (part,) if part.within else (load,)
+        if part.within and whole is not None and apart is not None:
+            within_array = replace(part, id=names.fresh(f"{id}_load_cut"), within=replace(part.within, exact=False))
+            loads = (_either(apart, within_array, loads, span),)
         if part.within and whole is not None:
-            loads = (Guard(condition=whole, body=(load,), orelse=loads, padding=True, uniform=Scope.BLOCK, span=span),)
+            loads = (_either(whole, load, loads, span),)
         inside = (*team.defines, *fresh, *loads, *((turn,) if turned != square else ()), store)
         return (Fresh(buffer=tile), *_looped(team, inside, self.nest))
 
@@ -182,23 +188,32 @@ class _Tiles:
             ends += [Compare(op=CompareOp.LE, left=ZERO, right=corner)] if index in self.choice.lines else []
             ends.append(Compare(op=CompareOp.LE, left=end, right=self.extents[index]))
         if one.funnel:
-            name, subscripts = one.element
-            layout = self.draft.problem.layouts[name]
-            far = self._far(linear(offset(layout, [s for s in subscripts if not isinstance(s, Gather)])))
-            if far is None:
+            away = self._away_from_end(one)
+            if away is None:
                 return None
-            ends.append(Compare(op=CompareOp.LE, left=add(far, const(one.across)), right=extent(layout)))
+            ends.append(away)
         return conjunction(ends)
 
-    def _far(self, address: Linear) -> IndexExpr | None:
-        """The greatest address of a tile, where every index has one sign in it."""
+    def _away_from_end(self, one: Staged, *, cut: bool = False) -> Condition | None:
+        """Where no chunk of an access at any address leaves its array, of a tile or of the iterations in it (`cut`);
+        None where that is not known, or not asked."""
+        name, subscripts = one.element
+        layout = self.draft.problem.layouts[name]
+        if not one.funnel or self.draft.kernel.buffer(name).align < ACCESS_BYTES:
+            return None
+        far = self._far(linear(offset(layout, [s for s in subscripts if not isinstance(s, Gather)])), cut=cut)
+        return None if far is None else Compare(op=CompareOp.LE, left=add(far, const(one.across)), right=extent(layout))
+
+    def _far(self, address: Linear, *, cut: bool) -> IndexExpr | None:
+        """The greatest address of a tile, or of the iterations in it, where every index has one sign in it."""
         places: dict[str, IndexExpr] = {}
         for index in self.choice.tile:
             signs = {c > 0 for monomial, c in address.terms.items() if any(index in atom_names(a) for a in monomial)}
             if len(signs) > 1 or any(index in inner.names for inner in address.operations()):
                 return None
             last = const(self.choice.tile[index] - 1) if signs == {True} else ZERO
-            places[index] = add(IndexVar(name=self.corner[index]), last)
+            place = add(IndexVar(name=self.corner[index]), last)
+            places[index] = _clamped(place, self.extents[index]) if cut and self._cut(index) else place
         (far,) = at_places((address.expression(),), places)
         assert not isinstance(far, Gather), "an address is an expression"
         return far
@@ -334,3 +349,12 @@ def _looped(team: _Team, nodes: tuple[Node, ...], nest: Nest) -> tuple[Node, ...
             Loop(index=digit.name, extent=digit.radix, body=nodes, digit=digit, unroll=turns <= UNROLLED, span=span),
         )
     return nodes
+
+
+def _clamped(place: IndexExpr, extent: IndexExpr) -> IndexExpr:
+    return minimum(at_least_zero(place), subtract(extent, ONE))
+
+
+def _either(condition: Condition, load: Copy, otherwise: tuple[Node, ...], span: Span) -> Guard:
+    """A load where a condition holds for the whole block."""
+    return Guard(condition=condition, body=(load,), orelse=otherwise, padding=True, uniform=Scope.BLOCK, span=span)

@@ -173,6 +173,8 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
         return "its band is none of plain statements over a box, each with an element of its own to write"
     if choice.tile.keys() != set(pair) or not all(is_power_of_two(n) and n <= MOST_SIDE for n in choice.tile.values()):
         return f"`tile` gives {' and '.join(pair)} powers of two up to {MOST_SIDE}"
+    if choice.resident < 0 or choice.resident * choice.threads > problem.target.resident_threads:
+        return f"`resident`: a multiprocessor has no room for {choice.resident} blocks of {choice.threads} threads"
     able = stageable(problem, nest, choice.across)
     if not choice.staged or len(set(choice.staged)) != len(choice.staged) or not set(choice.staged) <= able.keys():
         what, which = (", ".join(names) or "nothing" for names in (choice.staged, able))

@@ -97,7 +97,7 @@ class Tiled:
     `tile`: iterations of both that a block takes, powers of two; of other indices it takes one. `staged` has reads as
     the mapping prints them. `widths`: along, a thread takes so many neighbouring iterations at once; across, so many
     elements of what is staged. `grid` and `lines` as in a flat band; runs along are counted from sectors, and tiles
-    overlap by one, so that no sector is written by two blocks.
+    overlap by one, so that no sector is written by two blocks. `resident`: as in a launch of parts.
     """
 
     threads: int
@@ -108,6 +108,7 @@ class Tiled:
     grid: tuple[str, ...]
     widths: Mapping[str, int] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
+    resident: int = 0
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 

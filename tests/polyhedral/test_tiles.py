@@ -176,6 +176,7 @@ def test_without_its_barrier_a_tile_is_read_before_it_is_written() -> None:
         ({"tile": {"i": 48, "j": 64}}, "`tile` gives i and j powers of two up to 256"),
         ({"staged": ("B[j, i]",)}, r"`staged` has B\[j, i\]; what can be staged is A\[i, j\]"),
         ({"staged": ()}, "`staged` has nothing"),
+        ({"resident": 9}, "`resident`: a multiprocessor has no room for 9 blocks"),
         ({"widths": {"i": 3}}, "`widths` gives i or j 2, 4, 8 or 16"),
         ({"widths": {"i": 4, "j": 8}}, "nothing that is staged is read 8 elements of j at a time"),
         ({"tile": {"i": 16, "j": 16}}, "a tile has no equal shares for 256 threads"),
@@ -225,5 +226,5 @@ def test_rows_at_any_address_are_brought_16_bytes_at_a_time(dtype: str, width: i
     assert found is not None and found.widths.get("j", 1) == width
     loads = [copy for copy in of_kind(only_launch(program).body, Copy) if copy.source.buffer == "A"]
     assert {copy.access for copy in loads} == {Access.FUNNEL if width > 1 else Access.ALIGNED}
-    whole, part = loads
-    assert whole.within is None and part.within is not None
+    exact = [copy.within and copy.within.exact for copy in loads]  # all is there, all chunks are in the array, neither
+    assert exact == ([None, False, True] if width > 1 else [None, True])
