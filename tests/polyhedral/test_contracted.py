@@ -1,6 +1,9 @@
 """Sums of products in tiles: which bands run so, and that they compute what the program says."""
 
+import subprocess
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,10 @@ from hypothesis import strategies as st
 from stages import mapped, only_launch, proved, with_launch, without_barriers
 from test_map_programs import arguments
 
+from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.host_run import HostModule
+from texpr.codegen.plan import plan
+from texpr.codegen.toolchain import INCLUDE, NVCC_FLAGS, NVCC_WERROR, find_nvcc
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.layout.banks import bank_use
@@ -223,6 +229,24 @@ def test_random_sums_of_products_compute_what_the_interpreter_computes(case: tup
     arrays = arguments(program.kernel, sizes)
     expected = interpret(program.kernel, arrays).outputs["C"]
     np.testing.assert_array_equal(simulate(program, arrays)["C"], expected)
+
+
+def test_the_text_of_the_seed_matmul(golden: Callable[[str, str], None]) -> None:
+    program = mapped(SEED, M=2048, N=2048, K=2048)
+    golden("cuda/contraction.cu", emit_cuda(plan(program), program.target).source)
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("product", ["A[i, k] * B[k, j]", "A[k, i] * B[j, k]"])
+def test_a_product_keeps_its_sums_in_registers(product: str, tmp_path: Path) -> None:
+    left, right = ("M, K", "K, N") if "A[i" in product else ("K, M", "N, K")
+    program = mapped(typed("f32", "f32", product, left=left, right=right), M=2048, N=2048, K=2048)
+    text = tmp_path / "k.cu"
+    text.write_text(emit_cuda(plan(program), program.target).source)
+    flags = [*NVCC_FLAGS, *NVCC_WERROR, "-gencode", "arch=compute_90a,code=sm_90a", "-I", str(INCLUDE), "-Xptxas", "-v"]
+    command = [find_nvcc().path, *flags, "-cubin", "-o", str(tmp_path / "k.cubin"), str(text)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in done.stderr, done.stderr
 
 
 def test_a_step_of_products_waits_once() -> None:
