@@ -29,12 +29,11 @@ LEAST_SIDE = 64  # shorter sides leave most of a tile empty
 LEAST_SUM = 16  # products, or there is nothing to stage
 LEAST_PART = 64  # products of a block, where several share a tile
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 33, 48, 66, 99, 132, 264, 528)  # blocks that share a tile
-MEETING, MEETING_EACH = (
-    48,
-    8,
-)  # products that it takes as long as to leave sums in memory, and to add those of each block
-GAIN = 1.1  # blocks share a tile where that is so many times as fast
-ENOUGH_SUMS = 704  # of one thread of each warp on a multiprocessor, so that it never waits: 11 warps with 64 each
+MEETING, MEETING_EACH = 1.2e6, 0.3  # products that it takes as long as to meet, and to leave and read a sum in memory
+GAIN = 1.05  # blocks share a tile where that is so many times as fast
+ENOUGH_WARPS = 8  # of a multiprocessor, or all of them wait at once
+ENOUGH_SUMS = 640  # of one thread of each warp on a multiprocessor, so that products never wait for one another
+USUAL_SUMS = 64  # of a thread: those that have more leave and read one after the other
 LEAST_BLOCKS = 2  # or too much of a GPU is idle
 BUSY = 8  # of long sums, tiles keep one multiprocessor in so many busy, or they do not pay
 
@@ -64,7 +63,7 @@ OF_FOUR_BYTES = (  # measured on an H200
     Shape(team=(16, 8), each=(8, 16), rates=(1.0, 1.0, 0.87), resident=2, ahead=2),
     Shape(team=(16, 16), each=(8, 8), rates=(0.94, 0.98, 0.99), resident=2),
     Shape(team=(8, 16), each=(8, 8), rates=(0.9, 0.92, 0.92), resident=4),
-    Shape(team=(16, 8), each=(4, 8), rates=(0.75, 0.75, 0.75), resident=4, ahead=2),
+    Shape(team=(16, 8), each=(4, 8), rates=(0.8, 0.8, 0.8), resident=4, ahead=2),
 )
 OF_EIGHT_BYTES = (
     Shape(team=(16, 16), each=(8, 4), rates=(1.0, 1.0, 1.0), resident=2, depth=8),
@@ -126,12 +125,18 @@ def _blocks(choice: Contracted, sizes: Mapping[str, int]) -> int:
 def _time(problem: Problem, one: Contraction, shape: Shape, choice: Contracted, sizes: Mapping[str, int]) -> float:
     """How long the busiest multiprocessor takes, in products of the best rate."""
     parts, length = choice.parts, problem.representative(one.extent, {})
-    most = -(-_blocks(choice, sizes) * parts // problem.target.multiprocessors)
-    warps = min(most, shape.resident) * shape.threads // problem.target.warp_size
+    tiles = _blocks(choice, sizes)
+    full, rest = divmod(-(-tiles * parts // problem.target.multiprocessors), shape.resident)
     turned = sum(bringing(problem, one, choice, side).turned for side in choice.tile)
-    rate = shape.rates[turned] * min(1.0, warps * prod(shape.each) / ENOUGH_SUMS)
-    alone = prod(shape.tile) * most * length / (parts * rate)
-    return alone if parts == 1 else GAIN * (alone + prod(shape.tile) * (MEETING + MEETING_EACH * parts))
+
+    def of(blocks: int) -> float:
+        """So many blocks on a multiprocessor together, each counted as long as one that is never waited for."""
+        warps = blocks * shape.threads // problem.target.warp_size
+        return blocks / min(1.0, warps / ENOUGH_WARPS, warps * prod(shape.each) / ENOUGH_SUMS) if blocks else 0.0
+
+    alone = prod(shape.tile) * length / (parts * shape.rates[turned]) * (full * of(shape.resident) + of(rest))
+    left = prod(shape.tile) * tiles * parts * prod(shape.each) / USUAL_SUMS
+    return alone if parts == 1 else GAIN * (alone + MEETING + MEETING_EACH * left)
 
 
 def _along(problem: Problem, one: Contraction) -> str:
