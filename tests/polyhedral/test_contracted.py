@@ -127,8 +127,8 @@ def test_sums_of_products_run_in_tiles_whatever_their_text(text: str, sides: tup
     assert (None if found is None else (found.along, found.across)) == sides
 
 
-RAGGED = {"M": 70, "N": 131, "K": 37}
-WHOLE = {"M": 128, "N": 64, "K": 24}
+RAGGED = {"M": 66, "N": 67, "K": 19}
+WHOLE = {"M": 128, "N": 64, "K": 16}
 CASES = [("M, K", "A[i, k]"), ("K, M", "A[k, i]")], [("K, N", "B[k, j]"), ("N, K", "B[j, k]")]
 SAME = [
     *(
@@ -220,7 +220,7 @@ def contracted(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
     return text, sizes
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(contracted())
 def test_random_sums_of_products_compute_what_the_interpreter_computes(case: tuple[str, dict[str, int]]) -> None:
     text, sizes = case
