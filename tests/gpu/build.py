@@ -1,8 +1,8 @@
 """Build everything that the GPU script needs: artifacts of all test kernels, inputs, float64 references, bounds.
 
-    python tests/gpu/build.py OUT [--arch sm_90a] [--seed N] [--random PROGRAMS]
+    python tests/gpu/build.py OUT [--arch sm_90a] [--seed N] [--random PROGRAMS] [--share 3/16]
 
-Runs where the compiler is, without a GPU. `OUT/small` holds every kernel at its first sizes (and with its dynamic
+Runs where the compiler is, without a GPU. Of several processes, with a share each, each builds its part into OUT. `OUT/small` holds every kernel at its first sizes (and with its dynamic
 sizes free), `OUT/large` the kernels that `verify.py` times. Inputs are drawn fresh from the seed.
 """
 
@@ -10,6 +10,7 @@ import argparse
 import sys
 import time
 import tomllib
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,26 +60,26 @@ def write_case(out: Path, label: str, ref: Reference, arch: str) -> bool:
     return True
 
 
-def build_small(out: Path, arch: str, seed: int) -> int:
-    """Every test kernel at all its sizes, and with its dynamic sizes free."""
+def build_small(out: Path, arch: str, seed: int, own: slice) -> int:
+    """Every test kernel at all its sizes, and with its dynamic sizes free; of a share `own` ones."""
     cases = tomllib.loads((KERNELS / "cases.toml").read_text(encoding="utf-8"))
     count = 0
-    for name, case in cases.items():
+    for name, case in list(cases.items())[own]:
         kernel = texpr.load(KERNELS / f"{name}.tex").only
         variants: list[tuple[str, dict[str, int], tuple[str, ...]]] = []
         variants += [(f"{name}-{k}", sizes, ()) for k, sizes in enumerate(case["sizes"])]
         if "dynamic" in case:
             variants.append((f"{name}-dynamic", case["sizes"][0], tuple(case["dynamic"])))
         for label, sizes, dynamic in variants:
-            values = random_arguments(kernel.core(sizes=sizes), sizes, seed + count)
+            values = random_arguments(kernel.core(sizes=sizes), sizes, seed + zlib.crc32(label.encode()) % 10**6)
             count += write_case(out, label, reference(kernel, sizes, values, dynamic=dynamic), arch)
     return count
 
 
-def build_random(out: Path, arch: str, name: str, make: Callable[[int], Case], first: int, programs: int) -> int:
+def build_random(out: Path, arch: str, name: str, make: Callable[[int], Case], seeds: range) -> int:
     """Accepted programs of a generator, with special values among their inputs."""
     count = 0
-    for seed in range(first, first + programs):
+    for seed in seeds:
         case = make(seed)
         try:
             kernel = texpr.parse(case.text, f"{name}_{seed}").only
@@ -98,16 +99,21 @@ def main() -> None:
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**31)
     parser.add_argument("--random", type=int, default=0, help="programs of each generator to add")
+    parser.add_argument("--share", default="0/1", help="K/N: every N-th kernel and program, from the K-th on")
     options = parser.parse_args()
+    first, step = map(int, options.share.split("/"))
+    own = slice(first, None, step)
     (options.out / "small").mkdir(parents=True, exist_ok=True)
-    count = build_small(options.out / "small", options.arch, options.seed)
+    count = build_small(options.out / "small", options.arch, options.seed, own)
     made = 0
     for name, make in (("random", generate), ("soup", brew)):
-        made += build_random(options.out / "small", options.arch, name, make, options.seed, options.random)
-    for name, sizes in LARGE.items():
+        seeds = range(options.seed, options.seed + options.random)[own]
+        made += build_random(options.out / "small", options.arch, name, make, seeds)
+    large = dict(list(LARGE.items())[own])
+    for name, sizes in large.items():
         kernel = texpr.load(KERNELS / f"{name}.tex").only
         kernel.compile(f"cuda:{options.arch}", sizes=sizes).save(options.out / "large" / name)
-    print(f"{count} small, {made} random and {len(LARGE)} large artifacts in {options.out}, seed {options.seed}")
+    print(f"{count} small, {made} random and {len(large)} large artifacts in {options.out}, seed {options.seed}")
 
 
 if __name__ == "__main__":
