@@ -103,6 +103,22 @@ class BoundedCells:
         if self.dtype.is_float:
             self._reset(position, spread(value.bound, mask, shape))
 
+    def store_sum(self, place: Index, value: Bounded, on: Index, term: Bounded, active: Mask, shape: Shape) -> None:
+        if not self.dtype.is_float:
+            self.store(place, value, active, shape)
+            return
+        position, mask = self.layout.chosen(place, active, shape)
+        before, _ = self.layout.chosen(on, active, shape)
+        added, bound = spread(term.value, mask, shape), spread(term.bound, mask, shape)
+        unit, _ = self._rounding(self.dtype)
+        self.unit = max(self.unit, unit)
+        base = self.base[before] + np.where(np.isfinite(bound), bound, 0.0)
+        weight = self.weight[before] + np.where(np.isfinite(added), np.abs(added), 0.0)
+        steps, quantum = self.steps[before] + unit, np.minimum(self.quantum[before], _quantum(added, bound))
+        self.store(place, value, active, shape)
+        self.base[position], self.weight[position] = base, weight
+        self.steps[position], self.quantum[position] = steps, quantum
+
     def _reset(self, position: Array, bound: Array) -> None:
         """The elements are single values with these bounds."""
         size = np.abs(self.value[position])

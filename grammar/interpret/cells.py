@@ -33,6 +33,9 @@ class Cells(Protocol[V]):
     def store(self, place: Index, value: V, active: Mask, shape: Shape) -> None:
         """Writes the active lanes of the grid `shape`."""
 
+    def store_sum(self, place: Index, value: V, on: Index, term: V, active: Mask, shape: Shape) -> None:
+        """Writes values that are the sum of the element at `on` and a term."""
+
     def accumulate(self, op: AccOp, place: Index, value: V, value_dtype: DType, active: Mask, shape: Shape) -> None:
         """Updates with every active lane; several lanes may hit one element."""
 
@@ -147,6 +150,9 @@ class PlainCells:
             return
         position, mask = self.layout.chosen(place, active, shape)
         self.flat[position] = spread(value, mask, shape)
+
+    def store_sum(self, place: Index, value: Array, on: Index, term: Array, active: Mask, shape: Shape) -> None:
+        self.store(place, value, active, shape)
 
     def accumulate(self, op: AccOp, place: Index, value: Array, value_dtype: DType, active: Mask, shape: Shape) -> None:
         own = self.layout.own(place, shape)

@@ -56,7 +56,7 @@ from texpr.grammar.index.value import (
 )
 from texpr.grammar.interpret.cells import Arithmetic, Array, Cells, Shape
 from texpr.grammar.interpret.errors import Reports, Site, asm_error
-from texpr.grammar.interpret.loops import is_axis, locals_of
+from texpr.grammar.interpret.loops import is_axis, locals_of, running_sum
 from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.source import Span
 
@@ -231,7 +231,12 @@ class FastInterpreter(Generic[V]):
         if np.any(active):
             match stmt:
                 case Bind():
-                    cells.store(place, value, active, lanes.shape)
+                    before = running_sum(stmt, self.dtypes[stmt.buffer])
+                    if before is None:
+                        cells.store(place, value, active, lanes.shape)
+                    else:
+                        on, _ = self.place(stmt.buffer, before[0].subscripts, lanes, stmt.span)
+                        cells.store_sum(place, value, on, self.value(before[1], lanes), active, lanes.shape)
                 case Accumulate() | Atomic():
                     cells.accumulate(stmt.op, place, value, stmt.value.dtype, active, lanes.shape)
         doubtful = both(lanes.active, doubt)

@@ -12,19 +12,22 @@ from texpr.grammar.ast import (
     Atomic,
     Bind,
     Expr,
+    Fn,
     Gather,
     If,
     IndexVar,
     Intrinsic,
     New,
+    Op,
     Par,
     Read,
     Seq,
     Stmt,
     Subscript,
 )
-from texpr.grammar.core import statements
+from texpr.grammar.core import buffers_read, statements
 from texpr.grammar.permissions import keeps_order
+from texpr.grammar.types import F32, F64, DType
 from texpr.grammar.walk import walk
 
 
@@ -114,6 +117,20 @@ def is_axis(loop: Seq) -> bool:
     effects = Effects(loop.index)
     effects.collect(loop.body, ordered=keeps_order(loop))
     return effects.known and all(touches.independent() for touches in effects.touches.values())
+
+
+def running_sum(stmt: Bind, dtype: DType) -> tuple[Read, Expr] | None:
+    """The element of its own buffer that a bind adds a term to, and the term; None where it does something else. Such
+    sums may be made in another order, as those of an accumulation."""
+    value = stmt.value
+    if not isinstance(value, Op) or value.fn not in (Fn.ADD, Fn.SUB) or value.dtype != dtype or dtype not in (F32, F64):
+        return None
+    sides = [(value.args[0], value.args[1])]
+    sides += [(value.args[1], value.args[0])] if value.fn is Fn.ADD else []
+    for on, term in sides:
+        if isinstance(on, Read) and on.buffer == stmt.buffer and stmt.buffer not in buffers_read(term):
+            return on, term
+    return None
 
 
 def locals_of(body: tuple[Stmt, ...]) -> list[str]:

@@ -2,8 +2,9 @@
 
     python tests/gpu/build.py OUT [--arch sm_90a] [--seed N] [--random PROGRAMS] [--share 3/16]
 
-Runs where the compiler is, without a GPU. Of several processes, with a share each, each builds its part into OUT. `OUT/small` holds every kernel at its first sizes (and with its dynamic
-sizes free), `OUT/large` the kernels that `verify.py` times. Inputs are drawn fresh from the seed.
+Runs where the compiler is, without a GPU. Of several processes, with a share each, each builds its part into OUT.
+`OUT/small` holds every kernel at its first sizes (and with its dynamic sizes free), `OUT/large` the kernels that
+`verify.py` times. Inputs are drawn fresh from the seed.
 """
 
 import argparse

@@ -68,3 +68,11 @@ def test_sums_of_short_numbers_have_no_bound_and_others_have_one() -> None:
 
 def _zero(dtype: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.generic]]":
     return np.zeros(1, dtype=numerics.storage(ELEMENT_TYPES[dtype]))
+
+
+def test_a_running_sum_is_not_exact_because_its_own_order_is() -> None:
+    """4 + 1 - 4 + 2**-22 is exact step by step; who adds 1 - 4 + 2**-22 first rounds."""
+    kernel = texpr.parse("kernel k(X: f32[4], Y: f32[4]) { Y[0] = X[0]; seq 3 i { Y[i + 1] = Y[i] + X[i + 1] } }").only
+    values = {"X": np.array([4.0, 1.0, -4.0, 2.0**-22], np.float32), "Y": np.zeros(4, np.float32)}
+    bounds = interpret(kernel.core(), values, float64=True).bounds["Y"]
+    assert bounds[0] == bounds[1] == 0.0 < 2.0**-23 < bounds[3]
