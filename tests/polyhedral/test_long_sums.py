@@ -171,13 +171,24 @@ def test_no_f32_partial_gets_more_than_4096_additions(name: str, target: str) ->
         assert max(s.chain for s in found.values()) <= 2 * CHAIN
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [(name, target) for name in STATES for target in TARGETS if (name, target) != ("in a thread", "cuda:sm_90a")],
+)
 def test_what_the_program_looks_at_between_additions_is_a_value_and_no_partial(name: str, target: str) -> None:
     free = as_it_stands(STATES[name], target)  # in another schedule a bind may come before each addition
     assert all(buffer.dtype != F64 for buffer in free.buffers.values())
     assert sums(free, {"N": 10, "K": 10**5})["X"].chain == 10**5
     assert free.report.notes == ("X is read or bound between its additions: each sum is a value of f32, rounded",)
+
+
+def test_a_running_sum_that_blocks_share_is_carried_in_f64() -> None:
+    free = mapped(STATES["in a thread"], "cuda:sm_90a")
+    found = sums(free, {"N": 10, "K": 10**5})
+    assert max(s.chain for s in found.values()) <= 2 * CHAIN and not free.report.notes
+    assert {n for n, s in found.items() if s.chain or s.additions} <= {
+        n for n, b in free.buffers.items() if b.dtype == F64
+    }
 
 
 def test_a_state_that_is_added_to_long_between_two_looks_is_a_sum() -> None:
