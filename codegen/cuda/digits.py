@@ -28,12 +28,12 @@ def digit_value(digit: Digit, launch: Launch, scope: ix.IndexScope, stand: Stand
 
 
 def _coordinate(place_: Place, launch: Launch, scope: ix.IndexScope, stand: Stand) -> ix.Term:
+    if place_ not in _GRID_AXIS:
+        return stand.coordinate(place_, launch)
     if place_ in stand.named:
         return stand.named[place_]
-    if place_ in _GRID_AXIS:
-        blocks = ix.term(launch.grid[_GRID_AXIS[place_]], scope)
-        return ix.variable(_COORDINATES[place_], 0, min(max(blocks.high - 1, 0), ix.INT_MAX - 1))
-    return stand.coordinate(place_, launch)
+    blocks = ix.term(launch.grid[_GRID_AXIS[place_]], scope)
+    return ix.variable(_COORDINATES[place_], 0, min(max(blocks.high - 1, 0), ix.INT_MAX - 1))
 
 
 def _factor(expr: IndexExpr, scope: ix.IndexScope) -> ix.Term:
