@@ -44,7 +44,7 @@ def implied_attributes(kernel: Kernel) -> Mapping[str, tuple[Attr, ...]]:
 
 def narrow_statements(kernel: Kernel) -> frozenset[str]:
     """The statements whose values are narrow, by id."""
-    if any(attr.name == "strict" for attr in kernel.attrs) or not any(b.dtype in ROUNDED for b in kernel.params):
+    if not may_contract(kernel) or not any(b.dtype in ROUNDED for b in kernel.params):
         return frozenset()
     found = list(statements(kernel.body))
     if not all(isinstance(s, Par | Seq | If | New | Leaf) for s in found):

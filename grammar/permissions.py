@@ -40,9 +40,9 @@ def keeps_order(statement: Statement) -> bool:
     return any(map(is_order, statement.attrs))
 
 
-def may_contract(leaf: Statement) -> bool:
+def may_contract(part: Kernel | Statement) -> bool:
     """Whether a product and the addition that takes it may be rounded once: not under `#strict`."""
-    return not leaf.has("strict")
+    return _named(part.attrs, "strict") is None
 
 
 def contracts(leaf: Leaf) -> bool:

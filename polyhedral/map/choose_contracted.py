@@ -75,7 +75,7 @@ def choose_contracted(problem: Problem, region: Region) -> Contracted | None:
     """Tiles for a band that sums products; None where it does not, or where its sides are too short for them."""
     nest = contracted_nest(region)
     sizes = {par.index: problem.representative(par.extent, {}) for par in nest.pars}
-    if any(attr.name != "raster" for par in nest.pars for attr in par.attrs) or width_asked(nest.pars) is not None:
+    if any(par.attrs for par in nest.pars) or width_asked(nest.pars) is not None:
         return None
     for one in contractions(problem, nest):
         length = problem.representative(one.extent, {})

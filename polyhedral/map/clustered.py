@@ -14,7 +14,7 @@ from math import prod
 from texpr.grammar.ast import Attr, Compare, CompareOp, IndexConst, IndexExpr, IndexVar, Kernel, Par
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.index.expr import ONE, ceildiv, conjunction, const, constant_value, multiply
-from texpr.grammar.permissions import cluster_shape_of
+from texpr.grammar.permissions import cluster_shape_of, raster_of
 from texpr.polyhedral.map.bands import asked_scope
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Scope
 from texpr.polyhedral.mapped.program import Launch
@@ -53,8 +53,8 @@ def cluster_band(pars: Sequence[Par], kernel: Kernel, target: Target) -> dict[st
     fault = _beyond(target, attr, prod(found.values()))
     if fault is not None:
         raise TExprError((fault,))
-    for other in kernel.attrs:
-        if other.name in ("cluster_shape", "raster"):
+    for other in (cluster_shape_of(kernel), raster_of(kernel)):
+        if other is not None:
             why = f"`#{other.name}` on the kernel says otherwise where its blocks are"
             message = f"#cluster is not mapped here: {why}"
             raise fail("E0402", message, attr.span, "this attribute", help="remove one of the two")
