@@ -16,7 +16,6 @@ from texpr.grammar.ast import Kernel, Role
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.text import in_words
 from texpr.grammar.interpret.stage import interpret
-from texpr.polyhedral.map import stage
 from texpr.polyhedral.map.chains import sums
 from texpr.polyhedral.map.space import candidates
 from texpr.polyhedral.map.stage import map_program, problem_of
@@ -31,6 +30,7 @@ from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.moves import Contract, Fuse
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.stage import prove
+from texpr.polyhedral.schedule import draft
 from texpr.polyhedral.schedule.draft import replay
 from texpr.polyhedral.simulate.stage import in_order, simulate
 from texpr.polyhedral.target import parse_target
@@ -117,7 +117,7 @@ def test_cases_of_the_same_moves_are_scheduled_once(monkeypatch: pytest.MonkeyPa
     assert isinstance(own, Candidate)
     moved = replace(own, moves=moves)
     asked: list[Any] = []
-    monkeypatch.setattr(stage, "replay", lambda *given: asked.append(given[1]) or replay(*given))
+    monkeypatch.setattr(draft, "replay", lambda *given: asked.append(given[1]) or replay(*given))
     cases = (Case(when=condition(f"N % {n} == 0"), candidate=moved) for n in (2, 3))
     program = map_program(start, target, choices=Cases(cases=tuple(cases), otherwise=moved))
     assert asked == [moves] and len(list(launches(program.host))) == 3
