@@ -58,7 +58,9 @@ ATTRIBUTE: Edits = {
             '    "unique": Spec(',
         )
     ],
-    "grammar/permissions.py": [('not leaf.has("strict")', 'not leaf.has("strict") and not leaf.has("rounded")')],
+    "grammar/permissions.py": [
+        ('_named(part.attrs, "strict") is None', 'all(_named(part.attrs, n) is None for n in ("strict", "rounded"))')
+    ],
 }
 ATTRIBUTE_PROGRAM = """
 import texpr
