@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from texpr.grammar.ast import AccOp
-from texpr.grammar.types import DType
+from texpr.grammar.types import ELEMENT_TYPES, DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Partial = tuple[Array, ...]
@@ -78,6 +78,11 @@ def _highest(dtype: DType) -> float:
     return np.inf if dtype.is_float else dtype.integer_range[1]
 
 
+def _like(x: Array) -> DType:
+    """The type of an array's values, which NumPy has itself."""
+    return ELEMENT_TYPES[f"{x.dtype.kind}{8 * x.dtype.itemsize}"]
+
+
 def _exact(x: Array, unit: float, depth: int) -> Array:
     return np.zeros(x.shape[1:])
 
@@ -118,20 +123,19 @@ def _scaled_sum_error(x: Array, unit: float, depth: int) -> tuple[Array, ...]:
 
 
 def _pick(name: str, *, first: bool, least: bool) -> Monoid:
-    """What `if x > v { v = x; i = index }` leaves, of the first; `>=` of the last; `<` and `<=` of the least. A NaN is
-    never picked: as nothing, it is the value to start from, at -1."""
+    """What `if x > v { v = x; i = index }` leaves, of the first; `>=` of the last; `<` and `<=` of the least. Nothing
+    is the value to start from, at -1, and an element becomes what it leaves beside nothing: a NaN is never picked, and
+    the value to start from only by `>=` and `<=`."""
     better, start = (np.less, _highest) if least else (np.greater, _lowest)
-
-    def lift(x: Array, index: Array) -> Partial:
-        if x.dtype.kind != "f":
-            return x, index
-        none = x.dtype.type(np.inf if least else -np.inf)
-        return np.where(np.isnan(x), none, x), np.where(np.isnan(x), np.asarray(-1, np.asarray(index).dtype), index)
 
     def combine(a: Partial, b: Partial) -> Partial:
         nearer = a[1] <= b[1] if first else a[1] >= b[1]
         kept = better(a[0], b[0]) | ((a[0] == b[0]) & nearer)
         return np.where(kept, a[0], b[0]), np.where(kept, a[1], b[1])
+
+    def lift(x: Array, index: Array) -> Partial:
+        at = np.asarray(index)
+        return combine((x, at), (np.full_like(x, start(_like(x))), np.full_like(at, -1)))
 
     return Monoid(
         name=name,

@@ -16,6 +16,8 @@ GROUPS = {
     ("Sum", "f32"),
     ("Moments", "f32"),
     ("FirstGreatest", "i32"),
+    ("LastGreatest", "i32"),
+    ("FirstLeast", "f32"),
     ("LastLeast", "f32"),
     ("Sum", "i64"),
 }  # the trees are the same for all

@@ -44,6 +44,17 @@ def test_any_grouping_means_the_sequential_statements(monoid, dtype):
                 check(monoid, dtype, row, of_numpy(monoid, dtype, row, rng), count + 3)
 
 
+@pytest.mark.parametrize(("monoid", "dtype"), PAIRS, ids=IDS)
+def test_an_element_beside_nothing_is_what_it_is_alone(monoid, dtype):
+    identity = [np.asarray(v, t) for v, t in zip(monoid.identity(dtype), component_types(monoid, dtype), strict=True)]
+    with np.errstate(all="ignore"):
+        for k, x in enumerate(np.concatenate(rows(dtype, 77))):
+            element = monoid.lift(np.asarray(x), np.asarray(k, np.int32))
+            alone = monoid.result(element)
+            for beside in (monoid.combine(identity, element), monoid.combine(element, identity)):
+                np.testing.assert_array_equal(monoid.result(beside), alone)
+
+
 def test_every_monoid_of_the_catalogue_is_in_the_sequential_statements():
     assert set(MONOIDS) == set(monoid_cases._SEQUENTIAL)
 

@@ -30,16 +30,6 @@ TX_FN T highest() {
   }
 }
 
-template <class T>
-TX_FN bool is_nan(T x) {
-  if constexpr (is_float<T>) {
-    return x != x;
-  } else {
-    (void)x;
-    return false;
-  }
-}
-
 // One value, combined by an operator of update.cuh. Of narrow floats only the greatest and the least: nothing is rounded.
 template <class T, class Op>
 struct Scalar {
@@ -118,7 +108,8 @@ constexpr bool is_scaled = false;
 template <class T>
 constexpr bool is_scaled<ScaledSum<T>> = true;
 
-// What `if (x > value) value = x, index = i` leaves, of kFirst; `>=` of the last. A NaN is never picked: it is as nothing.
+// What `if (x > value) value = x, index = i` leaves, of kFirst; `>=` of the last. Nothing is the value to start from, at
+// -1, and an element becomes what it leaves beside nothing: a NaN is never picked, and that value only by `>=` and `<=`.
 template <class T, class Op, bool kFirst, class Index>
 struct Picked {
   struct Partial {
@@ -133,7 +124,7 @@ struct Picked {
       return {highest<T>(), Index(-1)};
     }
   }
-  static TX_FN Partial lift(T x, Index index) { return is_nan(x) ? identity() : Partial{x, index}; }
+  static TX_FN Partial lift(T x, Index index) { return combine({x, index}, identity()); }
   static TX_FN Partial combine(Partial a, Partial b) {
     const bool nearer = kFirst ? a.index <= b.index : a.index >= b.index;
     const bool better = same<Op, Max> ? a.value > b.value : a.value < b.value;
