@@ -4,7 +4,7 @@ A path alternates child numbers and branches: (2, 0, 1) is child 1 of the first 
 its `orelse`, branch n of parts the body of part n.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
@@ -340,9 +340,11 @@ def counted_blocks(launch: Launch) -> tuple[Last, ...]:
     return found if apart else ()
 
 
-def meets_at_whole_barriers(launch: Launch) -> bool:
-    """Whether this holds of every node of a launch, whose blocks share nothing but global memory and are counted, if at
-    all, at the outermost level."""
+def meets_at_whole_barriers(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> bool:
+    """Whether this holds of every node of a launch, whose blocks, in clusters or not, share only global memory, and are
+    counted, if at all, at the outermost level."""
     counted = bool(counted_blocks(launch))
-    nodes = every_node(launch.body)
-    return launch.cluster == (1, 1, 1) and all(meets_simply(n) or (counted and isinstance(n, Last)) for n in nodes)
+    of_clusters = {buffer.name for buffer in buffers.values() if buffer.memory is Memory.CLUSTER}
+    if launch.cluster != (1, 1, 1) and of_clusters & tree_buffers(launch.body):
+        return False
+    return all(meets_simply(n) or (counted and isinstance(n, Last)) for n in every_node(launch.body))

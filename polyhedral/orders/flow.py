@@ -8,7 +8,7 @@ loops around that.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from texpr.grammar.ast import Condition, IndexConst, Read
 from texpr.grammar.diagnostics import InternalError
@@ -16,7 +16,7 @@ from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import Combined, Operator
 from texpr.polyhedral.mapped.order import Order
-from texpr.polyhedral.mapped.places import PLACES, Memory, Scope
+from texpr.polyhedral.mapped.places import PLACES, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.sync import Action, Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node
@@ -27,7 +27,6 @@ from texpr.polyhedral.mapped.walks import (
     every_node,
     meets_at_whole_barriers,
     operators,
-    tree_buffers,
 )
 from texpr.polyhedral.orders.tickets import miscounted, miscounts, orders_blocks
 from texpr.polyhedral.walk import subscript_names
@@ -54,18 +53,11 @@ class _Graph:
 
 
 def decides(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> bool:
-    """Whether this check speaks of the launch: threads of a block, which meet at whole barriers only and touch no
-    memory of other blocks of their cluster, and blocks that are counted once, at the outermost level."""
+    """Whether this check speaks of the launch: threads of a block, which meet at whole barriers only, behind a wait at
+    the launch's start, and touch no memory of other blocks of their cluster, and blocks that are counted once, at the
+    outermost level."""
     narrow = all(_RANK[order.scope] <= _RANK[Scope.BLOCK] for order in launch.orders)
-    return (narrow or bool(counted_blocks(launch))) and meets_at_whole_barriers(_alone(launch, buffers))
-
-
-def _alone(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> Launch:
-    """The launch behind a wait at its start, and without clusters where its blocks have no memory of one: these only
-    run at the same time."""
-    launch = after_waiting(launch)
-    together = any(b.memory is Memory.CLUSTER for n in tree_buffers(launch.body) if (b := buffers.get(n)) is not None)
-    return launch if together else replace(launch, cluster=(1, 1, 1))
+    return (narrow or bool(counted_blocks(launch))) and meets_at_whole_barriers(after_waiting(launch), buffers)
 
 
 def check_enforced(launch: Launch) -> None:

@@ -292,4 +292,4 @@ class LockstepSyncs:
         return self.read(buffer, thread)
 
     def of_rank(self, thread: Array, rank: Array) -> Array:
-        return self.clock.blocks(thread)  # a cluster of one block
+        return self.clock.blocks(thread)  # memory of a cluster, which is one block

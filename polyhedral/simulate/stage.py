@@ -2,13 +2,13 @@
 
     simulate(map_program(proved, target), {"A": a, "B": b, "C": c})["C"]
 
-A launch whose only syncs are barriers of whole blocks and warps, and counts of blocks, runs in lockstep: all threads of
-many blocks take each step of the tree together, blocks in random order. Every other runs interleaved (`schedule.py`):
-warps, parts, blocks, asynchronous copies and launches that overlap go on by turns, as the seed says. Neither order
-hides anything, because a shadow memory refuses every two accesses of one element that no sync orders: so any other
-order would have given the same result. Reading what nothing wrote, leaving a buffer, a barrier that not all threads of
-its scope reach, a pipe whose counts do not come out, and waiting for what never comes are errors too (E0604). Values
-are those of `texpr.grammar.numerics`, as the interpreter's.
+A launch whose only syncs are barriers of whole blocks and warps, and counts of blocks, and whose blocks share nothing
+but global memory, runs in lockstep: all threads of many blocks take each step of the tree together, blocks in random
+order. Every other runs interleaved (`schedule.py`): warps, parts, blocks, asynchronous copies and launches that overlap
+go on by turns, as the seed says. Neither order hides anything, because a shadow memory refuses every two accesses of
+one element that no sync orders: so any other order would have given the same result. Reading what nothing wrote,
+leaving a buffer, a barrier that not all threads of its scope reach, a pipe whose counts do not come out, and waiting
+for what never comes are errors too (E0604). Values are those of `texpr.grammar.numerics`, as the interpreter's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -111,7 +111,7 @@ class Machine:
             while end < len(launches) and self._overlaps(launches[end][0]):
                 end += 1
             launch, values = after_waiting(launches[at][0]) if end == at + 1 else launches[at][0], launches[at][1]
-            if end == at + 1 and meets_at_whole_barriers(launch) and not self.interleaved:
+            if end == at + 1 and meets_at_whole_barriers(launch, self.mapped.buffers) and not self.interleaved:
                 self._lockstep(launch, values)
             else:
                 clocks = Clocks()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphs import define, do, index, last, launch
+from graphs import barrier, define, do, index, last, launch
 from graphs import program as by_hand
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +18,7 @@ from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Guard, Node
+from texpr.polyhedral.simulate.clocks import MAX_AGENTS
 from texpr.polyhedral.simulate.stage import simulate
 
 
@@ -221,6 +222,36 @@ def counted(blocks: int, n: str, read: str) -> MappedProgram:
 
 def rows(blocks: int) -> dict[str, Any]:
     return {"A": np.ones((2, 32), np.int32), "P": np.zeros((blocks, 32), np.int32)}
+
+
+def in_clusters(clusters: int, row: str) -> MappedProgram:
+    """Each block of a cluster of two turns a row around, which it has in shared memory."""
+    body = (
+        define("b", grid=2 * clusters),
+        define("r", rank=2),
+        define("i", lane=32),
+        do("S0", "t[i] = A[b, i]"),
+        barrier("block"),
+        do("S1", f"B[b // 2, {row}, i] = t[31 - i]"),
+    )
+    return by_hand(
+        f"A: i32[{2 * clusters}, 32], B: i32[{clusters}, 2, 32]",
+        launch(*body, threads=32, grid=2 * clusters, cluster=2),
+        shared={"t": (32,)},
+    )
+
+
+def test_clusters_whose_blocks_share_only_global_memory_may_have_more_threads_than_run_interleaved() -> None:
+    clusters = MAX_AGENTS // 64 + 1
+    a = np.arange(clusters * 64, dtype=np.int32).reshape(-1, 32)
+    got = simulate(in_clusters(clusters, "r"), {"A": a, "B": np.zeros((clusters, 2, 32), np.int32)})
+    np.testing.assert_array_equal(got["B"].reshape(-1, 32), a[:, ::-1])
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_nothing_orders_two_blocks_because_they_are_of_one_cluster(interleaved: bool) -> None:
+    arrays = {"A": np.ones((2, 32), np.int32), "B": np.zeros((1, 2, 32), np.int32)}
+    assert "touch element (0, 0, " in failure(in_clusters(1, "0"), arrays, interleaved=interleaved)
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
