@@ -35,6 +35,7 @@ from texpr.polyhedral.names import Names
 THREADS = 256
 TOGETHER = 64  # bytes of terms that a thread takes at once
 ROUNDS = 8  # of one element each, at most
+NEIGHBOURS = 2  # elements of a row that a thread takes: more of them take registers from other blocks
 FEW = 2  # blocks share scans where without it one in so many of the threads of a GPU would be at work, or fewer
 
 
@@ -108,7 +109,9 @@ def _with_lanes_across(
     if takes_neighbours(nest, found, par.index):
         one = found.scans[0]
         hardware = (*nest.indices, one.index)
-        width = run_width(problem, one.body, par.index, sizes[across], hardware, width_asked(nest.pars))
+        wanted_width = width_asked(nest.pars)
+        width = run_width(problem, one.body, par.index, sizes[across], hardware, wanted_width)
+        width = width if wanted_width is not None else min(width, NEIGHBOURS)
     lanes = min(warp, power_of_two(-(-sizes[across] // width)))
     longest = max(problem.representative(one.loop.extent, ranges) for one in found.scans)
     ahead = min(ROUNDS, power_of_two(longest))

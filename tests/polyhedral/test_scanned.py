@@ -328,7 +328,7 @@ def test_lanes_lie_where_memory_does_and_threads_have_several_loads_on_their_way
     assert isinstance(short, Scanned) and short.deal == (("i", 4),) and short.threads == 128
     columns = [choice(mapped(PROGRAMS["columns"], M=m, N=n)) for m, n in ((4096, 1 << 20), (32768, 4096))]
     assert [c.look_back for c in columns if isinstance(c, Scanned)] == [False, True]
-    assert all(isinstance(c, Scanned) and c.along == "j" and c.widths == {"j": 4} for c in columns)
+    assert all(isinstance(c, Scanned) and c.along == "j" and c.widths == {"j": 2} for c in columns)
     stream = [choice(mapped(STREAM, N=n)) for n in (1 << 27, 4096)]
     assert [(c.threads, c.ahead, c.look_back) for c in stream if isinstance(c, Scanned)] == [
         (256, 4, True),

@@ -1,5 +1,5 @@
 // k: CUDA C++ by TExpr 0.1.0 for cuda-host:sm_90a, from main
-//   k_0: grid (16384, 1, 1), block 256 threads, shared 9220 bytes
+//   k_0: grid (32768, 1, 1), block 256 threads, shared 4612 bytes
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
@@ -21,54 +21,54 @@ k_0(
   const tx::Global<tx::u32> turns(turns_data, "turns");
   const tx::Global<tx::u32> s_flags(s_flags_data, "s_flags");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f64, tx::Fixed<256, 32, 1>> s_slots(smem + 0, 1024, "s_slots");
-  const tx::Shared<tx::f64> s_hand(smem + 8192, 128, "s_hand");
-  const tx::Shared<tx::i32> turns_turn(smem + 9216, 1, "turns");
+  const tx::Shared<tx::f64, tx::Fixed<256, 32, 1>> s_slots(smem + 0, 512, "s_slots");
+  const tx::Shared<tx::f64> s_hand(smem + 4096, 64, "s_hand");
+  const tx::Shared<tx::i32> turns_turn(smem + 4608, 1, "turns");
   const int lane = tx::lane();
   const int warp = tx::warp();
-  if (tx::thread() == 0) turns_turn.store(0, tx::take_turn(turns, 0, 16384));
+  if (tx::thread() == 0) turns_turn.store(0, tx::take_turn(turns, 0, 32768));
   tx::sync_block(0);
   const int block = turns_turn.load(0);
-  const int j_first = 128 * (block % 32) + 4 * lane;
+  const int j_first = 64 * (block % 64) + 2 * lane;
   const int member = warp;
   const int unit = warp;
   const int group = lane;
-  const int j_tile = block % 32;
-  const int part = block / 32;
-  tx::Reg<tx::f64, 4> s_before("s_before");
+  const int j_tile = block % 64;
+  const int part = block / 64;
+  tx::Reg<tx::f64, 2> s_before("s_before");
   // main:1: kernel k(X: f32[M, N], Y: f32[M, N]) { par N j { new s: f32; s = 0.0; seq M i { s += X[i, j]; Y[i...
-  TX_UNROLL for (int element = 0; element < 4; ++element) {
+  TX_UNROLL for (int element = 0; element < 2; ++element) {
     const tx::f64 s = 0.0;
 #line 1 "/texpr/main"
     s_before(element) = s;
   }
   const int i_first = 64 * part + 8 * member;
-  tx::Reg<tx::f32, 32> X_run("X_run");
-  tx::Reg<tx::f32, 32> Y_run("Y_run");
+  tx::Reg<tx::f32, 16> X_run("X_run");
+  tx::Reg<tx::f32, 16> Y_run("Y_run");
   TX_UNROLL for (int i_round = 0; i_round < 8; ++i_round) {
     const int i = i_round + i_first;
 #line 1
-    tx::put(X_run, i_round * 4, tx::load<4>(X, i * 4096 + j_first));
+    tx::put(X_run, i_round * 2, tx::load<2>(X, i * 4096 + j_first));
   }
-  tx::Reg<tx::f32, 32> s_terms("s_terms");
+  tx::Reg<tx::f32, 16> s_terms("s_terms");
   TX_UNROLL for (int i_round_1 = 0; i_round_1 < 8; ++i_round_1) {
-    TX_UNROLL for (int j_vector_1 = 0; j_vector_1 < 4; ++j_vector_1) {
+    TX_UNROLL for (int j_vector_1 = 0; j_vector_1 < 2; ++j_vector_1) {
 #line 1
-      s_terms(i_round_1 * 4 + j_vector_1) = X_run(i_round_1 * 4 + j_vector_1);
+      s_terms(i_round_1 * 2 + j_vector_1) = X_run(i_round_1 * 2 + j_vector_1);
     }
   }
-  tx::Reg<tx::f64, 4> s_part("s_part");
-  TX_UNROLL for (int chunk = 0; chunk < 4; ++chunk) {
+  tx::Reg<tx::f64, 2> s_part("s_part");
+  TX_UNROLL for (int chunk = 0; chunk < 2; ++chunk) {
 #line 1
-    s_part(chunk) = tx::fold<tx::Sum<tx::f64>, 8>([&](int each) { return tx::cast<tx::f64>(s_terms(each * 4 + chunk)); });
+    s_part(chunk) = tx::fold<tx::Sum<tx::f64>, 8>([&](int each) { return tx::cast<tx::f64>(s_terms(each * 2 + chunk)); });
 #line 1
     s_slots(chunk, unit, group) = s_part(chunk);
   }
-  tx::Reg<tx::f64, 4> s_start("s_start");
-  tx::Reg<tx::f64, 4> s_tile("s_tile");
+  tx::Reg<tx::f64, 2> s_start("s_start");
+  tx::Reg<tx::f64, 2> s_tile("s_tile");
 #line 1
   tx::sync_block(1);  // s_slots is written before it is read
-  TX_UNROLL for (int chunk_1 = 0; chunk_1 < 4; ++chunk_1) {
+  TX_UNROLL for (int chunk_1 = 0; chunk_1 < 2; ++chunk_1) {
 #line 1
     s_tile(chunk_1) = 0.0;
     TX_UNROLL for (int each_unit = 0; each_unit < 8; ++each_unit) {
@@ -79,11 +79,11 @@ k_0(
     }
   }
 #line 1
-  tx::look_back<tx::Sum<tx::f64>, 128, 4>(s_flags, j_tile * 512, part, s_folds, j_tile * 512 * 256, s_hand, 4 * group, unit == 0, 2,
+  tx::look_back<tx::Sum<tx::f64>, 64, 2>(s_flags, j_tile * 512, part, s_folds, j_tile * 512 * 128, s_hand, 2 * group, unit == 0, 2,
       [&](int element_1) { return s_tile(element_1); }, [&](int element_1) { return s_before(element_1); },
       [&](int element_1, tx::f64 given) { s_before(element_1) = given; });
-  tx::Reg<tx::f64, 4> s_now("s_now");
-  TX_UNROLL for (int chunk_2 = 0; chunk_2 < 4; ++chunk_2) {
+  tx::Reg<tx::f64, 2> s_now("s_now");
+  TX_UNROLL for (int chunk_2 = 0; chunk_2 < 2; ++chunk_2) {
 #line 1
     s_now(chunk_2) = s_before(chunk_2);
 #line 1
@@ -91,14 +91,14 @@ k_0(
   }
   TX_UNROLL for (int i_round_2 = 0; i_round_2 < 8; ++i_round_2) {
     const int i_3 = i_round_2 + i_first;
-    TX_UNROLL for (int j_vector_2 = 0; j_vector_2 < 4; ++j_vector_2) {
+    TX_UNROLL for (int j_vector_2 = 0; j_vector_2 < 2; ++j_vector_2) {
 #line 1
-      s_now(j_vector_2) += tx::cast<tx::f64>(s_terms(i_round_2 * 4 + j_vector_2));
+      s_now(j_vector_2) += tx::cast<tx::f64>(s_terms(i_round_2 * 2 + j_vector_2));
 #line 1
-      Y_run(i_round_2 * 4 + j_vector_2) = tx::cast<tx::f32>(s_now(j_vector_2));
+      Y_run(i_round_2 * 2 + j_vector_2) = tx::cast<tx::f32>(s_now(j_vector_2));
     }
 #line 1
-    tx::store(Y, i_3 * 4096 + j_first, tx::take<4>(Y_run, i_round_2 * 4));
+    tx::store(Y, i_3 * 4096 + j_first, tx::take<2>(Y_run, i_round_2 * 2));
   }
 }
 TX_EXPORT_AS(k_0, tx::Launched().flags());
