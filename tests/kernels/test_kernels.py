@@ -107,13 +107,16 @@ def test_exact_mode_finds_nothing_wrong(name: str) -> None:
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
-def test_emitted_cuda_compiles_without_warnings(arch: str, need_nvcc: None) -> None:
-    """All kernels as one translation unit: symbols are unique, and every warning is an error."""
+@pytest.mark.parametrize(
+    ("arch", "first", "step"), [("sm_80", 0, 1), ("sm_90a", 0, 1), ("sm_100a", 0, 2), ("sm_120a", 1, 2)]
+)
+def test_emitted_cuda_compiles_without_warnings(arch: str, first: int, step: int, need_nvcc: None) -> None:
+    """All kernels as one translation unit: symbols are unique, and every warning is an error. The two
+    newest share the kernels."""
     from texpr.codegen.toolchain import compile_cubin
 
     sources = []
-    for name, case in CASES.items():
+    for name, case in list(CASES.items())[first::step]:
         if int(arch[3:].rstrip("a")) < case.get("least_sm", 0):
             continue
         free = tuple(case.get("dynamic", ()))
