@@ -87,15 +87,11 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
 def chunk_row(copy: Copy) -> str:
     """The type of registers for the chunks of a copy's accesses at any address, all of which are on their way
     before the first is shifted; '' where it is one access alone, they are too many, or each asks much before it."""
-    if copy.within is not None and copy.within.exact:
+    asks = copy.within is not None and copy.within.exact
+    *several, count = (constant_value(extent) or 0 for _, extent in copy.over)
+    if asks or copy.access is not Access.FUNNEL or not several or not 0 < prod(several) <= MAX_CHUNKS:
         return ""
-    extents = [constant_value(extent) for _, extent in copy.over]
-    if copy.access is not Access.FUNNEL or len(extents) < 2 or None in extents:
-        return ""
-    total = prod(extent for extent in extents if extent is not None)
-    if total > MAX_CHUNKS * (extents[-1] or 1):
-        return ""
-    return f"tx::ChunkRow<{value_type(copy.source.dtype)}, {extents[-1]}, {total}>"
+    return f"tx::ChunkRow<{value_type(copy.source.dtype)}, {count}, {prod(several) * count}>"
 
 
 def shift_call(copy: Copy, access: Places, chunks: str) -> str:
@@ -143,10 +139,8 @@ def _wanted(copy: Copy, count: int, access: Places) -> str:
     ends = [access.cursor.number(bound) for bound in (bounds if apart else (copy.within.begin, copy.within.end))]
     if any(term.wide for term in ends):
         ends = [term.as_wide() for term in ends]
-    parts = (*ends, at) if apart else ends
-    return (
-        f"tx::Wanted<{count}>({_listed(*(access.cursor.out.use(part) for part in parts))}){_cut(copy.within, access)}"
-    )
+    parts = _listed(*(access.cursor.out.use(part) for part in ((*ends, at) if apart else ends)))
+    return f"tx::Wanted<{count}>({parts}){_cut(copy.within, access)}"
 
 
 def _cut(within: Within, access: Places) -> str:

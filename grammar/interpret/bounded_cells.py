@@ -104,9 +104,6 @@ class BoundedCells:
             self._reset(position, spread(value.bound, mask, shape))
 
     def store_sum(self, place: Index, value: Bounded, on: Index, term: Bounded, active: Mask, shape: Shape) -> None:
-        if not self.dtype.is_float:
-            self.store(place, value, active, shape)
-            return
         position, mask = self.layout.chosen(place, active, shape)
         before, _ = self.layout.chosen(on, active, shape)
         added, bound = spread(term.value, mask, shape), spread(term.bound, mask, shape)
@@ -260,6 +257,8 @@ def _turns(position: Array) -> list[Array]:
 
 class BoundedArithmetic:
     """The `Arithmetic` of float64 runs. `begin` reads #fast and #tf32, which widen bounds."""
+
+    has_bounds = True
 
     def __init__(self, chains: Mapping[str, int] | None = None) -> None:
         self.chains = chains or {}

@@ -47,7 +47,9 @@ class Cells(Protocol[V]):
 
 
 class Arithmetic(Protocol[V]):
-    """Values of many iterations at once."""
+    """Values of many iterations at once, with bounds of what else they may be, or without."""
+
+    has_bounds: bool
 
     def begin(self, attrs: tuple[Attr, ...]) -> None:
         """Called before each leaf statement with its attributes and the kernel's."""
@@ -204,6 +206,8 @@ class PlainCells:
 
 class PlainArithmetic:
     """Values in storage types, rounded as the program says."""
+
+    has_bounds = False
 
     def begin(self, attrs: tuple[Attr, ...]) -> None:
         """Attributes allow other implementations more; the reference stays precise."""

@@ -56,7 +56,7 @@ from texpr.grammar.index.value import (
 )
 from texpr.grammar.interpret.cells import Arithmetic, Array, Cells, Shape
 from texpr.grammar.interpret.errors import Reports, Site, asm_error
-from texpr.grammar.interpret.loops import is_axis, locals_of, running_sum
+from texpr.grammar.interpret.loops import is_axis, locals_of, running_sums
 from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.source import Span
 
@@ -101,7 +101,9 @@ class FastInterpreter(Generic[V]):
         self.grid_limit = grid_limit
         self.dtypes = {b.name: b.dtype for b in kernel.buffers}
         self.shapes = {b.name: tuple(int(index_value(n, sizes)) for n in b.shape) for b in kernel.buffers}
-        self.implied = implied_attributes(kernel)
+        bounds = arithmetic.has_bounds
+        self.implied = implied_attributes(kernel) if bounds else {}
+        self.running = running_sums(kernel) if bounds else {}
         self.buffers = {b.name: b for b in kernel.buffers}
         self.chosen = chosen or {}
         self.marks = marks or {}
@@ -231,12 +233,12 @@ class FastInterpreter(Generic[V]):
         if np.any(active):
             match stmt:
                 case Bind():
-                    before = running_sum(stmt, self.dtypes[stmt.buffer])
-                    if before is None:
-                        cells.store(place, value, active, lanes.shape)
+                    if stmt.id in self.running:
+                        before, term = self.running[stmt.id]
+                        on, _ = self.place(stmt.buffer, before.subscripts, lanes, stmt.span)
+                        cells.store_sum(place, value, on, self.value(term, lanes), active, lanes.shape)
                     else:
-                        on, _ = self.place(stmt.buffer, before[0].subscripts, lanes, stmt.span)
-                        cells.store_sum(place, value, on, self.value(before[1], lanes), active, lanes.shape)
+                        cells.store(place, value, active, lanes.shape)
                 case Accumulate() | Atomic():
                     cells.accumulate(stmt.op, place, value, stmt.value.dtype, active, lanes.shape)
         doubtful = both(lanes.active, doubt)

@@ -1,6 +1,7 @@
 """What the fast mode asks of a loop before it runs it: may a `seq` be one more axis of the grid, as a fold or because
 its iterations are independent, and which locals does its body declare."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -17,6 +18,7 @@ from texpr.grammar.ast import (
     If,
     IndexVar,
     Intrinsic,
+    Kernel,
     New,
     Op,
     Par,
@@ -25,7 +27,7 @@ from texpr.grammar.ast import (
     Stmt,
     Subscript,
 )
-from texpr.grammar.core import buffers_read, statements
+from texpr.grammar.core import buffers_read, children, statements
 from texpr.grammar.permissions import keeps_order
 from texpr.grammar.types import F32, F64, DType
 from texpr.grammar.walk import walk
@@ -119,14 +121,38 @@ def is_axis(loop: Seq) -> bool:
     return effects.known and all(touches.independent() for touches in effects.touches.values())
 
 
-def running_sum(stmt: Bind, dtype: DType) -> tuple[Read, Expr] | None:
-    """The element of its own buffer that a bind adds a term to, and the term; None where it does something else. Such
-    sums may be made in another order, as those of an accumulation."""
+def running_sums(kernel: Kernel) -> Mapping[str, tuple[Read, Expr]]:
+    """The binds, by id, that carry a sum from one iteration of a `seq` to another: the element of its own buffer that
+    each adds a term to, and the term. As in an accumulation other orders are right, but under `#ordered`."""
+    found: dict[str, tuple[Read, Expr]] = {}
+    types = {buffer.name: buffer.dtype for buffer in kernel.buffers}
+    born: dict[str, int] = {}  # how many of the `seq`s around a statement are around a local, too
+    pending: list[tuple[Stmt, tuple[str, ...]]] = [(stmt, ()) for stmt in reversed(kernel.body)]
+    while pending:
+        stmt, seqs = pending.pop()
+        if isinstance(stmt, New):
+            born[stmt.buffer] = len(seqs)
+        elif isinstance(stmt, Bind):
+            parts, around = _added(stmt, types[stmt.buffer]), set(seqs[born.get(stmt.buffer, 0) :])
+            if parts and around:
+                same = parts[0].subscripts == stmt.subscripts and around <= _indices(stmt.subscripts)
+                found |= {} if same else {stmt.id: parts}
+        elif not (isinstance(stmt, Seq) and keeps_order(stmt)):
+            inner = (*seqs, stmt.index) if isinstance(stmt, Seq) else seqs
+            pending += [(each, inner) for each in reversed(children(stmt))]
+    return found
+
+
+def _indices(subscripts: tuple[Subscript, ...]) -> set[str]:
+    return {node.name for subscript in subscripts for node in walk(subscript) if isinstance(node, IndexVar)}
+
+
+def _added(stmt: Bind, dtype: DType) -> tuple[Read, Expr] | None:
+    """The element of its own buffer that a bind of f32 or f64 adds a term to, and the term."""
     value = stmt.value
     if not isinstance(value, Op) or value.fn not in (Fn.ADD, Fn.SUB) or value.dtype != dtype or dtype not in (F32, F64):
         return None
-    sides = [(value.args[0], value.args[1])]
-    sides += [(value.args[1], value.args[0])] if value.fn is Fn.ADD else []
+    sides = [value.args] if value.fn is Fn.SUB else [value.args, value.args[::-1]]
     for on, term in sides:
         if isinstance(on, Read) and on.buffer == stmt.buffer and stmt.buffer not in buffers_read(term):
             return on, term

@@ -11,6 +11,7 @@ import texpr
 from texpr.grammar import numerics
 from texpr.grammar.ast import Fn
 from texpr.grammar.interpret.bound import apply_float, exact, round_to
+from texpr.grammar.interpret.loops import running_sums
 from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.types import ELEMENT_TYPES, F32, F64
 
@@ -76,3 +77,24 @@ def test_a_running_sum_is_not_exact_because_its_own_order_is() -> None:
     values = {"X": np.array([4.0, 1.0, -4.0, 2.0**-22], np.float32), "Y": np.zeros(4, np.float32)}
     bounds = interpret(kernel.core(), values, float64=True).bounds["Y"]
     assert bounds[0] == bounds[1] == 0.0 < 2.0**-23 < bounds[3]
+
+
+@pytest.mark.parametrize(
+    ("body", "carried"),
+    [
+        ("seq N i { Y[0] = Y[0] + X[i] }", True),
+        ("seq N t { par N i { Y[i] = X[i] + Y[i] } }", True),
+        ("seq N - 1 i { Y[i + 1] = Y[i] - X[i] }", True),
+        ("new s: f32; s = 0.0; seq N i { s = s + X[i]; Y[i] = s }", True),
+        ("seq N i #ordered { Y[0] = Y[0] + X[i] }", False),
+        ("par N i { Y[i] = Y[i] + X[i] }", False),
+        ("seq N i { Y[i] = Y[i] + X[i] }", False),
+        ("seq N i { new s: f32; s = X[i]; s = s + X[i]; Y[i] = s }", False),
+        ("seq N i { Y[0] = Y[0] + Y[i] }", False),
+        ("seq N i { Y[0] = X[i] - Y[0] }", False),
+        ("seq N i { Y[0] = Y[0] * X[i] }", False),
+    ],
+)
+def test_a_sum_is_running_where_a_seq_hands_it_on(body: str, carried: bool) -> None:
+    kernel = texpr.parse(f"kernel k(X: f32[N], inout Y: f32[N]) where N >= 1 {{ {body} }}").only.core()
+    assert bool(running_sums(kernel)) is carried

@@ -175,6 +175,7 @@ def test_every_iteration_runs_once_as_the_json_alone_says(case: str, bound: bool
             count.update(iteration for _, iteration in seen)
         assert {count[iteration] for iteration in wanted} == {1}
         beyond = set(count) - wanted  # what a run or a line of memory has beside a row is computed, and not stored
+        assert not beyond or '"vector"' in json.dumps(data)
         ends = {row: max(i[-1] for i in wanted if i[:-1] == row) for row in {i[:-1] for i in wanted}}
         for *row, last in beyond:
             assert count[*row, last] == 1 and not 0 <= last <= ends.get(tuple(row), -1)
