@@ -1,9 +1,13 @@
 """A sample of `fills.py`: the test kernels at sizes that fill lanes, warps and blocks."""
 
+from zlib import crc32
+
 import pytest
 from fills import filled, fillings
 
-SAMPLE = list(fillings())[::61]
+EVERY = 61
+# By name: a case stays in the sample, or out of it, whatever kernels are added before it.
+SAMPLE = [case for case in fillings() if crc32("{} {}={}".format(*case).encode()) % EVERY == 0]
 
 
 @pytest.mark.parametrize(("name", "size", "value"), SAMPLE, ids=[f"{n}-{s}{v}" for n, s, v in SAMPLE])
