@@ -6,12 +6,12 @@ computed. The least time of a kernel is the longer of its bytes at the one rate 
 """
 
 import statistics
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from texpr.grammar.diagnostics import Diagnostic
 from texpr.inspect import duration
+from texpr.ran import Ran
 from texpr.roofline import bytes_moved, float_operations, widest_float
 from texpr.stopwatch import SWEPT_BYTES, HostWatch, Watch, gpu_watch
 from texpr.trial import prepare_trial
@@ -39,9 +39,7 @@ class BenchReport:
     """The rates of the roof are of bytes and operations in a second; `approximate` names the counts that are not
     exact."""
 
-    kernel: str
-    target: str
-    sizes: Mapping[str, int]
+    ran: Ran
     bytes: int
     operations: int
     time: Timing
@@ -49,8 +47,6 @@ class BenchReport:
     byte_rate: float
     operation_rate: float
     approximate: tuple[str, ...] = ()
-    dynamic: tuple[str, ...] = ()
-    warnings: tuple[Diagnostic, ...] = field(default=(), repr=False)
 
     @property
     def least_s(self) -> float:
@@ -61,11 +57,10 @@ class BenchReport:
         return self.least_s / time_s
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
         by = "its bytes" if self.bytes / self.byte_rate >= self.operations / self.operation_rate else "its operations"
         moved, operations = ("about " if name in self.approximate else "" for name in ("bytes", "operations"))
         lines = [
-            f"{self.kernel} on {self.target}" + (f" with {sizes}" if sizes else ""),
+            str(self.ran),
             f"  {moved}{self.bytes / 1e6:.4g} MB must move, {operations}{self.operations / 1e6:.4g} million operations",
             f"  roof: {self.byte_rate / 1e9:.4g} GB/s by a large copy, {self.operation_rate / 1e9:.4g} GFLOP/s by a "
             f"matrix product; at least {duration(self.least_s)}, by {by}",
@@ -82,11 +77,7 @@ class BenchReport:
     def to_json(self) -> dict[str, Any]:
         """The object that `texpr bench --json` prints."""
         return {
-            "kernel": self.kernel,
-            "target": self.target,
-            "sizes": dict(self.sizes),
-            "dynamic": list(self.dynamic),
-            "warnings": [warning.to_json() for warning in self.warnings],
+            **self.ran.to_json(),
             "bytes": self.bytes,
             "operations": self.operations,
             "approximate": list(self.approximate),
@@ -112,9 +103,7 @@ def run_bench(kernel: "Kernel", target: str, **prepared: Any) -> BenchReport:
         time, copy = (_timing(watch, each) for each in (call, watch.copy(moved.total)))
         product, products = watch.product(dtype)
         return BenchReport(
-            kernel=kernel.name,
-            target=compiled.target,
-            sizes=trial.solved,
+            ran=trial.ran,
             bytes=moved.total,
             operations=operations.total,
             time=time,
@@ -122,8 +111,6 @@ def run_bench(kernel: "Kernel", target: str, **prepared: Any) -> BenchReport:
             byte_rate=LARGE_BYTES / _timing(watch, watch.copy(LARGE_BYTES)).cold_s,
             operation_rate=products / _timing(watch, product).warm_s,
             approximate=tuple(name for name, is_so in inexact.items() if is_so),
-            dynamic=compiled.dynamic,
-            warnings=compiled.warnings,
         )
 
     if trial.on_host:

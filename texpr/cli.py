@@ -20,9 +20,11 @@ from texpr.command_options import (
     Defines,
     File,
     Hints,
+    Inputs,
     KernelName,
     MappingFile,
     RunDefines,
+    Seed,
     TargetName,
     choices_in,
     definitions,
@@ -70,11 +72,6 @@ def _say(found: Iterable[Diagnostic], dynamic: tuple[str, ...] = ()) -> None:
     if dynamic:
         which = f"sizes {', '.join(dynamic)} are" if len(dynamic) > 1 else f"size {dynamic[0]} is"
         typer.echo(f"note: {which} dynamic: solved at launch; -D NAME=VALUE binds a size", err=True)
-
-
-def _findings(compiled: Any) -> dict[str, object]:
-    """The fields of a JSON answer that `_say` prints elsewhere."""
-    return {"dynamic": list(compiled.dynamic), "warnings": [warning.to_json() for warning in compiled.warnings]}
 
 
 @app.command()
@@ -173,8 +170,9 @@ def map_command(
     compiled = _compile(file, kernel, target, define, hint, mapping, "map")
     if as_json:
         from texpr.mapping_json import mapping_json
+        from texpr.ran import findings
 
-        print_json({**mapping_json(compiled.mapping.program), **_findings(compiled)})
+        print_json({**mapping_json(compiled.mapping.program), **findings(compiled.dynamic, compiled.warnings)})
     else:
         _say(compiled.warnings, compiled.dynamic)
         typer.echo(str(compiled.mapping))
@@ -231,8 +229,8 @@ def run(
     kernel: KernelName = None,
     target: TargetName = "cpu",
     mapping: MappingFile = None,
-    seed: Annotated[int, typer.Option(help="of the random inputs", min=0)] = 0,
-    inputs: Annotated[Path | None, typer.Option("--input", help="an .npz with arrays by parameter name")] = None,
+    seed: Seed = 0,
+    inputs: Inputs = None,
     output: Annotated[Path | None, typer.Option("--output", help="write all arrays to this .npz")] = None,
     verify: Annotated[
         bool, typer.Option("--check", help="compare with the interpreter in float64; --check=full: all of a large run")
@@ -276,8 +274,8 @@ def bench(
     kernel: KernelName = None,
     target: TargetName = "cpu",
     mapping: MappingFile = None,
-    seed: Annotated[int, typer.Option(help="of the random inputs", min=0)] = 0,
-    inputs: Annotated[Path | None, typer.Option("--input", help="an .npz with arrays by parameter name")] = None,
+    seed: Seed = 0,
+    inputs: Inputs = None,
     as_json: AsJson = False,
 ) -> None:
     """Time a kernel with warm and cold caches, beside a copy of as many bytes and the roofline."""

@@ -38,6 +38,8 @@ MappingFile = Annotated[
     Path | None,
     typer.Option("--mapping", metavar="FILE", help="choices of the mapping: what `map --json` printed, or edited"),
 ]
+Seed = Annotated[int, typer.Option(help="of the random inputs", min=0)]
+Inputs = Annotated[Path | None, typer.Option("--input", help="an .npz with arrays by parameter name")]
 Hints = Annotated[list[str] | None, typer.Option("--hint", metavar="NAME=VALUE", help="cost of a dynamic size")]
 
 

@@ -13,6 +13,7 @@ from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.grammar.strides import reach
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.inspect import duration
+from texpr.ran import Ran
 from texpr.runtime.compare import Comparison, compare, objections
 from texpr.samples import gather_limits, random_array, sample_bits
 from texpr.sampling import SAMPLE_ABOVE, choose_sample
@@ -29,16 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialReport:
-    kernel: str
-    target: str
-    sizes: Mapping[str, int]
+    ran: Ran
     time_s: float
     outputs: tuple[Comparison, ...] = ()
     checked: bool = False
     coverage: str = ""
     written: str | None = None
-    dynamic: tuple[str, ...] = ()
-    warnings: tuple[Diagnostic, ...] = ()
     arrays: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -51,10 +48,7 @@ class TrialReport:
         return not self.objections
 
     def __str__(self) -> str:
-        free = dict.fromkeys(self.dynamic, " (dynamic)")
-        sizes = ", ".join(f"{name}={value}{free.get(name, '')}" for name, value in self.sizes.items())
-        lines = [f"{self.kernel} on {self.target}" + (f" with {sizes}" if sizes else "")]
-        lines.append(f"  took {duration(self.time_s)}, its first run; `texpr bench` says more")
+        lines = [str(self.ran), f"  took {duration(self.time_s)}, its first run; `texpr bench` says more"]
         for o in self.outputs:
             compared = "right" if o.objection is None else "NOT CHECKED"
             verdict = f"WRONG in {o.wrong} elements" if o.wrong else compared
@@ -72,11 +66,7 @@ class TrialReport:
     def to_json(self) -> dict[str, Any]:
         """The object that `texpr run --json` prints."""
         return {
-            "kernel": self.kernel,
-            "target": self.target,
-            "sizes": dict(self.sizes),
-            "dynamic": list(self.dynamic),
-            "warnings": [warning.to_json() for warning in self.warnings],
+            **self.ran.to_json(),
             "checked": self.checked,
             "passed": self.passed,
             "time_us": self.time_s * 1e6,
@@ -212,6 +202,18 @@ class Trial:
         return {name: self.solved[name] for name in self.compiled.dynamic}
 
     @property
+    def ran(self) -> Ran:
+        """What its reports begin with."""
+        compiled = self.compiled
+        return Ran(
+            kernel=compiled.name,
+            target=compiled.target,
+            sizes=self.solved,
+            dynamic=compiled.dynamic,
+            warnings=compiled.warnings,
+        )
+
+    @property
     def on_host(self) -> bool:
         return not self.compiled.target.startswith("cuda:")
 
@@ -308,16 +310,12 @@ def run_trial(
     if output is not None:
         save_arrays(output, values)
     return TrialReport(
-        kernel=kernel.name,
-        target=compiled.target,
-        sizes=trial.solved,
+        ran=trial.ran,
         time_s=time_s,
         outputs=tuple(outputs),
         checked=check,
         coverage=coverage,
         written=str(output) if output else None,
-        dynamic=compiled.dynamic,
-        warnings=compiled.warnings,
         arrays=values,
     )
 
