@@ -138,14 +138,17 @@ def _load(
     array = View(buffer=element[0], subscripts=at(element[1], ROW.name, add(start, here)), dtype=dtype)
     known = constant_value(loop.extent)
     none = nothing(dtype, loop.span)
-    within, of_row, whole = None, IndexVar(name=part) if part in over else None, rounds_inside(loop.extent, covered)
-    if tile.lead is not None:
-        begin, end = subtract(ZERO, start), subtract(loop.extent, start)
-        within = Within(begin=begin, end=end, other=none, part=of_row, whole=whole)
-    elif known is None or known % covered:
-        exact = not funnel and not linear(loop.extent).is_multiple(width, draft.problem.divisors)
-        end = subtract(loop.extent, start)
-        within = Within(begin=ZERO, end=end, other=none, exact=exact, part=of_row, whole=whole)
+    within = None
+    if tile.lead is not None or known is None or known % covered:
+        from_start = tile.lead is None
+        within = Within(
+            begin=ZERO if from_start else subtract(ZERO, start),
+            end=subtract(loop.extent, start),
+            other=none,
+            exact=from_start and not funnel and not linear(loop.extent).is_multiple(width, draft.problem.divisors),
+            part=IndexVar(name=part) if part in over else None,
+            whole=rounds_inside(loop.extent, covered),
+        )
     return Copy(
         id=fresh(f"{index}_load"),
         source=array,

@@ -18,7 +18,6 @@ Where the extent is a multiple of the run, nothing is cut inside it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from texpr.grammar.ast import (
     And,
@@ -211,11 +210,15 @@ def _begun(run: Run, index: IndexExpr) -> Condition:
 
 def _not_over(run: Run, condition: Condition, beyond: int = 0) -> Condition:
     """A condition that asks for no more than that the run, and so many elements beyond it, end with the iterations."""
-    line = run.line
-    whole = rounds_inside(run.extent, line.covered, beyond) if line and line.part else 0
-    if line is None or line.part is None or not whole:
+    part, whole = run.line.part if run.line else None, _whole_runs(run, beyond)
+    if part is None or not whole:
         return condition
-    return Or(parts=(Compare(op=CompareOp.LT, left=IndexVar(name=line.part), right=const(whole)), condition))
+    return Or(parts=(Compare(op=CompareOp.LT, left=IndexVar(name=part), right=const(whole)), condition))
+
+
+def _whole_runs(run: Run, beyond: int = 0) -> int:
+    """How many runs of a thread, counted from a line, end with the iterations, and so many elements beyond them too."""
+    return rounds_inside(run.extent, run.line.covered, beyond) if run.line else 0
 
 
 def _is_harmless(draft: Draft, run: Run, body: tuple[Node, ...]) -> bool:
@@ -342,24 +345,26 @@ class Copies:
         cut = wide.funnel or (self.cut and wide.element not in self.run.tiled)  # a tile has something everywhere
         if wide.funnel and not self.cut:
             end = const(wide.width)
+        part = self.run.line.part if self.run.line else None
+        within = Within(
+            begin=begin,
+            end=end,
+            other=other,
+            exact=exact,
+            part=IndexVar(name=part) if part else None,
+            whole=_whole_runs(self.run),
+        )
         several = () if start == ZERO else ((self.access, const(self.run.count // wide.width)),)
         return Copy(
             id=self.draft.names.fresh(f"{_id(wide, self.run)}_{what}"),
             source=source,
             target=target,
             over=(*several, (self.element, const(wide.width))),
-            within=Within(begin=begin, end=end, other=other, exact=exact, **self._numbered(wide)) if cut else None,
+            within=within if cut else None,
             access=self._access(wide),
             digits=self.digits,
             span=wide.first.span,
         )
-
-    def _numbered(self, wide: Wide) -> Mapping[str, Any]:
-        """Which access of a row this is, where they are counted from a line."""
-        line = self.run.line
-        if line is None or line.part is None:
-            return {}
-        return {"part": IndexVar(name=line.part), "whole": rounds_inside(self.run.extent, line.covered)}
 
     def _access(self, wide: Wide) -> Access:
         if wide.funnel or (self.run.line is not None and wide.element in self.run.tiled):
