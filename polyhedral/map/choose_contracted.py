@@ -15,7 +15,7 @@ from texpr.grammar.ast import Leaf, Stmt
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import raster_of
 from texpr.polyhedral.map.contracted_fits import contracted_fault
-from texpr.polyhedral.map.contracted_tiles import bringing
+from texpr.polyhedral.map.contracted_tiles import is_turned
 from texpr.polyhedral.map.contraction import Contraction, contracted_nest, contractions
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
@@ -23,6 +23,7 @@ from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.vectors import Element, is_run
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.prove.additions import CHAIN
+from texpr.polyhedral.target import Target
 from texpr.polyhedral.walk import written
 
 LEAST_SIDE = 64  # shorter sides leave most of a tile empty
@@ -83,8 +84,12 @@ def choose_contracted(problem: Problem, region: Region) -> Contracted | None:
             shared = constant_value(one.extent) is not None and not region.saved and raster_of(problem.kernel) is None
             most = max(1, length // LEAST_PART) if shared else 1
             least = problem.target.multiprocessors // BUSY if length > CHAIN else LEAST_BLOCKS
+            turned = sum(is_turned(problem, one, factor.side) for factor in (one.first, one.second))
             timed = [
-                (_time(problem, one, shape, replace(choice, parts=parts), sizes), replace(choice, parts=parts))
+                (
+                    _time(problem.target, shape, turned, _blocks(choice, sizes), length, parts),
+                    replace(choice, parts=parts),
+                )
                 for shape, choice in shaped(problem, region, one)
                 for parts in PARTS
                 if parts <= most and _blocks(choice, sizes) * parts >= least
@@ -122,16 +127,13 @@ def _blocks(choice: Contracted, sizes: Mapping[str, int]) -> int:
     return prod(-(-size // choice.tile.get(index, 1)) for index, size in sizes.items())
 
 
-def _time(problem: Problem, one: Contraction, shape: Shape, choice: Contracted, sizes: Mapping[str, int]) -> float:
-    """How long the busiest multiprocessor takes, in products of the best rate."""
-    parts, length = choice.parts, problem.representative(one.extent, {})
-    tiles = _blocks(choice, sizes)
-    full, rest = divmod(-(-tiles * parts // problem.target.multiprocessors), shape.resident)
-    turned = sum(bringing(problem, one, choice, side).turned for side in choice.tile)
+def _time(target: Target, shape: Shape, turned: int, tiles: int, length: int, parts: int) -> float:
+    """How long the busiest multiprocessor takes for so many tiles of sums of a length, in products of the best rate."""
+    full, rest = divmod(-(-tiles * parts // target.multiprocessors), shape.resident)
 
     def of(blocks: int) -> float:
         """So many blocks on a multiprocessor together, each counted as long as one that is never waited for."""
-        warps = blocks * shape.threads // problem.target.warp_size
+        warps = blocks * shape.threads // target.warp_size
         return blocks / min(1.0, warps / ENOUGH_WARPS, warps * prod(shape.each) / ENOUGH_SUMS) if blocks else 0.0
 
     alone = prod(shape.tile) * length / (parts * shape.rates[turned]) * (full * of(shape.resident) + of(rest))

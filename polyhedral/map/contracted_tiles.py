@@ -82,17 +82,21 @@ DEEP = "@deep"
 """The way of what is summed."""
 
 
+def is_turned(problem: Problem, one: Contraction, side: str) -> bool:
+    """Whether neighbours of the factor with a side are neighbours of what is summed."""
+    element = one.of(side).element
+    return not is_run(problem, element, side) and is_run(problem, element, one.reduction.over.index)
+
+
 def bringing(problem: Problem, one: Contraction, choice: Contracted, side: str) -> Bringing:
     """How the tile of the factor with a side is brought."""
-    factor = one.of(side)
+    factor, turned = one.of(side), is_turned(problem, one, side)
     summed = [loop.index for loop in one.reduction.loops]
     most = max(1, ACCESS_BYTES // max(factor.dtype.size_bytes, one.dtype.size_bytes))
-    near = is_run(problem, factor.element, side)
-    turned = not near and is_run(problem, factor.element, summed[-1])
     width = 1
     if turned and len(summed) == 1:
         width = min(most, choice.depth, element_width(problem, factor.element, summed[0]))
-    elif near:
+    elif not turned and is_run(problem, factor.element, side):
         width = min(most, choice.tile[side], element_width(problem, factor.element, side))
     first, second = (DEEP, side) if turned else (side, DEEP)
     extents = {side: choice.tile[side], DEEP: choice.depth}
