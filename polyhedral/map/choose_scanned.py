@@ -142,7 +142,7 @@ def _over_blocks(problem: Problem, region: Region, nest: Nest, found: Scans, cho
         choice, found.scans[0].index
     )
     chained = replace(choice, look_back=True)
-    if one_tile or region.saved or blocks * choice.threads * FEW >= busy:
+    if one_tile or not region.is_alone or blocks * choice.threads * FEW >= busy:
         return choice
     return choice if scanned_fault(problem, nest, chained) is not None else chained
 

@@ -260,8 +260,8 @@ class _Check:
         self._grid(choice.grid, nest)
         if self.region.band is not None and has_block_level(self.problem.kernel, nest):
             self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
-        if self.region.saved and choice.look_back:
-            self._refuse("`look_back`: under a condition on data blocks do not share a scan")
+        if choice.look_back and not self.region.is_alone:
+            self._refuse("`look_back`: under a condition on data, or in a loop of launches, blocks do not share a scan")
         fault = scanned_fault(self.problem, nest, choice)
         if fault is not None:
             self._refuse(fault)

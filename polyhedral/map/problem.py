@@ -66,6 +66,11 @@ class Region:
     saved: Saved
 
     @property
+    def is_alone(self) -> bool:
+        """Whether a call runs it once, and asks no data whether to: what a call clears is clear when it begins."""
+        return not self.host and not self.saved
+
+    @property
     def band(self) -> Par | None:
         """The outermost `par`, None for plain statements."""
         first = self.stmts[0]

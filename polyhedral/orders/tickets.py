@@ -8,7 +8,7 @@ A `Last` of the outermost level is run once by every block. It is right where as
 waits for: all those that differ only in grid digits that the counter's subscripts do not tell.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from texpr.grammar.ast import IndexExpr, IndexVar
 from texpr.grammar.index.expr import product
@@ -17,9 +17,9 @@ from texpr.polyhedral.mapped.between import Init
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place, Scope
-from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Last, Node
-from texpr.polyhedral.mapped.walks import counted_blocks
+from texpr.polyhedral.mapped.walks import counted_blocks, launches
 
 Coordinate = tuple[Place, IndexExpr, IndexExpr]
 """Place, stride and radix: what a digit is, whatever index it belongs to."""
@@ -74,11 +74,27 @@ def miscounts(launch: Launch, node: LookBack) -> bool:
 
 
 def unwritten(program: MappedProgram, launch: Launch) -> str | None:
-    """A counter of a launch that nobody makes 0 before its first block comes."""
-    zero = {words.name for words in program.words if words.init in (Init.ZERO_ONCE, Init.ZERO_EACH_CALL)}
-    flags = (node.flags for node in launch.body if isinstance(node, LookBack))
-    counters = (*(node.counter for node in counted_blocks(launch)), *flags, *((launch.turns,) if launch.turns else ()))
-    return next((name for name in counters if name not in zero), None)
+    """A counter of a launch that nobody makes 0 before its first block comes. Counters are 0 again behind it; flags
+    stay, so that each call clears them, for a launch that it runs once."""
+    inits = {words.name: words.init for words in program.words}
+    counters = (*(node.counter for node in counted_blocks(launch)), *((launch.turns,) if launch.turns else ()))
+    flags = tuple(node.flags for node in launch.body if isinstance(node, LookBack))
+    again = any(launch.name == other.name for other in _run_again(program.host))
+    wrong = [name for name in counters if inits.get(name, Init.NONE) is Init.NONE]
+    wrong += [name for name in flags if again or inits.get(name) is not Init.ZERO_EACH_CALL]
+    return next(iter(wrong), None)
+
+
+def _run_again(host: Sequence[HostNode]) -> Iterator[Launch]:
+    """The launches that a call may run several times."""
+    for node in host:
+        match node:
+            case HostLoop(body=body):
+                yield from launches(body)
+            case HostIf(then=then, orelse=orelse):
+                yield from _run_again(then + orelse)
+            case Launch():
+                pass
 
 
 def orders_blocks(body: Sequence[Node], order: Order, source: Path, sink: Path) -> bool:

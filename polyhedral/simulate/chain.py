@@ -9,9 +9,11 @@ from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.monoids import MONOIDS
 from texpr.polyhedral.simulate.cells import Array
+from texpr.polyhedral.simulate.clocks import NOTHING
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes
 from texpr.polyhedral.simulate.failure import failure
 from texpr.polyhedral.simulate.reductions import spread
+from texpr.polyhedral.simulate.words import Word, WordMemory
 
 Link = tuple[str, tuple[int, ...], int, int]
 """Flags, place, part and element."""
@@ -29,10 +31,12 @@ class Pause:
 
 @dataclass(slots=True)
 class Chain:
-    """The folds of a launch up to and with each part, by flags, place, part and element."""
+    """The folds of a launch up to and with each part, by flags, place, part and element, and the flags that it set."""
 
     evaluator: Evaluator
+    memory: WordMemory
     links: dict[Link, Array] = field(default_factory=dict)
+    published: set[Word] = field(default_factory=set)
 
     def look_back(self, node: LookBack, lanes: Lanes) -> Pause | None:
         """These threads look back, in the order of their parts; why they wait, where a part before is not there."""
@@ -67,6 +71,8 @@ class Chain:
         values, start = (evaluator.load(view.buffer, view.subscripts, every) for view in (node.value, node.target))
         values, start = (np.broadcast_to(array, every.thread.shape) for array in (values, start))
         found = start.copy()
+        for flags, place, before in {link[:3] for link in wanted}:
+            self._publish(self.memory.word(flags, (*place, before + 1), node.span), node.span)
         for n in np.argsort([link[2] for link in wanted], kind="stable").tolist():
             flags, place, before, element = wanted[n]
             found[n] = start[n] if before < 0 else self.links[wanted[n]]
@@ -77,3 +83,9 @@ class Chain:
                 raise failure(f"{node.id}: threads of a block have two values of one element", node.span)
             self.links[link] = np.asarray(after, dtype=found.dtype)
         evaluator.store(node.target.buffer, node.target.subscripts, found, every)
+
+    def _publish(self, word: Word, span: Span) -> None:
+        """A block tells its fold, of which crews have elements each; one that an earlier launch told is an error."""
+        if word not in self.published:
+            self.memory.publish(word, NOTHING, span)
+            self.published.add(word)

@@ -40,6 +40,7 @@ from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes, Values
 from texpr.polyhedral.simulate.failure import failure
 from texpr.polyhedral.simulate.products import Products
 from texpr.polyhedral.simulate.reductions import reduce, scan, spread
+from texpr.polyhedral.simulate.words import WordMemory
 from texpr.polyhedral.walk import written
 
 
@@ -111,6 +112,11 @@ class Meetings(Protocol):
         """Whether a crew whose threads may wait for one another parts."""
         ...
 
+    @property
+    def words(self) -> WordMemory:
+        """The counters and flags of the call."""
+        ...
+
     def meet(self, node: Sync | Last, crew: Crew) -> Pause | None:
         """The crew has come to the node."""
         ...
@@ -142,7 +148,7 @@ class Runner:
         self.evaluator = evaluator
         self.meetings = meetings
         self.products = Products(evaluator, geometry.warp)
-        self.chain = Chain(evaluator)
+        self.chain = Chain(evaluator, meetings.words)
         self.kept = {n for n, b in mapped.buffers.items() if b.scope is Scope.THREAD}
         self.meets = {
             id(outer)

@@ -13,9 +13,11 @@ from test_scanned import PROGRAMS, choice, narrowed, results, right_on_the_cpu, 
 from texpr.codegen.toolchain import compile_cubin
 from texpr.grammar.ast import Always
 from texpr.grammar.diagnostics import InternalError, TExprError
+from texpr.grammar.index.expr import const
 from texpr.polyhedral.mapped.between import Init
-from texpr.polyhedral.mapped.candidate import Scanned
+from texpr.polyhedral.mapped.candidate import Candidate, Scanned
 from texpr.polyhedral.mapped.look_back import LookBack
+from texpr.polyhedral.mapped.program import HostLoop
 from texpr.polyhedral.mapped.tree import Guard
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
@@ -82,8 +84,38 @@ def test_a_block_that_looks_back_has_a_number_and_a_part_of_its_own() -> None:
     for one in wrong:
         with pytest.raises(InternalError, match="does not have each part of a place in a block of its own"):
             check_orders(with_launch(program, one))
+    for init in (Init.NONE, Init.ZERO_ONCE):
+        with pytest.raises(InternalError, match="nobody makes"):
+            check_orders(replace(program, words=tuple(replace(w, init=init) for w in program.words)))
+
+
+IN_A_LOOP = """kernel k(X: i32[T, N], Y: i32[T, N], W: i32[N]) where N >= 1 {
+    par N a { W[a] = 1 }
+    seq T t {
+        new s: i32; s = 0; seq N j { s += X[t, j] + W[j]; Y[t, j] = s }
+        par N b { W[b] = Y[t, N - 1 - b] }
+    }
+}"""
+
+
+def test_a_call_clears_flags_once_so_blocks_share_no_scan_in_a_loop_of_launches() -> None:
+    program = mapped(IN_A_LOOP, N=1 << 20)
+    assert isinstance(program.candidate, Candidate)
+    found = program.candidate.launches["k_1"]
+    assert isinstance(found, Scanned) and not found.look_back
+    launches = {**program.candidate.launches, "k_1": replace(found, look_back=True)}
+    with pytest.raises(TExprError, match="in a loop of launches, blocks do not share a scan"):
+        mapped(IN_A_LOOP, choices=replace(program.candidate, launches=launches), N=1 << 20)
+
+
+def test_flags_that_an_earlier_launch_set_are_found() -> None:
+    program = narrowed(PROGRAMS["columns"], look_back=True)
+    launch = only_launch(program)
+    twice = replace(program, host=(HostLoop(index="t", extent=const(2), body=(launch,)),))
     with pytest.raises(InternalError, match="nobody makes"):
-        check_orders(replace(program, words=tuple(replace(w, init=Init.NONE) for w in program.words)))
+        check_orders(twice)
+    with pytest.raises(TExprError, match="is published a second time"):
+        results(twice, 30)
 
 
 def test_what_stands_beside_a_scan_keeps_its_blocks_together() -> None:
