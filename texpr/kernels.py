@@ -270,6 +270,10 @@ class Compiled:
         self.build = made
         self.warnings = (*warnings, *made.warnings)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has, in another process too: it loads by itself what runs."""
+        return {name: value for name, value in vars(self).items() if name != "_launcher"}
+
     def __repr__(self) -> str:
         sizes = [f"{name}={value}" for name, value in self.build.sizes.items()]
         sizes += [f"{name} dynamic" for name in self.dynamic]

@@ -1,5 +1,7 @@
 """The face: kernels from files, texts and functions, compiled, called, interpreted, inspected and saved."""
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,17 @@ def test_what_is_no_stage_is_told_with_the_stages() -> None:
     with pytest.raises(texpr.TExprError, match="there is no stage 'lower'") as caught:
         texpr.parse(ADD).only.compile(stop_after="lower")
     assert "parse, check, model, prove, schedule, map, plan, emit" in str(caught.value)
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("target", ["cpu", "cuda-host:sm_90a"])
+def test_a_compiled_kernel_is_copied_and_pickled_after_a_call_as_before(target: str) -> None:
+    made, a = texpr.parse(ADD).only.compile(target), np.arange(5, dtype=np.float32)
+    made(a, a, np.zeros_like(a))
+    for copied in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        c = np.zeros_like(a)
+        copied(a, a, c)
+        assert c.tolist() == [0, 2, 4, 6, 8]
 
 
 def test_modules_give_kernels_by_name_and_attribute() -> None:
