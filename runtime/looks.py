@@ -44,14 +44,16 @@ _ways = _Ways()
 
 
 def facts_of(arrays: Sequence[Any]) -> list[Fact] | None:
-    """The looks of arrays and their addresses; None where one has no look, as those of other libraries."""
+    """The looks of arrays and their addresses; None where one has no look, as those of other libraries. Behind one of a
+    library, an array of a class derived from its own may have a look, which no array of the library has."""
     try:
         return [*map(_ways[type(arrays[0])], arrays)]  # most calls have arrays of one library
     except Exception:
-        return _facts_of_each(arrays)
+        return plain_facts_of(arrays)
 
 
-def _facts_of_each(arrays: Sequence[Any]) -> list[Fact] | None:
+def plain_facts_of(arrays: Sequence[Any]) -> list[Fact] | None:
+    """The same; None also where an array is of a derived class, which may mean something else by equal looks."""
     try:
         return [_ways[type(array)](array) for array in arrays]
     except Exception:  # torch's sparse and wrapped tensors have no strides or address; `view_of` says what they are
@@ -61,11 +63,6 @@ def _facts_of_each(arrays: Sequence[Any]) -> list[Fact] | None:
 def looks_in(facts: Sequence[Fact]) -> tuple[Look, ...]:
     """The looks of arrays, without their addresses."""
     return tuple([fact[:-1] for fact in facts])
-
-
-def are_plain(arrays: Sequence[Any]) -> bool:
-    """Whether all are arrays of the libraries here, and none of a class derived from theirs, which may look alike."""
-    return all((type(array).__module__, type(array).__name__) in _LIBRARIES for array in arrays)
 
 
 Guard = tuple[Callable[..., bool], Callable[[Any], int]]

@@ -12,7 +12,7 @@ from texpr.codegen.manifest import Manifest, Parameter
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arguments import bind_arguments, scalar_value
 from texpr.runtime.arrays import CUDA, ArrayView
-from texpr.runtime.looks import Fact, Guard, Look, are_plain, facts_of, guard_of, looks_in
+from texpr.runtime.looks import Fact, Guard, Look, facts_of, guard_of, looks_in, plain_facts_of
 from texpr.runtime.streams import Lookup, current_stream, libraries_of, library_of
 
 MAX_SEEN = 64  # kinds of calls that one kernel remembers
@@ -154,8 +154,7 @@ class Binder:
         """The long way; a call that gives no sizes, of arrays that have looks, is remembered."""
         bound = bind_arguments(self._manifest, args, kwargs, self._devices, stream)
         arrays = [bound.objects[p.name] for _, p in self._arrays]
-        plain = are_plain(arrays) and all(name in self._names for name in kwargs)
-        facts = facts_of(arrays) if plain else None
+        facts = plain_facts_of(arrays) if all(name in self._names for name in kwargs) else None
         views = [bound.arrays[p.name] for _, p in self._arrays]
         reaches = tuple(map(_reach, views))
         seen = Seen(
