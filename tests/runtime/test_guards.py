@@ -125,8 +125,32 @@ def test_what_a_guard_does_not_know_is_known_by_its_looks_and_guards_are_not_mad
     assert TensorGuards.made == MAX_GUARDS
 
 
-def test_a_torch_without_guards_is_asked_for_looks(torch: Any, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch._C._dynamo.guards", SimpleNamespace())
+class OtherGuards:
+    """Of a torch that makes its guards in another way."""
+
+    def __init__(self, *tensors: Any, sizes: Any) -> None:
+        raise AssertionError("nobody gives that")
+
+
+class SilentGuards(TensorGuards):
+    """Of a torch whose guards are asked in another way."""
+
+    check: Any = None
+
+
+class WrongGuards(TensorGuards):
+    """Of a torch whose guards do not know what they were made of."""
+
+    def check(self, *tensors: Any) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("guards", [None, OtherGuards, SilentGuards, WrongGuards])
+def test_a_torch_without_guards_or_with_others_is_asked_for_looks(
+    torch: Any, call: Any, guards: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = SimpleNamespace() if guards is None else SimpleNamespace(TensorGuards=guards)
+    monkeypatch.setitem(sys.modules, "torch._C._dynamo.guards", module)
     a, c = torch.array("torch"), torch.array("torch")
     for _ in range(4):
         call(a, c)
