@@ -11,6 +11,7 @@ from typing import Any
 from texpr.grammar.ast import (
     Always,
     And,
+    Compare,
     CompareOp,
     Condition,
     IndexBinary,
@@ -171,6 +172,12 @@ def conjunction(parts: Sequence[Condition]) -> Condition:
             return part
         case _:
             return And(parts=tuple(parts))
+
+
+def where_some(extents: Iterable[IndexExpr]) -> Condition | None:
+    """Where each of the loops of these extents has an iteration; None where they surely have."""
+    free = [extent for extent in extents if (constant_value(extent) or 0) <= 0]
+    return conjunction([Compare(op=CompareOp.GT, left=extent, right=ZERO) for extent in free]) if free else None
 
 
 def row_major(shape: Sequence[IndexExpr]) -> tuple[IndexExpr, ...]:

@@ -18,8 +18,6 @@ from texpr.grammar.ast import (
     Accumulate,
     Bind,
     Cast,
-    Compare,
-    CompareOp,
     Condition,
     Expr,
     Fn,
@@ -34,7 +32,13 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import ZERO, at_least_zero, combine, conjunction, constant_value, names, product
+from texpr.grammar.index.expr import (
+    at_least_zero,
+    combine,
+    names,
+    product,
+    where_some,
+)
 from texpr.grammar.types import F32, F64, I32, DType
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.long_sums import as_type, narrow
@@ -81,8 +85,7 @@ class Contraction:
     @property
     def some(self) -> Condition | None:
         """Where a sum has any products; None where it surely has."""
-        free = [loop.extent for loop in self.reduction.loops if (constant_value(loop.extent) or 0) <= 0]
-        return conjunction([Compare(op=CompareOp.GT, left=e, right=ZERO) for e in free]) if free else None
+        return where_some(loop.extent for loop in self.reduction.loops)
 
     def of(self, side: str) -> Factor:
         """The factor with a side."""

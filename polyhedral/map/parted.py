@@ -33,10 +33,9 @@ from texpr.grammar.index.expr import (
     ONE,
     ZERO,
     add,
-    conjunction,
     const,
-    constant_value,
     names,
+    where_some,
 )
 from texpr.grammar.index.interval import most
 from texpr.grammar.types import F32, F64
@@ -184,12 +183,9 @@ class _Launch:
             updates: list[Node] = []
             for update in reduction.updates:
                 updates += self._final(body, by_id[update.id], element)
-            some = tuple(
-                Compare(op=CompareOp.GT, left=loop.extent, right=ZERO)
-                for loop in reduction.loops
-                if (constant_value(loop.extent) or 0) <= 0 and names(loop.extent).isdisjoint(reduction.indices)
-            )
-            nodes += [Guard(condition=conjunction(some), body=tuple(updates), span=stmt.span)] if some else updates
+            extents = (loop.extent for loop in reduction.loops)
+            some = where_some(e for e in extents if names(e).isdisjoint(reduction.indices))
+            nodes += updates if some is None else [Guard(condition=some, body=tuple(updates), span=stmt.span)]
         if along is not None:
             digit = Digit(
                 name=element,

@@ -31,7 +31,7 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value
+from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value, where_some
 from texpr.grammar.index.interval import most
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL, F32, F64, DType
@@ -93,10 +93,8 @@ def split(draft: Draft, team: Team, seq: Seq) -> tuple[Node, ...]:
     found = shared_reduction(draft.problem, seq, {})
     assert found is not None, "what is shared out has been checked"
     nodes = shared_out(draft, team, seq, seq.body, found.updates, (), rounds, inside)
-    if extent is None or extent <= 0:
-        some = Compare(op=CompareOp.GT, left=seq.extent, right=ZERO)
-        nodes = (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
-    return nodes
+    some = where_some([seq.extent])
+    return nodes if some is None else (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
 
 
 def shared_out(

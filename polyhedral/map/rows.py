@@ -16,8 +16,6 @@ from functools import partial
 from texpr.grammar.ast import (
     Accumulate,
     Bind,
-    Compare,
-    CompareOp,
     Const,
     Expr,
     Gather,
@@ -35,15 +33,13 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import (
     ONE,
-    ZERO,
     at_least_zero,
     ceildiv,
-    conjunction,
     const,
-    constant_value,
     minimum,
     names,
     subtract,
+    where_some,
 )
 from texpr.grammar.types import F64
 from texpr.polyhedral.layout.make import row_major
@@ -157,11 +153,8 @@ def carried_rows(
             partial(_moved, id=update.id, to=own),
         )
     nodes = (*starts, *body, *ends)
-    extents = [s.extent for s in statements((seq,)) if isinstance(s, Seq | Par)]
-    parts = tuple(Compare(op=CompareOp.GT, left=e, right=ZERO) for e in extents if (constant_value(e) or 0) <= 0)
-    if not parts:
-        return nodes
-    return (Guard(condition=conjunction(parts), body=nodes, span=seq.span),)
+    some = where_some(s.extent for s in statements((seq,)) if isinstance(s, Seq | Par))
+    return nodes if some is None else (Guard(condition=some, body=nodes, span=seq.span),)
 
 
 def _made(draft: Draft, update: Accumulate, suffix: str, target: Read, value: Expr, origin: Origin) -> Generic:

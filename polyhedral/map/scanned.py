@@ -11,8 +11,8 @@ folds is fixed, so bits do not depend on timing.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexVar, New, Read, Stmt
-from texpr.grammar.index.expr import ONE, ZERO, add, at_least_zero, ceildiv, const, constant_value, subtract
+from texpr.grammar.ast import Compare, CompareOp, IndexExpr, IndexVar, New, Read, Stmt
+from texpr.grammar.index.expr import ONE, ZERO, add, at_least_zero, ceildiv, const, subtract, where_some
 from texpr.polyhedral.map.digits import Piece, grid_digits, grid_size, place_on_grid
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import padding_guard, place_in
@@ -176,7 +176,7 @@ class _Launch:
         )
         start = self.team.bind(fold, "before", fold.before, at, value, digits=self.team.alike.digits)
         start = replace(start, unused=self.team.alike.unused)
-        some = _is_some(scan) if subscripts else None
+        some = where_some([scan.loop.extent]) if subscripts else None
         elsewhere = self.team.chain is not None and buffer not in self.found.alike
         if some is not None or self.inside is not None or elsewhere:
             nodes.append(self.team.bind(fold, "none", fold.before, at, self.team.nothing(fold), Origin.INIT))
@@ -223,7 +223,7 @@ class _Launch:
         node: Node = self.team.bind(fold, "out", buffer, subscripts, value)
         if buffer in self.found.alike:
             return [*([Fresh(buffer=buffer)] if self.team.across is not None else []), node]
-        some = _is_some(scan) if subscripts else None
+        some = where_some([scan.loop.extent]) if subscripts else None
         if some is not None:
             node = Guard(condition=some, body=(node,), span=self.team.span)
         return list(self._by_first((node,), behind=True))
@@ -242,9 +242,3 @@ class _Launch:
         there = subtract(chain.parts, ONE) if behind else ZERO
         condition = Compare(op=CompareOp.EQ, left=IndexVar(name=chain.part), right=there)
         return (Guard(condition=condition, body=nodes, uniform=Scope.BLOCK, span=self.team.span),)
-
-
-def _is_some(scan: Scan) -> Condition | None:
-    """Whether there is an iteration, None where there surely is one."""
-    extent = scan.loop.extent
-    return None if (constant_value(extent) or 0) > 0 else Compare(op=CompareOp.GT, left=extent, right=ZERO)
