@@ -54,7 +54,7 @@ from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.map.brought import Block, Brought, zero
 from texpr.polyhedral.map.contracted_tiles import SLOTS, lanes, square
 from texpr.polyhedral.map.contraction import contracted_nest, contraction
-from texpr.polyhedral.map.digits import thread_digits
+from texpr.polyhedral.map.digits import numbered, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import band_of, launch_of, padding_guard, place_in
 from texpr.polyhedral.map.long_sums import as_type, narrow
@@ -62,7 +62,7 @@ from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.raster import raster_grid
 from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.split_sums import Split, met, numbered
+from texpr.polyhedral.map.split_sums import Split, met
 from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.mapped.operators import Elementwise, Origin
@@ -102,13 +102,12 @@ def build_contracted(draft: Draft, region: Region, choice: Contracted) -> Launch
     )
     digits = tuple(digit.name for digit in team.all)
     block = Block(draft=draft, one=one, choice=choice, corner=corner, at=at, digits=digits)
-    numbers: tuple[Define, ...] = ()
     split: Split | None = None
     if choice.parts > 1:
-        found, again, split = numbered(grid.all, draft.names.fresh)
-        numbers, draft.digits = tuple(found), [*draft.digits, *again]
+        split = Split(part=part, numbers=numbered(grid.all[:-1], draft.names, "number"))
+        draft.digits += split.digits
     sums = _Sums(block, split)
-    body = (*defines, *numbers, *places, *sums.nodes())
+    body = (*defines, *(split.numbers if split is not None else ()), *places, *sums.nodes())
     launch = launch_of(draft, region, choice.threads, grid, body)
     return replace(launch, min_blocks=choice.resident, orders=sums.orders)
 

@@ -9,7 +9,7 @@ iterations share a thread and a serial digit: what lies beyond an extent is cut 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from texpr.grammar.ast import IndexConst, IndexExpr
@@ -17,7 +17,8 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, multiply, product
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place
-from texpr.polyhedral.names import Names
+from texpr.polyhedral.mapped.tree import Define
+from texpr.polyhedral.names import Names, stem
 from texpr.polyhedral.target import Target
 
 ONE_EACH: Mapping[str, int] = MappingProxyType({})
@@ -181,6 +182,16 @@ def place_on_grid(
             "this par is too large for one launch",
             help="split the outermost par in two, with a seq around the inner part",
         )
+    return tuple(found)
+
+
+def numbered(grid: Sequence[Digit | None], names: Names, word: str = "tile") -> tuple[Define, ...]:
+    """The number of a block along each digit of the grid, counted in blocks."""
+    found: list[Define] = []
+    for digit in (digit for digit in grid if digit is not None):
+        own = names.fresh(f"{stem(digit.index)}_{word}")
+        again = replace(digit, name=names.fresh(f"{own}_block"), index=own, weight=1)
+        found.append(Define(index=own, digits=(again,)))
     return tuple(found)
 
 

@@ -21,8 +21,10 @@ from texpr.grammar.index.expr import (
     const,
     multiply,
 )
+from texpr.grammar.source import Span
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.crew import Crew, Part, Stand
+from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.serial import Body, of_combining
 from texpr.polyhedral.map.updates import combined, components
@@ -136,27 +138,43 @@ def last(
         inside += crew.started(total, "total")
         inside.append(Loop(index=each, extent=ceildiv(crew.parts, crew.team), body=(every,), span=update.span))
         orders += [
-            Order(
-                source=put.id,
-                sink=sink,
-                buffer=space,
-                hazard=Hazard.FLOW,
-                scope=Scope.GRID,
-                carried_by=None,
-                source_span=update.span,
-                sink_span=update.span,
-            )
+            left_in_memory(put.id, sink, space, update.span)
             for put, sink, space in zip(puts, sinks, spaces, strict=True)
         ]
     inside += together(crew, totals, "last_")
     inside += end(totals)
-    counter = fresh("tickets")
-    crew.draft.words.append(Words(name=counter, shape=crew.tiles, init=Init.ZERO_ONCE))
-    last = Last(
-        counter=counter, at=here, n=crew.parts, body=tuple(inside), orders=tuple(orders),
-        span=parts[0].update.span,
-    )  # fmt: skip
-    return [*nodes, last], tuple(orders)
+    span = parts[0].update.span
+    nodes.append(by_the_last(crew.draft, here, crew.tiles, crew.parts, tuple(inside), tuple(orders), span))
+    return nodes, tuple(orders)
+
+
+def left_in_memory(put: str, got: str, space: str, span: Span) -> Order:
+    """What each block puts there is read by the last one."""
+    return Order(
+        source=put,
+        sink=got,
+        buffer=space,
+        hazard=Hazard.FLOW,
+        scope=Scope.GRID,
+        carried_by=None,
+        source_span=span,
+        sink_span=span,
+    )
+
+
+def by_the_last(
+    draft: Draft,
+    tile: tuple[IndexExpr, ...],
+    tiles: tuple[IndexExpr, ...],
+    parts: IndexExpr,
+    body: tuple[Node, ...],
+    orders: tuple[Order, ...],
+    span: Span,
+) -> Last:
+    """What the last of the blocks does that share a tile, one of so many: a counter of each tells."""
+    counter = draft.names.fresh("tickets")
+    draft.words.append(Words(name=counter, shape=tiles, init=Init.ZERO_ONCE))
+    return Last(counter=counter, at=tile, n=parts, body=body, orders=orders, span=span)
 
 
 def _added(

@@ -41,7 +41,7 @@ from texpr.grammar.index.interval import most
 from texpr.grammar.types import F32, F64
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.crew import Crew, Part, parts_of
-from texpr.polyhedral.map.digits import grid_digits, grid_size
+from texpr.polyhedral.map.digits import grid_digits, grid_size, numbered
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.long_sums import as_type, narrow
@@ -120,18 +120,14 @@ class _Launch:
 
     def _tiles(self, grid: Sequence[Digit | None]) -> list[Node]:
         """Which part of which elements the block takes."""
-        crew, fresh = self.crew, self.draft.names.fresh
+        crew = self.crew
         if crew.part_digit is None:
             return []
-        nodes: list[Node] = [Define(index=crew.part, digits=(crew.part_digit,))]
-        for digit in (d for d in grid[:-1] if d is not None):
-            own = fresh(f"{stem(digit.index)}_tile")
-            again = replace(digit, name=fresh(f"{own}_block"), index=own, weight=1)
-            self.draft.digits.append(again)
-            nodes.append(Define(index=own, digits=(again,)))
-            crew.tile += (IndexVar(name=own),)
-            crew.tiles += (digit.radix,)
-        return nodes
+        tiles = numbered(grid[:-1], self.draft.names)
+        self.draft.digits += [digit for tile in tiles for digit in tile.digits]
+        crew.tile = tuple(IndexVar(name=tile.index) for tile in tiles)
+        crew.tiles = tuple(digit.radix for tile in tiles for digit in tile.digits)
+        return [Define(index=crew.part, digits=(crew.part_digit,)), *tiles]
 
     def _guarded(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
         """What is run for iterations of the band only."""

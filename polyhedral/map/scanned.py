@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from texpr.grammar.ast import Compare, CompareOp, IndexExpr, IndexVar, New, Read, Stmt
 from texpr.grammar.index.expr import ONE, ZERO, add, at_least_zero, ceildiv, const, subtract, where_some
-from texpr.polyhedral.map.digits import Piece, grid_digits, grid_size, place_on_grid
+from texpr.polyhedral.map.digits import Piece, grid_digits, grid_size, numbered, place_on_grid
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.long_sums import as_type
@@ -29,7 +29,6 @@ from texpr.polyhedral.mapped.operators import Origin
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Node
-from texpr.polyhedral.names import stem
 
 
 def build_scanned(draft: Draft, region: Region, choice: Scanned) -> Launch:
@@ -100,19 +99,14 @@ class _Launch:
         pieces.append(Piece(index=part, radix=parts, weight=1))
         found = place_on_grid(pieces, draft.names, draft.target, team.span, together=len(pieces))
         grid = dict(zip((*order, len(order)), found, strict=True))
-        nodes, at, tiles = list[Node](), list[IndexExpr](), list[IndexExpr]()
-        for digit in (grid[n] for n in order):
-            if digit is not None:
-                own = fresh(f"{stem(digit.index)}_tile")
-                again = replace(digit, name=fresh(f"{own}_block"), index=own, weight=1)
-                draft.digits.append(again)
-                nodes.append(Define(index=own, digits=(again,)))
-                at.append(IndexVar(name=own))
-                tiles.append(digit.radix)
+        nodes = list(numbered(found[:-1], draft.names))
+        again = [digit for node in nodes for digit in node.digits]
+        draft.digits += again
         last = found[-1]
         if last is not None:
-            nodes.append(Define(index=part, digits=(last,)))
+            at, tiles = (IndexVar(name=node.index) for node in nodes), (digit.radix for digit in again)
             team.chain = Chain(part=part, parts=parts, at=tuple(at), tiles=tuple(tiles))
+            nodes.append(Define(index=part, digits=(last,)))
             self.turns = fresh("turns")
             draft.words.append(Words(name=self.turns, shape=(), init=Init.ZERO_EACH_CALL))
         return tuple(grid[n] for n in range(len(order) + 1)), tuple(nodes)

@@ -10,7 +10,7 @@
 The order of the parts is fixed, so bits do not depend on timing; long sums are added in f64.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from texpr.grammar.ast import AccOp, Accumulate, Bind, IndexExpr, IndexVar, Read
@@ -20,40 +20,36 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.brought import Block, zero
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.long_sums import as_type
+from texpr.polyhedral.map.meeting import by_the_last, left_in_memory
 from texpr.polyhedral.map.vectors import ACCESS_BYTES
 from texpr.polyhedral.mapped.access import Access, Cache
-from texpr.polyhedral.mapped.between import Init, Words
 from texpr.polyhedral.mapped.operators import Copy, Elementwise, Origin
 from texpr.polyhedral.mapped.order import Order
-from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.tree import Define, Fresh, Last, Loop, Node
+from texpr.polyhedral.mapped.places import Digit, Memory, Place
+from texpr.polyhedral.mapped.tree import Define, Fresh, Loop, Node
 from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.names import stem
-from texpr.polyhedral.program import Hazard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Which part of the products a block has, by name, and which tile: one of so many."""
+    """Which `part` of the products a block has, by name, and which tile, by its number along each digit of the grid."""
 
     part: str
-    tile: tuple[IndexExpr, ...]
-    tiles: tuple[IndexExpr, ...]
+    numbers: tuple[Define, ...]
 
+    @property
+    def tile(self) -> tuple[IndexExpr, ...]:
+        return tuple(IndexVar(name=number.index) for number in self.numbers)
 
-def numbered(block_digits: Sequence[Digit], names: Callable[[str], str]) -> tuple[list[Define], list[Digit], Split]:
-    """The tile of a block by its digits on the grid, the last of which is that of the parts."""
-    nodes, digits, tile = list[Define](), list[Digit](), list[IndexExpr]()
-    *others, last = block_digits
-    for digit in others:
-        own = names(f"{stem(digit.index)}_number")
-        again = Digit(
-            name=names(f"{own}_block"), index=own, weight=1, radix=digit.radix, stride=digit.stride, place=digit.place
-        )
-        digits.append(again)
-        nodes.append(Define(index=own, digits=(again,)))
-        tile.append(IndexVar(name=own))
-    return nodes, digits, Split(part=last.index, tile=tuple(tile), tiles=tuple(digit.radix for digit in others))
+    @property
+    def digits(self) -> tuple[Digit, ...]:
+        return tuple(digit for number in self.numbers for digit in number.digits)
+
+    @property
+    def tiles(self) -> tuple[IndexExpr, ...]:
+        """How many of them there are."""
+        return tuple(digit.radix for digit in self.digits)
 
 
 def met(
@@ -131,30 +127,20 @@ def met(
     digit = Digit(name=row, index=row, weight=1, radix=const(rows), stride=ONE, place=Place.SERIAL)
     draft.digits.append(digit)
     each_row = Loop(index=row, extent=const(rows), body=(get, adds), digit=digit, unroll=True, span=span)
-    order = Order(
-        source=put.id,
-        sink=get.id,
-        buffer=space,
-        hazard=Hazard.FLOW,
-        scope=Scope.GRID,
-        carried_by=None,
-        source_span=span,
-        sink_span=span,
-    )
-    counter = fresh("tickets")
-    draft.words.append(Words(name=counter, shape=split.tiles, init=Init.ZERO_ONCE))
-    last = Last(
-        counter=counter,
-        at=split.tile,
-        n=parts,
-        body=(
+    order = left_in_memory(put.id, get.id, space, span)
+    last = by_the_last(
+        draft,
+        split.tile,
+        split.tiles,
+        parts,
+        (
             Fresh(buffer=total),
             Fresh(buffer=more),
             Elementwise(id=start.id, leaves=(start,), over=every, digits=digits),
             Loop(index=part, extent=parts, body=(each_row,), unroll_by=1, span=span),
             *end(total),
         ),
-        orders=(order,),
-        span=span,
+        (order,),
+        span,
     )
     return (Define(index=thread, digits=tuple(reversed(band.digits[0]))), put, last), order
