@@ -51,10 +51,12 @@ def choose_scanned(problem: Problem, region: Region) -> Scanned | None:
     sizes = [problem.representative(add(ranges[p.index][1], ONE), {}) for p in nest.pars]
     across = _across(problem, nest, sizes, ranges, found)
     if across is None:
-        choice = _along(problem, nest, ranges, sizes, found)
-        blocks = -(-prod(sizes) // prod(n for _, n in choice.deal))
-        return _over_blocks(problem, region, nest, found, choice, blocks)
-    return _with_lanes_across(problem, region, nest, ranges, sizes, found, across)
+        along = _along(problem, nest, ranges, sizes, found)
+        blocks = -(-prod(sizes) // prod(n for _, n in along.deal))
+        choice: Scanned | None = _over_blocks(problem, region, nest, found, along, blocks)
+    else:
+        choice = _with_lanes_across(problem, region, nest, ranges, sizes, found, across)
+    return choice if choice is not None and scanned_fault(problem, nest, choice) is None else None
 
 
 def _across(problem: Problem, nest: Nest, sizes: Sequence[int], ranges: Ranges, found: Scans) -> int | None:
@@ -91,9 +93,8 @@ def _along(problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], f
     threads = asked or max(team, min(THREADS // 2, team * power_of_two(prod(sizes))))
     team = min(team, threads & -threads)
     dealt = nest.indices[-1] if nest.pars and _is_fixed(nest.indices[-1], found) else None
-    if dealt is None or threads % team:
+    if dealt is None:
         threads = asked or max(team, warp)
-        team = threads if not threads & (threads - 1) else team
     deal: Deal = ((dealt, threads // team),) if dealt is not None and threads > team else ()
     return _scanned(problem, nest, ranges, found, threads, found.scans[0].index, deal, ahead, widths)
 
@@ -117,9 +118,10 @@ def _with_lanes_across(
     ahead = min(ROUNDS, power_of_two(longest))
     team = min((asked or THREADS) // lanes, power_of_two(-(-longest // ahead)))
     threads = asked or max(warp, lanes * team)
-    lanes = threads // max(1, team)
+    lanes = min(1 << ((threads // team).bit_length() - 1), threads & -threads)
+    team = threads // lanes
     deal: Deal = ((par.index, lanes),)
-    if lanes < 2 or team < 1 or threads % lanes:
+    if lanes < 2:
         return None
     widths = {par.index: width} if width > 1 else {}
     choice = _scanned(problem, nest, ranges, found, threads, par.index, deal, ahead, widths)

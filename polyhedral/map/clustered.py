@@ -81,7 +81,7 @@ def _shape(attr: Attr) -> tuple[int, int, int]:
 
 def clustered(launch: Launch, band: Sequence[Par], kernel: Kernel, target: Target, names: Names) -> Launch:
     """The launch of a band in clusters, where the author asks for them. Raises E0401 for an axis with fewer blocks,
-    E0402 where blocks are counted and some would have to do nothing."""
+    E0402 where blocks are counted or numbered and some would have to do nothing."""
     own = cluster_band(band, kernel, target)
     if own:
         x, y, z = (prod(own.get(d.index, 1) for d in launch.digits if d.place is place) for place in GRID_PLACES)
@@ -99,8 +99,8 @@ def clustered(launch: Launch, band: Sequence[Par], kernel: Kernel, target: Targe
         if blocks > 1 and (known is None or known % blocks):
             grid[axis] = multiply(ceildiv(launch.grid[axis], blocks), const(blocks))
             beyond.append(_within(names, axis, grid[axis], launch))
-    if beyond and any(of_kind(launch.body, Last)):
-        why = f"the blocks of {launch.name} that share a reduction are counted, and are no whole clusters"
+    if beyond and (launch.turns or any(of_kind(launch.body, Last))):
+        why = f"the blocks of {launch.name} that share a reduction or a scan are counted, and are no whole clusters"
         help = "remove #cluster_shape; the compiler then chooses by itself"
         raise fail("E0402", f"#cluster_shape is not mapped here: {why}", attr.span, "this attribute", help=help)
     body = launch.body

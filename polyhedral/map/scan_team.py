@@ -288,11 +288,12 @@ class Team:
 
 
 def slot_bytes(choice: Scanned, found: Scans) -> int:
-    """The shared memory in which teams meet."""
+    """The shared memory in which teams meet, and hand on what is before them."""
     team, is_along = team_of(choice), choice.along in choice.shared_out
-    each = choice.ahead if is_along else prod(choice.widths.values())
-    count = each * choice.threads if team > 1 else 0
-    return sum(count * carrier.dtype.size_bytes for one in found.scans for carrier in one.carriers)
+    neighbours = 1 if is_along else prod(choice.widths.values())
+    slots = (choice.ahead if is_along else neighbours) * choice.threads if team > 1 else 0
+    hands = choice.threads // team * neighbours if choice.look_back else 0
+    return sum((slots + hands) * carrier.dtype.size_bytes for one in found.scans for carrier in one.carriers)
 
 
 def choice_width(choice: Scanned, scan: Scan) -> int:

@@ -58,8 +58,8 @@ def _faults(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iter
         yield f"`deal` deals {own} threads, in pieces that do not number {choice.threads}"
     if not is_along and choice.along not in dealt:
         yield f"`along`: lanes lie along one of {listed((*choice.shared_out, *dealt))}, not {choice.along}"
-    if is_along and (team < 2 or team & (team - 1)):
-        yield f"`along`: {team} threads share a scan, which is no power of two from 2"
+    if is_along and team < 2:
+        yield f"`along`: lanes lie along {choice.along}, and one thread has all of it"
     for one in found.scans:
         if names(one.loop.extent) & set(dealt):
             yield f"`deal`: the extent of {one.index} depends on an index that has threads"

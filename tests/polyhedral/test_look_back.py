@@ -108,6 +108,13 @@ def test_a_call_clears_flags_once_so_blocks_share_no_scan_in_a_loop_of_launches(
         mapped(IN_A_LOOP, choices=replace(program.candidate, launches=launches), N=1 << 20)
 
 
+def test_clusters_of_blocks_that_look_back_are_whole() -> None:
+    text = PROGRAMS["stream"].replace(") {", ") #cluster_shape(2) {", 1)
+    assert only_launch(mapped(text, N=1 << 20)).cluster == (2, 1, 1)
+    with pytest.raises(TExprError, match="share a reduction or a scan are counted, and are no whole clusters"):
+        mapped(text)
+
+
 def test_flags_that_an_earlier_launch_set_are_found() -> None:
     program = narrowed(PROGRAMS["columns"], look_back=True)
     launch = only_launch(program)

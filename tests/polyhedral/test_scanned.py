@@ -296,7 +296,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("inclusive", {"shared_out": ("k",)}, "k are no scans that the threads of a block can share"),
     ("inclusive", {"shared_out": ("j", "j")}, "j, j are no scans"),
     ("inclusive", {"threads": 48}, "a block cannot have 48 threads"),
-    ("inclusive", {"threads": 96}, "96 threads share a scan, which is no power of two from 2"),
+    ("inclusive", {"deal": (("i", 64),)}, "lanes lie along j, and one thread has all of it"),
     ("inclusive", {"along": "i"}, "lanes lie along one of j, not i"),
     ("inclusive", {"deal": (("j", 2),)}, "`deal` deals threads to j, not some of i"),
     ("inclusive", {"deal": (("i", 3),)}, "`deal` deals 3 threads, in pieces that do not number 64"),
@@ -335,6 +335,32 @@ def test_lanes_lie_where_memory_does_and_threads_have_several_loads_on_their_way
         (256, 4, False),
     ]
     assert {type(c) for c in (choice(mapped(PROGRAMS[n], target="cpu")) for n in ("inclusive", "columns"))} == {Cores}
+
+
+ASKED = [("stream", 96), ("inclusive", 96), ("columns", 992), ("columns", 448)]
+
+
+@pytest.mark.parametrize(("name", "threads"), ASKED)
+def test_any_warps_that_the_author_asks_for_share_scans(name: str, threads: int) -> None:
+    asked, sizes = PROGRAMS[name].replace(") {", f") #threads({threads}) {{", 1), {"M": 70, "N": 300}
+    bound = {size: n for size, n in sizes.items() if name != "stream" or size == "N"}
+    program = mapped(asked, **bound)
+    found = choice(program)
+    assert isinstance(found, Scanned) and found.threads == threads
+    assert isinstance(program.candidate, Candidate)
+    assert choice(mapped(asked, choices=program.candidate, **bound)) == found
+    values = arguments(program.kernel, bound)
+    same(simulate(program, values), interpret(program.kernel, values).outputs)
+
+
+def test_scans_whose_folds_have_no_room_stay_with_one_thread() -> None:
+    count = 40
+    folds = "; ".join(f"new s{c}: f64; s{c} = 0.0" for c in range(count))
+    body = "; ".join(f"s{c} += X[j, i] * {c}.0; Y[{c}, j, i] = s{c}" for c in range(count))
+    text = f"""kernel k(X: f64[512, N], Y: f64[{count}, 512, N]) #threads(1024) {{
+        par N i {{ {folds}; seq 512 j {{ {body} }} }}
+    }}"""
+    assert isinstance(choice(mapped(text, N=64)), Flat)
 
 
 def test_the_text_of_a_running_sum_is_the_golden_one(golden: Any) -> None:
