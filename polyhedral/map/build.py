@@ -71,7 +71,10 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
         report=Report(
             accesses=access_reports(problem, host, buffers),
             representative=dict(problem.sizes),
-            notes=(*idle_attributes(problem.kernel, problem.target, host, buffers), *_read_again(problem, candidate)),
+            notes=(
+                *idle_attributes(problem.kernel, problem.target, host, buffers, draft.obeyed),
+                *_read_again(problem, candidate),
+            ),
         ),
     )
     check_orders(program)
@@ -156,7 +159,9 @@ def _finished(draft: Draft, region: Region, choice: Choice) -> Launch:
     launch = replace(launch, body=body, digits=digits, arguments=arguments)
     band = region.nest[0].pars if region.band is not None else ()
     launch = resident(launch, draft.kernel, draft.target)
-    launch = persistent(launch, choice, draft.kernel, draft.target, draft.names)
-    launch = clustered(launch, band, draft.kernel, draft.target, draft.names)
+    stays = persistent(launch, choice, draft.kernel, draft.target, draft.names)
+    if stays is not launch:
+        draft.obeyed.add("persistent")
+    launch = clustered(stays, band, draft.kernel, draft.target, draft.names)
     orders = launch_orders(launch, draft.buffers, draft.proved.program, draft.target.warp_size)
     return synchronise(replace(launch, orders=(*launch.orders, *orders)))

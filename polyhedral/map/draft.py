@@ -15,13 +15,15 @@ from texpr.polyhedral.target import Target
 @dataclass(slots=True, kw_only=True)
 class Draft:
     """`buffers` has every buffer that was placed so far, parameters first; `digits` those of the launch at work, in the
-    order in which they were made, grid digits apart; `words` the counters of all launches."""
+    order in which they were made, grid digits apart; `words` the counters of all launches; `obeyed` names the kernel's
+    attributes that changed the blocks of one."""
 
     problem: Problem
     names: Names
     buffers: dict[str, MappedBuffer] = field(default_factory=dict)
     digits: list[Digit] = field(default_factory=list)
     words: list[Words] = field(default_factory=list)
+    obeyed: set[str] = field(default_factory=set)
 
     @property
     def kernel(self) -> Kernel:

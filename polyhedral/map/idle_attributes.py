@@ -3,14 +3,14 @@
 par N i { C[i] = A[i] #unique }     "`#unique` (line 1) changes nothing: its statement writes no gathered element"
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from texpr.grammar.ast import Accumulate, Attr, Kernel, Leaf, Seq, Stmt
 from texpr.grammar.attributes import ATTRIBUTES, Needs
 from texpr.grammar.core import statements
 from texpr.grammar.permissions import contracts, hastens, promises_unique
-from texpr.polyhedral.mapped.places import GRID_PLACES, Memory, Place
-from texpr.polyhedral.mapped.program import HostNode, Launch, MappedBuffer
+from texpr.polyhedral.mapped.places import Memory, Place
+from texpr.polyhedral.mapped.program import HostNode, MappedBuffer
 from texpr.polyhedral.mapped.tree import Loop
 from texpr.polyhedral.mapped.walks import launches, of_kind
 from texpr.polyhedral.target import Target
@@ -23,16 +23,25 @@ _OBEYED: dict[Needs | None, tuple[Memory, ...]] = {
 
 
 def idle_attributes(
-    kernel: Kernel, target: Target, host: Sequence[HostNode], buffers: Mapping[str, MappedBuffer]
+    kernel: Kernel,
+    target: Target,
+    host: Sequence[HostNode],
+    buffers: Mapping[str, MappedBuffer],
+    obeyed: Collection[str],
 ) -> tuple[str, ...]:
-    """A sentence for each attribute that changed nothing, in text order; the attributes were accepted before."""
-    found = [*_of_kernel(kernel, target, host), *_of_statements(kernel, target, host), *_of_buffers(kernel, buffers)]
+    """A sentence for each attribute that changed nothing, in text order; the attributes were accepted before. `obeyed`
+    are those of the kernel that changed the blocks of a launch, which its digits and loops need not show."""
+    found = [
+        *_of_kernel(kernel, target, host, obeyed),
+        *_of_statements(kernel, target, host),
+        *_of_buffers(kernel, buffers),
+    ]
     found.sort(key=lambda each: each[0].span.start)
     lines = (f"`#{attr.name}` (line {attr.span.line}) changes nothing: {why}" for attr, why in found)
     return tuple(dict.fromkeys(lines))
 
 
-def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Found:
+def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode], obeyed: Collection[str]) -> Found:
     leaves = [s for s in statements(kernel.body) if isinstance(s, Leaf)]
     for attr in kernel.attrs:
         spec = ATTRIBUTES[attr.name]
@@ -40,9 +49,9 @@ def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Foun
             yield attr, spec.on_cpu
         elif spec.needs is Needs.THREADS and all(launch.threads == 1 for launch in launches(host)):
             yield attr, "every launch has one thread"
-        elif spec.needs is Needs.BLOCKS and not any(map(_in_tiles, launches(host))):
+        elif spec.needs is Needs.BLOCKS and attr.name not in obeyed:
             yield attr, "no launch is known to have more blocks than a GPU runs at once"
-        elif spec.needs is Needs.ROWS and not any(map(_in_groups, launches(host))):
+        elif spec.needs is Needs.ROWS and attr.name not in obeyed:
             yield attr, "no launch has several rows and columns of blocks that a group could have"
         elif spec.needs is Needs.PRODUCTS and not any(map(contracts, leaves)):
             yield attr, "no statement adds a product of floats"
@@ -50,17 +59,6 @@ def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Foun
             yield attr, "no statement has a function of f32 that has a faster form"
         elif spec.needs is Needs.GATHERED_WRITES and not any(map(promises_unique, leaves)):
             yield attr, "no statement writes a gathered element"
-
-
-def _in_groups(launch: Launch) -> bool:
-    """Whether an index has two digits on the grid."""
-    blocks = [digit.index for digit in launch.digits if digit.place in GRID_PLACES]
-    return len(set(blocks)) < len(blocks)
-
-
-def _in_tiles(launch: Launch) -> bool:
-    """Whether blocks go over tiles, by a loop around everything."""
-    return len(launch.body) == 1 and isinstance(launch.body[0], Loop) and launch.body[0].digit is None
 
 
 def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> Found:

@@ -64,6 +64,7 @@ def raster_grid(
     if asked is None or asked == 1 or len(several) < 2:
         found = grid_digits(indices, extents, covered, order, draft.names, draft.target, span)
         return Grid(digits=tuple((digit,) if digit else () for digit in found))
+    draft.obeyed.add("raster")
     columns, rows, *rest = several
     group = _group(asked, radices[rows])
     split = (

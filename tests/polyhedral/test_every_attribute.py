@@ -165,7 +165,12 @@ IDLE = {
     "#ordered": ("kernel f(A: f32[64], C: f32[64]) { seq 64 i #ordered { C[i] = A[i] } }",),
     "#unroll": (COPY.replace("64 i", "64 i #unroll"), COPY.replace("64 i", "64 i #unroll(4)")),
     "#threads": ("kernel f(s: f32[1]) #threads(64) { s[0] = 1.0 }",),
-    "#persistent": (COPY.replace(") {", ") #persistent {"), "kernel f(s: f32[1]) #persistent { s[0] = 1.0 }"),
+    "#persistent": (
+        COPY.replace(") {", ") #persistent {"),
+        "kernel f(s: f32[1]) #persistent { s[0] = 1.0 }",
+        "kernel f(C: f32[9]) #persistent { C[0] = 1.0; seq 8 k { C[k + 1] = C[k] } }",
+        "kernel f(inout C: f32[9]) #persistent { seq 8 k { C[k + 1] = C[k] } }",
+    ),
     "#raster": (COPY.replace(") {", ") #raster(8) {"), MATMUL % "#raster(1)"),
     "#cluster_shape": ("kernel f(s: f32[1]) #cluster_shape(2) { s[0] = 1.0 }",),
     "#blocks_per_sm": ("kernel f(s: f32[1]) #blocks_per_sm(4) { s[0] = 1.0 }",),

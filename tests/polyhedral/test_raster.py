@@ -1,5 +1,7 @@
 """Blocks in groups of rows, as the author asks by `#raster(n)`: each block of the band once, in that order."""
 
+from typing import Any
+
 import pytest
 
 import texpr
@@ -9,6 +11,11 @@ from texpr.polyhedral.mapped.places import Digit, Place
 MATMUL = (
     "kernel f(A: f32[512, 64], B: f32[64, 512], C: f32[512, 512]) %s {\n"
     "par 512 i, 512 j { C[i, j] = sum 64 k { A[i, k] * B[k, j] } } }"
+)
+
+WIDE = (
+    "kernel f(A: f32[512, 8], B: f32[8, 64000], C: f32[512, 64000]) %s {\n"
+    "par 512 i, 64000 j { C[i, j] = sum 8 k { A[i, k] * B[k, j] } } }"
 )
 
 
@@ -29,6 +36,19 @@ def test_blocks_in_groups_of_rows_are_each_of_the_band_once(rows: int) -> None:
     assert len(inside) == len({i for i, _ in inside}) * len({j for _, j in inside})
     group = min(rows, len({i for i, _ in inside}))
     assert len({i for i, _ in found[:group]}) == group and len({j for _, j in found[:group]}) == 1
+
+
+@pytest.mark.parametrize(
+    "attributes", ["#persistent #raster(4)", "#persistent #cluster_shape(5)", "#raster(16)", "#raster(1000)"]
+)
+def test_what_changed_the_blocks_is_not_called_idle_however_they_came_to_be(attributes: str) -> None:
+    def mapping(asked: str) -> Any:
+        return texpr.parse(WIDE % asked).only.compile("cuda:sm_90a", stop_after="map").mapping
+
+    every = attributes.split()
+    without = [" ".join(other for other in every if other != one) for one in every]
+    assert "changes nothing" not in str(mapping(attributes))
+    assert all(mapping(attributes).program.host != mapping(fewer).program.host for fewer in without)
 
 
 def _at(block: int, digit: Digit) -> int:
