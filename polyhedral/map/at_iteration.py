@@ -27,8 +27,9 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.index.expr import ONE, names, subtract
-from texpr.grammar.types import I64, DType
+from texpr.grammar.types import I64
 from texpr.grammar.walk import fold, rewrite, walk
+from texpr.polyhedral.map.conversions import converted
 
 _ON_VALUES = {
     IndexOp.ADD: Fn.ADD,
@@ -60,11 +61,11 @@ def at_iteration(value: Expr, indices: Mapping[str, Expr]) -> Expr | None:
     def change(node: Node) -> Node:
         match node:
             case IndexValue(index=index, dtype=dtype) if names(index) & indices.keys():
-                return _cast(_on_values(index, indices), dtype)
+                return converted(_on_values(index, indices), dtype)
             case Read(subscripts=subscripts):
                 return replace(node, subscripts=tuple(_gathered(s, indices) for s in subscripts))
             case Cast(operand=operand, dtype=dtype):
-                return _cast(operand, dtype)
+                return converted(operand, dtype)
             case _:
                 return node
 
@@ -97,12 +98,3 @@ def _on_values(index: IndexExpr, indices: Mapping[str, Expr]) -> Expr:
                 return IndexValue(index=node)
 
     return fold(index, of)
-
-
-def _cast(value: Expr, dtype: DType) -> Expr:
-    """The value in another type; the number of an iteration, which was widened, goes back as it came."""
-    if value.dtype == dtype:
-        return value
-    if isinstance(value, Cast) and value.operand.dtype == dtype and isinstance(value.operand, Read):
-        return value.operand
-    return Cast(operand=value, dtype=dtype)

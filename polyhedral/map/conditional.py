@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Bind, Cast, Condition, Const, Expr, Fn, If, Op, Read, Select, Stmt
-from texpr.grammar.types import BOOL, DType
+from texpr.grammar.types import BOOL
+from texpr.polyhedral.map.conversions import converted
 from texpr.polyhedral.walk import value_reads
 
 ASKED = "#asked"  # the local of a condition that is not in the program
@@ -68,7 +69,7 @@ def _as_update(bind: Bind) -> tuple[Expr, Expr] | None:
     old, value = Read(buffer=bind.buffer, subscripts=bind.subscripts, dtype=bind.value.dtype), bind.value
     if isinstance(value, Cast) and isinstance(value.operand, Select):  # arms in a wider type
         wide, dtype = value.operand, value.dtype
-        arms = (_narrow(wide.then, dtype), _narrow(wide.other, dtype))
+        arms = (converted(wide.then, dtype), converted(wide.other, dtype))
         value = Select(condition=wide.condition, then=arms[0], other=arms[1], dtype=dtype, span=wide.span)
     match value:
         case Select(condition=first, then=Const(value=True) as found, other=other) if first == old:
@@ -79,15 +80,3 @@ def _as_update(bind: Bind) -> tuple[Expr, Expr] | None:
             return None if isinstance(condition, Condition) else (condition, then)
         case _:
             return None
-
-
-def _narrow(value: Expr, dtype: DType) -> Expr:
-    """A value in another type; what was widened from it goes back as it came."""
-    if isinstance(value, Cast) and value.operand.dtype == dtype and widens(dtype, value.dtype):
-        return value.operand
-    return Cast(operand=value, dtype=dtype, span=value.span)
-
-
-def widens(narrow: DType, wide: DType) -> bool:
-    """Whether a conversion there and back gives the same value."""
-    return narrow == wide or (narrow.kind == wide.kind and narrow.bits < wide.bits)

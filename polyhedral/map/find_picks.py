@@ -52,7 +52,8 @@ from texpr.grammar.types import I32, I64
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.at_iteration import at_iteration, indices_of
-from texpr.polyhedral.map.conditional import Conditional, conditions, of_iteration, widens
+from texpr.polyhedral.map.conditional import Conditional, conditions, of_iteration
+from texpr.polyhedral.map.conversions import widens
 from texpr.polyhedral.map.picks import AT, BEST, ORDER, Compared, Pick
 from texpr.polyhedral.walk import map_reads, subscript_names, subscript_reads, value_reads
 

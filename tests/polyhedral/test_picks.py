@@ -14,6 +14,7 @@ from test_parted import with_launch_name
 
 from texpr.codegen.host_run import HostModule
 from texpr.grammar.interpret.stage import interpret
+from texpr.grammar.numerics import storage
 from texpr.polyhedral.mapped.candidate import Candidate, Parted
 from texpr.polyhedral.mapped.operators import Reduce
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
@@ -103,6 +104,7 @@ PICKED = {
     "any": ("half = select(X[i, j] > Y[i, j], 1.0, half)", "Greatest"),
     "another array": ("if X[i, j] > best { best = X[i, j]; half = B[i, j]; at = j }", "FirstGreatest"),
     "through a local": ("let y = 2 * j; if X[i, j] > best { best = X[i, j]; at = y + 1 }", "FirstGreatest"),
+    "rounded": ("if B[i, j] > half { half = B[i, j]; best = f32(i32(Y[i, j])) }", "FirstGreatest"),
     "masked": ("if Y[i, j] > 0.0 and X[i, j] > best { best = X[i, j]; at = j }", "FirstGreatest"),
     "under a condition": ("if j % 2 == 0 { if X[i, j] > best { best = X[i, j]; at = j } }", "FirstGreatest"),
 }
@@ -243,6 +245,22 @@ def test_where_all_are_nan_nothing_is_updated_though_the_least_value_is_no_less_
     values["X"] = np.full((2, 130), np.nan, np.float32)
     values["X"][1, 64] = -np.inf
     assert simulate(program, values, sizes={"M": 2, "N": 130})["L"].tolist() == [0, 64]
+
+
+INFINITE = """kernel k(X: f8e5m2[N], V: f8e5m2[], P: i64[]) where N >= 1 {
+    V = X[0]
+    P = -1
+    seq N j { if X[j] <= V { V = X[j]; P = j } }
+}"""
+
+
+def test_an_infinity_is_picked_as_it_is_also_of_a_type_to_which_none_is_converted() -> None:
+    program = small(INFINITE)
+    assert monoids(program) == {"LastLeast"}
+    dtype = storage(program.kernel.buffer("X").dtype)
+    values = {"X": np.full(130, np.inf, dtype), "V": np.zeros((), dtype), "P": np.zeros((), np.int64)}
+    got = simulate(program, values, sizes={"N": 130})
+    assert (float(got["V"]), got["P"]) == (np.inf, 129)
 
 
 COLUMNS = """kernel k(X: f32[M, N], L: i64[N]) {{
