@@ -5,6 +5,9 @@
 
 A thread of a large tile reads less of shared memory for each product, which its share of the best rate says; a
 multiprocessor with few warps waits, and to bring the sums of several blocks together takes time, too.
+
+The figures are those of f32 products of matrices on an H200 (`benchmarks/contractions.py`, `--shape`). Products of
+other types and of windows, and other GPUs, go by the same ones: nobody has measured these.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,7 +45,8 @@ BUSY = 8  # of long sums, tiles keep one multiprocessor in so many busy, or they
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """The threads of a `team` on both sides (across, along), what `each` has of them, and how near such threads come to
-    the best rate where none, one or both of the factors are turned."""
+    the best one where none, one or both of the factors are turned: a rate is compared with those of other shapes for as
+    many."""
 
     team: tuple[int, int]
     each: tuple[int, int]
@@ -60,16 +64,13 @@ class Shape:
         return self.team[0] * self.each[0], self.team[1] * self.each[1]
 
 
-OF_FOUR_BYTES = (  # measured on an H200
+OF_FOUR_BYTES = (
     Shape(team=(16, 8), each=(8, 16), rates=(1.0, 1.0, 0.87), resident=2, ahead=2),
     Shape(team=(16, 16), each=(8, 8), rates=(0.94, 0.98, 0.99), resident=2),
     Shape(team=(8, 16), each=(8, 8), rates=(0.9, 0.92, 0.92), resident=4),
     Shape(team=(16, 8), each=(4, 8), rates=(0.8, 0.8, 0.8), resident=4, ahead=2),
 )
-OF_EIGHT_BYTES = (
-    Shape(team=(16, 16), each=(8, 4), rates=(1.0, 1.0, 1.0), resident=2, depth=8),
-    Shape(team=(16, 16), each=(4, 4), rates=(0.8, 0.8, 0.8), resident=2, depth=8),
-)
+OF_EIGHT_BYTES = (Shape(team=(16, 16), each=(8, 4), rates=(1.0, 1.0, 1.0), resident=2, depth=8),)  # no rate tells
 
 
 def choose_contracted(problem: Problem, region: Region) -> Contracted | None:
