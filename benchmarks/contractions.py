@@ -15,7 +15,6 @@ import argparse
 import json
 import statistics
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -133,6 +132,8 @@ def run(out: Path, options: argparse.Namespace) -> int:
 
 def measure(torch: Any, product: Product, out: Path, rounds: int) -> dict[str, Any]:
     from gpu_timing import graph_of, interleaved
+    from memory_measure import first_call
+    from memory_problems import error_of
 
     from texpr.runtime.load import load
 
@@ -149,24 +150,18 @@ def measure(torch: Any, product: Product, out: Path, rounds: int) -> dict[str, A
     wanted = a.double() @ b.double()
     kernel(**given, C=result)
     again, peer = torch.full_like(result, float("nan")), torch.empty_like(result)
-    begin = time.monotonic()
-    kernel(**given, C=again)
-    torch.cuda.synchronize()
-    took = time.monotonic() - begin
-    errors = {"texpr": error_of(result, wanted), "torch": error_of(torch.matmul(a, b), wanted)}
+    took = first_call(torch, lambda: kernel(**given, C=again))
+    found = {"texpr": result, "torch": torch.matmul(a, b)}
+    errors = {name: error_of(torch, got.double(), wanted, exact=False) for name, got in found.items()}
     row: dict[str, Any] = {"error": errors, "same bits": bool(torch.equal(result, again))}
     row["right"] = errors["texpr"] < 1e-5 and row["same bits"]
-    del wanted
-    launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(1000 * took, 1e-3))))
+    del wanted, found
+    launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
     graphs = {
         "texpr": (graph_of(torch, lambda n, stream: kernel(**given, C=result), launches), launches),
         "torch": (graph_of(torch, lambda n, stream: torch.matmul(a, b, out=peer), launches), launches),
     }
     return {**row, "ms": interleaved(torch, graphs, rounds)}
-
-
-def error_of(got: Any, wanted: Any) -> float:
-    return float((got.double() - wanted).norm() / wanted.norm().clamp(min=1e-300))
 
 
 def line_of(product: Product, row: dict[str, Any]) -> str:
