@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from texpr.grammar.ast import Role
+from texpr.grammar.permissions import persistent_of
 from texpr.polyhedral.map.clustered import clustered
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.early import begun_early
@@ -160,8 +161,9 @@ def _finished(draft: Draft, region: Region, choice: Choice) -> Launch:
     band = region.nest[0].pars if region.band is not None else ()
     launch = resident(launch, draft.kernel, draft.target)
     stays = persistent(launch, choice, draft.kernel, draft.target, draft.names)
-    if stays is not launch:
-        draft.obeyed.add("persistent")
+    asked = persistent_of(draft.kernel)
+    if asked is not None and stays is not launch:
+        draft.obeyed.add(asked)
     launch = clustered(stays, band, draft.kernel, draft.target, draft.names)
     orders = launch_orders(launch, draft.buffers, draft.proved.program, draft.target.warp_size)
     return synchronise(replace(launch, orders=(*launch.orders, *orders)))

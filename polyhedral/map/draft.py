@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from texpr.grammar.ast import Kernel
+from texpr.grammar.ast import Attr, Kernel
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.places import Digit
@@ -15,7 +15,7 @@ from texpr.polyhedral.target import Target
 @dataclass(slots=True, kw_only=True)
 class Draft:
     """`buffers` has every buffer that was placed so far, parameters first; `digits` those of the launch at work, in the
-    order in which they were made, grid digits apart; `words` the counters of all launches; `obeyed` names the kernel's
+    order in which they were made, grid digits apart; `words` the counters of all launches; `obeyed` are the kernel's
     attributes that changed the blocks of one."""
 
     problem: Problem
@@ -23,7 +23,7 @@ class Draft:
     buffers: dict[str, MappedBuffer] = field(default_factory=dict)
     digits: list[Digit] = field(default_factory=list)
     words: list[Words] = field(default_factory=list)
-    obeyed: set[str] = field(default_factory=set)
+    obeyed: set[Attr] = field(default_factory=set)
 
     @property
     def kernel(self) -> Kernel:

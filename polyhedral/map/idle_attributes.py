@@ -27,7 +27,7 @@ def idle_attributes(
     target: Target,
     host: Sequence[HostNode],
     buffers: Mapping[str, MappedBuffer],
-    obeyed: Collection[str],
+    obeyed: Collection[Attr],
 ) -> tuple[str, ...]:
     """A sentence for each attribute that changed nothing, in text order; the attributes were accepted before. `obeyed`
     are those of the kernel that changed the blocks of a launch, which its digits and loops need not show."""
@@ -41,7 +41,7 @@ def idle_attributes(
     return tuple(dict.fromkeys(lines))
 
 
-def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode], obeyed: Collection[str]) -> Found:
+def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode], obeyed: Collection[Attr]) -> Found:
     leaves = [s for s in statements(kernel.body) if isinstance(s, Leaf)]
     for attr in kernel.attrs:
         spec = ATTRIBUTES[attr.name]
@@ -49,9 +49,9 @@ def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode], obeyed:
             yield attr, spec.on_cpu
         elif spec.needs is Needs.THREADS and all(launch.threads == 1 for launch in launches(host)):
             yield attr, "every launch has one thread"
-        elif spec.needs is Needs.BLOCKS and attr.name not in obeyed:
+        elif spec.needs is Needs.BLOCKS and attr not in obeyed:
             yield attr, "no launch is known to have more blocks than a GPU runs at once"
-        elif spec.needs is Needs.ROWS and attr.name not in obeyed:
+        elif spec.needs is Needs.ROWS and attr not in obeyed:
             yield attr, "no launch has several rows and columns of blocks that a group could have"
         elif spec.needs is Needs.PRODUCTS and not any(map(contracts, leaves)):
             yield attr, "no statement adds a product of floats"

@@ -11,7 +11,7 @@ rows too: blocks beyond the last one of the band do nothing.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from texpr.grammar.ast import Compare, CompareOp, IndexConst, IndexExpr, IndexVar, Kernel
+from texpr.grammar.ast import Attr, Compare, CompareOp, IndexConst, IndexExpr, IndexVar
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, constant_value, minimum
 from texpr.grammar.permissions import raster_of
@@ -20,7 +20,6 @@ from texpr.polyhedral.map.digits import Piece, grid_digits, place_on_grid
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.mapped.places import Digit, Scope
 from texpr.polyhedral.mapped.tree import Define, Guard, Node
-from texpr.polyhedral.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +36,8 @@ class Grid:
         return tuple(digit for of_dim in self.digits for digit in of_dim)
 
 
-def _asked(kernel: Kernel, target: Target) -> int | None:
-    """The argument of the kernel's `#raster(n)`, or None. Raises E0401 for a number that is not known."""
-    attr = raster_of(kernel)
-    if attr is None or not target.is_cuda:
-        return None
+def _rows(attr: Attr) -> int:
+    """The argument of `#raster(n)`. Raises E0401 for a number that is not known."""
     value = attr.args[0]
     if not isinstance(value, IndexConst):
         help = "bind the size, or write a number"
@@ -60,11 +56,12 @@ def raster_grid(
     """The blocks of a band, the first dimension of `order` fastest, or in groups as the author asks."""
     radices = {dim: ceildiv(at_least_zero(extents[dim]), covered[dim]) for dim in order}
     several = [dim for dim in order if radices[dim] != ONE]
-    asked = _asked(draft.kernel, draft.target)
-    if asked is None or asked == 1 or len(several) < 2:
+    attr = raster_of(draft.kernel)
+    asked = _rows(attr) if attr is not None and draft.target.is_cuda else 1
+    if attr is None or asked == 1 or len(several) < 2:
         found = grid_digits(indices, extents, covered, order, draft.names, draft.target, span)
         return Grid(digits=tuple((digit,) if digit else () for digit in found))
-    draft.obeyed.add("raster")
+    draft.obeyed.add(attr)
     columns, rows, *rest = several
     group = _group(asked, radices[rows])
     split = (
