@@ -274,21 +274,27 @@ def _renamed(problem: Problem, stmts: Sequence[Stmt], carriers: Sequence[Carrier
 # ---- what an iteration needs -----------------------------------------------------------------------------------------
 
 
-def _that_write(stmts: Sequence[Stmt], names: Collection[str]) -> tuple[Stmt, ...]:
-    """The statements that write some scalars, or let them begin, with what stands around them."""
+def without_unread(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """All but what is done to scalars of their own that nobody reads, as to those that only terms need."""
+    while unread := {stmt.buffer for stmt in statements(stmts) if isinstance(stmt, New)} - _read_by(stmts):
+        stmts = _that_write(stmts, unread, others=True)
+    return stmts
+
+
+def _that_write(stmts: Sequence[Stmt], names: Collection[str], *, others: bool = False) -> tuple[Stmt, ...]:
+    """The statements that write some scalars, or let them begin, or all others, with what stands around them."""
     found: list[Stmt] = []
     for stmt in stmts:
         match stmt:
-            case New(buffer=name) | Bind(buffer=name) | Accumulate(buffer=name):
-                found += [stmt] if name in names else []
             case If(then=then, orelse=orelse):
-                arms = _that_write(then, names), _that_write(orelse, names)
+                arms = tuple(_that_write(arm, names, others=others) for arm in (then, orelse))
                 found += [replace(stmt, then=arms[0], orelse=arms[1])] if any(arms) else []
             case Seq(body=body):
-                inside = _that_write(body, names)
+                inside = _that_write(body, names, others=others)
                 found += [replace(stmt, body=inside)] if inside else []
             case _:
-                pass
+                mine = isinstance(stmt, New | Bind | Accumulate) and stmt.buffer in names
+                found += [stmt] if mine is not others else []
     return tuple(found)
 
 

@@ -34,7 +34,7 @@ from texpr.grammar.index.expr import ZERO, add, at_least_zero, ceildiv, conjunct
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.runs import Copies, Run, each_of, loads_of, registers_of, stores_of
-from texpr.polyhedral.map.scan import Scan
+from texpr.polyhedral.map.scan import Scan, without_unread
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.vectors import Wide, along
@@ -299,7 +299,7 @@ class Tiles:
         team, turn = self.team, self._turn()
         element = () if team.across is None or turn.vector is None else (IndexVar(name=turn.vector.name),)
         folds = {fold.carrier.name: (fold, element) for fold in self.folds}
-        stmts = tuple(self._as_now(stmt, folds, turn.place) for stmt in self.scan.body)
+        stmts = without_unread(tuple(self._as_now(stmt, folds, turn.place) for stmt in self.scan.body))
         nodes = Body(self.draft, hardware=self.hardware, digits=team.own).nodes(stmts)
         inside = self._each(turn, nodes, self.moved)
         if turn.run is not None:

@@ -43,6 +43,7 @@ PROGRAMS = {
     "masked columns": of("if X[i, j] > 0.0 { s += X[i, j] }; Y[i, j] = s", COLUMNS),
     "reversed": of("s += X[i, N - 1 - j]; Y[i, N - 1 - j] = s"),
     "of a product": of("let x = X[i, j] * 2.0; s += x * x; Y[i, j] = s - x"),
+    "of a scalar": of("let x = X[i, j] * 2.0; let y = x * x; if y > 1.0 { s += y }; Y[i, j] = s"),
     "bound": of("s = max(X[i, j], s); Y[i, j] = s"),
     "previous": """kernel k(X: f32[M, N], Y: f32[M, N]) where N >= 1 {
         par M i { Y[i, 0] = X[i, 0]; seq 1..N j { Y[i, j] = Y[i, j - 1] + X[i, j] } }
