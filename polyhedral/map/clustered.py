@@ -87,7 +87,7 @@ def clustered(launch: Launch, band: Sequence[Par], kernel: Kernel, target: Targe
         x, y, z = (prod(own.get(d.index, 1) for d in launch.digits if d.place is place) for place in GRID_PLACES)
         return replace(launch, cluster=(x, y, z))
     attr = cluster_shape_of(kernel)
-    if attr is None or not target.is_cuda or launch.threads == 1:
+    if attr is None or not target.is_cuda or launch.is_one_thread:
         return launch
     shape, grid, beyond = _shape(attr), list(launch.grid), list[tuple[Define, Compare]]()
     for axis, blocks in enumerate(shape):

@@ -47,7 +47,7 @@ def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode], obeyed:
         spec = ATTRIBUTES[attr.name]
         if spec.on_cpu is not None and not target.is_cuda:
             yield attr, spec.on_cpu
-        elif spec.needs is Needs.THREADS and all(launch.threads == 1 for launch in launches(host)):
+        elif spec.needs is Needs.THREADS and all(launch.is_one_thread for launch in launches(host)):
             yield attr, "every launch has one thread"
         elif spec.needs is Needs.BLOCKS and attr not in obeyed:
             yield attr, "no launch is known to have more blocks than a GPU runs at once"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from texpr.grammar.ast import Condition, IndexExpr, Kernel, Role
+from texpr.grammar.index.expr import ONE
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.value import Layout
@@ -70,6 +71,11 @@ class Launch:
     orders: tuple[Order, ...] = ()
     arguments: tuple[str, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def is_one_thread(self) -> bool:
+        """Whether one thread of one block does everything."""
+        return self.threads == 1 and self.grid == (ONE, ONE, ONE)
 
     @property
     def hardware(self) -> tuple[Digit, ...]:

@@ -39,7 +39,15 @@ def test_blocks_in_groups_of_rows_are_each_of_the_band_once(rows: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "attributes", ["#persistent #raster(4)", "#persistent #cluster_shape(5)", "#raster(16)", "#raster(1000)"]
+    "attributes",
+    [
+        "#persistent #raster(4)",
+        "#persistent #cluster_shape(5)",
+        "#raster(16)",
+        "#raster(1000)",
+        "#threads(1) #cluster_shape(2)",
+        "#threads(1) #blocks_per_sm(4)",
+    ],
 )
 def test_what_changed_the_blocks_is_not_called_idle_however_they_came_to_be(attributes: str) -> None:
     def mapping(asked: str) -> Any:
