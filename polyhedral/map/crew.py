@@ -129,7 +129,7 @@ class Crew:
         self.draft.digits += band.all
         return band
 
-    def stand(self, words: tuple[str, str], pieces: tuple[int, int]) -> "Stand":
+    def stand(self, words: tuple[str, str], pieces: tuple[int, int]) -> Stand:
         """Where threads stand that exchange what they have: two numbers with names of their own, the first faster."""
         inner, outer = map(self.draft.names.fresh, words)
         band = self.digits((inner, outer), tuple(enumerate(pieces)))

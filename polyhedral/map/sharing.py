@@ -15,13 +15,12 @@ from texpr.polyhedral.map.digits import share, thread_digits
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
-from texpr.polyhedral.map.reducible import Reduction, combinable, reduction
+from texpr.polyhedral.map.reducible import MIN_EXTENT, Reduction, combinable, reduction
 from texpr.polyhedral.map.updates import Update, part_bytes
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
 
-MIN_EXTENT = 64  # shorter reductions stay in one thread
 REST = 8  # at most one part in so many of the accesses may be outside the reductions
 GAIN = 4  # a band is given blocks where lanes along the reduction touch this many times fewer sectors
 

@@ -15,11 +15,13 @@ statements.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from texpr.grammar.ast import AccOp
+from texpr.grammar.identities import first_of
 from texpr.grammar.types import ELEMENT_TYPES, DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -70,12 +72,7 @@ def _scalar(
     )
 
 
-def _lowest(dtype: DType) -> float:
-    return -np.inf if dtype.is_float else dtype.integer_range[0]
-
-
-def _highest(dtype: DType) -> float:
-    return np.inf if dtype.is_float else dtype.integer_range[1]
+_lowest, _highest = (partial(first_of, op) for op in (AccOp.MAX, AccOp.MIN))
 
 
 def _like(x: Array) -> DType:
