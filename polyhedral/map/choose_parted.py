@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+from texpr.grammar.ast import Par
 from texpr.grammar.index.expr import ONE, add, constant_value, names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
@@ -139,36 +140,36 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     """Lanes along a dimension of the band, warps along the reductions."""
     par, warp = nest.pars[lane], problem.target.warp_size
     threads = threads_asked(problem.kernel, problem.target) or ACROSS
-    width, shifted = 1, False
-    if not found.first and not any(par.index in names(p.extent) for p in nest.pars):
-        asked = width_asked(nest.pars)
-        each = [
-            run_width(problem, one.reading, par.index, sizes[lane], (*nest.indices, *one.indices), asked)
-            for one in found.reductions
-        ]
-        width = min(each)
-        while width > 1 and not linear(par.extent).is_multiple(width, problem.divisors):
-            width //= 2
-        if width == 1 and asked is None:
-            width = min(
-                any_address_width(problem, one.reading, par.index, sizes[lane], (*nest.indices, *one.indices))
-                for one in found.reductions
-            )
-            shifted = width > 1
+    width, most_ahead = _neighbours(problem, nest, par, sizes[lane], found)
     lanes = min(warp, power_of_two(-(-sizes[lane] // width)), threads, max(1, STRIP * warp // width))
     widths = {par.index: width} if width > 1 else {}
     deal: Deal = ((par.index, lanes),) if lanes > 1 else ()
-    ahead = rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS])
     order = (lane, *(d for d in reversed(range(len(sizes))) if d != lane))
     return Parted(
         threads=threads,
         deal=deal,
         grid=tuple(nest.indices[d] for d in order),
         shared_out=tuple(one.over.index for one in found.reductions),
-        ahead=min(ahead, MAX_SHIFTED) if shifted else ahead,
+        ahead=min(most_ahead, rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS])),
         resident=blocks_asked(problem.kernel, problem.target) or max(1, 2 * ALONG // threads),
         widths=widths,
     )
+
+
+def _neighbours(problem: Problem, nest: Nest, par: Par, size: int, found: Work) -> tuple[int, int]:
+    """How many neighbours of an index on the lanes a thread takes, and how many rounds of them it loads ahead at most:
+    at the addresses where they are aligned, else at any."""
+    if found.first or any(par.index in names(p.extent) for p in nest.pars):
+        return 1, MAX_AHEAD
+    asked = width_asked(nest.pars)
+    runs = [(one.reading, par.index, size, (*nest.indices, *one.indices)) for one in found.reductions]
+    width = min(run_width(problem, *run, asked) for run in runs)
+    while width > 1 and not linear(par.extent).is_multiple(width, problem.divisors):
+        width //= 2
+    if width > 1 or asked is not None:
+        return width, MAX_AHEAD
+    shifted = min(any_address_width(problem, *run) for run in runs)
+    return shifted, MAX_SHIFTED if shifted > 1 else MAX_AHEAD
 
 
 def rounds_ahead(problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], wanted: int) -> int:
