@@ -233,7 +233,6 @@ class Crew:
             targets=tuple(View(buffer=name, subscripts=at, dtype=c.dtype) for name, c in named),
             over=over,
             lanes=lanes,
-            lift=False,
             digits=digits,
             unused=None if digits else Unused.REPLICATED,
             span=part.update.span,

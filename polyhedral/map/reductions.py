@@ -288,7 +288,6 @@ def _reduce(
         targets=tuple(View(buffer=r.buffer, subscripts=(), dtype=r.dtype) for r in part.registers),
         over=over,
         lanes=lanes,
-        lift=False,
         unused=Unused.REPLICATED if lanes > 1 else _unused(draft, part.update),
         span=part.update.span,
     )

@@ -266,7 +266,6 @@ class Tiles:
             monoid=OF_UPDATE[update.op],
             values=(value,),
             targets=(View(buffer=buffer, subscripts=at, dtype=value.dtype),),
-            lift=False,
             unused=Unused.REPLICATED,
             span=update.span,
             **how,

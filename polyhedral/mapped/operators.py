@@ -250,8 +250,8 @@ class Combined:
     """Values that a monoid combines, one target for each of its components: those of a box in order in each thread, and
     those of `lanes` neighbouring lanes of a warp in the order of lanes; all lanes come here together.
 
-    With `lift`, `values` are an element of the program (and its index, where the monoid reads one); else a component
-    each of what earlier reductions left. `last`: the targets hold what the sequential statements leave and not a
+    `values` are a component each of what earlier reductions left: all that the mapping combines are such partials. With
+    `lift`, of programs written by hand, they are an element (and its index, where the monoid reads one). `last`: the targets hold what the sequential statements leave and not a
     partial result. No initial value enters.
     """
 
@@ -261,7 +261,7 @@ class Combined:
     targets: tuple[View, ...]
     over: Box = ()
     lanes: int = 1
-    lift: bool = True
+    lift: bool = False
     last: bool = False
     digits: tuple[str, ...] = ()
     unused: Unused | None = None
