@@ -251,8 +251,8 @@ class Combined:
     those of `lanes` neighbouring lanes of a warp in the order of lanes; all lanes come here together.
 
     `values` are a component each of what earlier reductions left: all that the mapping combines are such partials. With
-    `lift`, of programs written by hand, they are an element (and its index, where the monoid reads one). `last`: the targets hold what the sequential statements leave and not a
-    partial result. No initial value enters.
+    `lift`, of programs written by hand, they are an element (and its index, where the monoid reads one). `last`: the
+    targets hold what the sequential statements leave and not a partial result. No initial value enters.
     """
 
     id: str
