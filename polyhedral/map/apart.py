@@ -13,15 +13,14 @@ for long updates only: others lose nothing by going to memory each time.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from texpr.grammar.ast import AccOp, Accumulate, Bind, Const, Gather, Read, Role
+from texpr.grammar.ast import AccOp, Accumulate, Bind, Const, Gather, Read
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.types import BOOL, F32, F64, DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
-from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import every_node, node_reads, of_kind, statements
 from texpr.polyhedral.walk import read_accesses, subscript_names, touched
@@ -98,19 +97,9 @@ def _surely_runs(loop: Loop) -> bool:
 def _register(draft: Draft, update: Generic, suffix: str, dtype: DType) -> str:
     assert isinstance(update.leaf, Accumulate), "only accumulations are carried"
     buffer = draft.kernel.buffer(update.leaf.buffer)
-    name = draft.names.fresh(f"{buffer.name}_{suffix}")
     said = buffer.source_name or buffer.name
-    draft.buffers[name] = MappedBuffer(
-        name=name,
-        dtype=dtype,
-        memory=Memory.REG,
-        scope=Scope.THREAD,
-        layout=row_major(()),
-        role=Role.LOCAL,
-        reason=f"carries {said} through a loop" if dtype == F64 else f"whether anything was added to {said}",
-        span=buffer.span,
-    )
-    return name
+    reason = f"carries {said} through a loop" if dtype == F64 else f"whether anything was added to {said}"
+    return draft.local(f"{buffer.name}_{suffix}", dtype, Memory.REG, row_major(()), reason, span=buffer.span)
 
 
 def _bind(draft: Draft, like: Generic, target: Read, value: float | bool) -> Generic:

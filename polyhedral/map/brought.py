@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Const, IndexExpr, IndexOp, IndexVar, Role
+from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Const, IndexExpr, IndexOp, IndexVar
 from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, constant_value, minimum, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
@@ -24,17 +24,17 @@ from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.placement import ALIGNMENT_BYTES
+from texpr.polyhedral.map.tiles import TILE_ALIGN_BYTES
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, at_places
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.mapped.operators import Copy, Elementwise
 from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Node
 from texpr.polyhedral.mapped.views import Box, View, Within
 from texpr.polyhedral.names import stem
 
-ALIGN_BYTES = {Memory.REG: ACCESS_BYTES, Memory.SHARED: 128, Memory.GLOBAL: ALIGNMENT_BYTES[Memory.GLOBAL]}
+ALIGN_BYTES = {Memory.REG: ACCESS_BYTES, Memory.SHARED: TILE_ALIGN_BYTES, Memory.GLOBAL: ALIGNMENT_BYTES[Memory.GLOBAL]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +55,7 @@ class Block:
 
     def local(self, name: str, dtype: DType, memory: Memory, layout: Layout, reason: str) -> str:
         """A new buffer of the grid's, the block's, or a thread's."""
-        name = self.draft.names.fresh(name)
-        scopes = {Memory.REG: Scope.THREAD, Memory.SHARED: Scope.BLOCK, Memory.GLOBAL: Scope.GRID}
-        self.draft.buffers[name] = MappedBuffer(
-            name=name,
-            dtype=dtype,
-            memory=memory,
-            scope=scopes[memory],
-            layout=layout,
-            role=Role.LOCAL,
-            align=ALIGN_BYTES[memory],
-            reason=reason,
-            span=self.span,
-        )
-        return name
+        return self.draft.local(name, dtype, memory, layout, reason, align=ALIGN_BYTES[memory], span=self.span)
 
     def registers(self, name: str, dtype: DType, shape: Sequence[int], reason: str) -> str:
         """New registers of a thread."""

@@ -15,7 +15,6 @@ from texpr.grammar.ast import (
     IndexVar,
     Par,
     Read,
-    Role,
 )
 from texpr.grammar.index.expr import (
     ONE,
@@ -38,8 +37,7 @@ from texpr.polyhedral.map.updates import Component, Update, components, local_of
 from texpr.polyhedral.map.work import Work, shared_nest
 from texpr.polyhedral.mapped.candidate import Parted, Scanned
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
-from texpr.polyhedral.mapped.places import Digit, Memory, Scope
-from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.places import Digit, Memory
 from texpr.polyhedral.mapped.tree import Define, Fresh, Loop, Node
 from texpr.polyhedral.mapped.views import Box, View
 from texpr.polyhedral.names import stem
@@ -161,22 +159,12 @@ class Crew:
         return Part(update=update, registers=registers, components=found, local=local)
 
     def buffer(self, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...], memory: Memory) -> str:
-        name = self.draft.names.fresh(wanted)
-        scope, reason = {
-            Memory.REG: (Scope.THREAD, "a thread's part of a reduction"),
-            Memory.SHARED: (Scope.BLOCK, "where the parts of a block's threads meet"),
-            Memory.GLOBAL: (Scope.GRID, self._why()),
+        reason = {
+            Memory.REG: "a thread's part of a reduction",
+            Memory.SHARED: "where the parts of a block's threads meet",
+            Memory.GLOBAL: self._why(),
         }[memory]
-        self.draft.buffers[name] = MappedBuffer(
-            name=name,
-            dtype=dtype,
-            memory=memory,
-            scope=scope,
-            layout=row_major(shape),
-            role=Role.LOCAL,
-            reason=reason,
-        )
-        return name
+        return self.draft.local(wanted, dtype, memory, row_major(shape), reason)
 
     def _why(self) -> str:
         most = max(self.choice.blocks.values(), default=1)

@@ -2,14 +2,19 @@
 
 from dataclasses import dataclass, field
 
-from texpr.grammar.ast import Attr, Kernel
+from texpr.grammar.ast import Attr, Kernel, Role
+from texpr.grammar.source import NO_SPAN, Span
+from texpr.grammar.types import DType
+from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.mapped.between import Words
-from texpr.polyhedral.mapped.places import Digit
-from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.places import Digit, Memory, Scope
+from texpr.polyhedral.mapped.program import ALIGN_BYTES, MappedBuffer
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
+
+SCOPES = {Memory.REG: Scope.THREAD, Memory.SHARED: Scope.BLOCK, Memory.GLOBAL: Scope.GRID}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +29,32 @@ class Draft:
     digits: list[Digit] = field(default_factory=list)
     words: list[Words] = field(default_factory=list)
     obeyed: set[Attr] = field(default_factory=set)
+
+    def local(
+        self,
+        wanted: str,
+        dtype: DType,
+        memory: Memory,
+        layout: Layout,
+        reason: str,
+        *,
+        align: int = ALIGN_BYTES,
+        span: Span = NO_SPAN,
+    ) -> str:
+        """The name of a new buffer of a thread's, a block's or the grid's own."""
+        name = self.names.fresh(wanted)
+        self.buffers[name] = MappedBuffer(
+            name=name,
+            dtype=dtype,
+            memory=memory,
+            scope=SCOPES[memory],
+            layout=layout,
+            role=Role.LOCAL,
+            align=align,
+            reason=reason,
+            span=span,
+        )
+        return name
 
     @property
     def kernel(self) -> Kernel:

@@ -22,18 +22,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from texpr.grammar.ast import Accumulate, Bind, Buffer, Compare, CompareOp, Const, Expr, Gather, Leaf, Read, Role
+from texpr.grammar.ast import Accumulate, Bind, Compare, CompareOp, Const, Expr, Gather, Leaf, Read
 from texpr.grammar.identities import first_of
 from texpr.grammar.index.expr import ZERO, constant_value
 from texpr.grammar.permissions import keeps_order
-from texpr.grammar.types import F32, F64, DType
+from texpr.grammar.types import F32, F64
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.apart import inner_digits, sums_apart
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
-from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import every_node, of_kind, tree_buffers
 from texpr.polyhedral.walk import read_accesses, subscript_names
@@ -152,8 +151,9 @@ def _one(draft: Draft, loop: Loop, update: Generic, start: Node | None, starts: 
     around = update
     if inner_digits((loop,)) & set(update.digits):
         around = replace(update, digits=(), unused=Unused.REPLICATED)
-    local = draft.names.fresh(f"{leaf.buffer}_acc")
-    draft.buffers[local] = _register(draft.kernel.buffer(leaf.buffer), local, carried)
+    buffer = draft.kernel.buffer(leaf.buffer)
+    reason = f"carries {buffer.source_name or buffer.name} through a loop"
+    local = draft.local(f"{leaf.buffer}_acc", carried, Memory.REG, row_major(()), reason, span=buffer.span)
     here = Read(buffer=local, subscripts=(), dtype=carried, span=leaf.span)
     there = Read(buffer=leaf.buffer, subscripts=leaf.subscripts, dtype=stored, span=leaf.span)
 
@@ -179,19 +179,6 @@ def _one(draft: Draft, loop: Loop, update: Generic, start: Node | None, starts: 
     else:
         ends.append(moved(Origin.COPY_OUT, "out", there, as_type(here, stored)))
     return _replace_leaf(loop, update, replace(leaf, buffer=local, subscripts=()))
-
-
-def _register(buffer: Buffer, name: str, dtype: DType) -> MappedBuffer:
-    return MappedBuffer(
-        name=name,
-        dtype=dtype,
-        memory=Memory.REG,
-        scope=Scope.THREAD,
-        layout=row_major(()),
-        role=Role.LOCAL,
-        reason=f"carries {buffer.source_name or buffer.name} through a loop",
-        span=buffer.span,
-    )
 
 
 def _replace_leaf(loop: Loop, update: Generic, leaf: Accumulate) -> Loop:

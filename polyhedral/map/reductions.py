@@ -27,7 +27,6 @@ from texpr.grammar.ast import (
     IndexVar,
     Par,
     Read,
-    Role,
     Seq,
     Stmt,
 )
@@ -59,7 +58,6 @@ from texpr.polyhedral.map.updates import (
 from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box, View
 from texpr.polyhedral.mapped.walks import map_statements
@@ -303,17 +301,8 @@ def _band(draft: Draft, team: Team, index: str) -> tuple[ThreadDigits, tuple[str
 
 def _local(draft: Draft, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...]) -> str:
     """A new buffer: an array in shared memory, or a thread's own scalar."""
-    name = draft.names.fresh(wanted)
-    draft.buffers[name] = MappedBuffer(
-        name=name,
-        dtype=dtype,
-        memory=Memory.SHARED if shape else Memory.REG,
-        scope=Scope.BLOCK if shape else Scope.THREAD,
-        layout=row_major(shape),
-        role=Role.LOCAL,
-        reason="partial results of a reduction over the threads of a block",
-    )
-    return name
+    reason = "partial results of a reduction over the threads of a block"
+    return draft.local(wanted, dtype, Memory.SHARED if shape else Memory.REG, row_major(shape), reason)
 
 
 def _reads(

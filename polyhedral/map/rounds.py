@@ -21,7 +21,6 @@ from texpr.grammar.ast import (
     IndexExpr,
     IndexVar,
     Read,
-    Role,
     Seq,
     Stmt,
 )
@@ -53,7 +52,6 @@ from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
 from texpr.polyhedral.names import stem
@@ -255,18 +253,9 @@ class Rounds:
         return here
 
     def _register(self, wide: Wide) -> str:
-        name = self.draft.names.fresh(f"{wide.element[0]}_run")
-        self.draft.buffers[name] = MappedBuffer(
-            name=name,
-            dtype=wide.dtype,
-            memory=Memory.REG,
-            scope=Scope.THREAD,
-            layout=row_major((const(self.width * self.choice.ahead),)),
-            role=Role.LOCAL,
-            reason=f"neighbouring elements of {wide.element[0]}, moved {wide.width} at a time",
-            span=wide.first.span,
-        )
-        return name
+        layout = row_major((const(self.width * self.choice.ahead),))
+        reason = f"neighbouring elements of {wide.element[0]}, moved {wide.width} at a time"
+        return self.draft.local(f"{wide.element[0]}_run", wide.dtype, Memory.REG, layout, reason, span=wide.first.span)
 
     def _load(self, wide: Wide, register: str, *, asks: bool = True) -> Copy:
         """The loads of all rounds; `asks`: whether there is a row for each, and its chunks lie in the array."""

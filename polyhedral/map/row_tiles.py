@@ -13,7 +13,7 @@ The loops over a row give every thread the same iterations, so it reads what it 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import IndexExpr, IndexVar, Par, Read, Role, Seq, Stmt
+from texpr.grammar.ast import IndexExpr, IndexVar, Par, Read, Seq, Stmt
 from texpr.grammar.ast import Node as Tree
 from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply, subtract
 from texpr.grammar.index.linear import linear
@@ -27,8 +27,7 @@ from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, at, element_widt
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Row
 from texpr.polyhedral.mapped.operators import Copy
-from texpr.polyhedral.mapped.places import Digit, Memory, Scope
-from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.places import Digit, Memory
 from texpr.polyhedral.mapped.tree import Define, Fresh, Lead, Node
 from texpr.polyhedral.mapped.views import View, Within
 
@@ -85,16 +84,9 @@ def make_tile(draft: Draft, row: Row, held: Held, width: int) -> RowTile:
     registers: dict[RowElement, str] = {}
     for element in held.elements:
         buffer = draft.kernel.buffer(element[0])
-        name = registers[element] = draft.names.fresh(f"{buffer.name}_row")
-        draft.buffers[name] = MappedBuffer(
-            name=name,
-            dtype=buffer.dtype,
-            memory=Memory.REG,
-            scope=Scope.THREAD,
-            layout=row_major((const(held.rounds * width),)),
-            role=Role.LOCAL,
-            reason=f"a thread's part of a row of {buffer.name}, read from memory once",
-        )
+        reason = f"a thread's part of a row of {buffer.name}, read from memory once"
+        layout = row_major((const(held.rounds * width),))
+        registers[element] = draft.local(f"{buffer.name}_row", buffer.dtype, Memory.REG, layout, reason)
     lead = draft.names.fresh("lead") if row.line else None
     return RowTile(registers=registers, rounds=held.rounds, width=width, covered=held.covered, lead=lead)
 

@@ -27,7 +27,6 @@ from texpr.grammar.ast import (
     New,
     Par,
     Read,
-    Role,
     Seq,
 )
 from texpr.grammar.core import statements
@@ -47,8 +46,7 @@ from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.mapped.operators import Generic, Origin
-from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import map_statements
 from texpr.polyhedral.walk import subscript_names, touched
@@ -124,17 +122,9 @@ def carried_rows(
     here = (IndexVar(name=piece.digit.name),)
     for update in updates:
         buffer, span = draft.buffers[update.buffer], update.span
-        name = draft.names.fresh(f"{update.buffer}_row")
-        draft.buffers[name] = MappedBuffer(
-            name=name,
-            dtype=F64,
-            memory=Memory.REG,
-            scope=Scope.THREAD,
-            layout=row_major((piece.digit.radix,)),
-            role=Role.LOCAL,
-            reason=f"carries a tile of {update.buffer} through a loop",
-            span=span,
-        )
+        reason = f"carries a tile of {update.buffer} through a loop"
+        layout = row_major((piece.digit.radix,))
+        name = draft.local(f"{update.buffer}_row", F64, Memory.REG, layout, reason, span=span)
         own = Read(buffer=name, subscripts=here, dtype=F64, span=span)
         there = Read(buffer=update.buffer, subscripts=update.subscripts, dtype=buffer.dtype, span=span)
 

@@ -31,7 +31,6 @@ from texpr.grammar.ast import (
     IndexVar,
     Or,
     Read,
-    Role,
     Subscript,
 )
 from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, constant_value, multiply, subtract
@@ -47,8 +46,7 @@ from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, Vectors, Wide, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
-from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
 from texpr.polyhedral.mapped.walks import every_node, map_nodes, of_kind
@@ -238,18 +236,8 @@ def _is_harmless(draft: Draft, run: Run, body: tuple[Node, ...]) -> bool:
 
 
 def _register(draft: Draft, run: Run, wide: Wide, layout: Layout) -> str:
-    name = draft.names.fresh(f"{wide.element[0]}_run")
-    draft.buffers[name] = MappedBuffer(
-        name=name,
-        dtype=wide.dtype,
-        memory=Memory.REG,
-        scope=Scope.THREAD,
-        layout=layout,
-        role=Role.LOCAL,
-        reason=f"{run.count} neighbouring elements of {wide.element[0]}, moved {wide.width} at a time",
-        span=wide.first.span,
-    )
-    return name
+    reason = f"{run.count} neighbouring elements of {wide.element[0]}, moved {wide.width} at a time"
+    return draft.local(f"{wide.element[0]}_run", wide.dtype, Memory.REG, layout, reason, span=wide.first.span)
 
 
 def through(body: tuple[Node, ...], held: Mapping[Element, Element]) -> tuple[Node, ...]:

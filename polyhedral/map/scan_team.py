@@ -20,7 +20,6 @@ from texpr.grammar.ast import (
     IndexExpr,
     IndexVar,
     Read,
-    Role,
     Subscript,
 )
 from texpr.grammar.identities import first_of
@@ -39,8 +38,7 @@ from texpr.polyhedral.mapped.candidate import Scanned
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
-from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import MappedBuffer
+from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.tree import Define, Loop, Node
 from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.names import stem
@@ -193,17 +191,8 @@ class Team:
         return Fold(carrier=carrier, slots=self.buffer(f"{base}_slots", carrier.dtype, slots, Memory.SHARED), **names)
 
     def buffer(self, wanted: str, dtype: DType, shape: Sequence[int], memory: Memory = Memory.REG) -> str:
-        name = self.draft.names.fresh(wanted)
-        self.draft.buffers[name] = MappedBuffer(
-            name=name,
-            dtype=dtype,
-            memory=memory,
-            scope=Scope.THREAD if memory is Memory.REG else Scope.BLOCK,
-            layout=row_major(tuple(const(n) for n in shape if n > 1 or memory is Memory.SHARED)),
-            role=Role.LOCAL,
-            reason=REASONS[memory],
-        )
-        return name
+        layout = row_major(tuple(const(n) for n in shape if n > 1 or memory is Memory.SHARED))
+        return self.draft.local(wanted, dtype, memory, layout, REASONS[memory])
 
     def read(self, fold: Fold, buffer: str, at: tuple[IndexExpr, ...]) -> Read:
         carrier = fold.carrier
@@ -269,17 +258,7 @@ class Team:
 
     def array(self, wanted: str, carrier: Carrier, extent: IndexExpr, memory: Memory) -> str:
         """Memory of one dimension, of the block or of all."""
-        name = self.draft.names.fresh(wanted)
-        self.draft.buffers[name] = MappedBuffer(
-            name=name,
-            dtype=carrier.dtype,
-            memory=memory,
-            scope=Scope.GRID if memory is Memory.GLOBAL else Scope.BLOCK,
-            layout=row_major((extent,)),
-            role=Role.LOCAL,
-            reason=REASONS[memory],
-        )
-        return name
+        return self.draft.local(wanted, carrier.dtype, memory, row_major((extent,)), REASONS[memory])
 
     def nothing(self, fold: Fold, dtype: DType | None = None) -> Const:
         """The fold of no terms, in the type of folds or another one."""

@@ -29,7 +29,6 @@ from texpr.grammar.ast import (
     Leaf,
     Op,
     Read,
-    Role,
     Stmt,
 )
 from texpr.grammar.core import statements
@@ -49,8 +48,8 @@ from texpr.polyhedral.map.tally import Tally, tally
 from texpr.polyhedral.map.work import Work
 from texpr.polyhedral.mapped.candidate import Tallied
 from texpr.polyhedral.mapped.operators import Generic, Origin
-from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import Launch, MappedBuffer
+from texpr.polyhedral.mapped.places import Digit, Memory, Place
+from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
 
@@ -107,18 +106,8 @@ class _Copies:
         self.first = next(s for s in inside if isinstance(s, Atomic) and s.buffer == name)
 
     def _buffer(self, wanted: str, dtype: DType, shape: tuple[int, ...], reason: str) -> str:
-        draft, shared = self.crew.draft, bool(shape)
-        name = draft.names.fresh(wanted)
-        draft.buffers[name] = MappedBuffer(
-            name=name,
-            dtype=dtype,
-            memory=Memory.SHARED if shared else Memory.REG,
-            scope=Scope.BLOCK if shared else Scope.THREAD,
-            layout=row_major(tuple(map(const, shape))),
-            role=Role.LOCAL,
-            reason=reason,
-        )
-        return name
+        memory = Memory.SHARED if shape else Memory.REG
+        return self.crew.draft.local(wanted, dtype, memory, row_major(tuple(map(const, shape))), reason)
 
     def of_lane(self) -> IndexExpr:
         """The copy of a thread."""

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar, Role
+from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar
 from texpr.grammar.index.expr import (
     ONE,
     ZERO,
@@ -47,18 +47,27 @@ from texpr.polyhedral.map.objective import SECTOR_BYTES
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.runs import Line, in_run, make_run, nothing, through
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.tiles import Staged, dealt, load_units, overlap, owned, reason, run_units, staged, tile_layout
+from texpr.polyhedral.map.tiles import (
+    TILE_ALIGN_BYTES,
+    Staged,
+    dealt,
+    load_units,
+    overlap,
+    owned,
+    reason,
+    run_units,
+    staged,
+    tile_layout,
+)
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Vectors, along, at_places
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Tiled
 from texpr.polyhedral.mapped.operators import Copy, Element, Elementwise
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.program import Launch, MappedBuffer
+from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
 from texpr.polyhedral.names import stem
-
-TILE_ALIGN_BYTES = 128
 
 
 def build_tiled(draft: Draft, region: Region, choice: Tiled) -> Launch:
@@ -326,19 +335,8 @@ class _Tiles:
         return self._buffer(one, name, Memory.REG, row_major((const(one.along * one.across),)), reason)
 
     def _buffer(self, one: Staged, name: str, memory: Memory, layout: Layout, reason: str) -> str:
-        name = self.draft.names.fresh(name)
-        self.draft.buffers[name] = MappedBuffer(
-            name=name,
-            dtype=one.wide.dtype,
-            memory=memory,
-            scope=Scope.THREAD if memory is Memory.REG else Scope.BLOCK,
-            layout=layout,
-            role=Role.LOCAL,
-            align=TILE_ALIGN_BYTES if memory is Memory.SHARED else ACCESS_BYTES,
-            reason=reason,
-            span=one.wide.first.span,
-        )
-        return name
+        align = TILE_ALIGN_BYTES if memory is Memory.SHARED else ACCESS_BYTES
+        return self.draft.local(name, one.wide.dtype, memory, layout, reason, align=align, span=one.wide.first.span)
 
 
 def _looped(team: _Team, nodes: tuple[Node, ...], nest: Nest) -> tuple[Node, ...]:

@@ -29,6 +29,7 @@ from texpr.polyhedral.mapped.candidate import Tiled
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
 
+TILE_ALIGN_BYTES = 128  # of a tile in shared memory
 BANKS_BYTES = 128  # what the banks of shared memory give at once
 Lanes = Mapping[str, Any]
 """The value of each index on the lanes of a warp."""

@@ -23,6 +23,8 @@ from texpr.polyhedral.mapped.tree import Node
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
 
+ALIGN_BYTES = 16  # of buffers that need no more than their widest accesses
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedBuffer:
@@ -41,7 +43,7 @@ class MappedBuffer:
     layout: Layout
     role: Role
     expanded: tuple[str, ...] = ()
-    align: int = 16
+    align: int = ALIGN_BYTES
     reason: str = ""
     of: str = ""
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
