@@ -109,6 +109,9 @@ CODES: dict[str, Code] = {
     ),
     "E0714": Code("tasks wait for each other", "Nothing runs and nothing is on its way, and tasks are left."),
     "E0715": Code("task failed", "A task raised an exception; tasks that needed its results were cancelled."),
+    "E0716": Code(
+        "no worker for a function", "The engine has no worker of a kind for which the function has an entry."
+    ),
     "W0701": Code(
         "access not declared", "The buffer was fetched while the task waited; declared, it is there beforehand."
     ),

@@ -309,6 +309,10 @@ EXPLANATIONS: dict[str, Explanation] = {
         "The exception's cause is what the function raised. Other tasks went on, but for those that needed what the "
         "task should have written; `task.exception()` tells of each."
     ),
+    "E0716": Explanation(
+        "A plain function, and a kernel compiled for `cpu`, run on CPU workers; a kernel compiled for `cuda` runs on "
+        "GPU workers. `FunctionDefinition(cpu=…, cuda=…)` gives a version for each."
+    ),
     "W0701": Explanation(
         "What a task declares is in its memory before it runs. Other blocks that its permissions cover may be asked "
         "for, and the task waits for them; `engine.counters.undeclared` counts them."

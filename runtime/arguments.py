@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from texpr.codegen.manifest import JsonExpr, Manifest, Parameter, evaluate, holds, names_of, text_of
+from texpr.codegen.manifest import JsonCondition, JsonExpr, Manifest, Parameter, evaluate, holds, names_of, text_of
 from texpr.grammar.diagnostics import TExprError, did_you_mean, fail
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arrays import ArrayView, view_of
@@ -162,14 +162,13 @@ def _known(expr: JsonExpr, sizes: Mapping[str, int]) -> int | None:
     return evaluate(expr, sizes) if all(name in sizes for name in names) else None
 
 
-def solve_sizes(
+def _sizes(
     manifest: Manifest,
     shapes: Mapping[str, tuple[int, ...]],
     given: Mapping[str, int],
-    strides: Mapping[str, tuple[int, ...]] | None = None,
+    strides: Mapping[str, tuple[int, ...]],
 ) -> dict[str, int]:
-    """All sizes: bound ones, those given by keyword, and the rest from the arrays' shapes; one that is a stride by
-    itself, as in `#strides(lda, 1)`, from the arrays' strides (in elements). Raises E0602."""
+    """The sizes that are bound, given, or told by shapes and strides. Raises E0602 for one with two values."""
     sizes = {name: value for name, value in manifest.sizes.items() if value is not None}
     for name, value in given.items():
         if sizes.setdefault(name, value) != value:
@@ -182,15 +181,30 @@ def solve_sizes(
                 continue
             for expr, extent in zip(parameter.shape, shapes[parameter.name], strict=True):
                 progress |= _known(expr, sizes) is None and _solve(expr, extent, sizes)
-        progress = progress or _solve_stride(manifest, shapes, strides or {}, sizes)
-    missing = [name for name in manifest.sizes if name not in sizes]
-    if missing:
-        raise fail(
-            "E0602",
-            f"{manifest.name}: {_names(missing)} cannot be found from the arrays' shapes",
-            help=_way_to_give(manifest, missing[0]),
-        )
-    for fact in manifest.facts:
+        progress = progress or _solve_stride(manifest, shapes, strides, sizes)
+    return sizes
+
+
+def check_extents(manifest: Manifest, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int]) -> None:
+    """What shapes alone tell of a call's arrays: ranks, extents and sizes that do not fit, E0601 and E0602. Sizes that
+    are strides, and conditions on them, are left to the call."""
+    arrays = [p for p in manifest.parameters if not p.scalar and not p.flat]
+    for parameter in arrays:
+        if len(shapes[parameter.name]) != len(parameter.shape):
+            raise wrong_rank(manifest, parameter, len(shapes[parameter.name]))
+    sizes = _sizes(manifest, shapes, given, {})
+    for parameter in arrays:
+        needed = [_known(expr, sizes) for expr in parameter.shape]
+        for extent, need in zip(shapes[parameter.name], needed, strict=True):
+            if need is not None and extent != max(need, 0):
+                needs = [extent if extent is None else max(extent, 0) for extent in needed]
+                shown = str(tuple(needs)).replace("None", "any")
+                raise _call_error(manifest, f"{parameter.name} has shape {shapes[parameter.name]} and needs {shown}")
+    _check_facts(manifest, sizes, [fact for fact in manifest.facts if names_of(fact) <= sizes.keys()])
+
+
+def _check_facts(manifest: Manifest, sizes: Mapping[str, int], facts: Sequence[JsonCondition]) -> None:
+    for fact in facts:
         try:
             right = holds(fact, sizes)
         except TExprError:  # a division by a size that is 0
@@ -199,6 +213,25 @@ def solve_sizes(
             named = names_of(fact)
             shown = ", ".join(f"{name} = {value}" for name, value in sizes.items() if name in named)
             raise fail("E0602", f"{manifest.name}: `where {text_of(fact)}` does not hold for {shown}")
+
+
+def solve_sizes(
+    manifest: Manifest,
+    shapes: Mapping[str, tuple[int, ...]],
+    given: Mapping[str, int],
+    strides: Mapping[str, tuple[int, ...]] | None = None,
+) -> dict[str, int]:
+    """All sizes: bound ones, those given by keyword, and the rest from the arrays' shapes; one that is a stride by
+    itself, as in `#strides(lda, 1)`, from the arrays' strides (in elements). Raises E0602."""
+    sizes = _sizes(manifest, shapes, given, strides or {})
+    missing = [name for name in manifest.sizes if name not in sizes]
+    if missing:
+        raise fail(
+            "E0602",
+            f"{manifest.name}: {_names(missing)} cannot be found from the arrays' shapes",
+            help=_way_to_give(manifest, missing[0]),
+        )
+    _check_facts(manifest, sizes, manifest.facts)
     return sizes
 
 

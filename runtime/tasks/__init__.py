@@ -28,6 +28,7 @@ Submitted in this order, the n tasks of one block of C run in any order, one at 
 from texpr.runtime.tasks.buffers import Buffer
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.engine import Engine
+from texpr.runtime.tasks.functions import FunctionDefinition
 from texpr.runtime.tasks.permissions import (
     Access,
     Permission,
@@ -52,6 +53,7 @@ __all__ = [
     "Block",
     "Buffer",
     "Engine",
+    "FunctionDefinition",
     "LeastTransfer",
     "Permission",
     "Policy",

@@ -88,6 +88,15 @@ class Buffer:
         if not self.own:
             self._context.give_back(self.block, None)
 
+    def commit(self) -> None:
+        """What the mode of the access asks for: put, add, or release."""
+        if self.mode in (Mode.READ, Mode.TEMP):
+            self.release()
+        elif self.mode is Mode.ACCUMULATE:
+            self.release_add()
+        else:
+            self.release_put()
+
     def cancel(self) -> None:
         """Give up. A block whose own buffer was to be modified has no value afterwards."""
         self._check_open()

@@ -6,13 +6,14 @@ results is submitted as a further child.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
 
 from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, TExprWarning, fail
 from texpr.runtime.tasks.buffers import Buffer, undecided
+from texpr.runtime.tasks.drafts import draft
 from texpr.runtime.tasks.grants import outside
 from texpr.runtime.tasks.permissions import ALLOWS, EFFECT, MODE_WORDS, Access, Mode, Right
 from texpr.runtime.tasks.residency import HOME, Outcome
@@ -43,7 +44,26 @@ class TaskContext:
     def node(self) -> int:
         return self.task.node
 
+    @property
+    def kind(self) -> str:
+        """Which entry of a `FunctionDefinition` runs here: `cpu` or `cuda`."""
+        return self._services.flow.holdings.nodes[self.task.node].kind
+
     # buffers
+
+    def get_buf(self, block: Block, fill: Any = None) -> Buffer:
+        """The buffer of a declared access, as it was declared; `fill` is for one that begins with anything in it."""
+        access = self.declared(block)
+        if access is None:
+            raise fail(
+                "E0703",
+                f"{self.task} asks for a buffer of {block}, to which it has declared no access",
+                help="declare one, or say which by `get_buf_read` and the like",
+            )
+        begins = fill if access.mode in (Mode.WRITE, Mode.TEMP) else None
+        if access.cancellable or access.mode is Mode.TEMP:
+            return self._private(block, access.mode, begins)
+        return self._shared(block, access.mode, begins)
 
     def get_buf_read(self, block: Block | Slice) -> Buffer:
         """The block's values, which cannot be written."""
@@ -87,20 +107,23 @@ class TaskContext:
 
     # children
 
-    def submit(self, fn: Callable[..., Any], *declared: Any, args: tuple[Any, ...] = ()) -> Task:
+    def submit(self, fn: Any, *declared: Any, args: Sequence[Any] = (), **named: Any) -> Task:
         """Submit a child: a task that may do no more than this one (E0705). Others wait for it as for this one."""
-        return self._submit(fn, declared, args, False)
+        return self._submit(fn, declared, args, named, False)
 
-    def submit_last(self, fn: Callable[..., Any], *declared: Any, args: tuple[Any, ...] = ()) -> Task:
+    def submit_last(self, fn: Any, *declared: Any, args: Sequence[Any] = (), **named: Any) -> Task:
         """Submit the last child, which takes this task's place: a chain of such tasks keeps none of them alive."""
-        return self._submit(fn, declared, args, True)
+        return self._submit(fn, declared, args, named, True)
 
-    def _submit(self, fn: Callable[..., Any], declared: tuple[Any, ...], args: tuple[Any, ...], last: bool) -> Task:
+    def _submit(
+        self, fn: Any, declared: tuple[Any, ...], args: Sequence[Any], named: Mapping[str, Any], last: bool
+    ) -> Task:
         if self.is_over:
             raise fail("E0711", f"{self.task} is over, and cannot submit children")
         if self._submitted_last:
             raise fail("E0703", f"{self.task} submits a child after its last one")
-        task = self._services.flow.submit(self.task, fn, declared, args, last)
+        flow = self._services.flow
+        task = flow.submit(self.task, draft(flow, self.task, fn, declared, args, named), last)
         self._submitted_last = last
         return task
 
@@ -247,6 +270,11 @@ class TaskContext:
                 f"{self.task} declares {told} of {block}, and asks for another buffer",
                 help=f"ask by `get_buf_{'c' if as_copy else ''}{MODE_WORDS[declared]}`",
             )
+
+    def declared(self, block: Block) -> Access | None:
+        """The access to a block that the task has declared: a temporary one where there is no other."""
+        found = self._declarations().get(block)
+        return found if found is not None else Access(Mode.TEMP, block) if block in self._own else None
 
     def _promised(self, block: Block) -> bool:
         """Whether memory of the task's own for this block was declared."""

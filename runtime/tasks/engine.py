@@ -8,12 +8,13 @@ Functions of tasks are called as `fn(context, *args)`, and never wait for other 
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.runtime.tasks.context import TaskContext
+from texpr.runtime.tasks.drafts import draft
 from texpr.runtime.tasks.flow import MAX_TOLD, Flow
 from texpr.runtime.tasks.permissions import may_write
 from texpr.runtime.tasks.policies import Policy, ReadyQueue
@@ -60,12 +61,15 @@ class Engine:
     def counters(self) -> Counters:
         return self._flow.counters
 
-    def submit(self, fn: Callable[..., Any], *declared: Any, args: Sequence[Any] = ()) -> Task:
+    def submit(self, fn: Any, *declared: Any, args: Sequence[Any] = (), **named: Any) -> Task:
         """Submit `fn(context, *args)` with its permissions and accesses. It runs when what it needs is there.
 
+        A compiled kernel is submitted as it is called, with blocks for arrays: `submit(gemm, A[0, 1], B[1, 0], C[0, 0],
+        alpha=2.0)`; its accesses follow from its manifest. `fn` may be a `FunctionDefinition`, too.
+
         Raises E0703 and E0704 for declarations that are wrong, E0711 after the end, E0712 for a task that no memory can
-        hold."""
-        return self._flow.submit(None, fn, declared, args, False)
+        hold, E0716 for a function that no worker can run, E0601 to E0603 for arguments that a kernel does not take."""
+        return self._flow.submit(None, draft(self._flow, None, fn, declared, args, named), False)
 
     def deallocate(self, tensor: Tensor) -> Task:
         """Give up a tensor's memory after all tasks that were submitted so far; later ones cannot use it (E0703)."""

@@ -15,19 +15,19 @@ value; tasks that need it are cancelled when they ask for it, and so on; nothing
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from texpr.grammar.diagnostics import fail
 from texpr.runtime.tasks.context import TaskContext
-from texpr.runtime.tasks.grants import check_within, grants
+from texpr.runtime.tasks.functions import FunctionDefinition, kinds_of
 from texpr.runtime.tasks.holdings import Holdings
 from texpr.runtime.tasks.permissions import EFFECT, Effect
 from texpr.runtime.tasks.policies import Policy
 from texpr.runtime.tasks.residency import GRANTED, HOME, Outcome, Transfer
 from texpr.runtime.tasks.services import Services, no_value
 from texpr.runtime.tasks.submission import NOBODY, Node, Scope
-from texpr.runtime.tasks.task import NO_GRANTS, Counters, Phase, Task, holds_of
+from texpr.runtime.tasks.task import NO_GRANTS, Counters, Phase, Task
 from texpr.runtime.tasks.tensors import Tensor, foreign
 from texpr.runtime.tasks.workers import Commit, Crew
 
@@ -61,6 +61,9 @@ class Flow:
         self.defect: BaseException | None = None
         self.holdings = Holdings(bounds, debug=debug)
         self.load = {node: 0 for node, count in enumerate(workers) if count}
+        self.kinds = frozenset(self.holdings.nodes[node].kind for node in self.load)
+        self.has_cpu = "cpu" in self.kinds
+        self.definitions: dict[Any, FunctionDefinition] = {}  # of compiled kernels
         self.workers = workers
         self.running = [0] * len(workers)  # tasks that have all they declared
         self.starving = [0] * len(workers)  # those of them whose functions wait for memory
@@ -80,19 +83,9 @@ class Flow:
 
     # submission
 
-    def submit(
-        self, parent: Task | None, fn: Callable[..., Any], declared: Sequence[Any], args: Sequence[Any], last: bool
-    ) -> Task:
-        """A new task, the last child or another one of `parent` if that is given."""
-        task = Task(self, self.counters.submitted, fn, args)
-        if not callable(fn):
-            raise fail("E0703", f"a task is a function, not a {type(fn).__name__[:40]}")
-        found = grants(task, declared)
-        if parent is not None:
-            check_within(task, found, parent, parent.grants)
-        task.grants = found
-        if found.accesses:
-            task.holds = holds_of(found.accesses)
+    def submit(self, parent: Task | None, task: Task, last: bool) -> Task:
+        """Take a drafted task, the last child or another one of `parent` if that is given."""
+        found = task.grants
         with self.lock:
             if self.unfinished >= self._ahead and parent is None:
                 self._hold_up()
@@ -105,7 +98,7 @@ class Flow:
                 if tensor.owner is not self:
                     self._adopt(task, tensor)
             if len(self._short) > 1 and not self._fitting(task):
-                raise self.holdings.too_small(task, next(iter(self.load)))
+                raise self.holdings.too_small(task, self.load, kinds_of(task.fn))
             task.number = self.counters.submitted
             self.counters.submitted += 1
             scope = self._scope
@@ -143,9 +136,11 @@ class Flow:
         self.tensors[tensor] = None
 
     def _fitting(self, task: Task) -> Mapping[int, int]:
-        """The nodes that can hold all of a task's buffers, with their loads."""
-        need = self.holdings.needs(task)
-        return {node: count for node, count in self.load.items() if self.holdings.nodes[node].holds(need)}
+        """The nodes that run its function and can hold all of a task's buffers, with their loads."""
+        need, kinds, nodes = self.holdings.needs(task), kinds_of(task.fn), self.holdings.nodes
+        return {
+            node: count for node, count in self.load.items() if nodes[node].kind in kinds and nodes[node].holds(need)
+        }
 
     # on the way to a worker; all of it under the lock
 

@@ -7,7 +7,7 @@ Its caller holds the engine's lock.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
@@ -151,9 +151,9 @@ class Holdings:
         task.memory += size
         return True
 
-    def too_small(self, task: Task, node: int) -> TExprError:
-        """E0712 for a task whose declared buffers no memory holds together."""
-        memory = self.nodes[node]
+    def too_small(self, task: Task, nodes: Iterable[int], kinds: frozenset[str]) -> TExprError:
+        """E0712 for a task whose declared buffers none of the nodes that run its function holds together."""
+        memory = next(self.nodes[node] for node in nodes if self.nodes[node].kind in kinds)
         blocks = ", ".join(str(block) for _, block, _ in task.holds[:8])
         return fail(
             "E0712",

@@ -15,10 +15,11 @@ from texpr.runtime.tasks.states import Step
 class MemoryNode:
     """A memory of this machine's host, for workers on its cores. `bound` is in bytes; None: as much as there is."""
 
-    __slots__ = ("bound", "name", "number", "peak", "reserved", "used")
+    __slots__ = ("bound", "kind", "name", "number", "peak", "reserved", "used")
 
     def __init__(self, number: int, name: str, bound: int | None) -> None:
         self.number, self.name, self.bound = number, name, bound
+        self.kind = "cpu"  # which entries of a function its workers run
         self.used = self.reserved = self.peak = 0
 
     def holds(self, size: int) -> bool:

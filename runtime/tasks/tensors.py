@@ -50,6 +50,10 @@ class Block:
             self._home = self.tensor.memory_of(self)
         return self._home
 
+    def pack(self, values: Array) -> None:
+        """Begin with a contiguous copy of an array."""
+        self._home = values.copy(order="C")
+
     def forget(self) -> None:
         """Give up the memory at home: the block is zeros again, or the array's part that the tensor was given."""
         self._home = None
@@ -91,9 +95,11 @@ class Tensor:
         *,
         zero: Callable[..., bool] | None = None,
         data: Array = None,
+        packed: bool = False,
     ) -> None:
         """`dtype` is one of our types by name or a NumPy type; `zero(i, j, …)` says of a block by its tiles whether it
-        is zero; `data` is a NumPy array of the tensor's shape and type, of which the blocks are views. Raises E0701."""
+        is zero; `data` is a NumPy array of the tensor's shape and type, of which the blocks are views, or, `packed`,
+        contiguous copies. Raises E0701."""
         if not all(isinstance(space, TiledSpace) for space in spaces):
             raise fail(
                 "E0701", f"tensor {name}: dimensions are tiled spaces", help="make them by `tiled(extent, tile)`"
@@ -106,10 +112,12 @@ class Tensor:
         self._steps = tuple(prod(counts[d + 1 :]) for d in range(len(counts)))
         self._blocks: dict[tuple[int, ...], Block] = {}
         self._data: Array = None
+        if packed and data is None:
+            raise fail("E0701", f"tensor {name}: only data can be packed; without it, blocks are contiguous anyway")
         if data is not None:
-            self._take(data)
+            self._take(data, packed)
 
-    def _take(self, data: Array) -> None:
+    def _take(self, data: Array, packed: bool) -> None:
         if not isinstance(data, numpy.ndarray) or (data.shape, data.dtype) != (self.shape, self.dtype):
             what = (
                 f"{data.dtype}{list(data.shape)}"
@@ -118,12 +126,20 @@ class Tensor:
             )
             wanted = f"{self.dtype}{list(self.shape)}"
             raise fail("E0701", f"tensor {self.name}: the data is {what}, not a NumPy array {wanted}")
-        if not data.flags.writeable:
+        if not data.flags.writeable and not packed:
             raise fail("E0701", f"tensor {self.name}: the data cannot be written", help="pass `data=array.copy()`")
-        self._data = data
-        for block in self.blocks() if self.zero is not None else ():
-            if block.is_zero and data[self._indices(block)].any():
+        self._data = None if packed else data
+        for block in self.blocks() if packed or self.zero is not None else ():
+            part = data[self._indices(block)]
+            if block.is_zero and part.any():
                 raise fail("E0701", f"tensor {self.name}: the data is not zero in the zero block {block}")
+            if packed and not block.is_zero:
+                block.pack(part)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its blocks are views of the data that it was given."""
+        return self._data is not None
 
     @property
     def shape(self) -> tuple[int, ...]:
