@@ -25,6 +25,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes longer to import than e
 if TYPE_CHECKING:
     from typing import Any
 
+    from texpr import tasks
     from texpr.frontends import Fn, fn, kernel, load, parse
     from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning
     from texpr.kernels import Compiled, Kernel, Module
@@ -59,14 +60,17 @@ __all__ = [
     "load",
     "load_artifact",
     "parse",
+    "tasks",
 ]
 
 
 def __getattr__(name: str) -> "Any":
     import importlib
 
-    if name == "load_artifact":
-        value: Any = importlib.import_module("texpr.runtime.load").load
+    if name == "tasks":
+        value: Any = importlib.import_module("texpr.tasks")
+    elif name == "load_artifact":
+        value = importlib.import_module("texpr.runtime.load").load
     elif name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
     else:

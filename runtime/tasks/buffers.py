@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.runtime.tasks.frameworks import foreign_array
 from texpr.runtime.tasks.permissions import MODE_WORDS, Mode, Right, has
 from texpr.runtime.tasks.states import Op
 from texpr.runtime.tasks.tensors import Block
@@ -33,12 +34,13 @@ MAY_ADD = (Right.WRITE, Right.READ_WRITE, Right.ACCUMULATE)
 class Buffer:
     """A block's values for one task, as `array`; NumPy and DLPack take the buffer itself, too."""
 
-    __slots__ = ("_array", "_context", "_decided", "_original", "block", "mode", "own")
+    __slots__ = ("_array", "_context", "_decided", "_original", "_values", "block", "mode", "own")
 
     def __init__(
         self, context: "TaskContext", block: Block, mode: Mode, array: Any, own: bool, original: "Buffer | None" = None
     ) -> None:
         self._context, self.block, self.mode, self._array = context, block, mode, array
+        self._values: Any = None  # the same memory as its users see it
         self.own = own  # the task's own memory, not the block's
         self._original = original  # whose copy this is
         self._decided: str | None = None
@@ -47,7 +49,18 @@ class Buffer:
     def array(self) -> Any:
         """The memory, a NumPy array; that of a read buffer cannot be written. Raises E0706 after the release."""
         self._check_open()
-        return self._array
+        if self._values is None:
+            self._values = self._array
+            if self.mode is Mode.READ and not self.own:
+                self._values = self._array.view()
+                self._values.flags.writeable = False
+        return self._values
+
+    def view(self, library: str) -> Any:
+        """The same memory as an array of `numpy`, `torch` or `cupy`. Libraries without read-only arrays give one that
+        must not be written where the buffer is for reading. Raises E0503, E0708."""
+        self._check_open()
+        return self.array if library == "numpy" else foreign_array(self._context.task, self.block, self._array, library)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return numpy.array(self.array, dtype=dtype) if copy else numpy.asarray(self.array, dtype=dtype)

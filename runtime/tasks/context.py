@@ -51,19 +51,18 @@ class TaskContext:
 
     # buffers
 
-    def get_buf(self, block: Block, fill: Any = None) -> Buffer:
+    def get_buf(self, asked: Block | Access, fill: Any = None) -> Buffer:
         """The buffer of a declared access, as it was declared; `fill` is for one that begins with anything in it."""
-        access = self.declared(block)
+        access = asked if isinstance(asked, Access) else self.declared(asked)
         if access is None:
             raise fail(
                 "E0703",
-                f"{self.task} asks for a buffer of {block}, to which it has declared no access",
+                f"{self.task} asks for a buffer of {str(asked)[:80]}, to which it has declared no access",
                 help="declare one, or say which by `get_buf_read` and the like",
             )
-        begins = fill if access.mode in (Mode.WRITE, Mode.TEMP) else None
-        if access.cancellable or access.mode is Mode.TEMP:
-            return self._private(block, access.mode, begins)
-        return self._shared(block, access.mode, begins)
+        mode, block, cancellable = access
+        begins = fill if mode in (Mode.WRITE, Mode.TEMP) else None
+        return (self._private if cancellable or mode is Mode.TEMP else self._shared)(block, mode, begins)
 
     def get_buf_read(self, block: Block | Slice) -> Buffer:
         """The block's values, which cannot be written."""
@@ -229,9 +228,6 @@ class TaskContext:
             self._check_declared(block, mode, False)
         held[block] = True
         array = self._services.take(block, self.task.node)
-        if mode is Mode.READ:
-            array = array.view()
-            array.flags.writeable = False
         if fill is not None:
             array.fill(fill)
         return self._buffer(block, mode, array, False)

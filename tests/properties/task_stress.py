@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 
 from texpr.grammar.diagnostics import TExprError
-from texpr.runtime.tasks import (
+from texpr.tasks import (
     Affinity,
     Block,
     Engine,

@@ -305,7 +305,7 @@ def test_a_task_that_no_memory_holds_is_refused() -> None:
 def test_the_example_of_the_package_is_right() -> None:
     import itertools
 
-    import texpr.runtime.tasks as package
+    import texpr.tasks as package
 
     example = [line[4:] for line in (package.__doc__ or "").splitlines() if line[:4] == "    " or not line]
     program = "\n".join(example)

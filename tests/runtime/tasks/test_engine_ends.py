@@ -173,7 +173,7 @@ def test_a_defect_in_a_thread_ends_the_engine_and_hangs_nobody() -> None:
 CTRL_C = """
 import signal, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits it as ignored
-from texpr.runtime.tasks import Engine, Tensor, may_write, tiled
+from texpr.tasks import Engine, Tensor, may_write, tiled
 
 a = Tensor("A", (tiled(1, 1),))
 begun = threading.Event()

@@ -259,7 +259,7 @@ def test_kernels_run_without_the_compiler() -> None:
         "import sys\n"
         "for name in ('lark', 'islpy', 'z3', 'numba', 'llvmlite'): sys.modules[name] = None\n"
         "from texpr.codegen.manifest import Manifest, Parameter\n"
-        "from texpr.runtime.tasks import Engine, Tensor, tiled\n"
+        "from texpr.tasks import Engine, Tensor, tiled\n"
         "class Fill:\n"
         "    x = Parameter(name='x', dtype='f64', shape=('N',), strides=(1,), mode='write')\n"
         "    manifest = Manifest(name='fill', target='cpu', arch='', loadable=False, workspace_bytes=0, workspace=(),\n"
