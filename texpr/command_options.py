@@ -3,53 +3,65 @@
 import json
 import math
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
-
+from texpr.command_line import USAGE, Option, complain, option, say
 from texpr.grammar.diagnostics import TExprError, fail
 
 if TYPE_CHECKING:
     from texpr.kernels import Kernel
     from texpr.polyhedral.mapped.candidate import Choices
 
-USAGE = 2  # the exit code of wrong usage
 MAX_NUMBER = 400  # characters of a scalar's value
 NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")
 Number = int | float | bool
 
-File = Annotated[
-    Path, typer.Argument(metavar="FILE[:KERNEL]", help="a .tex, .texpr or .py file; a .py is read, never run")
-]
 T = TypeVar("T")
-Defines = Annotated[list[str] | None, typer.Option("-D", metavar="NAME=VALUE", help="a size, or a buffer's type")]
-RunDefines = Annotated[
-    list[str] | None,
-    typer.Option("-D", metavar="NAME=VALUE", help="a size, a scalar parameter's value, or a buffer's type"),
-]
-KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="the kernel, where a file has several")]
-TargetName = Annotated[
-    str, typer.Option("--target", "-t", help="cpu, cuda (this machine's GPU), cuda:sm_XX or cuda-host:sm_XX")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="print data as JSON")]
-MappingFile = Annotated[
-    Path | None,
-    typer.Option("--mapping", metavar="FILE", help="choices of the mapping: what `map --json` printed, or edited"),
-]
-Seed = Annotated[int, typer.Option(help="of the random inputs", min=0)]
-Inputs = Annotated[Path | None, typer.Option("--input", help="an .npz with arrays by parameter name")]
-Hints = Annotated[list[str] | None, typer.Option("--hint", metavar="NAME=VALUE", help="cost of a dynamic size")]
+
+FILE = option("file", type=Path, metavar="FILE[:KERNEL]", help="a .tex, .texpr or .py file; a .py is read, never run")
+DEFINES = option("-D", dest="define", action="append", metavar="NAME=VALUE", help="a size, or a buffer's type")
+RUN_DEFINES = option(
+    "-D",
+    dest="define",
+    action="append",
+    metavar="NAME=VALUE",
+    help="a size, a scalar parameter's value, or a buffer's type",
+)
+KERNEL = option("--kernel", "-k", metavar="NAME", help="the kernel, where a file has several")
+AS_JSON = option("--json", dest="as_json", action="store_true", help="print data as JSON")
+MAPPING = option(
+    "--mapping", type=Path, metavar="FILE", help="choices of the mapping: what `map --json` printed, or edited"
+)
+INPUTS = option("--input", dest="inputs", type=Path, metavar="FILE", help="an .npz with arrays by parameter name")
+HINTS = option("--hint", dest="hint", action="append", metavar="NAME=VALUE", help="cost of a dynamic size")
+
+
+def target_option(default: str) -> Option:
+    """Which target a command compiles for, where none is said."""
+    help = f"cpu, cuda (this machine's GPU), cuda:sm_XX or cuda-host:sm_XX; {default} where none is said"
+    return option("--target", "-t", default=default, metavar="TARGET", help=help)
+
+
+def _natural(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise ArgumentTypeError(f"{text[:40]!r} is no natural number")
+    return int(text)
+
+
+SEED = option("--seed", type=_natural, default=0, metavar="NUMBER", help="of the random inputs")
 
 
 def print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=1))
+    say(json.dumps(value, indent=1))
 
 
-def usage(why: str) -> typer.Exit:
-    typer.echo(f"usage: {why}", err=True)
-    return typer.Exit(USAGE)
+def usage(why: str) -> SystemExit:
+    """Wrong use, said; to be raised."""
+    complain(f"usage: {why}")
+    return SystemExit(USAGE)
 
 
 def definitions(

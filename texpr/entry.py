@@ -59,9 +59,9 @@ def _open_streams() -> None:
 def _run() -> int:
     """The exit code of the command, once all that it prints is written."""
     try:
-        from texpr.cli import app, guarded
+        from texpr.cli import guarded, run_command
 
-        code = guarded(lambda: app(prog_name="texpr"))
+        code = guarded(lambda: run_command(sys.argv[1:]))
     except OSError:  # the error output is full
         code = ENVIRONMENT
     try:

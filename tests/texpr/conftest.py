@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from texpr.cli import app, guarded
+from texpr.cli import guarded, run_command
 
 
 @pytest.fixture
@@ -12,7 +12,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str,
     """Runs a command of `texpr` in this process: exit code, output, messages."""
 
     def run(*args: object) -> tuple[int, str, str]:
-        code = guarded(lambda: app([str(a) for a in args], prog_name="texpr"))
+        code = guarded(lambda: run_command([str(a) for a in args]))
         said = capsys.readouterr()
         return code, said.out, said.err
 

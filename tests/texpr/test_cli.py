@@ -140,6 +140,14 @@ def test_run_takes_inputs(add: Path, tmp_path: Path, texpr: Texpr) -> None:
         (("check", "."), 1),
         (("explain", "E9999"), 2),
         (("nonsense",), 2),
+        ((), 2),
+        (("cache",), 2),
+        (("cache", "nonsense"), 2),
+        (("check",), 2),
+        (("check", "ADD", "ADD"), 2),
+        (("check", "ADD", "--jso"), 2),
+        (("run", "ADD", "--seed", "-1"), 2),
+        (("build", "ADD"), 2),
         (("map", "ADD", "--kernel", "other"), 1),
     ],
 )
@@ -162,6 +170,41 @@ def test_explain_and_version_and_doctor(texpr: Texpr) -> None:
     assert "race" in texpr("explain", "E0301").stdout
     assert texpr("version").stdout.strip() == texpr("--version").stdout.strip() == "0.1.0"
     assert "nvcc" in texpr("doctor").stdout
+
+
+def test_help_lists_commands_and_options(texpr: Texpr) -> None:
+    listed = texpr("--help")
+    assert (listed.returncode, listed.stderr) == (0, "") and "  cache list   List the entries" in listed.stdout
+    assert texpr().stderr == listed.stdout
+    assert "  run " not in texpr("cache", "--help").stdout
+    shown = texpr("run", "--help")
+    assert shown.returncode == 0 and "--seed NUMBER" in shown.stdout and "--check-full" not in shown.stdout
+
+
+def test_a_command_that_is_not_there_is_answered_with_the_nearest_one(texpr: Texpr) -> None:
+    assert "did you mean `build`?" in texpr("biuld").stderr
+    assert "did you mean `clear`?" in texpr("cache", "claer").stderr
+
+
+def test_options_stand_before_between_and_behind_arguments(add: Path, tmp_path: Path, texpr: Texpr) -> None:
+    more = tmp_path / "more.tex"
+    more.write_text(ADD.replace("    ", " "))
+    for arguments in (("--check", add, more), (add, "--check", more), (add, more, "--check")):
+        assert texpr("fmt", *arguments).stdout == f"would format {more}\n"
+    assert texpr("map", "-DN=8", "--target=cpu", add).returncode == 0
+
+
+def test_a_command_that_needs_no_library_loads_none() -> None:
+    ours = "import sys, texpr.cli; texpr.cli.run_command(['version'])"
+    code = (
+        f"{ours}; print(sorted({{n.partition('.')[0] for n in sys.modules}} - sys.stdlib_module_names - {{'texpr'}}))"
+    )
+    plain = "import sys; print(sorted({n.partition('.')[0] for n in sys.modules} - sys.stdlib_module_names))"
+    said, bare = (
+        subprocess.run([sys.executable, "-c", each], capture_output=True, text=True, cwd=ROOT, check=True).stdout
+        for each in (code, plain)
+    )
+    assert said == f"0.1.0\n{bare}"
 
 
 def test_an_unknown_environment_variable_warns_with_the_nearest_name() -> None:

@@ -19,9 +19,9 @@ PROGRAMS = {
 TARGETS = ["cuda:sm_90a", "cpu"]
 COMMANDS = """
 import sys
-from texpr.cli import app, guarded
+from texpr.cli import guarded, run_command
 for command in sys.argv[1:]:
-    if code := guarded(lambda: app(command.split(), prog_name="texpr")):
+    if code := guarded(lambda: run_command(command.split())):
         sys.exit(code)
 """
 

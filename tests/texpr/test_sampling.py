@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import texpr
 from texpr import sampling
-from texpr.cli import app
 from texpr.codegen.artifact import signature
 from texpr.grammar.index.expr import const
 from texpr.grammar.interpret.stage import interpret
@@ -99,21 +97,21 @@ def test_a_wrong_element_of_the_sample_is_seen(monkeypatch: pytest.MonkeyPatch) 
     assert run_trial(kernel, "cpu", sizes=SIZES["product"], check=True).outputs[0].wrong == 1
 
 
-def test_the_command_says_what_was_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_command_says_what_was_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command) -> None:
     monkeypatch.setattr("texpr.trial.SAMPLE_ABOVE", 100)
     path = tmp_path / "k.tex"
     path.write_text(PRODUCT)
     sizes = [part for name, value in SIZES["product"].items() for part in ("-D", f"{name}={value}")]
-    done = CliRunner().invoke(app, ["run", str(path), *sizes, "--check"])
-    assert done.exit_code == 0
-    assert "of 15000 elements, greatest error" in done.output
-    assert "a sample: " in done.output
-    part = json.loads(CliRunner().invoke(app, ["run", str(path), *sizes, "--check", "--json"]).stdout)
-    whole = json.loads(CliRunner().invoke(app, ["run", str(path), *sizes, "--check=full", "--json"]).stdout)
+    code, said, _ = command("run", path, *sizes, "--check")
+    assert code == 0
+    assert "of 15000 elements, greatest error" in said
+    assert "a sample: " in said
+    part = json.loads(command("run", path, *sizes, "--check", "--json")[1])
+    whole = json.loads(command("run", path, *sizes, "--check=full", "--json")[1])
     assert "--check=full" in part["coverage"]
     assert whole["coverage"] == ""
     assert part["outputs"][0]["compared"] < part["outputs"][0]["elements"] == whole["outputs"][0]["compared"]
-    assert CliRunner().invoke(app, ["run", str(path), *sizes, "--check=most"]).exit_code == 2
+    assert command("run", path, *sizes, "--check=most")[0] == 2
 
 
 def test_the_bar_ends_at_the_counted_cost() -> None:

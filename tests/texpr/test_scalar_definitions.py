@@ -4,10 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import texpr
-from texpr.cli import app
 
 AXPY = """kernel axpy(A: f32[N], B: f32[N], alpha: f32, n: i32, on: bool, h: f16) {
     par N i { if on { B[i] = A[i] * alpha + f32(n) } else { B[i] = f32(h) } }
@@ -91,5 +89,5 @@ def test_compile_says_that_a_scalar_is_no_size() -> None:
         texpr.parse(AXPY).only.compile(alpha=3)
 
 
-def test_help_of_run_names_scalars() -> None:
-    assert "scalar" in CliRunner().invoke(app, ["run", "--help"]).output
+def test_help_of_run_names_scalars(command) -> None:
+    assert "scalar" in command("run", "--help")[1]

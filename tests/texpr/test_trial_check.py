@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import texpr
 from texpr import samples, trial
-from texpr.cli import app
 from texpr.codegen.artifact import signature
 from texpr.grammar.interpret.stage import interpret
 from texpr.runtime.compare import compare
@@ -36,18 +34,18 @@ def test_keys_from_float_data_are_decided() -> None:
     assert np.count_nonzero(report.arrays["H"]) > 200
 
 
-def test_a_run_of_undecided_elements_is_not_right(tmp_path: Path) -> None:
+def test_a_run_of_undecided_elements_is_not_right(tmp_path: Path, command) -> None:
     path = tmp_path / "keys.tex"
     path.write_text(OPEN_KEYS)
-    done = CliRunner().invoke(app, ["run", str(path), "-D", "N=100", "--check"])
-    assert done.exit_code == 1
-    assert "4 of 4 elements of H are undecided, and were not compared" in done.output
-    assert not done.output.rstrip().endswith(": right")
-    done = CliRunner().invoke(app, ["run", str(path), "-D", "N=100", "--check", "--json"])
-    assert done.exit_code == 1
-    said = json.loads(done.output)
-    assert said["passed"] is False
-    assert "undecided" in said["objections"][0]
+    code, said, _ = command("run", path, "-D", "N=100", "--check")
+    assert code == 1
+    assert "4 of 4 elements of H are undecided, and were not compared" in said
+    assert not said.rstrip().endswith(": right")
+    code, said, _ = command("run", path, "-D", "N=100", "--check", "--json")
+    assert code == 1
+    found = json.loads(said)
+    assert found["passed"] is False
+    assert "undecided" in found["objections"][0]
 
 
 def test_a_run_that_compares_no_element_is_not_right() -> None:
