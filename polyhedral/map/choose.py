@@ -259,6 +259,7 @@ def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
         shared_out=tuple(block.shared_out),
         widths={i: width for i, width in widths.items() if width > 1 and i in (*block.dealt, *block.shared_out)},
         rows=tuple(row.row for row in rows if all(loop.index in block.alone for loop in row.loops)),
+        resident=max((row.resident for row in rows if row.threads == threads), default=0),
         memory=memory,
     )
 

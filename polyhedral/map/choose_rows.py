@@ -6,19 +6,36 @@
 Measured on an H200, relative to a device copy: rows of 4096 in bf16 run at .97 to .98 with 2 to 8 runs of 16 bytes in
 each thread, at .81 with one, at .97 with 16; those of 4093 at .98 with 5 or 6, at .95 with 3, at .62 with one. So there
 are as many threads as leave few of them idle, each with about `RUNS` runs; a row that one warp holds needs no barrier.
+
+    softmax of 32000 columns  bf16: 512 threads, 8 runs each, 2 blocks on a multiprocessor
+
+A block that has a multiprocessor for itself leaves memory idle while it computes: rows of 32000 in bf16 run at .65 with
+800 threads, of which each takes 71 registers. So blocks of long rows are bound to the registers with which several are
+there, and have as many of a row's runs as leave each thread enough beside them (by hand rows of 100003 run at .80 with
+three blocks on a multiprocessor, at .76 with one).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest, block_statements, inner_nests, nest_of
 from texpr.polyhedral.map.hardware_attributes import width_asked
-from texpr.polyhedral.map.held import HELD_BYTES, Member, held_by, held_bytes, row_origins, siblings, touches
+from texpr.polyhedral.map.held import (
+    HELD_BYTES,
+    Held,
+    Member,
+    held_by,
+    held_bytes,
+    row_origins,
+    siblings,
+    touches,
+)
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.sharing import reductions
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, element_width
 from texpr.polyhedral.mapped.candidate import Row
@@ -27,6 +44,9 @@ from texpr.polyhedral.walk import subscript_names, written
 RUNS = 5  # of 16 bytes for a thread, so that several loads are on their way
 LEAST_RUNS, MOST_RUNS = 2, 8
 IDLE_PARTS = 8  # shares of idle threads are told apart by one part in so many, and from none
+REGISTERS = 65536  # of a multiprocessor
+BESIDE = 30  # registers that a thread does well with beside those of its row; unbound, each element has one to itself
+LONG = ((256, 3), (512, 2))  # threads of a long row's block, and such blocks on a multiprocessor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +57,7 @@ class ChosenRow:
     width: int
     threads: int
     line: int = 0
+    resident: int = 0
 
     @property
     def row(self) -> Row:
@@ -97,10 +118,9 @@ def _row(
     warp, found = problem.target.warp_size, list[tuple[tuple[int, bool, int, int], ChosenRow]]()
     runs = -(-problem.representative(loops[0].extent, ranges) // width)
     for threads in (asked,) if asked is not None else range(warp, problem.target.max_threads + 1, warp):
-        held = held_by(problem, stmts, loops, threads * width, line)
-        if held is None or held_bytes(problem, held, width) > HELD_BYTES or threads * width < line:
+        held = _holding(problem, stmts, loops, threads, width, line)
+        if held is None:
             continue
-        loops = tuple(loop for loop in loops if any(touches(loop, name) for name, _ in held.elements))
         size = max(width * problem.kernel.buffer(name).dtype.size_bytes for name, _ in held.elements)
         rounds, scale = held.rounds, max(1, min(4, ACCESS_BYTES // size))
         idle = -((runs - threads * rounds) * IDLE_PARTS // (threads * rounds))
@@ -108,5 +128,45 @@ def _row(
         alone = threads == warp and not many
         few = not alone and rounds < LEAST_RUNS * scale
         price = (many, few, 0 if alone else 1 + idle, abs(rounds - RUNS * scale))
-        found.append((price, ChosenRow(loops=tuple(loops), width=width, threads=threads, line=line)))
-    return min(found, key=lambda one: one[0])[1] if found else None
+        row = ChosenRow(loops=_touching(loops, held), width=width, threads=threads, line=line)
+        found.append((price, row))
+    usual = min(found, key=lambda one: one[0])[1] if found else None
+    return usual if asked is not None else _long(problem, stmts, loops, width, line, usual) or usual
+
+
+def _holding(
+    problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member], threads: int, width: int, line: int
+) -> Held | None:
+    """What so many threads hold, where they have room for it."""
+    held = held_by(problem, stmts, loops, threads * width, line)
+    return held if held and held_bytes(problem, held, width) <= HELD_BYTES and threads * width >= line else None
+
+
+def _touching(loops: Sequence[Member], held: Held) -> tuple[Member, ...]:
+    return tuple(loop for loop in loops if any(touches(loop, name) for name, _ in held.elements))
+
+
+def _long(
+    problem: Problem,
+    stmts: tuple[Stmt, ...],
+    loops: Sequence[Member],
+    width: int,
+    line: int,
+    usual: ChosenRow | None,
+) -> ChosenRow | None:
+    """Few threads with long parts of a row, where the usual number of them leaves no room for another block, and
+    several loops read the row: what is read once and forgotten needs nobody else meanwhile."""
+    if usual is None or len(usual.loops) < 2 or blocks_asked(problem.kernel, problem.target) is not None:
+        return None
+    own = held_by(problem, stmts, loops, usual.threads * width, line)
+    assert own is not None, "the usual threads hold the row"
+    elements = own.rounds * width * len(own.elements)
+    if 2 * usual.threads * (elements + BESIDE) <= REGISTERS:
+        return None
+    for threads, resident in LONG:
+        held = _holding(problem, stmts, loops, threads, width, line)
+        room = 4 * (REGISTERS // (threads * resident) - BESIDE)  # bytes
+        fits = threads * resident <= problem.target.resident_threads
+        if held is not None and fits and held_bytes(problem, held, width) <= room:
+            return replace(usual, loops=_touching(loops, held), threads=threads, resident=resident)
+    return None

@@ -231,7 +231,8 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     if condition is not None:
         body = (Guard(condition=condition, body=body, padding=True, uniform=Scope.BLOCK, span=nest.pars[0].span),)
     defines = tuple(Define(index=index, digits=blocks) for index, blocks in zip(nest.indices, grid.digits, strict=True))
-    return launch_of(draft, region, choice.threads, grid, (*defines, *body))
+    launch = launch_of(draft, region, choice.threads, grid, (*defines, *body))
+    return replace(launch, min_blocks=choice.resident)
 
 
 class _Block:

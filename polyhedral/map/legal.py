@@ -24,12 +24,13 @@ from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.digits import is_power_of_two, thread_pieces_fit
 from texpr.polyhedral.map.early import able
 from texpr.polyhedral.map.hardware_attributes import blocks_fault, check_vectors, threads_asked
-from texpr.polyhedral.map.held import HELD_BYTES, NO_ORIGINS, Origins, held_by, held_bytes, members, row_origins
-from texpr.polyhedral.map.lines import LINE_BYTES, countable, origins
+from texpr.polyhedral.map.held import NO_ORIGINS, Origins, row_origins
+from texpr.polyhedral.map.lines import countable, origins
 from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import combinable
+from texpr.polyhedral.map.rows_fit import row_faults
 from texpr.polyhedral.map.scanned_fits import scanned_fault, scanned_runs
 from texpr.polyhedral.map.sharing import meeting_bytes, shared_reduction
 from texpr.polyhedral.map.tally import tally
@@ -160,9 +161,6 @@ class _Check:
     def _blocks(self, choice: Blocks, nest: Nest, ranges: Ranges) -> None:
         self._threads(choice.threads)
         self._grid(choice.grid, nest)
-        contradiction = blocks_fault(self.problem.kernel, self.target, nest, choice)
-        if contradiction is not None:
-            self._refuse(contradiction)
         uses = self._memory(choice.memory, nest.body, block_level=True, outer=nest.indices, ranges=ranges)
         inner = {stmt.index: stmt for stmt in _at_block_level(nest.body, choice.shared_out) if isinstance(stmt, Par)}
         if inner.keys() != choice.inner.keys():
@@ -174,6 +172,9 @@ class _Check:
             self._deal(deal, inside, choice.threads, f"inner of {index}")
             self._runs(inside, choice.widths, nest.indices + inside.indices, begins)
             indices += inside.indices
+        contradiction = blocks_fault(self.problem.kernel, self.target, nest, choice)
+        if contradiction is not None:
+            self._refuse(contradiction)
         seqs = {s.index: s for s in _at_block_level(nest.body, choice.shared_out) if isinstance(s, Seq)}
         bytes_needed = sum(use.bytes or 0 for use in uses if choice.memory[use.buffer.name] is Memory.SHARED)
         for index in choice.shared_out:
@@ -183,30 +184,10 @@ class _Check:
             bytes_needed += meeting_bytes(self.problem, found.updates, choice.threads)
             self._run(seqs[index].body, index, choice.widths, (*nest.indices, index), begins)
         self._known_widths(choice.widths, (*indices, *choice.shared_out))
-        self._rows(choice, nest.body)
+        for fault in row_faults(self.problem, nest.body, choice):
+            self._refuse(fault)
         if bytes_needed > self.target.shared_bytes:
             self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")
-
-    def _rows(self, choice: Blocks, stmts: tuple[Stmt, ...]) -> None:
-        """The loops over a row stand beside one another, over the same iterations of the same threads."""
-        every = [index for row in choice.rows for index in row.indices]
-        if len(set(every)) != len(every):
-            self._refuse("`rows`: an index is in two rows")
-        for row in choice.rows:
-            loops, named = members(stmts, row.indices), listed(row.indices)
-            width = choice.widths.get(row.indices[0], 1) if row.indices else 1
-            for loop in loops:
-                own = choice.inner.get(loop.index) if isinstance(loop, Par) else ((loop.index, choice.threads),)
-                together = isinstance(loop, Par) or loop.index in choice.shared_out
-                if not together or own != ((loop.index, choice.threads),) or choice.widths.get(loop.index, 1) != width:
-                    self._refuse(f"`rows`: the threads do not go over {named} in the same way")
-            if not loops or len({loop.extent for loop in loops}) > 1:
-                self._refuse(f"`rows`: {named} are no loops of one extent beside one another")
-            held = held_by(self.problem, stmts, loops, choice.threads * width, row.line)
-            if row.line not in (0, LINE_BYTES) or (row.line and (width == 1 or choice.threads * width < LINE_BYTES)):
-                self._refuse(f"`rows`: the runs of {named} are not counted from lines of {row.line} bytes")
-            if held is None or held_bytes(self.problem, held, width) > HELD_BYTES:
-                self._refuse(f"`rows`: {named} read nothing that {HELD_BYTES} bytes of a thread's registers can hold")
 
     def _combined(self, choice: Combined, nest: Nest, ranges: Ranges) -> None:
         self._threads(choice.threads)

@@ -177,7 +177,7 @@ def _blocks(problem: Problem, usual: Blocks) -> Iterator[Blocks]:
     """Blocks of every size, rows held or not, each reduction shared out or not, the lanes on each index of a nest."""
     for threads in _teams(problem):
         inner = {index: _scaled(deal, threads) for index, deal in usual.inner.items()}
-        yield replace(usual, threads=threads, inner=inner)
+        yield replace(usual, threads=threads, inner=inner, resident=0)
     for row in usual.rows:
         yield _apart(usual, row.indices[0])
         yield from (_taken(usual, row.indices, width) for width in WIDTHS)

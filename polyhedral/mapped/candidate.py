@@ -62,7 +62,8 @@ class Row:
 class Blocks:
     """A band each of whose iterations has a block. `inner` deals the block's threads to each nest inside, named by its
     first index; `shared_out` has the indices of the reductions (`seq`s) that the threads share. `widths`: as
-    in a flat band, of indices of both. `rows`: what of these goes over a row that is held in registers."""
+    in a flat band, of indices of both. `rows`: what of these goes over a row that is held in registers. `resident`
+    blocks fit on a multiprocessor together, which bounds registers (0: no bound, but the author's)."""
 
     threads: int
     grid: tuple[str, ...]
@@ -70,6 +71,7 @@ class Blocks:
     shared_out: tuple[str, ...] = ()
     widths: Mapping[str, int] = field(default_factory=dict)
     rows: tuple[Row, ...] = ()
+    resident: int = 0
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 

@@ -158,6 +158,22 @@ def test_a_block_has_as_many_threads_as_its_row_needs() -> None:
     assert found == [32, 32, 128, 224, 256, 512]
 
 
+LONG = SOFTMAX.replace("f32[", "bf16[").replace("X[i, k]", "f32(X[i, k])").replace("exp(X[i, j] - m)", "f32(X[i, j])")
+
+
+def test_a_long_row_leaves_room_for_another_block_on_its_multiprocessor() -> None:
+    launch = only_launch(mapped(LONG.replace("/ s", "* (1.0 / s)").format(n=32000), M=8))
+    assert (launch.threads, launch.min_blocks) == (512, 2)
+    assert "__launch_bounds__(512, 2)" in texpr.parse(SOFTMAX.format(n=16384)).only.compile("cuda:sm_90a").source
+
+
+def test_no_bound_is_put_on_a_row_that_leaves_room_or_is_read_once() -> None:
+    for text in (SOFTMAX.format(n=8192), TOTAL.format(n=32000), SOFTMAX.format(n=16384).replace("{", OWN, 1)):
+        assert all(choice.resident == 0 for choice in blocks_of(mapped(text, M=8).candidate))
+
+
+OWN = "#threads(1024) {"
+TOTAL = "kernel k(X: f32[M, {n}], Y: f32[M]) {{ par M i {{ Y[i] = sum {n} k {{ X[i, k] }} }} }}"
 FREE = SOFTMAX.replace("{n}", "N").replace("{{", "{").replace("}}", "}")
 
 
@@ -192,3 +208,12 @@ def test_rows_that_are_none_are_refused(rows: tuple[Row, ...], why: str) -> None
         mapped(
             SOFTMAX.format(n=256), choices=replace(program.candidate, launches={name: replace(choice, rows=rows)}), M=2
         )
+
+
+@pytest.mark.parametrize(("head", "why"), [("{", "more threads than a"), ("#blocks_per_sm(2) {", "asks for 2 blocks")])
+def test_more_blocks_than_there_is_room_for_or_than_the_author_asks_for_are_refused(head: str, why: str) -> None:
+    text = SOFTMAX.format(n=256).replace("{", head, 1)
+    program = mapped(text, M=2)
+    ((name, choice),) = program.candidate.launches.items()
+    with pytest.raises(TExprError, match=why):
+        mapped(text, choices=replace(program.candidate, launches={name: replace(choice, resident=100)}), M=2)
