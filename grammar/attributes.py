@@ -55,6 +55,7 @@ class Needs(Enum):
     """What a construct must hold for an attribute to change anything there."""
 
     ROWS = "a launch of independent blocks in several rows and columns"
+    LAUNCHES = "launches that follow one another"
     BLOCKS = "a launch of more blocks than a GPU runs at once"
     THREADS = "a launch of more than one thread"
     PRODUCTS = "a product of floats that is added"
@@ -162,11 +163,8 @@ ATTRIBUTES: dict[str, Spec] = {
         on_cpu="a CPU has no thread blocks",
     ),
     "cooperative": Spec(
-        on=(Construct.KERNEL,), form="#cooperative",
-        unmapped=(
-            "bands that depend on one another are launches of their own, and the GPU waits between them",
-            "remove #cooperative; blocks that share a reduction meet in one launch without it",
-        ),
+        on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), form="#cooperative", needs=Needs.LAUNCHES,
+        on_cpu="the launches of a CPU are calls",
     ),
     "raster": Spec(
         on=(Construct.KERNEL,), mapped=(Construct.KERNEL,), least=1, most=1, greatest=MAX_RASTER, form="#raster(n)",

@@ -200,7 +200,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         "kernel k(A: f32[N]) { seq ceildiv(N, 64) b { seq min(64, N - 64 * b) i { A[64 * b + i] = 1.0 } } }",
         (
             (
-                "kernel k(A: f32[N]) #cooperative { par N i { A[i] = 1.0 } }",
+                "kernel k(A: f32[N]) #tf32 { par N i { A[i] = 1.0 } }",
                 "kernel k(A: f32[N]) { par N i { A[i] = 1.0 } }",
             ),
         ),

@@ -109,6 +109,11 @@ def persistent_of(kernel: Kernel) -> Attr | None:
     return _named(kernel.attrs, "persistent")
 
 
+def cooperative_of(kernel: Kernel) -> Attr | None:
+    """The `#cooperative` of a kernel: launches that follow one another are phases of one."""
+    return _named(kernel.attrs, "cooperative")
+
+
 def raster_of(kernel: Kernel) -> Attr | None:
     """The `#raster(n)` of a kernel: its blocks run in groups of n rows."""
     return _named(kernel.attrs, "raster")

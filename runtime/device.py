@@ -46,6 +46,24 @@ def _allow_wide_clusters(kernel: Any, device: int) -> None:
         raise fail("E0505", f"this GPU has no clusters of more than {PORTABLE_CLUSTER} blocks ({status.name})")
 
 
+def _hold(step: LaunchStep, function: int, grid: tuple[int, int, int]) -> None:
+    """Raises E0403 for blocks that must run together where the device that is current does not hold so many."""
+    driver = bindings()
+    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+    known, device = driver.cuCtxGetDevice()
+    counted, count = driver.cuDeviceGetAttribute(attribute, device)
+    asked, each = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, prod(step.block), step.shared_bytes)
+    if any(status != driver.CUresult.CUDA_SUCCESS for status in (known, counted, asked)):
+        return  # the launch itself will say what is wrong
+    if prod(grid) > each * count:
+        raise fail(
+            "E0403",
+            f"the {prod(grid)} blocks of {step.symbol} must run together, and this GPU holds {each * count}: "
+            f"{each} on each of {count} multiprocessors",
+            help="compile for this GPU, write a smaller #blocks_per_sm(n), or remove #cooperative",
+        )
+
+
 def _raise_shared_limit(kernel: Any, size_bytes: int, device: int) -> None:
     """More than 48 KiB of dynamic shared memory must be asked for."""
     driver = bindings()
@@ -125,6 +143,8 @@ class CudaBackend:
         attributes = (COOPERATIVE,) * step.cooperative + (OVERLAPPING,) * step.overlaps
         kinds = "".join(KINDS.get(kind, "q") for kind, _ in step.arguments)
         function = self.function(step.symbol)
+        if step.cooperative:
+            _hold(step, function, grid)
         return Way(step.symbol, function, grid, step.block, step.shared_bytes, kinds, attributes)
 
     def tensor_map(self, described: TensorMap) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from texpr.grammar.ast import Role
-from texpr.grammar.permissions import persistent_of
+from texpr.grammar.permissions import cooperative_of, persistent_of
 from texpr.polyhedral.map.clustered import clustered
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.early import begun_early
@@ -43,7 +43,7 @@ from texpr.polyhedral.mapped.candidate import (
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
 from texpr.polyhedral.mapped.tree import Guard, Loop
-from texpr.polyhedral.mapped.walks import launch_names, launches, of_kind, tree_buffers
+from texpr.polyhedral.mapped.walks import launch_names, launches, map_launches, of_kind, tree_buffers
 from texpr.polyhedral.names import Names, names_taken
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.orders.find import launch_orders
@@ -57,7 +57,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
         draft.buffers[buffer.name] = place_parameter(buffer, problem.layouts[buffer.name])
     for buffer in workspaces(problem.kernel):
         draft.buffers[buffer.name] = place_workspace(buffer, problem.target)
-    host = inherit_attributes(problem.kernel, _host(draft, candidate, problem.outline))
+    host = inherit_attributes(problem.kernel, _finished(draft, candidate, _host(draft, candidate, problem.outline)))
     touched = set[str]().union(*(tree_buffers(launch.body) for launch in launches(host)))
     buffers = {n: b for n, b in draft.buffers.items() if n in touched or b.role is not Role.LOCAL}
     host = begun_early(host, candidate.early, buffers)
@@ -75,6 +75,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
             notes=(
                 *idle_attributes(problem.kernel, problem.target, host, buffers, draft.obeyed),
                 *_read_again(problem, candidate),
+                *draft.notes,
             ),
         ),
     )
@@ -94,7 +95,7 @@ def _host(draft: Draft, candidate: Candidate, outline: Outline) -> tuple[HostNod
     for node in outline:
         match node:
             case Region():
-                found.append(_finished(draft, node, candidate.launches[node.name]))
+                found.append(_in_registers(draft, node, candidate.launches[node.name]))
             case HostLoop(index=index, extent=extent, body=body):
                 inside = _host(draft, candidate, body)
                 found.append(HostLoop(index=index, extent=extent, body=inside, span=node.span))
@@ -144,9 +145,8 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
             assert_never(choice)
 
 
-def _finished(draft: Draft, region: Region, choice: Choice) -> Launch:
-    """The launch of a choice, with its accumulators in registers, the conditions of the host around its body, its
-    orders and its barriers."""
+def _in_registers(draft: Draft, region: Region, choice: Choice) -> Launch:
+    """The launch of a choice, with its accumulators in registers and the conditions of the host around its body."""
     launch = _launch(draft, region, choice)
     body = add_partials(draft, bound_once(draft, promote(draft, launch.body)))
     for condition, holds in reversed(region.saved):
@@ -158,12 +158,27 @@ def _finished(draft: Draft, region: Region, choice: Choice) -> Launch:
     digits = tuple(d for d in made if d.name in looped or d.place not in (Place.SERIAL, Place.VECTOR))
     arguments = tuple(i for i in region.host if i in used)
     launch = replace(launch, body=body, digits=digits, arguments=arguments)
-    band = region.nest[0].pars if region.band is not None else ()
-    launch = resident(launch, draft.kernel, draft.target)
-    stays = persistent(launch, choice, draft.kernel, draft.target, draft.names)
-    asked = persistent_of(draft.kernel)
-    if asked is not None and stays is not launch:
-        draft.obeyed.add(asked)
-    launch = clustered(stays, band, draft.kernel, draft.target, draft.names)
-    orders = launch_orders(launch, draft.buffers, draft.proved.program, draft.target.warp_size)
-    return synchronise(replace(launch, orders=(*launch.orders, *orders)))
+    return resident(launch, draft.kernel, draft.target)
+
+
+def _finished(draft: Draft, candidate: Candidate, host: tuple[HostNode, ...]) -> tuple[HostNode, ...]:
+    """The launches on the blocks that their author asks for, with their orders and barriers."""
+    bands = {r.name: r.nest[0].pars if r.band is not None else () for r in draft.problem.regions()}
+
+    def alone(launch: Launch) -> Launch:
+        choice = candidate.launches[launch.name]
+        stays = persistent(launch, choice, draft.kernel, draft.target, draft.names)
+        asked = persistent_of(draft.kernel)
+        if asked is not None and stays is not launch:
+            draft.obeyed.add(asked)
+        return ordered(clustered(stays, bands[launch.name], draft.kernel, draft.target, draft.names))
+
+    def ordered(launch: Launch) -> Launch:
+        orders = launch_orders(launch, draft.buffers, draft.proved.program, draft.target.warp_size)
+        return synchronise(replace(launch, orders=(*launch.orders, *orders)))
+
+    if cooperative_of(draft.kernel) is None:
+        return map_launches(host, alone)
+    from texpr.polyhedral.map.cooperative import cooperative
+
+    return cooperative(draft, host, candidate.launches, alone, ordered)

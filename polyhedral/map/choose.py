@@ -8,14 +8,16 @@ every block (`choose_tallied`). On a CPU the outer indices are on cores and the 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from math import prod
 
 from texpr.grammar.ast import Accumulate, If, IndexExpr, Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
-from texpr.grammar.diagnostics import fail
+from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, index_range, most
-from texpr.grammar.permissions import tile_of
+from texpr.grammar.permissions import cooperative_of, tile_of
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.author_tiles import check_tiles, tile_asked, tile_deal, tile_turns
 from texpr.polyhedral.map.author_units import block_threads, unit_share, unit_sizes
@@ -37,7 +39,7 @@ from texpr.polyhedral.map.choose_tiles import choose_tiled
 from texpr.polyhedral.map.choose_turns import choose_turns
 from texpr.polyhedral.map.digits import power_of_two, share
 from texpr.polyhedral.map.early import choose_early
-from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked
+from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked, with_threads
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.lines import countable
 from texpr.polyhedral.map.placement import choose_memory
@@ -52,7 +54,17 @@ from texpr.polyhedral.map.sharing import (
 )
 from texpr.polyhedral.map.uses import local_uses, memory_of
 from texpr.polyhedral.map.widths import run_width
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Deal, Flat, Single, widths_of
+from texpr.polyhedral.mapped.candidate import (
+    Blocks,
+    Candidate,
+    Choice,
+    Combined,
+    Cores,
+    Deal,
+    Flat,
+    Single,
+    widths_of,
+)
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import Target
@@ -64,14 +76,26 @@ MAX_ROUNDS = 16  # iterations of a reduction that one thread accumulates before 
 
 def choose(problem: Problem, *, wide: bool = True) -> Candidate:
     """The first candidate. Raises E0401, E0403 where the author's placements leave none."""
+    launches = _chosen(problem)
+    threads = {
+        n for choice in launches.values() if (n := 1 if isinstance(choice, Single | Cores) else choice.threads) > 1
+    }
+    if len(threads) > 1 and cooperative_of(problem.kernel) is not None:  # they are phases of one launch
+        with suppress(TExprError):  # or its author's attributes leave them no blocks of one size
+            launches = _chosen(replace(problem, kernel=with_threads(problem.kernel, max(threads)), answers={}))
+    early = choose_early(problem)
+    return Candidate(launches=launches, wide=wide, kept=problem.kept.buffers, early=early, moves=problem.kept.moves)
+
+
+def _chosen(problem: Problem) -> dict[str, Choice]:
+    """A choice for each launch by itself."""
     launches = dict[str, Choice]()
     for region in problem.regions():
         choice = launches[region.name] = _choice(problem, region)
         if problem.target.is_cuda:
             check_vectors(region.stmts, widths_of(choice))
             check_tiles(region.stmts, plain_nest(region)[0].pars, choice)
-    early = choose_early(problem)
-    return Candidate(launches=launches, wide=wide, kept=problem.kept.buffers, early=early, moves=problem.kept.moves)
+    return launches
 
 
 def _choice(problem: Problem, region: Region) -> Choice:

@@ -21,7 +21,7 @@ SCOPES = {Memory.REG: Scope.THREAD, Memory.SHARED: Scope.BLOCK, Memory.GLOBAL: S
 class Draft:
     """`buffers` has every buffer that was placed so far, parameters first; `digits` those of the launch at work, in the
     order in which they were made, grid digits apart; `words` the counters of all launches; `obeyed` are the kernel's
-    attributes that changed the blocks of one."""
+    attributes that changed the blocks of one, `notes` what its report tells of them."""
 
     problem: Problem
     names: Names
@@ -29,6 +29,7 @@ class Draft:
     digits: list[Digit] = field(default_factory=list)
     words: list[Words] = field(default_factory=list)
     obeyed: set[Attr] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
 
     def local(
         self,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from texpr.grammar.ast import Leaf, Par, Seq, Stmt
 from texpr.grammar.core import children
 from texpr.grammar.index.expr import constant_value
+from texpr.grammar.permissions import cooperative_of
 from texpr.polyhedral.map.problem import Outline, Problem, Region
 from texpr.polyhedral.mapped.between import AfterLaunch
 from texpr.polyhedral.mapped.order import Order
@@ -25,8 +26,11 @@ SHORT = 1 << 18  # statements that a launch runs: a few microseconds
 
 
 def able(problem: Problem) -> tuple[str, ...]:
-    """The launches that may follow another one of the program; none where launches do not begin early."""
+    """The launches that may follow another one of the program; none where launches do not begin early, or are phases
+    of one."""
     if not problem.target.is_cuda or problem.target.max_cluster == 1:  # the GPUs that have clusters have both
+        return ()
+    if cooperative_of(problem.kernel) is not None:
         return ()
     return tuple(region.name for region in _followers(problem.outline, looped=False))
 

@@ -6,11 +6,13 @@ inside it, one thread for what is deeper. What a kept attribute did not change i
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from texpr.grammar.ast import Asm, Attr, IndexConst, Intrinsic, Kernel, Par, Seq, Stmt
 from texpr.grammar.attributes import SCOPES, Construct, is_mapped
 from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
+from texpr.grammar.index.expr import const
 from texpr.grammar.permissions import unroll_of, vector_of
 from texpr.polyhedral.map.author_tiles import tile_faults
 from texpr.polyhedral.map.author_units import block_threads, unit_fault, unit_faults
@@ -163,6 +165,11 @@ def threads_asked(kernel: Kernel, target: Target) -> int | None:
         if attr.name == "threads" and target.is_cuda:
             return _threads(attr, target)
     return None
+
+
+def with_threads(kernel: Kernel, threads: int) -> Kernel:
+    """The kernel as if its author had asked for blocks of so many threads."""
+    return replace(kernel, attrs=(*kernel.attrs, Attr(name="threads", args=(const(threads),), levels=(None,))))
 
 
 def _threads(attr: Attr, target: Target) -> int:

@@ -51,6 +51,8 @@ def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode], obeyed:
             yield attr, "every launch has one thread"
         elif spec.needs is Needs.BLOCKS and attr not in obeyed:
             yield attr, "no launch is known to have more blocks than a GPU runs at once"
+        elif spec.needs is Needs.LAUNCHES and attr not in obeyed:
+            yield attr, "no launches whose blocks may be fewer follow one another"
         elif spec.needs is Needs.ROWS and attr not in obeyed:
             yield attr, "no launch has several rows and columns of blocks that a group could have"
         elif spec.needs is Needs.PRODUCTS and not any(map(contracts, leaves)):

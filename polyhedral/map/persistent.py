@@ -43,12 +43,17 @@ def persistent(launch: Launch, choice: Choice, kernel: Kernel, target: Target, n
     attr = persistent_of(kernel)
     if attr is None or not target.is_cuda or isinstance(choice, Single):
         return launch
-    room = target.multiprocessors * (launch.min_blocks or _blocks_at_once(launch.threads, target))
+    room = target.multiprocessors * (launch.min_blocks or blocks_at_once(launch.threads, target))
     if not isinstance(choice, Flat | Blocks | Tiled | Contracted) or any(of_kind(launch.body, Last)):
         known = constant_value(product(launch.grid))
         if known is None or known > room:
             raise _refused(attr, launch)
         return launch
+    return limited(launch, room, names)
+
+
+def limited(launch: Launch, room: int, names: Names) -> Launch:
+    """The launch of a band with `room` for so many blocks, each of which goes over several tiles."""
     kept, shared = _dealt([digit for place in GRID_PLACES for digit in _on(launch.digits, place)], room, names)
     if not shared:
         return launch
@@ -62,7 +67,7 @@ def persistent(launch: Launch, choice: Choice, kernel: Kernel, target: Target, n
     return replace(launch, grid=(x, y, z), body=body, digits=digits)
 
 
-def _blocks_at_once(threads: int, target: Target) -> int:
+def blocks_at_once(threads: int, target: Target) -> int:
     """Of a multiprocessor, with 64 registers for each thread."""
     return max(1, min(target.resident_blocks, target.resident_threads // (REGISTERS_FOR * threads)))
 

@@ -340,11 +340,14 @@ def counted_blocks(launch: Launch) -> tuple[Last, ...]:
     return found if apart else ()
 
 
-def meets_at_whole_barriers(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> bool:
+def meets_at_whole_barriers(launch: Launch, buffers: Mapping[str, MappedBuffer], *, of_grid: bool = False) -> bool:
     """Whether this holds of every node of a launch, whose blocks, in clusters or not, share only global memory, and are
-    counted, if at all, at the outermost level."""
+    counted, if at all, at the outermost level; barriers `of_grid` are whole, too, or not."""
     counted = bool(counted_blocks(launch))
     of_clusters = {buffer.name for buffer in buffers.values() if buffer.memory is Memory.CLUSTER}
     if launch.cluster != (1, 1, 1) and of_clusters & tree_buffers(launch.body):
         return False
-    return all(meets_simply(n) or (counted and isinstance(n, Last)) for n in every_node(launch.body))
+    whole = (GridBarrier,) if of_grid else ()
+    return all(
+        meets_simply(n) or isinstance(n, whole) or (counted and isinstance(n, Last)) for n in every_node(launch.body)
+    )

@@ -8,11 +8,12 @@ loops around that.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Condition, IndexConst, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
+from texpr.polyhedral.mapped.between import GridBarrier
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import Combined, Operator
 from texpr.polyhedral.mapped.order import Order
@@ -26,6 +27,7 @@ from texpr.polyhedral.mapped.walks import (
     counted_blocks,
     every_node,
     meets_at_whole_barriers,
+    of_kind,
     operators,
 )
 from texpr.polyhedral.orders.tickets import miscounted, miscounts, orders_blocks
@@ -60,6 +62,12 @@ def decides(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> bool:
     return (narrow or bool(counted_blocks(launch))) and meets_at_whole_barriers(after_waiting(launch), buffers)
 
 
+def decides_phases(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> bool:
+    """Whether this check speaks of a launch whose blocks meet at barriers of the grid, and else as `decides` says."""
+    several = any(isinstance(node, GridBarrier) for node in every_node(launch.body))
+    return several and meets_at_whole_barriers(after_waiting(launch), buffers, of_grid=True)
+
+
 def check_enforced(launch: Launch) -> None:
     """InternalError where the launch has an order that no barrier enforces, or a barrier where threads diverge."""
     wrong = miscounted(launch)
@@ -72,23 +80,27 @@ def check_enforced(launch: Launch) -> None:
 def unenforced(launch: Launch) -> tuple[Order, ...]:
     """The orders that the barriers of the launch do not enforce. InternalError for one where threads diverge."""
     if not launch.orders and not any(
-        isinstance(node, Barrier | Combined | Last | LookBack) for node in every_node(launch.body)
+        isinstance(node, Barrier | GridBarrier | Combined | Last | LookBack) for node in every_node(launch.body)
     ):
         return ()
     launch = after_waiting(launch)
     graph = _Graph(steps={}, barriers={}, loops={})
-    _build(launch, graph, launch.body, (), Scope.BLOCK, _Varying.of(launch))
+    _build(launch, graph, launch.body, (), Scope.GRID, _Varying.of(launch))
     places = {name: place.path for name, place in acting(launch.body)}
-    claimed = (order for node in counted_blocks(launch) for order in node.orders)
+    claims: tuple[Last | GridBarrier, ...] = (*counted_blocks(launch), *of_kind(launch.body, GridBarrier))
+    claimed = (order for node in claims for order in node.orders)
     return tuple(o for o in (*launch.orders, *claimed) if not _enforced(launch, graph, o, places))
 
 
 def _enforced(launch: Launch, graph: _Graph, order: Order, places: Mapping[str, Path]) -> bool:
-    """Whether barriers of a block, or a count of blocks, order the source before the sink."""
+    """Whether barriers, of a block or of the grid, or a count of blocks, order the source before the sink."""
     source, sink = places[order.source], places[order.sink]
-    if _RANK[order.scope] > _RANK[Scope.BLOCK]:
-        return orders_blocks(launch.body, order, source, sink)
-    return not _reaches(graph, order, source, sink)
+    if _RANK[order.scope] <= _RANK[Scope.BLOCK]:
+        return not _reaches(graph, order, source, sink)
+    if orders_blocks(launch.body, order, source, sink):
+        return True
+    after = _reaches(replace(graph, barriers={}), order, source, sink)  # else other blocks may come to it at any time
+    return after and not _reaches(graph, order, source, sink)
 
 
 def _reaches(graph: _Graph, order: Order, source: Path, sink: Path) -> bool:
@@ -118,10 +130,11 @@ def _reaches(graph: _Graph, order: Order, source: Path, sink: Path) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Varying:
-    """Names that differ between the lanes of a warp, and between threads of a block."""
+    """Names that differ between the lanes of a warp, between threads of a block, and between blocks."""
 
     in_warp: frozenset[str]
     in_block: frozenset[str]
+    in_grid: frozenset[str]
 
     @staticmethod
     def of(launch: Launch) -> "_Varying":
@@ -129,19 +142,23 @@ class _Varying:
         return _Varying(
             in_warp=frozenset(name for name, rank in ranks if rank < _RANK[Scope.WARP]),
             in_block=frozenset(name for name, rank in ranks if rank < _RANK[Scope.BLOCK]),
+            in_grid=frozenset(digit.name for digit in launch.hardware),
         )
 
     def with_index(self, index: str, used: frozenset[str]) -> "_Varying":
         return _Varying(
             in_warp=self.in_warp | {index} if used & self.in_warp else self.in_warp - {index},
             in_block=self.in_block | {index} if used & self.in_block else self.in_block - {index},
+            in_grid=self.in_grid | {index} if used & self.in_grid else self.in_grid - {index},
         )
 
     def together(self, used: frozenset[str]) -> Scope:
         """The widest scope in which an expression of these names has one value."""
         if used & self.in_warp:
             return Scope.THREAD
-        return Scope.WARP if used & self.in_block else Scope.BLOCK
+        if used & self.in_block:
+            return Scope.WARP
+        return Scope.BLOCK if used & self.in_grid else Scope.GRID
 
 
 def _build(launch: Launch, graph: _Graph, body: Sequence[Node], path: Path, scope: Scope, varying: _Varying) -> None:
@@ -171,6 +188,11 @@ def _build(launch: Launch, graph: _Graph, body: Sequence[Node], path: Path, scop
                 if _RANK[scope] < _RANK[own]:
                     raise InternalError(f"{launch.name}: a barrier of the {own} stands where threads diverge")
                 graph.barriers[here] = own
+                graph.steps[here] = [_Step(to=behind)]
+            case GridBarrier():
+                if _RANK[scope] < _RANK[Scope.GRID]:
+                    raise InternalError(f"{launch.name}: a barrier of the grid stands where blocks diverge")
+                graph.barriers[here] = Scope.GRID
                 graph.steps[here] = [_Step(to=behind)]
             case Last(body=inside):
                 graph.barriers[here] = Scope.BLOCK

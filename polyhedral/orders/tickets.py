@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from texpr.grammar.ast import IndexExpr, IndexVar
 from texpr.grammar.index.expr import product
 from texpr.grammar.index.linear import linear
-from texpr.polyhedral.mapped.between import Init
+from texpr.polyhedral.mapped.between import GridBarrier, Init
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Last, Node
-from texpr.polyhedral.mapped.walks import counted_blocks, launches
+from texpr.polyhedral.mapped.walks import counted_blocks, launches, of_kind
 
 Coordinate = tuple[Place, IndexExpr, IndexExpr]
 """Place, stride and radix: what a digit is, whatever index it belongs to."""
@@ -77,7 +77,8 @@ def unwritten(program: MappedProgram, launch: Launch) -> str | None:
     """A counter of a launch that nobody makes 0 before its first block comes. Counters are 0 again behind it; flags
     stay, so that each call clears them, for a launch that it runs once."""
     inits = {words.name: words.init for words in program.words}
-    counters = (*(node.counter for node in counted_blocks(launch)), *((launch.turns,) if launch.turns else ()))
+    counted = (*counted_blocks(launch), *of_kind(launch.body, GridBarrier))
+    counters = (*(node.counter for node in counted), *((launch.turns,) if launch.turns else ()))
     flags = tuple(node.flags for node in launch.body if isinstance(node, LookBack))
     again = any(launch.name == other.name for other in _run_again(program.host))
     wrong = [name for name in counters if inits.get(name, Init.NONE) is Init.NONE]

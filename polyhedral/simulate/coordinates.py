@@ -77,5 +77,5 @@ class Geometry:
             coordinate = PLACES[digit.place].coordinate
             assert coordinate is not None, "no loop runs over digits of the hardware"
             at, stride, radix = coordinate(where), index_value(digit.stride, values), index_value(digit.radix, values)
-            found[digit.name] = np.asarray(at // stride % radix)
+            found[digit.name] = np.asarray(at // max(stride, 1) % max(radix, 1))  # 0: no thread comes to its loop
         return found

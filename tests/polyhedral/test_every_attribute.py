@@ -30,6 +30,7 @@ class Kept:
 ROWS = "kernel f(A: f32[8], C: f32[8, 64]) { par 8 b %s { par 64 j %s { C[b, j] = A[b] } } }"
 WARPS = "kernel f(A: f32[8], C: f32[8, 4, 64]) { par 8 b { par 4 w %s { par 64 j %s { C[b, w, j] = A[b] } } } }"
 LONG = "kernel f(A: f32[N], C: f32[N]) %s { par N i { C[i] = A[i] } }"
+PHASES = "kernel f(A: f32[64], C: f32[64]) %s { par 64 i { A[i] = 1.0 }; par 64 i { C[i] = A[63 - i] } }"
 SUM = "kernel f(A: f32[1024], s: f32[1]) { s[0] = 0.0; seq 1024 k %s { s[0] += A[k] } }"
 ROW_SUM = "kernel f(A: f32[64, 1024], C: f32[64]) { par 64 i #grid { C[i] = sum 1024 k %s { A[i, k] } } }"
 COPY = "kernel f(A: f32[64], C: f32[64]) { par 64 i { C[i] = A[i] } }"
@@ -69,6 +70,7 @@ KEPT: dict[str, tuple[Kept, ...]] = {
     "#persistent": (
         Kept(place=Construct.KERNEL, program=LONG % "#persistent", because="grid (min(ceildiv(N, 1024), 528), 1, 1)"),
     ),
+    "#cooperative": (Kept(place=Construct.KERNEL, program=PHASES % "#cooperative", because="barrier (grid, met)"),),
     "#unroll": (
         Kept(place=Construct.PAR, program=ROWS % ("", "#thread #unroll"), because="unrolled"),
         Kept(place=Construct.SEQ, program=SUM % "#unroll", because="for k < 1024  (unrolled)"),
@@ -137,7 +139,6 @@ UNMAPPED: dict[str, tuple[str, ...]] = {
     "#tile(block: 128, 128, warp: 64, 32, thread: 8, 4)": (ROWS % ("#tile(block: 4, warp: 2)", ""),),
     "#stages(n)": (SUM % "#stages(3)",),
     "#tf32": (MADD % ("#tf32", ""), MADD % ("", "#tf32")),
-    "#cooperative": (COPY.replace(") {", ") #cooperative {"),),
 }  # fmt: skip
 
 OF_HARDWARE_BODIES = ("#ptx(major, minor)", "#sm(80)")
@@ -171,6 +172,10 @@ IDLE = {
         "kernel f(C: f32[9]) #persistent { C[0] = 1.0; seq 8 k { C[k + 1] = C[k] } }",
         "kernel f(inout C: f32[9]) #persistent { seq 8 k { C[k + 1] = C[k] } }",
     ),
+    "#cooperative": (
+        COPY.replace(") {", ") #cooperative {"),
+        "kernel f(A: f32[9000000], s: f32[1]) #cooperative { s[0] = sum 9000000 k { A[k] }; s[0] = s[0] + 1.0 }",
+    ),
     "#raster": (COPY.replace(") {", ") #raster(8) {"), MATMUL % "#raster(1)"),
     "#cluster_shape": ("kernel f(s: f32[1]) #cluster_shape(2) { s[0] = 1.0 }",),
     "#blocks_per_sm": ("kernel f(s: f32[1]) #blocks_per_sm(4) { s[0] = 1.0 }",),
@@ -189,6 +194,7 @@ IDLE_ON_A_CPU = {
     "#raster": COPY.replace(") {", ") #raster(4) {"),
     "#blocks_per_sm": COPY.replace(") {", ") #blocks_per_sm(4) {"),
     "#persistent": LONG % "#persistent",
+    "#cooperative": PHASES % "#cooperative",
     "#grid": ROW_SUM % "",
     "#cluster": ROWS % ("#cluster", ""),
     "#warp": ROWS % ("", "#warp"),

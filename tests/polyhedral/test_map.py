@@ -193,7 +193,6 @@ def test_a_local_that_threads_exchange_lies_where_the_author_says(word: str, mem
         ("E0402", "kernel k(A: f32[M, N]) { par M i, N j #vector(4) { A[i, j] = 1.0 } }"),
         ("E0402", "kernel k(A: f32[N, 8]) { par N i { seq 8 k #vector(4) { A[i, k] = 1.0 } } }"),
         ("E0401", "kernel k(A: f32[N]) { par N i #vector(N) { A[i] = 1.0 } }"),
-        ("E0402", "kernel k(A: f32[N]) #cooperative { par N i { A[i] = 1.0 } }"),
         ("E0402", "kernel k(A: f32[N, 8]) { par N i { seq 8 k #stages(2) { A[i, k] = 1.0 } } }"),
         ("E0402", "kernel k(A: f32[N]) { par N i #block { A[i] = 1.0 } }"),
         ("E0402", "kernel k(A: f32[N]) { par N i #thread { A[i] = 1.0 } }"),

@@ -147,6 +147,7 @@ class Machine:
         self.events: list[Any] = []
         self.torch, self.cupy = threading.local(), threading.local()
         self.capturing = self.refuses = 0
+        self.blocks_at_once = 2, 5  # of a multiprocessor, and multiprocessors
         self.encoded: list[Any] = []
         self.driver_launches: list[Any] = []
         self.told: list[str] = []  # of the parameters of a launch: u, i or map
@@ -258,6 +259,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         cuGetProcAddress=made.function,
         CUkernel=int,
         cuKernelGetFunction=lambda kernel: (SUCCESS, 100 * (made.current or 0) + kernel),
+        CUdevice_attribute=SimpleNamespace(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT=16),
+        cuOccupancyMaxActiveBlocksPerMultiprocessor=lambda function, threads, shared: (SUCCESS, made.blocks_at_once[0]),
+        cuCtxGetDevice=lambda: (SUCCESS, made.current or 0),
+        cuDeviceGetAttribute=lambda attribute, device: (SUCCESS, made.blocks_at_once[1]),
         cuGetErrorName=lambda code: (0, f"CUDA_ERROR_{code}".encode()),
     )
     torch = SimpleNamespace(

@@ -97,6 +97,17 @@ def test_a_launch_is_told_to_the_driver_as_often_as_it_is_started(machine: Any, 
     assert machine.driver_launches == [((5, 2, 1), (32, 1, 1), 64, 9, attributes, "k_0", *told)] * 2
 
 
+def test_blocks_that_must_run_together_are_refused_where_the_gpu_does_not_hold_them(machine: Any) -> None:
+    backend, step = machine.backend(), replace(machine.step, arguments=(), cooperative=True)
+    backend.kernel(step, (5, 2, 1), {})
+    backend.kernel(replace(step, cooperative=False), (11, 1, 1), {})
+    with pytest.raises(TExprError) as caught:
+        backend.kernel(step, (11, 1, 1), {})
+    assert [d.code for d in caught.value.diagnostics] == ["E0403"]
+    said = str(caught.value)
+    assert "the 11 blocks of k_0 must run together, and this GPU holds 10: 2 on each of 5 multiprocessors" in said
+
+
 def test_a_tensor_map_is_written_from_the_contiguous_dimension_at_a_multiple_of_128(machine: Any) -> None:
     machine.backend().tensor_map(DESCRIBED)
     ((place, *told),) = machine.encoded
