@@ -94,6 +94,9 @@ def unenforced(launch: Launch) -> tuple[Order, ...]:
 
 def _enforced(launch: Launch, graph: _Graph, order: Order, places: Mapping[str, Path]) -> bool:
     """Whether barriers, of a block or of the grid, or a count of blocks, order the source before the sink."""
+    for name in (order.source, order.sink):
+        if name not in places:
+            raise InternalError(f"{launch.name}: {name} is ordered and is no operator")
     source, sink = places[order.source], places[order.sink]
     if _RANK[order.scope] <= _RANK[Scope.BLOCK]:
         return not _reaches(graph, order, source, sink)

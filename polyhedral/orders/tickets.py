@@ -77,7 +77,7 @@ def unwritten(program: MappedProgram, launch: Launch) -> str | None:
     """A counter of a launch that nobody makes 0 before its first block comes. Counters are 0 again behind it; flags
     stay, so that each call clears them, for a launch that it runs once."""
     inits = {words.name: words.init for words in program.words}
-    counted = (*counted_blocks(launch), *of_kind(launch.body, GridBarrier))
+    counted: tuple[Last | GridBarrier, ...] = (*counted_blocks(launch), *of_kind(launch.body, GridBarrier))
     counters = (*(node.counter for node in counted), *((launch.turns,) if launch.turns else ()))
     flags = tuple(node.flags for node in launch.body if isinstance(node, LookBack))
     again = any(launch.name == other.name for other in _run_again(program.host))

@@ -133,7 +133,7 @@ def test_an_order_that_a_sync_claims_and_does_not_enforce_is_found() -> None:
     assert isinstance(only, Launch)
     claim = order("S1", "S0", "p", "anti", scope="grid")
     body = tuple(replace(n, orders=(claim,)) if isinstance(n, GridBarrier) else n for n in only.body)
-    with pytest.raises(InternalError, match="nothing orders S1 before S0 on p"):
+    with pytest.raises(InternalError, match="no barrier orders S1 before S0 on p"):
         check_orders(replace(graph, host=(replace(only, body=body),)))
     stray = replace(only, orders=(replace(claim, source="if@0"),))
     with pytest.raises(InternalError, match="if@0 is ordered and is no operator"):
