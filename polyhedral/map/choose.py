@@ -12,13 +12,12 @@ from contextlib import suppress
 from dataclasses import replace
 from math import prod
 
-from texpr.grammar.ast import Accumulate, If, IndexExpr, Leaf, Par, Seq, Stmt
+from texpr.grammar.ast import If, IndexExpr, Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
-from texpr.grammar.index.interval import Ranges, index_range, most
+from texpr.grammar.index.expr import names
+from texpr.grammar.index.interval import Ranges, index_range
 from texpr.grammar.permissions import cooperative_of, tile_of
-from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.author_tiles import check_tiles, tile_asked, tile_deal, tile_turns
 from texpr.polyhedral.map.author_units import block_threads, unit_share, unit_sizes
 from texpr.polyhedral.map.bands import (
@@ -29,6 +28,8 @@ from texpr.polyhedral.map.bands import (
     inner_nests,
     is_serial_par,
 )
+from texpr.polyhedral.map.block_sizes import DEFAULT_THREADS, band_sizes, threads_for
+from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import choose_contracted
 from texpr.polyhedral.map.choose_cores import choose_cores
 from texpr.polyhedral.map.choose_parted import choose_parted, choose_summed
@@ -37,7 +38,7 @@ from texpr.polyhedral.map.choose_scanned import choose_scanned
 from texpr.polyhedral.map.choose_tallied import choose_tallied
 from texpr.polyhedral.map.choose_tiles import choose_tiled
 from texpr.polyhedral.map.choose_turns import choose_turns
-from texpr.polyhedral.map.digits import power_of_two, share
+from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.early import choose_early
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked, with_threads
 from texpr.polyhedral.map.lanes import choose_lanes
@@ -58,7 +59,6 @@ from texpr.polyhedral.mapped.candidate import (
     Blocks,
     Candidate,
     Choice,
-    Combined,
     Cores,
     Deal,
     Flat,
@@ -66,12 +66,7 @@ from texpr.polyhedral.mapped.candidate import (
     widths_of,
 )
 from texpr.polyhedral.mapped.places import Memory
-from texpr.polyhedral.prove.additions import CHAIN
-from texpr.polyhedral.target import Target
-from texpr.polyhedral.walk import subscript_names, touched, written
-
-DEFAULT_THREADS = 256
-MAX_ROUNDS = 16  # iterations of a reduction that one thread accumulates before the block combines
+from texpr.polyhedral.walk import touched, written
 
 
 def choose(problem: Problem, *, wide: bool = True) -> Candidate:
@@ -127,11 +122,6 @@ def _choice(problem: Problem, region: Region) -> Choice:
         return choose_combined(problem, nest, ranges, over)
     flat = choose_flat(problem, nest, ranges)
     return choose_tiled(problem, nest, sizes, flat) or flat
-
-
-def band_sizes(problem: Problem, nest: Nest, ranges: Ranges, outer: Ranges | None = None) -> list[int]:
-    """The representative extent of each dimension of a bounded nest."""
-    return [problem.representative(add(ranges[p.index][1], ONE), outer or {}) for p in nest.pars]
 
 
 def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
@@ -207,58 +197,6 @@ def choose_width(
 def in_runs(nest: Nest, sizes: Sequence[int], widths: Mapping[str, int]) -> list[int]:
     """The sizes of a nest's dimensions, counted in what one thread takes of each at once."""
     return [-(-size // widths.get(index, 1)) for index, size in zip(nest.indices, sizes, strict=True)]
-
-
-def choose_combined(problem: Problem, nest: Nest, ranges: Ranges, over: int) -> Combined:
-    """Threads along the reduced index, a few rounds of it for each."""
-    sizes = band_sizes(problem, nest, ranges)
-    asked = width_asked(nest.pars)
-    width = run_width(problem, nest.body, nest.indices[over], sizes[over], nest.indices, asked)
-    runs = -(-sizes[over] // width)
-    threads = threads_asked(problem.kernel, problem.target) or threads_for([runs], problem.target)
-    rounds = max(1, min(MAX_ROUNDS // width, -(-runs // threads)))
-    others = tuple(i for d, i in reversed(list(enumerate(nest.indices))) if d != over)
-    covered = {index: threads * rounds * width if d == over else 1 for d, index in enumerate(nest.indices)}
-    return Combined(
-        threads=threads,
-        over=nest.indices[over],
-        rounds=rounds,
-        grid=(nest.indices[over], *others),
-        widths={nest.indices[over]: width} if width > 1 else {},
-        blocks=_limited(problem, nest, ranges, covered),
-    )
-
-
-def _limited(problem: Problem, nest: Nest, ranges: Ranges, covered: Mapping[str, int]) -> dict[str, int]:
-    """For each dimension of a long sum that has more blocks than may add to one element, how many it gets."""
-    updates = [s for s in nest.body if isinstance(s, Accumulate)]
-    if not any(u.id in problem.long for u in updates):
-        return {}
-    known = size_ranges(problem.kernel)
-    used = frozenset[str]().union(*(subscript_names(u.subscripts) for u in updates))
-    counts = {
-        p.index: most(ceildiv(at_least_zero(add(ranges[p.index][1], ONE)), covered[p.index]), known)
-        for p in nest.pars
-        if p.index not in used
-    }
-    limits = block_limits(counts, CHAIN)
-    return {index: limit for index, limit in limits.items() if (count := counts[index]) is None or count > limit}
-
-
-def block_limits(counts: Mapping[str, int | None], budget: int) -> dict[str, int]:
-    """So many blocks along each dimension that there are at most `budget` together: few and known counts in full, the
-    others alike. None is a count that sizes leave open."""
-    limits: dict[str, int] = {}
-    waiting = sorted(counts, key=lambda d: (counts[d] is None, counts[d] or 0))
-    while waiting:
-        share = 1
-        while (share + 1) ** len(waiting) <= budget:
-            share += 1
-        first, count = waiting[0], counts[waiting[0]]
-        limits[first] = share if count is None else max(1, min(count, share))
-        budget //= limits[first]
-        waiting = waiting[1:]
-    return limits
 
 
 def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
@@ -396,11 +334,3 @@ def _seq_ranges(stmts: tuple[Stmt, ...]) -> dict[str, tuple[IndexExpr, IndexExpr
             if inside is not None:
                 found[stmt.index] = inside
     return found
-
-
-def threads_for(sizes: Sequence[int], target: Target) -> int:
-    """Threads for that many iterations: a power of two from those of a warp to 256."""
-    total = 1
-    for size in sizes:
-        total = min(DEFAULT_THREADS, total * power_of_two(size))
-    return max(target.warp_size, min(DEFAULT_THREADS, total))

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 from texpr.grammar.ast import Gather, If, Par, Seq, Stmt
 from texpr.grammar.index.interval import Ranges, index_range
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
-from texpr.polyhedral.map.choose import band_sizes
+from texpr.polyhedral.map.block_sizes import band_sizes
 from texpr.polyhedral.map.choose_cores import step
 from texpr.polyhedral.map.contracted_tiles import DEEP, bringing
 from texpr.polyhedral.map.contraction import contracted_nest, contraction

@@ -14,7 +14,9 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.author_tiles import tile_asked, tile_turns
 from texpr.polyhedral.map.bands import Nest, has_block_level
-from texpr.polyhedral.map.choose import band_sizes, choose, choose_blocks, choose_combined, choose_flat, in_runs
+from texpr.polyhedral.map.block_sizes import band_sizes
+from texpr.polyhedral.map.choose import choose, choose_blocks, choose_flat, in_runs
+from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import shaped
 from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
 from texpr.polyhedral.map.choose_tallied import tallied

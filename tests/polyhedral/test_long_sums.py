@@ -12,7 +12,7 @@ from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.numerics import storage
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.chains import Sum, sums
-from texpr.polyhedral.map.choose import block_limits
+from texpr.polyhedral.map.choose_combined import block_limits
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.simulate.stage import simulate
