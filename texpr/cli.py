@@ -28,6 +28,7 @@ from texpr.command_options import (
 from texpr.commands import RIGHT, WRONG, bench, build, check, doctor, explain, fmt, graph, map_command, run, version
 from texpr.grammar.diagnostics import TExprError, TExprWarning
 from texpr.grammar.paths import NO_ROOM
+from texpr.trace_command import TRACE
 from texpr.version import VERSION
 
 ENVIRONMENT, DEFECT = 3, 70
@@ -89,6 +90,7 @@ COMMANDS = (
     ),
     Command(name="bench", run=bench, options=(*_TRIED, AS_JSON)),
     Command(name="explain", run=explain, options=(option("code", metavar="CODE", help="a code such as E0301"),)),
+    TRACE,
     *CACHE_COMMANDS,
     Command(name="doctor", run=doctor, options=(AS_JSON,)),
     Command(name="version", run=version),

@@ -9,8 +9,9 @@ Functions of tasks are called as `fn(context, *args)`, and never wait for other 
 
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.runtime.tasks.context import TaskContext
@@ -22,6 +23,10 @@ from texpr.runtime.tasks.residency import Outcome
 from texpr.runtime.tasks.spaces import is_count
 from texpr.runtime.tasks.task import Counters, Phase, Task
 from texpr.runtime.tasks.tensors import GONE, Tensor, foreign
+
+if TYPE_CHECKING:
+    from texpr.runtime.tracing.progress import Progress
+    from texpr.runtime.tracing.recorder import Recorder
 
 
 class Engine:
@@ -36,10 +41,14 @@ class Engine:
         ahead: int = 10_000,
         strict: bool = False,
         debug: bool = False,
+        trace: str | Path | None = None,
+        progress: bool = False,
     ) -> None:
         """`workers` counts threads at home, or for each memory by name. `memories` names those beside "home", each with
         its bound in bytes or None. `submit` waits while `ahead` tasks are not over. `strict` refuses reads before
-        writes under write permissions (E0713); `debug` checks invariants at every step. Raises E0703."""
+        writes under write permissions (E0713); `debug` checks invariants at every step. `trace` names a file, which
+        has all that happened when the engine has ended: Perfetto opens it, `texpr trace FILE` sums it up. `progress`
+        shows a bar on a terminal. Raises E0703, and E0606 for a file that cannot be written."""
         further = dict(memories or {})
         crews = dict(workers) if isinstance(workers, Mapping) else {"home": workers}
         for name, bound in further.items():
@@ -55,7 +64,12 @@ class Engine:
         if not any(crews.values()):
             raise fail("E0703", "an engine without workers runs no task")
         threads = [crews.get(name, 0) for name in ("home", *further)]
-        self._flow = Flow(list(further.items()), threads, policy or ReadyQueue(), ahead, strict, debug)
+        self._recorder = None if trace is None else _recorder(trace)
+        self._progress = _progress() if progress else None
+        options = (list(further.items()), threads, policy or ReadyQueue(), ahead, strict, debug)
+        self._flow = Flow(*options) if self._recorder is None else _traced(self._recorder, *options)
+        if self._progress is not None:
+            self._progress.follow(self._flow.counters)
 
     @property
     def counters(self) -> Counters:
@@ -171,6 +185,13 @@ class Engine:
                 if tensor.owner is flow:
                     tensor.owner = None
             flow.tensors.clear()
+        if self._progress is not None:
+            self._progress.end()
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            from texpr.runtime.tracing.trace_file import write_trace
+
+            write_trace(recorder, [node.name for node in flow.holdings.nodes], flow.crew.names)
 
     def __enter__(self) -> "Engine":
         return self
@@ -198,6 +219,24 @@ class _Flush:
         if last:
             self.over.set()
         return last
+
+
+def _recorder(path: str | Path) -> "Recorder":
+    from texpr.runtime.tracing.recorder import Recorder
+
+    return Recorder(path)
+
+
+def _traced(recorder: "Recorder", *options: Any) -> Flow:
+    from texpr.runtime.tracing.traced import TracedFlow
+
+    return TracedFlow(recorder, *options)
+
+
+def _progress() -> "Progress":
+    from texpr.runtime.tracing.progress import Progress
+
+    return Progress()
 
 
 def _told(failures: list[Task]) -> TExprError:

@@ -15,14 +15,16 @@ value; tasks that need it are cancelled when they ask for it, and so on; nothing
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from texpr.grammar.diagnostics import fail
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.functions import FunctionDefinition, kinds_of
 from texpr.runtime.tasks.holdings import Holdings
+from texpr.runtime.tasks.nodes import carry_out
 from texpr.runtime.tasks.permissions import EFFECT, Effect
+from texpr.runtime.tasks.placement import fitting, place
 from texpr.runtime.tasks.policies import Policy
 from texpr.runtime.tasks.residency import GRANTED, HOME, Outcome, Transfer
 from texpr.runtime.tasks.services import Services, no_value
@@ -59,7 +61,7 @@ class Flow:
         self.tensors: dict[Tensor, None] = {}
         self.closed: str | None = None
         self.defect: BaseException | None = None
-        self.holdings = Holdings(bounds, debug=debug)
+        self.holdings = self.new_holdings(bounds, debug)
         self.load = {node: 0 for node, count in enumerate(workers) if count}
         self.kinds = frozenset(self.holdings.nodes[node].kind for node in self.load)
         self.has_cpu = "cpu" in self.kinds
@@ -68,7 +70,7 @@ class Flow:
         self.running = [0] * len(workers)  # tasks that have all they declared
         self.starving = [0] * len(workers)  # those of them whose functions wait for memory
         self.machine = self.holdings.machine
-        self._scope = Scope()
+        self._scope = self.new_scope()
         self._only = next(iter(self.load)) if len(self.load) == 1 else None
         self._active = 0  # jobs that workers or copiers have or will have
         self._short: list[deque[Task]] = [deque() for _ in workers]  # tasks that wait for memory
@@ -80,6 +82,21 @@ class Flow:
         self.waiters: dict[Any, None] = {}  # functions of tasks, and callers of `flush`, that wait for buffers
         self.services = Services(self)
         self.crew = Crew(self, workers)
+
+    # what a trace sees to (`tracing/traced.py`)
+
+    def new_holdings(self, bounds: Sequence[tuple[str, int | None]], debug: bool) -> Holdings:
+        return Holdings(bounds, debug=debug)
+
+    def new_scope(self) -> Scope:
+        return Scope()
+
+    def call(self, task: Task, context: TaskContext) -> None:
+        task.fn(context, *task.args)
+
+    def carry(self, transfer: Transfer) -> None:
+        residency = transfer.residency
+        carry_out(transfer.step, residency.key.home, residency.buffers[transfer.node])
 
     # submission
 
@@ -97,7 +114,7 @@ class Flow:
             for tensor in found.whole:
                 if tensor.owner is not self:
                     self._adopt(task, tensor)
-            if len(self._short) > 1 and not self._fitting(task):
+            if len(self._short) > 1 and not fitting(self, task):
                 raise self.holdings.too_small(task, self.load, kinds_of(task.fn))
             task.number = self.counters.submitted
             self.counters.submitted += 1
@@ -109,7 +126,7 @@ class Flow:
                 task.parent = parent.parent if last and parent.tail and parent.parent is not None else parent
                 task.tail = last
                 task.parent.left += 1
-                scope = parent.scope = parent.scope or Scope()
+                scope = parent.scope = parent.scope or self.new_scope()
             scope.submit(task, found)
             if task.waiting == 0:
                 self._ready(task)
@@ -135,19 +152,12 @@ class Flow:
         tensor.owner = self
         self.tensors[tensor] = None
 
-    def _fitting(self, task: Task) -> Mapping[int, int]:
-        """The nodes that run its function and can hold all of a task's buffers, with their loads."""
-        need, kinds, nodes = self.holdings.needs(task), kinds_of(task.fn), self.holdings.nodes
-        return {
-            node: count for node, count in self.load.items() if nodes[node].kind in kinds and nodes[node].holds(need)
-        }
-
     # on the way to a worker; all of it under the lock
 
     def _ready(self, task: Task) -> None:
         """Nothing is before the task: place it, and ask for its memory and its buffers."""
         task.phase = ACQUIRING
-        node = task.node = self._only if self._only is not None else self._place(task)
+        node = task.node = self._only if self._only is not None else place(self, task)
         self.load[node] += 1
         if task.error is not None:
             self._over(task)
@@ -156,18 +166,6 @@ class Flow:
             self._waiting[task] = None
         else:
             self._acquire(task)
-
-    def _place(self, task: Task) -> int:
-        """Where the policy wants the task; a policy that fails fails the task."""
-        fitting = self._fitting(task)
-        try:
-            node = self.policy.place(task, fitting)
-            if node not in fitting:
-                raise fail("E0703", f"{task}: the policy places it at {node!r}, not at one of {sorted(fitting)}")
-        except Exception as why:  # a plug-in's
-            task.error, task.holds = why, ()
-            return next(iter(fitting))
-        return node
 
     def _acquire(self, task: Task) -> None:
         outcome = self.holdings.acquire(task)
@@ -328,7 +326,7 @@ class Flow:
         context = TaskContext(self.services, task)
         error: BaseException | None = None
         try:
-            task.fn(context, *task.args)
+            self.call(task, context)
         except BaseException as why:  # whatever it is, it is the task's, and the worker goes on
             error = why
         error = context.close(error)

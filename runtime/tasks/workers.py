@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from texpr.runtime.tasks.nodes import carry_out
 from texpr.runtime.tasks.residency import HOME, Transfer
 from texpr.runtime.tasks.states import Op
 from texpr.runtime.tasks.task import Task
@@ -48,6 +47,7 @@ class Crew:
         self._jobs: list[SimpleQueue[Task | Commit | None]] = [SimpleQueue() for _ in workers]
         self._transfers: list[SimpleQueue[Transfer | None]] = [SimpleQueue() for _ in workers]
         self._threads: list[threading.Thread] = []
+        self.names: list[tuple[int, str]] = []  # the node and the name of each thread
         for node, count in enumerate(workers):
             for k in range(count):
                 self._spawn(self._work, node, f"texpr-worker-{node}.{k}")
@@ -59,6 +59,7 @@ class Crew:
     def _spawn(self, loop: Any, node: int, name: str) -> None:
         thread = threading.Thread(target=self._guarded, args=(loop, node), name=name, daemon=True)
         self._threads.append(thread)
+        self.names.append((node, name))
         thread.start()
 
     def give(self, node: int, job: Task | Commit) -> None:
@@ -105,10 +106,9 @@ class Crew:
         get = self._transfers[node].get
         while (transfer := get()) is not None:
             error: BaseException | None = None
-            residency = transfer.residency
             try:
-                carry_out(transfer.step, residency.key.home, residency.buffers[node])
+                self._flow.carry(transfer)
             except BaseException as why:  # the block has no value then
                 error = why
             self._flow.carried(transfer, error)
-            del transfer, residency
+            del transfer

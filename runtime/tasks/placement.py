@@ -1,0 +1,30 @@
+"""At which memory a task runs: where its function has an entry and its buffers have room, the policy chooses."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from texpr.grammar.diagnostics import fail
+from texpr.runtime.tasks.functions import kinds_of
+from texpr.runtime.tasks.task import Task
+
+if TYPE_CHECKING:
+    from texpr.runtime.tasks.flow import Flow
+
+
+def fitting(flow: "Flow", task: Task) -> Mapping[int, int]:
+    """The nodes that run a task's function and can hold all of its buffers, with their loads."""
+    need, kinds, nodes = flow.holdings.needs(task), kinds_of(task.fn), flow.holdings.nodes
+    return {node: count for node, count in flow.load.items() if nodes[node].kind in kinds and nodes[node].holds(need)}
+
+
+def place(flow: "Flow", task: Task) -> int:
+    """Where the policy wants the task; a policy that fails fails the task."""
+    fit = fitting(flow, task)
+    try:
+        node = flow.policy.place(task, fit)
+        if node not in fit:
+            raise fail("E0703", f"{task}: the policy places it at {node!r}, not at one of {sorted(fit)}")
+    except Exception as why:  # a plug-in's
+        task.error, task.holds = why, ()
+        return next(iter(fit))
+    return node
