@@ -29,6 +29,7 @@ class Progress:
         bar.start()
         while not self._over.wait(PERIOD_S):
             bar.show(counters)
+        bar.show(counters)
         bar.stop()
 
     def end(self) -> None:

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from json_schema import faults
 
 import texpr
 from texpr.cli import run_command
-from texpr.runtime.tracing.progress import PERIOD_S
 from texpr.runtime.tracing.trace_file import Trace, read_trace
 from texpr.tasks import (
     Engine,
@@ -211,7 +209,6 @@ def test_progress_shows_a_bar_on_a_terminal_only(
         assert threading.active_count() == before + 2
         for _ in range(3):
             engine.submit(nothing, read(vector()[0]))
-            time.sleep(PERIOD_S)
     assert threading.active_count() == before
     assert "3/3" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "rich.progress", None)
