@@ -16,7 +16,7 @@ z[0], … = ScaledSum over 32 lanes        const auto S4 = tx::reduce_lanes<tx::
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import copysign, prod
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.access import Access as Places
@@ -109,6 +109,14 @@ def fill_call(copy: Copy, access: Places) -> str:
     register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=True)
     other = literal(copy.within.other.value, held.dtype)
     return f"tx::fill({register}, {number}, {_wanted(copy, _count(copy, view, access), access)}, {other});"
+
+
+def brings_zeros(copy: Copy) -> bool:
+    """Whether a load itself gives what stands for elements that are not wanted."""
+    within = copy.within
+    if within is None or within.other is None or not within.exact or copy.access is Access.FUNNEL:
+        return False
+    return within.other.value == 0 and copysign(1, within.other.value) > 0
 
 
 def _listed(*parts: str) -> str:

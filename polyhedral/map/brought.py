@@ -11,7 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Const, IndexExpr, IndexOp, IndexVar
+from texpr.grammar.ast import (
+    Bind,
+    Compare,
+    CompareOp,
+    Condition,
+    Const,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+)
 from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, constant_value, minimum, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
@@ -24,13 +33,15 @@ from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.placement import ALIGNMENT_BYTES
+from texpr.polyhedral.map.side import Side, at_condition, defined
+from texpr.polyhedral.map.slack import slack
 from texpr.polyhedral.map.tiles import TILE_ALIGN_BYTES
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, at_places
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.mapped.operators import Copy, Elementwise
 from texpr.polyhedral.mapped.places import Memory, Scope
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box, View, Within
 from texpr.polyhedral.names import stem
 
@@ -61,13 +72,9 @@ class Block:
         """New registers of a thread."""
         return self.local(name, dtype, Memory.REG, row_major(tuple(map(const, shape))), reason)
 
-    def extent(self, side: str) -> IndexExpr:
-        """How many values a side has."""
-        return next(par.extent for par in self.one.nest.pars if par.index == side)
-
-    def cut(self, side: str) -> bool:
+    def cut(self, side: Side) -> bool:
         """Whether tiles reach beyond a side's extent."""
-        return not linear(self.extent(side)).is_multiple(self.choice.tile[side], self.draft.problem.divisors)
+        return not linear(side.extent).is_multiple(self.choice.tile[side.index], self.draft.problem.divisors)
 
 
 class Brought:
@@ -78,8 +85,7 @@ class Brought:
         self.block, self.side = block, side
         self.own: Bringing = bringing(draft.problem, one, choice, side)
         self.array = self.own.factor.element[0]
-        deep = stem(one.reduction.over.index)
-        self.ways = {side: stem(side), DEEP: deep}
+        self.ways = {side: self.own.factor.side.word, DEEP: stem(one.summed.index)}
         self.reach = {side: choice.tile[side], DEEP: choice.depth}
         pieces = tuple((list(self.ways).index(way), n) for way, n in self.own.pieces)
         each = {name: self.own.each(way) for way, name in self.ways.items()}
@@ -93,6 +99,10 @@ class Brought:
         )
         rounds = {way: self.reach[way] // self.own.covered(way) for way in self.ways}
         self.rounds = {way: (draft.names.fresh(f"{self.ways[way]}_round"), n) for way, n in rounds.items() if n > 1}
+        joined = self.own.factor.side if self.own.factor.side.joins else None
+        self.fixed = {i: draft.names.fresh(f"{self.array}_{stem(i)}") for i in joined.indices} if joined else {}
+        if joined and side not in self.rounds:
+            self.defines += defined(joined, self._index, self.fixed)
         self.element = draft.names.fresh(f"{self.ways[DEEP if self.own.turned else side]}_element")
         count = self.own.width
         for _, n in self.rounds.values():
@@ -127,6 +137,15 @@ class Brought:
         rounds = tuple((name, const(n)) for name, n in self.rounds.values())
         return (*rounds, (self.element, const(self.own.width)))
 
+    def _each_round(self, load: Copy) -> Node:
+        """A load of one round along a side that is joined, with the indices of that round."""
+        if not self.fixed or self.side not in self.rounds:
+            return load
+        (index, extent), *over = load.over
+        one = replace(load, over=tuple(over))
+        defines = defined(self.own.factor.side, self._index, self.fixed)
+        return Loop(index=index, extent=extent, body=(*defines, one), unroll=True, span=load.span)
+
     @property
     def _register(self) -> View:
         """Where that goes through."""
@@ -142,51 +161,57 @@ class Brought:
             place = add(place, multiply(const(self.own.covered(way)), IndexVar(name=self.rounds[way][0])))
         return place
 
+    @property
+    def _index(self) -> IndexExpr:
+        """The value of the side where an access begins."""
+        return add(IndexVar(name=self.block.corner[self.side]), self._place(self.side))
+
     def load(self, base: IndexExpr) -> Node:
         """What the products from `base` on need, into registers; zeros beyond the extents."""
         block, own, one = self.block, self.own, self.block.one
-        name, subscripts = own.factor.element
-        number, index = (
-            add(base, self._place(DEEP)),
-            add(IndexVar(name=block.corner[self.side]), self._place(self.side)),
-        )
-        e = IndexVar(name=self.element)
-        here = (
-            {self.side: index, **one.places(add(number, e))}
-            if own.turned
-            else {self.side: add(index, e), **one.places(number)}
-        )
-        load = Copy(
-            id=self._id("load"),
-            source=View(buffer=name, subscripts=at_places(subscripts, here), dtype=own.factor.dtype),
-            target=self._register,
-            over=self._over,
-            access=Access.ALIGNED,
-            digits=self.digits,
-            span=block.span,
-        )
+        number, index = add(base, self._place(DEEP)), self._index
+        side, e = own.factor.side, IndexVar(name=self.element)
+        here: dict[str, IndexExpr] = {name: IndexVar(name=fixed) for name, fixed in self.fixed.items()}
+        here = {**(here or side.places(index)), **one.summed.places(number)}
+        asked = [] if own.factor.where is None else [slack(at_condition(own.factor.where, here))]
+        moving = one.summed.index if own.turned else side.index
+        here[moving] = add(here[moving], e)
         ends: list[IndexExpr] = []
         whole: list[Condition] = []
         for way, first, extent, begin in (
-            (self.side, index, block.extent(self.side), IndexVar(name=block.corner[self.side])),
+            (self.side, index, side.extent, IndexVar(name=block.corner[self.side])),
             (DEEP, number, one.extent, base),
         ):
-            if block.cut(self.side) if way == self.side else (constant_value(extent) or 1) % self.block.choice.depth:
+            if block.cut(side) if way == self.side else (constant_value(extent) or 1) % self.block.choice.depth:
                 left = subtract(extent, first)
                 ends.append(left if own.each(way) == own.width else multiply(const(own.width), left))
                 end = add(begin, const(self.reach[way]))
                 whole.append(Compare(op=CompareOp.LE, left=end, right=extent))
+        source = View(buffer=self.array, subscripts=at_places(own.factor.element[1], here), dtype=own.factor.dtype)
+        load = self._each_round(self._load("load", source, asked))
         if not ends:
             return load
-        within = Within(begin=ZERO, end=reduce(minimum, ends), other=zero(own.factor.dtype), exact=True)
-        some = replace(load, id=self._id("load_part"), within=within)
         return Guard(
             condition=conjunction(whole),
             body=(load,),
-            orelse=(some,),
+            orelse=(self._each_round(self._load("load_part", source, [*ends, *asked])),),
             padding=True,
             uniform=Scope.BLOCK,
             span=block.span,
+        )
+
+    def _load(self, word: str, source: View, ends: Sequence[IndexExpr]) -> Copy:
+        """What brings so many elements as are fewer than each of the `ends`, and zeros for others."""
+        within = Within(begin=ZERO, end=reduce(minimum, ends), other=zero(source.dtype), exact=True) if ends else None
+        return Copy(
+            id=self._id(word),
+            source=source,
+            target=self._register,
+            over=self._over,
+            within=within,
+            access=Access.ALIGNED,
+            digits=self.digits,
+            span=self.block.span,
         )
 
     def store(self, slot: IndexExpr) -> Node:

@@ -22,6 +22,7 @@ from texpr.polyhedral.map.contracted_tiles import is_turned
 from texpr.polyhedral.map.contraction import Contraction, contracted_nest, contractions
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
+from texpr.polyhedral.map.side import joined_by
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.vectors import Element, is_run
 from texpr.polyhedral.mapped.candidate import Contracted
@@ -39,6 +40,7 @@ ENOUGH_WARPS = 8  # of a multiprocessor, or all of them wait at once
 ENOUGH_SUMS = 640  # of one thread of each warp on a multiprocessor, so that products never wait for one another
 USUAL_SUMS = 64  # of a thread: those that have more leave and read one after the other
 LEAST_BLOCKS = 2  # or too much of a GPU is idle
+JOINED = 1.05  # the index arithmetic of a joined side: some 100 instructions for 2048 products of a thread
 BUSY = 8  # of long sums, tiles keep one multiprocessor in so many busy, or they do not pay
 
 
@@ -74,37 +76,48 @@ OF_EIGHT_BYTES = (Shape(team=(16, 16), each=(8, 4), rates=(1.0, 1.0, 1.0), resid
 
 
 def choose_contracted(problem: Problem, region: Region) -> Contracted | None:
-    """Tiles for a band that sums products; None where it does not, or where its sides are too short for them."""
+    """Tiles for a band that sums products; None where it does not, or where its sides are too short for them. Sides are
+    joined where that is faster."""
     nest = contracted_nest(region)
-    sizes = {par.index: problem.representative(par.extent, {}) for par in nest.pars}
     if any(par.attrs for par in nest.pars) or width_asked(nest.pars) is not None:
         return None
+    usual: tuple[float, Contracted] | None = None
     for one in contractions(problem, nest):
-        length = problem.representative(one.extent, {})
-        if length >= LEAST_SUM and min(sizes[one.first.side], sizes[one.second.side]) >= LEAST_SIDE:
-            shared = constant_value(one.extent) is not None and not region.saved and raster_of(problem.kernel) is None
-            most = max(1, length // LEAST_PART) if shared else 1
-            least = problem.target.multiprocessors // BUSY if length > CHAIN else LEAST_BLOCKS
-            turned = sum(is_turned(problem, one, factor.side) for factor in (one.first, one.second))
-            timed = [
-                (
-                    _time(problem.target, shape, turned, _blocks(choice, sizes), length, parts),
-                    replace(choice, parts=parts),
-                )
-                for shape, choice in shaped(problem, region, one)
-                for parts in PARTS
-                if parts <= most and _blocks(choice, sizes) * parts >= least
-            ]
-            if timed:
-                return min(timed, key=lambda pair: pair[0])[1]
-    return None
+        joins = any(side.joins for side in one.sides)
+        if usual is None or joins:
+            timed = _fastest(problem, region, one)
+            if timed is not None and (usual is None or JOINED * timed[0] < usual[0]):
+                usual = timed
+    return usual[1] if usual is not None else None
+
+
+def _fastest(problem: Problem, region: Region, one: Contraction) -> tuple[float, Contracted] | None:
+    """The tiles of a contraction that take the shortest time, and that; None where its sides are too short."""
+    sizes = {side.index: problem.representative(side.extent, {}) for side in one.blocked}
+    length = problem.representative(one.extent, {})
+    if length < LEAST_SUM or min(sizes[side.index] for side in one.sides) < LEAST_SIDE:
+        return None
+    shared = constant_value(one.extent) is not None and not region.saved and raster_of(problem.kernel) is None
+    most = max(1, length // LEAST_PART) if shared else 1
+    least = problem.target.multiprocessors // BUSY if length > CHAIN else LEAST_BLOCKS
+    turned = sum(is_turned(problem, one, side.index) for side in one.sides)
+    timed = [
+        (
+            _time(problem.target, shape, turned, _blocks(choice, sizes), length, parts),
+            replace(choice, parts=parts),
+        )
+        for shape, choice in shaped(problem, region, one)
+        for parts in PARTS
+        if parts <= most and _blocks(choice, sizes) * parts >= least
+    ]
+    return min(timed, key=lambda pair: pair[0], default=None)
 
 
 def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple[Shape, Contracted]]:
     """The tiles of every shape that a contraction may have."""
     asked, along = threads_asked(problem.kernel, problem.target), _along(problem, one)
-    across = next(side for side in (one.first.side, one.second.side) if side != along)
-    others = (index for index in reversed(one.nest.indices) if index not in (along, across))
+    across = next(side.index for side in one.sides if side.index != along)
+    others = (side.index for side in reversed(one.blocked) if side.index not in (along, across))
     grid, (_, ranges) = (along, across, *others), plain_nest(region)
     memory = memory_of(problem, one.nest.body, block_level=False, outer=one.nest.indices, ranges=ranges)
     for shape in OF_FOUR_BYTES if one.dtype.size_bytes == 4 else OF_EIGHT_BYTES:
@@ -116,6 +129,7 @@ def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple
             each=dict(zip((across, along), shape.each, strict=True)),
             depth=shape.depth,
             grid=grid,
+            joined=joined_by(one.sides),
             ahead=shape.ahead,
             resident=shape.resident,
             memory=memory,
@@ -144,7 +158,7 @@ def _time(target: Target, shape: Shape, turned: int, tiles: int, length: int, pa
 
 def _along(problem: Problem, one: Contraction) -> str:
     """The side whose neighbours are neighbours in what the program writes."""
-    sides = (one.second.side, one.first.side)
+    sides = (one.second.side.index, one.first.side.index)
     elements = [written_ for stmt in one.work.last if (written_ := _element(stmt)) is not None]
     elements.append((one.update.buffer, one.update.subscripts))
     known = [e for e in elements if e[0] in problem.layouts and e[1]]

@@ -44,6 +44,7 @@ from texpr.grammar.index.expr import (
     add,
     ceildiv,
     combine,
+    conjunction,
     const,
     constant_value,
     minimum,
@@ -56,14 +57,15 @@ from texpr.polyhedral.map.contracted_tiles import SLOTS, lanes, square
 from texpr.polyhedral.map.contraction import contracted_nest, contraction
 from texpr.polyhedral.map.digits import numbered, thread_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.launches import band_of, launch_of, padding_guard, place_in
+from texpr.polyhedral.map.launches import band_of, launch_of, place_in
 from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.raster import raster_grid
 from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.side import defined
 from texpr.polyhedral.map.split_sums import Split, met
-from texpr.polyhedral.map.vectors import along
+from texpr.polyhedral.map.vectors import Vectors, along
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.mapped.operators import Elementwise, Origin
 from texpr.polyhedral.mapped.order import Order
@@ -78,15 +80,17 @@ def build_contracted(draft: Draft, region: Region, choice: Contracted) -> Launch
     """A band of sums of products in tiles of two indices."""
     _, ranges, _ = band_of(region)
     nest = contracted_nest(region)
-    one = contraction(draft.problem, nest, frozenset(choice.tile))
+    one = contraction(draft.problem, nest, choice)
     assert one is not None, "the candidate fits"
     part = draft.names.fresh("part")
-    indices, extents = (*nest.indices, part), [*(par.extent for par in nest.pars), const(choice.parts)]
+    indices = (*(side.index for side in one.blocked), part)
+    extents = [*(side.extent for side in one.blocked), const(choice.parts)]
     order = [indices.index(index) for index in (*choice.grid, part)]
     covered = [choice.tile.get(index, 1) for index in indices]
     grid = raster_grid(draft, indices, extents, covered, order, nest.pars[0].span)
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
-    corner = {side: draft.names.fresh(f"{stem(side)}_tile") for side in choice.tile}
+    word = {side.index: side.word for side in one.sides}
+    corner = {side: draft.names.fresh(f"{word[side]}_tile") for side in choice.tile}
     defines = (
         Define(index=corner.get(index, index), digits=blocks)
         for index, blocks in zip(indices, grid.digits, strict=True)
@@ -96,7 +100,7 @@ def build_contracted(draft: Draft, region: Region, choice: Contracted) -> Launch
     pieces = tuple((sides.index(side), n) for side, n in lanes(choice, draft.target.warp_size))
     team = thread_digits(sides, pieces, draft.names, draft.target.warp_size, dict.fromkeys(sides, square(one)))
     draft.digits += team.all
-    at = {side: draft.names.fresh(f"{stem(side)}_at") for side in sides}
+    at = {side: draft.names.fresh(f"{word[side]}_at") for side in sides}
     places = (
         Define(index=at[side], digits=tuple(reversed(mine))) for side, mine in zip(sides, team.digits, strict=True)
     )
@@ -121,11 +125,12 @@ class _Sums:
         self.span, self.id = block.span, block.one.update.id
         choice, fresh = block.choice, block.draft.names.fresh
         self.shape = (choice.each[choice.across], choice.each[choice.along])
-        self.own = tuple(fresh(f"{stem(side)}_own") for side in (choice.across, choice.along))
+        self.sides = {side.index: side for side in block.one.sides}
+        self.own = tuple(fresh(f"{self.sides[side].word}_own") for side in (choice.across, choice.along))
         self.deep, self.step, self.chunk = (
             fresh(f"{stem(block.one.reduction.over.index)}_{word}") for word in ("deep", "step", "chunk")
         )
-        self.factors = tuple(Brought(block, factor.side) for factor in (block.one.first, block.one.second))
+        self.factors = tuple(Brought(block, side) for side in self.sides)
         self.sums = self._registers("sum", block.one.dtype, "the sums of a thread")
         long = self.id in block.draft.long and block.one.dtype == F32
         self.chunked = long and (constant_value(self._each_part) or CHAIN) * choice.depth > CHAIN
@@ -284,44 +289,53 @@ class _Sums:
     def _stored(self, total: str) -> tuple[Node, ...]:
         """What the program says around its sums, in runs of neighbours."""
         draft, one, block = self.draft, self.one, self.block
-        count, along_, across = square(one), self.choice.along, self.choice.across
-        par = next(p for p in one.nest.pars if p.index == along_)
-        run = make_run(draft, along_, par.extent, count, par.span)
-        loops = {side: self._turns(side, "square", self.choice.each[side] // count) for side in (across, along_)}
-        row = self._turns(across, "row", count)
+        count, across, lane = square(one), self.sides[self.choice.across], self.sides[self.choice.along]
+        found = along(draft.problem, self._alone(), lane.index, one.nest.indices).vectors(count)
+        whole = lane.whole(count) == count  # then a run is one of the innermost loop
+        par = lane.loops[-1]
+        index, extent = (par.index, par.extent) if whole else (draft.names.fresh(lane.word), lane.extent)
+        run = make_run(draft, index, extent, count, par.span)
+        loops = {side: self._turns(side, "square", self.choice.each[side] // count) for side in self.sides}
+        row = self._turns(across.index, "row", count)
         first = {side: multiply(const(count), IndexVar(name=loops[side].name)) for side in loops}
         sum_ = Read(
             buffer=total,
             subscripts=(
-                add(first[across], IndexVar(name=row.name)),
-                add(first[along_], IndexVar(name=run.vector.name)),
+                add(first[across.index], IndexVar(name=row.name)),
+                add(first[lane.index], IndexVar(name=run.vector.name)),
             ),
             dtype=draft.buffers[total].dtype,
             span=self.span,
         )
         nodes = self._around(sum_)
-        found = along(draft.problem, self._alone(), along_, one.nest.indices).vectors(count)
+        if not whole:
+            nodes, found = (*defined(lane, IndexVar(name=index)), *nodes), Vectors(wide=(), others=0)
         body = in_run(draft, run, found, nodes, block.digits)
-        covered = {index: self.choice.tile.get(index, 1) for index in one.nest.indices}
-        covered |= dict.fromkeys((side for side in self.choice.tile if not block.cut(side)), 1)
-        condition = padding_guard(one.nest, covered, self._ranges(), {along_: run.first})
-        if condition is not None:
-            body = (Guard(condition=condition, body=body, padding=True, span=self.span),)
         places = {side: add(IndexVar(name=block.corner[side]), self._square(side, loops[side])) for side in loops}
-        body = (
-            Define(index=across, digits=(), offset=add(places[across], IndexVar(name=row.name))),
-            Define(index=run.first, digits=(), offset=places[along_]),
-            *body,
-        )
-        for digit in (loops[along_], row, loops[across]):
+        number = {across.index: across.index, lane.index: run.first}
+        defines: list[Define] = []
+        for side, offset in ((across, add(places[across.index], IndexVar(name=row.name))), (lane, places[lane.index])):
+            if side.joins and (side is across or whole):
+                number[side.index] = draft.names.fresh(side.word)
+                defines.append(Define(index=number[side.index], digits=(), offset=offset))
+                of_first = {lane.index: run.first} if side is lane else {}
+                defines += defined(side, IndexVar(name=number[side.index]), of_first)
+            else:
+                defines.append(Define(index=number[side.index], digits=(), offset=offset))
+        cut = [
+            Compare(op=CompareOp.LT, left=IndexVar(name=number[side.index]), right=side.extent)
+            for side in one.blocked
+            if side.index in number and block.cut(side)
+        ]
+        if cut:
+            body = (Guard(condition=conjunction(cut), body=body, padding=True, span=self.span),)
+        body = (*defines, *body)
+        for digit in (loops[lane.index], row, loops[across.index]):
             body = (Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=True, span=self.span),)
         return body
 
-    def _ranges(self) -> dict[str, tuple[IndexExpr, IndexExpr]]:
-        return {par.index: (ZERO, subtract(par.extent, ONE)) for par in self.one.nest.pars}
-
     def _turns(self, side: str, word: str, count: int) -> Digit:
-        name = self.draft.names.fresh(f"{stem(side)}_{word}")
+        name = self.draft.names.fresh(f"{self.sides[side].word}_{word}")
         digit = Digit(name=name, index=side, weight=1, radix=const(count), stride=ONE, place=Place.SERIAL)
         self.draft.digits.append(digit)
         return digit

@@ -25,8 +25,10 @@ def contracted_fault(problem: Problem, nest: Nest, choice: Contracted, *, alone:
     if alone and choice.parts > 1:
         return "`parts`: under a condition on data blocks do not share a reduction"
     sides = (choice.along, choice.across)
-    one = contraction(problem, nest, frozenset(sides)) if problem.target.is_cuda else None
-    if one is None or len(set(sides)) != 2:
+    one = contraction(problem, nest, choice) if problem.target.is_cuda else None
+    if one is None and choice.joined:
+        return f"`joined`: {listed(sides)} are no sides of a sum of products with what is to be joined"
+    if one is None or len(set(sides)) != 2 or not choice.joined.keys() <= set(sides):
         return f"`along` and `across`: {listed(sides)} are no sides of a sum of products"
     return next(_faults(problem, one, choice), None)
 

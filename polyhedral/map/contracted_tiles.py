@@ -24,6 +24,7 @@ from texpr.polyhedral.mapped.candidate import Contracted
 
 SLOTS = 2  # of each factor's tile: one is read while the next one is brought
 ROW_BYTES = 64  # of a row, by lanes beside one another, where a factor is turned
+BESIDE = 64  # threads along a side, of which each asks where its rows are in a window: 2 times 8 rows, not 16
 LANES_ALONG = 8  # of a warp along the runs of the result: 128 bytes
 
 Pieces = tuple[tuple[str, int], ...]
@@ -70,7 +71,8 @@ class Bringing:
     @property
     def pieces(self) -> Pieces:
         """The threads dealt to both ways, along the accesses first."""
-        ways = (DEEP, self.factor.side) if self.turned else (self.factor.side, DEEP)
+        side = self.factor.side.index
+        ways = (DEEP, side) if self.turned else (side, DEEP)
         return tuple((way, self.threads[way]) for way in ways)
 
     def covered(self, way: str) -> int:
@@ -85,24 +87,24 @@ DEEP = "@deep"
 def is_turned(problem: Problem, one: Contraction, side: str) -> bool:
     """Whether neighbours of the factor with a side are neighbours of what is summed."""
     element = one.of(side).element
-    return not is_run(problem, element, side) and is_run(problem, element, one.reduction.over.index)
+    return not is_run(problem, element, side) and is_run(problem, element, one.summed.index)
 
 
 def bringing(problem: Problem, one: Contraction, choice: Contracted, side: str) -> Bringing:
     """How the tile of the factor with a side is brought."""
     factor, turned = one.of(side), is_turned(problem, one, side)
-    summed = [loop.index for loop in one.reduction.loops]
     most = max(1, ACCESS_BYTES // max(factor.dtype.size_bytes, one.dtype.size_bytes))
-    width = 1
-    if turned and len(summed) == 1:
-        width = min(most, choice.depth, element_width(problem, factor.element, summed[0]))
-    elif not turned and is_run(problem, factor.element, side):
-        width = min(most, choice.tile[side], element_width(problem, factor.element, side))
+    width, run = 1, one.summed if turned else factor.side
+    if factor.where is None and is_run(problem, factor.element, run.index):
+        reach = choice.depth if turned else choice.tile[side]
+        width = run.whole(min(most, reach, element_width(problem, factor.element, run.index)))
     first, second = (DEEP, side) if turned else (side, DEEP)
     extents = {side: choice.tile[side], DEEP: choice.depth}
     beside = ROW_BYTES // (width * one.dtype.size_bytes)
     fast = min(choice.threads, extents[first] // width)
     fast = min(fast, max(1, beside, choice.threads // extents[second])) if turned else fast
+    if width == 1 and not turned and one.summed.joins:
+        fast = min(fast, BESIDE)
     slow = min(choice.threads // fast, extents[second])
     return Bringing(factor=factor, turned=turned, width=width, threads={first: fast, second: slow})
 
@@ -110,12 +112,12 @@ def bringing(problem: Problem, one: Contraction, choice: Contracted, side: str) 
 def factor_layout(one: Contraction, choice: Contracted, own: Bringing) -> Layout:
     """Where the tile of a factor lies: a slot, a row for each product, its side along the row."""
     row = row_elements(one, choice, own)
-    return strided((SLOTS, choice.depth, choice.tile[own.factor.side]), (choice.depth * row, row, 1))
+    return strided((SLOTS, choice.depth, choice.tile[own.factor.side.index]), (choice.depth * row, row, 1))
 
 
 def row_elements(one: Contraction, choice: Contracted, own: Bringing) -> int:
     """How far apart the rows of a factor's tile lie: so that the rows of what a warp turns share out the banks."""
-    side, size = choice.tile[own.factor.side], one.dtype.size_bytes
+    side, size = choice.tile[own.factor.side.index], one.dtype.size_bytes
     if not own.turned:
         return side
     return side + max(square(one), BANKS_BYTES // (own.threads[DEEP] * own.width * size))

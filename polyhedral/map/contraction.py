@@ -2,16 +2,19 @@
 
     par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }
 
-    i   a side: an index of the band that one factor has and the other has not; so is j
+    i   a side: an index of the band that one factor has and the other has not, or several of them as one; so is j
     k   summed: the loops of the reduction, flattened in the order of the program
     b   of a batch: all other indices of the band
 
 The factors may lie in any order of their dimensions, with any strides, at any affine subscripts of their side and of
-what is summed. What the program says before and after the sum (`work.py`) stays what it is.
+what is summed: the windows of a convolution are its sides, and what is summed, too. A factor may be 0 where a condition
+does not hold, as at the edges of an image. What the program says before and after the sum (`work.py`) stays what it is.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
+from math import copysign
 
 from texpr.grammar.ast import (
     AccOp,
@@ -19,33 +22,32 @@ from texpr.grammar.ast import (
     Bind,
     Cast,
     Condition,
+    Const,
     Expr,
     Fn,
     Gather,
     IndexExpr,
-    IndexOp,
     Leaf,
     New,
+    Not,
     Op,
+    Par,
     Read,
+    Select,
     Seq,
     Stmt,
 )
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import (
-    at_least_zero,
-    combine,
-    names,
-    product,
-    where_some,
-)
+from texpr.grammar.index.expr import at_least_zero, conjunction, names, where_some
 from texpr.grammar.types import F32, F64, I32, DType
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable, nest_of_seqs
+from texpr.polyhedral.map.side import Side, joinable
 from texpr.polyhedral.map.vectors import Element, arrays_of
 from texpr.polyhedral.map.work import Work, work
+from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.walk import map_reads, subscript_names, written
 
 SUMMED = (F32, F64, I32)  # the types of sums that a thread's registers hold many of
@@ -53,11 +55,13 @@ SUMMED = (F32, F64, I32)  # the types of sums that a thread's registers hold man
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """What is read of an array for a value of a `side` and of what is summed; `dtype` is its type in memory."""
+    """What is read of an array for a value of a `side` and of what is summed, `where` a condition holds (None:
+    everywhere), else 0; `dtype` is its type in memory."""
 
     element: Element
     dtype: DType
-    side: str
+    side: Side
+    where: Condition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,27 +82,36 @@ class Contraction:
         return narrow(self.update.value).dtype
 
     @property
+    def summed(self) -> Side:
+        """What is summed, as one."""
+        return Side(loops=self.reduction.loops)
+
+    @property
     def extent(self) -> IndexExpr:
         """How many products a sum has."""
-        return product(at_least_zero(loop.extent) for loop in self.reduction.loops)
+        return at_least_zero(self.summed.extent)
 
     @property
     def some(self) -> Condition | None:
         """Where a sum has any products; None where it surely has."""
         return where_some(loop.extent for loop in self.reduction.loops)
 
-    def of(self, side: str) -> Factor:
-        """The factor with a side."""
-        return self.first if self.first.side == side else self.second
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Those of both factors."""
+        return self.first.side, self.second.side
 
-    def places(self, number: IndexExpr) -> dict[str, IndexExpr]:
-        """The value of each summed index at the product of a number."""
-        found: dict[str, IndexExpr] = {}
-        rest = number
-        for depth, loop in reversed(list(enumerate(self.reduction.loops))):
-            found[loop.index] = combine(IndexOp.MOD, rest, loop.extent) if depth else rest
-            rest = combine(IndexOp.DIV, rest, loop.extent) if depth else rest
-        return found
+    @property
+    def blocked(self) -> tuple[Side, ...]:
+        """What the band counts in blocks, in its order: both sides, and each other index."""
+        by_index = {side.index: side for side in self.sides}
+        inside = {index for side in self.sides for index in side.indices[:-1]}
+        pars = (par for par in self.nest.pars if par.index not in inside)
+        return tuple(by_index.get(par.index, Side(loops=(par,))) for par in pars)
+
+    def of(self, side: str) -> Factor:
+        """The factor with a side, by its name."""
+        return self.first if self.first.side.index == side else self.second
 
 
 def contracted_nest(region: Region) -> Nest:
@@ -109,31 +122,62 @@ def contracted_nest(region: Region) -> Nest:
 
 
 def contractions(problem: Problem, nest: Nest) -> Iterator[Contraction]:
-    """The contraction that a nest is, for each choice of two sides: first the innermost ones."""
+    """The contraction that a nest is, for each choice of two sides: first the innermost ones, at last joined ones."""
     found = _product(problem, nest)
     if found is None:
         return
     own, reduction, update, reads = found
-    has = [subscript_names(read.subscripts) & set(nest.indices) for read in reads]
-    for second in (i for i in reversed(nest.indices) if i in has[1] - has[0]):
-        for first in (i for i in reversed(nest.indices) if i in has[0] - has[1]):
-            factors = (
-                Factor(
-                    element=(read.buffer, read.subscripts), dtype=problem.kernel.buffer(read.buffer).dtype, side=side
-                )
-                for read, side in zip(reads, (first, second), strict=True)
+    has = [read.names & set(nest.indices) for read in reads]
+    firsts, seconds = (
+        [par for par in nest.pars if par.index in has[this] - has[other]] for this, other in ((0, 1), (1, 0))
+    )
+    alone = [
+        (Side(loops=(first,)), Side(loops=(second,))) for second in reversed(seconds) for first in reversed(firsts)
+    ]
+    joined = [
+        pair
+        for pair in product(_ends(firsts), _ends(seconds))
+        if any(side.joins for side in pair) and firsts and seconds
+    ]
+    for sides in (*alone, *joined):
+        first, second = (
+            Factor(
+                element=(read.read.buffer, read.read.subscripts),
+                dtype=problem.kernel.buffer(read.read.buffer).dtype,
+                side=side,
+                where=read.where,
             )
-            yield Contraction(
-                nest=nest, work=own, reduction=reduction, update=update, first=next(factors), second=next(factors)
-            )
+            for read, side in zip(reads, sides, strict=True)
+        )
+        yield Contraction(nest=nest, work=own, reduction=reduction, update=update, first=first, second=second)
 
 
-def contraction(problem: Problem, nest: Nest, sides: frozenset[str]) -> Contraction | None:
-    """The contraction that a nest is with these two sides."""
-    return next((one for one in contractions(problem, nest) if {one.first.side, one.second.side} == sides), None)
+def _ends(pars: list[Par]) -> tuple[Side, ...]:
+    """The innermost loop alone, and joined with those around it."""
+    return (*(Side(loops=(par,)) for par in pars[-1:]), *joinable(pars))
 
 
-def _product(problem: Problem, nest: Nest) -> tuple[Work, Reduction, Accumulate, tuple[Read, Read]] | None:
+def contraction(problem: Problem, nest: Nest, choice: Contracted) -> Contraction | None:
+    """The contraction that a nest is with the sides of a choice."""
+    wanted = {choice.along: choice.joined.get(choice.along, ()), choice.across: choice.joined.get(choice.across, ())}
+    return next(
+        (one for one in contractions(problem, nest) if {s.index: s.indices[:-1] for s in one.sides} == wanted), None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What a factor is: an element `where` a condition holds, else 0."""
+
+    read: Read
+    where: Condition | None
+
+    @property
+    def names(self) -> frozenset[str]:
+        return subscript_names(self.read.subscripts) | (names(self.where) if self.where is not None else frozenset())
+
+
+def _product(problem: Problem, nest: Nest) -> tuple[Work, Reduction, Accumulate, tuple[_Given, _Given]] | None:
     """The one sum of a nest over a box, and the two reads whose product it sums."""
     seqs = [stmt for stmt in nest.body if isinstance(stmt, Seq)]
     if len(seqs) != 1 or any(names(par.extent) & set(nest.indices) for par in nest.pars):
@@ -150,9 +194,14 @@ def _product(problem: Problem, nest: Nest) -> tuple[Work, Reduction, Accumulate,
     value = narrow(update.value)
     if update.op is not AccOp.ADD or not isinstance(value, Op) or value.fn is not Fn.MUL or value.dtype not in SUMMED:
         return None
-    reads = tuple(_read(argument) for argument in value.args)
+    reads = tuple(_given(argument) for argument in value.args)
     changed = {target[0] for s in statements(nest.body) if (target := _written(s)) is not None}
-    if len(reads) != 2 or reads[0] is None or reads[1] is None or any(_is_odd(problem, r, changed) for r in reads if r):
+    if (
+        len(reads) != 2
+        or reads[0] is None
+        or reads[1] is None
+        or any(_is_odd(problem, r.read, changed) for r in reads if r)
+    ):
         return None
     return own, reduction, update, (reads[0], reads[1])
 
@@ -185,11 +234,26 @@ def _is_box(nest: Nest, reduction: Reduction) -> bool:
     return all(names(loop.extent).isdisjoint((*nest.indices, *reduction.indices)) for loop in reduction.loops)
 
 
-def _read(value: Expr) -> Read | None:
-    """The element that a factor is, which may be converted to a type that has all of its values."""
-    while isinstance(value, Cast) and _is_wider(value.operand.dtype, value.dtype):
-        value = value.operand
-    return value if isinstance(value, Read) else None
+def _given(value: Expr) -> _Given | None:
+    """The element that a factor is, which may be converted to a type that has all of its values, and where."""
+    conditions: list[Condition] = []
+    while True:
+        match value:
+            case Cast(operand=operand) if _is_wider(operand.dtype, value.dtype):
+                value = operand
+            case Select(condition=condition, then=then, other=other) if isinstance(condition, Condition) and (
+                _is_zero(then) or _is_zero(other)
+            ):
+                conditions.append(Not(part=condition) if _is_zero(then) else condition)
+                value = other if _is_zero(then) else then
+            case Read():
+                return _Given(read=value, where=conjunction(conditions) if conditions else None)
+            case _:
+                return None
+
+
+def _is_zero(value: Expr) -> bool:
+    return isinstance(value, Const) and value.value == 0 and copysign(1, value.value) > 0
 
 
 def _is_wider(narrow_: DType, wide: DType) -> bool:

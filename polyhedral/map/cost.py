@@ -153,17 +153,17 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
 def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchCost:
     """The requests that bring the factors; whatever is around the sums is little."""
     nest = contracted_nest(region)
-    one = contraction(problem, nest, frozenset(choice.tile))
+    one = contraction(problem, nest, choice)
     assert one is not None, "the candidate fits"
-    sizes = [problem.representative(par.extent, {}) for par in nest.pars]
-    blocks = prod(-(-n // choice.tile.get(i, 1)) for i, n in zip(nest.indices, sizes, strict=True))
+    sizes = [problem.representative(side.extent, {}) for side in one.blocked]
+    blocks = prod(-(-n // choice.tile.get(side.index, 1)) for side, n in zip(one.blocked, sizes, strict=True))
     steps = -(-problem.representative(one.extent, {}) // choice.depth)
     warps, requests = -(-choice.threads // problem.target.warp_size), list[_Request]()
     for side in choice.tile:
         own = bringing(problem, one, choice, side)
         access = problem.access(*own.factor.element, width=own.width)
         shares = choice.tile[side] * choice.depth // (own.width * choice.threads)
-        ways = {DEEP: one.reduction.over.index}
+        ways = {DEEP: one.summed.index}
         pieces = tuple((ways.get(way, way), n) for way, n in own.pieces)
         each = {ways.get(way, way): own.each(way) for way, _ in own.pieces}
         indices = tuple(dict.fromkeys(index for index, _ in pieces))

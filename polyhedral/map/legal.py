@@ -6,7 +6,7 @@ thread or give it two, split a reduction that cannot be split, make more additio
 contradict the author; a memory that is too small is E0403 where the buffers are placed. Errors: E0401.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from math import prod
 from typing import NoReturn, assert_never
 
@@ -152,10 +152,10 @@ class _Check:
     def _contracted(self, choice: Contracted) -> None:
         nest, ranges = contracted_nest(self.region), plain_nest(self.region)[1]
         self._threads(choice.threads)
-        self._grid(choice.grid, nest)
         wrong = contracted_fault(self.problem, nest, choice, alone=bool(self.region.saved))
         if wrong is not None:
             self._refuse(wrong)
+        self._grid(choice.grid, nest, {index for indices in choice.joined.values() for index in indices})
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _blocks(self, choice: Blocks, nest: Nest, ranges: Ranges) -> None:
@@ -331,9 +331,10 @@ class _Check:
         if min(radices, default=1) < 1 or not thread_pieces_fit(radices, threads, self.target.warp_size):
             self._refuse(f"`{where}` deals {prod(radices)} threads, in pieces that do not number {threads}")
 
-    def _grid(self, grid: tuple[str, ...], nest: Nest) -> None:
-        if sorted(grid) != sorted(nest.indices):
-            self._refuse(f"`grid` orders {listed(grid)}; the band has {listed(nest.indices)}")
+    def _grid(self, grid: tuple[str, ...], nest: Nest, joined: Set[str] = frozenset()) -> None:
+        indices = [index for index in nest.indices if index not in joined]
+        if sorted(grid) != sorted(indices):
+            self._refuse(f"`grid` orders {listed(grid)}; the band has {listed(indices)}")
 
     def _memory(
         self,

@@ -116,13 +116,14 @@ class Tiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contracted:
-    """A band of sums of products in tiles of two indices, of which each is a side of one factor only: a block brings
-    the factors of so many products, its `depth`, to shared memory while it computes those before.
+    """A band of sums of products in tiles of two sides, of which each is of one factor only: a block brings the factors
+    of so many products, its `depth`, to shared memory while it computes those before.
 
         C[i, j] = sum K k { A[i, k] * B[k, j] }      along j, across i, tiles of 128 by 128, 8 deep
 
-    `tile`: what a block computes of both sides, `each`: what a thread does, in squares with neighbours `along` and
-    `across`; all powers of two. Of other indices a block takes one iteration. `ahead` 2: a thread has what the next
+    A side is an index, or several of one factor: `joined` has those before the innermost one, after which the side is
+    called. `tile`: what a block computes of both sides, `each`: what a thread does, in squares with neighbours `along`
+    and `across`; all powers of two. Of other indices a block takes one iteration. `ahead` 2: a thread has what the next
     products need in registers, over the barrier too. `parts`: so many blocks share the products of a tile, and the last
     one to be done adds their sums. `grid`, `resident` as in other bands.
     """
@@ -134,6 +135,7 @@ class Contracted:
     each: Mapping[str, int]
     depth: int
     grid: tuple[str, ...]
+    joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ahead: int = 1
     parts: int = 1
     resident: int = 0

@@ -276,6 +276,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "tile": _by_name(_number),
     "each": _by_name(_number),
     "depth": _number,
+    "joined": _by_name(_names),
     "parts": _number,
     "staged": _names,
     "over": _text,

@@ -241,12 +241,16 @@ def test_the_text_of_the_seed_matmul(golden: Callable[[str, str], None]) -> None
 def test_a_product_keeps_its_sums_in_registers(product: str, tmp_path: Path) -> None:
     left, right = ("M, K", "K, N") if "A[i" in product else ("K, M", "N, K")
     program = mapped(typed("f32", "f32", product, left=left, right=right), M=2048, N=2048, K=2048)
-    text = tmp_path / "k.cu"
+    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in ptxas_says(program, tmp_path)
+
+
+def ptxas_says(program: MappedProgram, folder: Path) -> str:
+    """What the assembler says of a program: registers, and what is spilled."""
+    text = folder / "k.cu"
     text.write_text(emit_cuda(plan(program), program.target).source)
     flags = [*NVCC_FLAGS, *NVCC_WERROR, "-gencode", "arch=compute_90a,code=sm_90a", "-I", str(INCLUDE), "-Xptxas", "-v"]
-    command = [find_nvcc().path, *flags, "-cubin", "-o", str(tmp_path / "k.cubin"), str(text)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in done.stderr, done.stderr
+    command = [find_nvcc().path, *flags, "-cubin", "-o", str(folder / "k.cubin"), str(text)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 
 def test_a_step_of_products_waits_once() -> None:
@@ -268,7 +272,7 @@ def test_a_warp_meets_in_few_banks_of_a_factor(product: str, dtype: str) -> None
     problem, found = problem_of(proved(text, **sizes), program), choice(program)
     assert found is not None
     (region,) = problem.regions()
-    one = contraction(problem, contracted_nest(region), frozenset(found.tile))
+    one = contraction(problem, contracted_nest(region), found)
     assert one is not None
 
     def values(pieces: tuple[tuple[str, int], ...], each: dict[str, int]) -> Any:
