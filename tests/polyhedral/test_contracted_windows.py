@@ -172,7 +172,7 @@ def convolutions(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
     return text, {"N": 64, "C": 16, "O": draw(st.sampled_from([128, 130]))}
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(convolutions())
 def test_random_convolutions_compute_what_the_interpreter_computes(case: tuple[str, dict[str, int]]) -> None:
     text, sizes = case
