@@ -22,6 +22,7 @@ Needs NumPy, and no compiler.
 
 from texpr.runtime.tasks.buffers import Buffer
 from texpr.runtime.tasks.context import TaskContext
+from texpr.runtime.tasks.contractions import einsum
 from texpr.runtime.tasks.engine import Engine
 from texpr.runtime.tasks.frameworks import on_arrays
 from texpr.runtime.tasks.functions import FunctionDefinition
@@ -60,6 +61,7 @@ __all__ = [
     "Tensor",
     "TiledSpace",
     "accumulate",
+    "einsum",
     "may_accumulate",
     "may_read",
     "may_read_write",

@@ -220,9 +220,10 @@ class Tensor:
             return self._data[self._indices(block)]
         return numpy.zeros(block.shape, self.dtype)
 
-    def _indices(self, block: Block) -> tuple[slice, ...]:
+    def _indices(self, block: Block) -> tuple[Any, ...]:
+        """The block's part of an array of the whole, which is a view also where there are no dimensions."""
         pairs = zip(self.spaces, block.index, strict=True)
-        return tuple(slice(space.bounds[t], space.bounds[t + 1]) for space, t in pairs)
+        return (*(slice(space.bounds[t], space.bounds[t + 1]) for space, t in pairs), ...)
 
     def at_home(self) -> Array:
         """A NumPy array of the whole tensor, from the memory at home; blocks that were never touched are not made."""

@@ -131,3 +131,22 @@ def test_a_space_may_be_empty() -> None:
     empty = Tensor("E", (tiled(0, 3), tiled(4, 2)))
     assert empty.n_blocks == 0 and list(empty.blocks()) == [] and empty.at_home().shape == (0, 4)
     assert TiledSpace((0,)).n_tiles == 0
+
+
+def test_a_tensor_without_dimensions_works_on_its_data_in_place() -> None:
+    data = numpy.array(3.0)
+    scalar = Tensor("S", (), data=data)
+    scalar.block(()).home[...] += 1
+    assert data == 4.0 and scalar.at_home() == 4.0
+    assert Tensor("S", (), data=data, packed=True).at_home() == 4.0
+
+
+def test_packed_data_is_copied_to_contiguous_blocks() -> None:
+    data = numpy.arange(12.0).reshape(3, 4)
+    data.flags.writeable = False
+    packed = Tensor("A", (tiled(3, 2), tiled(4, 2)), data=data, packed=True)
+    block = packed.block((1, 1)).home
+    assert block.flags.c_contiguous and block.tolist() == [[10.0, 11.0]] and not packed.is_view
+    block[...] = 0
+    assert packed.at_home()[2].tolist() == [8.0, 9.0, 0.0, 0.0] and data[2, 3] == 11.0
+    refused("E0701", "only data can be packed", lambda: Tensor("A", (tiled(3, 2),), packed=True))
