@@ -62,11 +62,14 @@ class Cursor:
 
     def declare(self, name: str, value: ix.Term) -> None:
         """`const int NAME = value;`, and the name is known from here on. A single value needs no variable, nor does
-        that of another variable of this name."""
+        that of another variable of this name, or what has this name already."""
         if value.low == value.high:
             self.know(name, ix.constant(value.low))
             return
         key = (stem(name), value.text)
+        if key[0] == key[1]:
+            self.know(name, value)
+            return
         if key not in self.equal:
             self.equal[key] = self._named(name, value)
         self.know(name, self.equal[key])

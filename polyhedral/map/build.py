@@ -19,6 +19,7 @@ from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.idle_attributes import idle_attributes
 from texpr.polyhedral.map.inherited import inherit_attributes
 from texpr.polyhedral.map.launches import build_blocks, build_combined, build_flat, build_single
+from texpr.polyhedral.map.one_name import one_name
 from texpr.polyhedral.map.partials import add_partials
 from texpr.polyhedral.map.persistent import persistent
 from texpr.polyhedral.map.placement import place_parameter, place_workspace
@@ -148,7 +149,7 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
 def _in_registers(draft: Draft, region: Region, choice: Choice) -> Launch:
     """The launch of a choice, with its accumulators in registers and the conditions of the host around its body."""
     launch = _launch(draft, region, choice)
-    body = add_partials(draft, bound_once(draft, promote(draft, launch.body)))
+    body = one_name(draft, add_partials(draft, bound_once(draft, promote(draft, launch.body))))
     for condition, holds in reversed(region.saved):
         inside, orelse = (body, ()) if holds else ((), body)
         body = (Guard(condition=condition, body=inside, orelse=orelse, uniform=Scope.GRID, span=condition.span),)

@@ -48,7 +48,7 @@ def together(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
     warps = const(crew.choice.threads // crew.warp)
     shared = [_shared(crew, part, (warps,)) for part in parts]
     nodes += [Fresh(buffer=name) for names in shared for name in names]
-    stand = crew.stand(("in_warp", "slot"), (crew.warp, crew.choice.threads // crew.warp))
+    stand = crew.stand(("lane", "warp"), (crew.warp, crew.choice.threads // crew.warp))
     slot = (IndexVar(name=stand.outer),)
     puts = tuple(
         put

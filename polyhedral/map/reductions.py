@@ -259,7 +259,7 @@ def _unused(draft: Draft, update: Update) -> Unused:
 def _put(draft: Draft, parts: Sequence[_Part], slots: Sequence[Sequence[str]], warps: int) -> Iterator[Node]:
     """The first lane of each warp puts its result where all warps see it."""
     fresh, warp = draft.names.fresh, draft.target.warp_size
-    lane, slot = fresh("in_warp"), fresh("slot")
+    lane, slot = fresh("lane"), fresh("warp")
     digits = [
         Digit(name=fresh(f"{i}_{place.value}"), index=i, weight=1, radix=const(radix), stride=ONE, place=place)
         for i, place, radix in ((lane, Place.LANE, warp), (slot, Place.WARP, warps))

@@ -35,6 +35,13 @@ def test_a_softmax_is_sixty_lines_for_its_three_statements(golden) -> None:
     assert lines.index("}") - lines.index('extern "C" __global__ void __launch_bounds__(256)') < 60
 
 
+@pytest.mark.parametrize(("columns", "most"), [(4096, 45), (4093, 70)])
+def test_a_softmax_of_known_rows_is_few_lines_of_code(columns: int, most: int) -> None:
+    kernel = texpr.load(EXAMPLES / "softmax.tex").only.compile("cuda:sm_90a", sizes={"M": 32768, "N": columns})
+    lines = (line.strip() for line in kernel.source.splitlines())
+    assert sum(1 for line in lines if line and not line.startswith(("//", "#"))) <= most
+
+
 def test_a_barrier_says_which_phases_of_a_buffer_s_life_it_keeps_apart(build) -> None:
     assert "tx::sync_block(0);  // tile is written (line 4) before it is read (line 5)\n" in emitted(build.reverse())
     text = source(ROUNDS, N=8)

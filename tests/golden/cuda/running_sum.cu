@@ -20,8 +20,7 @@ k_0(const tx::f32* __restrict__ X_data, tx::f32* Y_data) {
   const int in_lanes = lane;
   const int unit = warp;
   // main:1: kernel k(X: f32[M, N], Y: f32[M, N]) { par M i { new s: f32; s = 0.0; seq N j { s += X[i, j]; Y[i...
-  const tx::f32 s = 0.0f;
-  const tx::f32 s_before = s;
+  const tx::f32 s_before = 0.0f;
   const int j_first = 4 * member;
   tx::Reg<tx::f32, 16> X_run("X_run");
   tx::Reg<tx::f32, 16> Y_run("Y_run");

@@ -52,10 +52,8 @@ texpr_softmax_0_case0(
   }
 #line 5
   m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
-  const int in_warp = lane;
-  const int slot = warp;
 #line 5
-  if (in_warp == 0) m_parts(slot) = m_part;
+  if (lane == 0) m_parts(warp) = m_part;
 #line 5
   tx::sync_block(0);  // m_parts is written before it is combined
 #line 5
@@ -79,7 +77,7 @@ texpr_softmax_0_case0(
 #line 6
   s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
 #line 6
-  if (in_warp == 0) s_parts(slot) = s_part;
+  if (lane == 0) s_parts(warp) = s_part;
 #line 6
   tx::sync_block(1);  // s_parts is written before it is combined
 #line 6
@@ -101,7 +99,7 @@ texpr_softmax_0_case0(
 }
 TX_EXPORT(texpr_softmax_0_case0);
 
-#line 105 "/texpr/softmax.cu"
+#line 103 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(416)
 texpr_softmax_0_case1(
     const tx::f32* __restrict__ X_data,
@@ -145,10 +143,8 @@ texpr_softmax_0_case1(
   }
 #line 5
   m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
-  const int in_warp = lane;
-  const int slot = warp;
 #line 5
-  if (in_warp == 0) m_parts_case1(slot) = m_part;
+  if (lane == 0) m_parts_case1(warp) = m_part;
 #line 5
   tx::sync_block(0);  // m_parts_case1 is written before it is combined
 #line 5
@@ -172,7 +168,7 @@ texpr_softmax_0_case1(
 #line 6
   s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
 #line 6
-  if (in_warp == 0) s_parts_case1(slot) = s_part;
+  if (lane == 0) s_parts_case1(warp) = s_part;
 #line 6
   tx::sync_block(1);  // s_parts_case1 is written before it is combined
 #line 6
@@ -194,7 +190,7 @@ texpr_softmax_0_case1(
 }
 TX_EXPORT(texpr_softmax_0_case1);
 
-#line 198 "/texpr/softmax.cu"
+#line 194 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case2(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
@@ -215,10 +211,8 @@ texpr_softmax_0_case2(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
   }
 #line 5
   m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
-  const int in_warp = lane;
-  const int slot = warp;
 #line 5
-  if (in_warp == 0) m_parts_case2(slot) = m_part;
+  if (lane == 0) m_parts_case2(warp) = m_part;
 #line 5
   tx::sync_block(0);  // m_parts_case2 is written before it is combined
 #line 5
@@ -239,7 +233,7 @@ texpr_softmax_0_case2(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 #line 6
   s_part_case2 = tx::reduce_lanes<tx::Sum<tx::f64>>(s_part_case2);
 #line 6
-  if (in_warp == 0) s_parts_case2(slot) = s_part_case2;
+  if (lane == 0) s_parts_case2(warp) = s_part_case2;
 #line 6
   tx::sync_block(1);  // s_parts_case2 is written before it is combined
 #line 6
