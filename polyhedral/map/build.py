@@ -11,6 +11,7 @@ from typing import assert_never
 
 from texpr.grammar.ast import Role
 from texpr.grammar.permissions import cooperative_of, persistent_of
+from texpr.polyhedral.map.blocks import build_blocks
 from texpr.polyhedral.map.clustered import clustered
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.early import begun_early
@@ -18,7 +19,7 @@ from texpr.polyhedral.map.first_sums import bound_once
 from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.idle_attributes import idle_attributes
 from texpr.polyhedral.map.inherited import inherit_attributes
-from texpr.polyhedral.map.launches import build_blocks, build_combined, build_flat, build_single
+from texpr.polyhedral.map.launches import build_combined, build_flat, build_single
 from texpr.polyhedral.map.one_name import one_name
 from texpr.polyhedral.map.partials import add_partials
 from texpr.polyhedral.map.persistent import persistent

@@ -54,6 +54,7 @@ from texpr.polyhedral.map.sharing import (
     shared_reduction,
 )
 from texpr.polyhedral.map.uses import local_uses, memory_of
+from texpr.polyhedral.map.warp_each import choose_together
 from texpr.polyhedral.map.widths import run_width
 from texpr.polyhedral.mapped.candidate import (
     Blocks,
@@ -214,7 +215,7 @@ def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
     shared = sum(u.bytes or 0 for u in uses if memory[u.buffer.name] is Memory.SHARED)
     block = _Inner(problem, threads, memory, problem.target.shared_bytes - shared, widths)
     block.visit(nest.body, ranges)
-    return Blocks(
+    choice = Blocks(
         threads=threads,
         grid=tuple(reversed(nest.indices)),
         inner=block.deals,
@@ -224,6 +225,7 @@ def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
         resident=max((row.resident for row in rows if row.threads == threads), default=0),
         memory=memory,
     )
+    return choose_together(problem, nest, ranges, choice)
 
 
 def _inside(problem: Problem, nest: Nest, ranges: Ranges) -> tuple[dict[str, int], dict[str, list[int]]]:

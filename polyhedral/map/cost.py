@@ -243,7 +243,7 @@ class _Inside:
     def __init__(self, problem: Problem, choice: Blocks, band: Nest) -> None:
         self.problem, self.choice = problem, choice
         self.outer, self.own = band.indices, declared(band.body)
-        self.warps = -(-choice.threads // problem.target.warp_size)
+        self.warps = -(-choice.team // problem.target.warp_size)
         self.origins = row_origins(problem, band.body, choice.rows)
         self.rows, self.loaded = held_rows(problem, band.body, choice), set[tuple[Row, RowElement]]()
 
@@ -259,9 +259,9 @@ class _Inside:
                     yield from self._requests(nest.body, {**ranges, **known}, lanes, times_inside, nest.indices)
                 case Seq(index=index, extent=extent) if index in self.choice.shared_out:
                     widths = self.choice.widths
-                    covered = self.choice.threads * widths.get(index, 1)
+                    covered = self.choice.team * widths.get(index, 1)
                     rounds = -(-self.problem.representative(extent, ranges) // covered)
-                    lanes = _lanes(self.problem, (index,), ((index, self.choice.threads),), widths)
+                    lanes = _lanes(self.problem, (index,), ((index, self.choice.team),), widths)
                     yield from self._requests(stmt.body, ranges, lanes, times * rounds * self.warps, (index,))
                 case Seq(index=index, extent=extent, body=body):
                     inside = index_range(extent, ranges)

@@ -128,7 +128,7 @@ def unheld(
         reads = _common(problem, stmts, free) if free else {}
         elements = tuple(dict.fromkeys(element for own in reads.values() for element in own))
         if elements and any(isinstance(loop, Seq) for loop in free):
-            yield free, elements, _rounds(problem, free[0].extent, choice.threads) is not None
+            yield free, elements, _rounds(problem, free[0].extent, choice.team) is not None
 
 
 def read_again(problem: Problem, name: str, stmts: tuple[Stmt, ...], choice: Blocks) -> Iterator[str]:
@@ -150,7 +150,7 @@ def held_rows(problem: Problem, stmts: tuple[Stmt, ...], choice: Blocks) -> dict
     """What each row of a candidate that fits holds, by its indices."""
     found: dict[str, tuple[Row, Held]] = {}
     for row in choice.rows:
-        covered = choice.threads * choice.widths.get(row.indices[0], 1)
+        covered = choice.team * choice.widths.get(row.indices[0], 1)
         held = held_by(problem, stmts, members(stmts, row.indices), covered, row.line)
         assert held is not None, "a candidate that fits"
         found |= dict.fromkeys(row.indices, (row, held))

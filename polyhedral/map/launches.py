@@ -1,12 +1,7 @@
-"""Launches for CUDA, as a candidate says: a band over the grid and its blocks, or plain statements in one thread.
+"""Launches for CUDA, as a candidate says: a band over the threads of a grid, or plain statements in one thread.
 
 A *flat* band has no parallelism inside: its dimensions are dealt to grid, warps and lanes, and each thread runs the
-body alone. A band of *blocks* gives every outer iteration a block; the nests inside share out its threads:
-
-    par M/64 bi { new t: f32[64] ; par 64 a { t[a] = … } ; par 64 b { … t[63 - b] … } }
-    block: bi_block on grid.x;   a = a_lane + 32*a_warp;   b = b_lane + 32*b_warp;   a barrier between
-
-Statements between the nests run once per block, or in every thread where they write its registers.
+body alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,16 +10,11 @@ from types import MappingProxyType
 
 from texpr.grammar.ast import (
     Accumulate,
-    Bind,
     Compare,
     CompareOp,
     Condition,
-    If,
     IndexExpr,
     IndexVar,
-    New,
-    Par,
-    Seq,
     Stmt,
 )
 from texpr.grammar.index.expr import (
@@ -40,24 +30,21 @@ from texpr.grammar.index.expr import (
     multiply,
 )
 from texpr.grammar.index.interval import Ranges
-from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
+from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import Share, ThreadDigits, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.held import held_rows
 from texpr.polyhedral.map.lines import LINE_BYTES, ahead, lead_of, origins
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.raster import Grid, raster_grid, within_rows
-from texpr.polyhedral.map.reductions import Team, shared_out, split
-from texpr.polyhedral.map.row_tiles import RowTile, load_row, make_tile
+from texpr.polyhedral.map.reductions import Team, shared_out
+from texpr.polyhedral.map.row_tiles import RowTile
 from texpr.polyhedral.map.runs import Line, in_run, make_run
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.unrolled import Unrolling, unrolling
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import Element, along
-from texpr.polyhedral.mapped.candidate import Blocks, Combined, Deal, Flat, Single
-from texpr.polyhedral.mapped.operators import Unused
-from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.candidate import Combined, Deal, Flat, Single
+from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 from texpr.polyhedral.names import stem
@@ -77,7 +64,7 @@ def build_single(draft: Draft, region: Region, choice: Single) -> Launch:
 def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     """A band dealt to threads and blocks, each thread with its iteration."""
     nest, ranges, extents = band_of(region)
-    pieces = _pieces(nest, choice.deal)
+    pieces = pieces_of(nest, choice.deal)
     band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, choice.widths)
     counted = origins(draft.problem, nest, choice.lines)
     reached = [
@@ -90,7 +77,7 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     draft.digits += [*band.all, *(digit for own in turns for digit in own)]
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     leads = {index: draft.names.fresh("lead") for index in counted}
-    body, names = _of_thread(
+    body, names = of_thread(
         draft,
         nest,
         replace(band, covered=tuple(whole)),
@@ -130,7 +117,7 @@ def _turns(draft: Draft, nest: Nest, band: ThreadDigits, choice: Flat) -> list[t
     return found
 
 
-def _of_thread(
+def of_thread(
     draft: Draft,
     nest: Nest,
     band: ThreadDigits,
@@ -221,127 +208,6 @@ def _stride(draft: Draft, index: str, extent: IndexExpr, covered: int, choice: C
     )
 
 
-def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
-    """A band each of whose iterations has a block."""
-    nest, ranges, extents = band_of(region)
-    grid = band_grid(draft, nest, extents, [1] * len(extents), choice.grid)
-    place_in(draft, nest.body, choice.memory, block_level=True, outer=nest.indices, ranges=ranges)
-    body = _Block(draft, nest.indices, choice, nest.body).nodes(nest.body)
-    condition = padding_guard(nest, dict.fromkeys(nest.indices, 1), ranges)
-    if condition is not None:
-        body = (Guard(condition=condition, body=body, padding=True, uniform=Scope.BLOCK, span=nest.pars[0].span),)
-    defines = tuple(Define(index=index, digits=blocks) for index, blocks in zip(nest.indices, grid.digits, strict=True))
-    launch = launch_of(draft, region, choice.threads, grid, (*defines, *body))
-    return replace(launch, min_blocks=choice.resident)
-
-
-class _Block:
-    """The nodes of statements at block level: nests over the threads, loops and conditions around them."""
-
-    def __init__(self, draft: Draft, outer: tuple[str, ...], choice: Blocks, stmts: tuple[Stmt, ...]) -> None:
-        self.draft, self.outer, self.choice = draft, outer, choice
-        self.level = Body(draft, hardware=outer)
-        self.rows = held_rows(draft.problem, stmts, choice)
-        self.tiles: dict[str, RowTile] = {}
-
-    def nodes(self, stmts: tuple[Stmt, ...]) -> tuple[Node, ...]:
-        return tuple(node for stmt in stmts for node in (*self._loads(stmt), *self._node(stmt)))
-
-    def _loads(self, stmt: Stmt) -> tuple[Node, ...]:
-        """Before the first loop over a row, its loads."""
-        if not isinstance(stmt, Seq | Par) or stmt.index not in self.rows or stmt.index in self.tiles:
-            return ()
-        row, held = self.rows[stmt.index]
-        tile = make_tile(self.draft, row, held, self.choice.widths.get(stmt.index, 1))
-        self.tiles |= dict.fromkeys(row.indices, tile)
-        return load_row(self.draft, tile, row, stmt, self.choice.threads)
-
-    def _node(self, stmt: Stmt) -> tuple[Node, ...]:
-        match stmt:
-            case Par() if not is_serial_par(stmt):
-                return self._inner(stmt)
-            case Seq(index=index) if index in self.choice.shared_out:
-                width = self.choice.widths.get(index, 1)
-                team = Team(outer=self.outer, threads=self.choice.threads, width=width, tile=self.tiles.get(index))
-                return split(self.draft, team, stmt)
-            case Seq(body=body):
-                return (self.level.loop(stmt, self.nodes(body)),)
-            case If(condition=condition, then=then, orelse=orelse):
-                return (
-                    Guard(
-                        condition=self.level.condition(condition),
-                        body=self.nodes(then),
-                        orelse=self.nodes(orelse),
-                        uniform=Scope.BLOCK,
-                        span=stmt.span,
-                    ),
-                )
-            case New():
-                return self.level.nodes((stmt,))
-            case _:
-                return Body(self.draft, hardware=self.outer, unused=self._unused(stmt)).nodes((stmt,))
-
-    def _unused(self, stmt: Stmt) -> Unused | None:
-        """Replicated where the statement writes registers that every thread keeps, else once."""
-        if self.choice.threads == 1:
-            return None
-        if isinstance(stmt, Bind | Accumulate) and self.draft.buffers[stmt.buffer].memory is Memory.REG:
-            return Unused.REPLICATED
-        return Unused.ONCE
-
-    def _inner(self, par: Par) -> tuple[Node, ...]:
-        """One nest over the threads of the block, with a serial digit for what they do not cover."""
-        draft = self.draft
-        nest, known = bounded_nest(par)
-        extents = [add(known[p.index][1], ONE) for p in nest.pars]
-        pieces, widths = _pieces(nest, self.choice.inner[par.index]), self.choice.widths
-        band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, widths)
-        draft.digits += band.all
-        tile = self.tiles.get(par.index)
-        serial = [self._serial_digit(p, e, n) for p, e, n in zip(nest.pars, extents, band.covered, strict=True)]
-        own_digits = tuple(digit for digit in serial if digit is not None)
-        begin = tile.begin if tile is not None else ZERO
-        nodes, names = _of_thread(
-            draft,
-            nest,
-            band,
-            known,
-            hardware=self.outer + nest.indices,
-            widths=widths,
-            tile=tile,
-            serial=own_digits,
-        )
-        defines = tuple(
-            Define(index=names.get(p.index, p.index), digits=(*((own,) if own else ()), *reversed(mine)), offset=begin)
-            for p, own, mine in zip(nest.pars, serial, band.digits, strict=True)
-        )
-        nodes = (*defines, *nodes)
-        for p, digit in reversed(list(zip(nest.pars, serial, strict=True))):
-            if digit is not None:
-                draft.digits.append(digit)
-                asked = Unrolling(whole=True) if tile is not None else unrolling(p, digit.radix)
-                nodes = (
-                    Loop(
-                        index=digit.name,
-                        extent=digit.radix,
-                        body=nodes,
-                        digit=digit,
-                        unroll=asked.whole,
-                        unroll_by=asked.by,
-                        span=p.span,
-                    ),
-                )
-        return nodes
-
-    def _serial_digit(self, par: Par, extent: IndexExpr, covered: int) -> Digit | None:
-        tile = self.tiles.get(par.index)
-        radix = ceildiv(at_least_zero(extent), covered) if tile is None else const(tile.rounds)
-        if radix == ONE:
-            return None
-        name = self.draft.names.fresh(f"{par.index}_serial")
-        return Digit(name=name, index=par.index, weight=covered, radix=radix, stride=ONE, place=Place.SERIAL)
-
-
 # ---- what the forms share --------------------------------------------------------------------------------------------
 
 
@@ -367,7 +233,7 @@ def band_of(region: Region) -> tuple[Nest, Ranges, list[IndexExpr]]:
     return nest, ranges, [add(ranges[p.index][1], ONE) for p in nest.pars]
 
 
-def _pieces(nest: Nest, deal: Deal) -> tuple[Share, ...]:
+def pieces_of(nest: Nest, deal: Deal) -> tuple[Share, ...]:
     return tuple((nest.indices.index(index), threads) for index, threads in deal)
 
 

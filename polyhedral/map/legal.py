@@ -38,6 +38,7 @@ from texpr.polyhedral.map.tally_fits import tally_fault
 from texpr.polyhedral.map.tiles import tile_fault
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import along
+from texpr.polyhedral.map.warp_each import together_faults
 from texpr.polyhedral.map.work import shared_nest
 from texpr.polyhedral.mapped.candidate import (
     Blocks,
@@ -169,7 +170,7 @@ class _Check:
         begins = row_origins(self.problem, nest.body, choice.rows)
         for index, deal in choice.inner.items():
             inside = bounded_nest(inner[index])[0]
-            self._deal(deal, inside, choice.threads, f"inner of {index}")
+            self._deal(deal, inside, choice.team, f"inner of {index}")
             self._runs(inside, choice.widths, nest.indices + inside.indices, begins)
             indices += inside.indices
         contradiction = blocks_fault(self.problem.kernel, self.target, nest, choice)
@@ -179,12 +180,13 @@ class _Check:
         bytes_needed = sum(use.bytes or 0 for use in uses if choice.memory[use.buffer.name] is Memory.SHARED)
         for index in choice.shared_out:
             found = shared_reduction(self.problem, seqs[index], choice.memory) if index in seqs else None
-            if found is None or choice.threads == 1:
+            if found is None or choice.team == 1:
                 self._refuse(f"`shared_out`: {index} is no reduction that the threads of a block can share")
-            bytes_needed += meeting_bytes(self.problem, found.updates, choice.threads)
+            bytes_needed += meeting_bytes(self.problem, found.updates, choice.team)
             self._run(seqs[index].body, index, choice.widths, (*nest.indices, index), begins)
         self._known_widths(choice.widths, (*indices, *choice.shared_out))
-        for fault in row_faults(self.problem, nest.body, choice):
+        faults = together_faults(self.problem, nest, choice) if choice.together > 1 else ()
+        for fault in (*faults, *row_faults(self.problem, nest.body, choice)):
             self._refuse(fault)
         if bytes_needed > self.target.shared_bytes:
             self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")

@@ -30,15 +30,15 @@ def _row(problem: Problem, stmts: tuple[Stmt, ...], choice: Blocks, row: Row) ->
     loops, named = members(stmts, row.indices), listed(row.indices)
     width = choice.widths.get(row.indices[0], 1) if row.indices else 1
     for loop in loops:
-        own = choice.inner.get(loop.index) if isinstance(loop, Par) else ((loop.index, choice.threads),)
+        own = choice.inner.get(loop.index) if isinstance(loop, Par) else ((loop.index, choice.team),)
         together = isinstance(loop, Par) or loop.index in choice.shared_out
-        if not together or own != ((loop.index, choice.threads),) or choice.widths.get(loop.index, 1) != width:
+        if not together or own != ((loop.index, choice.team),) or choice.widths.get(loop.index, 1) != width:
             yield f"`rows`: the threads do not go over {named} in the same way"
     if not loops or len({loop.extent for loop in loops}) > 1:
         yield f"`rows`: {named} are no loops of one extent beside one another"
         return
-    held = held_by(problem, stmts, loops, choice.threads * width, row.line)
-    if row.line not in (0, LINE_BYTES) or (row.line and (width == 1 or choice.threads * width < LINE_BYTES)):
+    held = held_by(problem, stmts, loops, choice.team * width, row.line)
+    if row.line not in (0, LINE_BYTES) or (row.line and (width == 1 or choice.team * width < LINE_BYTES)):
         yield f"`rows`: the runs of {named} are not counted from lines of {row.line} bytes"
     if held is None or held_bytes(problem, held, width) > HELD_BYTES:
         yield f"`rows`: {named} read nothing that {HELD_BYTES} bytes of a thread's registers can hold"

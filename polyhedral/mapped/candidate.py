@@ -60,10 +60,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """A band each of whose iterations has a block. `inner` deals the block's threads to each nest inside, named by its
-    first index; `shared_out` has the indices of the reductions (`seq`s) that the threads share. `widths`: as
-    in a flat band, of indices of both. `rows`: what of these goes over a row that is held in registers. `resident`
-    blocks fit on a multiprocessor together, which bounds registers (0: no bound, but the author's)."""
+    """A band each of whose iterations has a block, or a warp of one where so many iterations of the first index of
+    `grid` are `together` in it. `inner` deals the threads of an iteration to each nest inside, named by its first
+    index; `shared_out` has the indices of the reductions (`seq`s) that they share. `widths`: as in a flat band, of
+    indices of both. `rows`: what of these goes over a row that is held in registers. `resident` blocks fit on a
+    multiprocessor together, which bounds registers (0: no bound, but the author's)."""
 
     threads: int
     grid: tuple[str, ...]
@@ -71,8 +72,14 @@ class Blocks:
     shared_out: tuple[str, ...] = ()
     widths: Mapping[str, int] = field(default_factory=dict)
     rows: tuple[Row, ...] = ()
+    together: int = 1
     resident: int = 0
     memory: Mapping[str, Memory] = field(default_factory=dict)
+
+    @property
+    def team(self) -> int:
+        """The threads of a block that have an iteration."""
+        return self.threads // self.together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

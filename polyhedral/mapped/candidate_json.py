@@ -290,6 +290,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "chunk": _or_none(_number),
     "ahead": _number,
     "look_back": _flag,
+    "together": _number,
     "resident": _count,
     "memory": _by_name(_memory),
 }

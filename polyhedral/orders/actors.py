@@ -150,7 +150,7 @@ class _Collector:
                     self.visit(inside, here)
                 case Lead(index=index, of=of, bytes=bytes_):
                     reached = (names(put(s, around.env)) for s in of.subscripts)
-                    alike = frozenset[str]().union(*reached).isdisjoint(around.dims)
+                    alike = frozenset[str]().union(*reached).isdisjoint({*around.dims, *around.digits})
                     self.alike += [index] if alike else []
                     limits = below(IndexVar(name=index), const(bytes_ // of.dtype.size_bytes))
                     around = replace(
@@ -240,19 +240,17 @@ class _Collector:
     def _actor(self, id: str, span: Span, here: Around, digits: tuple[str, ...], unused: Unused | None) -> Actor:
         if not here.digits.issuperset(digits):
             raise InternalError(f"{self.launch.name}: {id} uses thread digits that mean nothing where it stands")
-        depth, used = len(here.nodes), list[Digit]()
-        if unused is Unused.REPLICATED:
-            threads, warp = self.launch.threads, self.warp_size
-            lanes, warps = min(warp, threads), max(1, threads // warp)
-            thread = below(LANE, const(lanes)) + below(WARP, const(warps))
-        else:
-            if unused is None:
-                used = [self.by_name[name] for name in digits]
-                depth = min((self.defined[name] for name in digits), default=depth)
-            thread = tuple(limit for d in used for limit in below(IndexVar(name=d.name), d.radix))
-            for coordinate, place in ((LANE, Place.LANE), (WARP, Place.WARP)):
-                at = _sum((d.stride, d) for d in used if d.place is place)
-                thread += (Compare(op=CompareOp.EQ, left=coordinate, right=at),)
+        depth, used = len(here.nodes), [] if unused is Unused.ONCE else [self.by_name[name] for name in digits]
+        if unused is None:
+            depth = min((self.defined[name] for name in digits), default=depth)
+        thread = tuple(limit for d in used for limit in below(IndexVar(name=d.name), d.radix))
+        lanes = min(self.warp_size, self.launch.threads)
+        for coordinate, place, count in ((LANE, Place.LANE, lanes), (WARP, Place.WARP, self.launch.threads // lanes)):
+            mine = [(d.stride, d) for d in used if d.place is place]
+            if unused is Unused.REPLICATED and not mine:
+                thread += below(coordinate, const(count))
+            else:
+                thread += (Compare(op=CompareOp.EQ, left=coordinate, right=_sum(mine)),)
         return Actor(
             id=id,
             span=span,

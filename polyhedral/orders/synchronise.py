@@ -50,9 +50,13 @@ def _inserted(body: Sequence[Node], path: Path, barriers: Mapping[Path, Barrier]
 def _barriers(launch: Launch) -> dict[Path, Barrier]:
     """The barriers of a launch by their places."""
     between = _Separations(launch.body)
-    enforcing = {order: between(order) for order in launch.orders if not between.counted(order)}
-    kept = dict.fromkeys(_candidates(launch), Scope.BLOCK)
-    unmet = [o for o, places in enforcing.items() if not places & kept.keys()]
+    kept = dict(_candidates(launch))
+    enforcing = {
+        order: frozenset(p for p in between(order) & kept.keys() if _WIDTH[kept[p]] >= _WIDTH[order.scope])
+        for order in launch.orders
+        if not between.counted(order)
+    }
+    unmet = [o for o, places in enforcing.items() if not places]
     guessed = [order for order in unmet if not order.computed]
     if guessed:
         raise _too_hard(guessed[0])
@@ -115,35 +119,38 @@ class _Separations:
         return self._found[key]
 
 
-def _candidates(launch: Launch) -> Iterator[Path]:
-    """Every slot in uniform control flow that does not split a band or stand after a `Define` or `Fresh`."""
-    varying = _varying(launch)
+def _candidates(launch: Launch) -> Iterator[tuple[Path, Scope]]:
+    """Every slot in control flow that is uniform over a block, or over a warp, and does not split a band or stand after
+    a `Define` or `Fresh`."""
+    in_block, in_warp = (_varying(launch, scope) for scope in (Scope.BLOCK, Scope.WARP))
 
-    def within(body: Sequence[Node], path: Path) -> Iterator[Path]:
+    def within(body: Sequence[Node], path: Path, scope: Scope) -> Iterator[tuple[Path, Scope]]:
         for number in range(len(body) + 1):
             before = body[number - 1] if number > 0 else None
             after = body[number] if number < len(body) else None
             if not isinstance(before, Define) and not _one_band(before, after):
-                yield (*path, number)
-            if after is None or _band(after) or not _uniform(after, varying):
+                yield (*path, number), scope
+            if after is None or _band(after):
                 continue
-            for branch, inside in enumerate(branches(after)):
-                yield from within(inside, (*path, number, branch))
+            alike = scope is Scope.BLOCK and _uniform(after, in_block, Scope.BLOCK)
+            if alike or _uniform(after, in_warp, Scope.WARP):
+                for branch, inside in enumerate(branches(after)):
+                    yield from within(inside, (*path, number, branch), Scope.BLOCK if alike else Scope.WARP)
 
-    yield from within(launch.body, ())
+    yield from within(launch.body, (), Scope.BLOCK)
 
 
-def _varying(launch: Launch) -> frozenset[str]:
-    """The names whose value is not the same in all threads of a block."""
-    found = {d.name for d in launch.hardware if PLACES[d.place].alike is not Scope.BLOCK}
+def _varying(launch: Launch, scope: Scope) -> frozenset[str]:
+    """The names whose value is not the same in all threads of a block, or of a warp."""
+    found = {d.name for d in launch.hardware if _WIDTH[PLACES[d.place].alike] < _WIDTH[scope]}
     for define in of_kind(launch.body, Define):
         if names(define.value) & found:
             found.add(define.index)
     return frozenset(found)
 
 
-def _uniform(node: Node, varying: frozenset[str]) -> bool:
-    """Whether all threads of a block run the node's body alike."""
+def _uniform(node: Node, varying: frozenset[str], scope: Scope) -> bool:
+    """Whether all threads of a block, or of a warp, run the node's body alike."""
     match node:
         case Loop(extent=extent, digit=digit):
             return digit is None and not names(extent) & varying
@@ -151,7 +158,7 @@ def _uniform(node: Node, varying: frozenset[str]) -> bool:
             return True
         case Guard(condition=condition, uniform=uniform):
             if isinstance(condition, Read):
-                return _WIDTH[uniform] >= _WIDTH[Scope.BLOCK]
+                return _WIDTH[uniform] >= _WIDTH[scope]
             return not names(condition) & varying
         case _:
             return False

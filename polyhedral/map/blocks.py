@@ -1,0 +1,172 @@
+"""Launches of blocks: every iteration of a band has a block, and the nests inside share out its threads.
+
+    par M/64 bi { new t: f32[64] ; par 64 a { t[a] = … } ; par 64 b { … t[63 - b] … } }
+    block: bi_block on grid.x;   a = a_lane + 32*a_warp;   b = b_lane + 32*b_warp;   a barrier between
+
+Statements between the nests run once per block, or in every thread where they write its registers.
+"""
+
+from dataclasses import replace
+
+from texpr.grammar.ast import (
+    Accumulate,
+    Bind,
+    If,
+    IndexExpr,
+    New,
+    Par,
+    Seq,
+    Stmt,
+)
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    add,
+    at_least_zero,
+    ceildiv,
+    const,
+)
+from texpr.polyhedral.map.bands import bounded_nest, is_serial_par
+from texpr.polyhedral.map.digits import thread_digits
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.held import held_rows
+from texpr.polyhedral.map.launches import band_grid, band_of, launch_of, of_thread, padding_guard, pieces_of, place_in
+from texpr.polyhedral.map.problem import Region
+from texpr.polyhedral.map.reductions import Team, split
+from texpr.polyhedral.map.row_tiles import RowTile, load_row, make_tile
+from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.unrolled import Unrolling, unrolling
+from texpr.polyhedral.map.warp_each import by_warps, warp_digit
+from texpr.polyhedral.mapped.candidate import Blocks
+from texpr.polyhedral.mapped.operators import Unused
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+
+
+def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
+    """A band each of whose iterations has a block."""
+    nest, ranges, extents = band_of(region)
+    covered = {index: choice.together if index == choice.grid[0] else 1 for index in nest.indices}
+    grid = band_grid(draft, nest, extents, list(covered.values()), choice.grid)
+    place_in(draft, nest.body, choice.memory, block_level=True, outer=nest.indices, ranges=ranges)
+    body = _Block(draft, nest.indices, choice, nest.body).nodes(nest.body)
+    warp, uniform = warp_digit(draft, choice.grid[0], choice), Scope.BLOCK
+    for digit in warp:
+        body, uniform = by_warps(draft, digit, body), Scope.WARP
+    condition = padding_guard(nest, covered, ranges)
+    if condition is not None:
+        body = (Guard(condition=condition, body=body, padding=True, uniform=uniform, span=nest.pars[0].span),)
+    defines = tuple(
+        Define(index=index, digits=(*blocks, *(warp if index == choice.grid[0] else ())))
+        for index, blocks in zip(nest.indices, grid.digits, strict=True)
+    )
+    launch = launch_of(draft, region, choice.threads, grid, (*defines, *body))
+    return replace(launch, min_blocks=choice.resident)
+
+
+class _Block:
+    """The nodes of statements at block level: nests over the threads, loops and conditions around them."""
+
+    def __init__(self, draft: Draft, outer: tuple[str, ...], choice: Blocks, stmts: tuple[Stmt, ...]) -> None:
+        self.draft, self.outer, self.choice = draft, outer, choice
+        self.level = Body(draft, hardware=outer)
+        self.rows = held_rows(draft.problem, stmts, choice)
+        self.tiles: dict[str, RowTile] = {}
+
+    def nodes(self, stmts: tuple[Stmt, ...]) -> tuple[Node, ...]:
+        return tuple(node for stmt in stmts for node in (*self._loads(stmt), *self._node(stmt)))
+
+    def _loads(self, stmt: Stmt) -> tuple[Node, ...]:
+        """Before the first loop over a row, its loads."""
+        if not isinstance(stmt, Seq | Par) or stmt.index not in self.rows or stmt.index in self.tiles:
+            return ()
+        row, held = self.rows[stmt.index]
+        tile = make_tile(self.draft, row, held, self.choice.widths.get(stmt.index, 1))
+        self.tiles |= dict.fromkeys(row.indices, tile)
+        return load_row(self.draft, tile, row, stmt, self.choice.team)
+
+    def _node(self, stmt: Stmt) -> tuple[Node, ...]:
+        match stmt:
+            case Par() if not is_serial_par(stmt):
+                return self._inner(stmt)
+            case Seq(index=index) if index in self.choice.shared_out:
+                width = self.choice.widths.get(index, 1)
+                team = Team(outer=self.outer, threads=self.choice.team, width=width, tile=self.tiles.get(index))
+                return split(self.draft, team, stmt)
+            case Seq(body=body):
+                return (self.level.loop(stmt, self.nodes(body)),)
+            case If(condition=condition, then=then, orelse=orelse):
+                return (
+                    Guard(
+                        condition=self.level.condition(condition),
+                        body=self.nodes(then),
+                        orelse=self.nodes(orelse),
+                        uniform=Scope.BLOCK,
+                        span=stmt.span,
+                    ),
+                )
+            case New():
+                return self.level.nodes((stmt,))
+            case _:
+                return Body(self.draft, hardware=self.outer, unused=self._unused(stmt)).nodes((stmt,))
+
+    def _unused(self, stmt: Stmt) -> Unused | None:
+        """Replicated where the statement writes registers that every thread keeps, else once."""
+        if self.choice.team == 1:
+            return None
+        if isinstance(stmt, Bind | Accumulate) and self.draft.buffers[stmt.buffer].memory is Memory.REG:
+            return Unused.REPLICATED
+        return Unused.ONCE
+
+    def _inner(self, par: Par) -> tuple[Node, ...]:
+        """One nest over the threads of the block, with a serial digit for what they do not cover."""
+        draft = self.draft
+        nest, known = bounded_nest(par)
+        extents = [add(known[p.index][1], ONE) for p in nest.pars]
+        pieces, widths = pieces_of(nest, self.choice.inner[par.index]), self.choice.widths
+        band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, widths)
+        draft.digits += band.all
+        tile = self.tiles.get(par.index)
+        serial = [self._serial_digit(p, e, n) for p, e, n in zip(nest.pars, extents, band.covered, strict=True)]
+        own_digits = tuple(digit for digit in serial if digit is not None)
+        begin = tile.begin if tile is not None else ZERO
+        nodes, names = of_thread(
+            draft,
+            nest,
+            band,
+            known,
+            hardware=self.outer + nest.indices,
+            widths=widths,
+            tile=tile,
+            serial=own_digits,
+        )
+        defines = tuple(
+            Define(index=names.get(p.index, p.index), digits=(*((own,) if own else ()), *reversed(mine)), offset=begin)
+            for p, own, mine in zip(nest.pars, serial, band.digits, strict=True)
+        )
+        nodes = (*defines, *nodes)
+        for p, digit in reversed(list(zip(nest.pars, serial, strict=True))):
+            if digit is not None:
+                draft.digits.append(digit)
+                asked = Unrolling(whole=True) if tile is not None else unrolling(p, digit.radix)
+                nodes = (
+                    Loop(
+                        index=digit.name,
+                        extent=digit.radix,
+                        body=nodes,
+                        digit=digit,
+                        unroll=asked.whole,
+                        unroll_by=asked.by,
+                        span=p.span,
+                    ),
+                )
+        return nodes
+
+    def _serial_digit(self, par: Par, extent: IndexExpr, covered: int) -> Digit | None:
+        tile = self.tiles.get(par.index)
+        radix = ceildiv(at_least_zero(extent), covered) if tile is None else const(tile.rounds)
+        if radix == ONE:
+            return None
+        name = self.draft.names.fresh(f"{par.index}_serial")
+        return Digit(name=name, index=par.index, weight=covered, radix=radix, stride=ONE, place=Place.SERIAL)
