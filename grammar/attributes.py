@@ -62,6 +62,7 @@ class Needs(Enum):
     FASTER = "a function of f32 that has a faster form"
     GATHERED_WRITES = "a write of a gathered element"
     ACCUMULATIONS = "an accumulation"
+    TILES = "a loop of several tiles"
     ITERATIONS = "iterations that one thread runs after another"
     MEMORY = "a buffer in memory"
     SHARED = "a buffer in shared memory"
@@ -113,12 +114,9 @@ ATTRIBUTES: dict[str, Spec] = {
     "warpgroup": _scope("#warpgroup", 3, unit=True, mapped=True),
     "cta": _scope("#cta", 2, unit=True, mapped=True),
     "tile": Spec(
-        on=LOOPS, mapped=(Construct.PAR,), least=1, most=32, levels=True,
-        form="#tile(128, 128) or #tile(block: 128, 128, warp: 64, 32)", on_cpu="a CPU has no thread blocks",
-        unmapped=(
-            "one thread runs a `seq`, or threads share out a reduction with the loads ahead that the memory needs",
-            "write #unroll(n) or #vector(n) for the iterations that a thread takes at a time, or two `seq`s",
-        ),
+        on=LOOPS, mapped=(Construct.PAR, Construct.SEQ), least=1, most=32, levels=True,
+        form="#tile(128, 128) or #tile(block: 128, 128, warp: 32, 64)", needs=Needs.TILES,
+        on_cpu="a CPU has no thread blocks",
     ),
     "unroll": Spec(
         on=LOOPS, mapped=(Construct.PAR, Construct.SEQ), most=1, greatest=MAX_UNROLL, form="#unroll or #unroll(n)",

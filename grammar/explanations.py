@@ -194,10 +194,9 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "E0402": Explanation(
         "The attribute belongs to the language, and this version maps it to no target, or not on this loop. It is "
-        "refused rather than ignored. Without it the compiler chooses; what `#tile` of a `seq` asks for can be "
-        "written as loops.",
-        "kernel k(A: f32[N]) { seq N i #tile(64) { A[i] = 1.0 } }",
-        "kernel k(A: f32[N]) { seq ceildiv(N, 64) b { seq min(64, N - 64 * b) i { A[64 * b + i] = 1.0 } } }",
+        "refused rather than ignored. Without it the compiler chooses.",
+        "kernel k(A: f32[N], s: f32[1]) { s[0] = sum N i #tile(64) { A[i] } }",
+        "kernel k(A: f32[N], s: f32[1]) { s[0] = sum N i { A[i] } }",
         (
             (
                 "kernel k(A: f32[N]) #tf32 { par N i { A[i] = 1.0 } }",

@@ -18,7 +18,14 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import Ranges, index_range
 from texpr.grammar.permissions import cooperative_of, tile_of
-from texpr.polyhedral.map.author_tiles import check_tiles, tile_asked, tile_deal, tile_turns
+from texpr.polyhedral.map.author_tiles import (
+    Shares,
+    shares_asked,
+    tile_asked,
+    tile_deal,
+    tile_turns,
+    warp_deal,
+)
 from texpr.polyhedral.map.author_units import block_threads, unit_share, unit_sizes
 from texpr.polyhedral.map.bands import (
     Nest,
@@ -53,6 +60,7 @@ from texpr.polyhedral.map.sharing import (
     reductions,
     shared_reduction,
 )
+from texpr.polyhedral.map.tiles_kept import check_tiles
 from texpr.polyhedral.map.uses import local_uses, memory_of
 from texpr.polyhedral.map.warp_each import choose_together
 from texpr.polyhedral.map.widths import run_width
@@ -104,12 +112,13 @@ def _choice(problem: Problem, region: Region) -> Choice:
     sizes = band_sizes(problem, nest, ranges)
     if has_block_level(problem.kernel, nest):
         return choose_blocks(problem, nest, ranges)
-    if tile_asked(nest.pars):
-        flat = choose_flat(problem, nest, ranges)
-        return choose_tiled(problem, nest, sizes, flat) or flat
     contracted = choose_contracted(problem, region)
     if contracted is not None:
         return contracted
+    if tile_asked(nest.pars):
+        flat = choose_flat(problem, nest, ranges)
+        tiled = None if shares_asked(nest.pars).by_level else choose_tiled(problem, nest, sizes, flat)
+        return tiled or flat
     shared_out = choose_parted(problem, region) or choose_tallied(problem, region) or choose_scanned(problem, region)
     if shared_out is not None:
         return shared_out
@@ -127,13 +136,17 @@ def _choice(problem: Problem, region: Region) -> Choice:
 
 def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
     """Lanes on the index with the fewest sectors."""
-    tile = tile_asked(nest.pars)
+    shares = shares_asked(nest.pars)
+    tile = shares.block
     sizes = [tile.get(i, n) for i, n in zip(nest.indices, band_sizes(problem, nest, ranges), strict=True)]
     asked = threads_asked(problem.kernel, problem.target)
     threads = asked or threads_for(sizes, problem.target)
     order, caps = choose_lanes(problem, nest, sizes, threads, ranges, without=declared(nest.body))
-    widths = choose_width(problem, nest, sizes, order[0], nest.indices)
-    widths = {index: n for index, n in widths.items() if tile.get(index, n) % n == 0}
+    if shares.thread:
+        widths = {index: n for index, n in shares.thread.items() if n > 1}
+    else:
+        widths = choose_width(problem, nest, sizes, order[0], nest.indices)
+        widths = {index: n for index, n in widths.items() if tile.get(index, n) % n == 0}
     lines: dict[str, str] = {}
     if not widths and not tile:
         widths, lines = _from_line(problem, nest, sizes, order[0])
@@ -146,7 +159,8 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
     deal = _named(nest, share(runs, order, caps, threads))
     turns = {nest.indices[order[0]]: rows.turns} if rows is not None else {}
     if tile:
-        deal = tile_deal(tile, dict(zip(nest.indices, runs, strict=True)), [nest.indices[d] for d in order], threads)
+        own = {nest.indices[d]: runs[d] for d in order}
+        deal = _tile_deal(problem, nest, shares, widths, own, threads)
         threads, turns = _shares(deal, asked, nest), tile_turns(tile, deal, widths)
     return Flat(
         threads=threads,
@@ -157,6 +171,22 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
         lines=lines,
         memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
     )
+
+
+def _tile_deal(
+    problem: Problem, nest: Nest, shares: Shares, widths: Mapping[str, int], runs: Mapping[str, int], threads: int
+) -> Deal:
+    """Threads dealt to the author's tile, of which each index has so many runs, in this order. Raises E0401, E0402 for
+    shares of warps and threads that cannot be."""
+    attr = next(attr for par in nest.pars if (attr := tile_of(par)) is not None)
+    for index, width in shares.thread.items():
+        if width > 1 and run_width(problem, nest.body, index, width, nest.indices, width) != width:
+            why = f"a thread has {width} iterations of {index}, along which no access is contiguous and aligned"
+            help = f"write 1 of {index}, or remove the sizes of threads"
+            raise fail("E0402", f"#tile is not mapped here: {why}", attr.span, "this attribute", help=help)
+    if shares.warp:
+        return warp_deal(shares, widths, tuple(runs), attr, problem.target)
+    return tile_deal(shares.block, runs, tuple(runs), threads)
 
 
 def _shares(deal: Deal, asked: int | None, nest: Nest) -> int:

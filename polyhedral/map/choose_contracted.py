@@ -11,18 +11,24 @@ other types and of windows, and other GPUs, go by the same ones: nobody has meas
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from texpr.grammar.ast import Leaf, Stmt
+from texpr.grammar.attributes import WARP
+from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import raster_of
+from texpr.polyhedral.map.author_tiles import serial_tile, shares_asked
 from texpr.polyhedral.map.contracted_fits import contracted_fault
 from texpr.polyhedral.map.contracted_tiles import is_turned
 from texpr.polyhedral.map.contraction import Contraction, contracted_nest, contractions
-from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
+from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.side import joined_by
+from texpr.polyhedral.map.tiles_kept import check_tiles
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.vectors import Element, is_run
 from texpr.polyhedral.mapped.candidate import Contracted
@@ -41,6 +47,9 @@ ENOUGH_SUMS = 640  # of one thread of each warp on a multiprocessor, so that pro
 USUAL_SUMS = 64  # of a thread: those that have more leave and read one after the other
 LEAST_BLOCKS = 2  # or too much of a GPU is idle
 JOINED = 1.05  # the index arithmetic of a joined side: some 100 instructions for 2048 products of a thread
+EACH = ((8, 16), (8, 8), (16, 8), (4, 8), (8, 4), (4, 4), (2, 4), (2, 2))  # what a thread may have of an author's tile
+FOR_ADDRESSES = 64  # registers of a thread beside its sums
+REGISTERS = 65536  # of a multiprocessor
 BUSY = 8  # of long sums, tiles keep one multiprocessor in so many busy, or they do not pay
 
 
@@ -79,7 +88,7 @@ def choose_contracted(problem: Problem, region: Region) -> Contracted | None:
     """Tiles for a band that sums products; None where it does not, or where its sides are too short for them. Sides are
     joined where that is faster."""
     nest = contracted_nest(region)
-    if any(par.attrs for par in nest.pars) or width_asked(nest.pars) is not None:
+    if any(attr.name != "tile" for par in nest.pars for attr in par.attrs):
         return None
     usual: tuple[float, Contracted] | None = None
     for one in contractions(problem, nest):
@@ -120,7 +129,7 @@ def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple
     others = (side.index for side in reversed(one.blocked) if side.index not in (along, across))
     grid, (_, ranges) = (along, across, *others), plain_nest(region)
     memory = memory_of(problem, one.nest.body, block_level=False, outer=one.nest.indices, ranges=ranges)
-    for shape in OF_FOUR_BYTES if one.dtype.size_bytes == 4 else OF_EIGHT_BYTES:
+    for shape in _shapes(one, along, across):
         choice = Contracted(
             threads=shape.threads,
             along=along,
@@ -135,7 +144,28 @@ def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple
             memory=memory,
         )
         if asked in (None, shape.threads) and contracted_fault(problem, one.nest, choice) is None:
-            yield shape, choice
+            with suppress(TExprError):  # whose tiles are not those of the author
+                check_tiles(one.nest.body, one.nest.pars, choice)
+                yield shape, choice
+
+
+def _shapes(one: Contraction, along: str, across: str) -> Iterator[Shape]:
+    """The measured shapes; where the author gives a tile or its depth, those that have it."""
+    usual = OF_FOUR_BYTES if one.dtype.size_bytes == 4 else OF_EIGHT_BYTES
+    shares, depth = shares_asked(one.nest.pars), serial_tile(one.reduction.loops[-1])
+    if not shares.block and depth is None:
+        yield from usual
+        return
+    if shares.block and not {along, across} <= shares.block.keys():
+        return
+    tiles = [shape.tile for shape in usual] if not shares.block else [(shares.block[across], shares.block[along])]
+    for tile, each, deep, ahead in product(dict.fromkeys(tiles), EACH, (16, 8) if depth is None else (depth,), (1, 2)):
+        team = tile[0] // each[0], tile[1] // each[1]
+        if prod(team) >= WARP:
+            threads, registers = prod(team), FOR_ADDRESSES + prod(each) * one.dtype.size_bytes // 4
+            resident = min(usual[0].resident, max(1, REGISTERS // (threads * registers)))
+            known = next((shape.rates for shape in usual if shape.each == each), (0.8, 0.8, 0.8))
+            yield Shape(team=team, each=each, rates=known, resident=resident, depth=deep, ahead=ahead)
 
 
 def _blocks(choice: Contracted, sizes: Mapping[str, int]) -> int:

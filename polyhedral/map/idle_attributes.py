@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from texpr.grammar.ast import Accumulate, Attr, Kernel, Leaf, Seq, Stmt
 from texpr.grammar.attributes import ATTRIBUTES, Needs
 from texpr.grammar.core import statements
+from texpr.grammar.index.expr import ONE
 from texpr.grammar.permissions import contracts, hastens, promises_unique
 from texpr.polyhedral.mapped.places import Memory, Place
 from texpr.polyhedral.mapped.program import HostNode, MappedBuffer
@@ -80,6 +81,8 @@ def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> 
                 yield attr, spec.on_cpu
             elif spec.needs is Needs.ITERATIONS and stmt.span.place not in unrolled:
                 yield attr, "each thread has one of the iterations"
+            elif spec.needs is Needs.TILES and isinstance(stmt, Seq) and _is_one_tile(stmt, attr):
+                yield attr, "the loop has the same iterations in the same places without it"
             elif spec.needs is Needs.ACCUMULATIONS and not _accumulates(stmt):
                 yield attr, "the loop accumulates nothing"
             elif spec.needs is Needs.PRODUCTS and isinstance(stmt, Leaf) and not contracts(stmt):
@@ -88,6 +91,11 @@ def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> 
                 yield attr, "its statement has no function of f32 that has a faster form"
             elif spec.needs is Needs.GATHERED_WRITES and isinstance(stmt, Leaf) and not promises_unique(stmt):
                 yield attr, "its statement writes no gathered element"
+
+
+def _is_one_tile(seq: Seq, attr: Attr) -> bool:
+    """Whether tiles of a loop are single iterations, or there is one tile."""
+    return attr.args[0] in (ONE, seq.extent)
 
 
 def _accumulates(stmt: Stmt) -> bool:

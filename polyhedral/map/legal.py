@@ -15,7 +15,6 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.map.author_tiles import check_tiles
 from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.contracted_fits import contracted_fault
@@ -36,6 +35,7 @@ from texpr.polyhedral.map.sharing import meeting_bytes, shared_reduction
 from texpr.polyhedral.map.tally import tally
 from texpr.polyhedral.map.tally_fits import tally_fault
 from texpr.polyhedral.map.tiles import tile_fault
+from texpr.polyhedral.map.tiles_kept import check_tiles
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.map.warp_each import together_faults

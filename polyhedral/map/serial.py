@@ -10,6 +10,7 @@ from texpr.grammar.ast import (
     Bind,
     Condition,
     If,
+    IndexVar,
     Intrinsic,
     Leaf,
     New,
@@ -19,13 +20,15 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.diagnostics import InternalError, fail
+from texpr.grammar.index.expr import add, ceildiv, const, constant_value, minimum, multiply, subtract
 from texpr.grammar.permissions import unroll_of
+from texpr.polyhedral.map.author_tiles import serial_tile
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.unrolled import Unrolling, unrolling
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory
-from texpr.polyhedral.mapped.tree import Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import map_statements
 from texpr.polyhedral.walk import expand_accesses, rewrite_leaf, rewrite_read
 
@@ -87,7 +90,7 @@ class Body:
                 "this attribute",
                 help="bind the size, or say how many iterations at a time: #unroll(4)",
             )
-        return Loop(
+        loop = Loop(
             index=stmt.index,
             extent=stmt.extent,
             body=body,
@@ -96,6 +99,27 @@ class Body:
             unroll_by=asked.by,
             span=stmt.span,
         )
+        tile = serial_tile(stmt) if self.draft.target.is_cuda else None
+        return loop if tile is None else self._in_tiles(stmt, loop, tile)
+
+    def _in_tiles(self, seq: Par | Seq, loop: Loop, tile: int) -> Loop:
+        """The iterations of a loop in their order, so many of them in a loop of their own."""
+        each, within = (self.draft.names.fresh(f"{seq.index}_{word}") for word in ("tile", "in_tile"))
+        first = multiply(const(tile), IndexVar(name=each))
+        known = constant_value(seq.extent)
+        whole = known is not None and known % tile == 0
+        extent = const(tile) if whole else minimum(const(tile), subtract(seq.extent, first))
+        asked = unrolling(seq, const(tile))
+        define = Define(index=seq.index, digits=(), offset=add(first, IndexVar(name=within)))
+        inside = replace(
+            loop,
+            index=within,
+            extent=extent,
+            body=(define, *loop.body),
+            unroll=asked.whole and whole,
+            unroll_by=asked.by or (tile if asked.whole and not whole else None),
+        )
+        return Loop(index=each, extent=ceildiv(seq.extent, tile), body=(inside,), span=seq.span)
 
     def condition(self, condition: Condition | Read) -> Condition | Read:
         """The condition with its read, if it is one, at the buffer's place."""

@@ -9,6 +9,7 @@ from texpr.grammar.diagnostics import TExprError
 ROWS = "kernel f(A: f32[8], C: f32[8, 64]) { par 8 b %s { par 64 j %s { C[b, j] = A[b] } } }"
 WARPS = "kernel f(A: f32[8], C: f32[8, 4, 64]) { par 8 b { par 4 w %s { par 64 j %s { C[b, w, j] = A[b] } } } }"
 LONG = "kernel f(A: f32[N], C: f32[N]) %s { par N i { C[i] = A[i] } }"
+FOLD = "kernel f(A: f32[9, 64], C: f32[9]) { par 9 i { C[i] = 1.0; seq 64 k %s { C[i] = C[i] * A[i, k] + 1.0 } } }"
 PHASES = "kernel f(A: f32[64], C: f32[64]) %s { par 64 i { A[i] = 1.0 }; par 64 i { C[i] = A[63 - i] } }"
 SUM = "kernel f(A: f32[1024], s: f32[1]) { s[0] = 0.0; seq 1024 k %s { s[0] += A[k] } }"
 ROW_SUM = "kernel f(A: f32[64, 1024], C: f32[64]) { par 64 i #grid { C[i] = sum 1024 k %s { A[i, k] } } }"

@@ -103,7 +103,7 @@ def choice(found: MappedProgram) -> Contracted | None:
         (typed("bf16", "f32"), ("j", "i")),
         (typed("i8", "i32", "i32(A[i, k]) * i32(B[k, j])"), ("j", "i")),
         (SEED.replace("C: f32[M, N]", "C: f32[N, M]").replace("C[i, j]", "C[j, i]"), ("i", "j")),
-        (SEED.replace("par M i, N j {", "par M i, N j #tile(16, 32) {"), None),
+        (SEED.replace("par M i, N j {", "par M i, N j #tile(16, 32) {"), ("j", "i")),
         (SEED.replace("sum K k {", "sum i + 1 k {").replace("M, K", "M, M").replace("K, N", "M, N"), None),
         (SEED.replace("B[k, j]", "B[k, i]").replace("K, N", "K, M"), None),
         (SEED.replace("A[i, k] *", "A[i, k] * A[i, k] *"), None),
