@@ -112,6 +112,9 @@ CODES: dict[str, Code] = {
     "E0716": Code(
         "no worker for a function", "The engine has no worker of a kind for which the function has an entry."
     ),
+    "E0725": Code("sum of this type between ranks", "MPI adds integers, f32 and f64, and no other element types."),
+    "E0726": Code("ranks differ", "Every rank makes the same calls in the same order; these do not."),
+    "E0727": Code("rank lost", "A rank ended, or says nothing any more, and the others cannot go on."),
     "W0701": Code(
         "access not declared", "The buffer was fetched while the task waited; declared, it is there beforehand."
     ),

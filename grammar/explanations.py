@@ -312,6 +312,19 @@ EXPLANATIONS: dict[str, Explanation] = {
         "A plain function, and a kernel compiled for `cpu`, run on CPU workers; a kernel compiled for `cuda` runs on "
         "GPU workers. `FunctionDefinition(cpu=…, cuda=…)` gives a version for each."
     ),
+    "E0725": Explanation(
+        "Terms from several ranks are added by MPI, which adds integers, f32 and f64, and no halves: accumulate into a "
+        "tensor of f32, and let one more task convert what is done. One rank alone has no such limit."
+    ),
+    "E0726": Explanation(
+        "Every rank runs the same program: it submits the same tasks in the same order, and waits, gathers and "
+        "deallocates at the same places. The message tells the first call that differs, as each rank made it. What a "
+        "program may ask of its rank is where data comes from, not what is submitted."
+    ),
+    "E0727": Explanation(
+        "Another rank left by an exception, ended, or has said nothing for a long time. The message names it, and why "
+        "as far as it is known; the other ranks' engines end, too, as they cannot have its results."
+    ),
     "W0701": Explanation(
         "What a task declares is in its memory before it runs. Other blocks that its permissions cover may be asked "
         "for, and the task waits for them; `engine.counters.undeclared` counts them."

@@ -13,16 +13,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from texpr.grammar.diagnostics import InternalError, TExprError, fail
+from texpr.grammar.diagnostics import TExprError, fail
 from texpr.runtime.tasks.context import TaskContext
+from texpr.runtime.tasks.distributions import Placement, owner
 from texpr.runtime.tasks.drafts import draft
-from texpr.runtime.tasks.flow import MAX_TOLD, Flow
+from texpr.runtime.tasks.flow import Flow
+from texpr.runtime.tasks.gather import gather
 from texpr.runtime.tasks.permissions import may_write
 from texpr.runtime.tasks.policies import Policy, ReadyQueue
+from texpr.runtime.tasks.ranks import Failed, said
 from texpr.runtime.tasks.residency import Outcome
 from texpr.runtime.tasks.spaces import is_count
-from texpr.runtime.tasks.task import Counters, Phase, Task
+from texpr.runtime.tasks.task import MAX_TOLD, Counters, Phase, Task
 from texpr.runtime.tasks.tensors import GONE, Tensor, foreign
+from texpr.runtime.transport.interface import Transport
 
 if TYPE_CHECKING:
     from texpr.runtime.tracing.progress import Progress
@@ -43,14 +47,25 @@ class Engine:
         debug: bool = False,
         trace: str | Path | None = None,
         progress: bool = False,
+        transport: Transport | None = None,
+        placement: Placement = owner,
     ) -> None:
         """`workers` counts threads at home, or for each memory by name. `memories` names those beside "home", each with
         its bound in bytes or None. `submit` waits while `ahead` tasks are not over. `strict` refuses reads before
         writes under write permissions (E0713); `debug` checks invariants at every step. `trace` names a file, which
         has all that happened when the engine has ended: Perfetto opens it, `texpr trace FILE` sums it up. `progress`
-        shows a bar on a terminal. Raises E0703, and E0606 for a file that cannot be written."""
+        shows a bar on a terminal. Raises E0703, and E0606 for a file that cannot be written.
+
+        `transport` joins this engine to those of other ranks (`ranks`), which make the same calls of `submit`, `wait`,
+        `array`, `deallocate` and `shutdown` in the same order; `placement(task, ranks)` says at which rank a task runs.
+        What such an engine has of blocks at other ranks is in a memory "remote", which may have a bound, too. Later
+        E0726 is raised where the ranks' calls differ, and E0727 where a rank is lost."""
         further = dict(memories or {})
         crews = dict(workers) if isinstance(workers, Mapping) else {"home": workers}
+        if transport is not None and transport.size > 1:
+            if crews.get("remote"):
+                raise fail("E0703", "workers at 'remote', which is what other workers have of other ranks' blocks")
+            further = {"remote": further.pop("remote", None), **further}
         for name, bound in further.items():
             if name == "home" or not (bound is None or is_count(bound)):
                 raise fail("E0703", f"memory {name!r} with bound {bound!r}: a name but home, and bytes or None")
@@ -64,10 +79,13 @@ class Engine:
         if not any(crews.values()):
             raise fail("E0703", "an engine without workers runs no task")
         threads = [crews.get(name, 0) for name in ("home", *further)]
+        self._ended = False
         self._recorder = None if trace is None else _recorder(trace)
         self._progress = _progress() if progress else None
-        options = (list(further.items()), threads, policy or ReadyQueue(), ahead, strict, debug)
+        options = (list(further.items()), threads, policy or ReadyQueue(), ahead, strict, debug, transport, placement)
         self._flow = Flow(*options) if self._recorder is None else _traced(self._recorder, *options)
+        if self._flow.ranks is not None:
+            self._flow.ranks.open()
         if self._progress is not None:
             self._progress.follow(self._flow.counters)
 
@@ -88,9 +106,16 @@ class Engine:
     def deallocate(self, tensor: Tensor) -> Task:
         """Give up a tensor's memory after all tasks that were submitted so far; later ones cannot use it (E0703)."""
 
-        def deallocated(context: TaskContext) -> None:
-            self._flow.deallocate(tensor)
+        flow = self._flow
 
+        def deallocated(context: TaskContext) -> None:
+            if flow.ranks is None:
+                with flow.lock:
+                    flow.forget(tensor)
+
+        if flow.ranks is not None:
+            flow.ranks.adopt([tensor])
+            flow.ranks.drop(tensor)
         task = self.submit(deallocated, may_write(tensor))
         tensor.owner = GONE
         return task
@@ -99,9 +124,14 @@ class Engine:
 
     def wait(self) -> None:
         """Wait until all tasks are over. Raises E0715 for those that failed since the last time."""
+        self._wait("wait")
+
+    def _wait(self, what: str) -> None:
         flow = self._flow
-        self._outside("wait")
+        self._outside(what)
         with flow.lock:
+            if flow.ranks is not None and flow.closed is None:
+                flow.ranks.note(what, mark=True)
             flow.watchers += 1
             try:
                 while flow.unfinished and flow.closed is None:
@@ -109,8 +139,7 @@ class Engine:
             finally:
                 flow.watchers -= 1
             failures, flow.failures = flow.failures, []
-        if flow.defect is not None:
-            raise InternalError("the engine collapsed") from flow.defect
+        flow.check_sound()
         if failures:
             raise _told(failures)
 
@@ -118,12 +147,12 @@ class Engine:
         """A tensor's values as one NumPy array, once all tasks are over. Raises what `wait` does, and E0710 where a
         block has none."""
         self._check_own(tensor)
-        self.wait()
+        self._wait(f"array {tensor.name}")
         self.flush(tensor)
         for block in tensor.known_blocks():
             if block.residency is not None and block.residency.spoilt is not None:
                 raise fail("E0710", f"{block} has no value") from block.residency.spoilt
-        return tensor.at_home()
+        return tensor.at_home() if self._flow.ranks is None else gather(self._flow.ranks, tensor)
 
     def flush(self, tensor: Tensor) -> None:
         """Write home what other memories have of a tensor, and wait for it."""
@@ -156,7 +185,7 @@ class Engine:
         failed: TExprError | None = None
         try:
             try:
-                self.wait()
+                self._wait("shutdown")
             except TExprError as why:  # what did not fail is written home all the same
                 failed = why
             if self._flow.closed is None:
@@ -164,12 +193,18 @@ class Engine:
                     self.flush(tensor)
         finally:
             self._close("is shut down")
+        self._flow.check_sound()
         if failed is not None:
             raise failed
 
     def abort(self) -> None:
         """End at once: tasks that run are waited for, all others are dropped."""
+        self._abort("it was aborted")
+
+    def _abort(self, why: str) -> None:
         self._outside("abort")
+        if self._flow.ranks is not None:
+            self._flow.ranks.leave(why)
         self._close("was aborted")
 
     def _close(self, how: str) -> None:
@@ -177,7 +212,12 @@ class Engine:
         with flow.lock:
             flow.closed = flow.closed or how
             flow.wake()
+        if self._ended:
+            return
+        self._ended = True
         flow.crew.end()
+        if flow.ranks is not None:
+            flow.ranks.end()
         with flow.lock:
             for tensor in flow.tensors:
                 for block in tensor.known_blocks():
@@ -199,10 +239,10 @@ class Engine:
     def __exit__(
         self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if why is None:
             self.shutdown()
         else:
-            self.abort()
+            self._abort(said(why))
 
 
 class _Flush:
@@ -239,7 +279,7 @@ def _progress() -> "Progress":
     return Progress()
 
 
-def _told(failures: list[Task]) -> TExprError:
+def _told(failures: list[Task | Failed]) -> TExprError:
     """E0715 for tasks that failed, with the first one's error as the cause."""
     first = next((task for task in failures if task.phase is Phase.FAILED), failures[0])
     others = [str(task) for task in failures if task is not first]

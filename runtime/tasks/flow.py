@@ -18,22 +18,24 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from texpr.grammar.diagnostics import fail
+from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.runtime.tasks.context import TaskContext
+from texpr.runtime.tasks.distributions import Placement, owner
 from texpr.runtime.tasks.functions import FunctionDefinition, kinds_of
-from texpr.runtime.tasks.holdings import Holdings
+from texpr.runtime.tasks.holdings import Holdings, Places
 from texpr.runtime.tasks.nodes import carry_out
-from texpr.runtime.tasks.permissions import EFFECT, Effect
 from texpr.runtime.tasks.placement import fitting, place
 from texpr.runtime.tasks.policies import Policy
+from texpr.runtime.tasks.ranks import Failed, Ranks
 from texpr.runtime.tasks.residency import GRANTED, HOME, Outcome, Transfer
 from texpr.runtime.tasks.services import Services, no_value
+from texpr.runtime.tasks.stuck import fail_stuck
 from texpr.runtime.tasks.submission import NOBODY, Node, Scope
 from texpr.runtime.tasks.task import NO_GRANTS, Counters, Phase, Task
 from texpr.runtime.tasks.tensors import Tensor, foreign
 from texpr.runtime.tasks.workers import Commit, Crew
+from texpr.runtime.transport.interface import Transport
 
-MAX_TOLD = 8  # tasks that an error names
 ACQUIRING, RUNNING, DONE = Phase.ACQUIRING, Phase.RUNNING, Phase.DONE  # names of the module are found faster
 
 
@@ -48,6 +50,8 @@ class Flow:
         ahead: int,
         strict: bool,
         debug: bool,
+        transport: Transport | None = None,
+        placement: Placement = owner,
     ) -> None:
         self.strict, self.policy = strict, policy
         self.counters = Counters()
@@ -57,11 +61,13 @@ class Flow:
         self.unfinished = 0  # tasks of nobody that are not done
         self._ahead = ahead  # how many of them there may be
         self._held_up = 0  # threads that wait to submit more
-        self.failures: list[Task] = []
+        self.failures: list[Task | Failed] = []
         self.tensors: dict[Tensor, None] = {}
         self.closed: str | None = None
         self.defect: BaseException | None = None
-        self.holdings = self.new_holdings(bounds, debug)
+        self.ranks = Ranks(self, transport, placement) if transport is not None and transport.size > 1 else None
+        self.rank = self.ranks.rank if self.ranks is not None else 0
+        self.holdings = self.new_holdings(bounds, self.ranks.homes.places if self.ranks is not None else None, debug)
         self.load = {node: 0 for node, count in enumerate(workers) if count}
         self.kinds = frozenset(self.holdings.nodes[node].kind for node in self.load)
         self.has_cpu = "cpu" in self.kinds
@@ -72,10 +78,10 @@ class Flow:
         self.machine = self.holdings.machine
         self._scope = self.new_scope()
         self._only = next(iter(self.load)) if len(self.load) == 1 else None
-        self._active = 0  # jobs that workers or copiers have or will have
+        self.active = 0  # jobs that workers or copiers have or will have
         self._short: list[deque[Task]] = [deque() for _ in workers]  # tasks that wait for memory
         self._waiting: dict[Task, None] = {}  # tasks that are not with a worker
-        self._ending: deque[Task] = deque()
+        self.ending: deque[Task] = deque()
         self._settling = False
         self._near = -1  # the node of the worker that is under the lock and may go on with a task,
         self._next: Task | None = None  # and that task, which needs no queue
@@ -85,8 +91,8 @@ class Flow:
 
     # what a trace sees to (`tracing/traced.py`)
 
-    def new_holdings(self, bounds: Sequence[tuple[str, int | None]], debug: bool) -> Holdings:
-        return Holdings(bounds, debug=debug)
+    def new_holdings(self, bounds: Sequence[tuple[str, int | None]], places: Places | None, debug: bool) -> Holdings:
+        return Holdings(bounds, places, debug=debug)
 
     def new_scope(self) -> Scope:
         return Scope()
@@ -103,9 +109,13 @@ class Flow:
     def submit(self, parent: Task | None, task: Task, last: bool) -> Task:
         """Take a drafted task, the last child or another one of `parent` if that is given."""
         found = task.grants
+        task.rank = self.rank
+        if self.ranks is not None:
+            self.ranks.prepare(task)
         with self.lock:
             if self.unfinished >= self._ahead and parent is None:
                 self._hold_up()
+            self.check_sound()
             if self.closed is not None:
                 raise fail("E0711", f"{task} is submitted to an engine that {self.closed}")
             for block in found.blocks:
@@ -114,9 +124,14 @@ class Flow:
             for tensor in found.whole:
                 if tensor.owner is not self:
                     self._adopt(task, tensor)
-            if len(self._short) > 1 and not fitting(self, task):
-                raise self.holdings.too_small(task, self.load, kinds_of(task.fn))
             task.number = self.counters.submitted
+            if self.ranks is not None and parent is None:
+                self.ranks.enlist(task)
+            if len(self._short) > 1 and task.rank == self.rank and not fitting(self, task):
+                task.error = self.holdings.too_small(task, self.load, kinds_of(task.fn))
+                if self.ranks is None or parent is not None:
+                    raise task.error
+                task.holds = ()  # other ranks have the task, too: it fails
             self.counters.submitted += 1
             scope = self._scope
             if parent is None:
@@ -156,13 +171,16 @@ class Flow:
 
     def _ready(self, task: Task) -> None:
         """Nothing is before the task: place it, and ask for its memory and its buffers."""
+        if self.ranks is not None and task.rank != self.rank:
+            self.ranks.ready(task)
+            return
         task.phase = ACQUIRING
         node = task.node = self._only if self._only is not None else place(self, task)
         self.load[node] += 1
         if task.error is not None:
             self._over(task)
-        elif node != HOME and (self._short[node] or not self.holdings.promise(task)):
-            self._short[node].append(task)
+        elif (away := self.holdings.away(node)) != HOME and (self._short[away] or not self.holdings.promise(task)):
+            self._short[away].append(task)
             self._waiting[task] = None
         else:
             self._acquire(task)
@@ -172,7 +190,7 @@ class Flow:
         if outcome is GRANTED:
             if self._waiting:
                 self._waiting.pop(task, None)
-            self._active += 1
+            self.active += 1
             self.running[task.node] += 1
             if self._next is None and self._near == task.node:
                 self._next = task
@@ -195,13 +213,12 @@ class Flow:
         """A task's function has returned, or will never run."""
         self._waiting.pop(task, None)
         self.load[task.node] -= 1
-        if task.node != HOME:
-            self.holdings.withdraw(task)
-        self._ending.append(task)
+        self.holdings.withdraw(task)
+        self.ending.append(task)
 
     def settle(self) -> None:
         """See to what has come up, until there is nothing left."""
-        machine, ending = self.machine, self._ending
+        machine, ending = self.machine, self.ending
         if self._settling or not (ending or machine.started or machine.answered):
             return
         self._settling = True
@@ -209,7 +226,7 @@ class Flow:
             while ending or machine.started or machine.answered:
                 if machine.started:
                     for transfer in machine.started:
-                        self._active += 1
+                        self.active += 1
                         self.counters.transfers += 1
                         self.crew.move(transfer)
                     machine.started.clear()
@@ -221,7 +238,7 @@ class Flow:
                     self._less(ending.popleft())
                 if not ending:
                     for node in self.load:
-                        self._retry(node)
+                        self._retry(self.holdings.away(node))
         finally:
             self._settling = False
 
@@ -233,7 +250,7 @@ class Flow:
                 self._acquire(token)
         elif type(token) is Commit:
             token.refused = outcome is Outcome.REFUSED
-            self._active += 1
+            self.active += 1
             self.crew.give(token.task.node, token)
         else:
             if token.answer(outcome):
@@ -262,14 +279,16 @@ class Flow:
         """A task, its children and commits are over: others may follow."""
         self.counters.finished += 1
         if task.error is not None:
-            self._spoil(task, task.error)
+            self.holdings.spoil(task, task.error)
             self.failures.append(task)
             self.counters.failed += task.phase is not Phase.CANCELLED
+            if self.ranks is not None and task.parent is not None:
+                self.ranks.failed(task)
         if task.error is None:
             task.phase = DONE
         elif task.phase is not Phase.CANCELLED:
             task.phase = Phase.FAILED
-        if task.parent is None:
+        if task.parent is None and (self.ranks is None or self.ranks.finished(task)):
             self.unfinished -= 1
         task.scope, task.holds, task.args, task.grants = None, (), (), NO_GRANTS  # tables keep the task for a while
         if (self.watchers and (task.watched or not self.unfinished)) or (
@@ -290,31 +309,12 @@ class Flow:
                         open_.append(after)
             node.successors = NOBODY
 
-    def _spoil(self, task: Task, why: BaseException) -> None:
-        """What a task that failed could have written has no value."""
-        rights = dict(task.grants.blocks)
-        for tensor, right in task.grants.whole.items():
-            rights.update((block, right) for block in tensor.blocks())
-        for block, right in rights.items():
-            if EFFECT[right] is not Effect.READ and not block.is_zero:
-                self.machine.spoil(self.holdings.residency(block), why)
-
     def _idle(self) -> None:
         """A job is over. Where it was the last one and tasks are left, these wait for ever, and fail."""
-        self._active -= 1
-        if self._active or not self._waiting or self.closed is not None:
+        self.active -= 1
+        if self.active or not self._waiting or self.closed is not None or (self.ranks and self.ranks.stand_ins):
             return
-        left = [task for task in self._waiting if task.phase is Phase.ACQUIRING] or list(self._waiting)
-        names = ", ".join(map(str, left[:MAX_TOLD]))
-        for task in left:
-            blocks = [access.block for access in task.holds[max(0, task.next - 1) : task.next]]
-            where = str(blocks[0]) if blocks else "memory"
-            if task in self._short[task.node]:
-                self._short[task.node].remove(task)
-            elif blocks:
-                self.machine.withdraw(self.holdings.residency(blocks[0]), task.node, task)
-                self.holdings.undo(task, task.next - 1)
-            task.error = fail("E0714", f"{task} waits for {where}, and nothing runs that it could wait for: {names}")
+        for task in fail_stuck(self.holdings, self._waiting, self._short):
             self._over(task)
         self.settle()
 
@@ -332,8 +332,7 @@ class Flow:
         error = context.close(error)
         with self.lock:
             task.error = error
-            for block in context.untaken:
-                self.machine.cancel(self.holdings.residency(block), task.node)
+            self.holdings.give_up(task, context.untaken)
             self._over(task)
             self.running[task.node] -= 1
             if self.starving[task.node]:
@@ -350,7 +349,7 @@ class Flow:
             self.machine.done(transfer, error)
             self._retry(transfer.node)
             self.settle()
-            if self.starving[transfer.node]:
+            if any(self.starving):
                 self.progress.notify_all()
             self._idle()
 
@@ -366,24 +365,32 @@ class Flow:
             else:
                 self.machine.cancel(residency, HOME, error)
             task.error = task.error if task.error is not None else error
-            self._ending.append(task)
+            self.ending.append(task)
             self.settle()
             if commit.queued:
                 self._idle()
 
     # the end of tensors, and of the engine
 
-    def deallocate(self, tensor: Tensor) -> None:
-        with self.lock:
-            self.holdings.forget(tensor)
-            self._scope.forget(tensor)
-            self.tensors.pop(tensor, None)
+    def forget(self, tensor: Tensor) -> None:
+        """No task works on a tensor any more, nor will; under the lock."""
+        self.holdings.forget(tensor)
+        self._scope.forget(tensor)
+        self.tensors.pop(tensor, None)
 
     def collapse(self, why: BaseException) -> None:
-        """A thread met a defect of ours: nobody is to wait for ever."""
-        with self.lock:
+        """The engine cannot go on, by a defect of ours or because of another rank: nobody is to wait for ever; under
+        the lock."""
+        if self.closed is None:
             self.defect, self.closed = why, "collapsed"
             self.wake()
+
+    def check_sound(self) -> None:
+        """Raises why the engine collapsed, if it did."""
+        if isinstance(self.defect, TExprError):
+            raise self.defect
+        if self.defect is not None:
+            raise InternalError("the engine collapsed") from self.defect
 
     def wake(self) -> None:
         """The engine ends: what waits for a buffer gets none."""

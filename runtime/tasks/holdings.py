@@ -7,25 +7,36 @@ Its caller holds the engine's lock.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.runtime.tasks.machine import Machine
 from texpr.runtime.tasks.nodes import MemoryNode
-from texpr.runtime.tasks.permissions import Mode
-from texpr.runtime.tasks.residency import GRANTED, HOME, Outcome, Residency
+from texpr.runtime.tasks.permissions import EFFECT, Effect, Mode
+from texpr.runtime.tasks.residency import AT_HOME, GRANTED, HOME, REMOTE, Outcome, Residency
 from texpr.runtime.tasks.states import Op, State
 from texpr.runtime.tasks.task import Task
 from texpr.runtime.tasks.tensors import Block, Tensor
+
+Places = Callable[[Block], tuple[int, ...]]
 
 
 class Holdings:
     """All blocks of an engine's tensors in all its memories."""
 
-    def __init__(self, bounds: Sequence[tuple[str, int | None]], *, debug: bool) -> None:
+    def __init__(
+        self,
+        bounds: Sequence[tuple[str, int | None]],
+        places: Places | None = None,
+        *,
+        debug: bool,
+    ) -> None:
+        """`places`: with several ranks, the nodes at which workers at home have a block; the first of `bounds` is
+        REMOTE then."""
         self.nodes = [MemoryNode(HOME, "home", None)]
         self.nodes += [MemoryNode(k + 1, name, bound) for k, (name, bound) in enumerate(bounds)]
+        self._places = places
         self.machine = Machine(self, debug=debug)
         self.leaving = [0] * len(self.nodes)  # bytes that are being written back
         self._leaving: list[set[Residency]] = [set() for _ in self.nodes]
@@ -34,8 +45,19 @@ class Holdings:
     def residency(self, block: Block) -> Residency:
         found = block.residency
         if found is None:
-            found = block.residency = Residency(block, len(self.nodes))
+            places = self._places(block) if self._places is not None else AT_HOME
+            found = block.residency = Residency(block, len(self.nodes), places)
         return found
+
+    def away(self, node: int) -> int:
+        """The memory with a bound that a task at a node works in: that node, or what serves home (HOME: none)."""
+        return node or (REMOTE if self._places is not None else HOME)
+
+    def _brought(self, task: Task, node: int) -> list[Residency]:
+        """The blocks that a task at a node has in that memory."""
+        if node != HOME:
+            return [self.residency(block) for _, block, _ in task.holds]
+        return [r for mode, block, _ in task.holds if (r := self.residency(block)).places[mode] != HOME]
 
     # the machine's memory
 
@@ -58,21 +80,30 @@ class Holdings:
 
     # promises
 
-    def needs(self, task: Task) -> int:
-        """All bytes of a task's buffers, those of its own among them."""
-        return self._own(task) + sum(block.size_bytes for _, block, _ in task.holds)
+    def fits(self, task: Task, node: int) -> bool:
+        """Whether a task can run at a node at all."""
+        return self.nodes[self.away(node)].holds(self._needs(task, node))
 
-    def _own(self, task: Task) -> int:
+    def _needs(self, task: Task, node: int) -> int:
+        """All bytes of a task's buffers, those of its own among them."""
+        blocks: list[Block] = [residency.key for residency in self._brought(task, node)]
+        return self._own(task, node) + sum(block.size_bytes for block in blocks)
+
+    def _own(self, task: Task, node: int) -> int:
+        """What it has of its own at home is not counted."""
+        if node == HOME:
+            return 0
         return sum(block.size_bytes for mode, block, copy in task.grants.accesses if copy or mode is Mode.TEMP)
 
     def promise(self, task: Task) -> bool:
         """Whether all that the task needs at its node is there or reserved, from now until `withdraw`."""
-        memory = self.nodes[task.node]
-        if memory.number == HOME:
+        memory = self.nodes[self.away(task.node)]
+        node = memory.number
+        if node == HOME:
             return True
-        own = self._own(task)
-        residencies = [self.residency(block) for _, block, _ in task.holds]
-        absent = [r for r in residencies if r.state[task.node] is State.UNALLOCATED and not r.pins[task.node]]
+        own = self._own(task, task.node)
+        residencies = self._brought(task, task.node)
+        absent = [r for r in residencies if r.state[node] is State.UNALLOCATED and not r.pins[node]]
         size = own + sum(r.key.size_bytes for r in absent)
         if not self._make_room(memory, size, residencies):
             return False
@@ -122,20 +153,21 @@ class Holdings:
 
     def withdraw(self, task: Task) -> None:
         """The task is over: what it was promised is free again."""
-        if task.node == HOME:
+        memory = self.nodes[self.away(task.node)]
+        if memory.number == HOME:
             return
-        memory = self.nodes[task.node]
         memory.reserved -= task.memory
         task.memory = 0
-        for block in (*(block for _, block, _ in task.holds), *(task.guests or ())):
-            self._unpin(self.residency(block), memory)
+        for residency in (*self._brought(task, task.node), *map(self.residency, task.guests or ())):
+            self._unpin(residency, memory)
 
-    def admit(self, task: Task, residency: Residency) -> bool:
+    def admit(self, task: Task, residency: Residency, mode: int) -> bool:
         """Promise one more block to a task that runs; False where its memory cannot be had, or not yet."""
-        memory = self.nodes[task.node]
-        if memory.number == HOME:
+        node = task.node or residency.places[mode]
+        if node == HOME:
             return True
-        absent = residency.state[task.node] is State.UNALLOCATED and not residency.pins[task.node]
+        memory = self.nodes[node]
+        absent = residency.state[node] is State.UNALLOCATED and not residency.pins[node]
         if not self._make_room(memory, residency.key.size_bytes if absent else 0, (residency,)):
             return False
         self._pin(residency, memory)
@@ -153,17 +185,19 @@ class Holdings:
 
     def too_small(self, task: Task, nodes: Iterable[int], kinds: frozenset[str]) -> TExprError:
         """E0712 for a task whose declared buffers none of the nodes that run its function holds together."""
-        memory = next(self.nodes[node] for node in nodes if self.nodes[node].kind in kinds)
-        blocks = ", ".join(str(block) for _, block, _ in task.holds[:8])
+        node = next(node for node in nodes if self.nodes[node].kind in kinds)
+        memory = self.nodes[self.away(node)]
+        blocks = ", ".join(str(r.key) for r in self._brought(task, node)[:8])
+        need = self._needs(task, node)
         return fail(
             "E0712",
-            f"{task} needs {self.needs(task)} bytes at node {memory.name}, which is bound to {memory.bound}: {blocks}",
+            f"{task} needs {need} bytes at node {memory.name}, which is bound to {memory.bound}: {blocks}",
             help="raise the bound, or use smaller tiles",
         )
 
     def no_room(self, task: Task, block: Block) -> TExprError:
         """E0712 for a buffer that was not declared, and for which there is no memory."""
-        memory = self.nodes[task.node]
+        memory = self.nodes[self.away(task.node)]
         return fail(
             "E0712",
             f"{task}: no room for {block}, {block.size_bytes} bytes, at node {memory.name}, which is bound to "
@@ -180,15 +214,22 @@ class Holdings:
         while task.next < len(holds):
             mode, block, _ = holds[task.next]
             task.next += 1
-            outcome = request(block.residency or self.residency(block), mode, node, task)
+            residency = block.residency or self.residency(block)
+            outcome = request(residency, mode, node or residency.places[mode], task)
             if outcome is not GRANTED:
                 return outcome
         return GRANTED
 
+    def give_up(self, task: Task, blocks: Iterable[Block]) -> None:
+        """A task that is over did not ask for the buffers of these blocks."""
+        for residency in map(self.residency, blocks):
+            self.machine.cancel(residency, residency.held_at(task.node))
+
     def undo(self, task: Task, count: int) -> None:
         """Give up the first `count` blocks of a task that did not begin."""
-        for _, block, _ in task.holds[:count]:
-            self.machine.cancel(self.residency(block), task.node)
+        for mode, block, _ in task.holds[:count]:
+            residency = self.residency(block)
+            self.machine.cancel(residency, task.node or residency.places[mode])
 
     def flush(self, residency: Residency, token: Any) -> int:
         """Begin to write home what other nodes have; how many answers the token will get."""
@@ -197,6 +238,15 @@ class Holdings:
             if residency.state[node] in (State.DIRTY, State.PARTIAL) or residency.outgoing[node]:
                 waiting += self.machine.request(residency, Op.FLUSH, node, token) is Outcome.WAITING
         return waiting
+
+    def spoil(self, task: Task, why: BaseException) -> None:
+        """What a task that failed could have written has no value."""
+        rights = dict(task.grants.blocks)
+        for tensor, right in task.grants.whole.items():
+            rights.update((block, right) for block in tensor.blocks())
+        for block, right in rights.items():
+            if EFFECT[right] is not Effect.READ and not block.is_zero:
+                self.machine.spoil(self.residency(block), why)
 
     def forget(self, tensor: Tensor) -> None:
         """Give up every buffer of a tensor that no task uses; those that are on their way home are evicted later."""

@@ -117,6 +117,17 @@ class Machine:
         residency.spoilt = why
         self._serve(residency)
 
+    def overtaken(self, residency: Residency, spoilt: Any) -> None:
+        """Another rank has changed the block at home, and may have left it without a value: what was read here is
+        worthless. Terms that are to be added stay."""
+        for node, at in enumerate(residency.state):
+            if node != HOME and at in (READY, State.DIRTY):
+                if self._busy(residency, node) or at is State.DIRTY:
+                    raise InternalError(f"{residency.key!r} is used at node {node} while another rank changes it")
+                residency.state[node] = State.UNINITIALISED
+        residency.spoilt = spoilt
+        self._serve(residency)
+
     def withdraw(self, residency: Residency, node: int, token: Any) -> None:
         """An access that was answered by WAITING, and has not been granted, is wanted no more."""
         for entry in residency.queue or ():

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 
 def fitting(flow: "Flow", task: Task) -> Mapping[int, int]:
     """The nodes that run a task's function and can hold all of its buffers, with their loads."""
-    need, kinds, nodes = flow.holdings.needs(task), kinds_of(task.fn), flow.holdings.nodes
-    return {node: count for node, count in flow.load.items() if nodes[node].kind in kinds and nodes[node].holds(need)}
+    kinds, nodes, holdings = kinds_of(task.fn), flow.holdings.nodes, flow.holdings
+    return {node: count for node, count in flow.load.items() if nodes[node].kind in kinds and holdings.fits(task, node)}
 
 
 def place(flow: "Flow", task: Task) -> int:
     """Where the policy wants the task; a policy that fails fails the task."""
+    if task.error is not None:  # it only passes through
+        return next(iter(flow.load))
     fit = fitting(flow, task)
     try:
         node = flow.policy.place(task, fit)

@@ -9,6 +9,8 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.runtime.tasks.states import Op, State, Step
 
 HOME = 0  # the node of the home memory
+REMOTE = 1  # in engines of several ranks, that of what workers at home have of blocks elsewhere (see `ranks`)
+AT_HOME = (HOME,) * 4  # of an access by workers at home: the node, by mode
 READY, UNALLOCATED = State.READY, State.UNALLOCATED
 _READY, _NONE, _NOTHING = [READY], array("i", [0]), [None]
 
@@ -25,15 +27,17 @@ GRANTED = Outcome.GRANTED
 
 class Residency:
     """A block's states, holders and transfers, one for each node, and who waits. `quiet`: all of it is at home, nothing
-    is in flight, nobody waits. `spoilt` is why the block has no value."""
+    is in flight, nobody waits. `spoilt` is why the block has no value. `places` are the nodes at which workers at home
+    have the block, by the mode of the access."""
 
     __slots__ = (
-        "back", "buffers", "chains", "holders", "incoming", "joined", "key", "outgoing", "pins", "queue", "quiet",
-        "spoilt", "state", "undo",
+        "back", "buffers", "chains", "holders", "incoming", "joined", "key", "outgoing", "pins", "places", "queue",
+        "quiet", "spoilt", "state", "undo",
     )  # fmt: skip
 
-    def __init__(self, key: Any, nodes: int) -> None:
+    def __init__(self, key: Any, nodes: int, places: tuple[int, ...] = AT_HOME) -> None:
         self.key = key  # whose residency it is
+        self.places = places
         alone = nodes == 1  # then nothing is ever moved or evicted, and all blocks share what never changes
         self.state = [READY, *(UNALLOCATED,) * (nodes - 1)]
         self.back = _READY if alone else list(self.state)
@@ -48,6 +52,11 @@ class Residency:
         self.undo: tuple[int, tuple[State, ...]] | None = None  # a writer that may yet give up, the states before it
         self.spoilt: Any = None
         self.quiet = True
+
+    def held_at(self, node: int) -> int:
+        """Where a task at a node, which holds the block, has it. One at home that adds has it at the node of sums; as
+        long as anybody does, nobody else at home reads or writes it (`states`)."""
+        return node or (REMOTE if self.places is not AT_HOME and self.holders[REMOTE] else HOME)
 
 
 class Chain:

@@ -43,9 +43,9 @@ class Services:
         """A block that a running task did not declare. Raises E0712."""
         with self.flow.lock:
             residency = self._holdings.residency(block)
-            while not self._holdings.admit(task, residency):
+            while not self._holdings.admit(task, residency, op):
                 self._starve(task, block)
-            outcome = self._machine.request(residency, op, task.node, waiter)
+            outcome = self._machine.request(residency, op, task.node or residency.places[op], waiter)
             if outcome is Outcome.WAITING:
                 self.flow.waiters[waiter] = None
                 if self.flow.closed is not None:
@@ -66,7 +66,7 @@ class Services:
         flow.settle()
         starving = flow.starving[node] + 1
         others = min(flow.running[node], flow.workers[node]) > starving
-        if flow.closed is not None or not (others or self._holdings.leaving[node]):
+        if flow.closed is not None or not (others or self._holdings.leaving[self._holdings.away(node)]):
             raise self._holdings.no_room(task, block)
         flow.starving[node] += 1
         flow.progress.wait()
@@ -75,6 +75,7 @@ class Services:
     def take(self, block: Block, node: int) -> Any:
         """The buffer that a task holds, which it begins to use."""
         residency = self._holdings.residency(block)
+        node = residency.held_at(node)
         if residency.undo is not None:
             with self.flow.lock:
                 self._machine.take(residency, node)
@@ -85,6 +86,7 @@ class Services:
         """A task no longer holds a block. `taken`: it had its buffer in its hands."""
         residency = self._holdings.residency(block)
         with self.flow.lock:
+            node = residency.held_at(node)
             if taken and spoilt is None:
                 self._machine.release(residency, node)
             else:

@@ -26,6 +26,7 @@ class Phase(IntEnum):
 
 
 SUBMITTED = Phase.SUBMITTED
+MAX_TOLD = 8  # tasks that an error names
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class Task(Node):
 
     __slots__ = (
         "_flow", "args", "error", "fn", "grants", "guests", "holds", "left", "memory", "next", "node", "number",
-        "parent", "phase", "scope", "tail", "watched",
+        "parent", "phase", "rank", "scope", "tail", "watched",
     )  # fmt: skip
 
     def __init__(self, flow: "Flow", number: int, fn: Callable[..., Any], args: Sequence[Any]) -> None:
@@ -57,6 +58,7 @@ class Task(Node):
         self.holds: Sequence[Access] = ()  # to the blocks that are its own while it runs
         self.next = 0  # how many of them it has asked for
         self.node = 0  # the memory in which it runs
+        self.rank = 0  # the rank at which it runs; at others it is a stand-in
         self.memory = 0  # bytes of its own that it was promised there
         self.guests: list[Block] | None = None  # blocks beside `holds` that stay there while it runs
         self.left = 1  # its function, children and commits that are not over

@@ -58,6 +58,20 @@ class Block:
         """Give up the memory at home: the block is zeros again, or the array's part that the tensor was given."""
         self._home = None
 
+    def move_home(self, memory: Array) -> None:
+        """From now on its memory at home is this one, with the values that it has."""
+        if self._home is not None or self.tensor.is_view:
+            numpy.copyto(memory, self.home)
+        self._home = memory
+
+    def leave_home(self) -> None:
+        """Its memory at home is ordinary memory again: the array's part that the tensor was given, or a copy."""
+        values, self._home = self.home, None
+        if self.tensor.is_view:
+            numpy.copyto(self.home, values)
+        else:
+            self._home = values.copy()
+
     def __repr__(self) -> str:
         return f"{self.tensor.name}[{', '.join(map(str, self.index))}]"
 
@@ -83,9 +97,12 @@ class Slice:
 
 
 class Tensor:
-    """A tensor: its name, which errors tell, spaces, element type, and which of its blocks are zero."""
+    """A tensor: its name, which errors tell, spaces, element type, which of its blocks are zero, and which rank has
+    each block."""
 
-    __slots__ = ("_blocks", "_data", "_steps", "dtype", "name", "owner", "serial", "spaces", "zero")
+    __slots__ = (
+        "_blocks", "_data", "_steps", "distribution", "dtype", "name", "owner", "serial", "spaces", "zero",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -96,15 +113,17 @@ class Tensor:
         zero: Callable[..., bool] | None = None,
         data: Array = None,
         packed: bool = False,
+        distribution: Callable[[Block, int], int] | None = None,
     ) -> None:
         """`dtype` is one of our types by name or a NumPy type; `zero(i, j, …)` says of a block by its tiles whether it
         is zero; `data` is a NumPy array of the tensor's shape and type, of which the blocks are views, or, `packed`,
-        contiguous copies. Raises E0701."""
+        contiguous copies. With several ranks, `distribution(block, ranks)` says which one has a block
+        (`distributions`). Raises E0701."""
         if not all(isinstance(space, TiledSpace) for space in spaces):
             raise fail(
                 "E0701", f"tensor {name}: dimensions are tiled spaces", help="make them by `tiled(extent, tile)`"
             )
-        self.name, self.spaces, self.zero = name, tuple(spaces), zero
+        self.name, self.spaces, self.zero, self.distribution = name, tuple(spaces), zero, distribution
         self.dtype = _element_type(name, dtype)
         self.owner: object = None  # the engine whose tasks work on it
         self.serial = next(_SERIALS)
@@ -232,8 +251,12 @@ class Tensor:
         whole = numpy.zeros(self.shape, self.dtype)
         for block in self.known_blocks():
             if not block.is_zero and block._home is not None:
-                whole[self._indices(block)] = block._home
+                self.put_into(whole, block, block._home)
         return whole
+
+    def put_into(self, whole: Array, block: Block, values: Array) -> None:
+        """The values of a block, where they belong in an array of the whole tensor."""
+        whole[self._indices(block)] = values
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}, {self.dtype}{list(self.shape)}, {'x'.join(map(str, self.n_tiles)) or 1} blocks)"

@@ -29,6 +29,8 @@ class Commit:
         error: BaseException | None = None
         if not self.refused:
             try:
+                if flow.ranks is not None and flow.ranks.sends(self):
+                    return  # the transport does it, and tells the flow
                 home = flow.services.take(self.block, HOME)
                 if self.op is Op.WRITE:
                     numpy.copyto(home, self.values)
@@ -66,7 +68,8 @@ class Crew:
         self._jobs[node].put(job)
 
     def move(self, transfer: Transfer) -> None:
-        self._transfers[transfer.node].put(transfer)
+        if self._flow.ranks is None or not self._flow.ranks.carries(transfer):
+            self._transfers[transfer.node].put(transfer)
 
     def is_mine(self, thread: int) -> bool:
         return thread in self._mine
@@ -88,7 +91,8 @@ class Crew:
         try:
             loop(node)
         except BaseException as why:  # functions and transfers are caught elsewhere: this is a defect of ours
-            self._flow.collapse(why)
+            with self._flow.lock:
+                self._flow.collapse(why)
 
     def _work(self, node: int) -> None:
         get, run = self._jobs[node].get, self._flow.run

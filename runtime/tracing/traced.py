@@ -8,7 +8,7 @@ from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.flow import Flow
 from texpr.runtime.tasks.functions import name_of
 from texpr.runtime.tasks.grants import Grants
-from texpr.runtime.tasks.holdings import Holdings
+from texpr.runtime.tasks.holdings import Holdings, Places
 from texpr.runtime.tasks.residency import Residency, Transfer
 from texpr.runtime.tasks.submission import Node, Scope
 from texpr.runtime.tasks.task import Task
@@ -19,8 +19,10 @@ from texpr.runtime.tracing.recorder import Memory, Moved, Recorder, Span, Submit
 class TracedHoldings(Holdings):
     """Buffers whose making and freeing is recorded."""
 
-    def __init__(self, recorder: Recorder, bounds: Sequence[tuple[str, int | None]], debug: bool) -> None:
-        super().__init__(bounds, debug=debug)
+    def __init__(
+        self, recorder: Recorder, bounds: Sequence[tuple[str, int | None]], places: Places | None, debug: bool
+    ) -> None:
+        super().__init__(bounds, places, debug=debug)
         self._recorder = recorder
 
     def allocate(self, residency: Residency, node: int) -> None:
@@ -60,8 +62,8 @@ class TracedFlow(Flow):
         self.recorder = recorder
         super().__init__(*options)
 
-    def new_holdings(self, bounds: Sequence[tuple[str, int | None]], debug: bool) -> Holdings:
-        return TracedHoldings(self.recorder, bounds, debug)
+    def new_holdings(self, bounds: Sequence[tuple[str, int | None]], places: Places | None, debug: bool) -> Holdings:
+        return TracedHoldings(self.recorder, bounds, places, debug)
 
     def new_scope(self) -> Scope:
         return TracedScope(self.recorder)
