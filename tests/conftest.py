@@ -2,8 +2,9 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -72,6 +73,36 @@ def _set_levels(patch: pytest.MonkeyPatch, numba_level: int, gxx_level: str) -> 
 
     patch.setattr("texpr.codegen.cpu.build._execute", execute_at)
     patch.setattr("texpr.codegen.toolchain.GXX_FLAGS", tuple(gxx_level if f == "-O1" else f for f in flags))
+
+
+HOST_HEADERS = """#include "texpr/host/host.hpp"
+#include "texpr/kernel.cuh"
+#include "texpr/registers.cuh"
+"""  # what nearly every emitted text begins with
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _host_headers_once(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
+    """g++ reads the host headers once for each level of optimisation, and not for each text: a third of its work. It
+    takes `host.hpp.gch/*` in place of `host.hpp` where the flags are the same, and the header where they are not."""
+    from texpr.codegen import host_run, toolchain
+
+    found = toolchain.find_gxx()
+    if found is None or not any(item.get_closest_marker("gxx") for item in request.session.items):
+        yield
+        return
+    folder = tmp_path_factory.mktemp("include")
+    (folder / "all.hpp").write_text(HOST_HEADERS)
+    ready = folder / "texpr" / "host" / "host.hpp.gch"
+    ready.mkdir(parents=True)
+    for level in ("-O0", "-O1"):
+        flags = [level if f == "-O1" else f for f in _usual()[1] if f != "-shared"]
+        command = [found.path, *flags, "-Werror", "-I", str(toolchain.INCLUDE), "-x", "c++-header", "all.hpp"]
+        subprocess.run([*command, "-o", str(ready / level)], cwd=folder, check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        faster = partial(toolchain.compile_host, include=(folder, toolchain.INCLUDE))
+        patch.setattr(host_run, "compile_host", faster)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
