@@ -64,7 +64,6 @@ template <class T, class Where = Fixed<1>>
 class Global : public Pointer<T> {
  public:
   static constexpr bool kShared = false;
-  static constexpr bool kReadOnly = RemoveConst<T>::kWasConst;
   TX_FN Global(T* data, const char*) : Pointer<T>(data) {}
   TX_FN Global(T* data, const Where& where, const char*) : Pointer<T>(data), where_(where) {}
   template <class... Subscripts>
@@ -81,7 +80,6 @@ template <class T, class Where = Fixed<1>>
 class Shared : public Pointer<T> {
  public:
   static constexpr bool kShared = true;
-  static constexpr bool kReadOnly = false;
   TX_FN Shared(u8* data, int, const char*) : Pointer<T>(reinterpret_cast<T*>(data)) {}
   template <class... Subscripts>
   TX_FN T& operator()(Subscripts... at) const {

@@ -70,12 +70,10 @@ constexpr bool is_integer = is_signed<T> || is_unsigned<T>;
 
 template <class T>
 struct RemoveConst {
-  static constexpr bool kWasConst = false;
   using type = T;
 };
 template <class T>
 struct RemoveConst<const T> {
-  static constexpr bool kWasConst = true;
   using type = T;
 };
 

@@ -147,28 +147,6 @@ TX_FN void store(const Memory& to, Index index, Vector<typename Memory::Element,
   store_word<kCache>(reinterpret_cast<Word*>(to.address(index)), word);
 }
 
-// An element of what this kernel does not write, where it is wanted, else 0, without a branch.
-template <class Memory, class Index>
-TX_FN VectorOf<Memory, 1> load_where(const Memory& from, Index index, bool wanted, Here = Here::now()) {
-  using Word = typename AccessWord<VectorOf<Memory, 1>::kBytes>::type;
-  const auto* p = reinterpret_cast<const Word*>(from.address(index));
-  Word word{};
-  if constexpr (sizeof(Word) == 4) {
-    asm("{.reg .pred p; setp.ne.u32 p, %2, 0; mov.u32 %0, 0; @p ld.global.nc.u32 %0, [%1];}"
-        : "=r"(word)
-        : "l"(p), "r"(u32{wanted}));
-  } else if constexpr (sizeof(Word) == 2) {
-    asm("{.reg .pred p; setp.ne.u32 p, %2, 0; mov.u16 %0, 0; @p ld.global.nc.u16 %0, [%1];}"
-        : "=h"(word)
-        : "l"(p), "r"(u32{wanted}));
-  } else {
-    if (wanted) word = *p;
-  }
-  VectorOf<Memory, 1> v;
-  __builtin_memcpy(&v, &word, sizeof v);
-  return v;
-}
-
 // `load` of a chunk of which only the elements index + first .. index + last - 1 are wanted, at least one: the others
 // have any value.
 template <int kCount, Cache kCache, class Memory, class Index>
@@ -262,17 +240,13 @@ TX_FN VectorOf<Memory, kCount> load_inside(const Memory& from, Index index, Want
 template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
 TX_FN VectorOf<Memory, kCount> load_exactly(const Memory& from, Index index, Wanted<kCount> wanted,
                                             Here here = Here::now()) {
-  if constexpr (kCount == 1 && kCache == Cache::kPlain && Memory::kReadOnly) {
-    return load_where(from, index, wanted.has(0), here);
-  } else {
-    if (wanted.all()) return load<kCount, kCache>(from, index, here);
-    VectorOf<Memory, kCount> v = {};
-    TX_UNROLL
-    for (int i = 0; i < kCount; ++i) {
-      if (wanted.has(i)) v.packed.set(i, load<1, kCache>(from, index + i, here).packed.get(0));
-    }
-    return v;
+  if (wanted.all()) return load<kCount, kCache>(from, index, here);
+  VectorOf<Memory, kCount> v = {};
+  TX_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    if (wanted.has(i)) v.packed.set(i, load<1, kCache>(from, index + i, here).packed.get(0));
   }
+  return v;
 }
 
 // Writes those that are wanted, one by one where some are not: another block may write the others.

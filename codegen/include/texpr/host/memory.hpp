@@ -133,7 +133,6 @@ template <class T, class Where = Fixed<1>>
 class Global : public host::Accessor<Global<T, Where>, T> {
  public:
   static constexpr bool kShared = false;
-  static constexpr bool kReadOnly = RemoveConst<T>::kWasConst;
 
   Global(T* data, const Where& where, const char* name) : Global(data, name) { where_ = where; }
   Global(T* data, const char* name) : data_(data), name_(name), tensor_(nullptr), count_(0) {
@@ -182,7 +181,6 @@ template <class T, class Where = Fixed<1>>
 class Shared : public host::Accessor<Shared<T, Where>, T> {
  public:
   static constexpr bool kShared = true;
-  static constexpr bool kReadOnly = false;
 
   Shared(u8* data, i64 count, const char* name) : data_(data), name_(name), count_(count) {}
   template <class... Subscripts>

@@ -43,11 +43,6 @@ inline VectorOf<Memory, kCount> load(const Memory& from, i64 index, Here here = 
   return load_part<kCount, kCache>(from, index, 0, kCount, here);
 }
 
-template <class Memory>
-inline VectorOf<Memory, 1> load_where(const Memory& from, i64 index, bool wanted, Here here = Here::now()) {
-  return wanted ? load<1>(from, index, here) : VectorOf<Memory, 1>{};
-}
-
 template <Cache kCache = Cache::kPlain, int kCount, class Memory>
 inline void store(const Memory& to, i64 index, Vector<typename Memory::Element, kCount> v, Here here = Here::now()) {
   static_assert(!Memory::kShared || kCache == Cache::kPlain, "hints are for global memory");
