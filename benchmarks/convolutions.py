@@ -29,7 +29,8 @@ GRAPH_MS, MAX_LAUNCHES = 10.0, 50
 @dataclass(frozen=True)
 class Convolution:
     """Images of a batch, of `channels` in each of some groups, to `filters` in each; what stands once for each
-    dimension of an image is a tuple. `transposed`: what a gradient with respect to images computes."""
+    dimension of an image is a tuple. `transposed`: what a gradient with respect to images computes; its program has an
+    index for each phase of a stride, in which other places of the window meet pixels."""
 
     kind: str
     batch: int
@@ -77,24 +78,34 @@ class Convolution:
         }
 
     @property
+    def phases(self) -> int:
+        """Of how many phases the pixels of a dimension are."""
+        return self.stride if self.transposed else 1
+
+    @property
     def text(self) -> str:
-        dims = range(len(self.image))
+        dims, phases = range(len(self.image)), self.phases
         group = ["g"] if self.groups > 1 else []
         c, o = ([], []) if self.is_depthwise else (["c"], ["o"])
-        ys, rs = [f"y{d}" for d in dims], [f"r{d}" for d in dims]
+        rows = [f"y{d}" for d in dims]
+        pixels = [f"{phases} * y{d} + p{d}" if phases > 1 else f"y{d}" for d in dims]
+        taps = [f"{phases} * r{d} + (p{d} + {self.padding}) % {phases}" if phases > 1 else f"r{d}" for d in dims]
         places, inside = zip(*(self._place(d) for d in dims), strict=True)
         element = f"X[{', '.join(['n', *group, *c, *places])}]"
         conditions = [one for some in inside for one in some]
         if conditions:
             element = f"select({' and '.join(conditions)}, {element}, 0.0)"
-        factor = f"F[{', '.join([*group, *(c + o if self.transposed else o + c), *rs])}]"
+        factor = f"F[{', '.join([*group, *(c + o if self.transposed else o + c), *taps])}]"
         shapes = self.shapes
-        loops = zip(["n", *group, *o, *ys], shapes["Y"], strict=True)
-        summed = [*((self.channels, name) for name in c), *zip(self.window, rs, strict=True)]
+        assert all(n % phases == 0 for n in (*self.window, *self.out)), "each phase has as many taps and pixels"
+        extents = [*shapes["Y"][: -len(dims)], *(n // phases for n in self.out)]
+        loops = [*zip(["n", *group, *o, *rows], extents, strict=True)]
+        loops += [(f"p{d}", phases) for d in dims if phases > 1]
+        summed = [*((self.channels, name) for name in c), *((n // phases, f"r{d}") for d, n in enumerate(self.window))]
         buffers = ", ".join(f"{name}: f32[{', '.join(map(str, shapes[name]))}]" for name in "XFY")
         return f"""kernel convolution({buffers}) {{
     par {", ".join(f"{extent} {name}" for name, extent in loops)} {{
-        Y[{", ".join(["n", *group, *o, *ys])}] = sum {", ".join(f"{n} {name}" for n, name in summed)} {{
+        Y[{", ".join(["n", *group, *o, *pixels])}] = sum {", ".join(f"{n} {name}" for n, name in summed)} {{
             {element} * {factor}
         }}
     }}
@@ -103,18 +114,15 @@ class Convolution:
 
     def _place(self, dim: int) -> tuple[str, list[str]]:
         """Where the pixel of a window lies along a dimension, and the conditions that it lies in the image."""
-        high = self.image[dim]
+        high, pad = self.image[dim], self.padding
         apart = f"{self.dilation} * r{dim}" if self.dilation > 1 else f"r{dim}"
         if self.transposed:
-            at = f"y{dim} + {self.padding} - {apart}" if self.padding else f"y{dim} - {apart}"
-            if self.stride == 1:
-                return at, [f"{at} >= 0", f"{at} < {high}"]
-            here = f"({at}) / {self.stride}"
-            return here, [f"({at}) % {self.stride} == 0", f"{at} >= 0", f"{here} < {high}"]
+            first = f"y{dim} + (p{dim} + {pad}) / {self.stride}" if self.stride > 1 else f"y{dim} + {pad}"
+            return f"{first} - {apart}", [f"{first} >= {apart}", f"{first} - {apart} < {high}"]
         at = f"{self.stride} * y{dim} + {apart}" if self.stride > 1 else f"y{dim} + {apart}"
-        if not self.padding:
+        if not pad:
             return at, []
-        return f"{at} - {self.padding}", [f"{at} >= {self.padding}", f"{at} < {high + self.padding}"]
+        return f"{at} - {pad}", [f"{at} >= {pad}", f"{at} < {high + pad}"]
 
 
 SIZES = (

@@ -48,6 +48,15 @@ HALF = """kernel k(X: f16[N, C, W], F: f16[O, C, 4], Y: f16[N, O, W]) {
     }
 }"""
 
+PHASES = """kernel k(X: f32[N, C, W], F: f32[C, O, 4], Y: f32[N, O, 2 * W]) {
+    par N n, O o, W w, 2 p {
+        Y[n, o, 2 * w + p] = sum C c, 2 s {
+            select(w + (p + 1) / 2 >= s and w + (p + 1) / 2 - s < W, X[n, c, w + (p + 1) / 2 - s], 0.0)
+                * F[c, o, 2 * s + (p + 1) % 2]
+        }
+    }
+}"""
+
 
 @dataclass(frozen=True)
 class Conv:
@@ -100,6 +109,7 @@ SAME: list[tuple[str, dict[str, int], dict[str, tuple[str, ...]]]] = [
     (LAST, {"N": 1, "C": 4, "O": 64, "H": 9, "W": 11}, {"w": ("h",)}),
     (GROUPED, {"N": 2, "G": 2, "C": 9, "O": 64, "H": 7, "W": 11}, {"w": ("h",)}),
     (HALF, {"N": 9, "C": 5, "O": 64, "W": 19}, {"w": ("n",)}),
+    (PHASES, {"N": 11, "C": 9, "O": 64, "W": 7}, {"w": ("n",)}),
     (conv((3, 3), (9, 8), before=1, after=1), {"N": 1, "C": 2, "O": 66}, {"y1": ("y0",)}),
     (conv((3, 2), (21, 20), stride=(3, 2), before=1, dilation=(2, 1)), {"N": 2, "C": 3, "O": 64}, {"y1": ("n", "y0")}),
     (conv((2, 1), (16, 40), stride=(3, 4)), {"N": 2, "C": 9, "O": 64}, {"y1": ("n", "y0")}),
