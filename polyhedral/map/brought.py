@@ -35,6 +35,7 @@ from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.placement import ALIGNMENT_BYTES
 from texpr.polyhedral.map.side import Side, at_condition, defined
 from texpr.polyhedral.map.slack import slack
+from texpr.polyhedral.map.summed import along_steps, places
 from texpr.polyhedral.map.tiles import TILE_ALIGN_BYTES
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, at_places
 from texpr.polyhedral.mapped.access import Access
@@ -85,7 +86,8 @@ class Brought:
         self.block, self.side = block, side
         self.own: Bringing = bringing(draft.problem, one, choice, side)
         self.array = self.own.factor.element[0]
-        self.ways = {side: self.own.factor.side.word, DEEP: stem(one.summed.index)}
+        self.summed = along_steps(one, choice.depth)
+        self.ways = {side: self.own.factor.side.word, DEEP: stem(self.summed.index)}
         self.reach = {side: choice.tile[side], DEEP: choice.depth}
         pieces = tuple((list(self.ways).index(way), n) for way, n in self.own.pieces)
         each = {name: self.own.each(way) for way, name in self.ways.items()}
@@ -166,15 +168,16 @@ class Brought:
         """The value of the side where an access begins."""
         return add(IndexVar(name=self.block.corner[self.side]), self._place(self.side))
 
-    def load(self, base: IndexExpr) -> Node:
-        """What the products from `base` on need, into registers; zeros beyond the extents."""
+    def load(self, step: IndexExpr) -> Node:
+        """What the products of a step need, into registers; zeros beyond the extents."""
         block, own, one = self.block, self.own, self.block.one
-        number, index = add(base, self._place(DEEP)), self._index
+        base, index = multiply(const(block.choice.depth), step), self._index
+        number = add(base, self._place(DEEP))
         side, e = own.factor.side, IndexVar(name=self.element)
         here: dict[str, IndexExpr] = {name: IndexVar(name=fixed) for name, fixed in self.fixed.items()}
-        here = {**(here or side.places(index)), **one.summed.places(number)}
+        here = {**(here or side.places(index)), **places(one, block.choice.depth, step, self._place(DEEP))}
         asked = [] if own.factor.where is None else [slack(at_condition(own.factor.where, here))]
-        moving = one.summed.index if own.turned else side.index
+        moving = self.summed.index if own.turned else side.index
         here[moving] = add(here[moving], e)
         ends: list[IndexExpr] = []
         whole: list[Condition] = []

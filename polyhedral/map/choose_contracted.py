@@ -109,10 +109,9 @@ def _fastest(problem: Problem, region: Region, one: Contraction) -> tuple[float,
     shared = constant_value(one.extent) is not None and not region.saved and raster_of(problem.kernel) is None
     most = max(1, length // LEAST_PART) if shared else 1
     least = problem.target.multiprocessors // BUSY if length > CHAIN else LEAST_BLOCKS
-    turned = sum(is_turned(problem, one, side.index) for side in one.sides)
     timed = [
         (
-            _time(problem.target, shape, turned, _blocks(choice, sizes), length, parts),
+            _time(problem.target, shape, _turned(problem, one, choice), _blocks(choice, sizes), length, parts),
             replace(choice, parts=parts),
         )
         for shape, choice in shaped(problem, region, one)
@@ -120,6 +119,11 @@ def _fastest(problem: Problem, region: Region, one: Contraction) -> tuple[float,
         if parts <= most and _blocks(choice, sizes) * parts >= least
     ]
     return min(timed, key=lambda pair: pair[0], default=None)
+
+
+def _turned(problem: Problem, one: Contraction, choice: Contracted) -> int:
+    """How many factors are turned."""
+    return sum(is_turned(problem, one, side.index, choice.depth) for side in one.sides)
 
 
 def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple[Shape, Contracted]]:

@@ -65,6 +65,7 @@ from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.side import defined
 from texpr.polyhedral.map.split_sums import Split, met
+from texpr.polyhedral.map.summed import along_steps
 from texpr.polyhedral.map.vectors import Vectors, along
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.mapped.operators import Elementwise, Origin
@@ -128,7 +129,7 @@ class _Sums:
         self.sides = {side.index: side for side in block.one.sides}
         self.own = tuple(fresh(f"{self.sides[side].word}_own") for side in (choice.across, choice.along))
         self.deep, self.step, self.chunk = (
-            fresh(f"{stem(block.one.reduction.over.index)}_{word}") for word in ("deep", "step", "chunk")
+            fresh(f"{stem(along_steps(block.one, choice.depth).index)}_{word}") for word in ("deep", "step", "chunk")
         )
         self.factors = tuple(Brought(block, side) for side in self.sides)
         self.sums = self._registers("sum", block.one.dtype, "the sums of a thread")
@@ -233,8 +234,7 @@ class _Sums:
 
     def _loads(self, step: IndexExpr) -> tuple[Node, ...]:
         """The factors of the products of a step."""
-        base = multiply(const(self.choice.depth), add(self._first, step))
-        return tuple(factor.load(base) for factor in self.factors)
+        return tuple(factor.load(add(self._first, step)) for factor in self.factors)
 
     def _stores(self, slot: IndexExpr) -> tuple[Node, ...]:
         return tuple(factor.store(slot) for factor in self.factors)

@@ -18,6 +18,7 @@ from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.contraction import Contraction, Factor
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.summed import along_steps, stride
 from texpr.polyhedral.map.tiles import BANKS_BYTES
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, element_width, is_run
 from texpr.polyhedral.mapped.candidate import Contracted
@@ -84,17 +85,21 @@ DEEP = "@deep"
 """The way of what is summed."""
 
 
-def is_turned(problem: Problem, one: Contraction, side: str) -> bool:
-    """Whether neighbours of the factor with a side are neighbours of what is summed."""
-    element = one.of(side).element
-    return not is_run(problem, element, side) and is_run(problem, element, one.summed.index)
+def is_turned(problem: Problem, one: Contraction, side: str, depth: int) -> bool:
+    """Whether neighbours of the factor with a side are neighbours of what is summed, or nearer there than others."""
+    element, summed = one.of(side).element, along_steps(one, depth)
+    if is_run(problem, element, side) or is_run(problem, element, summed.index) or summed.loops == one.reduction.loops:
+        return not is_run(problem, element, side) and is_run(problem, element, summed.index)
+    beside, below = stride(problem, element, side), stride(problem, element, summed.index)
+    return beside is not None and below is not None and 0 < abs(below) < abs(beside)
 
 
 def bringing(problem: Problem, one: Contraction, choice: Contracted, side: str) -> Bringing:
     """How the tile of the factor with a side is brought."""
-    factor, turned = one.of(side), is_turned(problem, one, side)
+    factor, turned = one.of(side), is_turned(problem, one, side, choice.depth)
     most = max(1, ACCESS_BYTES // max(factor.dtype.size_bytes, one.dtype.size_bytes))
-    width, run = 1, one.summed if turned else factor.side
+    summed = along_steps(one, choice.depth)
+    width, run = 1, summed if turned else factor.side
     if factor.where is None and is_run(problem, factor.element, run.index):
         reach = choice.depth if turned else choice.tile[side]
         width = run.whole(min(most, reach, element_width(problem, factor.element, run.index)))
@@ -103,7 +108,7 @@ def bringing(problem: Problem, one: Contraction, choice: Contracted, side: str) 
     beside = ROW_BYTES // (width * one.dtype.size_bytes)
     fast = min(choice.threads, extents[first] // width)
     fast = min(fast, max(1, beside, choice.threads // extents[second])) if turned else fast
-    if width == 1 and not turned and one.summed.joins:
+    if width == 1 and not turned and summed.joins:
         fast = min(fast, BESIDE)
     slow = min(choice.threads // fast, extents[second])
     return Bringing(factor=factor, turned=turned, width=width, threads={first: fast, second: slow})

@@ -28,6 +28,7 @@ from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.scan_team import covered_by_team
 from texpr.polyhedral.map.scan_work import scans
+from texpr.polyhedral.map.summed import along_steps
 from texpr.polyhedral.map.tally import elements, tally
 from texpr.polyhedral.map.tiles import load_units, owned, run_units, staged, tile_lanes
 from texpr.polyhedral.map.vectors import Wide, along
@@ -163,7 +164,7 @@ def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchC
         own = bringing(problem, one, choice, side)
         access = problem.access(*own.factor.element, width=own.width)
         shares = choice.tile[side] * choice.depth // (own.width * choice.threads)
-        ways = {DEEP: one.summed.index}
+        ways = {DEEP: along_steps(one, choice.depth).index}
         pieces = tuple((ways.get(way, way), n) for way, n in own.pieces)
         each = {ways.get(way, way): own.each(way) for way, _ in own.pieces}
         indices = tuple(dict.fromkeys(index for index, _ in pieces))

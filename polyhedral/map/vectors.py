@@ -315,8 +315,10 @@ def element_width(problem: Problem, element: Element, index: str, origin: Elemen
         return 1
     layout, most = problem.layouts[name], _most(problem, name)
     if origin is None:
-        return vector_width(layout, _plain(subscripts), index, most, problem.divisors)
-    own, first = (linear(offset(problem.layouts[n], _plain(at(s, index, ZERO)))) for n, s in (element, origin))
+        return vector_width(layout, plain_subscripts(subscripts), index, most, problem.divisors)
+    own, first = (
+        linear(offset(problem.layouts[n], plain_subscripts(at(s, index, ZERO)))) for n, s in (element, origin)
+    )
     if not is_run(problem, element, index):
         return 1
     apart, width = own - first, min(most, _most(problem, origin[0]))
@@ -333,7 +335,7 @@ def printed(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
 def is_run(problem: Problem, element: Element, index: str) -> bool:
     """Whether the elements at neighbouring values of an index are neighbours."""
     layout = problem.layouts[element[0]]
-    return layout.xor is None and linear(offset(layout, _plain(element[1]))).coefficient(index) == 1
+    return layout.xor is None and linear(offset(layout, plain_subscripts(element[1]))).coefficient(index) == 1
 
 
 def _most(problem: Problem, name: str) -> int:
@@ -342,7 +344,7 @@ def _most(problem: Problem, name: str) -> int:
     return min(ACCESS_BYTES, buffer.align) // buffer.dtype.size_bytes
 
 
-def _plain(subscripts: tuple[Subscript, ...]) -> list[IndexExpr]:
+def plain_subscripts(subscripts: tuple[Subscript, ...]) -> list[IndexExpr]:
     """The subscripts, with a name for each that is read from data."""
     return [IndexVar(name=f"#{n}") if isinstance(s, Gather) else s for n, s in enumerate(subscripts)]
 

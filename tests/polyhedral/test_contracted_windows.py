@@ -1,5 +1,6 @@
 """Convolutions are sums of products in tiles: pixels are one side, the window is part of what is summed."""
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ SAME: list[tuple[str, dict[str, int], dict[str, tuple[str, ...]]]] = [
     (PLAIN, {"N": 3, "C": 2, "O": 64, "H": 7, "W": 8}, {"w": ("n", "h")}),
     (PLAIN, {"N": 1, "C": 2, "O": 64, "H": 1, "W": 128}, {}),
     (LAST, {"N": 1, "C": 4, "O": 64, "H": 9, "W": 11}, {"w": ("h",)}),
+    (LAST, {"N": 2, "C": 16, "O": 64, "H": 5, "W": 8}, {"w": ("n", "h")}),
     (GROUPED, {"N": 2, "G": 2, "C": 9, "O": 64, "H": 7, "W": 11}, {"w": ("h",)}),
     (HALF, {"N": 9, "C": 5, "O": 64, "W": 19}, {"w": ("n",)}),
     (PHASES, {"N": 11, "C": 9, "O": 64, "W": 7}, {"w": ("n",)}),
@@ -114,6 +116,7 @@ SAME: list[tuple[str, dict[str, int], dict[str, tuple[str, ...]]]] = [
     (conv((3, 2), (21, 20), stride=(3, 2), before=1, dilation=(2, 1)), {"N": 2, "C": 3, "O": 64}, {"y1": ("n", "y0")}),
     (conv((2, 1), (16, 40), stride=(3, 4)), {"N": 2, "C": 9, "O": 64}, {"y1": ("n", "y0")}),
     (conv((7, 7), (3, 4), before=4, after=(5, 3)), {"N": 3, "C": 1, "O": 64}, {"y1": ("n", "y0")}),
+    (conv((3, 2), (9, 8), before=1, after=1), {"N": 1, "C": 32, "O": 66}, {"y1": ("y0",)}),
     (conv((3,), (70,), before=1, after=1), {"N": 1, "C": 7, "O": 64}, {}),
     (conv((2, 2, 2), (5, 6, 5), before=(0, 1, 0), after=1), {"N": 1, "C": 3, "O": 64}, {"y2": ("y0", "y1")}),
 ]
@@ -233,7 +236,10 @@ def test_a_convolution_keeps_its_sums_in_registers(tmp_path: Path) -> None:
     assert "0 bytes spill stores" in ptxas_says(mapped(text, N=32, C=256, O=256), tmp_path)
 
 
-def test_a_window_is_asked_for_without_a_branch() -> None:
-    program = mapped(conv((3, 3), (56, 56), before=1, after=1), N=32, C=256, O=256)
-    source = emit_cuda(plan(program), program.target).source
-    assert source.count("tx::load_exactly<1>(X, ") == 2 and "tx::fill(X_next" not in source
+@pytest.mark.parametrize(("channels", "asked_again"), [(256, False), (250, True)])
+def test_where_a_window_lies_is_asked_once_for_a_step_of_channels(channels: int, asked_again: bool) -> None:
+    program = mapped(conv((3, 3), (56, 56), before=1, after=1), N=32, C=channels, O=256)
+    lines = emit_cuda(plan(program), program.target).source.splitlines()
+    loads = [line for line in lines if "tx::load_exactly<1>(X, " in line]
+    assert loads and not any("tx::fill(X_next" in line for line in lines)
+    assert any(re.search(r"_round\w*\) [/%]", line) for line in loads) == asked_again
