@@ -21,6 +21,7 @@ from texpr.command_options import (
     INPUTS,
     KERNEL,
     MAPPING,
+    OBJECTIVE,
     RUN_DEFINES,
     SEED,
     target_option,
@@ -35,7 +36,7 @@ ENVIRONMENT, DEFECT = 3, 70
 _ENVIRONMENT_CODES = ("E0503", "E0505", "E0605", "E0608")
 _DEFECT_CODES = ("E0504",)
 
-_COMPILED = (FILE, DEFINES, KERNEL, target_option("cuda:sm_90a"), HINTS, MAPPING)
+_COMPILED = (FILE, DEFINES, KERNEL, target_option("cuda:sm_90a"), HINTS, OBJECTIVE, MAPPING)
 _TRIED = (FILE, RUN_DEFINES, KERNEL, target_option("cpu"), MAPPING, SEED, INPUTS)
 _COMPARED = "compare with the interpreter in float64; --check=full: all of a large run"
 COMMANDS = (

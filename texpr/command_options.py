@@ -38,6 +38,13 @@ MAPPING = option(
 INPUTS = option("--input", dest="inputs", type=Path, metavar="FILE", help="an .npz with arrays by parameter name")
 HINTS = option("--hint", dest="hint", action="append", metavar="NAME=VALUE", help="cost of a dynamic size")
 
+OBJECTIVE = option(
+    "--objective",
+    default="time",
+    metavar="time|distance",
+    help="what lanes are chosen for: the least time, or neighbours that touch what is nearest",
+)
+
 
 def target_option(default: str) -> Option:
     """Which target a command compiles for, where none is said."""

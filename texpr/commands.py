@@ -3,7 +3,7 @@ needs none."""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from texpr.command_line import complain, say
 from texpr.command_options import choices_in, definitions, kernel_of, print_json, usage, with_own_sizes
@@ -83,6 +83,7 @@ def _compile(
     target: str,
     define: list[str] | None,
     hints: list[str] | None,
+    objective: Literal["time", "distance"],
     mapping: Path | None,
     stop_after: str | None,
 ) -> Any:
@@ -91,7 +92,15 @@ def _compile(
     if wrong:
         raise usage("--hint wants NAME=INTEGER")
     program, choices = kernel_of(file, name), choices_in(mapping)
-    return program.compile(target, types=types, sizes=sizes, hints=values, mapping=choices, stop_after=stop_after)
+    return program.compile(
+        target,
+        types=types,
+        sizes=sizes,
+        hints=values,
+        objective=objective,
+        mapping=choices,
+        stop_after=stop_after,
+    )
 
 
 def map_command(
@@ -100,12 +109,13 @@ def map_command(
     kernel: str | None,
     target: str,
     hint: list[str] | None,
+    objective: Literal["time", "distance"],
     mapping: Path | None,
     alternatives: bool,
     as_json: bool,
 ) -> None:
     """Show where everything runs: grid, block, digits, buffers, access relations, required orders."""
-    compiled = _compile(file, kernel, target, define, hint, mapping, "map")
+    compiled = _compile(file, kernel, target, define, hint, objective, mapping, "map")
     if as_json:
         from texpr.mapping_json import mapping_json
         from texpr.ran import findings
@@ -126,10 +136,11 @@ def graph(
     kernel: str | None,
     target: str,
     hint: list[str] | None,
+    objective: Literal["time", "distance"],
     mapping: Path | None,
 ) -> None:
     """Show the planned program: the mapping with whole statements, and where every buffer lies."""
-    compiled = _compile(file, kernel, target, define, hint, mapping, "plan")
+    compiled = _compile(file, kernel, target, define, hint, objective, mapping, "plan")
     _say(compiled.warnings, compiled.dynamic)
     say(str(compiled.graph))
 
@@ -141,11 +152,12 @@ def build(
     kernel: str | None,
     target: str,
     hint: list[str] | None,
+    objective: Literal["time", "distance"],
     mapping: Path | None,
     source_only: bool,
 ) -> None:
     """Compile a kernel and write its artifact: text, headers, C header, cubin, manifest."""
-    compiled = _compile(file, kernel, target, define, hint, mapping, None)
+    compiled = _compile(file, kernel, target, define, hint, objective, mapping, None)
     _say(compiled.warnings, compiled.dynamic)
     folder = compiled.save(output, source_only=source_only)
     say(f"{compiled.name} for {compiled.target} in {folder}")

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from texpr.polyhedral.map.chains import Sum
     from texpr.polyhedral.mapped.candidate import Choices
 
-COMPILE_OPTIONS = ("target", "types", "sizes", "dynamic", "hints", "mapping", "checks", "stop_after")
+COMPILE_OPTIONS = ("target", "types", "sizes", "dynamic", "hints", "objective", "mapping", "checks", "stop_after")
+OBJECTIVES: tuple[Literal["time"], Literal["distance"]] = ("time", "distance")
 INTERPRET_OPTIONS = ("mode", "float64", "seed", "types", "sizes")
 CALL_OPTIONS = ("stream",)
 MAX_SPECIALISATIONS = 256  # compiled variants that one kernel object keeps for plain calls
@@ -122,6 +123,7 @@ class Kernel:
         sizes: Mapping[str, int] | None = None,
         dynamic: Sequence[str] = (),
         hints: Mapping[str, int] | None = None,
+        objective: Literal["time", "distance"] = "time",
         mapping: "Choices | Mapping[str, Any] | None" = None,
         checks: bool = False,
         stop_after: str | None = None,
@@ -134,6 +136,8 @@ class Kernel:
             sizes, size_values: compile-time sizes; those left out stay dynamic and are solved at launch.
             dynamic: sizes that must stay dynamic; naming one that is bound here is an error.
             hints: values at which the cost of dynamic sizes is judged.
+            objective: what the lanes of a warp are chosen for: the least time, or the least distance between what
+                neighbouring lanes touch; then nothing of a band is staged or shared out (docs/schedules.md).
             mapping: the choices of the mapping instead of the compiler's own: the `candidate` of a mapping, changed as
                 you like, or its JSON (docs/schemas.md); or one for each of some cases and for all other calls:
                 `{"cases": [{"when": "M % 128 == 0 and address(A) % 16 == 0", "candidate": …}], "otherwise": …}`.
@@ -151,6 +155,7 @@ class Kernel:
 
         refuse_misspelt(size_values, COMPILE_OPTIONS, self._size_names)
         machine, stop_after, checks = target_of(target), stage_name(stop_after), flag("checks", checks)
+        goal = one_of("objective", objective, OBJECTIVES)
         bound, costs = merge_sizes("sizes", sizes, size_values), merge_sizes("hints", hints)
         free = (*size_names(dynamic), *self.dynamic)
         both = [name for name in free if name in bound]
@@ -162,7 +167,16 @@ class Kernel:
             help = did_you_mean(unknown[0][:80], [size.name for size in kernel.sizes])
             raise fail("E0211", f"{self.name} has no size {unknown[0][:80]!r}", help=help)
         chosen = choices_of(mapping)
-        made = build(kernel, machine, sizes=bound, hints=costs, choices=chosen, checks=checks, stop_after=stop_after)
+        made = build(
+            kernel,
+            machine,
+            sizes=bound,
+            hints=costs,
+            objective=goal,
+            choices=chosen,
+            checks=checks,
+            stop_after=stop_after,
+        )
         compiled = Compiled(made, warnings)
         warn_users(compiled.warnings)
         return compiled

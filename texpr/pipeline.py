@@ -77,6 +77,7 @@ def build(
     *,
     sizes: Mapping[str, int],
     hints: Mapping[str, int] | None = None,
+    objective: str = "time",
     choices: "Choices | None" = None,
     checks: bool = False,
     stop_after: str | None = None,
@@ -86,6 +87,7 @@ def build(
     Args:
         sizes: values of the sizes bound at compile time; the others stay free.
         hints: representative values of free sizes, for the cost model only.
+        objective: by what lanes are chosen, `time` or `distance`.
         choices: those of the mapping; None lets the compiler choose.
         checks: emit run-time checks of gathered subscripts on CUDA (`cpu` and `cuda-host` always have them).
         stop_after: the last stage to run; None runs all.
@@ -110,7 +112,7 @@ def build(
     from texpr.polyhedral.isl import translated
 
     with translated(kernel.span):
-        _below(made, bound, hints or {}, choices, checks, over)
+        _below(made, bound, hints or {}, objective, choices, checks, over)
     return made
 
 
@@ -118,6 +120,7 @@ def _below(
     made: Build,
     bound: "Kernel",
     hints: Mapping[str, int],
+    objective: str,
     choices: "Choices | None",
     checks: bool,
     over: Callable[[str], bool],
@@ -139,11 +142,15 @@ def _below(
     schedules: Schedules = made.stage("schedule", lambda: Schedules(proved=proved) if choices else schedule(proved))
     if over("schedule"):
         return
+    from texpr.polyhedral.map.objective import Objective
     from texpr.polyhedral.map.stage import map_program
 
-    known, others = made.bound_sizes(), schedules.others
+    known, others, goal = made.bound_sizes(), schedules.others, Objective(objective)
     mapped: MappedProgram = made.stage(
-        "map", lambda: map_program(proved, made.target, hints=hints, choices=choices, sizes=known, others=others)
+        "map",
+        lambda: map_program(
+            proved, made.target, hints=hints, choices=choices, sizes=known, others=others, objective=goal
+        ),
     )
     if over("map"):
         return

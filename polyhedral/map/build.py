@@ -13,6 +13,7 @@ from texpr.grammar.ast import Role
 from texpr.grammar.permissions import cooperative_of, persistent_of
 from texpr.polyhedral.map.blocks import build_blocks
 from texpr.polyhedral.map.clustered import clustered
+from texpr.polyhedral.map.distance import distance_notes
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.early import begun_early
 from texpr.polyhedral.map.first_sums import bound_once
@@ -20,6 +21,7 @@ from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.idle_attributes import idle_attributes
 from texpr.polyhedral.map.inherited import inherit_attributes
 from texpr.polyhedral.map.launches import build_combined, build_flat, build_single
+from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.one_name import one_name
 from texpr.polyhedral.map.partials import add_partials
 from texpr.polyhedral.map.persistent import persistent
@@ -78,6 +80,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
                 *idle_attributes(problem.kernel, problem.target, host, buffers, draft.obeyed),
                 *_read_again(problem, candidate),
                 *draft.notes,
+                *(distance_notes(problem, candidate) if problem.objective is Objective.DISTANCE else ()),
             ),
         ),
     )

@@ -50,6 +50,7 @@ from texpr.polyhedral.map.early import choose_early
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked, with_threads
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.lines import countable
+from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.sharing import (
@@ -112,6 +113,8 @@ def _choice(problem: Problem, region: Region) -> Choice:
     sizes = band_sizes(problem, nest, ranges)
     if has_block_level(problem.kernel, nest):
         return choose_blocks(problem, nest, ranges)
+    if problem.objective is Objective.DISTANCE:
+        return choose_flat(problem, nest, ranges)
     contracted = choose_contracted(problem, region)
     if contracted is not None:
         return contracted
@@ -145,10 +148,11 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
     if shares.thread:
         widths = {index: n for index, n in shares.thread.items() if n > 1}
     else:
-        widths = choose_width(problem, nest, sizes, order[0], nest.indices)
+        near = problem.objective is Objective.DISTANCE and width_asked(nest.pars) is None
+        widths = {} if near else choose_width(problem, nest, sizes, order[0], nest.indices)
         widths = {index: n for index, n in widths.items() if tile.get(index, n) % n == 0}
     lines: dict[str, str] = {}
-    if not widths and not tile:
+    if not widths and not tile and problem.objective is Objective.TIME:
         widths, lines = _from_line(problem, nest, sizes, order[0])
     runs = in_runs(nest, sizes, widths)
     threads = asked or threads_for(runs, problem.target)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import share, thread_digits
-from texpr.polyhedral.map.objective import cost, lane_values
+from texpr.polyhedral.map.distance import Lanes, weighted
+from texpr.polyhedral.map.objective import Objective, cost, lane_values
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
@@ -30,6 +31,8 @@ def choose_lanes(
     the buffers `without` do not count."""
     if len(sizes) == 1:
         return (0,), (threads,)
+    if problem.objective is Objective.DISTANCE:
+        return nearest_lanes(problem, nest, sizes, threads, ranges, without=without)
     warp = problem.target.warp_size
     accesses = problem.accesses(nest.body, ranges, without=without)
     fixed = {**dict.fromkeys(ranges, 0), **problem.sizes}
@@ -42,6 +45,35 @@ def choose_lanes(
         found = cost(accesses, lane_values(trial, nest.indices, warp), fixed, warp)
         if best is None or found < best[0]:
             best = (found, order, caps)
+    assert best is not None, "a nest has at least one par"
+    return best[1], best[2]
+
+
+def nearest_lanes(
+    problem: Problem,
+    nest: Nest,
+    sizes: Sequence[int],
+    threads: int,
+    ranges: Ranges,
+    *,
+    without: frozenset[str] = frozenset(),
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The order and the most threads of each dimension that bring neighbouring lanes nearest to each other: the seed's
+    rule, in which every split of a warp over two dimensions is tried. Of several, the one with the fewest sectors."""
+    warp = problem.target.warp_size
+    accesses = problem.accesses(nest.body, ranges, without=without)
+    fixed = {**dict.fromkeys(ranges, 0), **problem.sizes}
+    extents = dict(zip(nest.indices, sizes, strict=True))
+    best: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None = None
+    for first in reversed(range(len(sizes))):
+        order = (first, *(d for d in reversed(range(len(sizes))) if d != first))
+        for lanes in (n for n in (threads, 32, 16, 8, 4, 2) if n <= threads):
+            caps = (lanes, *(threads for _ in order[1:]))
+            trial = thread_digits(nest.indices, share(sizes, order, caps, threads), Names(()), warp)
+            d = weighted(accesses, Lanes.of(trial), problem.sizes, extents, problem.proved.program.work)
+            sectors, _ = cost(accesses, lane_values(trial, nest.indices, warp), fixed, warp)
+            if best is None or (d, sectors) < best[0]:
+                best = ((d, sectors), order, tuple(caps[order.index(dim)] for dim in range(len(sizes))))
     assert best is not None, "a nest has at least one par"
     return best[1], best[2]
 

@@ -6,6 +6,7 @@ subscripts are gathered has no figures. For A[i * 32 + lane] of f32: stride 1, d
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from texpr.grammar.ast import Gather, Subscript
@@ -16,6 +17,16 @@ from texpr.polyhedral.map.digits import ThreadDigits
 from texpr.polyhedral.mapped.places import Digit, Place
 
 SECTOR_BYTES = 32
+
+
+class Objective(StrEnum):
+    """By what lanes are chosen: what takes the least `time`, or, the seed's rule, the least `distance` between
+    neighbouring lanes, in bands of which nothing is staged or shared out."""
+
+    TIME = "time"
+    DISTANCE = "distance"
+
+
 EXACT = 2**31  # sizes and strides up to it keep addresses inside 64 bits
 
 

@@ -41,7 +41,7 @@ from texpr.polyhedral.map.bands import Nest, bounded_nest
 from texpr.polyhedral.map.fused import fused
 from texpr.polyhedral.map.hardware_attributes import check_host_loop
 from texpr.polyhedral.map.kept import Kept
-from texpr.polyhedral.map.objective import WeightedAccess
+from texpr.polyhedral.map.objective import Objective, WeightedAccess
 from texpr.polyhedral.map.reducible import long_reduction, reads_of
 from texpr.polyhedral.mapped.program import HostIf, HostLoop
 from texpr.polyhedral.program import ProvedProgram
@@ -96,7 +96,7 @@ class Problem:
     """`kernel` is the `kept` one with its long sums carried as they are to be and indices fused, `whole` the same with
     the indices and shapes of the author; `sizes` has the representative values;
     `host_ranges` the inclusive ranges of host loops, where known; `layouts` the declared ones of all buffers;
-    `divisors` by what free sizes are divisible."""
+    `divisors` by what free sizes are divisible, `objective` by what lanes are chosen."""
 
     kernel: Kernel
     whole: Kernel
@@ -107,6 +107,7 @@ class Problem:
     host_ranges: Ranges
     layouts: Mapping[str, Layout]
     divisors: Mapping[str, int]
+    objective: Objective = Objective.TIME
     answers: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def once(self, question: Hashable, ask: Callable[[], Answer]) -> Answer:
@@ -213,7 +214,12 @@ def declared(stmts: tuple[Stmt, ...]) -> frozenset[str]:
 
 
 def make_problem(
-    kept: Kept, kernel: Kernel, target: Target, hints: Mapping[str, int], given: Condition | None = None
+    kept: Kept,
+    kernel: Kernel,
+    target: Target,
+    hints: Mapping[str, int],
+    given: Condition | None = None,
+    objective: Objective = Objective.TIME,
 ) -> Problem:
     """The problem of a kernel, the kept one or one that carries its long sums otherwise, for the calls of which the
     condition `given` holds. Raises E0402 for an attribute on a host loop."""
@@ -232,6 +238,7 @@ def make_problem(
         host_ranges=outliner.ranges,
         layouts={buffer.name: declared_layout(buffer) for buffer in kernel.buffers},
         divisors=size_divisors(kernel),
+        objective=objective,
     )
 
 

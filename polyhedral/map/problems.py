@@ -11,6 +11,7 @@ from texpr.grammar.ast import Condition, Kernel
 from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.long_sums import carried_wide
+from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.problem import Problem, make_problem
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.target import Target
@@ -25,6 +26,7 @@ class Problems:
     target: Target
     hints: Mapping[str, int]
     given: Condition | None = None
+    objective: Objective = Objective.TIME
 
     @cached_property
     def wide(self) -> Problem:
@@ -51,4 +53,4 @@ class Problems:
         return carried_wide(self.kept.proved.program, self.kept.long, arrays=arrays)
 
     def _problem(self, kernel: Kernel) -> Problem:
-        return make_problem(self.kept, kernel, self.target, self.hints, self.given)
+        return make_problem(self.kept, kernel, self.target, self.hints, self.given, self.objective)

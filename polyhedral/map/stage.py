@@ -23,6 +23,7 @@ from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.choose_cases import row_cases
 from texpr.polyhedral.map.hardware_attributes import check_attributes
 from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
+from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.problems import Problems
 from texpr.polyhedral.map.states import is_state
@@ -51,10 +52,12 @@ def map_program(
     choices: Choices | None = None,
     sizes: Mapping[str, int] | None = None,
     others: "tuple[Draft, ...]" = (),
+    objective: Objective = Objective.TIME,
 ) -> MappedProgram:
     """The mapping of a proved program to a target; `hints` gives sizes that are free a value to judge choices at,
     `choices` the choices themselves, and `sizes` those that are bound, for which their conditions may ask. It is mapped
-    in the schedule of the choices, or in one of the `others` where that costs less.
+    in the schedule of the choices, or, by time, in one of the `others` where that costs less. `objective`: by what
+    lanes are chosen.
 
     Long sums that the mapping leaves in memory are kept in f64 there, by a mapping of the program that says so.
     Raises E0401 where attributes or sizes leave no mapping, E0402 for attributes that are not mapped, E0403 for
@@ -64,8 +67,9 @@ def map_program(
     known = hints or {}
     if choices is not None:
         return _as_told(proved, target, known, choices, sizes or {})
-    own = Problems(keep_nothing(proved), target, known)
-    better = _better(Schedules(proved=proved, others=others), own) if others else None
+    own = Problems(keep_nothing(proved), target, known, objective=objective)
+    by_time = objective is Objective.TIME
+    better = _better(Schedules(proved=proved, others=others), own) if others and by_time else None
     if better is not None:
         try:
             with proved.program.work.share(2):
