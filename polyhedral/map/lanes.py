@@ -67,8 +67,8 @@ def nearest_lanes(
     best: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None = None
     for first in reversed(range(len(sizes))):
         order = (first, *(d for d in reversed(range(len(sizes))) if d != first))
-        for lanes in (n for n in (threads, 32, 16, 8, 4, 2) if n <= threads):
-            caps = (lanes, *(threads for _ in order[1:]))
+        for lanes in dict.fromkeys((threads, *(warp >> less for less in range(warp.bit_length() - 1)))):
+            caps = (min(lanes, threads), *(threads for _ in order[1:]))
             trial = thread_digits(nest.indices, share(sizes, order, caps, threads), Names(()), warp)
             d = weighted(accesses, Lanes.of(trial), problem.sizes, extents, problem.proved.program.work)
             sectors, _ = cost(accesses, lane_values(trial, nest.indices, warp), fixed, warp)
