@@ -16,7 +16,9 @@ from texpr.options import (
     natural,
     one_of,
     refuse_ambiguous,
+    refuse_bound,
     refuse_misspelt,
+    refuse_unknown,
     size_names,
     stage_name,
     target_of,
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from texpr.polyhedral.mapped.candidate import Choices
 
 COMPILE_OPTIONS = ("target", "types", "sizes", "dynamic", "hints", "objective", "mapping", "checks", "stop_after")
-OBJECTIVES: tuple[Literal["time"], Literal["distance"]] = ("time", "distance")
 INTERPRET_OPTIONS = ("mode", "float64", "seed", "types", "sizes")
 CALL_OPTIONS = ("stream",)
 MAX_SPECIALISATIONS = 256  # compiled variants that one kernel object keeps for plain calls
@@ -136,8 +137,7 @@ class Kernel:
             sizes, size_values: compile-time sizes; those left out stay dynamic and are solved at launch.
             dynamic: sizes that must stay dynamic; naming one that is bound here is an error.
             hints: values at which the cost of dynamic sizes is judged.
-            objective: what the lanes of a warp are chosen for: the least time, or the least distance between what
-                neighbouring lanes touch; then nothing of a band is staged or shared out (docs/schedules.md).
+            objective: what lanes are chosen for: the least time, or distance between neighbours (docs/schedules.md).
             mapping: the choices of the mapping instead of the compiler's own: the `candidate` of a mapping, changed as
                 you like, or its JSON (docs/schemas.md); or one for each of some cases and for all other calls:
                 `{"cases": [{"when": "M % 128 == 0 and address(A) % 16 == 0", "candidate": …}], "otherwise": …}`.
@@ -154,28 +154,22 @@ class Kernel:
         from texpr.pipeline import build
 
         refuse_misspelt(size_values, COMPILE_OPTIONS, self._size_names)
-        machine, stop_after, checks = target_of(target), stage_name(stop_after), flag("checks", checks)
-        goal = one_of("objective", objective, OBJECTIVES)
+        machine, last, checks = target_of(target), stage_name(stop_after), flag("checks", checks)
         bound, costs = merge_sizes("sizes", sizes, size_values), merge_sizes("hints", hints)
         free = (*size_names(dynamic), *self.dynamic)
-        both = [name for name in free if name in bound]
-        if both:
-            raise fail("E0211", f"size {both[0]} is dynamic and has the value {bound[both[0]]}")
+        refuse_bound(free, bound)
         kernel, warnings = self._check(element_types(types), bound)
-        unknown = [name for name in (*free, *costs) if all(size.name != name for size in kernel.sizes)]
-        if unknown:
-            help = did_you_mean(unknown[0][:80], [size.name for size in kernel.sizes])
-            raise fail("E0211", f"{self.name} has no size {unknown[0][:80]!r}", help=help)
+        refuse_unknown(self.name, (*free, *costs), [size.name for size in kernel.sizes])
         chosen = choices_of(mapping)
         made = build(
             kernel,
             machine,
             sizes=bound,
             hints=costs,
-            objective=goal,
+            objective=objective,
             choices=chosen,
             checks=checks,
-            stop_after=stop_after,
+            stop_after=last,
         )
         compiled = Compiled(made, warnings)
         warn_users(compiled.warnings)

@@ -6,7 +6,7 @@ E0211 for sizes, types and hints, E0502 for stages, E0607 for all else.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from texpr.grammar.diagnostics import TExprError, fail, nearest
+from texpr.grammar.diagnostics import TExprError, did_you_mean, fail, nearest
 
 if TYPE_CHECKING:
     from texpr.polyhedral.mapped.candidate import Choices
@@ -49,6 +49,21 @@ def refuse_misspelt(given: Collection[str], options: Sequence[str], known: Calla
         close = nearest(name, options)
         if close is not None and name not in known():
             raise fail("E0607", f"there is no option `{name[:80]}`", help=f"did you mean `{close}`?")
+
+
+def refuse_bound(free: Sequence[str], bound: Mapping[str, int]) -> None:
+    """E0211 for a size that is to stay dynamic and has a value."""
+    both = [name for name in free if name in bound]
+    if both:
+        raise fail("E0211", f"size {both[0]} is dynamic and has the value {bound[both[0]]}")
+
+
+def refuse_unknown(kernel: str, given: Collection[str], sizes: Sequence[str]) -> None:
+    """E0211 for a name that is no size of a kernel."""
+    unknown = [name for name in given if name not in sizes]
+    if unknown:
+        help = did_you_mean(unknown[0][:80], sizes)
+        raise fail("E0211", f"{kernel} has no size {unknown[0][:80]!r}", help=help)
 
 
 def refuse_ambiguous(given: Collection[str], kernel: str, sizes: Collection[str], parameters: Collection[str]) -> None:

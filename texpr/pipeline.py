@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from texpr.grammar.diagnostics import Diagnostic, did_you_mean, fail
+from texpr.options import one_of
 
 if TYPE_CHECKING:
     from texpr.codegen.manifest import Manifest
@@ -98,6 +99,7 @@ def build(
     if stop_after is not None and stop_after not in STAGES:
         help = did_you_mean(stop_after[:40], STAGES, f"stages are {', '.join(STAGES)}")
         raise fail("E0502", f"there is no stage {stop_after[:40]!r}", help=help)
+    one_of("objective", objective, ("time", "distance"))
     made = Build(kernel, target, sizes)
     last = STAGES.index(stop_after) if stop_after else len(STAGES)
 
