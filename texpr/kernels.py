@@ -160,17 +160,8 @@ class Kernel:
         refuse_bound(free, bound)
         kernel, warnings = self._check(element_types(types), bound)
         refuse_unknown(self.name, (*free, *costs), [size.name for size in kernel.sizes])
-        chosen = choices_of(mapping)
-        made = build(
-            kernel,
-            machine,
-            sizes=bound,
-            hints=costs,
-            objective=objective,
-            choices=chosen,
-            checks=checks,
-            stop_after=last,
-        )
+        how: dict[str, Any] = {"hints": costs, "objective": objective, "choices": choices_of(mapping), "checks": checks}
+        made = build(kernel, machine, sizes=bound, stop_after=last, **how)
         compiled = Compiled(made, warnings)
         warn_users(compiled.warnings)
         return compiled
