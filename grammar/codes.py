@@ -112,6 +112,12 @@ CODES: dict[str, Code] = {
     "E0716": Code(
         "no worker for a function", "The engine has no worker of a kind for which the function has an entry."
     ),
+    "E0721": Code("MPI not installed", "Several processes need mpi4py and an MPI, which come with `texpr[mpi]`."),
+    "E0722": Code("no launcher of MPI", "Ranks are processes that `mpiexec` starts; this one was started alone."),
+    "E0723": Code("MPI without threads", "The MPI does not allow all threads of a process to call it."),
+    "E0724": Code(
+        "two MPIs installed", "Which library is loaded and whose `mpiexec` starts it would be left to chance."
+    ),
     "E0725": Code("sum of this type between ranks", "MPI adds integers, f32 and f64, and no other element types."),
     "E0726": Code("ranks differ", "Every rank makes the same calls in the same order; these do not."),
     "E0727": Code("rank lost", "A rank ended, or says nothing any more, and the others cannot go on."),

@@ -312,6 +312,24 @@ EXPLANATIONS: dict[str, Explanation] = {
         "A plain function, and a kernel compiled for `cpu`, run on CPU workers; a kernel compiled for `cuda` runs on "
         "GPU workers. `FunctionDefinition(cpu=…, cuda=…)` gives a version for each."
     ),
+    "E0721": Explanation(
+        "`pip install 'texpr[mpi]'` brings mpi4py and MPICH from the package index. With an MPI of the machine's "
+        "own, as on a cluster, install mpi4py alone and see that its library is found."
+    ),
+    "E0722": Explanation(
+        "A launcher starts the ranks: `mpiexec -n 2 python program.py`, or a cluster's own, such as `srun`. It must be "
+        "of the MPI that mpi4py loads, or each process takes itself for the only one. A program that is to run in one "
+        "process makes its engine without `transport=`."
+    ),
+    "E0723": Explanation(
+        "One thread of each process makes all calls of MPI, beside the thread that started it, so MPI must be started "
+        "with MPI_THREAD_MULTIPLE, which mpi4py asks for unless it is told otherwise. Both MPIs of the package index "
+        "give it."
+    ),
+    "E0724": Explanation(
+        "Packages of several MPIs put their libraries and `mpiexec` in the same places of an environment, and the last "
+        "one installed wins, in part. Uninstall all but one, and install that one again."
+    ),
     "E0725": Explanation(
         "Terms from several ranks are added by MPI, which adds integers, f32 and f64, and no halves: accumulate into a "
         "tensor of f32, and let one more task convert what is done. One rank alone has no such limit."

@@ -3,8 +3,10 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -159,9 +161,16 @@ def need_gcc() -> None:
     _need("gcc", shutil.which("gcc"))
 
 
+@pytest.fixture(scope="session")
+def need_mpi() -> None:
+    """For tests marked `mpi`, which start ranks."""
+    launcher = Path(sys.executable).parent / "mpiexec"
+    _need("mpi4py with its mpiexec", find_spec("mpi4py") if launcher.exists() else None)
+
+
 @pytest.fixture(autouse=True)
 def _tools_of_markers(request: pytest.FixtureRequest) -> None:
-    """The markers `nvcc` and `gxx` ask for their tools by themselves."""
-    for marker in ("nvcc", "gxx"):
+    """The markers `nvcc`, `gxx` and `mpi` ask for their tools by themselves."""
+    for marker in ("nvcc", "gxx", "mpi"):
         if request.node.get_closest_marker(marker) is not None:
             request.getfixturevalue(f"need_{marker}")

@@ -23,6 +23,7 @@ Needs NumPy, and no compiler.
 from texpr.runtime.tasks.buffers import Buffer
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.contractions import einsum
+from texpr.runtime.tasks.distributions import blocked, by_number, cyclic, grid, owner
 from texpr.runtime.tasks.engine import Engine
 from texpr.runtime.tasks.frameworks import on_arrays
 from texpr.runtime.tasks.functions import FunctionDefinition
@@ -43,6 +44,7 @@ from texpr.runtime.tasks.policies import Affinity, LeastTransfer, Policy, ReadyQ
 from texpr.runtime.tasks.spaces import TiledSpace, tiled
 from texpr.runtime.tasks.task import Task
 from texpr.runtime.tasks.tensors import Block, Slice, Tensor
+from texpr.runtime.transport import mpi
 
 __all__ = [
     "Access",
@@ -61,12 +63,18 @@ __all__ = [
     "Tensor",
     "TiledSpace",
     "accumulate",
+    "blocked",
+    "by_number",
+    "cyclic",
     "einsum",
+    "grid",
     "may_accumulate",
     "may_read",
     "may_read_write",
     "may_write",
+    "mpi",
     "on_arrays",
+    "owner",
     "read",
     "read_write",
     "temp",

@@ -17,5 +17,6 @@ rules allow.
 from texpr.runtime.transport.fake import fake
 from texpr.runtime.transport.interface import Spot, Transport
 from texpr.runtime.transport.local import Local
+from texpr.runtime.transport.mpi import mpi
 
-__all__ = ["Local", "Spot", "Transport", "fake"]
+__all__ = ["Local", "Spot", "Transport", "fake", "mpi"]

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy
 
-from texpr.runtime.transport.interface import Array, Handle, Kind, Spot
-from texpr.runtime.transport.local import at, sums_in_mpi
+from texpr.runtime.transport.interface import Array, Handle, Kind, Spot, is_summed
+from texpr.runtime.transport.local import at
 
 DELAY = 3  # calls that something may be late
 
@@ -126,7 +126,7 @@ class FakeRank:
             return before
 
     def adds(self, dtype: Any) -> bool:
-        return sums_in_mpi(dtype)
+        return is_summed(dtype)
 
     def tell(self, rank: int, message: bytes) -> None:
         with self._net.lock:

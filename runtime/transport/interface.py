@@ -23,6 +23,8 @@ Without the flush rank 1 may read what was there before: the fake transport make
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+import numpy
+
 Array = Any  # numpy.ndarray of any type and shape
 Handle = Any
 
@@ -39,6 +41,15 @@ class Kind(Enum):
     GET = "get"
     PUT = "put"
     ADD = "add"
+
+
+# The element types that MPI adds, by NumPy's names and by MPI's: no halves or smaller floats, and bools have no sum.
+SUMMED = {f"{sign}int{bits}": f"{sign.upper()}INT{bits}_T" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+SUMMED |= {"float32": "FLOAT", "float64": "DOUBLE"}
+
+
+def is_summed(dtype: Any) -> bool:
+    return numpy.dtype(dtype).name in SUMMED
 
 
 class Transport(Protocol):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy
 
-from texpr.runtime.transport.interface import Array, Handle, Spot
+from texpr.runtime.transport.interface import Array, Handle, Spot, is_summed
 
 
 class Local:
@@ -47,7 +47,7 @@ class Local:
         return before
 
     def adds(self, dtype: Any) -> bool:
-        return sums_in_mpi(dtype)
+        return is_summed(dtype)
 
     def tell(self, rank: int, message: bytes) -> None:
         self._messages.append(message)
@@ -63,8 +63,3 @@ def at(regions: dict[int, Array], spot: Spot, like: Array) -> Array:
     """The memory at a spot, as an array like another one."""
     memory = regions[spot.region][spot.offset : spot.offset + like.nbytes]
     return memory.view(like.dtype).reshape(like.shape)
-
-
-def sums_in_mpi(dtype: Any) -> bool:
-    """Whether MPI adds this element type: it knows neither half floats nor smaller ones, and bools have no sum."""
-    return numpy.dtype(dtype).kind in "iu" or numpy.dtype(dtype).name in ("float32", "float64")

@@ -1,0 +1,188 @@
+"""What several ranks do under MPI, as a program for a launcher:
+
+    python tests/runtime/transport/mpi_launch.py [--ranks 2] -- [--seeds 6] [--only NAME]
+
+Every rank compares its own results, with those of a sequential run where there is one, and prints a line. With
+`--only` one of the endings is run, in which a rank dies or errs.
+"""
+
+import argparse
+import itertools
+import os
+import random
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+from rank_stress import DISTRIBUTIONS, ENGINES, calm, run_rank
+from task_stress import expected, random_program, run
+from test_transports import exchange
+
+from texpr.grammar.diagnostics import TExprError
+from texpr.runtime.transport import mpi
+from texpr.runtime.transport.mpi import MpiRank
+from texpr.tasks import Engine, Tensor, accumulate, on_arrays, read, read_write, tiled, write
+
+
+def operations(transport: MpiRank) -> None:
+    mine, got, ticket, said = exchange(transport)
+    before, size = (transport.rank - 1) % transport.size, transport.size
+    assert mine[:4] == [0, before + 1, 5, 0] and got == [10 * size] * 2 and said == b"%d" % before, (mine, got, said)
+    assert ticket in range(0, 2 * size, 2)
+
+
+def random_programs(transport: MpiRank, seeds: int) -> None:
+    """What `rank_stress` does, and on one rank `task_stress`."""
+    for seed in range(seeds):
+        rng = random.Random(seed)
+        options = ENGINES[seed % len(ENGINES)] | {"debug": seed % 3 > 0}
+        distribution = rng.choice(DISTRIBUTIONS)
+        program = random_program(rng, 40, any(options.get("memories", {}).values()))
+        program = calm(program) if seed % 2 else program
+        if transport.size == 1:
+            found = list(run(program, {"workers": 2, "transport": transport}))
+        else:
+            found = run_rank(program, transport, options, distribution)
+        assert found == list(expected(program)), f"seed {seed}: {found}, not {expected(program)}"
+
+
+@on_arrays
+def gemm(x: Any, y: Any, z: Any) -> None:
+    z += x @ y
+
+
+def contraction(transport: MpiRank) -> None:
+    n = tiled(50, 16)
+    a, b = (numpy.random.default_rng(seed).integers(-9, 9, (50, 50)) for seed in (1, 2))
+    for placement in ({}, {"placement": lambda task, ranks: task.number * 7 // 3 % ranks}):
+        x, y = Tensor("A", (n, n), "i64", data=a.copy()), Tensor("B", (n, n), "i64", data=b.copy())
+        z = Tensor("C", (n, n), "i64")
+        with Engine(1, transport=transport, **placement) as engine:
+            for i, j, k in itertools.product(range(4), repeat=3):
+                engine.submit(gemm, read(x[i, k]), read(y[k, j]), accumulate(z[i, j]))
+            assert numpy.array_equal(engine.array(z), a @ b)
+
+
+def busy_target(transport: MpiRank) -> None:
+    """While the last rank computes in Python, the others get at its blocks: what they need does not wait for it."""
+    order: list[str] = []
+    a, b = Tensor("A", (tiled(4 * transport.size, 4),)), Tensor("B", (tiled(4 * transport.size, 4),))
+    last = transport.size - 1
+
+    def spin(x: Any) -> None:
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            pass
+        x += 1
+
+    def more(x: Any, y: Any) -> None:
+        y += x + 1
+        order.append("more")
+
+    with Engine(1, transport=transport) as engine:
+        block = a.block((last,))
+        spinning = engine.submit(on_arrays(spin), read_write(b.block((last,))))
+        for k in range(last):
+            engine.submit(on_arrays(more), read(block), read_write(b.block((k,))))
+        if transport.rank != last:
+            while len(order) < 1:
+                time.sleep(0.001)
+            order.append("spun" if spinning.done else "still spinning")
+        total = float(engine.array(b).sum())
+    assert total == 4.0 * transport.size
+    assert order in ([], ["more", "still spinning"]), order
+
+
+def failures(transport: MpiRank) -> None:
+    a = Tensor("A", (tiled(16, 4),))
+
+    def fails(x: Any) -> None:
+        raise ValueError("on purpose")
+
+    with Engine(1, transport=transport) as engine:
+        for block in a.blocks():
+            engine.submit(on_arrays(fails), write(block))
+        try:
+            engine.wait()
+        except TExprError as failed:
+            told = str(failed)
+        assert "E0715" in told and "ValueError: on purpose" in told and told.count("fails#") == 4, told
+        for block in a.blocks():
+            engine.submit(on_arrays(numpy.ndarray.fill), write(block), args=(2.0,))
+        assert engine.array(a).sum() == 32
+
+
+# endings
+
+
+def _tasks(engine: Engine, rank: int, at: Callable[[], None]) -> None:
+    a = Tensor("A", (tiled(16, 4),))
+    for k in range(40):
+        engine.submit(on_arrays(numpy.ndarray.fill), write(a.block((k % 4,))), args=(float(k),))
+        if k == 20 and rank == 1:
+            at()
+    engine.wait()
+
+
+def killed(transport: MpiRank) -> None:
+    with Engine(1, transport=transport) as engine:
+        _tasks(engine, transport.rank, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def stopped(transport: MpiRank) -> None:
+    """It neither dies nor says anything."""
+    with Engine(1, transport=transport) as engine:
+        _tasks(engine, transport.rank, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+
+
+def raising(transport: MpiRank) -> None:
+    def fail() -> None:
+        raise KeyError("lost my keys")
+
+    with Engine(1, transport=transport) as engine:
+        _tasks(engine, transport.rank, fail)
+
+
+def raising_before(transport: MpiRank) -> None:
+    if transport.rank == 1:
+        raise KeyError("no engine yet")
+    with Engine(1, transport=transport) as engine:
+        _tasks(engine, transport.rank, lambda: None)
+
+
+def differing(transport: MpiRank) -> None:
+    with Engine(1, transport=transport) as engine:
+        a = Tensor("A", (tiled(16, 4),))
+        for k in range(40):
+            block = a.block((k % 4 if k != 30 or transport.rank == 0 else 1,))
+            engine.submit(on_arrays(numpy.ndarray.fill), write(block), args=(1.0,))
+
+
+ENDINGS = {do.__name__: do for do in (killed, stopped, raising, raising_before, differing)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--only", choices=ENDINGS)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    transport = mpi(silence_s=2.0 if options.only == "stopped" else 60.0)
+    if options.only:
+        ENDINGS[options.only](transport)
+        return
+    began = time.monotonic()
+    operations(transport)
+    contraction(transport)
+    random_programs(transport, options.seeds)
+    failures(transport)
+    if transport.size > 1:
+        busy_target(transport)
+    print(f"rank {transport.rank} of {transport.size}: right, in {time.monotonic() - began:.2f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
