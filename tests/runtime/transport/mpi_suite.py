@@ -11,9 +11,11 @@ import itertools
 import os
 import random
 import signal
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -67,33 +69,30 @@ def contraction(transport: MpiRank) -> None:
 
 
 def busy_target(transport: MpiRank) -> None:
-    """While the last rank computes in Python, the others get at its blocks: what they need does not wait for it."""
-    order: list[str] = []
-    a, b = Tensor("A", (tiled(4 * transport.size, 4),)), Tensor("B", (tiled(4 * transport.size, 4),))
-    last = transport.size - 1
+    """While the last rank computes in Python, the others get at its blocks; it goes on until they have."""
+    size, last = transport.size, transport.size - 1
+    a, b = (Tensor(name, (tiled(4 * size, 4),)) for name in "AB")
+    done = [Path(tempfile.gettempdir()) / f"texpr-busy-{os.getppid()}-{rank}" for rank in range(last)]
 
     def spin(x: Any) -> None:
-        until = time.monotonic() + 0.5
-        while time.monotonic() < until:
-            pass
+        while not all(path.exists() for path in done):
+            for _ in range(100_000):
+                pass
         x += 1
 
     def more(x: Any, y: Any) -> None:
         y += x + 1
-        order.append("more")
+        done[transport.rank].touch()
 
-    with Engine(1, transport=transport) as engine:
-        block = a.block((last,))
-        spinning = engine.submit(on_arrays(spin), read_write(b.block((last,))))
-        for k in range(last):
-            engine.submit(on_arrays(more), read(block), read_write(b.block((k,))))
+    try:
+        with Engine(1, transport=transport) as engine:
+            engine.submit(on_arrays(spin), read_write(b.block((last,))))
+            for k in range(last):
+                engine.submit(on_arrays(more), read(a.block((last,))), read_write(b.block((k,))))
+            assert engine.array(b).sum() == 4.0 * size
+    finally:
         if transport.rank != last:
-            while len(order) < 1:
-                time.sleep(0.001)
-            order.append("spun" if spinning.done else "still spinning")
-        total = float(engine.array(b).sum())
-    assert total == 4.0 * transport.size
-    assert order in ([], ["more", "still spinning"]), order
+            done[transport.rank].unlink(missing_ok=True)
 
 
 def failures(transport: MpiRank) -> None:
