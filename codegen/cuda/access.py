@@ -18,6 +18,7 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.value import Layout, Unit
+from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.views import View
 
 
@@ -88,7 +89,7 @@ class Access:
             return Element(Value(tensor.name, ix.ATOM, tensor.dtype))
         if not tensor.steps:
             own, where = self.place(name, subscripts, gathered, writes=writes)
-            if Unit.RANK in tensor.layout.units:
+            if own != tensor.name:
                 return Element(Value(own, ix.ATOM, tensor.dtype, names=where.names), where.text)
             return Element(Value(f"{own}({where.text})", ix.ATOM, tensor.dtype, names=where.names))
         self.touched = True
@@ -114,8 +115,8 @@ class Access:
         writes: bool,
         mixed: bool = True,
     ) -> tuple[str, ix.Term]:
-        """The accessor of an element and its number there: in the slot that a pipe is at, in a rank's memory. The names
-        of both are those of the second. `gathered` as in `element`."""
+        """The accessor of an element and its number there: in the slot that a pipe is at, in another rank's memory. The
+        names of both are those of the second. `gathered` as in `element`."""
         self.touched = True
         own, layout, names = self.tensors[name].name, self.tensors[name].layout, frozenset[str]()
         scope, span = self.cursor.scope, self.frame.launch.span
@@ -127,7 +128,9 @@ class Access:
             if isinstance(subscripts[0], Gather):
                 raise fail("E0502", f"a rank of {name} that is read from data is not emitted", span)
             rank = ix.coordinate(layout, Unit.RANK, parts, scope)
-            own, names = f"tx::remote({own}, {rank.text})", rank.names
+            mine = self.cursor.stand.named.get(Place.CLUSTER)
+            if mine is None or rank.text != mine.text:
+                own, names = f"tx::remote({own}, {rank.text})", rank.names
         slot = self.frame.slot(name, writes=writes)
         if slot is not None:
             offset = ix.add(ix.mul(slot, ix.constant(self.frame.stage_elements(name))), offset)

@@ -27,12 +27,13 @@ from texpr.grammar.index.expr import (
     const,
 )
 from texpr.polyhedral.map.bands import bounded_nest, is_serial_par
-from texpr.polyhedral.map.digits import thread_digits
+from texpr.polyhedral.map.digits import over_ranks, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.held import held_rows
 from texpr.polyhedral.map.launches import band_grid, band_of, launch_of, of_thread, padding_guard, pieces_of, place_in
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reductions import Team, split
+from texpr.polyhedral.map.row_clusters import by_ranks, of_clusters, rank_of
 from texpr.polyhedral.map.row_tiles import RowTile, load_row, make_tile
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.unrolled import Unrolling, unrolling
@@ -49,8 +50,10 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     nest, ranges, extents = band_of(region)
     covered = {index: choice.together if index == choice.grid[0] else 1 for index in nest.indices}
     grid = band_grid(draft, nest, extents, list(covered.values()), choice.grid)
+    grid = of_clusters(grid, choice.cluster)
     place_in(draft, nest.body, choice.memory, block_level=True, outer=nest.indices, ranges=ranges)
-    body = _Block(draft, nest.indices, choice, nest.body).nodes(nest.body)
+    rank = rank_of(draft, choice) if choice.cluster > 1 else None
+    body = _Block(draft, nest.indices, choice, nest.body, rank.index if rank else "").nodes(nest.body)
     warp, uniform = warp_digit(draft, choice.grid[0], choice), Scope.BLOCK
     for digit in warp:
         body, uniform = by_warps(draft, digit, body), Scope.WARP
@@ -62,14 +65,17 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
         for index, blocks in zip(nest.indices, grid.digits, strict=True)
     )
     launch = launch_of(draft, region, choice.threads, grid, (*defines, *body))
-    return replace(launch, min_blocks=choice.resident)
+    launch = replace(launch, min_blocks=choice.resident)
+    return launch if rank is None else by_ranks(launch, choice.cluster, rank)
 
 
 class _Block:
     """The nodes of statements at block level: nests over the threads, loops and conditions around them."""
 
-    def __init__(self, draft: Draft, outer: tuple[str, ...], choice: Blocks, stmts: tuple[Stmt, ...]) -> None:
-        self.draft, self.outer, self.choice = draft, outer, choice
+    def __init__(
+        self, draft: Draft, outer: tuple[str, ...], choice: Blocks, stmts: tuple[Stmt, ...], rank: str
+    ) -> None:
+        self.draft, self.outer, self.choice, self.rank = draft, outer, choice, rank
         self.level = Body(draft, hardware=outer)
         self.rows = held_rows(draft.problem, stmts, choice)
         self.tiles: dict[str, RowTile] = {}
@@ -84,15 +90,21 @@ class _Block:
         row, held = self.rows[stmt.index]
         tile = make_tile(self.draft, row, held, self.choice.widths.get(stmt.index, 1))
         self.tiles |= dict.fromkeys(row.indices, tile)
-        return load_row(self.draft, tile, row, stmt, self.choice.team)
+        return load_row(self.draft, tile, row, stmt, self.choice.team, self.choice.cluster)
 
     def _node(self, stmt: Stmt) -> tuple[Node, ...]:
         match stmt:
             case Par() if not is_serial_par(stmt):
                 return self._inner(stmt)
             case Seq(index=index) if index in self.choice.shared_out:
-                width = self.choice.widths.get(index, 1)
-                team = Team(outer=self.outer, threads=self.choice.team, width=width, tile=self.tiles.get(index))
+                team = Team(
+                    outer=self.outer,
+                    threads=self.choice.team,
+                    width=self.choice.widths.get(index, 1),
+                    tile=self.tiles.get(index),
+                    ranks=self.choice.cluster,
+                    rank=self.rank,
+                )
                 return split(self.draft, team, stmt)
             case Seq(body=body):
                 return (self.level.loop(stmt, self.nodes(body)),)
@@ -126,6 +138,7 @@ class _Block:
         extents = [add(known[p.index][1], ONE) for p in nest.pars]
         pieces, widths = pieces_of(nest, self.choice.inner[par.index]), self.choice.widths
         band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, widths)
+        band = over_ranks(band, self.choice.cluster, draft.names)
         draft.digits += band.all
         tile = self.tiles.get(par.index)
         serial = [self._serial_digit(p, e, n) for p, e, n in zip(nest.pars, extents, band.covered, strict=True)]

@@ -53,6 +53,7 @@ from texpr.polyhedral.map.lines import countable
 from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
+from texpr.polyhedral.map.row_clusters import cluster_faults
 from texpr.polyhedral.map.sharing import (
     combined_dim,
     is_long,
@@ -235,10 +236,17 @@ def in_runs(nest: Nest, sizes: Sequence[int], widths: Mapping[str, int]) -> list
 
 
 def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
+    """A block for each iteration, or several that share long rows, where they do nothing else."""
+    choice = _blocks(problem, nest, ranges, problem.target.max_cluster)
+    alone = choice.cluster == 1 or next(cluster_faults(problem, nest, choice), None) is None
+    return choose_together(problem, nest, ranges, choice if alone else _blocks(problem, nest, ranges, 1))
+
+
+def _blocks(problem: Problem, nest: Nest, ranges: Ranges, most_ranks: int) -> Blocks:
     """A block for each iteration, with threads for the longest nest or reduction inside."""
     widths, inside = _inside(problem, nest, {**ranges, **_seq_ranges(nest.body)})
     asked = block_threads(nest, problem.target, threads_asked(problem.kernel, problem.target))
-    rows = choose_rows(problem, nest, ranges, widths, asked)
+    rows = choose_rows(problem, nest, ranges, widths, asked, most_ranks)
     for loop, width in ((loop, row.width) for row in rows for loop in row.loops):
         widths[loop.index] = width
         del inside[loop.index]
@@ -249,17 +257,17 @@ def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
     shared = sum(u.bytes or 0 for u in uses if memory[u.buffer.name] is Memory.SHARED)
     block = _Inner(problem, threads, memory, problem.target.shared_bytes - shared, widths)
     block.visit(nest.body, ranges)
-    choice = Blocks(
+    return Blocks(
         threads=threads,
         grid=tuple(reversed(nest.indices)),
         inner=block.deals,
         shared_out=tuple(block.shared_out),
         widths={i: width for i, width in widths.items() if width > 1 and i in (*block.dealt, *block.shared_out)},
         rows=tuple(row.row for row in rows if all(loop.index in block.alone for loop in row.loops)),
+        cluster=max((row.cluster for row in rows), default=1),
         resident=max((row.resident for row in rows if row.threads == threads), default=0),
         memory=memory,
     )
-    return choose_together(problem, nest, ranges, choice)
 
 
 def _inside(problem: Problem, nest: Nest, ranges: Ranges) -> tuple[dict[str, int], dict[str, list[int]]]:

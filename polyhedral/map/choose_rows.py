@@ -13,10 +13,14 @@ A block that has a multiprocessor for itself leaves memory idle while it compute
 800 threads, of which each takes 71 registers. So blocks of long rows are bound to the registers with which several are
 there, and have as many of a row's runs as leave each thread enough beside them (by hand rows of 100003 run at .80 with
 three blocks on a multiprocessor, at .76 with one).
+
+    of 100003                 bf16: clusters of 4 blocks of 256 threads, 13 runs each     f32: clusters of 8
+
+A row for which no block has room in its registers, or room for itself alone, has a cluster of blocks (`row_clusters`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from texpr.grammar.ast import Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
@@ -46,7 +50,9 @@ LEAST_RUNS, MOST_RUNS = 2, 8
 IDLE_PARTS = 8  # shares of idle threads are told apart by one part in so many, and from none
 REGISTERS = 65536  # of a multiprocessor
 BESIDE = 30  # registers that a thread does well with beside those of its row; unbound, each element has one to itself
-LONG = ((256, 3), (512, 2))  # threads of a long row's block, and such blocks on a multiprocessor
+LONG = ((256, 3, 1), (512, 2, 1), (256, 3, 2), (256, 3, 4), (256, 3, 8))
+"""For long rows: threads of a block, such blocks on a multiprocessor, and those that share a row. Of elements below 32
+bits whose runs are counted from a line, a thread has two thirds: it spilled up to 60 registers with 52 of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +64,7 @@ class ChosenRow:
     threads: int
     line: int = 0
     resident: int = 0
+    cluster: int = 1
 
     @property
     def row(self) -> Row:
@@ -65,9 +72,9 @@ class ChosenRow:
 
 
 def choose_rows(
-    problem: Problem, nest: Nest, ranges: Ranges, widths: Mapping[str, int], asked: int | None
+    problem: Problem, nest: Nest, ranges: Ranges, widths: Mapping[str, int], asked: int | None, most_ranks: int
 ) -> tuple[ChosenRow, ...]:
-    """The rows of a block; `asked` are the threads that the author wants."""
+    """The rows of a block, or of a cluster of at most `most_ranks`; `asked` are the threads that the author wants."""
     nests = [inner.pars[0].index for inner in inner_nests(nest.body) if len(inner.pars) == 1]
     shared = [seq.index for seq in reductions(problem, block_statements(nest.body), ranges)]
     found: list[ChosenRow] = []
@@ -75,15 +82,20 @@ def choose_rows(
         if len(loops) > 1 or (loops and isinstance(loops[0], Seq)):
             width = min(widths.get(loop.index, 1) for loop in loops)
             free = not any(width_asked((loop,)) for loop in loops)
-            row = (_from_line(problem, nest, loops, width, ranges, asked) if free else None) or _row(
-                problem, nest.body, loops, width, ranges, asked
-            )
+            row = _from_line(problem, nest, loops, width, ranges, asked, most_ranks) if free else None
+            row = row or _row(problem, nest.body, loops, width, ranges, asked, most_ranks)
             found += [row] if row is not None else []
     return tuple(found)
 
 
 def _from_line(
-    problem: Problem, nest: Nest, loops: Sequence[Member], width: int, ranges: Ranges, asked: int | None
+    problem: Problem,
+    nest: Nest,
+    loops: Sequence[Member],
+    width: int,
+    ranges: Ranges,
+    asked: int | None,
+    most_ranks: int,
 ) -> ChosenRow | None:
     """The row with runs counted from a line of memory, where its first element is not known to be aligned, and all that
     is written along it is wide then."""
@@ -102,7 +114,7 @@ def _from_line(
         moved = (target for s in statements(body) if isinstance(s, Leaf) and (target := written(s)) is not None)
         if not found.wide or any(loop.index in subscript_names(t[1]) and t not in stored for t in moved):
             return None
-    return _row(problem, nest.body, loops, count, ranges, asked, LINE_BYTES)
+    return _row(problem, nest.body, loops, count, ranges, asked, most_ranks, LINE_BYTES)
 
 
 def _row(
@@ -112,6 +124,7 @@ def _row(
     width: int,
     ranges: Ranges,
     asked: int | None,
+    most_ranks: int,
     line: int = 0,
 ) -> ChosenRow | None:
     """The loops that hold something, with threads for them."""
@@ -131,7 +144,7 @@ def _row(
         row = ChosenRow(loops=_touching(loops, held), width=width, threads=threads, line=line)
         found.append((price, row))
     usual = min(found, key=lambda one: one[0])[1] if found else None
-    return usual if asked is not None else _long(problem, stmts, loops, width, line, usual) or usual
+    return usual if asked is not None else _long(problem, stmts, loops, width, line, usual, most_ranks) or usual
 
 
 def _holding(
@@ -153,20 +166,31 @@ def _long(
     width: int,
     line: int,
     usual: ChosenRow | None,
+    most_ranks: int,
 ) -> ChosenRow | None:
-    """Few threads with long parts of a row, where the usual number of them leaves no room for another block, and
-    several loops read the row: what is read once and forgotten needs nobody else meanwhile."""
-    if usual is None or len(usual.loops) < 2 or blocks_asked(problem.kernel, problem.target) is not None:
+    """Few threads with long parts of a row, in one block or a cluster of them, where the usual number of threads leaves
+    no room for another block, or none have room; and several loops read the row: what is read once and forgotten needs
+    nobody else meanwhile."""
+    target = problem.target
+    several = len(loops if usual is None else usual.loops) > 1
+    if not several or _is_room_beside(problem, stmts, width, usual) or blocks_asked(problem.kernel, target) is not None:
         return None
-    own = held_by(problem, stmts, loops, usual.threads * width, line)
-    assert own is not None, "the usual threads hold the row"
-    elements = own.rounds * width * len(own.elements)
-    if 2 * usual.threads * (elements + BESIDE) <= REGISTERS:
-        return None
-    for threads, resident in LONG:
-        held = _holding(problem, stmts, loops, threads, width, line)
+    for threads, resident, ranks in LONG:
+        held = _holding(problem, stmts, loops, threads * ranks, width, line)
         room = 4 * (REGISTERS // (threads * resident) - BESIDE)  # bytes
-        fits = threads * resident <= problem.target.resident_threads
+        room = room * 2 // 3 if line and width * 4 > ACCESS_BYTES else room
+        fits = threads * resident <= target.resident_threads and ranks <= min(target.max_cluster, most_ranks)
         if held is not None and fits and held_bytes(problem, held, width) <= room:
-            return replace(usual, loops=_touching(loops, held), threads=threads, resident=resident)
+            own = _touching(loops, held)
+            return ChosenRow(loops=own, width=width, threads=threads, line=line, resident=resident, cluster=ranks)
     return None
+
+
+def _is_room_beside(problem: Problem, stmts: tuple[Stmt, ...], width: int, row: ChosenRow | None) -> bool:
+    """Whether a multiprocessor has room for another block beside one of a row."""
+    if row is None:
+        return False
+    held = held_by(problem, stmts, row.loops, row.threads * width, row.line)
+    assert held is not None, "its threads hold the row"
+    elements = held.rounds * width * len(held.elements)
+    return 2 * row.threads * (elements + BESIDE) <= REGISTERS

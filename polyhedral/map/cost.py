@@ -146,7 +146,8 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             nest, ranges = region.nest
             blocks = prod(band_sizes(problem, nest, ranges))
             inside = _Inside(problem, choice, nest)
-            return _counted(problem, blocks, choice.threads, 0.0, inside.visit(nest.body, ranges, blocks))
+            blocks_begun = -(-blocks * choice.cluster // choice.together)
+            return _counted(problem, blocks_begun, choice.threads, 0.0, inside.visit(nest.body, ranges, blocks))
         case _:
             assert_never(choice)
 
@@ -244,7 +245,7 @@ class _Inside:
     def __init__(self, problem: Problem, choice: Blocks, band: Nest) -> None:
         self.problem, self.choice = problem, choice
         self.outer, self.own = band.indices, declared(band.body)
-        self.warps = -(-choice.team // problem.target.warp_size)
+        self.warps = -(-choice.team * choice.cluster // problem.target.warp_size)
         self.origins = row_origins(problem, band.body, choice.rows)
         self.rows, self.loaded = held_rows(problem, band.body, choice), set[tuple[Row, RowElement]]()
 
@@ -256,11 +257,11 @@ class _Inside:
                     deal, widths = self.choice.inner[index], self.choice.widths
                     rounds, _ = _blocks_of(nest, band_sizes(self.problem, nest, known, ranges), deal, widths)
                     lanes = _lanes(self.problem, nest.indices, deal, widths)
-                    times_inside = times * rounds * self.warps
+                    times_inside = times * -(-rounds // self.choice.cluster) * self.warps
                     yield from self._requests(nest.body, {**ranges, **known}, lanes, times_inside, nest.indices)
                 case Seq(index=index, extent=extent) if index in self.choice.shared_out:
                     widths = self.choice.widths
-                    covered = self.choice.team * widths.get(index, 1)
+                    covered = self.choice.team * self.choice.cluster * widths.get(index, 1)
                     rounds = -(-self.problem.representative(extent, ranges) // covered)
                     lanes = _lanes(self.problem, (index,), ((index, self.choice.team),), widths)
                     yield from self._requests(stmt.body, ranges, lanes, times * rounds * self.warps, (index,))

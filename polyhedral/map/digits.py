@@ -78,6 +78,25 @@ class ThreadDigits:
     def all(self) -> tuple[Digit, ...]:
         return tuple(d for of_dim in self.digits for d in of_dim)
 
+    @property
+    def threads(self) -> tuple[str, ...]:
+        """The names of those that tell threads of one block apart."""
+        return tuple(d.name for d in self.all if d.place is not Place.CLUSTER)
+
+
+def over_ranks(band: ThreadDigits, ranks: int, names: Names, dim: int = 0) -> ThreadDigits:
+    """The digits of a band that the threads of so many blocks of a cluster share, the rank slowest of one dimension."""
+    if ranks == 1:
+        return band
+    own, covered = band.digits[dim], band.covered[dim]
+    index = own[0].index
+    name = names.fresh(f"{stem(index)}_rank")
+    rank = Digit(name=name, index=index, weight=covered, radix=const(ranks), stride=ONE, place=Place.CLUSTER)
+    return ThreadDigits(
+        digits=(*band.digits[:dim], (*own, rank), *band.digits[dim + 1 :]),
+        covered=(*band.covered[:dim], covered * ranks, *band.covered[dim + 1 :]),
+    )
+
 
 def thread_digits(
     indices: Sequence[str],

@@ -14,7 +14,12 @@ from texpr.polyhedral.names import Names
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
 
-SCOPES = {Memory.REG: Scope.THREAD, Memory.SHARED: Scope.BLOCK, Memory.GLOBAL: Scope.GRID}
+SCOPES = {
+    Memory.REG: Scope.THREAD,
+    Memory.SHARED: Scope.BLOCK,
+    Memory.CLUSTER: Scope.CLUSTER,
+    Memory.GLOBAL: Scope.GRID,
+}
 
 
 @dataclass(slots=True, kw_only=True)

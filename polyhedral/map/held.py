@@ -150,7 +150,7 @@ def held_rows(problem: Problem, stmts: tuple[Stmt, ...], choice: Blocks) -> dict
     """What each row of a candidate that fits holds, by its indices."""
     found: dict[str, tuple[Row, Held]] = {}
     for row in choice.rows:
-        covered = choice.team * choice.widths.get(row.indices[0], 1)
+        covered = choice.team * choice.cluster * choice.widths.get(row.indices[0], 1)
         held = held_by(problem, stmts, members(stmts, row.indices), covered, row.line)
         assert held is not None, "a candidate that fits"
         found |= dict.fromkeys(row.indices, (row, held))

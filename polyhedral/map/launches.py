@@ -132,7 +132,7 @@ def of_thread(
 ) -> tuple[tuple[Node, ...], dict[str, str]]:
     """What a thread does with its iteration of a nest, or its run of several, and under which name it has the first.
     Of the row of a `tile`, that is its part by the digit `serial`; runs that are `counted` from a line have `leads`."""
-    digits = tuple(d.name for d in band.all)
+    digits = band.threads
     line = tile.line(serial) if tile is not None else None
     lines = {index: Line(lead=lead) for index, lead in leads.items()}
     runs = [

@@ -29,6 +29,7 @@ from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import combinable
+from texpr.polyhedral.map.row_clusters import cluster_faults
 from texpr.polyhedral.map.rows_fit import row_faults
 from texpr.polyhedral.map.scanned_fits import scanned_fault, scanned_runs
 from texpr.polyhedral.map.sharing import meeting_bytes, shared_reduction
@@ -185,8 +186,9 @@ class _Check:
             bytes_needed += meeting_bytes(self.problem, found.updates, choice.team)
             self._run(seqs[index].body, index, choice.widths, (*nest.indices, index), begins)
         self._known_widths(choice.widths, (*indices, *choice.shared_out))
-        faults = together_faults(self.problem, nest, choice) if choice.together > 1 else ()
-        for fault in (*faults, *row_faults(self.problem, nest.body, choice)):
+        apart = together_faults(self.problem, nest, choice) if choice.together > 1 else ()
+        shared = cluster_faults(self.problem, nest, choice) if choice.cluster > 1 else ()
+        for fault in (*apart, *shared, *row_faults(self.problem, nest.body, choice)):
             self._refuse(fault)
         if bytes_needed > self.target.shared_bytes:
             self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")

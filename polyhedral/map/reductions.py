@@ -13,12 +13,11 @@ along `k` is given blocks for its iterations, so that lanes run along k: a matri
 contiguously.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import (
     Accumulate,
-    Bind,
     Compare,
     CompareOp,
     Condition,
@@ -30,54 +29,70 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value, where_some
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    at_least_zero,
+    ceildiv,
+    const,
+    constant_value,
+    where_some,
+)
 from texpr.grammar.index.interval import most
 from texpr.grammar.source import Span
-from texpr.grammar.types import BOOL, F32, F64, DType
+from texpr.grammar.types import BOOL, F32, F64
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.layout.make import row_major
-from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
+from texpr.polyhedral.map.digits import ThreadDigits, over_ranks, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.picks import Pick
+from texpr.polyhedral.map.reduction_parts import (
+    Part,
+    across_ranks,
+    bound,
+    place,
+    put_parts,
+    reads_of,
+    reduce_parts,
+    unused_of,
+)
 from texpr.polyhedral.map.row_tiles import RowTile
 from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.sharing import shared_reduction
 from texpr.polyhedral.map.updates import (
-    Component,
     Update,
     changed,
     components,
     in_registers,
     local_of,
-    monoid_of,
-    targets,
 )
 from texpr.polyhedral.map.vectors import along
-from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
+from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
-from texpr.polyhedral.mapped.views import Box, View
 from texpr.polyhedral.mapped.walks import map_statements
 from texpr.polyhedral.prove.additions import CHAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """Who shares out a reduction: the threads of a block, with the parallel indices of the block. A thread takes
-    `width` neighbouring iterations at a time, with wide accesses; of what `tile` holds it has them in registers."""
+    """Who shares out a reduction: the threads of a block, or of all `ranks` of a cluster, with the parallel indices of
+    the block; the index `rank` numbers these blocks. A thread takes `width` neighbouring iterations at a time, with
+    wide accesses; of what `tile` holds it has them in registers."""
 
     outer: tuple[str, ...]
     threads: int
     width: int = 1
     tile: RowTile | None = None
+    ranks: int = 1
+    rank: str = ""
 
     @property
     def covered(self) -> int:
         """The iterations of one round."""
-        return self.threads * self.width
+        return self.threads * self.ranks * self.width
 
 
 def split(draft: Draft, team: Team, seq: Seq) -> tuple[Node, ...]:
@@ -116,35 +131,23 @@ def shared_out(
     nodes: list[Node] = []
     for part in parts:
         nodes += [Fresh(buffer=register.buffer) for register in part.registers]
-        nodes += _each(part, "init", Origin.INIT, part.registers, [c.start for c in part.components], replicated=True)
+        nodes += bound(part, "init", Origin.INIT, part.registers, [c.start for c in part.components], replicated=True)
     nodes += _partial(draft, team, loop, body, parts, places, rounds, inside, around, stride)
     return (*nodes, *_combined(draft, team, parts))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """What a thread has of an update, in registers; `narrowed`: a sum in f32 that is none of many terms. The condition
-    of a pick is in `local`."""
-
-    update: Update
-    components: tuple[Component, ...]
-    registers: tuple[Read, ...]
-    narrowed: bool
-    local: str
-
-
-def _part(draft: Draft, update: Update, *, short: bool) -> _Part:
+def _part(draft: Draft, update: Update, *, short: bool) -> Part:
     """Registers for an update; `short`: no thread's part of a sum is long."""
     narrowed = short and update.id in draft.long
     found = components(update, narrow(update.value).dtype if isinstance(update, Accumulate) and narrowed else None)
-    names = [_local(draft, f"{c.word}_part", c.dtype, ()) for c in found]
+    names = [place(draft, f"{c.word}_part", c.dtype, ()) for c in found]
     own = local_of(update)
-    local = _local(draft, "picked", BOOL, ()) if own is None else own
-    registers = _reads(found, names, (), update)
-    return _Part(update=update, components=found, registers=registers, narrowed=narrowed, local=local)
+    local = place(draft, "picked", BOOL, ()) if own is None else own
+    registers = reads_of(found, names, (), update)
+    return Part(update=update, components=found, registers=registers, narrowed=narrowed, local=local)
 
 
-def _into(parts: Sequence[_Part], stmt: Stmt) -> tuple[Stmt, ...] | None:
+def _into(parts: Sequence[Part], stmt: Stmt) -> tuple[Stmt, ...] | None:
     """A statement of the loop as a thread runs it."""
     found = {part.update.id: part for part in parts}
     if isinstance(stmt, Accumulate) and stmt.id in found:
@@ -167,7 +170,7 @@ def _partial(
     team: Team,
     loop: Seq | Par,
     body: tuple[Stmt, ...],
-    parts: Sequence[_Part],
+    parts: Sequence[Part],
     places: tuple[Digit, ...],
     rounds: IndexExpr,
     inside: Condition | None,
@@ -204,24 +207,26 @@ def _partial(
     return nodes
 
 
-def _combined(draft: Draft, team: Team, parts: Sequence[_Part]) -> tuple[Node, ...]:
+def _combined(draft: Draft, team: Team, parts: Sequence[Part]) -> tuple[Node, ...]:
     """The partial results of all threads, combined in the threads that make the updates; then these."""
     warp = draft.target.warp_size
     warps = team.threads // warp
-    nodes: list[Node] = [_reduce(draft, p, "lanes", p.registers, lanes=min(warp, team.threads)) for p in parts]
-    if warps > 1:
-        slots = [[_local(draft, f"{c.word}_parts", c.dtype, (const(warps),)) for c in p.components] for p in parts]
-        nodes += _put(draft, parts, slots, warps)
+    nodes: list[Node] = [reduce_parts(draft, p, "lanes", p.registers, lanes=min(warp, team.threads)) for p in parts]
+    if team.ranks > 1:
+        nodes += across_ranks(draft, team.ranks, team.rank, parts, warps)
+    elif warps > 1:
+        slots = [[place(draft, f"{c.word}_parts", c.dtype, (const(warps),)) for c in p.components] for p in parts]
+        nodes += put_parts(draft, parts, slots, warps)
         for part, names in zip(parts, slots, strict=True):
             index = draft.names.fresh("each_warp")
-            values = _reads(part.components, names, (IndexVar(name=index),), part.update)
-            nodes.append(_reduce(draft, part, "warps", values, over=((index, const(warps)),)))
+            values = reads_of(part.components, names, (IndexVar(name=index),), part.update)
+            nodes.append(reduce_parts(draft, part, "warps", values, over=((index, const(warps)),)))
     for part in parts:
         nodes += _final(draft, team, part)
     return tuple(nodes)
 
 
-def _final(draft: Draft, team: Team, part: _Part) -> tuple[Node, ...]:
+def _final(draft: Draft, team: Team, part: Part) -> tuple[Node, ...]:
     """The program's own update, by what all threads have."""
     update, values = part.update, part.registers
     if isinstance(update, Pick):
@@ -229,13 +234,13 @@ def _final(draft: Draft, team: Team, part: _Part) -> tuple[Node, ...]:
     value: Expr = values[0]
     if update.id in draft.long:
         value = as_type(value, F64 if draft.buffers[update.buffer].dtype == F64 else F32)
-    final = Body(draft, hardware=team.outer, unused=_unused(draft, update)).leaf(replace(update, value=value))
+    final = Body(draft, hardware=team.outer, unused=unused_of(draft, update)).leaf(replace(update, value=value))
     return (replace(final, id=f"{update.id}_out", origin=Origin.COMBINE),)
 
 
 def _final_pick(draft: Draft, team: Team, pick: Pick, values: Sequence[Read], local: str) -> tuple[Node, ...]:
     """What was picked, bound by every thread to its registers, and by one to what they share."""
-    unused = _unused(draft, pick)
+    unused = unused_of(draft, pick)
 
     def own(statement: Generic) -> Generic:
         shared = any(draft.buffers[name].memory is not Memory.REG for name, _ in statement.writes)
@@ -244,87 +249,10 @@ def _final_pick(draft: Draft, team: Team, pick: Pick, values: Sequence[Read], lo
     return map_statements(Body(draft, hardware=team.outer, unused=unused).nodes(pick.at_end(values, local)), own)
 
 
-def _unused(draft: Draft, update: Update) -> Unused:
-    """Every thread updates its registers, and asks them; one alone the elements that they share."""
-
-    def shared(name: str) -> bool:
-        return draft.buffers[name].memory is not Memory.REG
-
-    alone = all(shared(name) for name, _ in targets(update))
-    if isinstance(update, Pick):
-        alone = alone and any(shared(read.buffer) for read in update.states)
-    return Unused.ONCE if alone else Unused.REPLICATED
-
-
-def _put(draft: Draft, parts: Sequence[_Part], slots: Sequence[Sequence[str]], warps: int) -> Iterator[Node]:
-    """The first lane of each warp puts its result where all warps see it."""
-    fresh, warp = draft.names.fresh, draft.target.warp_size
-    lane, slot = fresh("lane"), fresh("warp")
-    digits = [
-        Digit(name=fresh(f"{i}_{place.value}"), index=i, weight=1, radix=const(radix), stride=ONE, place=place)
-        for i, place, radix in ((lane, Place.LANE, warp), (slot, Place.WARP, warps))
-    ]
-    draft.digits += digits
-    yield from (Fresh(buffer=name) for names in slots for name in names)
-    yield from (Define(index=digit.index, digits=(digit,)) for digit in digits)
-    own, puts = tuple(digit.name for digit in digits), list[Generic]()
-    for part, names in zip(parts, slots, strict=True):
-        there = _reads(part.components, names, (IndexVar(name=slot),), part.update)
-        puts += _each(part, "part", Origin.COMBINE, there, part.registers, digits=own)
-    first = Compare(op=CompareOp.EQ, left=IndexVar(name=lane), right=ZERO)
-    yield Guard(condition=first, body=tuple(puts), span=parts[0].update.span)
-
-
-def _reduce(
-    draft: Draft, part: _Part, suffix: str, values: tuple[Read, ...], *, over: Box = (), lanes: int = 1
-) -> Reduce:
-    """The partial result becomes the values combined: over lanes in every thread, over warps in those that update."""
-    return Reduce(
-        id=f"{part.update.id}_{suffix}",
-        monoid=monoid_of(part.update),
-        values=values,
-        targets=tuple(View(buffer=r.buffer, subscripts=(), dtype=r.dtype) for r in part.registers),
-        over=over,
-        lanes=lanes,
-        unused=Unused.REPLICATED if lanes > 1 else _unused(draft, part.update),
-        span=part.update.span,
-    )
-
-
 def _band(draft: Draft, team: Team, index: str) -> tuple[ThreadDigits, tuple[str, ...]]:
     """Digits of an index that runs over all threads, and their names."""
     pieces, each = ((0, team.threads),), {index: team.width}
     band = thread_digits((index,), pieces, draft.names, draft.target.warp_size, each)
+    band = over_ranks(band, team.ranks, draft.names)
     draft.digits += band.all
-    return band, tuple(d.name for d in band.all)
-
-
-def _local(draft: Draft, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...]) -> str:
-    """A new buffer: an array in shared memory, or a thread's own scalar."""
-    reason = "partial results of a reduction over the threads of a block"
-    return draft.local(wanted, dtype, Memory.SHARED if shape else Memory.REG, row_major(shape), reason)
-
-
-def _reads(
-    found: Sequence[Component], buffers: Sequence[str], at: tuple[IndexExpr, ...], update: Update
-) -> tuple[Read, ...]:
-    named = zip(buffers, found, strict=True)
-    return tuple(Read(buffer=name, subscripts=at, dtype=c.dtype, span=update.span) for name, c in named)
-
-
-def _each(
-    part: _Part,
-    suffix: str,
-    origin: Origin,
-    there: Sequence[Read],
-    values: Sequence[Expr],
-    *,
-    digits: tuple[str, ...] = (),
-    replicated: bool = False,
-) -> Iterator[Generic]:
-    """Binds of the reduction's own, one for each component."""
-    unused = Unused.REPLICATED if replicated else None
-    for component, to, value in zip(part.components, there, values, strict=True):
-        id, span = f"{component.id}_{suffix}", part.update.span
-        leaf = Bind(id=id, buffer=to.buffer, subscripts=to.subscripts, value=value, span=span)
-        yield Generic(id=id, leaf=leaf, origin=origin, digits=digits, unused=unused)
+    return band, band.threads

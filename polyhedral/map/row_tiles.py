@@ -19,7 +19,7 @@ from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply,
 from texpr.grammar.index.linear import linear
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.layout.make import row_major
-from texpr.polyhedral.map.digits import thread_digits
+from texpr.polyhedral.map.digits import over_ranks, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.held import ROW, Held, RowElement, along_row, named
 from texpr.polyhedral.map.runs import Line, Run, nothing, rounds_inside
@@ -91,16 +91,16 @@ def make_tile(draft: Draft, row: Row, held: Held, width: int) -> RowTile:
     return RowTile(registers=registers, rounds=held.rounds, width=width, covered=held.covered, lead=lead)
 
 
-def load_row(draft: Draft, tile: RowTile, row: Row, loop: Seq | Par, threads: int) -> tuple[Node, ...]:
+def load_row(draft: Draft, tile: RowTile, row: Row, loop: Seq | Par, threads: int, ranks: int = 1) -> tuple[Node, ...]:
     """The loads of all elements of a row, before the first loop over it: those of one array follow one another, and
     none waits for another one."""
     index = draft.names.fresh("row")
     band = thread_digits((index,), ((0, threads),), draft.names, draft.target.warp_size, {index: tile.width})
+    band = over_ranks(band, ranks, draft.names)
     draft.digits += band.all
     first = Define(index=index, digits=tuple(reversed(band.all)), offset=tile.begin)
-    digits = tuple(d.name for d in band.all)
     fresh = (Fresh(buffer=name) for name in tile.registers.values())
-    loads = (_load(draft, tile, element, index, digits, loop, threads) for element in tile.registers)
+    loads = (_load(draft, tile, element, index, band.threads, loop) for element in tile.registers)
     if tile.lead is None:
         return (*fresh, first, *loads)
     name, subscripts = next(iter(tile.registers))
@@ -110,7 +110,7 @@ def load_row(draft: Draft, tile: RowTile, row: Row, loop: Seq | Par, threads: in
 
 
 def _load(
-    draft: Draft, tile: RowTile, element: RowElement, index: str, digits: tuple[str, ...], loop: Seq | Par, threads: int
+    draft: Draft, tile: RowTile, element: RowElement, index: str, digits: tuple[str, ...], loop: Seq | Par
 ) -> Copy:
     """The loads of an element, as wide as its layout lets them be. What lies before a line's row and behind it is 0, so
     that who does not ask where the row ends computes with something."""
@@ -124,7 +124,7 @@ def _load(
     several = {part: (tile.rounds, tile.width), access: (tile.width // width, width)}
     over = {name: count for name, (count, _) in several.items() if count > 1}
     held = _total((IndexVar(name=name), several[name][1]) for name in over)
-    covered = threads * tile.width
+    covered = tile.covered
     from_first = _total((IndexVar(name=name), covered if name == part else width) for name in over)
     start, here = add(IndexVar(name=index), from_first), IndexVar(name=each)
     array = View(buffer=element[0], subscripts=at(element[1], ROW.name, add(start, here)), dtype=dtype)

@@ -37,7 +37,7 @@ def _row(problem: Problem, stmts: tuple[Stmt, ...], choice: Blocks, row: Row) ->
     if not loops or len({loop.extent for loop in loops}) > 1:
         yield f"`rows`: {named} are no loops of one extent beside one another"
         return
-    held = held_by(problem, stmts, loops, choice.team * width, row.line)
+    held = held_by(problem, stmts, loops, choice.team * choice.cluster * width, row.line)
     if row.line not in (0, LINE_BYTES) or (row.line and (width == 1 or choice.team * width < LINE_BYTES)):
         yield f"`rows`: the runs of {named} are not counted from lines of {row.line} bytes"
     if held is None or held_bytes(problem, held, width) > HELD_BYTES:

@@ -179,9 +179,11 @@ def _blocks(problem: Problem, usual: Blocks) -> Iterator[Blocks]:
     """Blocks of every size, rows held or not, each reduction shared out or not, the lanes on each index of a nest."""
     for threads in _teams(problem):
         inner = {index: _scaled(deal, threads) for index, deal in usual.inner.items()}
-        yield replace(usual, threads=threads, inner=inner, together=1, resident=0)
+        yield replace(usual, threads=threads, inner=inner, together=1, cluster=1, resident=0)
     for together in (1, 2, 4, 8):
         yield replace(usual, threads=together * usual.team, together=together)
+    for cluster in (1, 2, 4, 8):
+        yield replace(usual, cluster=cluster)
     for row in usual.rows:
         yield _apart(usual, row.indices[0])
         yield from (_taken(usual, row.indices, width) for width in WIDTHS)

@@ -36,7 +36,11 @@ TOGETHER = (4, 8)  # warps of a block: as few as do
 def choose_together(problem: Problem, nest: Nest, ranges: Ranges, choice: Blocks) -> Blocks:
     """The choice with several iterations in a block, where the grid has many and each moves few bytes."""
     target = problem.target
-    if choice.resident or next(together_faults(problem, nest, replace(choice, together=1)), None) is not None:
+    if (
+        choice.resident
+        or choice.cluster > 1
+        or next(together_faults(problem, nest, replace(choice, together=1)), None) is not None
+    ):
         return choice
     iterations = 1
     for par in nest.pars:

@@ -60,11 +60,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """A band each of whose iterations has a block, or a warp of one where so many iterations of the first index of
-    `grid` are `together` in it. `inner` deals the threads of an iteration to each nest inside, named by its first
-    index; `shared_out` has the indices of the reductions (`seq`s) that they share. `widths`: as in a flat band, of
-    indices of both. `rows`: what of these goes over a row that is held in registers. `resident` blocks fit on a
-    multiprocessor together, which bounds registers (0: no bound, but the author's)."""
+    """A band each of whose iterations has a block; or a warp of one, where so many iterations of the first index of
+    `grid` are `together` in it; or so many blocks, a `cluster`, which share its rows. `inner` deals the threads of a
+    block that an iteration has to each nest inside, named by its first index; `shared_out` has the indices of the
+    reductions (`seq`s) that they share. `widths`: as in a flat band, of indices of both. `rows`: what of these goes
+    over a row that is held in registers. `resident` blocks fit on a multiprocessor together, which bounds registers
+    (0: no bound, but the author's)."""
 
     threads: int
     grid: tuple[str, ...]
@@ -73,6 +74,7 @@ class Blocks:
     widths: Mapping[str, int] = field(default_factory=dict)
     rows: tuple[Row, ...] = ()
     together: int = 1
+    cluster: int = 1
     resident: int = 0
     memory: Mapping[str, Memory] = field(default_factory=dict)
 

@@ -291,6 +291,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "ahead": _number,
     "look_back": _flag,
     "together": _number,
+    "cluster": _number,
     "resident": _count,
     "memory": _by_name(_memory),
 }

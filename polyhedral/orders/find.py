@@ -23,7 +23,7 @@ from texpr.grammar.source import Span
 from texpr.polyhedral import isl
 from texpr.polyhedral.mapped.operators import Operator
 from texpr.polyhedral.mapped.order import Order
-from texpr.polyhedral.mapped.places import GRID_PLACES, Memory, Scope
+from texpr.polyhedral.mapped.places import GRID_PLACES, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import every_node, node_reads, operator_buffers
@@ -92,7 +92,8 @@ def _shared(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> set[str]:
             case _:
                 pass
     several = (buffers[name] for name in written if repeated or touching[name] > 1)
-    return {b.name for b in several if b.memory is not Memory.REG and b.scope is not Scope.THREAD}
+    apart = (Memory.REG, Memory.CLUSTER)  # what blocks of a cluster put into it has orders and barriers of its own
+    return {b.name for b in several if b.memory not in apart and b.scope is not Scope.THREAD}
 
 
 def _may_carry(loop: Loop) -> bool:
@@ -133,7 +134,7 @@ class _Finder:
     def __init__(self, launch: Launch, program: Program, warp_size: int, leads: tuple[str, ...]) -> None:
         self.launch, self.warp_size = launch, warp_size
         self.program = program
-        block = [d for d in launch.digits if d.place in GRID_PLACES]
+        block = [d for d in launch.digits if d.place in (*GRID_PLACES, Place.CLUSTER)]
         names = [s.name for s in program.kernel.sizes] + [d.name for d in block] + [*launch.arguments, *leads]
         self.fixed = tuple(dict.fromkeys(names))
         self.block = tuple(limit for d in block for limit in below(IndexVar(name=d.name), d.radix))

@@ -114,7 +114,7 @@ class Points:
         known = ("over", launch) in self.graph.numbers
         point = self.graph.point(("over", launch))
         if not known:
-            for block in range(self.trace.grids[launch].blocks):
+            for block in self.trace.blocks[launch]:
                 self.graph.edge(self.end(launch, block), point)
         return point
 

@@ -57,7 +57,7 @@ class Rules:
     def _begin(self, number: int) -> None:
         """A launch begins when the one before is over, unless it waits for that itself."""
         if not overlaps(self.points.trace.launches[number]):
-            for block in range(self.points.trace.grids[number].blocks):
+            for block in self.points.trace.blocks[number]:
                 self.points.graph.edge(self.points.over(number - 1), self.points.begin(number, block))
 
     def _event(self, number: int, event: Event) -> None:

@@ -54,7 +54,7 @@ def _barriers(launch: Launch) -> dict[Path, Barrier]:
     enforcing = {
         order: frozenset(p for p in between(order) & kept.keys() if _WIDTH[kept[p]] >= _WIDTH[order.scope])
         for order in launch.orders
-        if not between.counted(order)
+        if order.scope is not Scope.CLUSTER and not between.counted(order)
     }
     unmet = [o for o, places in enforcing.items() if not places]
     guessed = [order for order in unmet if not order.computed]

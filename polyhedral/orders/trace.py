@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from texpr.grammar.ast import IndexExpr, Read
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
-from texpr.polyhedral.mapped.between import Turn
+from texpr.polyhedral.mapped.between import BetweenBlocks, Turn
 from texpr.polyhedral.mapped.operators import Operator, Unused
 from texpr.polyhedral.mapped.places import PLACES, Where
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
+from texpr.polyhedral.mapped.walks import every_node
 from texpr.polyhedral.orders.flow import decides
 
 Mask = NDArray[np.bool_]
@@ -93,12 +94,13 @@ class Grid:
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """The events of all launches, block by block, and how their grids look."""
+    """The events of all launches, how their grids look, and which `blocks` of each are unrolled."""
 
     program: MappedProgram
     launches: tuple[Launch, ...]
     sizes: Mapping[str, int]
     grids: list[Grid] = field(default_factory=list)
+    blocks: list[Sequence[int]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     counts: dict[tuple[int, str, tuple[int, ...]], int] = field(default_factory=dict)  # of `Last`, by launch
@@ -112,9 +114,20 @@ def unrolled(program: MappedProgram, launches: Sequence[Launch], sizes: Mapping[
         x, y, z = (max(0, int(index_value(g, sizes))) for g in launch.grid)
         grid = Grid((x, y, z), launch.cluster)
         trace.grids.append(grid)
-        for block in range(grid.blocks):
+        trace.blocks.append(_standing_for_all(launch, grid))
+        for block in trace.blocks[-1]:
             _Block(trace, number, block).unroll()
     return trace
+
+
+def _standing_for_all(launch: Launch, grid: Grid) -> Sequence[int]:
+    """The blocks that are unrolled: where no block tells one of another cluster anything, those of the first two
+    clusters and of the last one, between which all others differ in the index of their iteration alone."""
+    across, (x, y, z) = any(isinstance(node, BetweenBlocks | Last) for node in every_node(launch.body)), grid.cluster
+    own = x * y * z
+    if across or y * z > 1 or grid.grid[0] % x or grid.blocks <= 3 * own:
+        return range(grid.blocks)
+    return (*range(2 * own), *range(grid.blocks - own, grid.blocks))
 
 
 @dataclass(slots=True)
@@ -258,7 +271,7 @@ class _Here:
 
 def by_block(trace: Trace) -> Iterator[tuple[tuple[int, int], list[int]]]:
     """The numbers of the events of each block of each launch."""
-    for launch, grid in enumerate(trace.grids):
-        for block in range(grid.blocks):
+    for launch, blocks in enumerate(trace.blocks):
+        for block in blocks:
             here = [n for n, e in enumerate(trace.events) if (e.launch, e.block) == (launch, block)]
             yield (launch, block), here

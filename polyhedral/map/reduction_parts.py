@@ -1,0 +1,185 @@
+"""What each thread has of a reduction, and where the parts of warps meet: in the memory of a block, or of a cluster's.
+
+its lanes:       p = Sum of p over 32 lanes              by shuffles
+lane 0:          parts[warp] = p                         a barrier, then every thread combines the parts
+a cluster:       parts[lane, slot] = p, lane < ranks     a barrier of the cluster, then so does every block
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from texpr.grammar.ast import (
+    Bind,
+    Compare,
+    CompareOp,
+    Expr,
+    IndexExpr,
+    IndexVar,
+    Read,
+)
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    add,
+    const,
+    multiply,
+)
+from texpr.grammar.types import DType
+from texpr.polyhedral.layout.make import row_major, staged
+from texpr.polyhedral.layout.value import Unit
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.picks import Pick
+from texpr.polyhedral.map.updates import (
+    Component,
+    Update,
+    monoid_of,
+    targets,
+)
+from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.sync import Barrier
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Node
+from texpr.polyhedral.mapped.views import Box, View
+from texpr.polyhedral.program import Hazard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What a thread has of an update, in registers; `narrowed`: a sum in f32 that is none of many terms. The condition
+    of a pick is in `local`."""
+
+    update: Update
+    components: tuple[Component, ...]
+    registers: tuple[Read, ...]
+    narrowed: bool
+    local: str
+
+
+def unused_of(draft: Draft, update: Update) -> Unused:
+    """Every thread updates its registers, and asks them; one alone the elements that they share."""
+
+    def shared(name: str) -> bool:
+        return draft.buffers[name].memory is not Memory.REG
+
+    alone = all(shared(name) for name, _ in targets(update))
+    if isinstance(update, Pick):
+        alone = alone and any(shared(read.buffer) for read in update.states)
+    return Unused.ONCE if alone else Unused.REPLICATED
+
+
+def put_parts(draft: Draft, parts: Sequence[Part], slots: Sequence[Sequence[str]], warps: int) -> Iterator[Node]:
+    """The first lane of each warp puts its result where all warps see it."""
+    fresh, warp = draft.names.fresh, draft.target.warp_size
+    lane, slot = fresh("lane"), fresh("warp")
+    digits = [
+        Digit(name=fresh(f"{i}_{place.value}"), index=i, weight=1, radix=const(radix), stride=ONE, place=place)
+        for i, place, radix in ((lane, Place.LANE, warp), (slot, Place.WARP, warps))
+    ]
+    draft.digits += digits
+    yield from (Fresh(buffer=name) for names in slots for name in names)
+    yield from (Define(index=digit.index, digits=(digit,)) for digit in digits)
+    own, puts = tuple(digit.name for digit in digits), list[Generic]()
+    for part, names in zip(parts, slots, strict=True):
+        there = reads_of(part.components, names, (IndexVar(name=slot),), part.update)
+        puts += bound(part, "part", Origin.COMBINE, there, part.registers, digits=own)
+    first = Compare(op=CompareOp.EQ, left=IndexVar(name=lane), right=ZERO)
+    yield Guard(condition=first, body=tuple(puts), span=parts[0].update.span)
+
+
+def across_ranks(draft: Draft, ranks: int, rank: str, parts: Sequence[Part], warps: int) -> Iterator[Node]:
+    """Each warp puts its result where all blocks of the cluster see it, and every block combines those of all. There is
+    no `Fresh` of where they lie: a block may come to it when others have put their results there."""
+    fresh, warp, slots = draft.names.fresh, draft.target.warp_size, ranks * warps
+    lanes, shape = min(warp, slots), (const(ranks), const(slots))
+    lane, slot, get, turn = (fresh(word) for word in ("lane", "slot", "each", "turn"))
+    pieces = (
+        (lane, Place.LANE, warp, 1),
+        (slot, Place.WARP, warps, 1),
+        (slot, Place.CLUSTER, ranks, warps),
+        (get, Place.LANE, lanes, 1),
+    )
+    digits = [
+        Digit(name=fresh(f"{i}_{place.value}"), index=i, weight=weight, radix=const(radix), stride=ONE, place=place)
+        for i, place, radix, weight in pieces
+    ]
+    draft.digits += digits
+    names = [[place(draft, f"{c.word}_parts", c.dtype, shape, Memory.CLUSTER) for c in p.components] for p in parts]
+    yield from (Define(index=i, digits=tuple(d for d in digits if d.index == i)) for i in (lane, slot, get))
+    puts, combined, orders = list[Generic](), list[Reduce](), list[Order]()
+    for part, own in zip(parts, names, strict=True):
+        there = reads_of(part.components, own, (IndexVar(name=lane), IndexVar(name=slot)), part.update)
+        mine = [*bound(part, "part", Origin.COMBINE, there, part.registers, digits=(digits[0].name, digits[1].name))]
+        over = ((turn, const(slots // lanes)),) if slots > lanes else ()
+        here = add(IndexVar(name=get), multiply(const(lanes), IndexVar(name=turn))) if over else IndexVar(name=get)
+        values = reads_of(part.components, own, (IndexVar(name=rank), here), part.update)
+        combined.append(reduce_parts(draft, part, "ranks", values, over=over, lanes=lanes))
+        orders += (_met(put, combined[-1], name) for put, name in zip(mine, own, strict=True))
+        puts += mine
+    reached = Compare(op=CompareOp.LT, left=IndexVar(name=lane), right=const(ranks))
+    yield Guard(condition=reached, body=tuple(puts), span=parts[0].update.span)
+    yield Barrier(scope=Scope.CLUSTER, orders=tuple(orders), span=parts[0].update.span)
+    yield from combined
+
+
+def _met(put: Generic, reduce: Reduce, name: str) -> Order:
+    """What a warp puts is there before any block of the cluster combines it."""
+    return Order(
+        source=put.id,
+        sink=reduce.id,
+        buffer=name,
+        hazard=Hazard.FLOW,
+        scope=Scope.CLUSTER,
+        carried_by=None,
+        source_span=put.span,
+        sink_span=reduce.span,
+    )
+
+
+def reduce_parts(
+    draft: Draft, part: Part, suffix: str, values: tuple[Read, ...], *, over: Box = (), lanes: int = 1
+) -> Reduce:
+    """The partial result becomes the values combined: over lanes in every thread, over warps in those that update."""
+    return Reduce(
+        id=f"{part.update.id}_{suffix}",
+        monoid=monoid_of(part.update),
+        values=values,
+        targets=tuple(View(buffer=r.buffer, subscripts=(), dtype=r.dtype) for r in part.registers),
+        over=over,
+        lanes=lanes,
+        unused=Unused.REPLICATED if lanes > 1 else unused_of(draft, part.update),
+        span=part.update.span,
+    )
+
+
+def place(draft: Draft, wanted: str, dtype: DType, shape: tuple[IndexExpr, ...], memory: Memory = Memory.SHARED) -> str:
+    """A new buffer: an array that threads share, or a thread's own scalar."""
+    whose = "cluster" if memory is Memory.CLUSTER else "block"
+    reason = f"partial results of a reduction over the threads of a {whose}"
+    layout = staged(row_major(shape[1:]), shape[0], Unit.RANK) if memory is Memory.CLUSTER else row_major(shape)
+    return draft.local(wanted, dtype, memory if shape else Memory.REG, layout, reason)
+
+
+def reads_of(
+    found: Sequence[Component], buffers: Sequence[str], at: tuple[IndexExpr, ...], update: Update
+) -> tuple[Read, ...]:
+    named = zip(buffers, found, strict=True)
+    return tuple(Read(buffer=name, subscripts=at, dtype=c.dtype, span=update.span) for name, c in named)
+
+
+def bound(
+    part: Part,
+    suffix: str,
+    origin: Origin,
+    there: Sequence[Read],
+    values: Sequence[Expr],
+    *,
+    digits: tuple[str, ...] = (),
+    replicated: bool = False,
+) -> Iterator[Generic]:
+    """Binds of the reduction's own, one for each component."""
+    unused = Unused.REPLICATED if replicated else None
+    for component, to, value in zip(part.components, there, values, strict=True):
+        id, span = f"{component.id}_{suffix}", part.update.span
+        leaf = Bind(id=id, buffer=to.buffer, subscripts=to.subscripts, value=value, span=span)
+        yield Generic(id=id, leaf=leaf, origin=origin, digits=digits, unused=unused)

@@ -1,0 +1,106 @@
+"""A cluster of blocks for each iteration of a band: where one block has no room for the row that it goes over.
+
+    softmax of 257 x 100003, bf16       i = block / 4, 4 blocks of 256 threads, 13 runs of a row in each thread
+    j = 8192*j_serial + 2048*rank + 256*warp + 8*lane - lead
+
+The blocks of a cluster share a row as the warps of a block do. Each warp puts what it has of a reduction into the
+memory of every block, all meet at a barrier of the cluster, and every block combines the parts of all. That no block
+writes to one that has not begun, a barrier says: blocks arrive at it as they begin, and wait for it before the first
+parts go out. What one thread of a block would do is done by that of the first block.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from texpr.grammar.ast import Compare, CompareOp, IndexVar, Leaf, New, Par, Seq
+from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, multiply, names
+from texpr.grammar.permissions import cluster_shape_of, persistent_of
+from texpr.polyhedral.map.bands import Nest, asked_scope
+from texpr.polyhedral.map.digits import is_power_of_two
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.raster import Grid
+from texpr.polyhedral.map.warp_each import Told
+from texpr.polyhedral.mapped.candidate import Blocks
+from texpr.polyhedral.mapped.operators import Unused
+from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.sync import Action, Barrier
+from texpr.polyhedral.mapped.tree import Define, Guard, Node
+from texpr.polyhedral.mapped.walks import branches, of_kind
+
+
+def cluster_faults(problem: Problem, nest: Nest, choice: Blocks) -> Iterator[str]:
+    """Why the blocks of a cluster cannot share the rows of an iteration."""
+    kernel, target, ranks = problem.kernel, problem.target, choice.cluster
+    if ranks > target.max_cluster:
+        yield f"`cluster`: a cluster of {target.name} has at most {target.max_cluster} blocks"
+    if not is_power_of_two(ranks) or not is_power_of_two(choice.threads) or choice.threads < 2 * target.warp_size:
+        yield "`cluster`: the blocks of a cluster, and the warps of a block, are powers of two, from two on"
+    if choice.together > 1:
+        yield "`cluster`: an iteration that needs several blocks is not in one `together` with others"
+    if any(where is not Memory.REG for where in choice.memory.values()):
+        yield "`cluster`: locals that threads share would be apart in each block"
+    indices = [index for row in choice.rows for index in row.indices]
+    loops = {s.index for s in nest.body if isinstance(s, Par | Seq)}
+    if not loops <= set(indices) or not all(isinstance(s, Par | Seq | Leaf | New) for s in nest.body):
+        yield "`cluster`: an iteration does more than go over its rows"
+    known = [constant_value(s.extent) for s in nest.body if isinstance(s, Par | Seq)]
+    if not all(known) or not _is_box(nest):
+        yield "`cluster`: sizes leave the length of a row open, or it may be empty"
+    asked = cluster_shape_of(kernel) or persistent_of(kernel)
+    if asked is not None or any(asked_scope(par) is Scope.CLUSTER for par in nest.pars):
+        yield "`cluster`: the author says which blocks there are"
+
+
+def _is_box(nest: Nest) -> bool:
+    """Whether no extent of a band depends on another index of it, so that every block has an iteration."""
+    return not any(names(par.extent) & set(nest.indices) for par in nest.pars)
+
+
+def of_clusters(grid: Grid, ranks: int) -> Grid:
+    """The digits of a grid that has a cluster in place of each block, its ranks fastest."""
+
+    def spread(digits: tuple[Digit, ...]) -> tuple[Digit, ...]:
+        return tuple(
+            replace(d, stride=multiply(d.stride, const(ranks))) if d.place is Place.GRID_X else d for d in digits
+        )
+
+    return replace(grid, digits=tuple(map(spread, grid.digits)), rows=spread(grid.rows))
+
+
+def rank_of(draft: Draft, choice: Blocks) -> Define:
+    """The number of a block in its cluster."""
+    index = draft.names.fresh("rank")
+    name, radix = draft.names.fresh(f"{index}_block"), const(choice.cluster)
+    rank = Digit(name=name, index=index, weight=1, radix=radix, stride=ONE, place=Place.CLUSTER)
+    draft.digits.append(rank)
+    return Define(index=index, digits=(rank,))
+
+
+def by_ranks(launch: Launch, ranks: int, rank: Define) -> Launch:
+    """The launch of a block for each iteration, run by so many; `rank` defines which one a block is."""
+    body = tuple(_of_rank(node, rank.index) for node in launch.body)
+    first = next(n for n, node in enumerate(body) if isinstance(node, Barrier) and node.scope is Scope.CLUSTER)
+    begun = Barrier(scope=Scope.CLUSTER, action=Action.ARRIVE, relaxed=True, span=launch.span)
+    wait = Barrier(scope=Scope.CLUSTER, action=Action.WAIT, span=launch.span)
+    puts = first - 1  # a guard, with what each warp puts into the memory of every block
+    x, y, z = launch.grid
+    return replace(
+        launch,
+        grid=(multiply(x, const(ranks)), y, z),
+        cluster=(ranks, 1, 1),
+        body=(begun, rank, *body[:puts], wait, *body[puts:]),
+        orders=tuple(order for node in of_kind(body, Barrier) for order in node.orders),
+    )
+
+
+def _of_rank(node: Node, rank: str) -> Node:
+    """The node as each block of a cluster runs it: what one thread does, that of the first one."""
+    if isinstance(node, Guard) and not node.once:
+        body, orelse = (tuple(_of_rank(n, rank) for n in inside) for inside in branches(node))
+        return replace(node, body=body, orelse=orelse)
+    if not isinstance(node, Guard | Told) or (isinstance(node, Told) and node.unused is not Unused.ONCE):
+        return node
+    first = Compare(op=CompareOp.EQ, left=IndexVar(name=rank), right=ZERO)
+    return Guard(condition=first, body=(node,), uniform=Scope.BLOCK, span=node.span)

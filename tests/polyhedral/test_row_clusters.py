@@ -1,0 +1,181 @@
+"""Clusters of blocks that share a row: chosen where one block has no room for it, and right wherever they fit."""
+
+import re
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from spoil import spoiled
+from stages import mapped, only_launch
+
+import texpr
+from texpr.grammar.diagnostics import InternalError, TExprError
+from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choices, Combined, Row
+from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.show import show
+from texpr.polyhedral.mapped.walks import operators
+from texpr.polyhedral.orders.check import check_orders
+from texpr.polyhedral.simulate.stage import simulate
+
+SOFTMAX = """kernel k(X: {t}[{m}, {n}], Y: {t}[{m}, {n}]) {{ par {m} i {{
+    let m = maximum {n} k {{ f32(X[i, k]) }}
+    let s = sum {n} k {{ exp(f32(X[i, k]) - m) }}
+    par {n} j {{ Y[i, j] = {t}(exp(f32(X[i, j]) - m) / s) }}
+}} }}"""
+NORM = """kernel k(inout X: f32[{m}, {n}], W: f32[{n}], T: i64[{m}], L: f32[{m}]) {{ par {m} i {{
+    new mean: f32
+    mean = sum {n} k {{ X[i, k] }}
+    let v = sum {n} j {{ (X[i, j] - mean) * (X[i, j] - mean) }}
+    L[i] = v + X[i, T[i]]
+    par {n} p {{ X[i, p] = (X[i, p] - mean) * v * W[p] }}
+}} }}"""
+PICK = """kernel k(X: f32[{m}, {n}], V: f32[{m}], A: i64[{m}]) {{ par {m} i {{
+    new best: f32
+    new at: i64
+    best = -inf
+    at = 0
+    seq {n} j {{ if X[i, j] > best {{ best = X[i, j]; at = j }} }}
+    V[i] = sum {n} k {{ X[i, k] - best }}
+    A[i] = at
+}} }}"""
+LOOPS = {SOFTMAX: ("k", "k_1", "j"), NORM: ("k", "j", "p"), PICK: ("j", "k")}
+
+
+def one(choices: Choices) -> tuple[str, Blocks]:
+    assert isinstance(choices, Candidate)
+    ((name, choice),) = choices.launches.items()
+    assert isinstance(choice, Blocks)
+    return name, choice
+
+
+def reads(program: MappedProgram, name: str) -> int:
+    return sum(read.buffer == name for op in operators(only_launch(program).body) for read in op.reads)
+
+
+def test_a_row_for_which_a_block_has_no_room_is_held_by_a_cluster() -> None:
+    for dtype in ("f32", "bf16"):
+        program = mapped(SOFTMAX.format(t=dtype, m=257, n=100003))
+        choice, launch = one(program.candidate)[1], only_launch(program)
+        assert (choice.cluster, choice.threads, choice.resident) == (8, 256, 3)
+        assert (launch.cluster, reads(program, "X")) == ((8, 1, 1), 1)
+    assert one(mapped(SOFTMAX.format(t="f32", m=8192, n=32000)).candidate)[1].cluster == 4
+    assert one(mapped(SOFTMAX.format(t="bf16", m=8192, n=32000)).candidate)[1].cluster == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        (SOFTMAX.format(t="f32", m=257, n=100003), "cuda:sm_80"),
+        (SOFTMAX.format(t="f32", m=257, n=300000), "cuda:sm_90a"),
+    ],
+    ids=["no clusters", "no room in eight blocks"],
+)
+def test_rows_that_no_cluster_holds_are_read_again(text: str, target: str) -> None:
+    program = mapped(text, target=target)
+    assert one(program.candidate)[1].cluster == 1
+    assert re.search("reads each row of X [23] times", show(program))
+
+
+def clustered(text: str, rows: int, n: int, ranks: int, threads: int = 64) -> MappedProgram:
+    """The program in clusters of so many blocks."""
+    written = text.format(t="f32", m=rows, n=n)
+    program = mapped(written)
+    assert isinstance(program.candidate, Candidate)
+    ((name, usual),) = program.candidate.launches.items()
+    assert not isinstance(usual, Combined)
+    loops = LOOPS[text]
+    row = Row(indices=loops, line=128 if n > 256 and n % 4 else 0)
+    forced = Blocks(
+        threads=threads,
+        grid=("i",),
+        inner={index: ((index, threads),) for index in loops if index in "jp" and text != PICK and index == loops[-1]},
+        shared_out=tuple(index for index in loops if text == PICK or index != loops[-1]),
+        widths=dict.fromkeys(loops, 4) if n > 256 else {},
+        rows=(row,),
+        cluster=ranks,
+        memory=usual.memory,
+    )
+    return mapped(written, choices=replace(program.candidate, launches={name: forced}))
+
+
+def given(program: MappedProgram, rows: int, n: int) -> dict[str, Any]:
+    rng = np.random.default_rng(n + rows)
+    x = rng.standard_normal((rows, n)).astype(np.float32)
+    if "W" not in program.buffers:
+        x[1:2, n // 2], x[2:3, 0], x[3:4] = np.inf, np.nan, -np.inf
+    found = {"X": x, "Y": np.zeros_like(x), "W": np.linspace(-1, 1, n, dtype=np.float32)}
+    found |= {"T": np.arange(rows) % n, "L": np.zeros(rows, np.float32), "V": np.zeros(rows, np.float32)}
+    found |= {"A": np.zeros(rows, np.int64)}
+    return {p.name: found[p.name] for p in program.kernel.params}
+
+
+def same(got: Any, expected: Any) -> None:
+    for name in expected:
+        np.testing.assert_allclose(got[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+CASES = [(SOFTMAX, 4, 515, 2), (SOFTMAX, 1, 33, 8), (SOFTMAX, 4, 1024, 4), (NORM, 3, 515, 4), (NORM, 2, 31, 2)]
+CASES += [(PICK, 5, 515, 4), (PICK, 2, 1, 2), (PICK, 3, 1024, 8)]
+
+
+@pytest.mark.parametrize(("text", "rows", "n", "ranks"), CASES)
+def test_the_blocks_of_a_cluster_share_a_row(text: str, rows: int, n: int, ranks: int) -> None:
+    program = clustered(text, rows, n, ranks)
+    assert reads(program, "X") == (2 if text == NORM else 1)  # one more of a single element
+    arrays = given(program, rows, n)
+    with np.errstate(invalid="ignore"):
+        same(simulate(program, arrays, seed=n), interpret(program.kernel, arrays).outputs)
+
+
+@pytest.mark.parametrize("text", [SOFTMAX, PICK])
+def test_clusters_are_right_and_race_free_as_cuda(text: str) -> None:
+    program = clustered(text, 4, 515, 4)
+    written = text.format(t="f32", m=4, n=515)
+    compiled = texpr.parse(written).only.compile("cuda-host:sm_90a", mapping=program.candidate)
+    arrays = given(program, 4, 515)
+    with np.errstate(invalid="ignore"):
+        expected = interpret(program.kernel, arrays).outputs
+    compiled(**arrays)
+    same(arrays, expected)
+
+
+@cache
+def softmax() -> MappedProgram:
+    return clustered(SOFTMAX, 3, 515, 2)
+
+
+def test_every_barrier_of_a_cluster_that_goes_is_missed() -> None:
+    dropped = [(text, m) for text, m in spoiled(softmax()) if re.match(r"drop (.* at )?barrier", text)]
+    assert len(dropped) == 4  # blocks begin, wait for that, and meet twice
+    for text, wrong in dropped:
+        with pytest.raises(InternalError):
+            check_orders(wrong)
+            raise AssertionError(text)
+
+
+WRONG = {
+    "more blocks than a cluster has": ({"cluster": 32}, "has at most 16 blocks"),
+    "an odd number": ({"cluster": 3}, "powers of two"),
+    "one warp": ({"threads": 32, "inner": {"j": (("j", 32),)}}, "powers of two"),
+    "other work": ({"rows": ()}, "does more than go over its rows"),
+    "several in a block": ({"together": 2, "inner": {"j": (("j", 32),)}}, "not in one `together`"),
+}
+
+
+@pytest.mark.parametrize(("change", "why"), WRONG.values(), ids=WRONG.keys())
+def test_clusters_that_cannot_share_rows_are_refused(change: dict[str, Any], why: str) -> None:
+    program = softmax()
+    name, choice = one(program.candidate)
+    assert isinstance(program.candidate, Candidate)
+    wrong = replace(program.candidate, launches={name: replace(choice, **change)})
+    with pytest.raises(TExprError, match=why):
+        mapped(SOFTMAX.format(t="f32", m=3, n=515), choices=wrong)
+
+
+def test_a_row_whose_length_a_call_decides_has_no_cluster() -> None:
+    program = softmax()
+    with pytest.raises(TExprError, match="sizes leave the length of a row open"):
+        mapped(SOFTMAX.format(t="f32", m=3, n="N").replace("{", "where N <= 1000 {", 1), choices=program.candidate)
