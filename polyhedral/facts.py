@@ -7,7 +7,7 @@ and leaves the other sizes out, which is exact: every group has values that sati
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -123,12 +123,17 @@ def sizes_in(nodes: Iterable[Node]) -> set[str]:
     return {below.name for node in nodes for below in walk(node) if isinstance(below, SizeVar)}
 
 
+def _single(kernel: Kernel) -> Iterator[Condition]:
+    """The facts of a kernel, those that stand together one by one."""
+    for fact in kernel.facts:
+        yield from fact.parts if isinstance(fact, And) else (fact,)
+
+
 def build_facts(kernel: Kernel, work: isl.Work) -> Facts:
     """What a kernel says of its free sizes. A fact that is not affine only leaves less known, which is sound. E0307 for
     facts with too many alternatives."""
     sizes = tuple(size.name for size in kernel.sizes)
-    parts = [part for fact in kernel.facts for part in (fact.parts if isinstance(fact, And) else (fact,))]
-    facts = [(part, sizes_in([part])) for part in parts]
+    facts = [(part, sizes_in([part])) for part in _single(kernel)]
     groups = [sizes] if len(sizes) <= MAX_TOGETHER else _groups(sizes, [names for _, names in facts])
     found = [_values(group, facts, work) for group in groups]
     with work.limited(kernel.span, "the facts", isl.WIDTH, isl.BUILDING):
@@ -178,7 +183,7 @@ def _too_many(span: Span) -> TExprError:
 def size_ranges(kernel: Kernel) -> Ranges:
     """The ranges of free sizes that `where` bounds by a number."""
     found: dict[str, tuple[IndexExpr, IndexExpr]] = {}
-    for fact in kernel.facts:
+    for fact in _single(kernel):
         match fact:
             case Compare(op=CompareOp.LT | CompareOp.LE, left=SizeVar(name=name), right=IndexConst(value=value)):
                 found[name] = (ZERO, const(value - (fact.op is CompareOp.LT)))
@@ -190,7 +195,7 @@ def size_ranges(kernel: Kernel) -> Ranges:
 def size_divisors(kernel: Kernel) -> dict[str, int]:
     """By what the free sizes are divisible, as `where` says."""
     found: dict[str, int] = {}
-    for fact in kernel.facts:
+    for fact in _single(kernel):
         match fact:
             case Compare(
                 op=CompareOp.EQ,

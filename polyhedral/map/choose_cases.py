@@ -1,32 +1,60 @@
 """The cases that the compiler chooses: rows whose length a call decides are held in registers where they are short.
 
-    softmax of X: f32[M, N]     N <= 1024: 64 threads hold a row;  N <= 8192: 416;  otherwise each loop reads it again
+    softmax of X: f32[M, N]     N <= 32: a warp has a row of its own, and a thread few elements of it
+                                N <= 512, N <= 1024 and N % 4 == 0: a warp holds a row, and waits for no other one
+                                N <= 2048, N <= 4096, N <= 8192, N <= 32768: a block of more and more threads
+                                otherwise: each loop reads the row again
 
-A case's condition is a fact for what is chosen in it. There are none where rows of several lengths wait for registers.
+A thread that has one run of a row waits longer than one with two (`choose_rows`), and one with as many as it can hold
+has few others beside it: the threads of a case are those for its longest row, which have half as many runs of one of
+half the length. Alignment makes a case of its own only where it saves a warp the barrier. A case's condition is a fact
+for what is chosen in it. Where rows are short they are taken to be many: of a few it matters less how long they take.
+There are no cases where rows of several lengths wait for registers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
-from texpr.grammar.ast import Compare, CompareOp, IndexExpr, SizeVar
-from texpr.grammar.index.expr import const
+from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, SizeVar
+from texpr.grammar.index.expr import ZERO, combine, conjunction, const
 from texpr.polyhedral.map.held import unheld
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.vectors import ACCESS_BYTES
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate
 
-CASE_BYTES = (4 << 10, 32 << 10)  # of an element's row, at most: a few warps hold it, a large block does
+WARP_BYTES, ALIGNED_BYTES = 2 << 10, 4 << 10  # of a row that a warp holds, of any alignment, and in whole accesses
+CASE_BYTES = (8 << 10, 16 << 10, 32 << 10, 128 << 10)  # of one that a block holds
+ROWS = 1 << 16  # of few elements
 
 
-def row_cases(problem: Problem, candidate: Candidate) -> tuple[Compare, ...]:
-    """Limits of the length of rows, the least first, below which they may be held; none where no row is open."""
-    if not problem.target.is_cuda:
-        return ()
-    sizes = dict.fromkeys(_open_rows(problem, candidate))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCase:
+    """The calls of which a condition holds, and the sizes that its choices are judged at."""
+
+    when: Condition
+    sizes: dict[str, int]
+
+
+def row_cases(problem: Problem, candidate: Candidate, hinted: Collection[str]) -> Iterator[RowCase]:
+    """Limits of the length of rows, the least first, below which they may be held; none where no row is open. Sizes
+    that are `hinted` are what the author says."""
+    sizes = dict.fromkeys(_open_rows(problem, candidate)) if problem.target.is_cuda else {}
     extents = {extent for extent, _ in sizes}
     if len(extents) != 1 or not isinstance(extent := extents.pop(), SizeVar):
-        return ()
+        return
     bytes_ = max(size for _, size in sizes)
-    limits = (const(most // bytes_) for most in CASE_BYTES)
-    return tuple(Compare(op=CompareOp.LE, left=extent, right=limit) for limit in limits)
+    many = {size.name: ROWS for size in problem.kernel.sizes if size.name not in (extent.name, *hinted)}
+    yield _up_to(extent, problem.target.warp_size, many)
+    yield _up_to(extent, WARP_BYTES // bytes_, many)
+    yield _up_to(extent, ALIGNED_BYTES // bytes_, many, aligned=ACCESS_BYTES // min(size for _, size in sizes))
+    yield from (_up_to(extent, most // bytes_, {}) for most in CASE_BYTES)
+
+
+def _up_to(extent: SizeVar, most: int, others: Mapping[str, int], aligned: int = 1) -> RowCase:
+    parts = [Compare(op=CompareOp.LE, left=extent, right=const(most))]
+    if aligned > 1:
+        parts.append(Compare(op=CompareOp.EQ, left=combine(IndexOp.MOD, extent, const(aligned)), right=ZERO))
+    return RowCase(when=conjunction(parts), sizes={**others, extent.name: most})
 
 
 def _open_rows(problem: Problem, candidate: Candidate) -> Iterator[tuple[IndexExpr, int]]:

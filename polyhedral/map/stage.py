@@ -14,9 +14,8 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from texpr.grammar.ast import Condition, Role, SizeVar
+from texpr.grammar.ast import Condition, Role
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
-from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.build import build
 from texpr.polyhedral.map.chains import left_in_memory
 from texpr.polyhedral.map.choose import choose
@@ -118,12 +117,11 @@ def _in_cases(scheduled: Scheduled, problems: Problems, otherwise: MappedProgram
     assert isinstance(last, Candidate), "one of its own choice"
     cases: list[Case] = []
     programs: list[MappedProgram] = []
-    for when in row_cases(problems.wide if last.wide else problems.narrow, last):
-        sizes = {side.name: constant_value(when.right) or 0 for side in (when.left,) if isinstance(side, SizeVar)}
+    for case in row_cases(problems.wide if last.wide else problems.narrow, last, problems.hints.keys()):
         with suppress(TExprError), work.share(PER_CASE):  # or such a call runs as all others do
-            program = _carried(replace(problems, hints={**problems.hints, **sizes}, given=when))
+            program = _carried(replace(problems, hints={**problems.hints, **case.sizes}, given=case.when))
             if isinstance(program.candidate, Candidate) and not left_in_memory(program, problems.kept.long):
-                cases.append(Case(when=when, candidate=program.candidate))
+                cases.append(Case(when=case.when, candidate=program.candidate))
                 programs.append(_told(program, scheduled))
     if not cases:
         return otherwise

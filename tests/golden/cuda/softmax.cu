@@ -1,16 +1,205 @@
 // softmax: CUDA C++ by TExpr 0.1.0 for cuda:sm_90a, from softmax.tex
-//   texpr_softmax_0_case0: grid (M, 1, 1), block 96 threads, shared 28 bytes
-//   texpr_softmax_0_case1: grid (M, 1, 1), block 416 threads, shared 116 bytes
-//   texpr_softmax_0_case2: grid (M, 1, 1), block 256 threads, shared 96 bytes
+//   texpr_softmax_0_case0: grid (ceildiv(M, 8), 1, 1), block 256 threads, shared 0 bytes
+//   texpr_softmax_0_case1: grid (M, 1, 1), block 32 threads, shared 0 bytes
+//   texpr_softmax_0_case2: grid (M, 1, 1), block 32 threads, shared 0 bytes
+//   texpr_softmax_0_case3: grid (M, 1, 1), block 96 threads, shared 28 bytes
+//   texpr_softmax_0_case4: grid (M, 1, 1), block 224 threads, shared 60 bytes
+//   texpr_softmax_0_case5: grid (M, 1, 1), block 416 threads, shared 116 bytes
+//   texpr_softmax_0_case6: grid (M, 1, 1), block 928 threads, shared 244 bytes
+//   texpr_softmax_0_case7: grid (M, 1, 1), block 256 threads, shared 96 bytes
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
 #include "texpr/kernel.cuh"
 #include "texpr/registers.cuh"
 
-#line 12 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(96)
+#line 17 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case0(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* __restrict__ Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const tx::i64 i = tx::i64(8) * tx::block_x() + warp;
+  if (i < M) {
+    // softmax.tex:5: m = maximum N k { X[i, k] }
+    tx::f32 m = -tx::f32_infinity();
+    for (int k = 0; k < N; ++k) {
+#line 5 "/texpr/softmax.tex"
+      m = tx::max(m, X(i, k));
+    }
+    // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+    tx::f64 s = 0.0;
+    TX_UNROLL for (int k_1_chunk = 0; k_1_chunk < (N + 4095) / 4096; ++k_1_chunk) {
+      tx::f32 s_chunk = 0.0f;
+      for (int k_1_step = 0; k_1_step < tx::min(4096, N); ++k_1_step) {
+        const int k_1 = 4096 * k_1_chunk + k_1_step;
+#line 6
+        s_chunk += tx::exp(X(i, k_1) - m);
+      }
+      s += tx::cast<tx::f64>(s_chunk);
+    }
+    // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+    TX_UNROLL for (int j_serial = 0; j_serial < (N + 31) / 32; ++j_serial) {
+      const int j = 32 * j_serial + lane;
+#line 8
+      if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s);
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case0);
+
+#line 58 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(32)
+texpr_softmax_0_case1(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* __restrict__ Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  const int lane = tx::lane();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 20> X_row("X_row");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0 - row, N - row, 128 * row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+#line 5
+    tx::fill(X_row, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 128 * row_part_2), 0.0f);
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+    const int k_first = 128 * k_serial + 4 * lane + (-1) * lead;
+    if (k_first < N) {
+      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+        const int k = k_vector + k_first;
+        if ((0 < k_serial || 0 <= k) && k < N) {
+#line 5
+          m_part = tx::max(m_part, X_row(4 * k_serial + k_vector));
+        }
+      }
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+    const int k_first_1 = 128 * k_1_serial + 4 * lane + (-1) * lead;
+    if (k_first_1 < N) {
+      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+        const int k_1 = k_vector_1 + k_first_1;
+        if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
+#line 6
+          s_part += tx::exp(X_row(4 * k_1_serial + k_vector_1) - m);
+        }
+      }
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+  s += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
+    const int j_first = 128 * j_serial + 4 * lane + (-1) * lead;
+    if (j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+      }
+#line 8
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case1);
+
+#line 133 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(32)
+texpr_softmax_0_case2(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* __restrict__ Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  const int lane = tx::lane();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 32> X_row_case2("X_row_case2");
+  const int row = 4 * lane;
+  TX_UNROLL for (int row_part = 0; row_part < 8; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case2, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, true), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 8; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case2, 4 * row_part_2, tx::Wanted<4>(0, N - (row + 128 * row_part_2)).cut(false, true), 0.0f);
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 8; ++k_serial) {
+    const int k_first = 128 * k_serial + 4 * lane;
+    if (k_first < N) {
+      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+#line 5
+        m_part = tx::max(m_part, X_row_case2(4 * k_serial + k_vector));
+      }
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 8; ++k_1_serial) {
+    const int k_first_1 = 128 * k_1_serial + 4 * lane;
+    if (k_first_1 < N) {
+      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+#line 6
+        s_part += tx::exp(X_row_case2(4 * k_1_serial + k_vector_1) - m);
+      }
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+  s += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 8; ++j_serial) {
+    const int j_first = 128 * j_serial + 4 * lane;
+    if (j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case2(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+      }
+#line 8
+      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case2);
+
+#line 201 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(96)
+texpr_softmax_0_case3(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
     tx::i64 M,
@@ -26,26 +215,26 @@ texpr_softmax_0_case0(
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 12> X_row("X_row");
+  tx::Reg<tx::f32, 24> X_row_case3("X_row_case3");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 3; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 6; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part), M * N));
+    tx::put(X_row_case3, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part), M * N));
   }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 3; ++row_part_2) {
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 6; ++row_part_2) {
 #line 5
-    tx::fill(X_row, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2), 0.0f);
+    tx::fill(X_row_case3, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2), 0.0f);
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 3; ++k_serial) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 6; ++k_serial) {
     const int k_first = 384 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
     if (k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
         const int k = k_vector + k_first;
         if ((0 < k_serial || 0 <= k) && k < N) {
 #line 5
-          m_part = tx::max(m_part, X_row(4 * k_serial + k_vector));
+          m_part = tx::max(m_part, X_row_case3(4 * k_serial + k_vector));
         }
       }
     }
@@ -62,14 +251,14 @@ texpr_softmax_0_case0(
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s = 0.0;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 3; ++k_1_serial) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 6; ++k_1_serial) {
     const int k_first_1 = 384 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
     if (k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
         const int k_1 = k_vector_1 + k_first_1;
         if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
 #line 6
-          s_part += tx::exp(X_row(4 * k_1_serial + k_vector_1) - m);
+          s_part += tx::exp(X_row_case3(4 * k_1_serial + k_vector_1) - m);
         }
       }
     }
@@ -84,8 +273,99 @@ texpr_softmax_0_case0(
   s_part = tx::fold<tx::Sum<tx::f32>, 3>([&](int each_warp_1) { return s_parts(each_warp_1); });
   s += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 3; ++j_serial) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 6; ++j_serial) {
     const int j_first = 384 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case3(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+      }
+#line 8
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case3);
+
+#line 292 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(224)
+texpr_softmax_0_case4(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case4(smem + 0, 7, "m_parts_case4");
+  const tx::Shared<tx::f32> s_parts_case4(smem + 32, 7, "s_parts_case4");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 20> X_row("X_row");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 896 * row_part, tx::Wanted<4>(0 - row, N - row, 896 * row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+#line 5
+    tx::fill(X_row, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 896 * row_part_2), 0.0f);
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+    const int k_first = 896 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (k_first < N) {
+      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+        const int k = k_vector + k_first;
+        if ((0 < k_serial || 0 <= k) && k < N) {
+#line 5
+          m_part = tx::max(m_part, X_row(4 * k_serial + k_vector));
+        }
+      }
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+#line 5
+  if (lane == 0) m_parts_case4(warp) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts_case4 is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 7>([&](int each_warp) { return m_parts_case4(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+    const int k_first_1 = 896 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (k_first_1 < N) {
+      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+        const int k_1 = k_vector_1 + k_first_1;
+        if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
+#line 6
+          s_part += tx::exp(X_row(4 * k_1_serial + k_vector_1) - m);
+        }
+      }
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (lane == 0) s_parts_case4(warp) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts_case4 is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 7>([&](int each_warp_1) { return s_parts_case4(each_warp_1); });
+  s += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
+    const int j_first = 896 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
     if (j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
@@ -97,11 +377,11 @@ texpr_softmax_0_case0(
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case0);
+TX_EXPORT(texpr_softmax_0_case4);
 
-#line 103 "/texpr/softmax.cu"
+#line 383 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(416)
-texpr_softmax_0_case1(
+texpr_softmax_0_case5(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
     tx::i64 M,
@@ -110,23 +390,23 @@ texpr_softmax_0_case1(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case1(smem + 0, 13, "m_parts_case1");
-  const tx::Shared<tx::f32> s_parts_case1(smem + 64, 13, "s_parts_case1");
+  const tx::Shared<tx::f32> m_parts_case5(smem + 0, 13, "m_parts_case5");
+  const tx::Shared<tx::f32> s_parts_case5(smem + 64, 13, "s_parts_case5");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case1("X_row_case1");
+  tx::Reg<tx::f32, 20> X_row("X_row");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case1, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part), M * N));
+    tx::put(X_row, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case1, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1664 * row_part_2), 0.0f);
+    tx::fill(X_row, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1664 * row_part_2), 0.0f);
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
@@ -136,7 +416,7 @@ texpr_softmax_0_case1(
         const int k = k_vector + k_first;
         if ((0 < k_serial || 0 <= k) && k < N) {
 #line 5
-          m_part = tx::max(m_part, X_row_case1(4 * k_serial + k_vector));
+          m_part = tx::max(m_part, X_row(4 * k_serial + k_vector));
         }
       }
     }
@@ -144,11 +424,11 @@ texpr_softmax_0_case1(
 #line 5
   m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
 #line 5
-  if (lane == 0) m_parts_case1(warp) = m_part;
+  if (lane == 0) m_parts_case5(warp) = m_part;
 #line 5
-  tx::sync_block(0);  // m_parts_case1 is written before it is combined
+  tx::sync_block(0);  // m_parts_case5 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 13>([&](int each_warp) { return m_parts_case1(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 13>([&](int each_warp) { return m_parts_case5(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s = 0.0;
@@ -160,7 +440,7 @@ texpr_softmax_0_case1(
         const int k_1 = k_vector_1 + k_first_1;
         if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
 #line 6
-          s_part += tx::exp(X_row_case1(4 * k_1_serial + k_vector_1) - m);
+          s_part += tx::exp(X_row(4 * k_1_serial + k_vector_1) - m);
         }
       }
     }
@@ -168,11 +448,11 @@ texpr_softmax_0_case1(
 #line 6
   s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
 #line 6
-  if (lane == 0) s_parts_case1(warp) = s_part;
+  if (lane == 0) s_parts_case5(warp) = s_part;
 #line 6
-  tx::sync_block(1);  // s_parts_case1 is written before it is combined
+  tx::sync_block(1);  // s_parts_case5 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 13>([&](int each_warp_1) { return s_parts_case1(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 13>([&](int each_warp_1) { return s_parts_case5(each_warp_1); });
   s += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
@@ -181,23 +461,114 @@ texpr_softmax_0_case1(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case1(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+        Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
       }
 #line 8
       tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case1);
+TX_EXPORT(texpr_softmax_0_case5);
 
-#line 194 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(256)
-texpr_softmax_0_case2(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
+#line 474 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(928)
+texpr_softmax_0_case6(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case2(smem + 0, 8, "m_parts_case2");
-  const tx::Shared<tx::f64> s_parts_case2(smem + 32, 8, "s_parts_case2");
+  const tx::Shared<tx::f32> m_parts_case6(smem + 0, 29, "m_parts_case6");
+  const tx::Shared<tx::f32> s_parts_case6(smem + 128, 29, "s_parts_case6");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 36> X_row_case6("X_row_case6");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 9; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case6, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 3712 * row_part, tx::Wanted<4>(0 - row, N - row, 3712 * row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 9; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case6, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 3712 * row_part_2), 0.0f);
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 9; ++k_serial) {
+    const int k_first = 3712 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (k_first < N) {
+      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+        const int k = k_vector + k_first;
+        if ((0 < k_serial || 0 <= k) && k < N) {
+#line 5
+          m_part = tx::max(m_part, X_row_case6(4 * k_serial + k_vector));
+        }
+      }
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+#line 5
+  if (lane == 0) m_parts_case6(warp) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts_case6 is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 29>([&](int each_warp) { return m_parts_case6(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 9; ++k_1_serial) {
+    const int k_first_1 = 3712 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (k_first_1 < N) {
+      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+        const int k_1 = k_vector_1 + k_first_1;
+        if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
+#line 6
+          s_part += tx::exp(X_row_case6(4 * k_1_serial + k_vector_1) - m);
+        }
+      }
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (lane == 0) s_parts_case6(warp) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts_case6 is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 29>([&](int each_warp_1) { return s_parts_case6(each_warp_1); });
+  s += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 9; ++j_serial) {
+    const int j_first = 3712 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case6(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+      }
+#line 8
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case6);
+
+#line 565 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(256)
+texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case7(smem + 0, 8, "m_parts_case7");
+  const tx::Shared<tx::f64> s_parts_case7(smem + 32, 8, "s_parts_case7");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
@@ -212,15 +583,15 @@ texpr_softmax_0_case2(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 #line 5
   m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
 #line 5
-  if (lane == 0) m_parts_case2(warp) = m_part;
+  if (lane == 0) m_parts_case7(warp) = m_part;
 #line 5
-  tx::sync_block(0);  // m_parts_case2 is written before it is combined
+  tx::sync_block(0);  // m_parts_case7 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case2(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case7(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s = 0.0;
-  tx::f64 s_part_case2 = 0.0;
+  tx::f64 s_part_case7 = 0.0;
   for (tx::i64 k_1_serial_chunk = 0; k_1_serial_chunk < ((N + 255) / 256 + 4095) / 4096; ++k_1_serial_chunk) {
     tx::f32 s_chunk = 0.0f;
     for (int k_1_serial_step = 0; k_1_serial_step < tx::min(tx::i64(4096), (N + 255) / 256 - 4096 * k_1_serial_chunk); ++k_1_serial_step) {
@@ -228,17 +599,17 @@ texpr_softmax_0_case2(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 #line 6
       if (k_1 < N) s_chunk += tx::exp(X(i, k_1) - m);
     }
-    s_part_case2 += tx::cast<tx::f64>(s_chunk);
+    s_part_case7 += tx::cast<tx::f64>(s_chunk);
   }
 #line 6
-  s_part_case2 = tx::reduce_lanes<tx::Sum<tx::f64>>(s_part_case2);
+  s_part_case7 = tx::reduce_lanes<tx::Sum<tx::f64>>(s_part_case7);
 #line 6
-  if (lane == 0) s_parts_case2(warp) = s_part_case2;
+  if (lane == 0) s_parts_case7(warp) = s_part_case7;
 #line 6
-  tx::sync_block(1);  // s_parts_case2 is written before it is combined
+  tx::sync_block(1);  // s_parts_case7 is written before it is combined
 #line 6
-  s_part_case2 = tx::fold<tx::Sum<tx::f64>, 8>([&](int each_warp_1) { return s_parts_case2(each_warp_1); });
-  s += s_part_case2;
+  s_part_case7 = tx::fold<tx::Sum<tx::f64>, 8>([&](int each_warp_1) { return s_parts_case7(each_warp_1); });
+  s += s_part_case7;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   for (tx::i64 j_serial = 0; j_serial < (N + 255) / 256; ++j_serial) {
     const tx::i64 j = 256 * j_serial + 32 * warp + lane;
@@ -246,4 +617,4 @@ texpr_softmax_0_case2(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
     if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s);
   }
 }
-TX_EXPORT(texpr_softmax_0_case2);
+TX_EXPORT(texpr_softmax_0_case7);

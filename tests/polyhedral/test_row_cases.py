@@ -1,0 +1,84 @@
+"""Rows whose length a call decides: each length has the choice of a kernel that is compiled for it, or one near it."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import texpr
+from texpr.grammar.index.value import condition_value
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Cases, Choice
+
+PROGRAMS = Path(__file__).parent.parent.parent / "benchmarks" / "kernels" / "memory"
+NAMES = ("softmax", "rmsnorm", "row_sum")
+
+
+def text_of(name: str) -> str:
+    return (PROGRAMS / f"{name}.tex").read_text(encoding="utf-8").replace("where N >= 1 ", "")
+
+
+@cache
+def choices(name: str, columns: int | None) -> Candidate | Cases:
+    sizes = {} if columns is None else {"M": 65536, "N": columns}
+    found: Candidate | Cases = (
+        texpr.parse(text_of(name)).only.compile("cuda:sm_90a", sizes=sizes, stop_after="map").mapping.candidate
+    )
+    return found
+
+
+def only(candidate: Candidate) -> Choice:
+    (choice,) = candidate.launches.values()
+    return choice
+
+
+def of_call(name: str, columns: int) -> Choice:
+    """What a call of the free kernel runs."""
+    free = choices(name, None)
+    assert isinstance(free, Cases)
+    holding = (case.candidate for case in free.cases if condition_value(case.when, {"N": columns}))
+    return only(next(holding, free.otherwise))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("columns", [1, 31, 32, 512, 1000, 1024, 1023, 2048, 4093, 4096, 8191, 8192, 32000])
+def test_a_call_runs_what_is_chosen_for_its_size(name: str, columns: int) -> None:
+    own = choices(name, columns)
+    assert isinstance(own, Candidate)
+    wanted, found = only(own), of_call(name, columns)
+    assert type(found) is type(wanted)
+    if isinstance(wanted, Blocks) and isinstance(found, Blocks):
+        assert bool(found.rows) == bool(wanted.rows), "held, or read again"
+        assert bool(found.shared_out) == bool(wanted.shared_out)
+        team, usual = found.threads // found.together, wanted.threads // wanted.together
+        assert team <= 4 * usual and usual <= 2 * team
+    else:
+        assert found == wanted
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("name", NAMES)
+def test_one_artifact_is_right_at_every_length(name: str) -> None:
+    kernel = texpr.parse(text_of(name)).only.compile("cuda-host:sm_90a")
+    for columns in (0, 1, 31, 33, 513, 1024, 2047, 4093, 4096, 8193, 100003):
+        rng = np.random.default_rng(columns)
+        x, g = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, columns), (columns,)))
+        out = np.full(2 if name == "row_sum" else (2, columns), np.nan, np.float32)
+        wide = x.astype(np.float64)
+        if name == "softmax":
+            kernel(x, out)
+            top = wide.max(axis=1, keepdims=True, initial=-np.inf)
+            wanted = np.exp(wide - top) / np.exp(wide - top).sum(axis=1, keepdims=True) if columns else wide
+        elif name == "rmsnorm":
+            kernel(x, g, out)
+            wanted = wide / np.sqrt((wide**2).mean(axis=1, keepdims=True) + 1e-6) * g if columns else wide
+        else:
+            kernel(x, out)
+            wanted = wide.sum(axis=1)
+        np.testing.assert_allclose(out, wanted, rtol=2e-5, atol=1e-4 if name == "row_sum" else 1e-7)
+
+
+def test_the_report_names_the_case_of_every_length() -> None:
+    shown = str(texpr.parse(text_of("softmax")).only.compile("cuda:sm_90a", stop_after="map").mapping)
+    assert len(re.findall(r"if N <= \d+", shown)) >= 7 and "N % 4 == 0" in shown
