@@ -1,4 +1,5 @@
-"""Index expressions and affine conditions, evaluated on integers or on broadcastable i64 arrays alike.
+"""Index expressions and affine conditions, evaluated on integers or on broadcastable i64 arrays alike; expressions on
+`Points`, too.
 
 Division floors. A divisor of 0, which only a size bound to 0 can make, gives 0 as on values, so that no input stops
 the interpreter here.
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from texpr.grammar.ast import CompareOp, Condition, IndexBinary, IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
 from texpr.grammar.index.expr import COMPARE
 from texpr.grammar.index.operators import OPERATORS
+from texpr.grammar.index.points import Points, each
 from texpr.grammar.index.text import text
 
 if TYPE_CHECKING:
@@ -47,12 +49,14 @@ def index_value(expr: IndexExpr, environment: Environment) -> Index:
     return values.pop()
 
 
-def on_operands(op: IndexOp, left: Index, right: Index) -> Index:
-    """The value of an operator."""
+def on_operands(op: IndexOp, left: Any, right: Any) -> Any:
+    """The value of an operator, on what an `Index` may be, or on `Points`."""
     row = OPERATORS[op]
     if isinstance(left, int) and isinstance(right, int):
         value: int = 0 if row.divides and right == 0 else row.value(left, right)
         return value
+    if isinstance(left, Points) or isinstance(right, Points):
+        return each(lambda a, b: 0 if row.divides and b == 0 else row.value(a, b), left, right)
     if not row.divides:
         result: Index = row.value(left, right)
         return result

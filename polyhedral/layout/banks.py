@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from texpr.grammar.index.points import Points
 from texpr.polyhedral.layout.place import NO_SIZES, coordinates
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.target import Target
@@ -38,10 +39,11 @@ def bank_use(
     sizes: Mapping[str, int] = NO_SIZES,
 ) -> BankUse:
     """The cost of one request: `points` are the subscripts of each active lane's first element, lane by lane, one array
-    for each dimension; each lane takes `width` elements from there on."""
+    or `Points` for each dimension; each lane takes `width` elements from there on."""
     import numpy as np
 
-    first = np.asarray(coordinates(layout, points, sizes)[Unit.ADDRESS], dtype=np.int64).reshape(-1)
+    place = coordinates(layout, points, sizes)[Unit.ADDRESS]
+    first = np.asarray(place.at if isinstance(place, Points) else place, dtype=np.int64).reshape(-1)
     return bank_use_of(first * element_bytes, width * element_bytes, target)
 
 

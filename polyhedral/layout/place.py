@@ -67,8 +67,8 @@ def owner(layout: Layout, subscripts: Sequence[IndexExpr]) -> dict[Unit, IndexEx
 
 
 def coordinates(layout: Layout, points: Sequence[Any], sizes: Mapping[str, int] = NO_SIZES) -> dict[Unit, Any]:
-    """All coordinates of many elements: one integer or array of subscripts for each dimension, copies last, arrays of
-    shapes that broadcast; one of that shape for each unit that has a term, and for the address always."""
+    """All coordinates of many elements: one integer, array or `Points` of subscripts for each dimension, copies last,
+    arrays of shapes that broadcast; one of that shape for each unit that has a term, and for the address always."""
     found: dict[Unit, Any] = {Unit.ADDRESS: 0}
     for term in layout.terms:
         value: Any = index_value(term.offset, sizes)

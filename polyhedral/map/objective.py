@@ -7,9 +7,11 @@ subscripts are gathered has no figures. For A[i * 32 + lane] of f32: stride 1, d
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 from texpr.grammar.ast import Gather, Subscript
+from texpr.grammar.index.points import Points
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Layout, Unit
@@ -27,9 +29,6 @@ class Objective(StrEnum):
     DISTANCE = "distance"
 
 
-EXACT = 2**31  # sizes and strides up to it keep addresses inside 64 bits
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
     """One warp's request: `stride` in elements between neighbouring lanes (None: not one value), `distance` the
@@ -41,21 +40,18 @@ class Footprint:
     ideal: int
 
 
-def lane_values(bands: ThreadDigits, indices: Sequence[str], warp_size: int) -> dict[str, Any]:
+def lane_values(bands: ThreadDigits, indices: Sequence[str], warp_size: int) -> dict[str, Points]:
     """The value of each index on the lanes of the first warp, its other digits 0."""
     return {index: digit_values(digits, warp_size) for index, digits in zip(indices, bands.digits, strict=True)}
 
 
-def digit_values(digits: Sequence[Digit], warp_size: int) -> Any:
+def digit_values(digits: Sequence[Digit], warp_size: int) -> Points:
     """What the digits come to on the lanes of the first warp, those at other places 0."""
-    import numpy as np
-
-    lane = np.arange(warp_size)
-    total = np.zeros(warp_size, dtype=np.int64)
+    total = Points((0,) * warp_size)
     for digit in digits:
         if digit.place is Place.LANE:
-            radix, stride = index_value(digit.radix, {}), index_value(digit.stride, {})
-            total += digit.weight * (lane // stride % radix)
+            radix, stride = int(index_value(digit.radix, {})), int(index_value(digit.stride, {}))
+            total += Points(tuple([digit.weight * (lane // stride % radix) for lane in range(warp_size)]))
     return total
 
 
@@ -84,25 +80,22 @@ class AtZero(dict[str, Any]):
 
 def footprint(access: WeightedAccess, lanes: Mapping[str, Any], sizes: Mapping[str, int]) -> Footprint | None:
     """The request that the lanes make, or None for a gathered access."""
-    import numpy as np
-
-    layout, subscripts = access.layout, access.subscripts
-    steps_of = [int(index_value(term.stride, AtZero(sizes))) for term in layout.terms]
-    if any(abs(number) > EXACT for number in (*steps_of, *sizes.values())):
-        lanes = {name: value.astype(object) for name, value in lanes.items()}  # beyond 64 bits: slow and right
     values = AtZero({**sizes, **lanes})
-    width = len(next(iter(lanes.values()))) if lanes else 1
-    if any(isinstance(subscript, Gather) for subscript in subscripts):
-        return None
-    points = [index_value(subscript, values) for subscript in subscripts if not isinstance(subscript, Gather)]
-    address = np.zeros(width, dtype=np.int64) + coordinates(layout, points, AtZero(sizes))[Unit.ADDRESS]
-    steps = np.diff(address)
-    size = access.element_bytes
-    moved = np.unique(address[:, None] + np.arange(access.width))
+    points: list[Any] = []
+    for subscript in access.subscripts:
+        if isinstance(subscript, Gather):
+            return None
+        points.append(index_value(subscript, values))
+    place = coordinates(access.layout, points, AtZero(sizes))[Unit.ADDRESS]
+    lane_count = len(next(iter(lanes.values()))) if lanes else 1
+    addresses = place.at if isinstance(place, Points) else (int(place),) * lane_count
+    steps = [after - before for before, after in pairwise(addresses)]
+    size, apart = access.element_bytes, set(steps) or {0}
+    moved = {address + more for address in addresses for more in range(access.width)}
     return Footprint(
-        stride=int(steps[0]) if len(steps) and (steps == steps[0]).all() else (0 if not len(steps) else None),
-        distance=int(np.abs(steps).sum()),
-        sectors=len(np.unique(moved * size // SECTOR_BYTES)),
+        stride=apart.pop() if len(apart) == 1 else None,
+        distance=sum(map(abs, steps)),
+        sectors=len({element * size // SECTOR_BYTES for element in moved}),
         ideal=-(-len(moved) * size // SECTOR_BYTES),
     )
 

@@ -16,15 +16,21 @@ statements.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-import numpy as np
+from operator import add, gt, lt, mul
+from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.ast import AccOp
 from texpr.grammar.identities import first_of
 from texpr.grammar.types import ELEMENT_TYPES, DType
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+else:
+    from texpr.grammar.numpy_later import np
+
+    Array = Any
 Partial = tuple[Array, ...]
 
 EXP_ULP = 4  # of the exponential functions of all our targets
@@ -123,7 +129,7 @@ def _pick(name: str, *, first: bool, least: bool) -> Monoid:
     """What `if x > v { v = x; i = index }` leaves, of the first; `>=` of the last; `<` and `<=` of the least. Nothing
     is the value to start from, at -1, and an element becomes what it leaves beside nothing: a NaN is never picked, and
     the value to start from only by `>=` and `<=`."""
-    better, start = (np.less, _highest) if least else (np.greater, _lowest)
+    better, start = (lt, _highest) if least else (gt, _lowest)
 
     def combine(a: Partial, b: Partial) -> Partial:
         nearer = a[1] <= b[1] if first else a[1] >= b[1]
@@ -171,10 +177,10 @@ def _moments_error(x: Array, unit: float, depth: int) -> tuple[Array, ...]:
 
 
 _CATALOGUE: Sequence[Monoid] = (
-    _scalar("Sum", lambda dtype: -0.0 if dtype.is_float else 0, np.add, _sum_error),  # -0 + x is x, also for x = -0
-    _scalar("Product", lambda dtype: 1, np.multiply, _product_error),
-    _scalar("Greatest", _lowest, np.maximum, _exact),
-    _scalar("Least", _highest, np.minimum, _exact),
+    _scalar("Sum", lambda dtype: -0.0 if dtype.is_float else 0, add, _sum_error),  # -0 + x is x, also for x = -0
+    _scalar("Product", lambda dtype: 1, mul, _product_error),
+    _scalar("Greatest", _lowest, lambda a, b: np.maximum(a, b), _exact),
+    _scalar("Least", _highest, lambda a, b: np.minimum(a, b), _exact),
     Monoid(
         name="ScaledSum",
         components=("greatest", "sum"),
