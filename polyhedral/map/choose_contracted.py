@@ -36,7 +36,8 @@ from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import Target
 from texpr.polyhedral.walk import written
 
-LEAST_SIDE = 64  # shorter sides leave most of a tile empty
+LEAST_SIDE = 64  # shorter sides leave most of a usual tile empty
+SHORTEST = 4  # of a narrow tile, whose other side is no shorter than that
 LEAST_SUM = 16  # products, or there is nothing to stage
 LEAST_PART = 64  # products of a block, where several share a tile
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 33, 48, 66, 99, 132, 264, 528)  # blocks that share a tile
@@ -50,6 +51,7 @@ JOINED = 1.05  # the index arithmetic of a joined side: some 100 instructions fo
 EACH = ((8, 16), (8, 8), (16, 8), (4, 8), (8, 4), (4, 4), (2, 4), (2, 2))  # what a thread may have of an author's tile
 FOR_ADDRESSES = 64  # registers of a thread beside its sums
 REGISTERS = 65536  # of a multiprocessor
+FEW = 2  # of narrow tiles so many multiprocessors have one at most: they are for what memory brings
 BUSY = 8  # of long sums, tiles keep one multiprocessor in so many busy, or they do not pay
 
 
@@ -82,6 +84,12 @@ OF_FOUR_BYTES = (
     Shape(team=(16, 8), each=(4, 8), rates=(0.8, 0.8, 0.8), resident=4, ahead=2),
 )
 OF_EIGHT_BYTES = (Shape(team=(16, 16), each=(8, 4), rates=(1.0, 1.0, 1.0), resident=2, depth=8),)  # no rate tells
+OF_SHORT_SIDES = (
+    Shape(team=(4, 32), each=(8, 8), rates=(0.8, 0.8, 0.8), resident=3),
+    Shape(team=(2, 64), each=(8, 4), rates=(0.55, 0.55, 0.55), resident=4),
+    Shape(team=(2, 32), each=(4, 4), rates=(0.4, 0.4, 0.4), resident=8),
+    Shape(team=(1, 64), each=(4, 4), rates=(0.4, 0.4, 0.4), resident=8),
+)  # across a short side; no rate is measured: 4 by 4 sums take two loads of shared memory, 8 by 8 take four
 
 
 def choose_contracted(problem: Problem, region: Region) -> Contracted | None:
@@ -104,11 +112,15 @@ def _fastest(problem: Problem, region: Region, one: Contraction) -> tuple[float,
     """The tiles of a contraction that take the shortest time, and that; None where its sides are too short."""
     sizes = {side.index: problem.representative(side.extent, {}) for side in one.blocked}
     length = problem.representative(one.extent, {})
-    if length < LEAST_SUM or min(sizes[side.index] for side in one.sides) < LEAST_SIDE:
+    short, long = sorted(sizes[side.index] for side in one.sides)
+    shortest = SHORTEST if one.dtype.size_bytes == 4 else LEAST_SIDE
+    if length < LEAST_SUM or long < LEAST_SIDE or short < shortest:
         return None
     shared = constant_value(one.extent) is not None and not region.saved and raster_of(problem.kernel) is None
     most = max(1, length // LEAST_PART) if shared else 1
     least = problem.target.multiprocessors // BUSY if length > CHAIN else LEAST_BLOCKS
+    if short < LEAST_SIDE:
+        least = problem.target.multiprocessors // FEW
     timed = [
         (
             _time(problem.target, shape, _turned(problem, one, choice), _blocks(choice, sizes), length, parts),
@@ -127,13 +139,14 @@ def _turned(problem: Problem, one: Contraction, choice: Contracted) -> int:
 
 
 def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple[Shape, Contracted]]:
-    """The tiles of every shape that a contraction may have."""
+    """The tiles of every shape that a contraction may have: narrow ones where a side is short."""
+    sizes = {side.index: problem.representative(side.extent, {}) for side in one.sides}
     asked, along = threads_asked(problem.kernel, problem.target), _along(problem, one)
     across = next(side.index for side in one.sides if side.index != along)
     others = (side.index for side in reversed(one.blocked) if side.index not in (along, across))
     grid, (_, ranges) = (along, across, *others), plain_nest(region)
     memory = memory_of(problem, one.nest.body, block_level=False, outer=one.nest.indices, ranges=ranges)
-    for shape in _shapes(one, along, across):
+    for shape in _shapes(one, along, across, sizes):
         choice = Contracted(
             threads=shape.threads,
             along=along,
@@ -153,9 +166,19 @@ def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple
                 yield shape, choice
 
 
-def _shapes(one: Contraction, along: str, across: str) -> Iterator[Shape]:
-    """The measured shapes; where the author gives a tile or its depth, those that have it."""
-    usual = OF_FOUR_BYTES if one.dtype.size_bytes == 4 else OF_EIGHT_BYTES
+def _over(shape: Shape) -> Shape:
+    """The shape along a short side."""
+    (high, wide), (rows, columns) = shape.team, shape.each
+    return replace(shape, team=(wide, high), each=(columns, rows))
+
+
+def _shapes(one: Contraction, along: str, across: str, sizes: Mapping[str, int]) -> Iterator[Shape]:
+    """The measured shapes, or narrow ones; where the author gives a tile or its depth, those that have it."""
+    usual: tuple[Shape, ...] = OF_EIGHT_BYTES
+    if one.dtype.size_bytes == 4:
+        usual = OF_FOUR_BYTES
+        if min(sizes.values()) < LEAST_SIDE:
+            usual = OF_SHORT_SIDES if sizes[across] < sizes[along] else tuple(map(_over, OF_SHORT_SIDES))
     shares, depth = shares_asked(one.nest.pars), serial_tile(one.reduction.loops[-1])
     if not shares.block and depth is None:
         yield from usual

@@ -102,7 +102,8 @@ def bringing(problem: Problem, one: Contraction, choice: Contracted, side: str) 
     width, run = 1, summed if turned else factor.side
     if factor.where is None and is_run(problem, factor.element, run.index):
         reach = choice.depth if turned else choice.tile[side]
-        width = run.whole(min(most, reach, element_width(problem, factor.element, run.index)))
+        share = max(1, choice.tile[side] * choice.depth // choice.threads)
+        width = run.whole(min(most, reach, share, element_width(problem, factor.element, run.index)))
     first, second = (DEEP, side) if turned else (side, DEEP)
     extents = {side: choice.tile[side], DEEP: choice.depth}
     beside = ROW_BYTES // (width * one.dtype.size_bytes)
