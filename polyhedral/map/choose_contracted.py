@@ -86,18 +86,12 @@ OF_FOUR_BYTES = (
 OF_EIGHT_BYTES = (Shape(team=(16, 16), each=(8, 4), rates=(1.0, 1.0, 1.0), resident=2, depth=8),)  # no rate tells
 
 
-def _narrow(tile: tuple[int, int], each: tuple[int, int], rate: float, resident: int) -> Shape:
-    """A shape of which nobody has measured how far its factors turned are from its rate."""
-    team = tile[0] // each[0], tile[1] // each[1]
-    return Shape(team=team, each=each, rates=(rate, rate, rate), resident=resident)
-
-
 OF_SHORT_SIDES = (
-    _narrow((32, 256), (8, 8), 0.8, 3),
-    _narrow((16, 256), (8, 4), 0.55, 4),
-    _narrow((8, 128), (4, 4), 0.4, 8),
-    _narrow((4, 256), (4, 4), 0.4, 8),
-)  # across a short side; by what they load of shared memory: two times for 4 by 4 sums, four times for 8 by 8
+    Shape(team=(4, WARP), each=(8, 8), rates=(0.8, 0.8, 0.8), resident=3),
+    Shape(team=(2, 2 * WARP), each=(8, 4), rates=(0.55, 0.55, 0.55), resident=4),
+    Shape(team=(2, WARP), each=(4, 4), rates=(0.4, 0.4, 0.4), resident=8),
+    Shape(team=(1, 2 * WARP), each=(4, 4), rates=(0.4, 0.4, 0.4), resident=8),
+)  # across a short side; not measured, but by loads of shared memory: two times for 4 by 4 sums, four times for 8 by 8
 
 
 def choose_contracted(problem: Problem, region: Region) -> Contracted | None:
