@@ -121,6 +121,7 @@ CODES: dict[str, Code] = {
     "E0725": Code("sum of this type between ranks", "MPI adds integers, f32 and f64, and no other element types."),
     "E0726": Code("ranks differ", "Every rank makes the same calls in the same order; these do not."),
     "E0727": Code("rank lost", "A rank ended, or says nothing any more, and the others cannot go on."),
+    "E0717": Code("GPU failed", "The CUDA driver refuses a call of an engine's worker or copier."),
     "W0701": Code(
         "access not declared", "The buffer was fetched while the task waited; declared, it is there beforehand."
     ),

@@ -343,6 +343,10 @@ EXPLANATIONS: dict[str, Explanation] = {
         "Another rank left by an exception, ended, or has said nothing for a long time. The message names it, and why "
         "as far as it is known; the other ranks' engines end, too, as they cannot have its results."
     ),
+    "E0717": Explanation(
+        "Blocks whose transfer failed have no value, tasks that failed are told by `engine.wait()`, and workers at "
+        "other memories go on. After an error of a kernel, such as an illegal address, a GPU is lost to its process."
+    ),
     "W0701": Explanation(
         "What a task declares is in its memory before it runs. Other blocks that its permissions cover may be asked "
         "for, and the task waits for them; `engine.counters.undeclared` counts them."

@@ -81,7 +81,7 @@ class _DLManagedTensorVersioned(ctypes.Structure):
 
 
 _BY_DLPACK = {t.dlpack: t for t in ELEMENT_TYPES.values()}
-_NUMPY_NAMES = {
+NAMES_OF_NUMPY = {
     "float64": "f64", "float32": "f32", "float16": "f16", "int64": "i64", "int32": "i32", "int16": "i16",
     "int8": "i8", "uint32": "u32", "uint8": "u8", "bool": "bool",
     "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2",
@@ -97,9 +97,9 @@ def _refuse(name: str, why: str) -> TExprError:
 
 
 def _element_type(name: str, type_name: str) -> DType:
-    if type_name not in _NUMPY_NAMES:
+    if type_name not in NAMES_OF_NUMPY:
         raise _refuse(name, f"its element type {type_name[:40]} is not one of TExpr's")
-    return ELEMENT_TYPES[_NUMPY_NAMES[type_name]]
+    return ELEMENT_TYPES[NAMES_OF_NUMPY[type_name]]
 
 
 def _numpy_view(name: str, array: Any) -> ArrayView:

@@ -53,6 +53,12 @@ def _address(name: str, version: int) -> int:
     return int(address)
 
 
+@cache
+def entry(name: str) -> Any:
+    """A function of the driver, of values of ctypes, giving a CUresult; other threads run meanwhile."""
+    return ctypes.CFUNCTYPE(ctypes.c_int)(_address(name, 12000))
+
+
 def _check(code: int, what: str) -> None:
     if code != 0:
         raise fail("E0601", f"{what}: {_said(code)}")

@@ -23,6 +23,7 @@ Needs NumPy, and no compiler.
 from texpr.runtime.tasks.buffers import Buffer
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.contractions import einsum
+from texpr.runtime.tasks.devices import gpu
 from texpr.runtime.tasks.distributions import blocked, by_number, cyclic, grid, owner
 from texpr.runtime.tasks.engine import Engine
 from texpr.runtime.tasks.frameworks import on_arrays
@@ -67,6 +68,7 @@ __all__ = [
     "by_number",
     "cyclic",
     "einsum",
+    "gpu",
     "grid",
     "may_accumulate",
     "may_read",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.runtime.tasks.devices import DeviceArray
 from texpr.runtime.tasks.frameworks import foreign_array
 from texpr.runtime.tasks.permissions import MODE_WORDS, Mode, Right, has
 from texpr.runtime.tasks.states import Op
@@ -47,37 +48,42 @@ class Buffer:
 
     @property
     def array(self) -> Any:
-        """The memory, a NumPy array; that of a read buffer cannot be written. Raises E0706 after the release."""
+        """The memory, a NumPy array, which cannot be written where the buffer is for reading; on a GPU, what torch,
+        cupy and kernels take. Raises E0706 after the release."""
         self._check_open()
         if self._values is None:
             self._values = self._array
             if self.mode is Mode.READ and not self.own:
-                self._values = self._array.view()
-                self._values.flags.writeable = False
+                self._values = self._context.memory.readable(self._array)
         return self._values
 
     def view(self, library: str) -> Any:
         """The same memory as an array of `numpy`, `torch` or `cupy`. Libraries without read-only arrays give one that
         must not be written where the buffer is for reading. Raises E0503, E0708."""
         self._check_open()
-        return self.array if library == "numpy" else foreign_array(self._context.task, self.block, self._array, library)
+        if library == "numpy" and not isinstance(self._array, DeviceArray):
+            return self.array
+        return foreign_array(self._context.task, self.block, self._array, library)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return numpy.array(self.array, dtype=dtype) if copy else numpy.asarray(self.array, dtype=dtype)
+        values = self.view("numpy")
+        return numpy.array(values, dtype=dtype) if copy else numpy.asarray(values, dtype=dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self.array.__dlpack__(**options)
+        return self.view("numpy").__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        device: tuple[int, int] = self.array.__dlpack_device__()
+        device: tuple[int, int] = self.view("numpy").__dlpack_device__()
         return device
 
     def copy(self) -> "Buffer":
         """A deep copy. That of a cancellable or temp buffer can be committed in its place, any other cannot."""
         self._check_open()
+        copied = self._context.own(self.block)
+        self._context.memory.copy(copied, self._array)
         if self.mode is Mode.READ:
-            return Buffer(self._context, self.block, self.mode, self._array.copy(), True)
-        return Buffer(self._context, self.block, self.mode, self._array.copy(), self.own, self._first())
+            return Buffer(self._context, self.block, self.mode, copied, True)
+        return Buffer(self._context, self.block, self.mode, copied, self.own, self._first())
 
     __copy__ = copy
 
@@ -179,7 +185,9 @@ class Buffer:
         right = self._context.task.grants.right(self.block)
         if right not in rights:
             raise fail("E0704", f"{self._context.task}: `{name}` of {self.block}, but the task {has(right)}")
-        values = self._array if array is None else numpy.asarray(array)
+        values = self._array if array is None else array
+        if not isinstance(values, DeviceArray):
+            values = numpy.asarray(values)
         if (values.shape, values.dtype) != (self._array.shape, self._array.dtype):
             raise self._refused(
                 f"an array {values.dtype}{list(values.shape)} is no copy of it",
@@ -187,7 +195,7 @@ class Buffer:
             )
         if self.block.is_zero:
             raise fail("E0709", f"{self._context.task}: `{name}` of {self.block}, which is a zero block")
-        self._context.commit(self.block, op, values)
+        self._context.commit(self.block, op, self._context.memory.on_host(values))
         self._decide(name)
 
 

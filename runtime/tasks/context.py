@@ -9,12 +9,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy
-
 from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, TExprWarning, fail
 from texpr.runtime.tasks.buffers import Buffer, undecided
+from texpr.runtime.tasks.device_nodes import DeviceNode
 from texpr.runtime.tasks.drafts import draft
 from texpr.runtime.tasks.grants import outside
+from texpr.runtime.tasks.nodes import MemoryNode
 from texpr.runtime.tasks.permissions import ALLOWS, EFFECT, MODE_WORDS, Access, Mode, Right
 from texpr.runtime.tasks.residency import HOME, Outcome
 from texpr.runtime.tasks.services import Services, Waiter, no_value
@@ -27,13 +27,15 @@ class TaskContext:
     """The runtime, as one task sees it. `node` is the number of the memory in which it runs, 0 is home."""
 
     __slots__ = (
-        "_buffers", "_declared", "_held", "_own", "_services", "_submitted_last", "_written", "is_over", "task",
+        "_arrays", "_buffers", "_declared", "_held", "_own", "_services", "_submitted_last", "_written", "is_over",
+        "task",
     )  # fmt: skip
 
     def __init__(self, services: Services, task: Task) -> None:
         self._services, self.task = services, task
         self.is_over = False
         self._submitted_last = False
+        self._arrays: list[Any] | None = None  # memory of its own away from home
         self._buffers: list[Buffer] | None = None
         self._held: dict[Block, bool] | None = None  # blocks that are its own now: handed out or not yet
         self._declared: dict[Block, Access] | None = None  # but for temporaries
@@ -45,9 +47,25 @@ class TaskContext:
         return self.task.node
 
     @property
+    def memory(self) -> MemoryNode:
+        return self._services.flow.holdings.nodes[self.task.node]
+
+    @property
     def kind(self) -> str:
         """Which entry of a `FunctionDefinition` runs here: `cpu` or `cuda`."""
-        return self._services.flow.holdings.nodes[self.task.node].kind
+        return self.memory.kind
+
+    @property
+    def stream(self) -> int | None:
+        """On a GPU, the handle of the stream on which the task works: what is there when the function returns, or gives
+        a buffer back, is waited for."""
+        return self.memory.stream
+
+    @property
+    def device(self) -> int | None:
+        """The number of the GPU."""
+        memory = self.memory
+        return memory.device.number if isinstance(memory, DeviceNode) else None
 
     # buffers
 
@@ -129,11 +147,24 @@ class TaskContext:
     # what buffers ask of their task
 
     def give_back(self, block: Block, spoilt: TExprError | None) -> None:
-        """The block's own buffer is no longer this task's."""
+        """The block's own buffer is no longer this task's. Raises E0717 where a GPU has not done what it was to do."""
+        failed = self._waited()
         del self._holding()[block]
         if spoilt is None:
             self._wrote(block)
-        self._services.give_back(block, self.task.node, True, spoilt)
+        self._services.give_back(block, self.task.node, True, spoilt if spoilt is not None else failed)
+        if failed is not None:
+            raise failed
+
+    def _waited(self) -> TExprError | None:
+        """What this thread has begun on a GPU is over; why it failed."""
+        if self.task.node == HOME:
+            return None
+        try:
+            self.memory.finish()
+        except TExprError as why:
+            return why
+        return None
 
     def commit(self, block: Block, op: Op, values: Any) -> None:
         """What the task computed in its own memory goes to the block as soon as nobody holds it; the task is not over
@@ -153,11 +184,23 @@ class TaskContext:
             if not buffer.decided:
                 if buffer.modifies:
                     error = error if error is not None else undecided(buffer)
-                    buffer.cancel()
-                else:
-                    buffer.release()
+                try:
+                    (buffer.cancel if buffer.modifies else buffer.release)()
+                except TExprError as why:  # of a GPU that has failed; the buffer is given back all the same
+                    error = error if error is not None else why
+        failed = self._waited()
+        for array in self._arrays or ():
+            self.memory.drop(array)
         self.is_over = True
-        return error
+        return error if error is not None else failed
+
+    def own(self, block: Block) -> Any:
+        """Memory of the task's own for a block's values."""
+        array = self.memory.own(block.shape, block.tensor.dtype)
+        self.memory.check(array)
+        if self.task.node != HOME:
+            self._arrays = [*(self._arrays or ()), array]
+        return array
 
     @property
     def untaken(self) -> list[Block]:
@@ -214,23 +257,34 @@ class TaskContext:
         """The block's own buffer."""
         block = self._checked(asked, mode)
         if block.is_zero:
-            return self._buffer(block, mode, block.home, True)
+            own = self.kind != "cpu"  # the host has one element for all of it
+            return self._zeros(block, mode) if own else self._buffer(block, mode, block.home, True)
         held = self._holding()
         if block not in held:
             self._check_children(block, mode)
             self._undeclared(block, mode)
             if mode is Mode.ACCUMULATE:  # two tasks that each hold what the other one wants would wait for ever
-                return self._buffer(block, mode, numpy.zeros(block.shape, block.tensor.dtype), True)
+                return self._zeros(block, mode)
             self._fetch(block, mode)
         elif held[block]:
             raise fail("E0706", f"{self.task} asks for {block} a second time, and still has a buffer of it")
         else:
             self._check_declared(block, mode, False)
-        held[block] = True
+        held[block] = False
         array = self._services.take(block, self.task.node)
+        held[block] = True
+        found = self._buffer(block, mode, array, False)
         if fill is not None:
-            array.fill(fill)
-        return self._buffer(block, mode, array, False)
+            self.memory.fill(array, fill)
+        return found
+
+    def _zeros(self, block: Block, mode: Mode) -> Buffer:
+        """Zeros of the task's own, which it was not promised."""
+        if self.kind != "cpu":
+            self._services.lend(self.task, block)
+        array = self.own(block)
+        self.memory.fill(array, 0)
+        return self._buffer(block, mode, array, True)
 
     def _private(self, asked: Block | Slice, mode: Mode, fill: Any) -> Buffer:
         """Memory of the task's own, with a copy of the block's values where it reads them."""
@@ -238,19 +292,24 @@ class TaskContext:
         self._check_declared(block, mode, True)
         if self.task.node != HOME and not self._promised(block):
             self._services.lend(self.task, block)
-        array = numpy.empty(block.shape, block.tensor.dtype)
+        array = self.own(block)
         if mode is Mode.READ_WRITE:
             held = self._holding()
             if block not in held:
                 self._check_children(block, mode)
                 self._undeclared(block, mode)
                 self._fetch(block, Mode.READ)
-            elif held.pop(block):
+                held[block] = False
+            elif held[block]:
                 raise fail("E0706", f"{self.task} asks for {block} a second time, and still has a buffer of it")
-            numpy.copyto(array, self._services.take(block, self.task.node))
+            self.memory.copy(array, self._services.take(block, self.task.node))
+            failed = self._waited()
+            del held[block]
             self._services.give_back(block, self.task.node, True, None)
+            if failed is not None:
+                raise failed
         elif fill is not None:
-            array.fill(fill)
+            self.memory.fill(array, fill)
         return self._buffer(block, mode, array, True)
 
     def _check_declared(self, block: Block, mode: Mode, cancellable: bool) -> None:

@@ -18,7 +18,9 @@ from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.distributions import Placement, owner
 from texpr.runtime.tasks.drafts import draft
 from texpr.runtime.tasks.flow import Flow
+from texpr.runtime.tasks.functions import FunctionDefinition
 from texpr.runtime.tasks.gather import gather
+from texpr.runtime.tasks.holdings import Bound
 from texpr.runtime.tasks.permissions import may_write
 from texpr.runtime.tasks.policies import Policy, ReadyQueue
 from texpr.runtime.tasks.ranks import Failed, said
@@ -40,7 +42,7 @@ class Engine:
         self,
         workers: int | Mapping[str, int] = 2,
         *,
-        memories: Mapping[str, int | None] | None = None,
+        memories: Mapping[str, Bound] | None = None,
         policy: Policy | None = None,
         ahead: int = 10_000,
         strict: bool = False,
@@ -51,10 +53,11 @@ class Engine:
         placement: Placement = owner,
     ) -> None:
         """`workers` counts threads at home, or for each memory by name. `memories` names those beside "home", each with
-        its bound in bytes or None. `submit` waits while `ahead` tasks are not over. `strict` refuses reads before
-        writes under write permissions (E0713); `debug` checks invariants at every step. `trace` names a file, which
-        has all that happened when the engine has ended: Perfetto opens it, `texpr trace FILE` sums it up. `progress`
-        shows a bar on a terminal. Raises E0703, and E0606 for a file that cannot be written.
+        its bound in bytes or None, or a GPU as `gpu(0, bound=…)`. `submit` waits while `ahead` tasks are not over.
+        `strict` refuses reads before writes under write permissions (E0713); `debug` checks invariants at every step.
+        `trace` names a file, which has all that happened when the engine has ended: Perfetto opens it, `texpr trace
+        FILE` sums it up. `progress` shows a bar on a terminal. Raises E0703, E0606 for a file that cannot be written,
+        and E0503 or E0717 for a GPU that cannot be used.
 
         `transport` joins this engine to those of other ranks (`ranks`), which make the same calls of `submit`, `wait`,
         `array`, `deallocate` and `shutdown` in the same order; `placement(task, ranks)` says at which rank a task runs.
@@ -66,9 +69,14 @@ class Engine:
             if crews.get("remote"):
                 raise fail("E0703", "workers at 'remote', which is what other workers have of other ranks' blocks")
             further = {"remote": further.pop("remote", None), **further}
+            for name, bound in further.items():
+                if hasattr(bound, "open"):
+                    said = f"memory {name!r} is a GPU, which an engine of several ranks cannot have yet"
+                    raise fail("E0703", said, help="one process may have workers at several GPUs")
         for name, bound in further.items():
-            if name == "home" or not (bound is None or is_count(bound)):
-                raise fail("E0703", f"memory {name!r} with bound {bound!r}: a name but home, and bytes or None")
+            if name == "home" or not (bound is None or is_count(bound) or hasattr(bound, "open")):
+                said = f"memory {name!r} with bound {bound!r}: a name but home, and bytes or None, or `gpu(0)`"
+                raise fail("E0703", said)
         for name, count in crews.items():
             if name != "home" and name not in further:
                 raise fail("E0703", f"workers at {name!r}, which is no memory", help="name it in `memories`")
@@ -116,7 +124,7 @@ class Engine:
         if flow.ranks is not None:
             flow.ranks.adopt([tensor])
             flow.ranks.drop(tensor)
-        task = self.submit(deallocated, may_write(tensor))
+        task = self.submit(FunctionDefinition(cpu=deallocated, cuda=deallocated), may_write(tensor))
         tensor.owner = GONE
         return task
 
@@ -216,6 +224,7 @@ class Engine:
             return
         self._ended = True
         flow.crew.end()
+        flow.holdings.close()
         if flow.ranks is not None:
             flow.ranks.end()
         with flow.lock:

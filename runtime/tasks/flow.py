@@ -22,8 +22,7 @@ from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.distributions import Placement, owner
 from texpr.runtime.tasks.functions import FunctionDefinition, kinds_of
-from texpr.runtime.tasks.holdings import Holdings, Places
-from texpr.runtime.tasks.nodes import carry_out
+from texpr.runtime.tasks.holdings import Bound, Holdings, Places
 from texpr.runtime.tasks.placement import fitting, place
 from texpr.runtime.tasks.policies import Policy
 from texpr.runtime.tasks.ranks import Failed, Ranks
@@ -44,7 +43,7 @@ class Flow:
 
     def __init__(
         self,
-        bounds: Sequence[tuple[str, int | None]],
+        bounds: Sequence[tuple[str, Bound]],
         workers: Sequence[int],
         policy: Policy,
         ahead: int,
@@ -91,7 +90,7 @@ class Flow:
 
     # what a trace sees to (`tracing/traced.py`)
 
-    def new_holdings(self, bounds: Sequence[tuple[str, int | None]], places: Places | None, debug: bool) -> Holdings:
+    def new_holdings(self, bounds: Sequence[tuple[str, Bound]], places: Places | None, debug: bool) -> Holdings:
         return Holdings(bounds, places, debug=debug)
 
     def new_scope(self) -> Scope:
@@ -101,8 +100,7 @@ class Flow:
         task.fn(context, *task.args)
 
     def carry(self, transfer: Transfer) -> None:
-        residency = transfer.residency
-        carry_out(transfer.step, residency.key.home, residency.buffers[transfer.node])
+        self.holdings.carry(transfer)
 
     # submission
 

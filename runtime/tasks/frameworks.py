@@ -7,21 +7,18 @@ Libraries are imported when they are first asked for, and see memory through DLP
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.diagnostics import fail
+from texpr.runtime.tasks.devices import CARRIERS, DeviceArray
 
 if TYPE_CHECKING:
     from texpr.runtime.tasks.context import TaskContext
     from texpr.runtime.tasks.tensors import Block
 
 LIBRARIES = ("numpy", "torch", "cupy")
-CARRIERS = {
-    "bfloat16": "int16",
-    "float8_e4m3fn": "uint8",
-    "float8_e5m2": "uint8",
-}  # of types that NumPy does not export
 
 
 class ArrayFunction:
@@ -37,7 +34,8 @@ class ArrayFunction:
 
     def __call__(self, context: "TaskContext", *args: Any) -> None:
         buffers = [context.get_buf(access) for access in context.task.grants.accesses]
-        given = self.fn(*[buffer.view(self.library) for buffer in buffers], *args)
+        with current_stream(self.library, context):
+            given = self.fn(*[buffer.view(self.library) for buffer in buffers], *args)
         modified = [buffer for buffer in buffers if buffer.modifies]
         if given is not None and not any(given is buffer.view(self.library) for buffer in modified):
             raise fail(
@@ -60,23 +58,50 @@ def on_arrays(fn: Callable[..., Any], library: str = "numpy") -> ArrayFunction:
 
 
 def foreign_array(task: object, block: "Block", memory: Any, library: str) -> Any:
-    """An array of `torch` or `cupy` on a NumPy array's memory. Raises E0503 where the library is not installed, E0708
-    where it cannot have such memory."""
+    """An array of a library on a block's memory. Raises E0503 where the library is not installed, E0708 where it cannot
+    have such memory."""
     if library not in LIBRARIES:
         raise fail("E0703", f"{task}: {block} as an array of {str(library)[:40]!r}: there are {', '.join(LIBRARIES)}")
-    if library == "cupy":
-        raise fail(
-            "E0708",
-            f"{task}: {block} is in memory of the host, where no array of cupy can be",
-            help="ask for `numpy` or `torch`",
-        )
+    on_gpu = isinstance(memory, DeviceArray)
+    if library == ("numpy" if on_gpu else "cupy"):
+        where, way = ("a GPU", "`torch` or `cupy`") if on_gpu else ("the host", "`numpy` or `torch`")
+        said = f"{task}: {block} is in memory of {where}, where no array of {library} can be"
+        raise fail("E0708", said, help=f"ask for {way}")
     try:
         found = importlib.import_module(library)
     except ImportError as why:
         raise fail("E0503", f"{task}: {block} is asked for as an array of {library}: {why}") from None
+    if on_gpu:
+        return _on_gpu(task, block, memory, found)
     if not memory.flags.writeable:  # a zero block, which is one element; torch cannot be told not to write it
         memory = memory.copy()
     name = memory.dtype.name
     if name in CARRIERS:
         return found.from_dlpack(memory.view(CARRIERS[name])).view(getattr(found, name))
     return found.from_dlpack(memory)
+
+
+def _on_gpu(task: object, block: "Block", memory: DeviceArray, library: Any) -> Any:
+    name = memory.dtype.name
+    if library.__name__ == "torch":
+        made = library.as_tensor(memory, device=f"cuda:{memory.device.number}")
+        return made.view(getattr(library, name)) if name in CARRIERS else made
+    if name in CARRIERS:
+        raise fail("E0708", f"{task}: cupy has no arrays of {name}, the type of {block}", help="ask for `torch`")
+    return library.asarray(memory)
+
+
+@contextmanager
+def current_stream(library: str, context: "TaskContext") -> Iterator[None]:
+    """While a task runs on a GPU, its worker's stream is the library's current one."""
+    stream, number = context.stream, context.device
+    if stream is None or library == "numpy":
+        yield
+        return
+    found: Any = importlib.import_module(library)
+    if library == "torch":
+        with found.cuda.stream(found.cuda.ExternalStream(stream, device=number)):
+            yield
+    else:
+        with found.cuda.Device(number), found.cuda.ExternalStream(stream, number):
+            yield

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.runtime.tasks.device_nodes import DeviceNode
+from texpr.runtime.tasks.devices import DeviceMemory
 from texpr.runtime.tasks.machine import Machine
 from texpr.runtime.tasks.nodes import MemoryNode
 from texpr.runtime.tasks.permissions import EFFECT, Effect, Mode
-from texpr.runtime.tasks.residency import AT_HOME, GRANTED, HOME, REMOTE, Outcome, Residency
+from texpr.runtime.tasks.residency import AT_HOME, GRANTED, HOME, REMOTE, Outcome, Residency, Transfer
 from texpr.runtime.tasks.states import Op, State
 from texpr.runtime.tasks.task import Task
 from texpr.runtime.tasks.tensors import Block, Tensor
@@ -22,12 +24,21 @@ from texpr.runtime.tasks.tensors import Block, Tensor
 Places = Callable[[Block], tuple[int, ...]]
 
 
+Bound = int | None | DeviceMemory
+
+
+def _node(number: int, name: str, bound: Bound) -> MemoryNode:
+    return (
+        MemoryNode(number, name, bound) if bound is None or isinstance(bound, int) else DeviceNode(number, name, bound)
+    )
+
+
 class Holdings:
     """All blocks of an engine's tensors in all its memories."""
 
     def __init__(
         self,
-        bounds: Sequence[tuple[str, int | None]],
+        bounds: Sequence[tuple[str, Bound]],
         places: Places | None = None,
         *,
         debug: bool,
@@ -35,7 +46,12 @@ class Holdings:
         """`places`: with several ranks, the nodes at which workers at home have a block; the first of `bounds` is
         REMOTE then."""
         self.nodes = [MemoryNode(HOME, "home", None)]
-        self.nodes += [MemoryNode(k + 1, name, bound) for k, (name, bound) in enumerate(bounds)]
+        try:
+            for name, bound in bounds:
+                self.nodes.append(_node(len(self.nodes), name, bound))
+        except BaseException:
+            self.close()
+            raise
         self._places = places
         self.machine = Machine(self, debug=debug)
         self.leaving = [0] * len(self.nodes)  # bytes that are being written back
@@ -72,11 +88,25 @@ class Holdings:
 
     def free(self, residency: Residency, node: int) -> None:
         block: Block = residency.key
-        residency.buffers[node] = None
-        self.nodes[node].free(block.size_bytes)
+        buffer, residency.buffers[node] = residency.buffers[node], None
+        self.nodes[node].free(buffer, block.size_bytes)
         if residency in self._leaving[node]:
             self._leaving[node].remove(residency)
             self.leaving[node] -= block.size_bytes
+
+    def close(self) -> None:
+        """The engine has ended, or does not begin."""
+        for memory in self.nodes:
+            memory.close()
+
+    def near(self, node: int, other: int) -> bool:
+        return isinstance(self.nodes[node], DeviceNode) and isinstance(self.nodes[other], DeviceNode)
+
+    def carry(self, transfer: Transfer) -> None:
+        """Make a transfer; outside the lock."""
+        residency, source = transfer.residency, transfer.source
+        peer = residency.buffers[source] if source != HOME else None
+        self.nodes[transfer.node].carry(transfer.step, residency.key.home, residency.buffers[transfer.node], peer)
 
     # promises
 
@@ -260,4 +290,6 @@ class Holdings:
                     self._idle[node].pop(residency, None)
                     self.free(residency, node)
             block.residency = None
+            for memory in self.nodes:
+                memory.forget(block)
             block.forget()

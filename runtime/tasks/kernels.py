@@ -20,6 +20,7 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arguments import assign, check_extents, scalar_value
 from texpr.runtime.host_arrays import numpy_dtype
+from texpr.runtime.tasks.devices import DeviceArray
 from texpr.runtime.tasks.permissions import MODE_WORDS, Access, Mode
 from texpr.runtime.tasks.tensors import Block
 
@@ -128,9 +129,10 @@ class KernelFunction:
 
     def __call__(self, context: "TaskContext", *args: Any, **sizes: int) -> None:
         buffers = {arg: context.get_buf(arg, fill=0 if arg.is_zero else None) for arg in args if type(arg) is Block}
-        arrays = [buffers[arg].array if type(arg) is Block else arg for arg in args]
+        arrays = [_argument(buffers[arg].array) if type(arg) is Block else arg for arg in args]
+        stream = {} if context.stream is None else {"stream": context.stream}
         try:
-            self.kernel(*arrays, **sizes)
+            self.kernel(*arrays, **sizes, **stream)
         except TExprError as why:
             given = {parameter.name: arg for parameter, arg in zip(self.manifest.parameters, args, strict=True)}
             views = [block for block in buffers if block.tensor.is_view]
@@ -142,6 +144,10 @@ class KernelFunction:
             raise told(context.task, why, given, help) from why
         for buffer in buffers.values():
             buffer.commit()
+
+
+def _argument(array: Any) -> Any:
+    return array.as_view() if isinstance(array, DeviceArray) else array
 
 
 def _mode(parameter: Parameter) -> Mode:

@@ -22,6 +22,8 @@ class Memory(Protocol):
 
     def allocate(self, residency: Residency, node: int) -> None: ...
     def free(self, residency: Residency, node: int) -> None: ...
+    def near(self, node: int, other: int) -> bool:
+        """Whether a buffer at a node is better filled from one at another node than from home."""
 
 
 class Machine:
@@ -314,8 +316,18 @@ class Machine:
         state[node] = cell.next
 
     def _start(self, transfer: Transfer) -> None:
+        if transfer.step is Step.GET:
+            transfer.source = self._source(transfer.residency, transfer.node)
         self._count(transfer, 1)
         self.started.append(transfer)
+
+    def _source(self, residency: Residency, node: int) -> int:
+        """From where a node gets a block: from one near it that has the same values as home, or from home."""
+        for other, at in enumerate(residency.state):
+            there = other not in (HOME, node) and at is READY and not residency.incoming[other]
+            if there and self._memory.near(node, other):
+                return other
+        return HOME
 
     def _count(self, transfer: Transfer, by: int) -> None:
         residency, node = transfer.residency, transfer.node
@@ -325,7 +337,7 @@ class Machine:
         else:
             residency.incoming[node] += by
             if transfer.step is Step.GET:
-                residency.outgoing[HOME] += by
+                residency.outgoing[transfer.source] += by
 
     def _advance(self, chain: Chain) -> None:
         """A stage of a chain is over."""

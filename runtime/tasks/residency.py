@@ -72,12 +72,13 @@ class Chain:
 
 
 class Transfer:
-    """A transfer between a node and home, or within a node (FILL)."""
+    """A transfer between a node and home, or within a node (FILL). A GET may come from another node as well."""
 
-    __slots__ = ("chain", "node", "residency", "step")
+    __slots__ = ("chain", "node", "residency", "source", "step")
 
     def __init__(self, step: Step, residency: Residency, node: int, chain: Chain | None) -> None:
         self.step, self.residency, self.node, self.chain = step, residency, node, chain
+        self.source = HOME  # of a GET
 
 
 def check(residency: Residency) -> None:

@@ -76,6 +76,8 @@ class Services:
         """The buffer that a task holds, which it begins to use."""
         residency = self._holdings.residency(block)
         node = residency.held_at(node)
+        if node != HOME:
+            self._holdings.nodes[node].check(residency.buffers[node])
         if residency.undo is not None:
             with self.flow.lock:
                 self._machine.take(residency, node)

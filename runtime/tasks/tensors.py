@@ -54,6 +54,11 @@ class Block:
         """Begin with a contiguous copy of an array."""
         self._home = values.copy(order="C")
 
+    @property
+    def made(self) -> Array:
+        """The memory at home, None where it was not needed yet."""
+        return self._home
+
     def forget(self) -> None:
         """Give up the memory at home: the block is zeros again, or the array's part that the tensor was given."""
         self._home = None

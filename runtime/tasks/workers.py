@@ -53,8 +53,8 @@ class Crew:
         for node, count in enumerate(workers):
             for k in range(count):
                 self._spawn(self._work, node, f"texpr-worker-{node}.{k}")
-            if node != HOME:
-                self._spawn(self._copy, node, f"texpr-copier-{node}")
+            for k in range(self._copiers(node)):
+                self._spawn(self._copy, node, f"texpr-copier-{node}.{k}")
         self._counts = list(workers)
         self._mine = {thread.ident for thread in self._threads}
 
@@ -63,6 +63,9 @@ class Crew:
         self._threads.append(thread)
         self.names.append((node, name))
         thread.start()
+
+    def _copiers(self, node: int) -> int:
+        return self._flow.holdings.nodes[node].copiers if node != HOME else 0
 
     def give(self, node: int, job: Task | Commit) -> None:
         self._jobs[node].put(job)
@@ -82,7 +85,8 @@ class Crew:
                     queue.get_nowait()
             for _ in range(count):
                 self._jobs[node].put(None)
-            self._transfers[node].put(None)
+            for _ in range(self._copiers(node)):
+                self._transfers[node].put(None)
         for thread in self._threads:
             thread.join()
         self._threads.clear()
@@ -95,6 +99,7 @@ class Crew:
                 self._flow.collapse(why)
 
     def _work(self, node: int) -> None:
+        self._flow.holdings.nodes[node].enter()
         get, run = self._jobs[node].get, self._flow.run
         while (job := get()) is not None:
             if type(job) is Task:
@@ -107,6 +112,7 @@ class Crew:
             del job
 
     def _copy(self, node: int) -> None:
+        self._flow.holdings.nodes[node].enter()
         get = self._transfers[node].get
         while (transfer := get()) is not None:
             error: BaseException | None = None

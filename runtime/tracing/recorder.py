@@ -40,9 +40,12 @@ class Span(NamedTuple):
 
 
 class Moved(NamedTuple):
+    """A transfer at the node of its span; a GET is from `source`."""
+
     step: str
     block: str
     size_bytes: int
+    source: int
     span: Span
 
 

@@ -149,9 +149,9 @@ def _at(span: Span, threads: Mapping[str, tuple[int, int]]) -> Event:
 
 def _transfers(recorder: Recorder, memories: Sequence[str], threads: Mapping[str, tuple[int, int]]) -> list[Event]:
     events = []
-    for step, block, size_bytes, span in recorder.moved:
+    for step, block, size_bytes, begin, span in recorder.moved:
         here, home = memories[span.node], memories[HOME]
-        source, target = (here, home) if step in INTO_HOME else (home if step == "GET" else here, here)
+        source, target = (here, home) if step in INTO_HOME else (memories[begin] if step == "GET" else here, here)
         args = {"step": step, "block": block, "from": source, "to": target, "bytes": size_bytes}
         events.append({"name": f"{step} {block}", "cat": "transfer", "ph": "X", **_at(span, threads), "args": args})
     return events

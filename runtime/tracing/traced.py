@@ -8,7 +8,7 @@ from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.flow import Flow
 from texpr.runtime.tasks.functions import name_of
 from texpr.runtime.tasks.grants import Grants
-from texpr.runtime.tasks.holdings import Holdings, Places
+from texpr.runtime.tasks.holdings import Bound, Holdings, Places
 from texpr.runtime.tasks.residency import Residency, Transfer
 from texpr.runtime.tasks.submission import Node, Scope
 from texpr.runtime.tasks.task import Task
@@ -20,7 +20,7 @@ class TracedHoldings(Holdings):
     """Buffers whose making and freeing is recorded."""
 
     def __init__(
-        self, recorder: Recorder, bounds: Sequence[tuple[str, int | None]], places: Places | None, debug: bool
+        self, recorder: Recorder, bounds: Sequence[tuple[str, Bound]], places: Places | None, debug: bool
     ) -> None:
         super().__init__(bounds, places, debug=debug)
         self._recorder = recorder
@@ -62,7 +62,7 @@ class TracedFlow(Flow):
         self.recorder = recorder
         super().__init__(*options)
 
-    def new_holdings(self, bounds: Sequence[tuple[str, int | None]], places: Places | None, debug: bool) -> Holdings:
+    def new_holdings(self, bounds: Sequence[tuple[str, Bound]], places: Places | None, debug: bool) -> Holdings:
         return TracedHoldings(self.recorder, bounds, places, debug)
 
     def new_scope(self) -> Scope:
@@ -87,7 +87,7 @@ class TracedFlow(Flow):
             super().carry(transfer)
         finally:
             span = self._span(begin, transfer.node)
-            self.recorder.moved.append(Moved(transfer.step.name, str(block), block.size_bytes, span))
+            self.recorder.moved.append(Moved(transfer.step.name, str(block), block.size_bytes, transfer.source, span))
 
     def _finish(self, task: Task) -> None:
         super()._finish(task)

@@ -99,6 +99,9 @@ class World:
         residency.buffers[node] = None
         self.store[residency.key][node] = GARBAGE
 
+    def near(self, node: int, other: int) -> bool:
+        return True
+
     # what may happen next
 
     def events(self) -> list[tuple[str, int]]:
@@ -264,9 +267,11 @@ class World:
             store[node] = 0
             return
         if transfer.step is Step.GET:
-            require(not self.users(residency, HOME, writing=True), "a copy of what a holder at home changes")
+            source = transfer.source
+            require(source == HOME or residency.buffers[source] is True, "a copy of a buffer that is gone")
+            require(not self.users(residency, source, writing=True), "a copy of what its holder changes")
             require(not self.users(residency, node), "a buffer is overwritten that is in use")
-            store[node] = store[HOME]
+            store[node] = store[source]
             return
         require(not self.users(residency, HOME), "a transfer into what a holder at home uses")
         require(not self.users(residency, node, writing=True), "a transfer from a buffer that its holder changes")

@@ -15,7 +15,7 @@ from test_tensors import refused
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.engine import Engine
-from texpr.runtime.tasks.nodes import carry_out
+from texpr.runtime.tasks.nodes import MemoryNode
 from texpr.runtime.tasks.permissions import accumulate, may_read, may_write, read, write
 from texpr.runtime.tasks.spaces import tiled
 from texpr.runtime.tasks.states import Op, Step
@@ -115,12 +115,14 @@ def test_what_is_no_function_is_no_task(engine: Engine) -> None:
 def test_a_transfer_that_fails_leaves_its_block_without_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = vector(tiles=2), vector("B", 2)
 
-    def fails(step: Step, home: Any, buffer: Any) -> None:
+    carry = MemoryNode.carry
+
+    def fails(node: MemoryNode, step: Step, *arrays: Any) -> None:
         if step is Step.GET:
             raise OSError("the memory is gone")
-        carry_out(step, home, buffer)
+        carry(node, step, *arrays)
 
-    monkeypatch.setattr("texpr.runtime.tasks.workers.carry_out", fails)
+    monkeypatch.setattr(MemoryNode, "carry", fails)
     with Engine({"gpu": 1}, memories={"gpu": None}, debug=True) as engine:
         engine.submit(put, write(b.block((1,))), args=(b.block((1,)), 1.0))
         needs = engine.submit(copy, read(a.block((0,))), write(b.block((0,))), args=(a.block((0,)), b.block((0,))))

@@ -90,7 +90,7 @@ def test_a_trace_has_every_task_transfer_eviction_and_counter(path: Path) -> Non
     assert len(depth) == 8 and depth[-1] == 0
     threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events(path, "thread_name")}
     assert {threads[e["pid"], e["tid"]] for e in tasks} == {"texpr-worker-1.0"}
-    assert {threads[e["pid"], e["tid"]] for e in transfers} == {"texpr-copier-1"}
+    assert {threads[e["pid"], e["tid"]] for e in transfers} == {"texpr-copier-1.0"}
 
 
 def test_dependences_are_kept_also_of_tasks_that_were_over(path: Path) -> None:

@@ -1,0 +1,141 @@
+"""The memory of a GPU as a node of an engine: its buffers, and the streams of the threads that work there.
+
+Each worker and each copier has a stream of its own, and waits for it before it reports that a task or a transfer is
+over: so transfers, kernels and what the host does overlap between threads, and nothing else needs to be ordered. Of the
+copiers there are two, so that both directions are busy at once. A buffer that was given up is kept for the next one of
+its size, as giving memory back to the driver stops the device.
+"""
+
+import threading
+from math import prod
+from typing import Any
+
+import numpy
+
+from texpr.grammar.diagnostics import TExprError
+from texpr.runtime.tasks.devices import SHARE, Device, DeviceArray, DeviceMemory
+from texpr.runtime.tasks.nodes import MemoryNode
+from texpr.runtime.tasks.states import Step
+from texpr.runtime.tasks.tensors import Block
+
+
+class DeviceNode(MemoryNode):
+    copiers = 2
+
+    def __init__(self, number: int, name: str, memory: DeviceMemory) -> None:
+        """Raises E0503 without a driver, E0717 without such a device."""
+        self.device: Device = memory.open()
+        bound = memory.bound if memory.bound is not None else int(self.device.free_bytes() * SHARE)
+        super().__init__(number, name, bound)
+        self.kind = "cuda"
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._kept: dict[int, list[int]] = {}  # addresses by bytes
+        self._bytes = 0  # that the driver gave
+
+    def enter(self) -> None:
+        self.device.enter()
+        self._local.queue = self.device.queue()
+
+    @property
+    def stream(self) -> int:
+        queue: int = self._local.queue
+        return queue
+
+    def finish(self) -> None:
+        self.device.finish(self.stream)
+
+    # memory
+
+    def own(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
+        """What the device does not give is an array with a fault: whoever uses it fails, and no one else."""
+        size = prod(shape) * int(dtype.itemsize)
+        try:
+            return DeviceArray(self.device, self._address(size) if size else 0, shape, dtype)
+        except TExprError as why:
+            return DeviceArray(self.device, 0, shape, dtype, why)
+
+    def _address(self, size: int) -> int:
+        with self._lock:
+            kept = self._kept.get(size)
+            if kept:
+                return kept.pop()
+            if self.bound is not None and self._bytes + size > self.bound:
+                self._give_back()
+            try:
+                address = self.device.allocate(size)
+            except TExprError:
+                self._give_back()
+                address = self.device.allocate(size)
+            self._bytes += size
+            return address
+
+    def _give_back(self) -> None:
+        """What nobody uses goes back to the driver."""
+        for size, addresses in self._kept.items():
+            for address in addresses:
+                self.device.free(address)
+                self._bytes -= size
+        self._kept.clear()
+
+    def drop(self, buffer: DeviceArray) -> None:
+        if buffer.address:
+            with self._lock:
+                self._kept.setdefault(buffer.size_bytes, []).append(buffer.address)
+
+    def check(self, buffer: DeviceArray) -> None:
+        if buffer.fault is not None:
+            raise buffer.fault
+
+    def forget(self, block: Block) -> None:
+        if block.made is not None:
+            self.device.unlock(block.made)
+
+    def close(self) -> None:
+        self.device.close()
+
+    # values
+
+    def fill(self, buffer: DeviceArray, value: Any) -> None:
+        if value == 0:
+            self.device.zero(buffer.address, buffer.size_bytes, self.stream)
+        else:
+            self._put(buffer, numpy.full(buffer.shape, value, buffer.dtype))
+
+    def copy(self, target: DeviceArray, source: DeviceArray) -> None:
+        self.device.copy_within(target.address, source.address, source.size_bytes, self.stream)
+
+    def readable(self, buffer: DeviceArray) -> DeviceArray:
+        return buffer
+
+    def on_host(self, buffer: Any) -> Any:
+        if not isinstance(buffer, DeviceArray):
+            return buffer
+        values = numpy.empty(buffer.shape, buffer.dtype)
+        self.device.copy_out(values, buffer.address, self.stream)
+        self.finish()
+        return values
+
+    def _put(self, buffer: DeviceArray, values: Any) -> None:
+        self.device.copy_in(buffer.address, numpy.ascontiguousarray(values), self.stream)
+        self.finish()
+
+    def carry(self, step: Step, home: Any, buffer: DeviceArray, peer: Any) -> None:
+        self.check(buffer)
+        if not buffer.size_bytes:
+            return
+        if home.flags.c_contiguous:
+            self.device.lock(home)
+        if step is Step.FILL:
+            self.fill(buffer, 0)
+        elif step is Step.GET and isinstance(peer, DeviceArray):
+            self.device.copy_peer(buffer.address, peer.device, peer.address, buffer.size_bytes, self.stream)
+        elif step is Step.GET:
+            self._put(buffer, home)
+        elif step is Step.PUT and home.flags.c_contiguous:
+            self.device.copy_out(home, buffer.address, self.stream)
+        elif step is Step.PUT:
+            numpy.copyto(home, self.on_host(buffer))
+        else:
+            numpy.add(home, self.on_host(buffer), out=home)
+        self.finish()
