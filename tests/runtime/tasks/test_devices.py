@@ -339,3 +339,9 @@ def test_a_gpu_that_is_not_there_is_refused_when_the_engine_begins(monkeypatch: 
     refused("E0503", "need the package cuda-bindings", lambda: Engine({"a": 1}, memories={"a": gpu(0)}))
     refused("E0703", "a number of a GPU, and bytes or None", lambda: gpu(-1))
     refused("E0703", "a number of a GPU, and bytes or None", lambda: gpu(0, bound=True))
+
+
+def test_an_engine_of_several_ranks_has_no_gpus() -> None:
+    two: Any = SimpleNamespace(size=2)
+    with pytest.raises(texpr.TExprError, match="E0703.*'gpu' is a GPU, which an engine of several ranks cannot have"):
+        Engine({"gpu": 1}, memories={"gpu": FakeGpu()}, transport=two)
