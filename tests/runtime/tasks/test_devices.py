@@ -343,5 +343,7 @@ def test_a_gpu_that_is_not_there_is_refused_when_the_engine_begins(monkeypatch: 
 
 def test_an_engine_of_several_ranks_has_no_gpus() -> None:
     two: Any = SimpleNamespace(size=2)
-    with pytest.raises(texpr.TExprError, match="E0703.*'gpu' is a GPU, which an engine of several ranks cannot have"):
-        Engine({"gpu": 1}, memories={"gpu": FakeGpu()}, transport=two)
+    refused(
+        "E0703", "memory 'gpu' is a GPU, which an engine of several ranks cannot have",
+        lambda: Engine({"gpu": 1}, memories={"gpu": FakeGpu()}, transport=two),
+    )  # fmt: skip
