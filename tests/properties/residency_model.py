@@ -11,34 +11,15 @@ or, so many as `--breaks` says, fail. The oracle keeps one value for each block,
 
 import argparse
 import pickle
-import random
-from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
-from itertools import product
 from typing import Any
+
+from residency_scripts import Script, scripts
 
 from texpr.grammar.diagnostics import InternalError
 from texpr.runtime.tasks.machine import Machine
 from texpr.runtime.tasks.residency import HOME, Outcome, Residency, Transfer
 from texpr.runtime.tasks.states import TABLES, Op, State, Step, Tables
-
-Accesses = tuple[tuple[int, Op], ...]  # block and operation, blocks ascending
-
-
-@dataclass(frozen=True)
-class Task:
-    accesses: Accesses
-    node: int
-    end: str = "commit"
-
-    def __repr__(self) -> str:
-        what = " ".join(f"{op.name}{'' if len(self.accesses) == 1 else f'(b{b})'}" for b, op in self.accesses)
-        return f"{what}@{self.node}{'' if self.end == 'commit' else ' ' + self.end}"
-
-
-Script = tuple[Task, ...]
-ACCESSES = (Op.READ, Op.WRITE, Op.READ_WRITE, Op.ACCUMULATE)
 
 
 class WrongError(Exception):
@@ -117,8 +98,7 @@ class World:
             if end == "early" and phase in ("waiting", "held") and self.script[t].accesses[0][1] < Op.FLUSH:
                 found.append(("give up", t))
         found += [("move", k) for k, transfer in enumerate(self.flying) if not any(transfer is m for m in self.moved)]
-        if self.breaks:
-            found += [("break", k) for k, t in enumerate(self.flying) if not any(t is m for m in self.moved)]
+        found += [("break", k) for what, k in found if what == "move" and self.breaks]
         found += [("done", k) for k, transfer in enumerate(self.flying) if any(transfer is m for m in self.moved)]
         return found
 
@@ -136,8 +116,7 @@ class World:
         elif what == "move":
             self.move(self.flying[which])
         elif what == "break":
-            self.breaks -= 1
-            transfer = self.flying.pop(which)
+            self.breaks, transfer = self.breaks - 1, self.flying.pop(which)
             self.value[transfer.residency.key] = None
             self.machine.done(transfer, "broken")
         else:
@@ -148,8 +127,7 @@ class World:
 
     def settle(self) -> None:
         while self.machine.answered:
-            t, outcome = self.machine.answered.pop(0)
-            self.answer(t, outcome)
+            self.answer(*self.machine.answered.pop(0))
         self.flying += self.machine.started
         self.machine.started.clear()
 
@@ -165,9 +143,8 @@ class World:
                 self.phase[t] = "over"
                 before = residency.state[task.node]
                 outcome = self.machine.evict(residency, task.node)
-                if outcome is not Outcome.REFUSED:
-                    said = f"evicted from {before.name}, and still there"
-                    require(residency.state[task.node] is State.UNALLOCATED, said)
+                gone = outcome is Outcome.REFUSED or residency.state[task.node] is State.UNALLOCATED
+                require(gone, f"evicted from {before.name}, and still there")
                 return
             outcome = self.machine.request(residency, op, task.node, t)
             if outcome is Outcome.WAITING:
@@ -316,7 +293,14 @@ class World:
     def key(self) -> Any:
         """What two worlds share from which the same can happen."""
         flying = tuple(
-            (f.step, f.residency.key, f.node, any(f is m for m in self.moved), f.chain.token if f.chain else -1)
+            (
+                f.step,
+                f.residency.key,
+                f.node,
+                f.source,
+                any(f is m for m in self.moved),
+                f.chain.token if f.chain else -1,
+            )
             for f in self.flying
         )
         blocks = tuple(
@@ -363,30 +347,6 @@ def explore(script: Script, nodes: int = 3, tables: Tables = TABLES, breaks: int
         except (WrongError, InternalError) as wrong:
             raise WrongError(f"{wrong}; script {list(script)}; way {way}") from wrong
     return len(seen)
-
-
-def tasks(nodes: int, ends: tuple[str, ...] = ("commit", "early", "late")) -> list[Task]:
-    """All tasks on block 0."""
-    found = [Task(((0, op),), node, end) for op in ACCESSES for node in range(nodes) for end in ends]
-    found += [Task(((0, op),), node) for op in (Op.FLUSH, Op.EVICT) for node in range(1, nodes)]
-    return found
-
-
-def random_task(rng: random.Random, nodes: int, blocks: int) -> Task:
-    node = rng.randrange(nodes)
-    end = rng.choice(("commit", "commit", "commit", "early", "late"))
-    if rng.random() < 0.2 and node:
-        return Task(((rng.randrange(blocks), rng.choice((Op.FLUSH, Op.EVICT))),), node)
-    chosen = sorted(rng.sample(range(blocks), rng.randint(1, blocks)))
-    return Task(tuple((block, rng.choice(ACCESSES)) for block in chosen), node, end)
-
-
-def scripts(length: int, nodes: int, blocks: int, seeds: int, first: int = 0) -> Iterator[Script]:
-    if not seeds:
-        yield from product(tasks(nodes), repeat=length)
-    for seed in range(first, first + seeds):
-        rng = random.Random(seed)
-        yield tuple(random_task(rng, nodes, blocks) for _ in range(length))
 
 
 def main() -> None:

@@ -6,7 +6,8 @@
 from dataclasses import replace
 
 import pytest
-from residency_model import Script, Task, World, WrongError, explore, scripts, tasks
+from residency_model import World, WrongError, explore
+from residency_scripts import Script, Task, scripts, tasks
 
 from texpr.grammar.diagnostics import InternalError
 from texpr.runtime.tasks.machine import Machine
