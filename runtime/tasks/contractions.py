@@ -4,7 +4,8 @@
 
 One task for each tuple of tiles of all indices: it reads a block of each operand, and accumulates into one of `out`.
 What a tensor's rule says is zero costs nothing: products with a zero block are not made, nor are those that would go to
-a zero block of `out`, which takes nothing. Nothing waits: the engine does, when the values are asked for.
+a zero block of `out`, which takes nothing. Nothing waits: the engine does, when the values are asked for. Workers on a
+CPU use NumPy, those on a GPU torch.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import numpy
 
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.runtime.tasks.frameworks import on_arrays
+from texpr.runtime.tasks.functions import FunctionDefinition
 from texpr.runtime.tasks.permissions import accumulate, read
 from texpr.runtime.tasks.tensors import Block, Slice, Tensor
 
@@ -42,13 +44,20 @@ def einsum(
             if known != extents:
                 raise _wrong(subscripts, f"index {letter} has tiles {known} in {first} and {extents} in {part}")
 
-    def contract(*given: Any) -> None:
+    def at_host(*given: Any) -> None:
         *arrays, places = given
         values = numpy.einsum(subscripts, *(arrays[place] for place in places), optimize=True)
         arrays[-1][...] += values if alpha == 1 else alpha * values
 
-    contract.__name__ = name
-    function, count = on_arrays(contract), 0
+    def at_gpu(*given: Any) -> None:
+        import torch
+
+        *arrays, places = given
+        values = torch.einsum(subscripts, *(arrays[place] for place in places))
+        arrays[-1][...] += values if alpha == 1 else alpha * values
+
+    function = FunctionDefinition(cpu=on_arrays(at_host), cuda=on_arrays(at_gpu, library="torch"), name=name)
+    count = 0
     indices = list(dict.fromkeys((*letters[-1], *(letter for own in letters for letter in own))))
     for chosen in product(*(range(len(spaces[letter][0])) for letter in indices)):
         at = dict(zip(indices, chosen, strict=True))

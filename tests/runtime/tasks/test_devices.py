@@ -24,6 +24,7 @@ from texpr.tasks import (
     TaskContext,
     Tensor,
     accumulate,
+    einsum,
     gpu,
     may_accumulate,
     on_arrays,
@@ -302,6 +303,17 @@ def test_functions_of_torch_run_on_the_stream_of_their_worker(torch: list[Any]) 
         assert engine.array(y).tolist() == [0, 2, 4, 6]
     assert seen == [numpy.dtype("V2")]
     assert len(torch) == 4 and torch[0][1] == 0 and torch[0][0] in memory.queues.work and torch[1] is None
+
+
+def test_contractions_on_a_gpu_are_those_of_torch(torch: list[Any]) -> None:
+    sys.modules["torch"].einsum = numpy.einsum  # type: ignore[attr-defined]  # a fake
+    space = tiled(5, 2)
+    a, b = (Tensor(name, (space, space), data=numpy.arange(25.0).reshape(5, 5)) for name in "AB")
+    out = Tensor("C", (space, space))
+    with Engine({"gpu": 2}, memories={"gpu": FakeGpu(bound=200)}) as engine:
+        assert einsum(engine, "ik,kj->ij", a, b, out=out, alpha=2) == 27
+        assert numpy.array_equal(engine.array(out), 2 * a.at_home() @ b.at_home())
+    assert len(torch) == 2 * 27
 
 
 def test_pages_of_home_are_locked_once_and_unlocked_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

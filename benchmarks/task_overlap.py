@@ -1,0 +1,116 @@
+"""A contraction out of core on GPUs: how near it comes to what the bus and the multiplications allow.
+
+    python benchmarks/task_overlap.py [--tiles 8] [--tile 2048] [--dtype f32] [--share 0.25] [--gpus 1] [--workers 2]
+
+C += A @ B in square tiles, where all GPUs together hold a share of the data. In the same run are measured: copies of
+tiles in and out alone, and products of tiles alone, by the same function. The limit is the longest of these for the
+bytes that the run moved and the products that it made; the bar is 0.8 of it. One block is compared with NumPy. Needs
+torch and GPUs.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from texpr.runtime.tasks.cuda_device import CudaDevice
+from texpr.runtime.tracing.summary import Summary, summarise
+from texpr.runtime.tracing.trace_file import read_trace
+from texpr.tasks import Engine, LeastTransfer, Tensor, einsum, gpu, tiled
+
+
+def bytes_per_second(device: CudaDevice, tile: Any, seconds: float = 0.5) -> tuple[float, float]:
+    """Of copies of a tile in, and out, each alone, from memory whose pages are locked."""
+    device.enter()
+    queue, address = device.queue(), device.allocate(tile.nbytes)
+    device.lock(tile)
+    found = []
+    for copy in (device.copy_in, device.copy_out):
+        count, begin = 0, time.perf_counter()
+        while time.perf_counter() - begin < seconds:
+            one, other = (address, tile) if copy == device.copy_in else (tile, address)
+            copy(one, other, queue)
+            device.finish(queue)
+            count += 1
+        found.append(count * tile.nbytes / (time.perf_counter() - begin))
+    device.unlock(tile)
+    device.free(address)
+    return found[0], found[1]
+
+
+def product_seconds(tile: Any, repeat: int = 50) -> float:
+    """Of one product of tiles and its addition, by torch as `einsum` does it."""
+    import torch
+
+    a, b, c = (torch.as_tensor(tile).cuda() for _ in range(3))
+    for count in (3, repeat):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(count):
+            c += torch.einsum("ik,kj->ij", a, b)
+        torch.cuda.synchronize()
+    return (time.perf_counter() - begin) / repeat
+
+
+def contraction(options: argparse.Namespace, gpus: int) -> tuple[float, Summary]:
+    """The seconds of a run on some GPUs, and what its trace says."""
+    space = tiled(options.tiles * options.tile, options.tile)
+    rng = numpy.random.default_rng(0)
+    a, b, c = (Tensor(name, (space, space), dtype=options.dtype) for name in "ABC")
+    for block in (*a.blocks(), *b.blocks()):
+        block.home[...] = rng.integers(-2, 3, block.shape)
+    bound = int(3 * options.share * options.tiles**2 * c.block((0, 0)).size_bytes / gpus)
+    memories = {f"gpu{k}": gpu(k, bound=bound) for k in range(gpus)}
+    crews = dict.fromkeys(memories, options.workers)
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        with Engine(crews, memories=memories, policy=LeastTransfer(), trace=trace) as engine:
+            begin = time.perf_counter()
+            einsum(engine, "ik,kj->ij", a, b, out=c)
+            engine.wait()
+            engine.flush(c)
+            seconds = time.perf_counter() - begin
+        summary = summarise(read_trace(trace))
+    row = sum(a.block((0, k)).home.astype("f8") @ b.block((k, 0)).home.astype("f8") for k in range(options.tiles))
+    worst = float(numpy.abs(c.block((0, 0)).home - row).max())
+    assert worst < 1e-3, f"the first block is wrong by {worst}"
+    return seconds, summary
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiles", type=int, default=8)
+    parser.add_argument("--tile", type=int, default=2048)
+    parser.add_argument("--dtype", default="f32")
+    parser.add_argument("--share", type=float, default=0.25)
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    tile = numpy.ones((options.tile, options.tile), {"f32": "f4", "f64": "f8", "f16": "f2"}[options.dtype])
+    device = CudaDevice(0)
+    into, out = bytes_per_second(device, tile)
+    device.close()
+    each = product_seconds(tile)
+    print(f"copies {into / 1e9:.1f} GB/s in, {out / 1e9:.1f} GB/s out; a product {each * 1e3:.3f} ms")
+    contraction(options, 1)  # loads libraries
+    times = {}
+    for gpus in sorted({1, options.gpus}):
+        seconds, summary = contraction(options, gpus)
+        times[gpus] = seconds
+        inwards = sum(size for (source, _), (_, size) in summary.moved.items() if source == "home") / gpus
+        outwards = sum(size for (_, target), (_, size) in summary.moved.items() if target == "home") / gpus
+        peers = sum(size for pair, (_, size) in summary.moved.items() if "home" not in pair)
+        limit = max(inwards / into, outwards / out, options.tiles**3 * each / gpus)
+        print(
+            f"{gpus} GPUs: {seconds:.3f} s, limit {limit:.3f} s: {limit / seconds:.0%}; {peers / 1e9:.2f} GB by peers"
+        )
+        print(summary)
+    if options.gpus > 1:
+        print(f"{options.gpus} GPUs are {times[1] / times[options.gpus]:.2f} times one")
+
+
+if __name__ == "__main__":
+    main()
