@@ -17,13 +17,13 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.distributions import Placement, owner
 from texpr.runtime.tasks.drafts import draft
+from texpr.runtime.tasks.elsewhere import Failed, said
 from texpr.runtime.tasks.flow import Flow
 from texpr.runtime.tasks.functions import FunctionDefinition
 from texpr.runtime.tasks.gather import gather
 from texpr.runtime.tasks.holdings import Bound
 from texpr.runtime.tasks.permissions import may_write
 from texpr.runtime.tasks.policies import Policy, ReadyQueue
-from texpr.runtime.tasks.ranks import Failed, said
 from texpr.runtime.tasks.residency import Outcome
 from texpr.runtime.tasks.spaces import is_count
 from texpr.runtime.tasks.task import MAX_TOLD, Counters, Phase, Task

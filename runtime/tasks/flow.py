@@ -18,14 +18,15 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from texpr.grammar.diagnostics import InternalError, TExprError, fail
+from texpr.grammar.diagnostics import fail
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.distributions import Placement, owner
+from texpr.runtime.tasks.elsewhere import Failed
 from texpr.runtime.tasks.functions import FunctionDefinition, kinds_of
 from texpr.runtime.tasks.holdings import Bound, Holdings, Places
 from texpr.runtime.tasks.placement import fitting, place
 from texpr.runtime.tasks.policies import Policy
-from texpr.runtime.tasks.ranks import Failed, Ranks
+from texpr.runtime.tasks.ranks import Ranks
 from texpr.runtime.tasks.residency import GRANTED, HOME, Outcome, Transfer
 from texpr.runtime.tasks.services import Services, no_value
 from texpr.runtime.tasks.stuck import fail_stuck
@@ -75,6 +76,7 @@ class Flow:
         self.running = [0] * len(workers)  # tasks that have all they declared
         self.starving = [0] * len(workers)  # those of them whose functions wait for memory
         self.machine = self.holdings.machine
+        self._away = [self.holdings.away(node) for node in range(len(workers))]
         self._scope = self.new_scope()
         self._only = next(iter(self.load)) if len(self.load) == 1 else None
         self.active = 0  # jobs that workers or copiers have or will have
@@ -107,14 +109,13 @@ class Flow:
     def submit(self, parent: Task | None, task: Task, last: bool) -> Task:
         """Take a drafted task, the last child or another one of `parent` if that is given."""
         found = task.grants
-        task.rank = self.rank
         if self.ranks is not None:
             self.ranks.prepare(task)
         with self.lock:
             if self.unfinished >= self._ahead and parent is None:
                 self._hold_up()
-            self.check_sound()
             if self.closed is not None:
+                self.check_sound()
                 raise fail("E0711", f"{task} is submitted to an engine that {self.closed}")
             for block in found.blocks:
                 if block.tensor.owner is not self:
@@ -177,7 +178,7 @@ class Flow:
         self.load[node] += 1
         if task.error is not None:
             self._over(task)
-        elif (away := self.holdings.away(node)) != HOME and (self._short[away] or not self.holdings.promise(task)):
+        elif (away := self._away[node]) != HOME and (self._short[away] or not self.holdings.promise(task)):
             self._short[away].append(task)
             self._waiting[task] = None
         else:
@@ -211,7 +212,8 @@ class Flow:
         """A task's function has returned, or will never run."""
         self._waiting.pop(task, None)
         self.load[task.node] -= 1
-        self.holdings.withdraw(task)
+        if self._away[task.node] != HOME:
+            self.holdings.withdraw(task)
         self.ending.append(task)
 
     def settle(self) -> None:
@@ -236,7 +238,7 @@ class Flow:
                     self._less(ending.popleft())
                 if not ending:
                     for node in self.load:
-                        self._retry(self.holdings.away(node))
+                        self._retry(self._away[node])
         finally:
             self._settling = False
 
@@ -307,7 +309,7 @@ class Flow:
                         open_.append(after)
             node.successors = NOBODY
 
-    def _idle(self) -> None:
+    def idle(self) -> None:
         """A job is over. Where it was the last one and tasks are left, these wait for ever, and fail."""
         self.active -= 1
         if self.active or not self._waiting or self.closed is not None or (self.ranks and self.ranks.stand_ins):
@@ -338,7 +340,7 @@ class Flow:
             self._near = task.node if self.closed is None else -1
             self.settle()
             self._near, following, self._next = -1, self._next, None
-            self._idle()
+            self.idle()
         return following
 
     def carried(self, transfer: Transfer, error: BaseException | None) -> None:
@@ -349,7 +351,7 @@ class Flow:
             self.settle()
             if any(self.starving):
                 self.progress.notify_all()
-            self._idle()
+            self.idle()
 
     def committed(self, commit: Commit, error: BaseException | None) -> None:
         """A task's own values have reached their block, or not."""
@@ -366,7 +368,7 @@ class Flow:
             self.ending.append(task)
             self.settle()
             if commit.queued:
-                self._idle()
+                self.idle()
 
     # the end of tensors, and of the engine
 
@@ -379,16 +381,15 @@ class Flow:
     def collapse(self, why: BaseException) -> None:
         """The engine cannot go on, by a defect of ours or because of another rank: nobody is to wait for ever; under
         the lock."""
+        self.defect = self.defect or why
         if self.closed is None:
-            self.defect, self.closed = why, "collapsed"
+            self.closed = "collapsed"
             self.wake()
 
     def check_sound(self) -> None:
         """Raises why the engine collapsed, if it did."""
-        if isinstance(self.defect, TExprError):
-            raise self.defect
         if self.defect is not None:
-            raise InternalError("the engine collapsed") from self.defect
+            raise self.defect
 
     def wake(self) -> None:
         """The engine ends: what waits for a buffer gets none."""

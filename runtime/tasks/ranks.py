@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.diagnostics import fail
 from texpr.runtime.tasks.distributions import Placement
+from texpr.runtime.tasks.elsewhere import Failed, said
 from texpr.runtime.tasks.grants import Grants
 from texpr.runtime.tasks.homes import Homes
 from texpr.runtime.tasks.permissions import EFFECT, WORDS, Effect, Mode, Right
@@ -72,18 +73,6 @@ class _Telling:
         return self.left == 0
 
 
-class Failed:
-    """A child that failed at another rank, as it is told when somebody waits."""
-
-    __slots__ = ("error", "name", "phase")
-
-    def __init__(self, name: str, phase: Phase, error: TExprError) -> None:
-        self.name, self.phase, self.error = name, phase, error
-
-    def __str__(self) -> str:
-        return self.name
-
-
 class Ranks:
     """Called under the flow's lock, but for what the engine's user waits for."""
 
@@ -107,7 +96,7 @@ class Ranks:
 
     def prepare(self, task: Task) -> None:
         """Before a task is submitted, and outside the lock: its tensors get their homes. Raises E0725."""
-        found = task.grants
+        found, task.rank = task.grants, self.rank
         for block, right in found.blocks.items():
             if right is Right.ACCUMULATE:
                 self._check_sum(task, block.tensor)
@@ -290,7 +279,9 @@ class Ranks:
             if kind == "news":
                 for news in rest[0]:
                     self._learn(rank, *news)
+                self.flow.active += 1
                 self.flow.settle()
+                self.flow.idle()
             elif kind == "mark":
                 self._stream.hear(rank, Mark(*rest))
                 self._compare()
@@ -328,19 +319,31 @@ class Ranks:
 
     def _compare(self) -> None:
         rank = self._stream.differing()
-        if rank is not None and not self._strayed:
+        if rank is not None:
+            self._show(rank)
+
+    def is_in_doubt(self) -> bool:
+        with self.flow.lock:
+            rank = self._stream.ahead()
+            if rank is not None and not self._ending:
+                self._show(rank)
+            return self._strayed and self.flow.defect is None
+
+    def _show(self, rank: int) -> None:
+        """A rank's stream is another one than this one's: it gets the texts of this one, and answers by its own."""
+        if not self._strayed:
             self._strayed = True
             self.courier.tell(rank, ["differ", *self._stream.kept()])
 
     def _differ(self, rank: int, first: int, texts: list[str]) -> None:
-        if not self._strayed:
-            self._strayed = True
-            self.courier.tell(rank, ["differ", *self._stream.kept()])
+        self._show(rank)
         found = self._stream.first_difference(first, texts)
         if found is not None:
             number, own, other = found
             message = f"submission {number} is not the same: rank {self.rank}: {own}; rank {rank}: {other}"
+            self._ending = True
             self.courier.hurry()
+            self.courier.tell_all(["left", message])
             self.flow.collapse(
                 fail("E0726", message, help="every rank runs the same program, and submits, waits and gathers alike")
             )
@@ -386,15 +389,8 @@ class Ranks:
             transport.barrier()
 
         if self.flow.defect is not None:
-            self.leave(said(self.flow.defect))
+            self.leave(said(self.flow.defect.__cause__ or self.flow.defect))
         if not self._lost:
             self.courier.end(last)
         self.homes.move_out()
         self.courier.stop()
-
-
-def said(why: BaseException) -> str:
-    """An error as one line for other ranks."""
-    if isinstance(why, TExprError):
-        return why.diagnostics[0].message[:500]
-    return f"{type(why).__name__}: {why}"[:500]

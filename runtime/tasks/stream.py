@@ -60,6 +60,10 @@ class Stream:
             self._first += 1
         return None
 
+    def ahead(self) -> int | None:
+        """A rank that is further than this one."""
+        return next((rank for rank, marks in self._early.items() if marks), None)
+
     def kept(self) -> tuple[int, list[str]]:
         """The number of the first text that is kept, and all of them."""
         return self._first, [text for text, _ in self._texts]

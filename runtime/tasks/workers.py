@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from texpr.grammar.diagnostics import InternalError
 from texpr.runtime.tasks.residency import HOME, Transfer
 from texpr.runtime.tasks.states import Op
 from texpr.runtime.tasks.task import Task
@@ -95,8 +96,10 @@ class Crew:
         try:
             loop(node)
         except BaseException as why:  # functions and transfers are caught elsewhere: this is a defect of ours
+            told = InternalError("the engine collapsed")
+            told.__cause__ = why
             with self._flow.lock:
-                self._flow.collapse(why)
+                self._flow.collapse(told)
 
     def _work(self, node: int) -> None:
         self._flow.holdings.nodes[node].enter()

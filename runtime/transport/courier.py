@@ -28,7 +28,7 @@ from weakref import WeakKeyDictionary
 from texpr.runtime.transport.interface import Array, Kind, Spot, Transport
 
 BEAT_S = 1.0  # a rank that has nothing to say says so
-SHORTEST_S, LONGEST_S = 2e-5, 2e-3  # sleeps where nothing moves
+SHORTEST_S, LONGEST_S = 2e-5, 1e-3  # sleeps where nothing moves
 PATIENCE_S = 10.0  # that a rank waits at its end for others, once one of them is known to have failed
 
 _lives: WeakKeyDictionary[Transport, int] = WeakKeyDictionary()  # engines that transports have had
@@ -38,6 +38,8 @@ class Receiver(Protocol):
     def heard(self, rank: int, message: list[Any]) -> None: ...
     def lost(self, rank: int, why: str) -> None: ...
     def broken(self, why: BaseException) -> None: ...
+    def is_in_doubt(self) -> bool:
+        """Whether it is not known yet that all ranks did the same; asked at rank 0 before all of them end."""
 
 
 class Move:
@@ -79,6 +81,7 @@ class Courier:
         self._under_way: list[tuple[Any, Move]] = []
         self._meetings: dict[str, Meeting] = {}
         self._came: dict[str, int] = {}  # at rank 0: how many ranks have come to a meeting
+        self._ripe: list[str] = []  # at rank 0: meetings to which all have come
         self._gone_on: list[str] = []  # meetings that may begin, in order
         self._over = False
         self._broken = False  # the transport failed
@@ -99,10 +102,18 @@ class Courier:
         self._jobs.put(move)
 
     def tell(self, rank: int, words: Words) -> None:
-        self._jobs.put(_Told([rank], words))
+        self._tell(_Told([rank], words))
 
     def tell_all(self, words: Words) -> None:
-        self._jobs.put(_Told(self._others, words))
+        self._tell(_Told(self._others, words))
+
+    def _tell(self, told: _Told) -> None:
+        """An answer to what was heard goes out before anything that is heard later has an effect."""
+        if threading.get_ident() == self._thread.ident and not callable(told.words):
+            for rank in told.ranks:
+                self._say(rank, told.words)
+        else:
+            self._jobs.put(told)
 
     def together(self, name: str, act: Callable[[Transport], None]) -> Meeting:
         """Do something when all ranks have come to the meeting of this name; its `over` is set then."""
@@ -213,9 +224,7 @@ class Courier:
             self._came[name] = self._came.get(name, 0) + 1
             if self._came[name] == self._transport.size:
                 del self._came[name]
-                for other in self._others:
-                    self._say(other, ["go", name])
-                self._gone_on.append(name)
+                self._ripe.append(name)
         elif kind == "go":
             self._gone_on.append(message[1])
         elif kind != "beat":
@@ -237,6 +246,11 @@ class Courier:
         return True
 
     def _meet(self) -> bool:
+        while self._ripe and not (self._ripe[0] == "end" and self._receiver.is_in_doubt()):
+            name = self._ripe.pop(0)
+            for other in self._others:
+                self._say(other, ["go", name])
+            self._gone_on.append(name)
         if not self._gone_on:
             return False
         while self._gone_on:
