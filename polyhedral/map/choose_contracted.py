@@ -119,6 +119,7 @@ def _fastest(problem: Problem, region: Region, one: Contraction) -> tuple[float,
     if length < LEAST_SUM or long < LEAST_SIDE or short < shortest:
         return None
     shared = constant_value(one.extent) is not None and not region.saved and raster_of(problem.kernel) is None
+    shared = shared and one.nest.domain is None
     most = max(1, length // LEAST_PART) if shared else 1
     least = problem.target.multiprocessors // BUSY if length > CHAIN else LEAST_BLOCKS
     if short < LEAST_SIDE:

@@ -66,6 +66,7 @@ from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.side import defined
 from texpr.polyhedral.map.split_sums import Split, met
 from texpr.polyhedral.map.summed import along_steps
+from texpr.polyhedral.map.triangle import meets
 from texpr.polyhedral.map.vectors import Vectors, along
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.mapped.operators import Elementwise, Origin
@@ -112,7 +113,7 @@ def build_contracted(draft: Draft, region: Region, choice: Contracted) -> Launch
         split = Split(part=part, numbers=numbered(grid.all[:-1], draft.names, "number"))
         draft.digits += split.digits
     sums = _Sums(block, split)
-    body = (*defines, *(split.numbers if split is not None else ()), *places, *sums.nodes())
+    body = (*defines, *(split.numbers if split is not None else ()), *places, *sums.where_any())
     launch = launch_of(draft, region, choice.threads, grid, body)
     return replace(launch, min_blocks=choice.resident, orders=sums.orders)
 
@@ -150,6 +151,20 @@ class _Sums:
             end, order = met(self.block, self.split, total, self.shape, self._stored)
             self.orders = (order,)
         return (*defines, *fresh, *self._begun(), *sums, *end)
+
+    def where_any(self) -> tuple[Node, ...]:
+        """The same of the tiles of which some element is there."""
+        nodes, one = self.nodes(), self.one
+        if one.nest.domain is None or any(side.joins for side in one.sides):
+            return nodes
+        ranges = {
+            side: (first := IndexVar(name=self.block.corner[side]), add(first, const(self.choice.tile[side] - 1)))
+            for side in self.sides
+        }
+        some = meets(one.nest.domain, ranges)
+        if some is None:
+            return nodes
+        return (Guard(condition=some, body=nodes, padding=True, uniform=Scope.BLOCK, span=self.span),)
 
     # ---- the products ----
 
@@ -308,6 +323,9 @@ class _Sums:
             span=self.span,
         )
         nodes = self._around(sum_)
+        if one.nest.domain is not None:
+            guard = Guard(condition=one.nest.domain, body=nodes, padding=True, span=self.span)
+            nodes, found = (guard,), Vectors(wide=(), others=0)
         if not whole:
             nodes, found = (*defined(lane, IndexVar(name=index)), *nodes), Vectors(wide=(), others=0)
         body = in_run(draft, run, found, nodes, block.digits)

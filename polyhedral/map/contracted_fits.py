@@ -5,19 +5,20 @@ from math import prod
 
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import raster_of
-from texpr.polyhedral.map.bands import Nest, has_block_level
+from texpr.polyhedral.map.bands import has_block_level
 from texpr.polyhedral.map.contracted_tiles import DEEP, bringing, lanes, square, tile_bytes
 from texpr.polyhedral.map.contraction import Contraction, contraction
 from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.digits import is_power_of_two
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.triangle import Boxed
 from texpr.polyhedral.mapped.candidate import Contracted
 
 MOST_SIDE, MOST_DEPTH = 256, 64  # of a tile
 SUM_BYTES = 512  # of a thread's registers: half of what it can have
 
 
-def contracted_fault(problem: Problem, nest: Nest, choice: Contracted, *, alone: bool = False) -> str | None:
+def contracted_fault(problem: Problem, nest: Boxed, choice: Contracted, *, alone: bool = False) -> str | None:
     """What does not fit, None where all does; where locals may lie, others say. `alone`: a condition on data stands
     around the launch, under which no blocks are counted."""
     if has_block_level(problem.kernel, nest):
@@ -64,6 +65,8 @@ def _faults(problem: Problem, one: Contraction, choice: Contracted) -> Iterator[
         yield f"its tiles need {needed} bytes of shared memory, and a block has {target.shared_bytes}"
     if choice.parts > 1 and (constant_value(one.extent) is None or raster_of(problem.kernel) is not None):
         yield "`parts`: blocks share a number of products that is known, and no raster is asked of them"
+    if choice.parts > 1 and one.nest.domain is not None:
+        yield "`parts`: blocks share no tiles of which some have no element"
     if choice.parts > max(1, -(-(constant_value(one.extent) or 0) // choice.depth)):
         yield f"`parts`: {choice.parts} blocks share fewer steps"
     if choice.resident * choice.threads > target.resident_threads:

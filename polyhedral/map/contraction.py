@@ -45,6 +45,7 @@ from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable, nest_of_seqs
 from texpr.polyhedral.map.side import Side, joinable
+from texpr.polyhedral.map.triangle import Boxed, boxed, is_inside
 from texpr.polyhedral.map.vectors import Element, arrays_of
 from texpr.polyhedral.map.work import Work, work
 from texpr.polyhedral.mapped.candidate import Contracted
@@ -69,7 +70,7 @@ class Contraction:
     """A sum of products in a nest: each of two factors has a side of its own, both have the indices of the `reduction`.
     `first` is the factor that stands first in the product, whose type is that of the sum before it is kept wider."""
 
-    nest: Nest
+    nest: Boxed
     work: Work
     reduction: Reduction
     update: Accumulate
@@ -114,14 +115,14 @@ class Contraction:
         return self.first if self.first.side.index == side else self.second
 
 
-def contracted_nest(region: Region) -> Nest:
+def contracted_nest(region: Region) -> Boxed:
     """The nest of a region around the sum that it may have, whose loops may be indices of its band."""
-    nest, _ = plain_nest(region)
+    nest, ranges = plain_nest(region)
     summed = [nest.pars[d] for d in combinable(nest)]
-    return as_reduction(nest, summed[-1].index) if summed else nest
+    return boxed(as_reduction(nest, summed[-1].index) if summed else nest, ranges)
 
 
-def contractions(problem: Problem, nest: Nest) -> Iterator[Contraction]:
+def contractions(problem: Problem, nest: Boxed) -> Iterator[Contraction]:
     """The contraction that a nest is, for each choice of two sides: first the innermost ones, at last joined ones."""
     found = _product(problem, nest)
     if found is None:
@@ -157,7 +158,7 @@ def _ends(pars: list[Par]) -> tuple[Side, ...]:
     return (*(Side(loops=(par,)) for par in pars[-1:]), *joinable(pars))
 
 
-def contraction(problem: Problem, nest: Nest, choice: Contracted) -> Contraction | None:
+def contraction(problem: Problem, nest: Boxed, choice: Contracted) -> Contraction | None:
     """The contraction that a nest is with the sides of a choice."""
     wanted = {choice.along: choice.joined.get(choice.along, ()), choice.across: choice.joined.get(choice.across, ())}
     return next(
@@ -177,10 +178,10 @@ class _Given:
         return subscript_names(self.read.subscripts) | (names(self.where) if self.where is not None else frozenset())
 
 
-def _product(problem: Problem, nest: Nest) -> tuple[Work, Reduction, Accumulate, tuple[_Given, _Given]] | None:
+def _product(problem: Problem, nest: Boxed) -> tuple[Work, Reduction, Accumulate, tuple[_Given, _Given]] | None:
     """The one sum of a nest over a box, and the two reads whose product it sums."""
     seqs = [stmt for stmt in nest.body if isinstance(stmt, Seq)]
-    if len(seqs) != 1 or any(names(par.extent) & set(nest.indices) for par in nest.pars):
+    if len(seqs) != 1:
         return None
     over = list(nest_of_seqs(seqs[0]))[-1].index
     own = work(problem, nest.body, (over,))
@@ -201,6 +202,10 @@ def _product(problem: Problem, nest: Nest) -> tuple[Work, Reduction, Accumulate,
         or reads[0] is None
         or reads[1] is None
         or any(_is_odd(problem, r.read, changed) for r in reads if r)
+    ):
+        return None
+    if nest.domain is not None and not all(
+        r.where is None and is_inside(problem, r.read, nest, reduction) for r in reads if r
     ):
         return None
     return own, reduction, update, (reads[0], reads[1])

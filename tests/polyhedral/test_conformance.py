@@ -78,7 +78,6 @@ NOT_YET = {
     ("conv2d", "Y"): RUNS,
     ("two_mm", "t"): RUNS,
     ("two_mm", "D"): RUNS,
-    ("syrk", "A"): "a tile in shared memory",
     ("syr2k", "A"): "a tile in shared memory",
     ("syr2k", "B"): "a tile in shared memory",
     ("mvt", "X2"): "what a thread finishes for its neighbours, written at once",
