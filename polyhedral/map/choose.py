@@ -40,7 +40,7 @@ from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import choose_contracted
 from texpr.polyhedral.map.choose_cores import choose_cores
 from texpr.polyhedral.map.choose_parted import choose_parted, choose_summed
-from texpr.polyhedral.map.choose_rows import choose_rows
+from texpr.polyhedral.map.choose_rows import LONG_ROW, choose_rows
 from texpr.polyhedral.map.choose_scanned import choose_scanned
 from texpr.polyhedral.map.choose_tallied import choose_tallied
 from texpr.polyhedral.map.choose_tiles import choose_tiled
@@ -123,7 +123,12 @@ def _choice(problem: Problem, region: Region) -> Choice:
         flat = choose_flat(problem, nest, ranges)
         tiled = None if shares_asked(nest.pars).by_level else choose_tiled(problem, nest, sizes, flat)
         return tiled or flat
-    shared_out = choose_parted(problem, region) or choose_tallied(problem, region) or choose_scanned(problem, region)
+    shared_out = (
+        _in_clusters(problem, nest, sizes, ranges)
+        or choose_parted(problem, region)
+        or choose_tallied(problem, region)
+        or choose_scanned(problem, region)
+    )
     if shared_out is not None:
         return shared_out
     if prefers_blocks(problem, nest, sizes, DEFAULT_THREADS, ranges):
@@ -240,6 +245,20 @@ def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
     choice = _blocks(problem, nest, ranges, problem.target.max_cluster)
     alone = choice.cluster == 1 or next(cluster_faults(problem, nest, choice), None) is None
     return choose_together(problem, nest, ranges, choice if alone else _blocks(problem, nest, ranges, 1))
+
+
+def _in_clusters(problem: Problem, nest: Nest, sizes: Sequence[int], ranges: Ranges) -> Blocks | None:
+    """Clusters for rows that begin anywhere in memory, where they keep a GPU busy: blocks that share reductions out
+    read such rows one element at a time (argmax of 257 x 100003 in bf16: .29 of what it reads)."""
+    alone = [s for s in nest.body if isinstance(s, Seq)]
+    if problem.target.max_cluster == 1 or len(alone) != 1 or not is_long(problem, alone[0], ranges):
+        return None
+    if problem.representative(alone[0].extent, ranges) < LONG_ROW:
+        return None
+    choice = choose_blocks(problem, nest, ranges)
+    busy = prod(sizes) * choice.cluster >= choice.resident * problem.target.multiprocessors
+    wide = choice.cluster > 1 and busy and all(row.line for row in choice.rows)
+    return choice if wide and prefers_blocks(problem, nest, sizes, DEFAULT_THREADS, ranges) else None
 
 
 def _blocks(problem: Problem, nest: Nest, ranges: Ranges, most_ranks: int) -> Blocks:

@@ -49,6 +49,7 @@ RUNS = 5  # of 16 bytes for a thread, so that several loads are on their way
 LEAST_RUNS, MOST_RUNS = 2, 8
 IDLE_PARTS = 8  # shares of idle threads are told apart by one part in so many, and from none
 REGISTERS = 65536  # of a multiprocessor
+LONG_ROW = 1 << 15  # elements: no block has room for such a row, or it has for nothing else
 BESIDE = 30  # registers that a thread does well with beside those of its row; unbound, each element has one to itself
 LONG = ((256, 3, 1), (512, 2, 1), (256, 3, 2), (256, 3, 4), (256, 3, 8))
 """For long rows: threads of a block, such blocks on a multiprocessor, and those that share a row. Of elements below 32
@@ -169,11 +170,14 @@ def _long(
     most_ranks: int,
 ) -> ChosenRow | None:
     """Few threads with long parts of a row, in one block or a cluster of them, where the usual number of threads leaves
-    no room for another block, or none have room; and several loops read the row: what is read once and forgotten needs
-    nobody else meanwhile."""
+    no room for another block, or none have room. Where one loop alone reads a row it needs nobody else meanwhile, but
+    runs that are counted from a line, which is read one element at a time where it is not held."""
     target = problem.target
-    several = len(loops if usual is None else usual.loops) > 1
-    if not several or _is_room_beside(problem, stmts, width, usual) or blocks_asked(problem.kernel, target) is not None:
+    own = None if usual is None else held_by(problem, stmts, usual.loops, usual.threads * width, line)
+    room_beside = usual is not None and own is not None and _is_room_beside(usual.threads, own, width)
+    streams = not line or (own is not None and own.rounds <= MOST_RUNS)
+    alone = len(loops if usual is None else usual.loops) == 1
+    if room_beside or (alone and streams) or blocks_asked(problem.kernel, target) is not None:
         return None
     for threads, resident, ranks in LONG:
         held = _holding(problem, stmts, loops, threads * ranks, width, line)
@@ -181,16 +185,12 @@ def _long(
         room = room * 2 // 3 if line and width * 4 > ACCESS_BYTES else room
         fits = threads * resident <= target.resident_threads and ranks <= min(target.max_cluster, most_ranks)
         if held is not None and fits and held_bytes(problem, held, width) <= room:
-            own = _touching(loops, held)
-            return ChosenRow(loops=own, width=width, threads=threads, line=line, resident=resident, cluster=ranks)
+            going = _touching(loops, held)
+            return ChosenRow(loops=going, width=width, threads=threads, line=line, resident=resident, cluster=ranks)
     return None
 
 
-def _is_room_beside(problem: Problem, stmts: tuple[Stmt, ...], width: int, row: ChosenRow | None) -> bool:
-    """Whether a multiprocessor has room for another block beside one of a row."""
-    if row is None:
-        return False
-    held = held_by(problem, stmts, row.loops, row.threads * width, row.line)
-    assert held is not None, "its threads hold the row"
+def _is_room_beside(threads: int, held: Held, width: int) -> bool:
+    """Whether a multiprocessor has room for another block beside one of so many threads that hold a row."""
     elements = held.rounds * width * len(held.elements)
-    return 2 * row.threads * (elements + BESIDE) <= REGISTERS
+    return 2 * threads * (elements + BESIDE) <= REGISTERS

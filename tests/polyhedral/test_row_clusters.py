@@ -65,6 +65,18 @@ def test_a_row_for_which_a_block_has_no_room_is_held_by_a_cluster() -> None:
     assert one(mapped(SOFTMAX.format(t="bf16", m=8192, n=32000)).candidate)[1].cluster == 1
 
 
+TOTAL = "kernel k(X: bf16[{m}, {n}], S: f32[{m}]) {{ par {m} i {{ S[i] = sum {n} k {{ f32(X[i, k]) }} }} }}"
+
+
+def test_a_row_that_one_loop_reads_has_a_cluster_where_it_begins_anywhere_and_there_are_many() -> None:
+    assert one(mapped(TOTAL.format(m=257, n=100003)).candidate)[1].cluster == 8
+    for m, n in ((17, 100003), (257, 100000), (8192, 32001)):
+        found = mapped(TOTAL.format(m=m, n=n)).candidate
+        assert isinstance(found, Candidate)
+        (choice,) = found.launches.values()
+        assert not isinstance(choice, Blocks) or choice.cluster == 1
+
+
 @pytest.mark.parametrize(
     ("text", "target"),
     [
