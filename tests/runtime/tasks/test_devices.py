@@ -235,6 +235,18 @@ def test_a_gpu_that_fails_fails_its_tasks_and_no_others(failing: str, said: str)
         assert y[1].home.tolist() == [8, 10, 12, 14]
 
 
+def test_a_task_that_writes_where_the_gpu_gave_no_memory_fails() -> None:
+    memory, y = FakeGpu(), vector("y")
+    with Engine({"gpu": 1}, memories={"gpu": memory}) as engine:
+        memory.device.failing.add("allocate")
+        engine.submit(on_gpu(lambda y: y.fill(1)), write(y[0]))
+        refused("E0715", "task on_gpu#0 failed: GPU 0 failed: allocate", engine.wait)
+        memory.device.failing.clear()
+        engine.submit(on_gpu(lambda y: y.fill(1)), write(y[1]))
+        engine.flush(y)
+        assert y[1].home.tolist() == [1] * 4
+
+
 def test_a_kernel_that_fails_is_told_when_its_task_gives_its_blocks_back() -> None:
     memory, y = FakeGpu(), vector("y")
 

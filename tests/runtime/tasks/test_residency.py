@@ -168,3 +168,20 @@ def test_at_home_alone_nothing_is_moved() -> None:
         machine.answered.clear()
         machine.cancel(residency, 0)
         assert residency.quiet and residency.state == [R] and list(residency.holders) == [0]
+
+
+def test_a_buffer_from_which_another_node_is_filled_is_not_evicted() -> None:
+    reads, evicts = [Task(((0, Op.READ),), node) for node in (1, 2)], Task(((0, Op.EVICT),), 1)
+    assert explore((*reads, evicts), 3) > 20
+
+
+def test_a_node_is_filled_from_another_one_where_that_has_the_block() -> None:
+    world = World((Task(((0, Op.READ),), 1), Task(((0, Op.READ),), 2)), 3, TABLES)
+    sources = []
+    for _ in range(2):
+        world.happen("issue", world.issued)
+        [transfer] = world.flying
+        sources.append((transfer.node, transfer.source))
+        world.happen("move", 0)
+        world.happen("done", 0)
+    assert sources == [(1, 0), (2, 1)]
