@@ -22,10 +22,10 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.mapped.candidate import Blocks
-from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Unused
+from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Operator, Reduce, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
-from texpr.polyhedral.mapped.tree import Define, Guard, Node
-from texpr.polyhedral.mapped.walks import branches, with_branches
+from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+from texpr.polyhedral.mapped.walks import branches, every_node, with_branches
 from texpr.polyhedral.names import stem
 from texpr.polyhedral.walk import read_accesses, subscript_names, written
 
@@ -122,10 +122,16 @@ def by_warps(draft: Draft, warp: Digit, body: tuple[Node, ...]) -> tuple[Node, .
 Told = Generic | Copy | Elementwise | Reduce  # operators that say what threads do with them
 
 
+def _is_one_threads(node: Node) -> bool:
+    """Whether a node is a loop of which one thread runs all: the lane is asked once, before it."""
+    inside = [each for each in every_node((node,)) if isinstance(each, Operator)] if isinstance(node, Loop) else []
+    return bool(inside) and all(isinstance(each, Told) and each.unused is Unused.ONCE for each in inside)
+
+
 def _of_warp(node: Node, warp: Digit, lane: Digit, *, alone: bool = False) -> Node:
     """The node as each of several warps runs it; `alone`: its first lane."""
     once = node.once if isinstance(node, Guard) else isinstance(node, Told) and node.unused is Unused.ONCE
-    if once and not alone:
+    if (once or _is_one_threads(node)) and not alone:
         first = Compare(op=CompareOp.EQ, left=IndexVar(name=lane.index), right=ZERO)
         return Guard(condition=first, body=(_of_warp(node, warp, lane, alone=True),), span=_span(node))
     inside = [tuple(_of_warp(n, warp, lane, alone=alone) for n in body) for body in branches(node)]
