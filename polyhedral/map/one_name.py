@@ -31,7 +31,10 @@ def one_name(draft: Draft, body: Sequence[Node]) -> tuple[Node, ...]:
         if begin is None:
             at += 1
             continue
-        found[begin : at + 1] = map_nodes(found[begin + 1 : at], partial(_renamed, old=old, new=new))
+        life = [node for node in found[begin + 1 : at] if not _begins(node, new)]
+        late = len(life) < at - begin - 1  # the other one has not begun yet: it does where this one did
+        own = (Fresh(buffer=new),) if late else ()
+        found[begin : at + 1] = (*own, *map_nodes(life, partial(_renamed, old=old, new=new)))
         del draft.buffers[old]
         at -= 1
     return tuple(found)
@@ -50,9 +53,13 @@ def _bound(node: Node) -> tuple[str, str]:
             return "", ""
 
 
+def _begins(node: Node, name: str) -> bool:
+    return isinstance(node, Fresh) and node.buffer == name
+
+
 def _begin(draft: Draft, nodes: Sequence[Node], at: int, old: str, new: str) -> int | None:
     """Where the register `old` begins among the nodes, if all of its life is there before `at`, and `new` may stand for
-    it: one that has begun, and that nothing touches as long."""
+    it: one that nothing touches as long, whether it has begun or does so meanwhile."""
     if not old or not all(draft.buffers[name].memory is Memory.REG for name in (old, new)):
         return None
     same = (draft.buffers[old].dtype, draft.buffers[old].layout) == (
@@ -63,7 +70,8 @@ def _begin(draft: Draft, nodes: Sequence[Node], at: int, old: str, new: str) -> 
     if not same or old not in begins or new not in begins:
         return None
     life, rest = nodes[begins[old] + 1 : at], nodes[at + 1 :]
-    untouched = new not in tree_buffers(nodes[begins[new] + 1 : at]) and old not in tree_buffers(rest)
+    others = [node for node in nodes[min(begins[old], begins[new]) + 1 : at] if not _begins(node, new)]
+    untouched = new not in tree_buffers(others) and old not in tree_buffers(rest)
     return begins[old] if untouched and all(_may_rename(node, old) for node in every_node(life)) else None
 
 

@@ -73,6 +73,8 @@ def together_faults(problem: Problem, nest: Nest, choice: Blocks) -> Iterator[st
     warp = problem.target.warp_size
     if choice.threads != choice.together * warp:
         yield f"`together`: {choice.threads} threads are not {choice.together} warps"
+    if not choice.inner and not choice.shared_out:
+        yield "`together`: nothing of an iteration is for the lanes of a warp"
     if not is_power_of_two(choice.together):
         yield "`together` is a power of two"
     if any(where is not Memory.REG for where in choice.memory.values()):
