@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from texpr.grammar.ast import IndexExpr, Read
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
-from texpr.polyhedral.mapped.between import BetweenBlocks, Turn
+from texpr.polyhedral.mapped.between import Await, GridBarrier, Publish, Turn
 from texpr.polyhedral.mapped.operators import Operator, Unused
 from texpr.polyhedral.mapped.places import PLACES, Where
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
@@ -29,6 +29,7 @@ from texpr.polyhedral.mapped.walks import every_node
 from texpr.polyhedral.orders.flow import decides
 
 Mask = NDArray[np.bool_]
+AMONG_BLOCKS = (Turn, Publish, Await, GridBarrier, Last)  # at which blocks of one launch tell one another something
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def unrolled(program: MappedProgram, launches: Sequence[Launch], sizes: Mapping[
 def _standing_for_all(launch: Launch, grid: Grid) -> Sequence[int]:
     """The blocks that are unrolled: where no block tells one of another cluster anything, those of the first two
     clusters and of the last one, between which all others differ in the index of their iteration alone."""
-    across, (x, y, z) = any(isinstance(node, BetweenBlocks | Last) for node in every_node(launch.body)), grid.cluster
+    across, (x, y, z) = any(isinstance(node, AMONG_BLOCKS) for node in every_node(launch.body)), grid.cluster
     own = x * y * z
     if across or y * z > 1 or grid.grid[0] % x or grid.blocks <= 3 * own:
         return range(grid.blocks)

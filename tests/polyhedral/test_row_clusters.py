@@ -18,6 +18,7 @@ from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
 from texpr.polyhedral.mapped.walks import operators
 from texpr.polyhedral.orders.check import check_orders
+from texpr.polyhedral.orders.trace import unrolled
 from texpr.polyhedral.simulate.stage import simulate
 
 SOFTMAX = """kernel k(X: {t}[{m}, {n}], Y: {t}[{m}, {n}]) {{ par {m} i {{
@@ -191,3 +192,9 @@ def test_a_row_whose_length_a_call_decides_has_no_cluster() -> None:
     program = softmax()
     with pytest.raises(TExprError, match="sizes leave the length of a row open"):
         mapped(SOFTMAX.format(t="f32", m=3, n="N").replace("{", "where N <= 1000 {", 1), choices=program.candidate)
+
+
+def test_three_clusters_stand_for_all_where_none_tells_another_one_anything() -> None:
+    program = mapped(SOFTMAX.format(t="f32", m=257, n=100003))
+    trace = unrolled(program, (only_launch(program),), {})
+    assert {event.block for event in trace.events} == {*range(16), *range(2048, 2056)}
