@@ -13,12 +13,13 @@ this and all else that is not asked here, by enumeration.)
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import IndexVar
+from texpr.grammar.ast import Condition, IndexVar
 from texpr.grammar.diagnostics import TExprError, error
+from texpr.grammar.index.expr import constant_value, names
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
 from texpr.polyhedral.mapped.operators import Operator
@@ -40,6 +41,7 @@ from texpr.polyhedral.orders.reach import (
     threads,
 )
 from texpr.polyhedral.program import Hazard, Program
+from texpr.polyhedral.walk import subscript_names
 
 STEPS = 200_000  # of one question; an order not computed within them is required
 MAX_QUESTIONS = 2_500  # different questions of one launch
@@ -59,7 +61,8 @@ def launch_orders(
     by_buffer: dict[str, list[Touch]] = {}
     for touch in actors.touches:
         by_buffer.setdefault(touch.buffer, []).append(touch)
-    finder = _Finder(launch, program, warp_size, actors.alike)
+    fixed = {name: _Fixed.of(launch, program, actors.alike, touches) for name, touches in by_buffer.items()}
+    finder = _Finder(launch, program, warp_size, fixed)
     found: dict[Order, Order] = {}
     pairs = 0
     for name, touches in by_buffer.items():
@@ -74,6 +77,29 @@ def launch_orders(
                     if order is not None:
                         found[order] = _joined(found[order], order) if order in found else order
     return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fixed:
+    """What is one value for all accesses to a buffer by the threads of a block: names, and the limits of digits."""
+
+    names: tuple[str, ...]
+    limits: tuple[Condition, ...]
+
+    @staticmethod
+    def of(launch: Launch, program: Program, leads: tuple[str, ...], touches: Sequence[Touch]) -> "_Fixed":
+        """Without those digits of the block that no access to the buffer speaks of, nor a condition around one: all
+        their values, of which there are some, are alike."""
+        acting = {id(touch.actor): touch.actor for touch in touches}.values()
+        spoken = set[str]().union(*(names(condition) for actor in acting for condition in actor.constraints))
+        spoken = spoken.union(*(subscript_names(touch.subscripts) for touch in touches))
+        block = [d for d in launch.digits if d.place in (*GRID_PLACES, Place.CLUSTER)]
+        block = [d for d in block if d.name in spoken or (constant_value(d.radix) or 0) < 1]
+        sizes = (size.name for size in program.kernel.sizes)
+        return _Fixed(
+            names=tuple(dict.fromkeys((*sizes, *(d.name for d in block), *launch.arguments, *leads))),
+            limits=tuple(limit for d in block for limit in below(IndexVar(name=d.name), d.radix)),
+        )
 
 
 def _shared(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> set[str]:
@@ -131,14 +157,13 @@ class _Answer:
 
 
 class _Finder:
-    def __init__(self, launch: Launch, program: Program, warp_size: int, leads: tuple[str, ...]) -> None:
+    def __init__(self, launch: Launch, program: Program, warp_size: int, fixed: Mapping[str, _Fixed]) -> None:
         self.launch, self.warp_size = launch, warp_size
         self.program = program
-        block = [d for d in launch.digits if d.place in (*GRID_PLACES, Place.CLUSTER)]
-        names = [s.name for s in program.kernel.sizes] + [d.name for d in block] + [*launch.arguments, *leads]
-        self.fixed = tuple(dict.fromkeys(names))
-        self.block = tuple(limit for d in block for limit in below(IndexVar(name=d.name), d.radix))
-        self.instances: dict[int, Instances] = {}  # by the identity of actors
+        self.fixed = fixed  # by buffer
+        self.instances: dict[
+            tuple[int, tuple[str, ...]], Instances
+        ] = {}  # by the identity of actors, and what is fixed
         self.reaches: dict[int, isl.Map | None] = {}  # by the identity of touches
         self.alike: dict[int, list[isl.Map]] = {}  # by hash: of accesses that differ in names only, the first
         self.answers: dict[tuple[int, int, int, int], _Answer | None] = {}
@@ -199,7 +224,7 @@ class _Finder:
         unknown = _Answer(scope=Scope.BLOCK if self.launch.threads > self.warp_size else Scope.WARP, distance=far)
         if first is None or second is None:
             return unknown
-        width = first.dim(IN) + second.dim(IN) + len(self.fixed)
+        width = first.dim(IN) + second.dim(IN) + first.dim(isl.dim_type.param)
         answer, pairs = unknown, first
         with self._within_steps(span, width):
             met = self.program.facts.within(meetings(first, second, loops, carried))
@@ -228,19 +253,21 @@ class _Finder:
         """What an access reaches, made once, for it meets many others; None where that takes more steps."""
         if id(touch) not in self.reaches:
             found: isl.Map | None = None
-            with self._within_steps(touch.actor.span, len(touch.actor.dims) + len(self.fixed)):
-                made = reach(touch, self._instances(touch.actor))
+            fixed = self.fixed[touch.buffer]
+            with self._within_steps(touch.actor.span, len(touch.actor.dims) + len(fixed.names)):
+                made = reach(touch, self._instances(touch.actor, fixed))
                 known = self.alike.setdefault(hash(made), [])
                 found = next((one for one in known if one.plain_is_equal(made)), made)
                 known.append(found)
             self.reaches[id(touch)] = found
         return self.reaches[id(touch)]
 
-    def _instances(self, actor: Actor) -> Instances:
+    def _instances(self, actor: Actor, fixed: _Fixed) -> Instances:
         """The instances of an actor, made once for all that it touches."""
-        if id(actor) not in self.instances:
-            self.instances[id(actor)] = instances(actor, self.fixed, self.block, self.program.work)
-        return self.instances[id(actor)]
+        key = (id(actor), fixed.names)
+        if key not in self.instances:
+            self.instances[key] = instances(actor, fixed.names, fixed.limits, self.program.work)
+        return self.instances[key]
 
 
 def _common(a: Actor, b: Actor) -> tuple[Node, ...]:

@@ -146,7 +146,9 @@ def test_questions_that_share_an_answer_have_the_orders_that_each_has_alone(seed
         for sink in actors.touches:
             if source.buffer != sink.buffer or program.buffers[source.buffer].memory is Memory.REG:
                 continue
-            finder = hazards._Finder(launch, program.proved.program, 32, actors.alike)
+            touches = [touch for touch in actors.touches if touch.buffer == source.buffer]
+            fixed = hazards._Fixed.of(launch, program.proved.program, actors.alike, touches)
+            finder = hazards._Finder(launch, program.proved.program, 32, {source.buffer: fixed})
             for question in finder.pair(source, sink, actors.entries.get(source.buffer, ())):
                 finder.answers.clear()
                 alone.update(dict.fromkeys(o for o in (finder.order(*question),) if o is not None))

@@ -127,6 +127,19 @@ def test_an_order_keeps_between_which_threads_it_is() -> None:
     assert order.relation.project_out_all_params().is_equal(meant.project_out_all_params())
 
 
+@pytest.mark.parametrize(("slot", "spoken"), [("0", 0), ("i % 2", 1)])
+def test_a_digit_of_the_block_is_in_a_question_only_where_an_access_speaks_of_it(slot: str, spoken: int) -> None:
+    launch = only_launch(f"""kernel k(A: f32[8, 64], C: f32[8, 64]) {{
+        par 8 i {{
+            new t: f32[2, 64]
+            par 64 a {{ t[{slot}, a] = A[i, a] }}
+            par 64 b {{ C[i, b] = t[{slot}, 63 - b] }}
+        }}
+    }}""")
+    (order,) = launch.orders
+    assert order.relation is not None and order.relation.dim(isl.dim_type.param) == spoken
+
+
 def test_a_new_entry_of_a_local_carries_no_flow() -> None:
     assert not any(o.hazard is Hazard.FLOW and o.carried_by == "k" for o in only_launch(PIPE).orders)
 
