@@ -5,7 +5,8 @@
 Each task of ours has three accesses (two blocks read, one written), whose dependences are inferred and whose residency
 is kept; those of the others have none. `independent`: every task has blocks of its own among 3 x 10 000, which were
 used before, or in `first touch` were not; `chain`: each reads what the one before it wrote. Prints thousands of tasks
-per second, best of N, from the first submission to the last end. With `--scale`, ours at 10^3 to 10^6 tasks.
+per second, best of N, from the first submission to the last end, and in brackets the microseconds of CPU time of a task
+in that run, which other programs on the machine disturb less. With `--scale`, ours at 10^3 to 10^6 tasks.
 """
 
 import argparse
@@ -20,13 +21,23 @@ from texpr.runtime.tasks.spaces import tiled
 from texpr.runtime.tasks.tensors import Tensor
 
 BLOCKS = 10_000
+Times = tuple[float, float]  # seconds of the clock, and of this process on all cores
+
+
+def now() -> Times:
+    return time.perf_counter(), time.process_time()
+
+
+def since(begin: Times) -> Times:
+    wall, cpu = now()
+    return wall - begin[0], cpu - begin[1]
 
 
 def nothing(*args: object) -> None:
     pass
 
 
-def ours(kind: str, tasks: int, workers: int) -> float:
+def ours(kind: str, tasks: int, workers: int) -> Times:
     blocks = min(BLOCKS, tasks)
     space = tiled(blocks, 1)
     a, b, c = (Tensor(name, (space,)) for name in "ABC")
@@ -35,7 +46,7 @@ def ours(kind: str, tasks: int, workers: int) -> float:
         for n in range(blocks if kind != "first" else 0):
             engine.submit(nothing, read(x[n]), read(y[n]), write(z[n]))
         engine.wait()
-        begin = time.perf_counter()
+        begin = now()
         for k in range(tasks):
             n = k % blocks
             if kind == "chain":
@@ -43,38 +54,38 @@ def ours(kind: str, tasks: int, workers: int) -> float:
             else:
                 engine.submit(nothing, read(x[n]), read(y[n]), write(z[n]))
         engine.wait()
-        return time.perf_counter() - begin
+        return since(begin)
 
 
-def futures(kind: str, tasks: int, workers: int) -> float:
+def futures(kind: str, tasks: int, workers: int) -> Times:
     with ThreadPoolExecutor(workers) as pool:
-        begin = time.perf_counter()
+        begin = now()
         if kind == "chain":
             for _ in range(tasks):
                 pool.submit(nothing).result()
         else:
             wait([pool.submit(nothing) for _ in range(tasks)])
-        return time.perf_counter() - begin
+        return since(begin)
 
 
-def dask(kind: str, tasks: int, workers: int) -> float:
+def dask(kind: str, tasks: int, workers: int) -> Times:
     import dask.threaded
 
     graph: dict[str, tuple[object, ...]] = {"t0": (nothing, 0)}
     chain = kind == "chain"
     graph |= {f"t{k}": (nothing, f"t{k - 1}" if chain else k) for k in range(1, tasks)}
     wanted = [f"t{tasks - 1}"] if chain else list(graph)
-    begin = time.perf_counter()
+    begin = now()
     dask.threaded.get(graph, wanted, num_workers=workers)
-    return time.perf_counter() - begin
+    return since(begin)
 
 
-def ray(kind: str, tasks: int, workers: int) -> float:
+def ray(kind: str, tasks: int, workers: int) -> Times:
     import ray
 
     ray.init(num_cpus=workers, include_dashboard=False, ignore_reinit_error=True, log_to_driver=False)
     empty = ray.remote(nothing)
-    begin = time.perf_counter()
+    begin = now()
     if kind == "chain":
         last = empty.remote()
         for _ in range(tasks - 1):
@@ -82,10 +93,10 @@ def ray(kind: str, tasks: int, workers: int) -> float:
         ray.get(last)
     else:
         ray.get([empty.remote() for _ in range(tasks)])
-    return time.perf_counter() - begin
+    return since(begin)
 
 
-Bench = Callable[[str, int, int], float]
+Bench = Callable[[str, int, int], Times]
 ENGINES: dict[str, tuple[str, Bench, int]] = {  # the module that is needed, and how many times fewer tasks it gets
     "texpr.tasks": ("texpr", ours, 1),
     "concurrent.futures": ("concurrent", futures, 1),
@@ -101,25 +112,27 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--scale", action="store_true")
     options = parser.parse_args()
-    print(f"{'thousands of tasks/s':<22}{'first touch':>14}{'independent':>14}{'chain':>10}")
+    kinds = ("first", "independent", "chain")
+    print(f"{'thousands of tasks/s':<22}" + "".join(f"{kind:>20}" for kind in ("first touch", *kinds[1:])))
     for name, (module, bench, fewer) in ENGINES.items():
         if importlib.util.find_spec(module) is None:
-            print(f"{name:<22}{'not installed':>28}")
+            print(f"{name:<22}{'not installed':>40}")
             continue
         count = options.tasks // fewer
         cells = []
-        for kind, width in (("first", 14), ("independent", 14), ("chain", 10)):
+        for kind in kinds:
             if kind == "first" and bench is not ours:
-                cells.append(f"{'-':>14}")
+                cells.append(f"{'-':>20}")
                 continue
-            times = [bench(kind, count, options.workers) for _ in range(options.repeat)]
-            cells.append(f"{count / min(times) / 1000:>{width}.1f}")
-        print(f"{name:<22}{''.join(cells)}")
+            wall, cpu = min(bench(kind, count, options.workers) for _ in range(options.repeat))
+            cells.append(f"{count / wall / 1000:>10.1f} ({cpu / count * 1e6:5.1f})")
+        print(f"{name:<22}" + "".join(f"{cell:>20}" for cell in cells))
     if options.scale:
-        print(f"{'texpr.tasks, us/task':<22}{'first touch':>14}{'independent':>14}{'chain':>10}")
+        print(f"{'texpr.tasks, us/task':<22}" + "".join(f"{kind:>20}" for kind in ("first touch", *kinds[1:])))
         for count in (1_000, 10_000, 100_000, 1_000_000):
-            times = [ours(kind, count, options.workers) / count * 1e6 for kind in ("first", "independent", "chain")]
-            print(f"{count:<22}{times[0]:>14.1f}{times[1]:>14.1f}{times[2]:>10.1f}")
+            times = [ours(kind, count, options.workers) for kind in kinds]
+            cells = [f"{wall / count * 1e6:.1f} ({cpu / count * 1e6:5.1f})" for wall, cpu in times]
+            print(f"{count:<22}" + "".join(f"{cell:>20}" for cell in cells))
 
 
 if __name__ == "__main__":
