@@ -38,7 +38,7 @@ from texpr.runtime.tasks.elsewhere import Failed, said
 from texpr.runtime.tasks.grants import Grants
 from texpr.runtime.tasks.homes import Homes
 from texpr.runtime.tasks.permissions import EFFECT, WORDS, Effect, Mode, Right
-from texpr.runtime.tasks.residency import Outcome, Transfer
+from texpr.runtime.tasks.residency import HOME, Outcome, Transfer
 from texpr.runtime.tasks.states import Op, Step
 from texpr.runtime.tasks.stream import Mark, Stream
 from texpr.runtime.tasks.task import Phase, Task
@@ -160,7 +160,7 @@ class Ranks:
     def carries(self, transfer: Transfer) -> bool:
         """Whether a transfer is the transport's; then it is on its way."""
         residency, step = transfer.residency, transfer.step
-        if step is Step.FILL:
+        if step is Step.FILL or transfer.source != HOME:
             return False
         spot = self.homes.spot(residency.key)
         if spot.rank == self.rank and step is not Step.ADD:

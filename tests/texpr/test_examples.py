@@ -20,6 +20,7 @@ SIZES = {
     "attention_tile": {"M": 4, "N": 9, "D": 16},
 }
 NEEDS_GXX = {"checked_on_the_cpu"}
+RANKS = {"several_ranks": 2}
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.tex")), ids=lambda p: p.stem)
@@ -33,6 +34,10 @@ def test_example_programs_are_right(path: Path) -> None:
 def test_example_scripts_run(path: Path, request: pytest.FixtureRequest) -> None:
     if path.stem in NEEDS_GXX:
         request.getfixturevalue("need_gxx")
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+    command = [sys.executable, str(path)]
+    if path.stem in RANKS:
+        request.getfixturevalue("need_mpi")
+        command = [str(Path(sys.executable).parent / "mpiexec"), "-n", str(RANKS[path.stem]), *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -47,7 +47,7 @@ def launch(
     python: Path, ranks: int, arguments: list[str], *, network: bool = False, timeout_s: float = 120
 ) -> subprocess.CompletedProcess[str]:
     """Run the suite; its output and errors together."""
-    folders = (ROOT, ROOT / "tests/properties", ROOT / "tests/runtime/tasks", HERE)
+    folders = (ROOT, ROOT / "examples", ROOT / "tests/properties", ROOT / "tests/runtime/tasks", HERE)
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # CI may be root
     env = os.environ | root | {"PYTHONPATH": os.pathsep.join(map(str, folders)), "OMP_NUM_THREADS": "1"}
     return subprocess.run(

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import several_ranks
+from blocked_cholesky import cholesky
 from rank_stress import DISTRIBUTIONS, ENGINES, calm, run_rank
 from task_stress import expected, random_program, run
 from test_transports import exchange
@@ -26,7 +28,7 @@ from test_transports import exchange
 from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.transport import mpi
 from texpr.runtime.transport.mpi import MpiRank
-from texpr.tasks import Engine, Tensor, accumulate, on_arrays, read, read_write, tiled, write
+from texpr.tasks import Engine, Tensor, accumulate, einsum, grid, on_arrays, read, read_write, tiled, write
 
 
 def operations(transport: MpiRank) -> None:
@@ -66,6 +68,28 @@ def contraction(transport: MpiRank) -> None:
             for i, j, k in itertools.product(range(4), repeat=3):
                 engine.submit(gemm, read(x[i, k]), read(y[k, j]), accumulate(z[i, j]))
             assert numpy.array_equal(engine.array(z), a @ b)
+
+
+def whole_programs(transport: MpiRank) -> None:
+    """A blocked Cholesky factorisation, and a contraction in spin blocks and all others that `einsum` submits."""
+    rng = numpy.random.default_rng(0)
+    m = rng.standard_normal((100, 100))
+    m = m @ m.T + 100 * numpy.eye(100)
+    space = tiled(100, 24)
+    a = Tensor("A", (space, space), data=m.copy(), distribution=grid(2, 2))
+    t = Tensor("T", (tiled(8, 3), tiled(9, 4), space), data=rng.standard_normal((8, 9, 100)))
+    out = Tensor("O", (tiled(9, 4), tiled(8, 3)), zero=lambda i, j: i > j)
+    with Engine(1, transport=transport) as engine:
+        cholesky(engine, a)
+        factor = numpy.tril(engine.array(a))
+        whole = engine.array(t)
+        einsum(engine, "abm,abm->ba", t, t, out=out, alpha=2)
+        found = engine.array(out)
+    wanted = 2 * numpy.einsum("abm,abm->ba", whole, whole)
+    for block in out.blocks():
+        if block.is_zero:
+            out.put_into(wanted, block, 0)
+    assert numpy.allclose(factor, numpy.linalg.cholesky(m)) and numpy.allclose(found, wanted)
 
 
 def busy_target(transport: MpiRank) -> None:
@@ -176,6 +200,8 @@ def main() -> None:
     began = time.monotonic()
     operations(transport)
     contraction(transport)
+    whole_programs(transport)
+    several_ranks.main()
     random_programs(transport, options.seeds)
     failures(transport)
     if transport.size > 1:
