@@ -88,7 +88,7 @@ class Engine:
             raise fail("E0703", "an engine without workers runs no task")
         threads = [crews.get(name, 0) for name in ("home", *further)]
         self._ended = False
-        self._recorder = None if trace is None else _recorder(trace)
+        self._recorder = None if trace is None else _recorder(trace, transport)
         self._progress = _progress() if progress else None
         options = (list(further.items()), threads, policy or ReadyQueue(), ahead, strict, debug, transport, placement)
         self._flow = Flow(*options) if self._recorder is None else _traced(self._recorder, *options)
@@ -270,9 +270,12 @@ class _Flush:
         return last
 
 
-def _recorder(path: str | Path) -> "Recorder":
+def _recorder(path: str | Path, transport: Transport | None) -> "Recorder":
+    """Of several ranks each has a file: `run.json` is `run.0.json` and so on."""
     from texpr.runtime.tracing.recorder import Recorder
 
+    if transport is not None and transport.size > 1:
+        path = Path(path).with_suffix(f".{transport.rank}{Path(path).suffix}")
     return Recorder(path)
 
 

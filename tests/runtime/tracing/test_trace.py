@@ -10,10 +10,12 @@ from typing import Any
 import numpy
 import pytest
 from json_schema import faults
+from rank_stress import on_ranks
 
 import texpr
 from texpr.cli import run_command
 from texpr.runtime.tracing.trace_file import Trace, read_trace
+from texpr.runtime.transport import fake
 from texpr.tasks import (
     Engine,
     TaskContext,
@@ -38,6 +40,11 @@ def path(tmp_path: Path) -> Path:
 @on_arrays
 def nothing(*arrays: Any) -> None:
     pass
+
+
+@on_arrays
+def add_one(array: Any) -> None:
+    array += 1
 
 
 @on_arrays
@@ -171,6 +178,20 @@ def test_engines_without_a_trace_load_nothing_of_it() -> None:
     code += "print([name for name in sys.modules if 'tracing' in name or name == 'rich'])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_each_rank_writes_a_trace_of_its_own(path: Path) -> None:
+    def rank(transport: Any) -> list[float]:
+        a = vector()
+        with Engine(1, transport=transport, trace=path) as engine:
+            for block in a.blocks():
+                engine.submit(add_one, read_write(block))
+            values: list[float] = engine.array(a).tolist()
+            return values
+
+    assert on_ranks(fake(2, 3, silence_s=20.0), rank) == [[1.0] * 16] * 2
+    runs = [read_trace(path.with_suffix(f".{number}.json")).tasks for number in range(2)]
+    assert sorted(number for tasks in runs for number in tasks) == [0, 1, 2, 3] and all(map(len, runs))
 
 
 def test_the_command_line_sums_a_trace_up_and_draws_it(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
