@@ -12,7 +12,7 @@ from texpr.command_line import USAGE, Option, complain, option, say
 from texpr.grammar.diagnostics import TExprError, fail
 
 if TYPE_CHECKING:
-    from texpr.kernels import Kernel
+    from texpr.kernels import Kernel, Module
     from texpr.polyhedral.mapped.candidate import Choices
 
 MAX_NUMBER = 400  # characters of a scalar's value
@@ -117,16 +117,24 @@ def _number(text: str) -> Number | None:
 
 def kernels_of(file: Path, name: str | None = None) -> "tuple[Kernel, ...]":
     """The kernels of FILE, or the one that FILE:KERNEL or `name` names. Exit 2 where they name two."""
-    from texpr.frontends import load
-    from texpr.python_files import load_python
-
     path, colon, own = str(file).rpartition(":")
     if colon and own.isidentifier() and not file.exists():
         if name not in (None, own):
             raise usage(f"{file} names {own}, and --kernel {name}")
         file, name = Path(path), own
-    module = load_python(file, name) if file.suffix == ".py" else load(file)
+    module = _loaded(file, name)
     return tuple(module) if name is None else (module[name],)
+
+
+def _loaded(file: Path, name: str | None) -> "Module":
+    """The kernels of a file; only what reads its language is loaded."""
+    if file.suffix == ".py":
+        from texpr.python_files import load_python
+
+        return load_python(file, name)
+    from texpr.frontends import load
+
+    return load(file)
 
 
 def with_own_sizes(

@@ -218,3 +218,12 @@ def test_binary_files_are_refused_with_a_diagnostic(tmp_path: Path, texpr: Texpr
     done = texpr("check", path)
     assert done.returncode == 1
     assert "error[E0104]" in done.stderr
+
+
+def test_a_text_loads_no_reader_of_python(add: Path) -> None:
+    code = (
+        f"import sys, texpr.cli; texpr.cli.run_command(['check', {str(add)!r}]);"
+        "print([name for name in sys.modules if name.startswith('texpr.grammar.python')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
