@@ -6,7 +6,7 @@ blocks are all there at once and meet at barriers of the grid.
 
 A phase has as many blocks as a GPU runs at once, each of which goes over several tiles (`persistent.py`); what it does
 not need of the blocks of other phases does nothing in it. Where the barriers stand: `grid_barriers.py`. Launches whose
-blocks are counted or numbered stay launches of their own.
+blocks are counted, numbered or in clusters stay launches of their own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,8 +32,8 @@ from texpr.polyhedral.mapped.walks import every_node, launches, map_launches, ma
 from texpr.polyhedral.target import RESERVED_BYTES
 
 ALONE = (
-    "stays a launch of its own: its blocks are counted or numbered, may be more than run at once, or ask data whether "
-    "they run"
+    "stays a launch of its own: its blocks are counted, numbered or in clusters, may be more than run at once, or ask "
+    "data whether they run"
 )
 Finish = Callable[[Launch], Launch]
 """A launch with its orders and barriers."""
@@ -112,7 +112,7 @@ class _Runs:
 
     def _can_be_phase(self, launch: Launch) -> bool:
         """Whether the blocks of a launch may be fewer, or are known to be few."""
-        if launch.turns or any(map(_is_alone, every_node(launch.body))):
+        if launch.turns or launch.cluster != (1, 1, 1) or any(map(_is_alone, every_node(launch.body))):
             return False
         known = constant_value(launch.grid[0]) if launch.grid[1:] == (ONE, ONE) else None
         few = known is not None and known <= self.draft.target.multiprocessors * self._each((launch,))
