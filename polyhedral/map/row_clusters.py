@@ -13,13 +13,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from texpr.grammar.ast import Compare, CompareOp, IndexVar, Leaf, New, Par, Seq
+from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, multiply, names
 from texpr.grammar.permissions import cluster_shape_of, persistent_of
 from texpr.polyhedral.map.bands import Nest, asked_scope
 from texpr.polyhedral.map.digits import is_power_of_two
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.held import along_row
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.raster import Grid
+from texpr.polyhedral.map.vectors import arrays_of
 from texpr.polyhedral.map.warp_each import Told
 from texpr.polyhedral.mapped.candidate import Blocks
 from texpr.polyhedral.mapped.operators import Unused
@@ -28,6 +31,7 @@ from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Action, Barrier
 from texpr.polyhedral.mapped.tree import Define, Guard, Node
 from texpr.polyhedral.mapped.walks import branches, of_kind
+from texpr.polyhedral.walk import subscript_names, touched, written
 
 
 def cluster_faults(problem: Problem, nest: Nest, choice: Blocks) -> Iterator[str]:
@@ -45,12 +49,36 @@ def cluster_faults(problem: Problem, nest: Nest, choice: Blocks) -> Iterator[str
     loops = {s.index for s in nest.body if isinstance(s, Par | Seq)}
     if not loops <= set(indices) or not all(isinstance(s, Par | Seq | Leaf | New) for s in nest.body):
         yield "`cluster`: an iteration does more than go over its rows"
+    for name in _shared(problem, nest):
+        yield f"`cluster`: blocks would have to wait for one another's accesses to {name}"
     known = [constant_value(s.extent) for s in nest.body if isinstance(s, Par | Seq)]
     if not all(known) or not _is_box(nest):
         yield "`cluster`: sizes leave the length of a row open, or it may be empty"
     asked = cluster_shape_of(kernel) or persistent_of(kernel)
     if asked is not None or any(asked_scope(par) is Scope.CLUSTER for par in nest.pars):
         yield "`cluster`: the author says which blocks there are"
+
+
+def _shared(problem: Problem, nest: Nest) -> Iterator[str]:
+    """The arrays that an iteration writes and touches in more than one way: in one block for all, in every block, or at
+    one place of the row, which is always of one thread."""
+    arrays, ways, changed = arrays_of(problem), dict[str, set[object]](), set[str]()
+    for stmt in nest.body:
+        for leaf in (s for s in statements((stmt,)) if isinstance(s, Leaf)):
+            target = written(leaf)
+            once = target is not None and target[0] in arrays and not isinstance(stmt, Par)
+            for number, (name, subscripts) in enumerate(reversed([*touched(leaf)])):
+                own = target is not None and number == 0
+                changed |= {name} if own and name in arrays else set()
+                along = isinstance(stmt, Par | Seq) and stmt.index in subscript_names(subscripts)
+                if once and (own or not isinstance(stmt, Seq)):
+                    way: object = "once"
+                elif along and isinstance(stmt, Par | Seq):
+                    way = along_row((name, subscripts), stmt.index)
+                else:
+                    way = "everywhere"
+                ways.setdefault(name, set()).add(way)
+    return (name for name in sorted(changed) if len(ways[name]) > 1)
 
 
 def _is_box(nest: Nest) -> bool:

@@ -30,7 +30,7 @@ NORM = """kernel k(inout X: f32[{m}, {n}], W: f32[{n}], T: i64[{m}], L: f32[{m}]
     new mean: f32
     mean = sum {n} k {{ X[i, k] }}
     let v = sum {n} j {{ (X[i, j] - mean) * (X[i, j] - mean) }}
-    L[i] = v + X[i, T[i]]
+    L[i] = v + W[T[i]]
     par {n} p {{ X[i, p] = (X[i, p] - mean) * v * W[p] }}
 }} }}"""
 PICK = """kernel k(X: f32[{m}, {n}], V: f32[{m}], A: i64[{m}]) {{ par {m} i {{
@@ -137,7 +137,7 @@ CASES += [(PICK, 5, 515, 4), (PICK, 2, 1, 2), (PICK, 3, 1024, 8)]
 @pytest.mark.parametrize(("text", "rows", "n", "ranks"), CASES)
 def test_the_blocks_of_a_cluster_share_a_row(text: str, rows: int, n: int, ranks: int) -> None:
     program = clustered(text, rows, n, ranks)
-    assert reads(program, "X") == (2 if text == NORM else 1)  # one more of a single element
+    assert reads(program, "X") == 1
     arrays = given(program, rows, n)
     with np.errstate(invalid="ignore"):
         same(simulate(program, arrays, seed=n), interpret(program.kernel, arrays).outputs)
@@ -186,6 +186,27 @@ def test_clusters_that_cannot_share_rows_are_refused(change: dict[str, Any], why
     wrong = replace(program.candidate, launches={name: replace(choice, **change)})
     with pytest.raises(TExprError, match=why):
         mapped(SOFTMAX.format(t="f32", m=3, n=515), choices=wrong)
+
+
+MEETS = {
+    "what one block writes for all": "S[i] = sum {n} k {{ X[i, k] }}; par {n} j {{ Y[i, j] = X[i, j] / S[i] }}",
+    "an element that one block changes": "let s = sum {n} k {{ X[i, k] * X[i, 3] }}; X[i, 3] = s; "
+    "let t = sum {n} p {{ X[i, 3] + W[i, p] * W[i, p] }}; par {n} j {{ Y[i, j] = W[i, j] * t }}",
+    "another place of the row": "let s = sum {n} k {{ X[i, k] }}; par {n} p {{ Y[i, p] = X[i, p] - s }}; "
+    "par {n} j {{ W[i, j] = Y[i, {n} - 1 - j] + X[i, j] }}",
+}
+
+
+@pytest.mark.parametrize("body", MEETS.values(), ids=MEETS.keys())
+def test_blocks_that_would_have_to_wait_for_one_another_are_no_cluster(body: str) -> None:
+    head = "kernel k(inout X: f32[64, {n}], Y: f32[64, {n}], inout W: f32[64, {n}], S: f32[64]) {{ par 64 i {{ "
+    program = mapped((head + body + " }} }}").format(n=100003))
+    assert all(not isinstance(c, Blocks) or c.cluster == 1 for c in launches_of(program))
+
+
+def launches_of(program: MappedProgram) -> list[Any]:
+    assert isinstance(program.candidate, Candidate)
+    return list(program.candidate.launches.values())
 
 
 def test_a_row_whose_length_a_call_decides_has_no_cluster() -> None:
