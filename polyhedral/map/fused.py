@@ -1,17 +1,17 @@
-"""Fused indices: adjacent indices of a band that all its accesses walk as one become one.
+"""Fused indices: two loops, one directly in the other, that all their accesses walk as one become one.
 
     par M i, N j { Y[i, j] = 2.0 * X[i, j] }      par M*N i_j { Y[i_j] = 2.0 * X[i_j] }      of X, Y: f32[M*N]
     par C c, H h, W w { Y[h, w, c] = X[c, h, w] } par C c, H*W h_w { Y[h_w, c] = X[c, h_w] }
+    S[c] = sum H h, W w { X[c, h, w] }            S[c] = sum H*W h_w { X[c, h_w] }
 
-So the length of rows costs no width, and a tile is not cut at their ends. An access walks two indices as one where it
-says nothing of them but N*i + j. Dimensions of the arrays are fused with them, in all accesses of the kernel, none of
-which may read such a subscript from data.
+So the length of rows costs no width, a tile is not cut at their ends, and threads share out what several loops add. An
+access walks two indices as one where it says nothing of them but N*i + j. Dimensions of the arrays are fused with them,
+in all accesses of the kernel, none of which may read such a subscript from data.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -26,25 +26,28 @@ from texpr.grammar.ast import (
     Node,
     Par,
     Read,
+    Seq,
     Stmt,
     Subscript,
 )
-from texpr.grammar.core import children, statements
+from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ZERO, add, index_names, multiply, names, substitute
 from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.permissions import padding_of
 from texpr.grammar.walk import rewrite, walk
 from texpr.polyhedral.layout.declared import declared_layout
-from texpr.polyhedral.map.bands import has_loop, nest_of
 from texpr.polyhedral.names import Names, names_taken
 
 Merges = Mapping[str, tuple[int, int]]
 """By buffer, the first and the last of the dimensions that become one."""
 
 
+Loop = Par | Seq
+
+
 def fused(kernel: Kernel) -> Kernel:
-    """The kernel with indices of its outermost bands fused, as far as can be."""
-    while fusions := _agreed(kernel, [found for par in _outermost(kernel.body) if (found := _fusion(kernel, par))]):
+    """The kernel with indices fused, as far as can be."""
+    while fusions := _agreed(kernel, [found for pair in _pairs(kernel) if (found := _fusion(pair)) is not None]):
         for fusion in fusions:
             kernel = fusion.pair.fuse(kernel)
         merges = {name: ends for fusion in fusions for name, ends in fusion.merges.items()}
@@ -54,67 +57,69 @@ def fused(kernel: Kernel) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Fusion:
-    """Two indices that become one in a band, and the dimensions that do with them."""
+    """Two indices that become one, and the dimensions that do with them."""
 
-    band: Par
     pair: "_Pair"
     merges: Merges
 
 
-def _fusion(kernel: Kernel, par: Par) -> _Fusion | None:
-    """The innermost two indices of a band that can be fused."""
-    nest = nest_of(par)
-    box = not any(index_names(p.extent) for p in nest.pars)
-    if has_loop(nest.body) or not box or any(p.attrs or p.fully for p in nest.pars):
-        return None
-    for outer, inner in reversed(list(pairwise(nest.pars))):
-        pair = _Pair(kernel, outer, inner)
-        merges = pair.merges(nest.body)
-        if merges is not None:
-            return _Fusion(par, pair, merges)
-    return None
+def _pairs(kernel: Kernel) -> Iterator["_Pair"]:
+    """Loops of one kind that have no other statement between them and no attribute, inner ones first."""
+    loops = [stmt for stmt in statements(kernel.body) if isinstance(stmt, Par | Seq)]
+    for outer in reversed(loops):
+        match outer.body:
+            case (Par() | Seq() as inner,) if type(inner) is type(outer):
+                plain = not any(loop.attrs or (isinstance(loop, Par) and loop.fully) for loop in (outer, inner))
+                if plain and not index_names(outer.extent) | index_names(inner.extent):
+                    yield _Pair(kernel, outer, inner)
 
 
-def _agreed(kernel: Kernel, fusions: list[_Fusion]) -> list[_Fusion]:
-    """Those whose dimensions become one in all accesses to their arrays: no other band gets subscripts of which its
-    author knows nothing."""
-    if not fusions:
-        return []
+def _fusion(pair: "_Pair") -> _Fusion | None:
+    merges = pair.merges(pair.inner.body)
+    return None if merges is None else _Fusion(pair, merges)
+
+
+def _agreed(kernel: Kernel, fusions: Sequence[_Fusion]) -> Sequence[_Fusion]:
+    """The first of them whose dimensions become one in all accesses to their arrays, with those that this takes: no
+    other loop gets subscripts of which its author knows nothing. Empty where there is none."""
     everywhere = Counter(name for stmt in kernel.body for name, _ in _accesses(stmt))
-    inside = {fusion.band.index: Counter(name for name, _ in _accesses(fusion.band)) for fusion in fusions}
-    while True:
-        alike: Counter[tuple[str, tuple[int, int]]] = Counter()
-        for fusion in fusions:
+    for first in fusions:
+        together, merges = _alike(first, fusions)
+        inside: Counter[tuple[str, tuple[int, int]]] = Counter()
+        for fusion in together:
+            here = Counter(name for name, _ in _accesses(fusion.pair.outer))
             for name, ends in fusion.merges.items():
-                alike[name, ends] += inside[fusion.band.index][name]
-        kept = [f for f in fusions if all(alike[merge] == everywhere[merge[0]] for merge in f.merges.items())]
-        if len(kept) == len(fusions):
-            return kept
-        fusions = kept
+                inside[name, ends] += here[name]
+        if all(inside[name, ends] == everywhere[name] for name, ends in merges):
+            return together
+    return ()
 
 
-def _outermost(stmts: tuple[Stmt, ...]) -> Iterator[Par]:
-    for stmt in stmts:
-        if isinstance(stmt, Par):
-            yield stmt
-        else:
-            yield from _outermost(children(stmt))
+def _alike(first: _Fusion, fusions: Sequence[_Fusion]) -> tuple[Sequence[_Fusion], Set[tuple[str, tuple[int, int]]]]:
+    """The fusions that make the same dimensions one, and those that do with these; and what they make one."""
+    together: Sequence[_Fusion] = [first]
+    while True:
+        merges = {merge for fusion in together for merge in fusion.merges.items()}
+        more = [f for f in fusions if not merges.isdisjoint(f.merges.items())] or [first]
+        if len(more) == len(together):
+            return more, merges
+        together = more
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two indices of a band, one directly in the other."""
+    """Two loops, one directly in the other."""
 
     kernel: Kernel
-    outer: Par
-    inner: Par
+    outer: Loop
+    inner: Loop
 
     @property
     def indices(self) -> frozenset[str]:
         return frozenset((self.outer.index, self.inner.index))
 
     def merges(self, body: tuple[Stmt, ...]) -> Merges | None:
-        """The dimensions that become one with the indices; None where something in the band tells them apart."""
+        """The dimensions that become one with the indices; None where something inside tells them apart."""
         own = {s.buffer for s in statements(body) if isinstance(s, New)}
         found: dict[str, tuple[int, int]] = {}
         for stmt in body:
@@ -134,7 +139,7 @@ class _Pair:
                 low, high = found.get(name, ends)
                 found[name] = min(low, ends[0]), max(high, ends[1])
         changed = {name: ends for name, ends in found.items() if ends[0] < ends[1]}
-        if not all(
+        if isinstance(self.outer, Par) and not all(
             self._is_own(s) for s in statements(body) if isinstance(s, Accumulate | Atomic) and s.buffer not in own
         ):
             return None
@@ -184,9 +189,9 @@ class _Pair:
                     return ZERO
                 case IndexVar(name=name) if name == inner.index:
                     return IndexVar(name=index, span=node.span)
-                case Par() if node.index == outer.index:
+                case Par() | Seq() if node.index == outer.index:
                     (within,) = node.body
-                    assert isinstance(within, Par), "the inner index stands directly in the outer one"
+                    assert isinstance(within, Par | Seq), "the inner index stands directly in the outer one"
                     extent = multiply(outer.extent, inner.extent)
                     named = f"{outer.source_name}_{inner.source_name}"
                     return replace(node, index=index, source_name=named, extent=extent, body=within.body)
