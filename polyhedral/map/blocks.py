@@ -25,6 +25,7 @@ from texpr.grammar.index.expr import (
     at_least_zero,
     ceildiv,
     const,
+    index_names,
 )
 from texpr.polyhedral.map.bands import bounded_nest, is_serial_par
 from texpr.polyhedral.map.digits import over_ranks, thread_digits
@@ -32,6 +33,7 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.held import held_rows
 from texpr.polyhedral.map.launches import band_grid, band_of, launch_of, of_thread, padding_guard, pieces_of, place_in
 from texpr.polyhedral.map.problem import Region
+from texpr.polyhedral.map.reducible import reduction
 from texpr.polyhedral.map.reductions import Team, split
 from texpr.polyhedral.map.row_clusters import by_ranks, of_clusters, rank_of
 from texpr.polyhedral.map.row_tiles import RowTile, load_row, make_tile
@@ -96,16 +98,18 @@ class _Block:
         match stmt:
             case Par() if not is_serial_par(stmt):
                 return self._inner(stmt)
-            case Seq(index=index) if index in self.choice.shared_out:
+            case Seq() if loops := self._shared(stmt):
+                *outer, seq = loops
+                loads = self._loads(seq) if outer else ()
                 team = Team(
                     outer=self.outer,
                     threads=self.choice.team,
-                    width=self.choice.widths.get(index, 1),
-                    tile=self.tiles.get(index),
+                    width=self.choice.widths.get(seq.index, 1),
+                    tile=self.tiles.get(seq.index),
                     ranks=self.choice.cluster,
                     rank=self.rank,
                 )
-                return split(self.draft, team, stmt)
+                return split(self.draft, team, seq, tuple(outer), loads)
             case Seq(body=body):
                 return (self.level.loop(stmt, self.nodes(body)),)
             case If(condition=condition, then=then, orelse=orelse):
@@ -122,6 +126,20 @@ class _Block:
                 return self.level.nodes((stmt,))
             case _:
                 return Body(self.draft, hardware=self.outer, unused=self._unused(stmt)).nodes((stmt,))
+
+    def _shared(self, top: Seq) -> tuple[Seq, ...]:
+        """The loops from this one to one whose iterations the threads share out, where nothing is done but that; empty
+        where there are none."""
+        loops = [top]
+        while loops[-1].index not in self.choice.shared_out:
+            match loops[-1].body:
+                case (Seq() as inner,):
+                    loops.append(inner)
+                case _:
+                    return ()
+        box = not any(index_names(loop.extent) for loop in loops)
+        together = box and reduction(self.draft.kernel, top, loops[-1].index) is not None
+        return tuple(loops) if together or len(loops) == 1 else ()
 
     def _unused(self, stmt: Stmt) -> Unused | None:
         """Replicated where the statement writes registers that every thread keeps, else once."""

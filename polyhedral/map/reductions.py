@@ -29,15 +29,7 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.index.expr import (
-    ONE,
-    ZERO,
-    at_least_zero,
-    ceildiv,
-    const,
-    constant_value,
-    where_some,
-)
+from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value, product, where_some
 from texpr.grammar.index.interval import most
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL, F32, F64
@@ -47,6 +39,7 @@ from texpr.polyhedral.map.digits import ThreadDigits, over_ranks, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.picks import Pick
+from texpr.polyhedral.map.reducible import reduction
 from texpr.polyhedral.map.reduction_parts import (
     Part,
     across_ranks,
@@ -60,7 +53,6 @@ from texpr.polyhedral.map.reduction_parts import (
 from texpr.polyhedral.map.row_tiles import RowTile
 from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.sharing import shared_reduction
 from texpr.polyhedral.map.updates import (
     Update,
     changed,
@@ -95,18 +87,27 @@ class Team:
         return self.threads * self.ranks * self.width
 
 
-def split(draft: Draft, team: Team, seq: Seq) -> tuple[Node, ...]:
-    """A `seq` over the block's threads."""
+def split(
+    draft: Draft, team: Team, seq: Seq, outer: tuple[Seq, ...] = (), loads: tuple[Node, ...] = ()
+) -> tuple[Node, ...]:
+    """A `seq` over the block's threads. Those around it that do nothing else are loops of each thread, in which `loads`
+    come first: threads combine once, at their end."""
     extent = constant_value(seq.extent)
     inside = None
     from_line = team.tile is not None and team.tile.lead is not None
     if extent is None or (extent % team.covered and not from_line):
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
     rounds = ceildiv(at_least_zero(seq.extent), team.covered) if team.tile is None else const(team.tile.rounds)
-    found = shared_reduction(draft.problem, seq, {})
+    found = reduction(draft.kernel, (*outer, seq)[0], seq.index)
     assert found is not None, "what is shared out has been checked"
-    nodes = shared_out(draft, team, seq, seq.body, found.updates, (), rounds, inside)
-    some = where_some([seq.extent])
+    turns = most(product((rounds, *(at_least_zero(loop.extent) for loop in outer))), size_ranges(draft.kernel))
+    short = turns is not None and turns * team.width <= CHAIN
+    parts = [_part(draft, update, short=short) for update in found.updates]
+    nodes = (*loads, *_partial(draft, team, seq, seq.body, parts, (), rounds, inside))
+    for loop in reversed(outer):
+        nodes = (Body(draft, hardware=team.outer).loop(loop, nodes),)
+    nodes = (*_starts(parts), *nodes, *_combined(draft, team, parts))
+    some = where_some(loop.extent for loop in found.loops)
     return nodes if some is None else (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
 
 
@@ -128,12 +129,16 @@ def shared_out(
     turns = most(rounds, size_ranges(draft.kernel))
     short = stride is None and not around and turns is not None and turns * team.width <= CHAIN
     parts = [_part(draft, update, short=short) for update in updates]
-    nodes: list[Node] = []
+    nodes = _partial(draft, team, loop, body, parts, places, rounds, inside, around, stride)
+    return (*_starts(parts), *nodes, *_combined(draft, team, parts))
+
+
+def _starts(parts: Sequence[Part]) -> Iterator[Node]:
+    """Each thread's parts, at what they start from."""
     for part in parts:
-        nodes += [Fresh(buffer=register.buffer) for register in part.registers]
-        nodes += bound(part, "init", Origin.INIT, part.registers, [c.start for c in part.components], replicated=True)
-    nodes += _partial(draft, team, loop, body, parts, places, rounds, inside, around, stride)
-    return (*nodes, *_combined(draft, team, parts))
+        yield from (Fresh(buffer=register.buffer) for register in part.registers)
+        starts = [c.start for c in part.components]
+        yield from bound(part, "init", Origin.INIT, part.registers, starts, replicated=True)
 
 
 def _part(draft: Draft, update: Update, *, short: bool) -> Part:
@@ -174,8 +179,8 @@ def _partial(
     places: tuple[Digit, ...],
     rounds: IndexExpr,
     inside: Condition | None,
-    around: Sequence[tuple[Define, Digit]],
-    stride: Digit | None,
+    around: Sequence[tuple[Define, Digit]] = (),
+    stride: Digit | None = None,
 ) -> tuple[Node, ...]:
     """Every thread accumulates its iterations, or runs of them, as far apart as the threads take together."""
     index = first = loop.index

@@ -7,6 +7,8 @@ from stages import mapped, proved
 from test_map_programs import arguments
 
 from texpr.codegen.host_run import HostModule
+from texpr.grammar.ast import Par, Seq
+from texpr.grammar.core import statements
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.map.stage import problem_of
 from texpr.polyhedral.mapped.program import MappedProgram
@@ -58,7 +60,68 @@ def test_indices_are_fused_where_all_accesses_walk_them_as_one(text: str, found:
     assert bands(text) == found
 
 
+def inner(text: str) -> set[str]:
+    """The indices of all loops as they are mapped."""
+    problem = problem_of(proved(text), mapped(text))
+    return {stmt.index for stmt in statements(problem.kernel.body) if isinstance(stmt, Par | Seq)}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("kernel k(X: f32[C, H, W], S: f32[C]) { par C c { S[c] = sum H h, W w { X[c, h, w] } } }", {"c", "h_w"}),
+        (
+            "kernel k(X: f32[B, C, H, W], S: f32[C]) { par C c { S[c] = sum B b, H h, W w { X[b, c, h, w] } } }",
+            {"c", "b", "h_w"},
+        ),
+        (
+            "kernel k(X: f32[C, H, W], Y: f32[C, H, W]) { par C c {"
+            " let s = sum H h, W w { X[c, h, w] }; par H h, W w { Y[c, h, w] = X[c, h, w] * s } } }",
+            {"c", "h_w", "h_1_w_1"},
+        ),
+        (
+            "kernel k(X: f32[C, H, W], Y: f32[C, H, W], G: f32[H]) { par C c {"
+            " let s = sum H h, W w { X[c, h, w] }; par H h, W w { Y[c, h, w] = G[h] * s } } }",
+            {"c", "h_w", "h_1", "w_1"},
+        ),
+        (
+            "kernel k(X: f32[B, C, H, W], Y: f32[B, C, H, W]) { par B b, H h, W w {"
+            " let s = sum C c { X[b, c, h, w] }; seq C c { Y[b, c, h, w] = s } } }",
+            {"b", "h_w", "c", "c_1"},
+        ),
+        ("kernel k(X: f32[H, W], S: f32[1]) { S[0] = sum H h, W w #ordered { X[h, w] } }", {"h", "w"}),
+        ("kernel k(X: f32[H, W], S: f32[1]) { S[0] = sum H h, W w { X[h, w] * f32(w) } }", {"h", "w"}),
+        ("kernel k(X: f32[H, H], S: f32[1]) { S[0] = sum H h, h w { X[h, w] } }", {"h", "w"}),
+        ("kernel k(X: f32[H, W + 2], S: f32[1]) { S[0] = sum H h, W w { X[h, w + 1] } }", {"h", "w"}),
+        (
+            "kernel k(X: f32[A, B, C, D], Y: f32[A, B]) { par A a, B b { Y[a, b] = sum C c, D d { X[a, b, c, d] } } }",
+            {"a_b", "c_d"},
+        ),
+    ],
+)
+def test_sums_and_loops_inside_of_others_are_fused_too(text: str, found: set[str]) -> None:
+    assert inner(text) == found
+
+
 SAME = (
+    (
+        "kernel k4(X: f32[C, H, W], Y: f32[C, H, W]) { par C c {"
+        " let s = sum H h, W w { X[c, h, w] }; par H h, W w { Y[c, h, w] = X[c, h, w] * s } } }",
+        {"C": 3, "H": 7, "W": 11},
+    ),
+    (
+        "kernel k5(X: f32[B, C, H, W], Y: f32[B, C, H, W]) { par B b, H h, W w {"
+        " let s = sum C c { X[b, c, h, w] }; seq C c { Y[b, c, h, w] = s - X[b, c, h, w] } } }",
+        {"B": 2, "C": 33, "H": 5, "W": 3},
+    ),
+    (
+        "kernel k6(X: f32[A, B, C, D], Y: f32[A, B]) { par A a, B b { Y[a, b] = sum C c, D d { X[a, b, c, d] } } }",
+        {"A": 2, "B": 3, "C": 5, "D": 41},
+    ),
+    (
+        "kernel k7(X: f32[H, W], Y: f32[H, W]) { new r: f32; r = 0.0; seq H h, W w { r += X[h, w]; Y[h, w] = r } }",
+        {"H": 9, "W": 13},
+    ),
     ("kernel k0(A: f32[M, N], B: f32[M, N]) { par M i, N j { B[i, j] = 2.0 * A[i, j] } }", {"M": 7, "N": 13}),
     (
         "kernel k1(A: bf16[L, M, N], B: f32[L, M, N]) { par L l, M i, N j { B[l, i, j] += f32(A[l, i, j]) } }",
@@ -85,7 +148,7 @@ def emitted() -> list[tuple[Emitted, MappedProgram, dict[str, int]]]:
     return made
 
 
-def test_fused_bands_compute_what_the_interpreter_computes(
+def test_fused_loops_compute_what_the_interpreter_computes(
     emitted: list[tuple[Emitted, MappedProgram, dict[str, int]]],
 ) -> None:
     module = HostModule("\n".join(one.source for one, _, _ in emitted), werror=True)
