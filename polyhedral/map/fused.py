@@ -139,9 +139,8 @@ class _Pair:
                 low, high = found.get(name, ends)
                 found[name] = min(low, ends[0]), max(high, ends[1])
         changed = {name: ends for name, ends in found.items() if ends[0] < ends[1]}
-        if isinstance(self.outer, Par) and not all(
-            self._is_own(s) for s in statements(body) if isinstance(s, Accumulate | Atomic) and s.buffer not in own
-        ):
+        shared = [s for s in statements(body) if isinstance(s, Bind | Accumulate | Atomic) and s.buffer not in own]
+        if not all(map(self._is_own if isinstance(self.outer, Par) else self._is_sum, shared)):
             return None
         told = any(
             isinstance(subscript, Gather)
@@ -166,11 +165,17 @@ class _Pair:
         said = substitute(self._as_one(subscript, self.inner.index), lambda leaf: together if leaf == j else None)
         return linear(said) == linear(subscript)
 
-    def _is_own(self, update: Accumulate | Atomic) -> bool:
-        """Whether each iteration of the two updates an element of its own, that of N*i + j."""
+    def _is_sum(self, leaf: Bind | Accumulate | Atomic) -> bool:
+        """Whether all iterations of the two update one element."""
+        return not isinstance(leaf, Bind) and not any(names(s) & self.indices for s in leaf.subscripts)
+
+    def _is_own(self, leaf: Bind | Accumulate | Atomic) -> bool:
+        """Whether each iteration of the two updates an element of its own, that of N*i + j, or binds one."""
+        if isinstance(leaf, Bind):
+            return True
         i, j = IndexVar(name=self.outer.index), IndexVar(name=self.inner.index)
-        dims = [d for d, s in enumerate(update.subscripts) if names(s) & self.indices]
-        one = _merged(self.kernel.buffer(update.buffer), update.subscripts, (dims[0], dims[-1])) if dims else ZERO
+        dims = [d for d, s in enumerate(leaf.subscripts) if names(s) & self.indices]
+        one = _merged(self.kernel.buffer(leaf.buffer), leaf.subscripts, (dims[0], dims[-1])) if dims else ZERO
         return linear(one) == linear(add(multiply(self.inner.extent, i), j))
 
     def _as_one(self, subscript: IndexExpr, index: str) -> IndexExpr:
