@@ -81,6 +81,15 @@ def has_block_level(kernel: Kernel, nest: Nest) -> bool:
     return False
 
 
+def fits_threads(kernel: Kernel, nest: Nest) -> bool:
+    """Whether a thread may run an iteration by itself, though it has work for a block: nobody asks for more, and each
+    local is a scalar."""
+    inside = outside_serial(nest.body)
+    asked = any(asked_scope(par) for par in nest.pars) or any(stmt.attrs for stmt in inside if isinstance(stmt, Par))
+    own = (kernel.buffer(stmt.buffer) for stmt in inside if isinstance(stmt, New))
+    return not asked and all(not buffer.shape and buffer.memory != "shared" for buffer in own)
+
+
 def outside_serial(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Every statement below, loops that one thread runs not entered."""
     found: list[Stmt] = []

@@ -59,6 +59,7 @@ from texpr.polyhedral.map.sharing import (
     is_long,
     meeting_bytes,
     prefers_blocks,
+    prefers_threads,
     reductions,
     shared_reduction,
 )
@@ -113,6 +114,8 @@ def _choice(problem: Problem, region: Region) -> Choice:
         return choose_cores(problem, nest, ranges)
     sizes = band_sizes(problem, nest, ranges)
     if has_block_level(problem.kernel, nest):
+        if prefers_threads(problem, nest, sizes, DEFAULT_THREADS, ranges):
+            return choose_flat(problem, nest, ranges)
         return choose_blocks(problem, nest, ranges)
     if problem.objective is Objective.DISTANCE:
         return choose_flat(problem, nest, ranges)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from texpr.grammar.ast import Par
+from texpr.grammar.ast import Par, Seq
 from texpr.grammar.index.expr import ONE, add, constant_value, names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
@@ -26,7 +26,7 @@ from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable
 from texpr.polyhedral.map.resident import blocks_asked
-from texpr.polyhedral.map.sharing import prefers_blocks
+from texpr.polyhedral.map.sharing import ENOUGH, prefers_blocks
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.widths import any_address_width, run_width
 from texpr.polyhedral.map.work import Work, shareable, work
@@ -40,7 +40,6 @@ ACROSS = 256  # threads of a block that has several elements
 AHEAD_BYTES = {ALONG: 32, ACROSS: 128}  # that a thread loads before it adds
 STRIP = 4  # elements of a block for each lane of a warp: the last block adds the parts of all, while others wait
 MAX_SHIFTED = 4  # rounds of loads at any address, each of which takes the registers of two
-ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its memory busy
 MIN_ROWS = 264  # iterations that have a block each keep the multiprocessors of today's GPUs busy
 
 
@@ -80,7 +79,7 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
             return None
         choice = _along(problem, nest, found, turns)
     else:
-        if not (streams or (few and turns > CHAIN)):
+        if not (streams or (few and turns > CHAIN)) or (not few and _goes_on(found)):
             return None
         choice = _across(problem, nest, sizes, found, lane)
     each_has = [dict(choice.deal).get(i, 1) * choice.widths.get(i, 1) for i in nest.indices]
@@ -108,6 +107,11 @@ def _lane(problem: Problem, nest: Nest, sizes: Sequence[int], ranges: Ranges, fo
     across = sum(sectors(one, nest.indices[order[0]]) for one in found.reductions)
     along = sum(sectors(one, one.over.index) for one in found.reductions)
     return order[0] if across < along else None
+
+
+def _goes_on(found: Work) -> bool:
+    """Whether loops follow the reductions, which the threads of one warp would run for a whole block."""
+    return any(isinstance(stmt, Seq) and found.at(stmt) is None for stmt in found.last)
 
 
 def _streams(problem: Problem, nest: Nest, reduction: Reduction) -> bool:

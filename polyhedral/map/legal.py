@@ -15,7 +15,7 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.map.bands import Nest, bounded_nest, has_block_level, is_serial_par
+from texpr.polyhedral.map.bands import Nest, bounded_nest, fits_threads, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.contracted_fits import contracted_fault
 from texpr.polyhedral.map.contraction import contracted_nest
@@ -122,7 +122,7 @@ class _Check:
             check_tiles(self.region.stmts, plain_nest(self.region)[0].pars, choice)
 
     def _flat(self, choice: Flat, nest: Nest, ranges: Ranges) -> None:
-        if has_block_level(self.problem.kernel, nest):
+        if has_block_level(self.problem.kernel, nest) and not fits_threads(self.problem.kernel, nest):
             self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
         self._threads(choice.threads)
         self._deal(choice.deal, nest, choice.threads, "deal")

@@ -6,11 +6,12 @@ each row contiguously. A band of accumulations alone may combine its updates ove
 """
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from texpr.grammar.ast import New, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.interval import Ranges
-from texpr.polyhedral.map.bands import Nest, block_statements
+from texpr.polyhedral.map.bands import Nest, block_statements, fits_threads, inner_nests
 from texpr.polyhedral.map.digits import share, thread_digits
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
@@ -22,6 +23,7 @@ from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
 
 REST = 8  # at most one part in so many of the accesses may be outside the reductions
+ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its memory busy
 GAIN = 4  # a band is given blocks where lanes along the reduction touch this many times fewer sectors
 
 Placement = Mapping[str, Memory]
@@ -71,6 +73,32 @@ def prefers_blocks(problem: Problem, nest: Nest, sizes: Sequence[int], threads: 
         apart += cost(accesses, lane_values(flat, nest.indices, warp), fixed, warp)[0]
         together += cost(accesses, lane_values(along, (seq.index,), warp), fixed, warp)[0]
     return bool(found) and together * GAIN <= apart
+
+
+def prefers_threads(problem: Problem, nest: Nest, sizes: Sequence[int], threads: int, ranges: Ranges) -> bool:
+    """Whether a band with inner pars does better with a thread for each iteration: there are enough of them, and lanes
+    along the band touch far fewer sectors than lanes along what is inside."""
+    target = problem.target
+    if (
+        not fits_threads(problem.kernel, nest)
+        or prod(sizes) * ENOUGH < target.multiprocessors * target.resident_threads
+    ):
+        return False
+    own = declared(nest.body)
+    fixed = {**dict.fromkeys(ranges, 0), **problem.sizes}
+    order, caps = choose_lanes(problem, nest, sizes, threads, ranges, without=own)
+    flat = thread_digits(nest.indices, share(sizes, order, caps, threads), Names(()), target.warp_size)
+    loops: list[tuple[str, tuple[Stmt, ...]]] = [
+        (seq.index, seq.body) for seq in reductions(problem, block_statements(nest.body), ranges)
+    ]
+    loops += [(inner.indices[-1], inner.body) for inner in inner_nests(nest.body)]
+    apart = together = 0
+    for index, body in loops:
+        accesses = problem.accesses(body, ranges, without=own)
+        along = thread_digits((index,), ((0, target.warp_size),), Names(()), target.warp_size)
+        apart += cost(accesses, lane_values(flat, nest.indices, target.warp_size), fixed, target.warp_size)[0]
+        together += cost(accesses, lane_values(along, (index,), target.warp_size), fixed, target.warp_size)[0]
+    return bool(loops) and apart * GAIN <= together
 
 
 def combined_dim(problem: Problem, nest: Nest, sizes: Sequence[int], threads: int, ranges: Ranges) -> int | None:
