@@ -128,6 +128,16 @@ def _images(rows: int, columns: int) -> dict[str, int]:
     return dict(zip("BCHW", FACTORS.get((rows, columns), ((), small))[1], strict=True))
 
 
+def _groups(rows: int, columns: int) -> dict[str, int]:
+    sizes = _images(rows, columns)
+    return {"B": sizes["B"], "D": max(sizes["C"] // 8, 1), "H": sizes["H"], "W": sizes["W"]}
+
+
+def _windows(rows: int, columns: int) -> dict[str, int]:
+    sizes = _images(rows, columns)
+    return sizes | {"H": max(sizes["H"] // 2, 1), "W": max(sizes["W"] // 2, 1)}
+
+
 def _gelu(n: Numbers, a: Arrays) -> Any:
     x = a["A"] + a["B"]
     return 0.5 * x * (1 + n.erf(x / math.sqrt(2)))
@@ -155,6 +165,60 @@ def _rmsnorm(n: Numbers, a: Arrays) -> Any:
 def _layernorm(n: Numbers, a: Arrays) -> Any:
     x = a["X"] - a["X"].mean(axis=1, keepdims=True)
     return x / n.np.sqrt((x**2).mean(axis=1, keepdims=True) + 1e-5) * a["G"] + a["B"]
+
+
+def _normed(n: Numbers, x: Any, axes: tuple[int, ...]) -> Any:
+    off = x - x.mean(axis=axes, keepdims=True)
+    return off / n.np.sqrt((off**2).mean(axis=axes, keepdims=True) + 1e-5)
+
+
+def _channels(of: Any, dims: int = 4) -> Any:
+    """Values of channels, or of groups of them, beside images."""
+    return of.reshape((1, *of.shape) + (1,) * (dims - 1 - of.ndim))
+
+
+def _batch_norm(n: Numbers, a: Arrays) -> Any:
+    return _normed(n, a["X"], (0, 2, 3)) * _channels(a["G"]) + _channels(a["O"])
+
+
+def _group_norm(n: Numbers, a: Arrays) -> Any:
+    return _normed(n, a["X"], (2, 3, 4)) * _channels(a["G"], 5) + _channels(a["O"], 5)
+
+
+def _rmsnorm_channels(n: Numbers, a: Arrays) -> Any:
+    return a["X"] / n.np.sqrt((a["X"] ** 2).mean(axis=1, keepdims=True) + 1e-6) * _channels(a["G"])
+
+
+def _l2_normalise(n: Numbers, a: Arrays) -> Any:
+    return a["X"] / n.np.sqrt(n.np.maximum((a["X"] ** 2).sum(axis=1, keepdims=True), 1e-24))
+
+
+def _kl_divergence(n: Numbers, a: Arrays) -> Any:
+    y = a["Y"]
+    return (n.np.where(y > 0, y * n.np.log(n.np.maximum(y, 1e-300)), 0) - y * a["X"]).mean()[None]
+
+
+def _huber(n: Numbers, a: Arrays) -> Any:
+    far = n.np.abs(a["X"] - a["Y"])
+    return n.np.where(far < 1, 0.5 * far**2, far - 0.5).mean()[None]
+
+
+def _pooled(a: Arrays, window: int, steps: tuple[int, int]) -> list[Any]:
+    """The elements of each window, by their places in it."""
+    (rows, columns), x = steps, a["X"]
+    places = [(i, j) for i in range(window) for j in range(window)]
+    return [x[:, :, i : i + 2 * rows - 1 : 2, j : j + 2 * columns - 1 : 2] for i, j in places]
+
+
+def _max_pool(n: Numbers, a: Arrays) -> Any:
+    found, *others = _pooled(a, 3, a["Y"].shape[2:])
+    for other in others:
+        found = n.np.maximum(found, other)
+    return found
+
+
+def _average_pool(n: Numbers, a: Arrays) -> Any:
+    return sum(_pooled(a, 2, a["Y"].shape[2:])) / 4
 
 
 def _cross_entropy(n: Numbers, a: Arrays) -> Any:
@@ -236,6 +300,32 @@ PROBLEMS = (
         name="dot", program="dot", group="reductions", expected=lambda n, a: (a["X"] * a["Y"]).sum()[None],
         sizes=_stream, inputs={"X": "positive", "Y": "positive"},
     ),
+    Problem(
+        name="mean_squared_error", program="mean_squared_error", group="losses", sizes=_stream,
+        expected=lambda n, a: ((a["X"] - a["Y"]) ** 2).mean()[None],
+    ),
+    Problem(
+        name="kl_divergence", program="kl_divergence", group="losses", expected=_kl_divergence, sizes=_stream,
+        inputs={"Y": "positive"},
+    ),
+    Problem(name="huber_loss", program="huber_loss", group="losses", expected=_huber, sizes=_stream),
+    Problem(name="batch_norm", program="batch_norm", group="norms", expected=_batch_norm, sizes=_images),
+    Problem(name="group_norm", program="group_norm", group="norms", expected=_group_norm, sizes=_groups),
+    Problem(
+        name="instance_norm", program="instance_norm", group="norms", sizes=_images,
+        expected=lambda n, a: _normed(n, a["X"], (2, 3)),
+    ),
+    Problem(
+        name="rmsnorm_channels", program="rmsnorm_channels", group="norms", expected=_rmsnorm_channels, sizes=_images
+    ),
+    Problem(
+        name="softmax_channels", program="softmax_channels", group="norms", expected=_softmax, sizes=_images
+    ),
+    Problem(name="l2_normalise", program="l2_normalise", group="norms", expected=_l2_normalise, sizes=_matrix),
+    Problem(
+        name="max_pool_2d", program="max_pool_2d", group="pools", expected=_max_pool, sizes=_windows, exact=True
+    ),
+    Problem(name="average_pool_2d", program="average_pool_2d", group="pools", expected=_average_pool, sizes=_windows),
     Problem(
         name="matrix_vector", program="matrix_vector", group="reductions", expected=lambda n, a: a["A"] @ a["X"],
         sizes=_matrix,

@@ -96,6 +96,50 @@ def vector_matrix(x: Any, a: Any) -> Any:
     return x @ a
 
 
+def mean_squared_error(x: Any, y: Any) -> Any:
+    return functional.mse_loss(x, y)[None]
+
+
+def kl_divergence(x: Any, y: Any) -> Any:
+    return functional.kl_div(x, y, reduction="mean")[None]
+
+
+def huber_loss(x: Any, y: Any) -> Any:
+    return functional.huber_loss(x, y)[None]
+
+
+def batch_norm(x: Any, g: Any, o: Any) -> Any:
+    return functional.batch_norm(x, None, None, g, o, training=True)
+
+
+def group_norm(x: Any, g: Any, o: Any) -> Any:
+    return functional.group_norm(x.flatten(1, 2), 8, g.flatten(), o.flatten()).view_as(x)
+
+
+def instance_norm(x: Any) -> Any:
+    return functional.instance_norm(x)
+
+
+def rmsnorm_channels(x: Any, g: Any) -> Any:
+    return x * torch.rsqrt((x * x).mean(1, keepdim=True, dtype=torch.float32) + 1e-6).to(x.dtype) * g[:, None, None]
+
+
+def softmax_channels(x: Any) -> Any:
+    return torch.softmax(x, 1)
+
+
+def l2_normalise(x: Any) -> Any:
+    return functional.normalize(x)
+
+
+def max_pool_2d(x: Any) -> Any:
+    return functional.max_pool2d(x, 3, 2)
+
+
+def average_pool_2d(x: Any) -> Any:
+    return functional.avg_pool2d(x, 2)
+
+
 def library_dot(x: Any, y: Any) -> Any:
     return torch.dot(x, y)[None]
 
@@ -105,7 +149,8 @@ PEERS: dict[str, Callable[..., Any]] = {
     for each in (
         add_gelu, swiglu, copy_offset, jacobi2d, row_sum, softmax, rmsnorm, layernorm, cross_entropy, argmax_rows,
         argmax_columns, column_sum, cumsum_rows, cumsum_columns, transpose, permute_3d, nchw_to_nhwc, gather_rows,
-        histogram, dot, matrix_vector, vector_matrix,
+        histogram, dot, matrix_vector, vector_matrix, mean_squared_error, kl_divergence, huber_loss, batch_norm,
+        group_norm, instance_norm, rmsnorm_channels, softmax_channels, l2_normalise, max_pool_2d, average_pool_2d,
     )
 }  # fmt: skip
 ALSO: dict[str, dict[str, Callable[..., Any]]] = {"dot": {"torch.dot": library_dot}}  # other words for the same
