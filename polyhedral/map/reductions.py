@@ -13,7 +13,7 @@ along `k` is given blocks for its iterations, so that lanes run along k: a matri
 contiguously.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import (

@@ -33,11 +33,11 @@ PLAIN = """kernel k(X: f32[N, C, H + 2, W + 2], F: f32[O, C, 3, 3], Y: f32[N, O,
 LAST = """kernel k(X: f32[N, H + 2, W + 2, C], F: f32[3, 3, C, O], inout Y: f32[N, H, W, O]) {
     par N n, H h, W w, O o { Y[n, h, w, o] += sum 3 r, 3 s, C c { X[n, h + r, w + s, c] * F[r, s, c, o] } }
 }"""
-GROUPED = """kernel k(X: f32[N, G, C, H + 1, W], F: f32[G, O, C, 2], b: f32[G, O], Y: f32[N, G, O, H, W]) {
+GROUPED = """kernel k(X: f32[N, G, C, H + 1, W + 1], F: f32[G, O, C, 2], b: f32[G, O], Y: f32[N, G, O, H, W]) {
     par N n, G g, O o, H h, W w {
         new s: f32
         s = 0
-        seq C c, 2 r { s += X[n, g, c, h + r, w] * F[g, o, c, r] }
+        seq C c, 2 r { s += X[n, g, c, h + r, w + r] * F[g, o, c, r] }
         Y[n, g, o, h, w] = max(s + b[g, o], 0.0)
     }
 }"""
