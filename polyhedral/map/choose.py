@@ -14,17 +14,12 @@ from math import prod
 
 from texpr.grammar.ast import If, IndexExpr, Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
-from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import names
+from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.interval import Ranges, index_range
-from texpr.grammar.permissions import cooperative_of, tile_of
+from texpr.grammar.permissions import cooperative_of
 from texpr.polyhedral.map.author_tiles import (
-    Shares,
     shares_asked,
     tile_asked,
-    tile_deal,
-    tile_turns,
-    warp_deal,
 )
 from texpr.polyhedral.map.author_units import block_threads, unit_share, unit_sizes
 from texpr.polyhedral.map.bands import (
@@ -39,20 +34,18 @@ from texpr.polyhedral.map.block_sizes import DEFAULT_THREADS, band_sizes, thread
 from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import choose_contracted
 from texpr.polyhedral.map.choose_cores import choose_cores
+from texpr.polyhedral.map.choose_flat import choose_flat, choose_width, in_runs, named
 from texpr.polyhedral.map.choose_parted import choose_parted, choose_summed
 from texpr.polyhedral.map.choose_rows import LONG_ROW, choose_rows
 from texpr.polyhedral.map.choose_scanned import choose_scanned
 from texpr.polyhedral.map.choose_tallied import choose_tallied
 from texpr.polyhedral.map.choose_tiles import choose_tiled
-from texpr.polyhedral.map.choose_turns import choose_turns
-from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.early import choose_early
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked, with_threads
 from texpr.polyhedral.map.lanes import choose_lanes
-from texpr.polyhedral.map.lines import countable
 from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.placement import choose_memory
-from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
+from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.row_clusters import cluster_faults
 from texpr.polyhedral.map.sharing import (
     combined_dim,
@@ -73,7 +66,6 @@ from texpr.polyhedral.mapped.candidate import (
     Choice,
     Cores,
     Deal,
-    Flat,
     Single,
     widths_of,
 )
@@ -144,103 +136,6 @@ def _choice(problem: Problem, region: Region) -> Choice:
         return choose_combined(problem, nest, ranges, over)
     flat = choose_flat(problem, nest, ranges)
     return choose_tiled(problem, nest, sizes, flat) or flat
-
-
-def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
-    """Lanes on the index with the fewest sectors."""
-    shares = shares_asked(nest.pars)
-    tile = shares.block
-    sizes = [tile.get(i, n) for i, n in zip(nest.indices, band_sizes(problem, nest, ranges), strict=True)]
-    asked = threads_asked(problem.kernel, problem.target)
-    threads = asked or threads_for(sizes, problem.target)
-    order, caps = choose_lanes(problem, nest, sizes, threads, ranges, without=declared(nest.body))
-    if shares.thread:
-        widths = {index: n for index, n in shares.thread.items() if n > 1}
-    else:
-        near = problem.objective is Objective.DISTANCE and width_asked(nest.pars) is None
-        widths = {} if near else choose_width(problem, nest, sizes, order[0], nest.indices)
-        widths = {index: n for index, n in widths.items() if tile.get(index, n) % n == 0}
-    lines: dict[str, str] = {}
-    if not widths and not tile and problem.objective is Objective.TIME:
-        widths, lines = _from_line(problem, nest, sizes, order[0])
-    runs = in_runs(nest, sizes, widths)
-    threads = asked or threads_for(runs, problem.target)
-    rows = None if tile else choose_turns(problem, nest, order[0], widths, lines, asked)
-    if rows is not None:
-        threads, caps = rows.threads, tuple(rows.threads for _ in caps)
-        runs[order[0]] = rows.threads
-    deal = _named(nest, share(runs, order, caps, threads))
-    turns = {nest.indices[order[0]]: rows.turns} if rows is not None else {}
-    if tile:
-        own = {nest.indices[d]: runs[d] for d in order}
-        deal = _tile_deal(problem, nest, shares, widths, own, threads)
-        threads, turns = _shares(deal, asked, nest), tile_turns(tile, deal, widths)
-    return Flat(
-        threads=threads,
-        deal=deal,
-        turns=turns,
-        grid=tuple(nest.indices[d] for d in order),
-        widths=widths,
-        lines=lines,
-        memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
-    )
-
-
-def _tile_deal(
-    problem: Problem, nest: Nest, shares: Shares, widths: Mapping[str, int], runs: Mapping[str, int], threads: int
-) -> Deal:
-    """Threads dealt to the author's tile, of which each index has so many runs, in this order. Raises E0401, E0402 for
-    shares of warps and threads that cannot be."""
-    attr = next(attr for par in nest.pars if (attr := tile_of(par)) is not None)
-    for index, width in shares.thread.items():
-        if width > 1 and run_width(problem, nest.body, index, width, nest.indices, width) != width:
-            why = f"a thread has {width} iterations of {index}, along which no access is contiguous and aligned"
-            help = f"write 1 of {index}, or remove the sizes of threads"
-            raise fail("E0402", f"#tile is not mapped here: {why}", attr.span, "this attribute", help=help)
-    if shares.warp:
-        return warp_deal(shares, widths, tuple(runs), attr, problem.target)
-    return tile_deal(shares.block, runs, tuple(runs), threads)
-
-
-def _shares(deal: Deal, asked: int | None, nest: Nest) -> int:
-    """The threads that have equal shares of the author's tile. Raises E0401 where the author asks for more."""
-    threads = prod(n for _, n in deal)
-    if asked is not None and threads != asked:
-        attr = next(attr for par in nest.pars if (attr := tile_of(par)) is not None)
-        message = f"the tile has equal shares for {threads} threads, and the author asks for {asked}"
-        raise fail("E0401", message, attr.span, "this attribute", help=f"write #threads({threads}), or a larger tile")
-    return threads
-
-
-def _from_line(problem: Problem, nest: Nest, sizes: Sequence[int], lane: int) -> tuple[dict[str, int], dict[str, str]]:
-    """How many neighbouring iterations of the dimension on the lanes a thread takes, counted from a line of memory."""
-    index = nest.indices[lane]
-    if width_asked(nest.pars) is None and not any(index in names(par.extent) for par in nest.pars):
-        for name, origin in countable(problem, nest, index).items():
-            width = run_width(problem, nest.body, index, sizes[lane], nest.indices, None, origin=origin)
-            if width > 1:
-                return {index: width}, {index: name}
-    return {}, {}
-
-
-def choose_width(
-    problem: Problem, nest: Nest, sizes: Sequence[int], lane: int, hardware: tuple[str, ...]
-) -> dict[str, int]:
-    """How many neighbouring iterations of the dimension on the lanes a thread takes, where several."""
-    asked = width_asked(nest.pars)
-    first = [nest.pars[lane]] if asked is None else [nest.pars[lane], *reversed(nest.pars)]
-    for par in first:
-        if not any(par.index in names(other.extent) for other in nest.pars):
-            size = sizes[nest.pars.index(par)]
-            width = run_width(problem, nest.body, par.index, size, hardware, asked, others=prod(sizes) // size)
-            if width > 1:
-                return {par.index: width}
-    return {}
-
-
-def in_runs(nest: Nest, sizes: Sequence[int], widths: Mapping[str, int]) -> list[int]:
-    """The sizes of a nest's dimensions, counted in what one thread takes of each at once."""
-    return [-(-size // widths.get(index, 1)) for index, size in zip(nest.indices, sizes, strict=True)]
 
 
 def choose_blocks(problem: Problem, nest: Nest, ranges: Ranges) -> Blocks:
@@ -361,7 +256,7 @@ class _Inner:
                     sizes = band_sizes(self.problem, nest, own, ranges)
                     order, caps = choose_lanes(self.problem, nest, sizes, self.threads, {**ranges, **own})
                     sizes = in_runs(nest, sizes, self.widths)
-                    self.deals[stmt.index] = _named(
+                    self.deals[stmt.index] = named(
                         nest, unit_share(nest, sizes, order, caps, self.threads, self.problem.target)
                     )
                     self.dealt |= set(nest.indices)
@@ -385,10 +280,6 @@ class _Inner:
             return None
         needed = meeting_bytes(self.problem, found.updates, self.threads)
         return needed if needed <= self.left else None
-
-
-def _named(nest: Nest, pieces: Sequence[tuple[int, int]]) -> Deal:
-    return tuple((nest.indices[dim], threads) for dim, threads in pieces)
 
 
 def _seq_ranges(stmts: tuple[Stmt, ...]) -> dict[str, tuple[IndexExpr, IndexExpr]]:

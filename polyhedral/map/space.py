@@ -15,10 +15,11 @@ from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.author_tiles import tile_asked, tile_turns
 from texpr.polyhedral.map.bands import Nest, has_block_level
 from texpr.polyhedral.map.block_sizes import band_sizes
-from texpr.polyhedral.map.choose import choose, choose_blocks, choose_flat, in_runs
+from texpr.polyhedral.map.choose import choose, choose_blocks
 from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import shaped
 from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
+from texpr.polyhedral.map.choose_flat import choose_flat, in_runs
 from texpr.polyhedral.map.choose_tallied import tallied
 from texpr.polyhedral.map.choose_tiles import tilings
 from texpr.polyhedral.map.contraction import contracted_nest, contractions
