@@ -1,7 +1,7 @@
 """The choice of a flat launch: threads for the iterations of a band, lanes on the index with the fewest sectors.
 
-A thread takes runs of neighbouring iterations where accesses are wide along it, or its share of the tile that the author
-asks for.
+A thread takes runs of neighbouring iterations where accesses are wide along it, or its share of the tile that the
+author asks for.
 """
 
 from collections.abc import Mapping, Sequence
