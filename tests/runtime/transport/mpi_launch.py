@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -54,6 +55,17 @@ def launch(
         command(python, ranks, network, arguments),
         env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout_s,
     )  # fmt: skip
+
+
+def sweep() -> None:
+    """Remove what aborted jobs of MPICH left in shared memory: segments that no process has mapped."""
+    mapped = ""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):  # the process is over, or another user's
+            mapped += maps.read_text(errors="replace")
+    for segment in Path("/dev/shm").glob("mpich_shm_*"):
+        if segment.name not in mapped and segment.stat().st_uid == os.getuid():
+            segment.unlink(missing_ok=True)
 
 
 def environment(folder: Path, wheel: str) -> Path:

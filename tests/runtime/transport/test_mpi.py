@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mpi_launch import launch
+from mpi_launch import launch, sweep
 
 from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.transport.mpi import STARTED, mpi
@@ -35,6 +35,7 @@ ENDINGS = {
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_rank_that_ends_or_errs_ends_the_job_with_an_error(ending: str) -> None:
     done = launch(Path(sys.executable), 2, ["--only", ending])
+    sweep()
     assert done.returncode != 0
     assert all(part in done.stdout for part in ENDINGS[ending]), done.stdout
 
