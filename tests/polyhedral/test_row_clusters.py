@@ -190,8 +190,8 @@ def test_clusters_that_cannot_share_rows_are_refused(change: dict[str, Any], why
 
 MEETS = {
     "what one block writes for all": "S[i] = sum {n} k {{ X[i, k] }}; par {n} j {{ Y[i, j] = X[i, j] / S[i] }}",
-    "an element that one block changes": "let s = sum {n} k {{ X[i, k] * X[i, 3] }}; X[i, 3] = s; "
-    "let t = sum {n} p {{ X[i, 3] + W[i, p] * W[i, p] }}; par {n} j {{ Y[i, j] = W[i, j] * t }}",
+    "an element that one block changes": "let s = sum {n} k {{ W[i, k] + X[i, 3] }}; X[i, 3] = s; "
+    "par {n} j {{ Y[i, j] = W[i, j] * s }}",
     "another place of the row": "let s = sum {n} k {{ X[i, k] }}; par {n} p {{ Y[i, p] = X[i, p] - s }}; "
     "par {n} j {{ W[i, j] = Y[i, {n} - 1 - j] + X[i, j] }}",
 }
