@@ -85,7 +85,7 @@ def test_a_candidate_from_outside_has_the_threads_of_the_author_s_unit() -> None
     kernel = next(iter(texpr.parse(ROWS % ("", "#grid #warpgroup", ""))))
     first = kernel.compile("cuda:sm_90a", stop_after="map").mapping.candidate
     (choice,) = first.launches.values()
-    other = replace(first, launches={"f_0": replace(choice, threads=256, inner={"j": (("j", 256),)})})
+    other = replace(first, launches={"f_0": replace(choice, threads=256)})
     with pytest.raises(TExprError, match="`threads`: the author gives a block 128"):
         kernel.compile("cuda:sm_90a", mapping=other, stop_after="map")
 

@@ -67,8 +67,14 @@ CANNOT = {
     ("jacobi_2d", "A"): "begins beside a sector: one more",
     ("jacobi_2d", "B"): "begins beside a sector: one more",
     ("conv2d", "X"): "begins beside a sector: one more",
+    ("atax", "A"): SHORT,
+    ("bicg", "A"): SHORT,
+    ("gesummv", "A"): SHORT,
+    ("gesummv", "B"): SHORT,
+    ("sum_axis1", "A"): SHORT,
     ("max_pool", "X"): "every second element of a row: the other half is another request's",
 }
+SHORT = "in the case of rows of at most 32 elements, one a thread: what follows reads the rest of each sector"
 RUNS = "of free size: four neighbours of a lane, one by one"
 NOT_YET = {
     ("matmul_seed", "C"): RUNS,
