@@ -60,6 +60,7 @@ PROGRAMS = [
     "small_matvec",
 ]
 WIDTHS = {"vector_add": 4, "saxpy_seq": 4, "saxpy_two_seq": 4, "complex_aos": 4}
+SHORT = "in the case of rows of at most 32 elements, one a thread: what follows reads the rest of each sector"
 CANNOT = {
     ("copy_offset", "A"): "begins beside a sector: one more",
     ("jacobi_1d", "A"): "begins beside a sector: one more",
@@ -74,7 +75,6 @@ CANNOT = {
     ("sum_axis1", "A"): SHORT,
     ("max_pool", "X"): "every second element of a row: the other half is another request's",
 }
-SHORT = "in the case of rows of at most 32 elements, one a thread: what follows reads the rest of each sector"
 RUNS = "of free size: four neighbours of a lane, one by one"
 NOT_YET = {
     ("matmul_seed", "C"): RUNS,
