@@ -9,12 +9,10 @@ what the places of a window share of an image is used while it is near.
 
 from texpr.grammar.ast import IndexExpr, IndexOp
 from texpr.grammar.index.expr import add, combine, const, constant_value, multiply, product
-from texpr.grammar.index.linear import linear
-from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.map.contraction import Contraction
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.side import Side
-from texpr.polyhedral.map.vectors import Element, plain_subscripts
+from texpr.polyhedral.map.vectors import Element, address
 
 
 def along_steps(one: Contraction, depth: int) -> Side:
@@ -47,4 +45,4 @@ def places(one: Contraction, depth: int, step: IndexExpr, number: IndexExpr) -> 
 def stride(problem: Problem, element: Element, index: str) -> int | None:
     """How far apart elements are at neighbouring values of an index; None where that is no number."""
     layout = problem.layouts[element[0]]
-    return None if layout.xor is not None else linear(offset(layout, plain_subscripts(element[1]))).coefficient(index)
+    return None if layout.xor is not None else address(problem, element).coefficient(index)

@@ -31,7 +31,7 @@ from texpr.grammar.ast import (
     operands,
 )
 from texpr.grammar.index.expr import ZERO, names, substitute
-from texpr.grammar.index.linear import linear
+from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.index.text import in_words
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.place import offset
@@ -334,8 +334,16 @@ def printed(buffer: str, subscripts: tuple[Subscript, ...]) -> str:
 
 def is_run(problem: Problem, element: Element, index: str) -> bool:
     """Whether the elements at neighbouring values of an index are neighbours."""
+    return problem.layouts[element[0]].xor is None and address(problem, element).coefficient(index) == 1
+
+
+def address(problem: Problem, element: Element) -> Linear:
+    """Where an element lies in its array, without an XOR, worked out once: every shape of a tile asks for it."""
     layout = problem.layouts[element[0]]
-    return layout.xor is None and linear(offset(layout, plain_subscripts(element[1]))).coefficient(index) == 1
+    found: Linear = problem.once(
+        ("address", element), lambda: linear(offset(replace(layout, xor=None), plain_subscripts(element[1])))
+    )
+    return found
 
 
 def _most(problem: Problem, name: str) -> int:
