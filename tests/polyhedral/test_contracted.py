@@ -311,7 +311,7 @@ def test_a_long_sum_of_products_has_short_chains() -> None:
         ({"each": {"i": 8, "j": 2}}, "`each` gives a thread no squares of 4 by 4 of the tile"),
         ({"each": {"i": 16, "j": 16}, "threads": 64}, "`each`: a thread has 512 bytes for its sums"),
         ({"depth": 12}, "`depth` is a power of two up to 64"),
-        ({"depth": 4}, "`depth`: 256 threads have no equal shares of what 4 products need"),
+        ({"depth": 1}, "`depth`: 256 threads have no equal shares of what 1 products need"),
         ({"threads": 128}, "a tile has shares for 256 threads, and the candidate has 128"),
         ({"threads": 48}, "a block cannot have 48 threads"),
         ({"parts": 9}, "`parts`: 9 blocks share fewer steps"),
