@@ -106,5 +106,11 @@ def parser(command: Command) -> ArgumentParser:
 
 
 def _run(command: Command, arguments: Sequence[str]) -> int | None:
-    given = parser(command).parse_intermixed_args([command.spelled.get(word, word) for word in arguments])
+    reader = parser(command)
+    given, foreign = reader.parse_known_intermixed_args([command.spelled.get(word, word) for word in arguments])
+    if foreign:
+        known = [name for each in command.options for name in each.names if name.startswith("--")]
+        word = next((word for word in foreign if word.startswith("-")), foreign[0]).partition("=")[0][:40]
+        help = did_you_mean(word, known, f"`{PROGRAM} {command.name} --help` lists what there is")
+        reader.error(f"there is no argument {word!r}; {help}")
     return command.run(**vars(given))

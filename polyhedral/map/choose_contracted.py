@@ -20,7 +20,7 @@ from texpr.grammar.ast import Leaf, Stmt
 from texpr.grammar.attributes import WARP
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import constant_value
-from texpr.grammar.permissions import raster_of
+from texpr.grammar.permissions import raster_of, tile_of
 from texpr.polyhedral.map.author_tiles import serial_tile, shares_asked
 from texpr.polyhedral.map.contracted_fits import contracted_fault
 from texpr.polyhedral.map.contracted_tiles import is_turned
@@ -98,7 +98,7 @@ def choose_contracted(problem: Problem, region: Region) -> Contracted | None:
     """Tiles for a band that sums products; None where it does not, or where its sides are too short for them. Sides are
     joined where that is faster."""
     nest = contracted_nest(region)
-    if any(attr.name != "tile" for par in nest.pars for attr in par.attrs):
+    if any(attr != tile_of(par) for par in nest.pars for attr in par.attrs):
         return None
     usual: tuple[float, Contracted] | None = None
     for one in contractions(problem, nest):

@@ -7,6 +7,7 @@ loop around both in which they differ, between threads of a wide enough scope. N
 
 - two indivisible updates with one operator,
 - the two arms of a condition on data that has one value for the block, in one iteration,
+- iterations of a loop that each begin with a barrier of the grid,
 - a read in another entry of a `new` than the write: the element was written again since, which is ordered,
 - subscripts and conditions on data inside one execution of a par: which elements its iterations touch is not known
   here, and the proof of races says that they are different ones.
@@ -18,6 +19,7 @@ shares no code with `find.py`, `actors.py` and `flow.py`.
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Unit
-from texpr.polyhedral.mapped.between import AfterLaunch
+from texpr.polyhedral.mapped.between import AfterLaunch, GridBarrier
 from texpr.polyhedral.mapped.expand import expand
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Scan, Unused
@@ -49,6 +51,7 @@ from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, 
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node
 from texpr.polyhedral.mapped.views import View
+from texpr.polyhedral.mapped.walks import of_kind
 
 Needed = tuple[str, str, str, str | None, Scope]
 """Source, sink, buffer, the loop that carries it, and the scope of the two threads."""
@@ -127,7 +130,7 @@ class Walker:
                     self.entries[buffer] = around.nodes
                 case Elementwise():
                     self.walk((expand(node),), here, rows)
-                case Barrier() | AfterLaunch() | LookBack():  # what it does in memory is its own
+                case Barrier() | AfterLaunch() | GridBarrier() | LookBack():  # what it does in memory is its own
                     pass
                 case _:
                     raise AssertionError(f"the accesses of a {type(node).__name__} are not known here")
@@ -357,6 +360,13 @@ def needed(program: MappedProgram, launch: Launch, values: Mapping[str, int]) ->
     return found
 
 
+def _begins_with_a_meeting(loop: Loop) -> bool:
+    """Whether all threads of all blocks meet before each of a loop's iterations does anything."""
+    return any(
+        isinstance(node, GridBarrier) for node in takewhile(lambda n: isinstance(n, Define | GridBarrier), loop.body)
+    )
+
+
 def missing(program: MappedProgram, sizes: Mapping[str, int]) -> list[Needed]:
     """The orders that a program needs at these sizes and does not have."""
     found: dict[Needed, None] = {}
@@ -365,7 +375,10 @@ def missing(program: MappedProgram, sizes: Mapping[str, int]) -> list[Needed]:
         for order in launch.orders:
             key = (order.source, order.sink, order.buffer, order.carried_by)
             have[key] = have.get(key, False) or order.scope is not Scope.WARP
+        met = {node.index for node in of_kind(launch.body, Loop) if _begins_with_a_meeting(node)}
         for source, sink, buffer, carrier, scope in needed(program, launch, values):
+            if carrier in met:
+                continue
             wide = have.get((source, sink, buffer, carrier))
             if wide is None or (scope is Scope.BLOCK and not wide):
                 found[source, sink, buffer, carrier, scope] = None

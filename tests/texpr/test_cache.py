@@ -221,8 +221,8 @@ def test_commands_say_that_the_cache_is_not_used(tmp_path: Path, capsys: pytest.
     from texpr.inspect import doctor_report
 
     tmp_path.chmod(0o777)
-    cache_list()
-    cache_clear()
+    cache_list(as_json=False)
+    cache_clear(damaged=False)
     why = f"not used: {tmp_path} may be written by others (mode 0777)"
     assert capsys.readouterr().err.count(why) == 2
     assert doctor_report()["cache"] == why

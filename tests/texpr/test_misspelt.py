@@ -51,8 +51,8 @@ def test_a_size_that_resembles_an_option_is_a_size() -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("chek", "FILE"), "Did you mean 'check'"),
-        (("map", "FILE", "--traget", "cpu"), "--target"),
+        (("chek", "FILE"), "did you mean `check`?"),
+        (("map", "FILE", "--traget", "cpu"), "did you mean `--target`?"),
         (("map", "FILE", "--target", "cuda:sm_9a"), "did you mean `cuda:sm_90a`?"),
         (("map", "FILE", "--kernel", "fil"), "did you mean `fill`?"),
         (("map", "FILE", "-D", "NN=4"), "did you mean `N`?"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+OWN = [path for path in (sys.prefix, sys.base_prefix, str(ROOT), sys.pycache_prefix) if path]  # where modules are
 
 # Watches the interpreter from before TExpr is imported; prints every event that is none of its business.
 WATCH = """
@@ -67,7 +68,7 @@ def test_a_hostile_text_has_no_side_effects(tmp_path: Path, command: tuple[str, 
     file = folder / "hostile.tex"
     file.write_text(text)
     names = {"FILE": str(file), "OUT": str(folder / "out")}
-    python = os.pathsep.join([str(folder), sys.prefix, sys.base_prefix, str(ROOT)])
+    python = os.pathsep.join([str(folder), *OWN])
     arguments = [sys.executable, "-c", WATCH, python, *(names.get(word, word) for word in command)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TEXPR_CACHE_DIR": str(folder / "cache")}
     done = subprocess.run(arguments, capture_output=True, text=True, env=environment, cwd=folder, check=False)
@@ -119,7 +120,7 @@ def test_a_hostile_python_file_is_read_and_never_run(tmp_path: Path, command: st
     folder.mkdir()
     (folder / "stolen.py").write_text(STOLEN)
     (folder / "hostile.py").write_text(HOSTILE_PYTHON)
-    allowed = os.pathsep.join([str(folder / "hostile.py"), sys.prefix, sys.base_prefix, str(ROOT)])
+    allowed = os.pathsep.join([str(folder / "hostile.py"), *OWN])
     arguments = [sys.executable, "-c", WATCH, allowed, command, f"hostile.py:{kernel}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TEXPR_CACHE_DIR": str(folder / "cache")}
     done = subprocess.run(arguments, capture_output=True, text=True, env=environment, cwd=folder, check=False)
