@@ -7,7 +7,7 @@ loop around both in which they differ, between threads of a wide enough scope. N
 
 - two indivisible updates with one operator,
 - the two arms of a condition on data that has one value for the block, in one iteration,
-- iterations of a loop that each begin with a barrier of the grid,
+- accesses between which all blocks meet,
 - a read in another entry of a `new` than the write: the element was written again since, which is ordered,
 - subscripts and conditions on data inside one execution of a par: which elements its iterations touch is not known
   here, and the proof of races says that they are different ones.
@@ -17,7 +17,7 @@ shares no code with `find.py`, `actors.py` and `flow.py`.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
@@ -51,7 +51,7 @@ from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, 
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node
 from texpr.polyhedral.mapped.views import View
-from texpr.polyhedral.mapped.walks import of_kind
+from texpr.polyhedral.mapped.walks import located, of_kind
 
 Needed = tuple[str, str, str, str | None, Scope]
 """Source, sink, buffer, the loop that carries it, and the scope of the two threads."""
@@ -345,7 +345,8 @@ def needed(program: MappedProgram, launch: Launch, values: Mapping[str, int]) ->
         known: dict[str, Any] = dict(values)
         for d in launch.digits:
             if d.place in coordinates:
-                coordinate = coordinates[d.place] // index_value(d.stride, values) % index_value(d.radix, values)
+                stride, radix = (max(1, index_value(e, values)) for e in (d.stride, d.radix))  # no iteration: no thread
+                coordinate = coordinates[d.place] // stride % radix
                 known[d.name] = coordinate
         walker = Walker(program, launch)
         walker.walk(launch.body, Around(), Rows(thread, known, np.zeros((launch.threads, 0), np.int64)))
@@ -360,11 +361,29 @@ def needed(program: MappedProgram, launch: Launch, values: Mapping[str, int]) ->
     return found
 
 
-def _begins_with_a_meeting(loop: Loop) -> bool:
-    """Whether all threads of all blocks meet before each of a loop's iterations does anything."""
-    return any(
-        isinstance(node, GridBarrier) for node in takewhile(lambda n: isinstance(n, Define | GridBarrier), loop.body)
-    )
+def _meetings(launch: Launch) -> Callable[[str, str, str | None], bool]:
+    """Whether all threads of all blocks meet between two operators: behind one and before the other in a list around
+    both, or before any other thing in each iteration of the loop that carries them."""
+    places = list(located(launch.body))
+    barriers = [place.path for place in places if isinstance(place.node, GridBarrier)]
+    paths = {getattr(place.node, "id", ""): place.path for place in places}
+    first = {
+        loop.index
+        for loop in of_kind(launch.body, Loop)
+        if any(isinstance(n, GridBarrier) for n in takewhile(lambda n: isinstance(n, Define | GridBarrier), loop.body))
+    }
+
+    def meet(source: str, sink: str, carrier: str | None) -> bool:
+        if carrier is not None or not {source, sink} <= paths.keys():
+            return carrier in first
+        before, after = paths[source], paths[sink]
+        return any(
+            before[: len(at) - 1] == at[:-1] == after[: len(at) - 1]
+            and before[len(at) - 1] < at[-1] < after[len(at) - 1]
+            for at in barriers
+        )
+
+    return meet
 
 
 def missing(program: MappedProgram, sizes: Mapping[str, int]) -> list[Needed]:
@@ -375,9 +394,9 @@ def missing(program: MappedProgram, sizes: Mapping[str, int]) -> list[Needed]:
         for order in launch.orders:
             key = (order.source, order.sink, order.buffer, order.carried_by)
             have[key] = have.get(key, False) or order.scope is not Scope.WARP
-        met = {node.index for node in of_kind(launch.body, Loop) if _begins_with_a_meeting(node)}
+        meet = _meetings(launch)
         for source, sink, buffer, carrier, scope in needed(program, launch, values):
-            if carrier in met:
+            if meet(source, sink, carrier):
                 continue
             wide = have.get((source, sink, buffer, carrier))
             if wide is None or (scope is Scope.BLOCK and not wide):
