@@ -17,9 +17,8 @@ shares no code with `find.py`, `actors.py` and `flow.py`.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from oracle_meetings import meetings
 from oracle_rows import Rows, joined, reads_of, spread
 
 from texpr.grammar.ast import (
@@ -51,7 +51,6 @@ from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, 
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node
 from texpr.polyhedral.mapped.views import View
-from texpr.polyhedral.mapped.walks import located, of_kind
 
 Needed = tuple[str, str, str, str | None, Scope]
 """Source, sink, buffer, the loop that carries it, and the scope of the two threads."""
@@ -361,31 +360,6 @@ def needed(program: MappedProgram, launch: Launch, values: Mapping[str, int]) ->
     return found
 
 
-def _meetings(launch: Launch) -> Callable[[str, str, str | None], bool]:
-    """Whether all threads of all blocks meet between two operators: behind one and before the other in a list around
-    both, or before any other thing in each iteration of the loop that carries them."""
-    places = list(located(launch.body))
-    barriers = [place.path for place in places if isinstance(place.node, GridBarrier)]
-    paths = {getattr(place.node, "id", ""): place.path for place in places}
-    first = {
-        loop.index
-        for loop in of_kind(launch.body, Loop)
-        if any(isinstance(n, GridBarrier) for n in takewhile(lambda n: isinstance(n, Define | GridBarrier), loop.body))
-    }
-
-    def meet(source: str, sink: str, carrier: str | None) -> bool:
-        if carrier is not None or not {source, sink} <= paths.keys():
-            return carrier in first
-        before, after = paths[source], paths[sink]
-        return any(
-            before[: len(at) - 1] == at[:-1] == after[: len(at) - 1]
-            and before[len(at) - 1] < at[-1] < after[len(at) - 1]
-            for at in barriers
-        )
-
-    return meet
-
-
 def missing(program: MappedProgram, sizes: Mapping[str, int]) -> list[Needed]:
     """The orders that a program needs at these sizes and does not have."""
     found: dict[Needed, None] = {}
@@ -394,7 +368,7 @@ def missing(program: MappedProgram, sizes: Mapping[str, int]) -> list[Needed]:
         for order in launch.orders:
             key = (order.source, order.sink, order.buffer, order.carried_by)
             have[key] = have.get(key, False) or order.scope is not Scope.WARP
-        meet = _meetings(launch)
+        meet = meetings(launch)
         for source, sink, buffer, carrier, scope in needed(program, launch, values):
             if meet(source, sink, carrier):
                 continue
