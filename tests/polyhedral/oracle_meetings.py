@@ -9,7 +9,7 @@ from texpr.polyhedral.mapped.tree import Define, Loop
 from texpr.polyhedral.mapped.walks import located, of_kind
 
 
-def meetings(launch: Launch) -> Callable[[str, str, str | None], bool]:
+def blocks_meeting(launch: Launch) -> Callable[[str, str, str | None], bool]:
     """Whether all threads of all blocks meet between two operators: behind one and before the other in a list around
     both, or before any other thing in each iteration of the loop that carries them."""
     places = list(located(launch.body))

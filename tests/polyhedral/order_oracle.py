@@ -26,7 +26,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from oracle_meetings import meetings
+from oracle_meetings import blocks_meeting
 from oracle_rows import Rows, joined, reads_of, spread
 
 from texpr.grammar.ast import (
@@ -368,7 +368,7 @@ def missing(program: MappedProgram, sizes: Mapping[str, int]) -> list[Needed]:
         for order in launch.orders:
             key = (order.source, order.sink, order.buffer, order.carried_by)
             have[key] = have.get(key, False) or order.scope is not Scope.WARP
-        meet = meetings(launch)
+        meet = blocks_meeting(launch)
         for source, sink, buffer, carrier, scope in needed(program, launch, values):
             if meet(source, sink, carrier):
                 continue
