@@ -40,6 +40,7 @@ ACROSS = 256  # threads of a block that has several elements
 AHEAD_BYTES = {ALONG: 32, ACROSS: 128}  # that a thread loads before it adds
 STRIP = 4  # elements of a block for each lane of a warp: the last block adds the parts of all, while others wait
 MAX_SHIFTED = 4  # rounds of loads at any address, each of which takes the registers of two
+SHORT_REST = 8  # loops behind reductions are short that have one iteration for so many of theirs
 MIN_ROWS = 264  # iterations that have a block each keep the multiprocessors of today's GPUs busy
 
 
@@ -79,7 +80,7 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
             return None
         choice = _along(problem, nest, found, turns)
     else:
-        if not (streams or (few and turns > CHAIN)) or (not few and _goes_on(found)):
+        if not (streams or (few and turns > CHAIN)) or (not few and _goes_on(problem, found, ranges, turns)):
             return None
         choice = _across(problem, nest, sizes, found, lane)
     each_has = [dict(choice.deal).get(i, 1) * choice.widths.get(i, 1) for i in nest.indices]
@@ -109,9 +110,10 @@ def _lane(problem: Problem, nest: Nest, sizes: Sequence[int], ranges: Ranges, fo
     return order[0] if across < along else None
 
 
-def _goes_on(found: Work) -> bool:
-    """Whether loops follow the reductions, which the threads of one warp would run for a whole block."""
-    return any(isinstance(stmt, Seq) and found.at(stmt) is None for stmt in found.last)
+def _goes_on(problem: Problem, found: Work, ranges: Ranges, turns: int) -> bool:
+    """Whether long loops follow the reductions, which the threads of one warp would run for a whole block."""
+    loops = [stmt for stmt in found.last if isinstance(stmt, Seq) and found.at(stmt) is None]
+    return any(problem.representative(loop.extent, ranges) * SHORT_REST > turns for loop in loops)
 
 
 def _streams(problem: Problem, nest: Nest, reduction: Reduction) -> bool:

@@ -54,51 +54,53 @@ def prefers_blocks(problem: Problem, nest: Nest, sizes: Sequence[int], threads: 
     """Whether a band without inner pars does better with a block for each iteration: some row that no other iteration
     reads lies along a reduction, lanes along it touch far fewer sectors, and little else is left to one thread."""
     own = declared(nest.body)
-    fixed = {**dict.fromkeys(ranges, 0), **problem.sizes}
-    warp = problem.target.warp_size
     found = reductions(problem, block_statements(nest.body), ranges)
     total = sum(a.weight for a in problem.accesses(nest.body, ranges, without=own))
     shared_out = sum(a.weight for seq in found for a in problem.accesses((seq,), ranges, without=own))
-    if (total - shared_out) * REST > total:
+    if not found or (total - shared_out) * REST > total:
         return False
-    order, caps = choose_lanes(problem, nest, sizes, threads, ranges, without=own)
-    flat = thread_digits(nest.indices, share(sizes, order, caps, threads), Names(()), warp)
-    apart = together = 0
     for seq in found:
-        accesses = problem.accesses(seq.body, ranges, without=own)
-        every = {*nest.indices, seq.index}
+        every, accesses = {*nest.indices, seq.index}, problem.accesses(seq.body, ranges, without=own)
         if not any(every <= subscript_names(a.subscripts) for a in accesses):
             return False
-        along = thread_digits((seq.index,), ((0, warp),), Names(()), warp)
-        apart += cost(accesses, lane_values(flat, nest.indices, warp), fixed, warp)[0]
-        together += cost(accesses, lane_values(along, (seq.index,), warp), fixed, warp)[0]
-    return bool(found) and together * GAIN <= apart
+    across, along = _sectors(problem, nest, sizes, threads, ranges, [(seq.index, seq.body) for seq in found])
+    return along * GAIN <= across
 
 
 def prefers_threads(problem: Problem, nest: Nest, sizes: Sequence[int], threads: int, ranges: Ranges) -> bool:
     """Whether a band with inner pars does better with a thread for each iteration: there are enough of them, and lanes
     along the band touch far fewer sectors than lanes along what is inside."""
-    target = problem.target
-    if (
-        not fits_threads(problem.kernel, nest)
-        or prod(sizes) * ENOUGH < target.multiprocessors * target.resident_threads
-    ):
+    at_once = problem.target.multiprocessors * problem.target.resident_threads
+    if not fits_threads(problem.kernel, nest) or prod(sizes) * ENOUGH < at_once:
         return False
-    own = declared(nest.body)
+    found = [(seq.index, seq.body) for seq in reductions(problem, block_statements(nest.body), ranges)]
+    found += [(inner.indices[-1], inner.body) for inner in inner_nests(nest.body)]
+    across, along = _sectors(problem, nest, sizes, threads, ranges, found)
+    return bool(found) and across * GAIN <= along
+
+
+def _sectors(
+    problem: Problem,
+    nest: Nest,
+    sizes: Sequence[int],
+    threads: int,
+    ranges: Ranges,
+    loops: Sequence[tuple[str, tuple[Stmt, ...]]],
+) -> tuple[int, int]:
+    """The sectors of loops, of these indices and bodies: with lanes across them, on the band, and with lanes along."""
+    own, warp = declared(nest.body), problem.target.warp_size
     fixed = {**dict.fromkeys(ranges, 0), **problem.sizes}
     order, caps = choose_lanes(problem, nest, sizes, threads, ranges, without=own)
-    flat = thread_digits(nest.indices, share(sizes, order, caps, threads), Names(()), target.warp_size)
-    loops: list[tuple[str, tuple[Stmt, ...]]] = [
-        (seq.index, seq.body) for seq in reductions(problem, block_statements(nest.body), ranges)
-    ]
-    loops += [(inner.indices[-1], inner.body) for inner in inner_nests(nest.body)]
-    apart = together = 0
+    on_band = lane_values(
+        thread_digits(nest.indices, share(sizes, order, caps, threads), Names(()), warp), nest.indices, warp
+    )
+    across = along = 0
     for index, body in loops:
         accesses = problem.accesses(body, ranges, without=own)
-        along = thread_digits((index,), ((0, target.warp_size),), Names(()), target.warp_size)
-        apart += cost(accesses, lane_values(flat, nest.indices, target.warp_size), fixed, target.warp_size)[0]
-        together += cost(accesses, lane_values(along, (index,), target.warp_size), fixed, target.warp_size)[0]
-    return bool(loops) and apart * GAIN <= together
+        on_loop = lane_values(thread_digits((index,), ((0, warp),), Names(()), warp), (index,), warp)
+        across += cost(accesses, on_band, fixed, warp)[0]
+        along += cost(accesses, on_loop, fixed, warp)[0]
+    return across, along
 
 
 def combined_dim(problem: Problem, nest: Nest, sizes: Sequence[int], threads: int, ranges: Ranges) -> int | None:

@@ -8,7 +8,7 @@ from test_map_programs import arguments
 
 from texpr.codegen.host_run import HostModule
 from texpr.grammar.interpret.stage import interpret
-from texpr.polyhedral.mapped.candidate import Blocks, Choice, Flat
+from texpr.polyhedral.mapped.candidate import Blocks, Choice, Flat, Parted
 from texpr.polyhedral.simulate.stage import simulate
 
 CHANNELS = """kernel k0(X: f32[B, C, H, W], Y: f32[B, C, H, W]) where C >= 1 {
@@ -34,6 +34,13 @@ ARRAY = """kernel k3(X: f32[B, C, H], Y: f32[B, C, H]) where C >= 1 {
     }
 }"""
 ASKED = CHANNELS.replace("k0", "k4").replace("par C c", "par C c #block")
+SHORT = """kernel k5(X: f32[C, P], Y: f32[4, P]) {
+    par P p {
+        new total: f32
+        total = sum C c { X[c, p] }
+        seq 4 k { Y[k, p] = total }
+    }
+}"""
 MANY = {"B": 32, "C": 256, "H": 128, "W": 128}
 ROWS = {"B": 512, "C": 256, "H": 1024}
 
@@ -50,11 +57,22 @@ def choice(text: str, **sizes: int) -> Choice:
         (CHANNELS, MANY, Flat),
         (ONE_LOOP, MANY, Flat),
         (CHANNELS, MANY | {"B": 1, "H": 4, "W": 4}, Blocks),
+        (SHORT, {"C": 4096, "P": 131072}, Parted),
+        (SHORT, {"C": 32, "P": 131072}, Flat),
         (ALONG, ROWS, Blocks),
         (ARRAY, ROWS, Blocks),
         (ASKED, MANY, Blocks),
     ],
-    ids=["channels", "one loop", "too few", "along rows", "an array", "asked for a block"],
+    ids=[
+        "channels",
+        "one loop",
+        "too few",
+        "a short loop behind",
+        "a long one",
+        "along rows",
+        "an array",
+        "asked for a block",
+    ],
 )
 def test_threads_take_whole_iterations_where_these_lie_across_memory(
     text: str, sizes: dict[str, int], form: type
