@@ -73,8 +73,8 @@ def put_parts(draft: Draft, parts: Sequence[Part], slots: Sequence[Sequence[str]
     fresh, warp = draft.names.fresh, draft.target.warp_size
     lane, slot = fresh("lane"), fresh("warp")
     digits = [
-        Digit(name=fresh(f"{i}_{place.value}"), index=i, weight=1, radix=const(radix), stride=ONE, place=place)
-        for i, place, radix in ((lane, Place.LANE, warp), (slot, Place.WARP, warps))
+        Digit(name=fresh(f"{i}_{where.value}"), index=i, weight=1, radix=const(radix), stride=ONE, place=where)
+        for i, where, radix in ((lane, Place.LANE, warp), (slot, Place.WARP, warps))
     ]
     draft.digits += digits
     yield from (Fresh(buffer=name) for names in slots for name in names)
@@ -100,8 +100,8 @@ def across_ranks(draft: Draft, ranks: int, rank: str, parts: Sequence[Part], war
         (get, Place.LANE, lanes, 1),
     )
     digits = [
-        Digit(name=fresh(f"{i}_{place.value}"), index=i, weight=weight, radix=const(radix), stride=ONE, place=place)
-        for i, place, radix, weight in pieces
+        Digit(name=fresh(f"{i}_{where.value}"), index=i, weight=weight, radix=const(radix), stride=ONE, place=where)
+        for i, where, radix, weight in pieces
     ]
     draft.digits += digits
     names = [[place(draft, f"{c.word}_parts", c.dtype, shape, Memory.CLUSTER) for c in p.components] for p in parts]

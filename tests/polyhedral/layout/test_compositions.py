@@ -95,7 +95,7 @@ def test_what_digits_can_say(text: str, accepted: bool) -> None:
 @settings(max_examples=60)
 @given(layouts(), st.lists(quasi_affine(2), min_size=3, max_size=3))
 def test_a_composition_is_the_layout_at_the_subscripts(layout: Layout, subscripts: list[IndexExpr]) -> None:
-    copies = {f"c{number}": const(count) for number, count in enumerate(layout.copies)}
+    copies = {f"c{position}": const(count) for position, count in enumerate(layout.copies)}
     given_ = (*subscripts[: layout.rank], *(IndexVar(name=name) for name in copies))
     try:
         view = compose(layout, INDICES | copies, given_)
