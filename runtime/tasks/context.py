@@ -6,7 +6,7 @@ results is submitted as a further child.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, TExprWarning, fail
@@ -21,6 +21,8 @@ from texpr.runtime.tasks.services import Services, Waiter, no_value
 from texpr.runtime.tasks.states import Op
 from texpr.runtime.tasks.task import Task
 from texpr.runtime.tasks.tensors import Block, Slice
+
+NO_BLOCKS: Set[Block] = frozenset()
 
 
 class TaskContext:
@@ -39,7 +41,7 @@ class TaskContext:
         self._buffers: list[Buffer] | None = None
         self._held: dict[Block, bool] | None = None  # blocks that are its own now: handed out or not yet
         self._declared: dict[Block, Access] | None = None  # but for temporaries
-        self._own: set[Block] = set()  # of which it declared memory of its own
+        self._own: Set[Block] = NO_BLOCKS  # of which it declared memory of its own
         self._written: set[Block] | None = None  # that it has committed
 
     @property

@@ -117,7 +117,7 @@ class Flow:
             if self.closed is not None:
                 self.check_sound()
                 raise fail("E0711", f"{task} is submitted to an engine that {self.closed}")
-            for block in found.blocks:
+            for _, block, _ in found.touched:
                 if block.tensor.owner is not self:
                     self._adopt(task, block.tensor)
             for tensor in found.whole:

@@ -29,16 +29,28 @@ from texpr.runtime.tasks.permissions import (
 )
 from texpr.runtime.tasks.tensors import Block, Tensor
 
+NO_TENSORS: dict[Tensor, Right] = {}  # never changed
+_TEMP = Mode.TEMP
+
 
 class Grants:
-    """A task's rights: on whole tensors, and on single blocks of others; and its accesses in the order of blocks."""
+    """A task's rights: on whole tensors, and on single blocks of others; and its accesses in the order of blocks.
+    `touched` has the rights on single blocks once more: each accessed or permitted one first, then its block."""
 
-    __slots__ = ("accesses", "blocks", "whole")
+    __slots__ = ("_blocks", "accesses", "touched", "whole")
 
-    def __init__(self) -> None:
-        self.blocks: dict[Block, Right] = {}
-        self.whole: dict[Tensor, Right] = {}
-        self.accesses: Sequence[Access] = ()
+    def __init__(self, accesses: Sequence[Access] = ()) -> None:
+        """Of accesses alone, each of which brings its right."""
+        self._blocks: dict[Block, Right] | None = None
+        self.whole: dict[Tensor, Right] = NO_TENSORS
+        self.touched: Sequence[tuple[int, Block, bool]] = accesses
+        self.accesses = accesses
+
+    @property
+    def blocks(self) -> dict[Block, Right]:
+        if self._blocks is None:
+            self._blocks = {block: Right(mode) for mode, block, _ in self.touched}
+        return self._blocks
 
     def right(self, block: Block) -> Right | None:
         found = self.blocks.get(block)
@@ -49,6 +61,8 @@ class Grants:
         self.blocks[block] = right if held is None else FOLD[held][right]
 
     def add_whole(self, tensor: Tensor, right: Right) -> None:
+        if self.whole is NO_TENSORS:
+            self.whole = {}
         held = self.whole.get(tensor)
         self.whole[tensor] = right if held is None else FOLD[held][right]
 
@@ -68,19 +82,12 @@ class Grants:
 
 def grants(task: object, declared: Sequence[Any]) -> Grants:
     """The rights of a task, from its permissions and accesses."""
-    found = Grants()
-    blocks = found.blocks
     for item in declared:
-        if type(item) is not Access:
+        if type(item) is not Access or item[0] is _TEMP:
             return _with_permissions(task, declared)
-        brought = BRINGS[item[0]]
-        if brought is not None:
-            block = item[1]
-            if block in blocks:
-                raise twice(task, block)
-            blocks[block] = brought
-    found.accesses = declared
-    return found
+    if len({item[1] for item in declared}) < len(declared):
+        _settle(task, Grants(), declared)
+    return Grants(declared)
 
 
 def _with_permissions(task: object, declared: Sequence[Any]) -> Grants:
@@ -111,10 +118,11 @@ def _with_permissions(task: object, declared: Sequence[Any]) -> Grants:
     if accesses:
         found.accesses = accesses
         _settle(task, found, accesses)
+    found.touched = [(right, block, False) for block, right in found.blocks.items()]
     return found
 
 
-def _settle(task: object, found: Grants, accesses: list[Access]) -> None:
+def _settle(task: object, found: Grants, accesses: Sequence[Access]) -> None:
     """Check the accesses against what was declared, and bring the rights of the others."""
     brought_here: dict[Block, Right] = {}
     for mode, block, _ in accesses:

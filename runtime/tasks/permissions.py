@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.runtime.tasks.tensors import Block, Slice, Tensor
+from texpr.runtime.tasks.tensors import NO_ACCESSES, Block, Slice, Tensor
 
 
 class Effect(IntEnum):
@@ -129,9 +129,8 @@ def may_accumulate(region: Region) -> Permission:
     return _permission(Right.ACCUMULATE, region)
 
 
-# Accesses are made for every task: names of the module are found faster than members, and plain tuples faster made.
-_READ, _WRITE, _READ_WRITE, _ACCUMULATE, _TEMP = Mode
-_access = tuple.__new__
+# Most tasks declare nothing but accesses: each block keeps those to it that were made, one of each mode.
+_READ, _WRITE, _READ_WRITE, _ACCUMULATE, _TEMP = Mode  # names of the module are found faster than members
 
 
 def _no_block(block: object) -> TExprError:
@@ -147,7 +146,8 @@ def read(block: Block | Slice) -> Access:
     """The task reads the block: its values are there when the task begins."""
     if type(block) is not Block:
         raise _no_block(block)
-    return _access(Access, (_READ, block, False))
+    found: Access | None = block.accesses[_READ]
+    return found if found is not None else _first(_READ, block)
 
 
 def write(block: Block | Slice, *, cancellable: bool = False) -> Access:
@@ -169,12 +169,22 @@ def temp(block: Block | Slice) -> Access:
     """The task wants memory of the block's shape; what it holds touches the block only if it is committed."""
     if type(block) is not Block:
         raise _no_block(block)
-    return _access(Access, (_TEMP, block, False))
+    return Access(_TEMP, block)
 
 
 def _modifying(mode: Mode, block: Block | Slice, cancellable: bool) -> Access:
     if type(block) is not Block:
         raise _no_block(block)
-    if block.is_zero:
-        raise fail("E0709", f"{block} is a zero block, and cannot be declared `{MODE_WORDS[mode]}`")
-    return _access(Access, (mode, block, cancellable))
+    found: Access | None = block.accesses[mode]
+    if found is None:
+        if block.is_zero:
+            raise fail("E0709", f"{block} is a zero block, and cannot be declared `{MODE_WORDS[mode]}`")
+        found = _first(mode, block)
+    return Access(mode, block, True) if cancellable else found
+
+
+def _first(mode: Mode, block: Block) -> Access:
+    if block.accesses is NO_ACCESSES:
+        block.accesses = [None] * len(NO_ACCESSES)
+    made = block.accesses[mode] = Access(mode, block)
+    return made

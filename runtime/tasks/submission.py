@@ -18,7 +18,7 @@ Where many tasks meet many, a join node stands between them, so that the edges a
 A scope has its own tables: the tasks that one parent submits, or those of nobody. Its caller holds the engine's lock.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from texpr.runtime.tasks.grants import Grants
 from texpr.runtime.tasks.permissions import EFFECT, Effect
@@ -51,7 +51,7 @@ class Epoch:
     def __init__(self) -> None:
         self.kind = NOTHING
         self.current: list[Node] = []
-        self.previous: Sequence[Node] = ()
+        self.previous = NOBODY
         self.absorbed = 0
         self.limit = SPARSE
 
@@ -74,7 +74,13 @@ def join(epoch: Epoch, node: Node) -> None:
 
 
 def advance(epoch: Epoch, node: Node) -> None:
-    epoch.previous, epoch.current = epoch.current, [node]
+    left, epoch.previous = epoch.previous, epoch.current
+    if left:  # it is used again, as most lists have one node
+        left.clear()
+        left.append(node)
+        epoch.current = left
+    else:
+        epoch.current = [node]
     epoch.limit = SPARSE
 
 
@@ -166,7 +172,7 @@ class Scope:
     def submit(self, node: Node, grants: Grants) -> None:
         """Give a node its edges, from what it may do."""
         tensors, rules, effects = self._tensors, self._rules, EFFECT
-        for block, right in grants.blocks.items():
+        for right, block, _ in grants.touched:
             tensor = tensors.get(block.tensor)
             if tensor is None:
                 tensor = tensors[block.tensor] = _OfTensor()

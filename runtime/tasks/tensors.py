@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 Array = Any  # numpy.ndarray of any type and shape
 Subscript = int | slice | str
 GONE = object()  # the owner of tensors that were deallocated
+NO_ACCESSES: list[Any] = [None] * 4  # never changed
 _SERIALS = count()
 
 
 class Block:
     """One block of a tensor. There is one object for each, so that tables are keyed by identity."""
 
-    __slots__ = ("_home", "index", "is_zero", "number", "residency", "shape", "tensor")
+    __slots__ = ("_home", "accesses", "index", "is_zero", "number", "residency", "shape", "tensor")
 
     def __init__(self, tensor: "Tensor", index: tuple[int, ...], number: int) -> None:
         self.tensor, self.index, self.number = tensor, index, number
@@ -38,6 +39,7 @@ class Block:
         self.is_zero = tensor.zero is not None and bool(tensor.zero(*index))
         self.residency: Residency | None = None  # where its values are, once an engine works on it
         self._home: Array = None
+        self.accesses = NO_ACCESSES  # that were made to it, by mode (`permissions`)
 
     @property
     def size_bytes(self) -> int:

@@ -93,6 +93,20 @@ def test_an_access_brings_its_permission_where_none_is_declared() -> None:
     assert alone.blocks == {a.block((0,)): Right.WRITE, a.block((1,)): Right.READ}
 
 
+def test_a_block_keeps_one_access_of_each_mode() -> None:
+    a, b = tensor().blocks(), tensor("B").block((0,))
+    first, second, _ = a
+    for make, mode in zip(DO[:4], Mode, strict=False):
+        assert make(first) is make(first) == (mode, first, False) and make(second) == (mode, second, False)
+    assert write(first, cancellable=True) == (Mode.WRITE, first, True) and write(first) == (Mode.WRITE, first, False)
+    declared = (read(first), read_write(b))
+    assert list(grants("t", declared).touched) == [(Mode.READ, first, False), (Mode.READ_WRITE, b, False)]
+    permitted = grants("t", [may_read(first), *declared])
+    assert permitted.touched == [(Right.READ, first, False), (Right.READ_WRITE, b, False)] and permitted.blocks == {
+        first: Right.READ, b: Right.READ_WRITE,
+    }  # fmt: skip
+
+
 def test_wrong_declarations_are_refused() -> None:
     a = tensor()
     zero = Tensor("Z", (tiled(4, 2),), zero=lambda i: i == 1)
