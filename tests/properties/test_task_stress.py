@@ -19,3 +19,7 @@ def eager_threads() -> Iterator[None]:
 @pytest.mark.parametrize("seed", range(2 * len(ENGINES)))
 def test_random_programs_of_tasks_are_what_a_sequential_run_gives(seed: int) -> None:
     try_seed(seed, 60)
+
+
+def test_many_blocks_in_memories_for_a_tenth_of_them_are_what_a_sequential_run_gives() -> None:
+    try_seed(5, 2000, 200)
