@@ -30,6 +30,7 @@ from texpr.grammar.index.expr import (
 from texpr.polyhedral.map.bands import bounded_nest, is_serial_par
 from texpr.polyhedral.map.digits import over_ranks, thread_digits
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.first_sums import bound_once
 from texpr.polyhedral.map.held import held_rows
 from texpr.polyhedral.map.launches import band_grid, band_of, launch_of, of_thread, padding_guard, pieces_of, place_in
 from texpr.polyhedral.map.problem import Region
@@ -58,7 +59,7 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     body = _Block(draft, nest.indices, choice, nest.body, rank.index if rank else "").nodes(nest.body)
     warp, uniform = warp_digit(draft, choice.grid[0], choice), Scope.BLOCK
     for digit in warp:
-        body, uniform = by_warps(draft, digit, body), Scope.WARP
+        body, uniform = by_warps(draft, digit, bound_once(draft, body)), Scope.WARP
     condition = padding_guard(nest, covered, ranges)
     if condition is not None:
         body = (Guard(condition=condition, body=body, padding=True, uniform=uniform, span=nest.pars[0].span),)

@@ -28,6 +28,7 @@ TWICE = """kernel f(X: f32[M, 600], S: f32[M]) {
         seq 600 k { S[i] += X[i, k] * 2.0 }
     }
 }"""
+SHORT = "kernel f(X: bf16[M, 256], S: bf16[M]) { par M i { S[i] = sum 256 j { X[i, j] } } }"
 MAXIMUM = "kernel f(X: f32[M, 600], S: f32[M]) { par M i { S[i] = maximum 600 j { X[i, j] } } }"
 
 
@@ -51,6 +52,10 @@ def written(text: str, **sizes: int) -> list[str]:
 )
 def test_an_element_is_bound_once_where_it_is_only_a_sum(text: str, ids: list[str]) -> None:
     assert written(text, M=4096) == ids
+
+
+def test_a_warp_of_several_binds_its_sum_once() -> None:
+    assert written(SHORT, M=65536) == ["S1_out"]
 
 
 def test_a_sum_of_nothing_is_bound_in_the_other_arm() -> None:
