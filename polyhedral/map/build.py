@@ -61,7 +61,8 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
         draft.buffers[buffer.name] = place_parameter(buffer, problem.layouts[buffer.name])
     for buffer in workspaces(problem.kernel):
         draft.buffers[buffer.name] = place_workspace(buffer, problem.target)
-    host = inherit_attributes(problem.kernel, _finished(draft, candidate, _host(draft, candidate, problem.outline)))
+    host = _finished(draft, candidate, _host(draft, candidate, problem.outline))
+    host = inherit_attributes(problem.kernel, problem.kept.implied, host)
     touched = set[str]().union(*(tree_buffers(launch.body) for launch in launches(host)))
     buffers = {n: b for n, b in draft.buffers.items() if n in touched or b.role is not Role.LOCAL}
     host = begun_early(host, candidate.early, buffers)

@@ -1,11 +1,11 @@
 """Attributes that statements take over from what is around them, put on every leaf of a mapped program.
 
 `#strict`, `#fast` and `#tf32` come from the kernel, `#ordered` from a `seq`; a statement's own `#unique` gets the
-indices of the `par`s around it, whose iterations are promised to reach different elements; and each gets what nobody
-wrote, but its values imply (`grammar/narrow.py`).
+indices of the `par`s around it, whose iterations are promised to reach different elements; and each gets what is
+`implied`: what nobody wrote, but its values imply (`grammar/narrow.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from texpr.grammar.ast import (
@@ -23,19 +23,18 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.attributes import inherited
-from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.permissions import promises_unique
 from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.program import HostNode, Launch
 from texpr.polyhedral.mapped.walks import map_launches, map_statements
 
+Implied = Mapping[str, tuple[Attr, ...]]
 UNIQUE_OVER = "unique over"  # not a name that the language has: `#unique` with its parallel indices
 
 
-def _inherited(kernel: Kernel) -> dict[str, tuple[Attr, ...]]:
+def _inherited(kernel: Kernel, implied: Implied) -> dict[str, tuple[Attr, ...]]:
     """For every leaf statement, by id, the attributes that it takes over."""
     found: dict[str, tuple[Attr, ...]] = {}
-    implied = implied_attributes(kernel)
     general = inherited(kernel.attrs)
     pending: list[tuple[Stmt, tuple[Attr, ...], tuple[IndexVar, ...]]] = [(s, general, ()) for s in kernel.body]
     while pending:
@@ -58,9 +57,9 @@ def _inherited(kernel: Kernel) -> dict[str, tuple[Attr, ...]]:
     return found
 
 
-def inherit_attributes(kernel: Kernel, host: Sequence[HostNode]) -> tuple[HostNode, ...]:
+def inherit_attributes(kernel: Kernel, implied: Implied, host: Sequence[HostNode]) -> tuple[HostNode, ...]:
     """The launches with the attributes of the kernel's loops on their statements, the mapping's own copies included."""
-    taken_over = _inherited(kernel)
+    taken_over = _inherited(kernel, implied)
     if not any(taken_over.values()):
         return tuple(host)
 

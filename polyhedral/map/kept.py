@@ -16,8 +16,9 @@ tells which are, the others come back as they were. Reads round to the declared 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from texpr.grammar.ast import Always, Bind, Buffer, If, Kernel, New, Par, Read, Role, Stmt
+from texpr.grammar.ast import Always, Attr, Bind, Buffer, If, Kernel, New, Par, Read, Role, Stmt
 from texpr.grammar.core import statements
+from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.elements import touched_elements
 from texpr.polyhedral.map.long_sums import Widening, as_type
@@ -32,18 +33,21 @@ from texpr.polyhedral.prove.additions import long_updates
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """A program with the elements of some `buffers` of the author's in f64; `long` has the updates of its long sums, by
-    id, `copies` says of the statements that it got what they are for, and `moves` how it came from the author's."""
+    id, and `implied` what the values of statements imply in the types that the author gave them; `copies` says of the
+    statements that it got what they are for, and `moves` how it came from the author's."""
 
     proved: ProvedProgram
     buffers: frozenset[str] = frozenset()
     long: frozenset[str]
+    implied: Mapping[str, tuple[Attr, ...]]
     copies: Mapping[str, Origin] = field(default_factory=dict)
     moves: tuple[Move, ...] = ()
 
 
 def keep_nothing(proved: ProvedProgram, moves: tuple[Move, ...] = ()) -> Kept:
     """The program as it is, after some moves."""
-    return Kept(proved=proved, long=long_updates(proved.program), moves=moves)
+    implied = implied_attributes(proved.program.kernel)
+    return Kept(proved=proved, long=long_updates(proved.program), implied=implied, moves=moves)
 
 
 def keep(kept: Kept, buffers: Collection[str]) -> Kept:

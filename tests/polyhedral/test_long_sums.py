@@ -351,6 +351,13 @@ def test_the_bound_follows_the_chain() -> None:
     assert 4 * chained.bounds["S"][0] < abs(lost - total) < 4 * serial.bounds["S"][0]
 
 
+def test_what_ends_in_16_bits_may_be_approximate_in_a_long_sum_too() -> None:
+    text = """kernel f(X: bf16[64, 8192], Y: bf16[64]) { par 64 i {
+        new t: f32; t = sum 8192 j { exp(X[i, j]) }; Y[i] = t } }"""
+    source = texpr.parse(text).only.compile("cuda:sm_90a").source
+    assert "tx::f64 t" in source and "tx::fast_exp(" in source and "tx::exp(" not in source
+
+
 def test_a_pinned_tile_without_room_in_f64_stays_in_f32_and_says_so() -> None:
     text = """kernel k(A: f32[M, K], S: f32[M]) {
         par M i {
