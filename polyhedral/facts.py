@@ -18,14 +18,13 @@ from texpr.grammar.ast import (
     Condition,
     IndexBinary,
     IndexConst,
-    IndexExpr,
     IndexOp,
     Kernel,
     Node,
     SizeVar,
 )
 from texpr.grammar.diagnostics import TExprError, error
-from texpr.grammar.index.expr import ZERO, const
+from texpr.grammar.index.expr import const
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.source import Span
 from texpr.grammar.walk import walk
@@ -182,14 +181,18 @@ def _too_many(span: Span) -> TExprError:
 
 def size_ranges(kernel: Kernel) -> Ranges:
     """The ranges of free sizes that `where` bounds by a number."""
-    found: dict[str, tuple[IndexExpr, IndexExpr]] = {}
+    least, most = dict[str, int](), dict[str, int]()
     for fact in _single(kernel):
         match fact:
             case Compare(op=CompareOp.LT | CompareOp.LE, left=SizeVar(name=name), right=IndexConst(value=value)):
-                found[name] = (ZERO, const(value - (fact.op is CompareOp.LT)))
+                bound = value - (fact.op is CompareOp.LT)
+                most[name] = min(most.get(name, bound), bound)
+            case Compare(op=CompareOp.GT | CompareOp.GE, left=SizeVar(name=name), right=IndexConst(value=value)):
+                bound = value + (fact.op is CompareOp.GT)
+                least[name] = max(least.get(name, 0), bound)
             case _:
                 pass
-    return found
+    return {name: (const(least.get(name, 0)), const(bound)) for name, bound in most.items()}
 
 
 def size_divisors(kernel: Kernel) -> dict[str, int]:

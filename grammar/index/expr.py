@@ -6,6 +6,7 @@ and 1, and sums that cancel: `ceildiv(64, 32)` is 2, `ceildiv(N, 32)` stays.
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from texpr.grammar.ast import (
@@ -20,6 +21,7 @@ from texpr.grammar.ast import (
     IndexOp,
     IndexVar,
     Node,
+    Not,
     SizeVar,
     operands,
 )
@@ -172,6 +174,27 @@ def conjunction(parts: Sequence[Condition]) -> Condition:
             return part
         case _:
             return And(parts=tuple(parts))
+
+
+_OPPOSITE = {
+    CompareOp.EQ: CompareOp.NE,
+    CompareOp.NE: CompareOp.EQ,
+    CompareOp.LT: CompareOp.GE,
+    CompareOp.LE: CompareOp.GT,
+    CompareOp.GT: CompareOp.LE,
+    CompareOp.GE: CompareOp.LT,
+}
+
+
+def negation(condition: Condition) -> Condition:
+    """What holds where the condition does not."""
+    match condition:
+        case Compare(op=op):
+            return replace(condition, op=_OPPOSITE[op])
+        case Not(part=part):
+            return part
+        case _:
+            return Not(part=condition)
 
 
 def where_some(extents: Iterable[IndexExpr]) -> Condition | None:

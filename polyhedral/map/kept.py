@@ -16,10 +16,11 @@ tells which are, the others come back as they were. Reads round to the declared 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from texpr.grammar.ast import Always, Attr, Bind, Buffer, If, Kernel, New, Par, Read, Role, Stmt
+from texpr.grammar.ast import Always, Attr, Bind, Buffer, Condition, If, Kernel, New, Par, Read, Role, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.types import F64
+from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.elements import touched_elements
 from texpr.polyhedral.map.long_sums import Widening, as_type
 from texpr.polyhedral.mapped.operators import Origin
@@ -48,6 +49,15 @@ def keep_nothing(proved: ProvedProgram, moves: tuple[Move, ...] = ()) -> Kept:
     """The program as it is, after some moves."""
     implied = implied_attributes(proved.program.kernel)
     return Kept(proved=proved, long=long_updates(proved.program), implied=implied, moves=moves)
+
+
+def known_of(kept: Kept, given: Sequence[Condition]) -> Kept:
+    """The kept program for the calls of which some conditions hold: a sum that is short in all of these is not long."""
+    if not given or not kept.long:
+        return kept
+    program = kept.proved.program
+    sizes = size_ranges(replace(program.kernel, facts=(*program.kernel.facts, *given)))
+    return replace(kept, long=kept.long & long_updates(program, sizes))
 
 
 def keep(kept: Kept, buffers: Collection[str]) -> Kept:

@@ -218,13 +218,12 @@ def make_problem(
     kernel: Kernel,
     target: Target,
     hints: Mapping[str, int],
-    given: Condition | None = None,
+    given: Sequence[Condition] = (),
     objective: Objective = Objective.TIME,
 ) -> Problem:
     """The problem of a kernel, the kept one or one that carries its long sums otherwise, for the calls of which the
-    condition `given` holds. Raises E0402 for an attribute on a host loop."""
-    if given is not None:
-        kernel = replace(kernel, facts=(*kernel.facts, given))
+    conditions `given` hold. Raises E0402 for an attribute on a host loop."""
+    kernel = replace(kernel, facts=(*kernel.facts, *given)) if given else kernel
     whole, kernel = kernel, fused(kernel) if target.is_cuda else kernel
     outliner = _Outliner(kernel, target)
     outline = outliner.nodes(kernel.body, (), ())

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from texpr.grammar.ast import Condition, Kernel
 from texpr.polyhedral.map.choose import choose
-from texpr.polyhedral.map.kept import Kept
+from texpr.polyhedral.map.kept import Kept, known_of
 from texpr.polyhedral.map.long_sums import carried_wide
 from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.problem import Problem, make_problem
@@ -19,13 +19,13 @@ from texpr.polyhedral.target import Target
 
 @dataclass(frozen=True)
 class Problems:
-    """A kept program on a target; `hints` are the values of free sizes that choices are judged at, `given` a condition
-    of which it is known that it holds."""
+    """A kept program on a target; `hints` are the values of free sizes that choices are judged at, `given` conditions
+    of which it is known that they hold."""
 
     kept: Kept
     target: Target
     hints: Mapping[str, int]
-    given: Condition | None = None
+    given: tuple[Condition, ...] = ()
     objective: Objective = Objective.TIME
 
     @cached_property
@@ -44,13 +44,22 @@ class Problems:
         return choose(self.wide)
 
     @property
+    def long(self) -> frozenset[str]:
+        """The updates of long sums, by id, in the calls of which the conditions hold."""
+        return self._kept.long
+
+    @property
     def narrowed(self) -> list[str]:
         """The arrays in which the two differ."""
         pairs = zip(self._carried(arrays=True).buffers, self._carried(arrays=False).buffers, strict=True)
         return [wide.name for wide, narrow in pairs if wide.dtype != narrow.dtype]
 
+    @cached_property
+    def _kept(self) -> Kept:
+        return known_of(self.kept, self.given)
+
     def _carried(self, *, arrays: bool) -> Kernel:
-        return carried_wide(self.kept.proved.program, self.kept.long, arrays=arrays)
+        return carried_wide(self._kept.proved.program, self._kept.long, arrays=arrays)
 
     def _problem(self, kernel: Kernel) -> Problem:
-        return make_problem(self.kept, kernel, self.target, self.hints, self.given, self.objective)
+        return make_problem(self._kept, kernel, self.target, self.hints, self.given, self.objective)

@@ -26,7 +26,7 @@ from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.problems import Problems
 from texpr.polyhedral.map.states import is_state
-from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices
+from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices, first_of
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.additions import CHAIN
@@ -119,8 +119,9 @@ def _in_cases(scheduled: Scheduled, problems: Problems, otherwise: MappedProgram
     programs: list[MappedProgram] = []
     for case in row_cases(problems.wide if last.wide else problems.narrow, last, problems.hints.keys()):
         with suppress(TExprError), work.share(PER_CASE):  # or such a call runs as all others do
-            program = _carried(replace(problems, hints={**problems.hints, **case.sizes}, given=case.when))
-            if isinstance(program.candidate, Candidate) and not left_in_memory(program, problems.kept.long):
+            own = replace(problems, hints={**problems.hints, **case.sizes}, given=first_of(case.when, cases))
+            program = _carried(own)
+            if isinstance(program.candidate, Candidate) and not left_in_memory(program, own.long):
                 cases.append(Case(when=case.when, candidate=program.candidate))
                 programs.append(_told(program, scheduled))
     if not cases:
@@ -146,10 +147,10 @@ def _as_told(
     if isinstance(choices, Candidate):
         return _chosen(scheduled(choices.moves), target, hints, choices)
     found: list[MappedProgram] = []
-    for case in (*choices.cases, None):
+    for number, case in enumerate((*choices.cases, None)):
         try:
             candidate = case.candidate if case else choices.otherwise
-            given = case.when if case else None
+            given = first_of(case.when, choices.cases[:number]) if case else ()
             found.append(_chosen(scheduled(candidate.moves), target, hints, candidate, given))
         except TExprError as wrong:
             raise in_case(wrong, case) from None
@@ -161,9 +162,9 @@ def _chosen(
     target: Target,
     hints: Mapping[str, int],
     candidate: Candidate,
-    given: Condition | None = None,
+    given: tuple[Condition, ...] = (),
 ) -> MappedProgram:
-    """The mapping of a candidate from outside, whose moves are made, for the calls of which a condition holds. Raises
+    """The mapping of a candidate from outside, whose moves are made, for the calls of which conditions hold. Raises
     E0401 where it does not fit, or leaves long sums in memory."""
     from texpr.polyhedral.map.legal import check_candidate
 
@@ -177,8 +178,8 @@ def _chosen(
     problem = _problem(as_it_is, target, hints, candidate, given)
     check_candidate(problem, candidate)
     mapped = build(problem, candidate)
-    for name in left_in_memory(mapped, long):
-        if not is_state(program, name, long):
+    for name in left_in_memory(mapped, problem.long):
+        if not is_state(program, name, problem.long):
             why = f"the candidate makes more than {CHAIN} additions to an element of {name} in memory"
             raise fail(
                 "E0401", why, program.kernel.span, help=f"keep it in f64 (`kept`: {name!r}), or sum inside a `par`"
@@ -207,7 +208,7 @@ def _problem(
     target: Target,
     hints: Mapping[str, int],
     candidate: Candidate,
-    given: Condition | None = None,
+    given: tuple[Condition, ...] = (),
 ) -> Problem:
     problems = Problems(keep(as_it_is, candidate.kept), target, hints, given)
     return problems.wide if candidate.wide else problems.narrow

@@ -10,10 +10,11 @@ A mapping is a candidate, or a candidate for each of some cases:
     M % 128 == 0 and address(A) % 16 == 0: one candidate;   otherwise: another one
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from texpr.grammar.ast import Condition, IndexVar
+from texpr.grammar.index.expr import negation
 from texpr.grammar.strides import address_name
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.moves import Move
@@ -278,6 +279,11 @@ class Cases:
 
     cases: tuple[Case, ...]
     otherwise: Candidate
+
+
+def first_of(when: Condition, before: Iterable[Case]) -> tuple[Condition, ...]:
+    """What is known of a call for which a condition holds, and that of no case before."""
+    return (when, *(negation(case.when) for case in before))
 
 
 Choices = Candidate | Cases

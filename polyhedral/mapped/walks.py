@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
 from texpr.grammar.ast import Condition, IndexExpr, Read, Role
-from texpr.grammar.index.expr import names
+from texpr.grammar.index.expr import names, negation
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, Turn
 from texpr.polyhedral.mapped.candidate import Cases
@@ -250,7 +250,7 @@ def launches(host: Sequence[HostNode]) -> Iterator[Launch]:
 
 
 def conditions_of(host: Sequence[HostNode], around: tuple[Condition, ...] = ()) -> dict[str, tuple[Condition, ...]]:
-    """What surely holds where each launch runs, by name: the conditions of the host that led there."""
+    """What surely holds where each launch runs, by name: what the host was told on the way there."""
     found: dict[str, tuple[Condition, ...]] = {}
     for node in host:
         match node:
@@ -259,7 +259,8 @@ def conditions_of(host: Sequence[HostNode], around: tuple[Condition, ...] = ()) 
             case HostLoop(body=body):
                 found |= conditions_of(body, around)
             case HostIf(condition=condition, then=then, orelse=orelse):
-                found |= conditions_of(then, (*around, condition)) | conditions_of(orelse, around)
+                found |= conditions_of(then, (*around, condition))
+                found |= conditions_of(orelse, (*around, negation(condition)))
             case _:
                 assert_never(node)
     return found

@@ -22,13 +22,14 @@ from texpr.polyhedral.program import Access, Program, ProgramStatement
 CHAIN = 4096  # additions at most into one f32 partial
 
 
-def long_updates(program: Program) -> frozenset[str]:
-    """The `+=` in f32, by id, whose element may get more than `CHAIN` additions, those of all its updates together."""
+def long_updates(program: Program, sizes: Ranges | None = None) -> frozenset[str]:
+    """The `+=` in f32, by id, whose element may get more than `CHAIN` additions, those of all its updates together,
+    where sizes have these ranges (those of `where` unless others are given)."""
     found: dict[str, list[tuple[str, int | None]]] = {}
     for statement in program.statements:
         leaf = update_of(statement)
         if leaf is not None and leaf.value.dtype == F32 and not is_ordered(statement):
-            found.setdefault(leaf.buffer, []).append((statement.id, additions(program, statement)))
+            found.setdefault(leaf.buffer, []).append((statement.id, additions(program, statement, sizes)))
     return frozenset(
         id
         for updates in found.values()

@@ -9,10 +9,11 @@ from stages import program, proved
 from texpr.grammar.check.bind import bind_sizes
 from texpr.grammar.check.stage import check
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.expr import constant_value
 from texpr.grammar.source import SourceText
 from texpr.grammar.text.parser import parse
 from texpr.polyhedral import facts
-from texpr.polyhedral.facts import size_names
+from texpr.polyhedral.facts import size_names, size_ranges
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.prove.boxes import boxes
 from texpr.polyhedral.prove.stage import prove
@@ -53,6 +54,12 @@ def test_a_proof_names_the_sizes_of_its_statement_and_those_that_facts_connect()
 def test_many_free_sizes_are_proved_one_by_one() -> None:
     assert proved(many_sizes(80)).directions["A79"] == "out"
     assert proved(many_sizes(40, "where " + ", ".join(f"N{k} != 7" for k in range(40)))).directions["A39"] == "out"
+
+
+def test_the_ranges_of_sizes_have_both_ends() -> None:
+    (kernel,) = check(parse(SourceText("f.tex", many_sizes(4, "where N0 < 8, N0 > 2, N0 <= 9, N1 >= 5, N2 <= 3"))))
+    found = {name: tuple(map(constant_value, ends)) for name, ends in size_ranges(kernel).items()}
+    assert found == {"N0": (3, 7), "N2": (0, 3)}
 
 
 def test_facts_that_contradict_each_other_allow_everything() -> None:

@@ -79,6 +79,18 @@ def test_one_artifact_is_right_at_every_length(name: str) -> None:
         np.testing.assert_allclose(out, wanted, rtol=2e-5, atol=1e-4 if name == "row_sum" else 1e-7)
 
 
+def test_a_case_knows_how_long_its_rows_are() -> None:
+    built = texpr.parse(text_of("softmax")).only.compile("cuda:sm_90a", stop_after="emit")
+    *cases, last = re.findall(r"^texpr_softmax_0_case\d+\(.*?^TX_EXPORT", built.source, re.MULTILINE | re.DOTALL)
+    free = choices("softmax", None)
+    assert isinstance(free, Cases) and len(cases) == len(free.cases)
+    for text, case in zip(cases, free.cases, strict=True):
+        long = condition_value(case.when, {"N": 4100})
+        assert ("tx::f64" in text) is long, "a sum of at most 4096 terms is no long one"
+    assert "tx::f64" in last
+    assert "if (N > 0)" not in built.source, "rows without an element are those of the first case"
+
+
 def test_the_report_names_the_case_of_every_length() -> None:
     shown = str(texpr.parse(text_of("softmax")).only.compile("cuda:sm_90a", stop_after="map").mapping)
     assert len(re.findall(r"if N <= \d+", shown)) >= 7 and "N % 4 == 0" in shown

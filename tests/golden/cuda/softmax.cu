@@ -34,27 +34,22 @@ texpr_softmax_0_case0(
       m = tx::max(m, X(i, k));
     }
     // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-    tx::f64 s = 0.0;
-    TX_UNROLL for (int k_1_chunk = 0; k_1_chunk < (N + 4095) / 4096; ++k_1_chunk) {
-      tx::f32 s_chunk = 0.0f;
-      for (int k_1_step = 0; k_1_step < tx::min(4096, N); ++k_1_step) {
-        const int k_1 = 4096 * k_1_chunk + k_1_step;
+    tx::f32 s = 0.0f;
+    for (int k_1 = 0; k_1 < N; ++k_1) {
 #line 6
-        s_chunk += tx::exp(X(i, k_1) - m);
-      }
-      s += tx::cast<tx::f64>(s_chunk);
+      s += tx::exp(X(i, k_1) - m);
     }
     // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
     TX_UNROLL for (int j_serial = 0; j_serial < (N + 31) / 32; ++j_serial) {
       const int j = 32 * j_serial + lane;
 #line 8
-      if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s);
+      if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / s;
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case0);
 
-#line 58 "/texpr/softmax.cu"
+#line 53 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
 texpr_softmax_0_case1(
     const tx::f32* __restrict__ X_data,
@@ -96,7 +91,7 @@ texpr_softmax_0_case1(
   m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s = 0.0;
+  tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
   TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
     const int k_first_1 = 128 * k_1_serial + 4 * lane + (-1) * lead;
@@ -112,7 +107,7 @@ texpr_softmax_0_case1(
   }
 #line 6
   s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
-  s += tx::cast<tx::f64>(s_part);
+  s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
     const int j_first = 128 * j_serial + 4 * lane + (-1) * lead;
@@ -120,7 +115,7 @@ texpr_softmax_0_case1(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+        Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
       tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
@@ -129,7 +124,7 @@ texpr_softmax_0_case1(
 }
 TX_EXPORT(texpr_softmax_0_case1);
 
-#line 133 "/texpr/softmax.cu"
+#line 128 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
 texpr_softmax_0_case2(
     const tx::f32* __restrict__ X_data,
@@ -167,7 +162,7 @@ texpr_softmax_0_case2(
   m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s = 0.0;
+  tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
   TX_UNROLL for (int k_1_serial = 0; k_1_serial < 8; ++k_1_serial) {
     const int k_first_1 = 128 * k_1_serial + 4 * lane;
@@ -180,7 +175,7 @@ texpr_softmax_0_case2(
   }
 #line 6
   s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
-  s += tx::cast<tx::f64>(s_part);
+  s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   TX_UNROLL for (int j_serial = 0; j_serial < 8; ++j_serial) {
     const int j_first = 128 * j_serial + 4 * lane;
@@ -188,7 +183,7 @@ texpr_softmax_0_case2(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case2(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+        Y_run(j_vector) = tx::exp(X_row_case2(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
       tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
@@ -197,7 +192,7 @@ texpr_softmax_0_case2(
 }
 TX_EXPORT(texpr_softmax_0_case2);
 
-#line 201 "/texpr/softmax.cu"
+#line 196 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(96)
 texpr_softmax_0_case3(
     const tx::f32* __restrict__ X_data,
@@ -249,7 +244,7 @@ texpr_softmax_0_case3(
   m_part = tx::fold<tx::Greatest<tx::f32>, 3>([&](int each_warp) { return m_parts(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s = 0.0;
+  tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
   TX_UNROLL for (int k_1_serial = 0; k_1_serial < 6; ++k_1_serial) {
     const int k_first_1 = 384 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
@@ -271,7 +266,7 @@ texpr_softmax_0_case3(
   tx::sync_block(1);  // s_parts is written before it is combined
 #line 6
   s_part = tx::fold<tx::Sum<tx::f32>, 3>([&](int each_warp_1) { return s_parts(each_warp_1); });
-  s += tx::cast<tx::f64>(s_part);
+  s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   TX_UNROLL for (int j_serial = 0; j_serial < 6; ++j_serial) {
     const int j_first = 384 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
@@ -279,7 +274,7 @@ texpr_softmax_0_case3(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case3(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+        Y_run(j_vector) = tx::exp(X_row_case3(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
       tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
@@ -288,7 +283,7 @@ texpr_softmax_0_case3(
 }
 TX_EXPORT(texpr_softmax_0_case3);
 
-#line 292 "/texpr/softmax.cu"
+#line 287 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(224)
 texpr_softmax_0_case4(
     const tx::f32* __restrict__ X_data,
@@ -340,7 +335,7 @@ texpr_softmax_0_case4(
   m_part = tx::fold<tx::Greatest<tx::f32>, 7>([&](int each_warp) { return m_parts_case4(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s = 0.0;
+  tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
   TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
     const int k_first_1 = 896 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
@@ -362,7 +357,7 @@ texpr_softmax_0_case4(
   tx::sync_block(1);  // s_parts_case4 is written before it is combined
 #line 6
   s_part = tx::fold<tx::Sum<tx::f32>, 7>([&](int each_warp_1) { return s_parts_case4(each_warp_1); });
-  s += tx::cast<tx::f64>(s_part);
+  s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
     const int j_first = 896 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
@@ -370,7 +365,7 @@ texpr_softmax_0_case4(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+        Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
       tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
@@ -379,7 +374,7 @@ texpr_softmax_0_case4(
 }
 TX_EXPORT(texpr_softmax_0_case4);
 
-#line 383 "/texpr/softmax.cu"
+#line 378 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(416)
 texpr_softmax_0_case5(
     const tx::f32* __restrict__ X_data,
@@ -431,7 +426,7 @@ texpr_softmax_0_case5(
   m_part = tx::fold<tx::Greatest<tx::f32>, 13>([&](int each_warp) { return m_parts_case5(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s = 0.0;
+  tx::f64 s_case5 = 0.0;
   tx::f32 s_part = 0.0f;
   TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
     const int k_first_1 = 1664 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
@@ -453,7 +448,7 @@ texpr_softmax_0_case5(
   tx::sync_block(1);  // s_parts_case5 is written before it is combined
 #line 6
   s_part = tx::fold<tx::Sum<tx::f32>, 13>([&](int each_warp_1) { return s_parts_case5(each_warp_1); });
-  s += tx::cast<tx::f64>(s_part);
+  s_case5 += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
     const int j_first = 1664 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
@@ -461,7 +456,7 @@ texpr_softmax_0_case5(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+        Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case5);
       }
 #line 8
       tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
@@ -470,7 +465,7 @@ texpr_softmax_0_case5(
 }
 TX_EXPORT(texpr_softmax_0_case5);
 
-#line 474 "/texpr/softmax.cu"
+#line 469 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(928)
 texpr_softmax_0_case6(
     const tx::f32* __restrict__ X_data,
@@ -522,7 +517,7 @@ texpr_softmax_0_case6(
   m_part = tx::fold<tx::Greatest<tx::f32>, 29>([&](int each_warp) { return m_parts_case6(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s = 0.0;
+  tx::f64 s_case6 = 0.0;
   tx::f32 s_part = 0.0f;
   TX_UNROLL for (int k_1_serial = 0; k_1_serial < 9; ++k_1_serial) {
     const int k_first_1 = 3712 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
@@ -544,7 +539,7 @@ texpr_softmax_0_case6(
   tx::sync_block(1);  // s_parts_case6 is written before it is combined
 #line 6
   s_part = tx::fold<tx::Sum<tx::f32>, 29>([&](int each_warp_1) { return s_parts_case6(each_warp_1); });
-  s += tx::cast<tx::f64>(s_part);
+  s_case6 += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   TX_UNROLL for (int j_serial = 0; j_serial < 9; ++j_serial) {
     const int j_first = 3712 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
@@ -552,7 +547,7 @@ texpr_softmax_0_case6(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case6(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s);
+        Y_run(j_vector) = tx::exp(X_row_case6(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case6);
       }
 #line 8
       tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
@@ -561,7 +556,7 @@ texpr_softmax_0_case6(
 }
 TX_EXPORT(texpr_softmax_0_case6);
 
-#line 565 "/texpr/softmax.cu"
+#line 560 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
@@ -590,7 +585,7 @@ texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
   m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case7(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s = 0.0;
+  tx::f64 s_case7 = 0.0;
   tx::f64 s_part_case7 = 0.0;
   for (tx::i64 k_1_serial_chunk = 0; k_1_serial_chunk < ((N + 255) / 256 + 4095) / 4096; ++k_1_serial_chunk) {
     tx::f32 s_chunk = 0.0f;
@@ -609,12 +604,12 @@ texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
   tx::sync_block(1);  // s_parts_case7 is written before it is combined
 #line 6
   s_part_case7 = tx::fold<tx::Sum<tx::f64>, 8>([&](int each_warp_1) { return s_parts_case7(each_warp_1); });
-  s += s_part_case7;
+  s_case7 += s_part_case7;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   for (tx::i64 j_serial = 0; j_serial < (N + 255) / 256; ++j_serial) {
     const tx::i64 j = 256 * j_serial + 32 * warp + lane;
 #line 8
-    if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s);
+    if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s_case7);
   }
 }
 TX_EXPORT(texpr_softmax_0_case7);
