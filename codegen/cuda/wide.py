@@ -74,7 +74,8 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     exact = copy.within is not None and copy.within.exact
     if exact and xor is not None:
         raise _refused(copy, "reads chunks of a swizzled tile, and is to read no other byte than is wanted")
-    outside = access.frame.buffer(view.buffer).memory is Memory.GLOBAL and mixed and not exact  # chunks at the ends
+    cut = mixed and not exact and not (copy.within is not None and copy.within.together)  # chunks at the ends
+    outside = cut and access.frame.buffer(view.buffer).memory is Memory.GLOBAL
     room = access.room(view.buffer) if (exact and not mixed) or (wanted and outside) else ""
     which = "" if not wanted else "_exactly" if exact else "_inside" if outside else "_wanted"
     verb = f"tx::{'load' if mixed else 'chunks'}{which}<{_listed(str(count), place, hint)}>"
@@ -114,7 +115,9 @@ def fill_call(copy: Copy, access: Places) -> str:
 def brings_zeros(copy: Copy) -> bool:
     """Whether a load itself gives what stands for elements that are not wanted."""
     within = copy.within
-    if within is None or within.other is None or not within.exact or copy.access is Access.FUNNEL:
+    if within is None or within.other is None or copy.access is Access.FUNNEL:
+        return False
+    if not (within.exact or within.together):
         return False
     return within.other.value == 0 and copysign(1, within.other.value) > 0
 

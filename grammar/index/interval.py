@@ -60,6 +60,12 @@ def most(extent: IndexExpr, ranges: Ranges) -> int | None:
     return None if number is None else max(0, number)
 
 
+def least(extent: IndexExpr, ranges: Ranges) -> int:
+    """A number below which an extent surely is not, at least 0."""
+    low, _ = ends(extent, ranges)
+    return max(0, (constant_value(low) or 0) if low is not None else 0)
+
+
 def ends(expr: IndexExpr, ranges: Ranges) -> Ends:
     """Least and greatest value, each as far as it is known."""
 

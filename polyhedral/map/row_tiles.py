@@ -132,14 +132,16 @@ def _load(
     none = nothing(dtype, loop.span)
     within = None
     if tile.lead is not None or known is None or known % covered:
-        from_start = tile.lead is None
+        own = tile.lead is None and not funnel  # no access has a chunk that another one has, too
+        together = linear(loop.extent).is_multiple(width, draft.problem.divisors)
         within = Within(
-            begin=ZERO if from_start else subtract(ZERO, start),
+            begin=ZERO if tile.lead is None else subtract(ZERO, start),
             end=subtract(loop.extent, start),
             other=none,
-            exact=from_start and not funnel and not linear(loop.extent).is_multiple(width, draft.problem.divisors),
+            exact=own and not together,
             part=IndexVar(name=part) if part in over else None,
-            whole=rounds_inside(loop.extent, covered),
+            whole=rounds_inside(draft.kernel, loop.extent, covered),
+            together=own and together,
         )
     return Copy(
         id=fresh(f"{index}_load"),

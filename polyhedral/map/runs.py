@@ -29,14 +29,17 @@ from texpr.grammar.ast import (
     Gather,
     IndexExpr,
     IndexVar,
+    Kernel,
     Or,
     Read,
     Subscript,
 )
-from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, constant_value, multiply, subtract
+from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, multiply, subtract
+from texpr.grammar.index.interval import least
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
+from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.layout.place import offset
@@ -72,10 +75,10 @@ class Line:
     covered: int = 0
 
 
-def rounds_inside(extent: IndexExpr, covered: int, beyond: int = 0) -> int:
-    """How many runs of each thread lie within the iterations, and so many elements `beyond` them too, where all threads
-    cover so many at a time; 0 where that is not known."""
-    return max(0, (constant_value(extent) or 0) - beyond) // covered if covered else 0
+def rounds_inside(kernel: Kernel, extent: IndexExpr, covered: int, beyond: int = 0) -> int:
+    """How many runs of each thread surely lie within the iterations, and so many elements `beyond` them too, where all
+    threads cover so many at a time."""
+    return max(0, least(extent, size_ranges(kernel)) - beyond) // covered if covered else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +198,7 @@ def _inside(draft: Draft, run: Run) -> Condition | None:
     after = Compare(op=CompareOp.LT, left=index, right=run.extent)
     if run.line is None:
         return None if linear(run.extent).is_multiple(run.count, draft.problem.divisors) else after
-    return And(parts=(_begun(run, index), _not_over(run, after)))
+    return And(parts=(_begun(run, index), _not_over(draft, run, after)))
 
 
 def _begun(run: Run, index: IndexExpr) -> Condition:
@@ -206,17 +209,17 @@ def _begun(run: Run, index: IndexExpr) -> Condition:
     return Or(parts=(Compare(op=CompareOp.LT, left=ZERO, right=IndexVar(name=run.line.part)), begun))
 
 
-def _not_over(run: Run, condition: Condition, beyond: int = 0) -> Condition:
+def _not_over(draft: Draft, run: Run, condition: Condition, beyond: int = 0) -> Condition:
     """A condition that asks for no more than that the run, and so many elements beyond it, end with the iterations."""
-    part, whole = run.line.part if run.line else None, _whole_runs(run, beyond)
+    part, whole = run.line.part if run.line else None, _whole_runs(draft, run, beyond)
     if part is None or not whole:
         return condition
     return Or(parts=(Compare(op=CompareOp.LT, left=IndexVar(name=part), right=const(whole)), condition))
 
 
-def _whole_runs(run: Run, beyond: int = 0) -> int:
+def _whole_runs(draft: Draft, run: Run, beyond: int = 0) -> int:
     """How many runs of a thread, counted from a line, end with the iterations, and so many elements beyond them too."""
-    return rounds_inside(run.extent, run.line.covered, beyond) if run.line else 0
+    return rounds_inside(draft.kernel, run.extent, run.line.covered, beyond) if run.line else 0
 
 
 def _is_harmless(draft: Draft, run: Run, body: tuple[Node, ...]) -> bool:
@@ -305,7 +308,7 @@ class Copies:
                 return None
             ends.append(inside)
         beyond = max(wide.width for wide in funnels) - 1  # of the chunk behind the last one
-        within = _not_over(run, conjunction(tuple(dict.fromkeys(ends))), beyond)
+        within = _not_over(self.draft, run, conjunction(tuple(dict.fromkeys(ends))), beyond)
         return conjunction((_begun(run, first), within) if run.line else (within,))
 
     def _start(self, wide: Wide) -> IndexExpr:
@@ -340,7 +343,7 @@ class Copies:
             other=other,
             exact=exact,
             part=IndexVar(name=part) if part else None,
-            whole=_whole_runs(self.run),
+            whole=_whole_runs(self.draft, self.run),
         )
         several = () if start == ZERO else ((self.access, const(self.run.count // wide.width)),)
         return Copy(

@@ -9,7 +9,7 @@ import pytest
 
 import texpr
 from texpr.grammar.index.value import condition_value
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Cases, Choice
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Case, Cases, Choice
 
 PROGRAMS = Path(__file__).parent.parent.parent / "benchmarks" / "kernels" / "memory"
 NAMES = ("softmax", "rmsnorm", "row_sum")
@@ -79,16 +79,30 @@ def test_one_artifact_is_right_at_every_length(name: str) -> None:
         np.testing.assert_allclose(out, wanted, rtol=2e-5, atol=1e-4 if name == "row_sum" else 1e-7)
 
 
-def test_a_case_knows_how_long_its_rows_are() -> None:
+@cache
+def texts_of_softmax() -> tuple[list[tuple[Case, str]], str]:
+    """The cases with their kernels, and the last kernel."""
     built = texpr.parse(text_of("softmax")).only.compile("cuda:sm_90a", stop_after="emit")
-    *cases, last = re.findall(r"^texpr_softmax_0_case\d+\(.*?^TX_EXPORT", built.source, re.MULTILINE | re.DOTALL)
+    *texts, last = re.findall(r"^texpr_softmax_0_case\d+\(.*?^TX_EXPORT", built.source, re.MULTILINE | re.DOTALL)
     free = choices("softmax", None)
-    assert isinstance(free, Cases) and len(cases) == len(free.cases)
-    for text, case in zip(cases, free.cases, strict=True):
+    assert isinstance(free, Cases)
+    return list(zip(free.cases, texts, strict=True)), last
+
+
+def test_a_case_knows_how_long_its_rows_are() -> None:
+    cases, last = texts_of_softmax()
+    for case, text in cases:
         long = condition_value(case.when, {"N": 4100})
         assert ("tx::f64" in text) is long, "a sum of at most 4096 terms is no long one"
+        if condition_value(case.when, {"N": 4093}) and not condition_value(case.when, {"N": 2048}):
+            assert ".cut(row_part < 1, 2 <= row_part)" in text, "two rounds of 896 are in every row above 2048"
     assert "tx::f64" in last
-    assert "if (N > 0)" not in built.source, "rows without an element are those of the first case"
+    assert not any("if (N > 0)" in text for _, text in cases), "rows without an element are those of the first case"
+
+
+def test_runs_of_aligned_rows_are_loaded_whole_or_not_at_all() -> None:
+    aligned = [text for case, text in texts_of_softmax()[0] if not condition_value(case.when, {"N": 31})]
+    assert aligned and not any("tx::load_inside" in text or "tx::fill" in text for text in aligned)
 
 
 def test_the_report_names_the_case_of_every_length() -> None:

@@ -129,7 +129,6 @@ extern "C" __global__ void __launch_bounds__(32)
 texpr_softmax_0_case2(
     const tx::f32* __restrict__ X_data,
     tx::f32* __restrict__ Y_data,
-    tx::i64 M,
     tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
@@ -142,11 +141,7 @@ texpr_softmax_0_case2(
   const int row = 4 * lane;
   TX_UNROLL for (int row_part = 0; row_part < 8; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case2, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, true), M * N));
-  }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 8; ++row_part_2) {
-#line 5
-    tx::fill(X_row_case2, 4 * row_part_2, tx::Wanted<4>(0, N - (row + 128 * row_part_2)).cut(false, true), 0.0f);
+    tx::put(X_row_case2, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 4 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 8; ++k_serial) {
@@ -192,7 +187,7 @@ texpr_softmax_0_case2(
 }
 TX_EXPORT(texpr_softmax_0_case2);
 
-#line 196 "/texpr/softmax.cu"
+#line 191 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(96)
 texpr_softmax_0_case3(
     const tx::f32* __restrict__ X_data,
@@ -215,11 +210,11 @@ texpr_softmax_0_case3(
   const int row = 128 * warp + 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 6; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case3, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part), M * N));
+    tx::put(X_row_case3, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part).cut(row_part < 1, 1 <= row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 6; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case3, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2), 0.0f);
+    tx::fill(X_row_case3, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2).cut(row_part_2 < 1, 1 <= row_part_2), 0.0f);
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 6; ++k_serial) {
@@ -227,7 +222,7 @@ texpr_softmax_0_case3(
     if (k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
         const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && k < N) {
+        if ((0 < k_serial || 0 <= k) && (k_serial < 1 || k < N)) {
 #line 5
           m_part = tx::max(m_part, X_row_case3(4 * k_serial + k_vector));
         }
@@ -251,7 +246,7 @@ texpr_softmax_0_case3(
     if (k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
         const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
+        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 1 || k_1 < N)) {
 #line 6
           s_part += tx::exp(X_row_case3(4 * k_1_serial + k_vector_1) - m);
         }
@@ -277,13 +272,13 @@ texpr_softmax_0_case3(
         Y_run(j_vector) = tx::exp(X_row_case3(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 1 <= j_serial));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case3);
 
-#line 287 "/texpr/softmax.cu"
+#line 282 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(224)
 texpr_softmax_0_case4(
     const tx::f32* __restrict__ X_data,
@@ -306,11 +301,11 @@ texpr_softmax_0_case4(
   const int row = 128 * warp + 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 896 * row_part, tx::Wanted<4>(0 - row, N - row, 896 * row_part), M * N));
+    tx::put(X_row, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 896 * row_part, tx::Wanted<4>(0 - row, N - row, 896 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
 #line 5
-    tx::fill(X_row, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 896 * row_part_2), 0.0f);
+    tx::fill(X_row, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 896 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), 0.0f);
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
@@ -318,7 +313,7 @@ texpr_softmax_0_case4(
     if (k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
         const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && k < N) {
+        if ((0 < k_serial || 0 <= k) && (k_serial < 2 || k < N)) {
 #line 5
           m_part = tx::max(m_part, X_row(4 * k_serial + k_vector));
         }
@@ -342,7 +337,7 @@ texpr_softmax_0_case4(
     if (k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
         const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
+        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 2 || k_1 < N)) {
 #line 6
           s_part += tx::exp(X_row(4 * k_1_serial + k_vector_1) - m);
         }
@@ -368,13 +363,13 @@ texpr_softmax_0_case4(
         Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case4);
 
-#line 378 "/texpr/softmax.cu"
+#line 373 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(416)
 texpr_softmax_0_case5(
     const tx::f32* __restrict__ X_data,
@@ -397,11 +392,11 @@ texpr_softmax_0_case5(
   const int row = 128 * warp + 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part), M * N));
+    tx::put(X_row, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
 #line 5
-    tx::fill(X_row, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1664 * row_part_2), 0.0f);
+    tx::fill(X_row, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1664 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), 0.0f);
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
@@ -409,7 +404,7 @@ texpr_softmax_0_case5(
     if (k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
         const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && k < N) {
+        if ((0 < k_serial || 0 <= k) && (k_serial < 2 || k < N)) {
 #line 5
           m_part = tx::max(m_part, X_row(4 * k_serial + k_vector));
         }
@@ -433,7 +428,7 @@ texpr_softmax_0_case5(
     if (k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
         const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
+        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 2 || k_1 < N)) {
 #line 6
           s_part += tx::exp(X_row(4 * k_1_serial + k_vector_1) - m);
         }
@@ -459,13 +454,13 @@ texpr_softmax_0_case5(
         Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case5);
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case5);
 
-#line 469 "/texpr/softmax.cu"
+#line 464 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(928)
 texpr_softmax_0_case6(
     const tx::f32* __restrict__ X_data,
@@ -488,11 +483,11 @@ texpr_softmax_0_case6(
   const int row = 128 * warp + 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 9; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case6, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 3712 * row_part, tx::Wanted<4>(0 - row, N - row, 3712 * row_part), M * N));
+    tx::put(X_row_case6, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 3712 * row_part, tx::Wanted<4>(0 - row, N - row, 3712 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 9; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case6, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 3712 * row_part_2), 0.0f);
+    tx::fill(X_row_case6, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 3712 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), 0.0f);
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 9; ++k_serial) {
@@ -500,7 +495,7 @@ texpr_softmax_0_case6(
     if (k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
         const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && k < N) {
+        if ((0 < k_serial || 0 <= k) && (k_serial < 2 || k < N)) {
 #line 5
           m_part = tx::max(m_part, X_row_case6(4 * k_serial + k_vector));
         }
@@ -524,7 +519,7 @@ texpr_softmax_0_case6(
     if (k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
         const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
+        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 2 || k_1 < N)) {
 #line 6
           s_part += tx::exp(X_row_case6(4 * k_1_serial + k_vector_1) - m);
         }
@@ -550,13 +545,13 @@ texpr_softmax_0_case6(
         Y_run(j_vector) = tx::exp(X_row_case6(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case6);
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case6);
 
-#line 560 "/texpr/softmax.cu"
+#line 555 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
