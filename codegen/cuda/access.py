@@ -147,6 +147,10 @@ class Access:
         """How many elements an array has room for, for the next line."""
         return self.out.use(self.cursor.term(extent(self.tensors[name].layout)))
 
+    def value(self, view: View) -> str:
+        """The value of the element of a view, for the next line."""
+        return self.out.use(self.read(view.read(self.span), ()))
+
     def spot(self, view: View, writes: bool = False) -> str:
         """Where the element of a view lies, for a copy that begins there."""
         own, where = self.place(view.buffer, view.subscripts, writes=writes)

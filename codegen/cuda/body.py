@@ -355,7 +355,8 @@ class _Body:
             inner = replace(copy, over=copy.over[1:], unused=None)
             self._loop(Loop(index=index, extent=extent, body=(inner,), parallel=True, span=copy.span))
         else:
-            call = copy_call(copy, form, self.frame, self.access.spot, self.access.corner, self.cursor.number)
+            access = self.access
+            call = copy_call(copy, form, self.frame, access.spot, access.corner, self.cursor.number, access.value)
             self.out.line(call, at=copy.span)
 
     # ---- comments ----

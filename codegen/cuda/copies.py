@@ -5,6 +5,7 @@ cp_async       tx::cp_async<16>(a.at(…), A.at(…));                whole acce
 transaction    tx::load_bulk(a.at(…), A.at(…), 256, ring.full()); a run of neighbours, in one's own block
                tx::load_box(a.at(…), A_box, ring.full(), {k, i}); a box of an array, by a tensor map
                tx::load_box_to(3, …)                              the same into the blocks of ranks 0 and 1
+               tx::store_to<3>(p, at, x, ring.full());            a register into these blocks
 bulk           tx::store_bulk, tx::store_box                      back, in a group
 """
 
@@ -31,6 +32,7 @@ from texpr.polyhedral.mapped.sync import Pipe
 from texpr.polyhedral.mapped.views import View
 
 CP_ASYNC_BYTES = (16, 8, 4)
+SENT_BYTES = (4, 8)
 BULK_BYTES = 16  # runs are of multiples of it
 
 
@@ -75,7 +77,16 @@ class Box:
     ranks: int = 0
 
 
-Form = Pieces | Run | Box
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """An element of a register that goes to the blocks of these `ranks`, a bit for each."""
+
+    source: View
+    target: View
+    ranks: int
+
+
+Form = Pieces | Run | Box | Sent
 
 
 class CopyNames(Protocol):
@@ -97,6 +108,8 @@ def copy_form(copy: Copy, planned: PlannedProgram, launch: Launch) -> Form:
         raise _refused(copy, "elements of two types")
     pipe = next((p for p in launch.pipes if p.name == copy.pipe), None)
     ranks = _ranks(copy, pipe) if copy.to_ranks else 0
+    if ranks and planned.program.buffers[copy.source.buffer].memory is Memory.REG:
+        return _sent(copy, ranks)
     in_box = ranks or copy.clipped
     match copy.completion:
         case Completion.CP_ASYNC:
@@ -119,6 +132,12 @@ def _ranks(copy: Copy, pipe: Pipe | None) -> int:
     if len(rows) > 1:
         raise _refused(copy, "ranks that differ from block to block")
     return sum(1 << rank for rank in rows.pop())
+
+
+def _sent(copy: Copy, ranks: int) -> Sent:
+    if copy.over or copy.source.dtype.size_bytes not in SENT_BYTES:
+        raise _refused(copy, f"no element of {' or '.join(map(str, SENT_BYTES))} bytes to other blocks")
+    return Sent(source=copy.source, target=copy.target, ranks=ranks)
 
 
 def _plain(view: View, copy: Copy) -> tuple[IndexExpr, ...]:
@@ -215,9 +234,10 @@ def copy_call(
     at: Callable[[View, bool], str],
     corner: Callable[[View, bool], tuple[str, str]],
     number: Callable[[IndexExpr], ix.Term],
+    value: Callable[[View], str],
 ) -> str:
     """The call of a form. `at` gives the place of an element that is read, or written (True), `corner` that of the
-    first element of a box; `number` a term."""
+    first element of a box; `number` a term, `value` an element that is read."""
     full = f", {names.rings[copy.pipe]}.full()" if copy.completion is Completion.TRANSACTION else ""
     match form:
         case Pieces(count=count, source=source, target=target):
@@ -232,6 +252,8 @@ def copy_call(
                 return f"tx::store_box({own}, {tile}, {at_corner});"
             to = f"load_box_to({ranks}, " if ranks else "load_box("
             return f"tx::{to}{tile}, {own}{full}, {at_corner});"
+        case Sent(source=source, target=target, ranks=ranks):
+            return f"tx::store_to<{ranks}>({', '.join(corner(target, True))}, {value(source)}{full});"
         case _:
             assert_never(form)
 

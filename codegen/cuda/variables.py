@@ -77,8 +77,8 @@ def _behind(path: Path, start: Path) -> bool:
 def _is_plain(touch: Touch, name: str) -> bool:
     """Whether a node names the one element of a register as such, and not as a place in memory."""
     match touch.node:
-        case Copy(access=access, completion=completion):
-            plain = access is Access.EACH and completion is Completion.NOW
+        case Copy(access=access, completion=completion, over=over):
+            plain = access is Access.EACH and (completion is Completion.NOW or not over)
         case node:
             plain = isinstance(node, Generic | Elementwise | Reduce | Guard)
     return plain and all(isinstance(s, IndexConst) for of, at in touch.elements if of == name for s in at)

@@ -56,7 +56,7 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     grid = of_clusters(grid, choice.cluster)
     place_in(draft, nest.body, choice.memory, block_level=True, outer=nest.indices, ranges=ranges)
     rank = rank_of(draft, choice) if choice.cluster > 1 else None
-    body = _Block(draft, nest.indices, choice, nest.body, rank.index if rank else "").nodes(nest.body)
+    body = _Block(draft, nest.indices, choice, nest.body).nodes(nest.body)
     warp, uniform = warp_digit(draft, choice.grid[0], choice), Scope.BLOCK
     for digit in warp:
         body, uniform = by_warps(draft, digit, bound_once(draft, body)), Scope.WARP
@@ -69,16 +69,14 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     )
     launch = launch_of(draft, region, choice.threads, grid, (*defines, *body))
     launch = replace(launch, min_blocks=choice.resident)
-    return launch if rank is None else by_ranks(launch, choice.cluster, rank)
+    return launch if rank is None else by_ranks(draft, launch, choice.cluster, rank)
 
 
 class _Block:
     """The nodes of statements at block level: nests over the threads, loops and conditions around them."""
 
-    def __init__(
-        self, draft: Draft, outer: tuple[str, ...], choice: Blocks, stmts: tuple[Stmt, ...], rank: str
-    ) -> None:
-        self.draft, self.outer, self.choice, self.rank = draft, outer, choice, rank
+    def __init__(self, draft: Draft, outer: tuple[str, ...], choice: Blocks, stmts: tuple[Stmt, ...]) -> None:
+        self.draft, self.outer, self.choice = draft, outer, choice
         self.level = Body(draft, hardware=outer)
         self.rows = held_rows(draft.problem, stmts, choice)
         self.tiles: dict[str, RowTile] = {}
@@ -108,7 +106,6 @@ class _Block:
                     width=self.choice.widths.get(seq.index, 1),
                     tile=self.tiles.get(seq.index),
                     ranks=self.choice.cluster,
-                    rank=self.rank,
                 )
                 return split(self.draft, team, seq, tuple(outer), loads)
             case Seq(body=body):

@@ -113,7 +113,7 @@ def _host(draft: Draft, candidate: Candidate, outline: Outline) -> tuple[HostNod
 
 def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
     """The launch in its form. Most programs have one or two of the forms, and load what builds these."""
-    draft.digits = []
+    draft.digits, draft.pipes = [], []
     match choice:
         case Single():
             return build_single(draft, region, choice)

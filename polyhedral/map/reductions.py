@@ -71,15 +71,14 @@ from texpr.polyhedral.prove.additions import CHAIN
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
     """Who shares out a reduction: the threads of a block, or of all `ranks` of a cluster, with the parallel indices of
-    the block; the index `rank` numbers these blocks. A thread takes `width` neighbouring iterations at a time, with
-    wide accesses; of what `tile` holds it has them in registers."""
+    the block. A thread takes `width` neighbouring iterations at a time, with wide accesses; of what `tile` holds it has
+    them in registers."""
 
     outer: tuple[str, ...]
     threads: int
     width: int = 1
     tile: RowTile | None = None
     ranks: int = 1
-    rank: str = ""
 
     @property
     def covered(self) -> int:
@@ -218,7 +217,7 @@ def _combined(draft: Draft, team: Team, parts: Sequence[Part]) -> tuple[Node, ..
     warps = team.threads // warp
     nodes: list[Node] = [reduce_parts(draft, p, "lanes", p.registers, lanes=min(warp, team.threads)) for p in parts]
     if team.ranks > 1:
-        nodes += across_ranks(draft, team.ranks, team.rank, parts, warps)
+        nodes += across_ranks(draft, team.ranks, parts, warps)
     elif warps > 1:
         slots = [[place(draft, f"{c.word}_parts", c.dtype, (const(warps),)) for c in p.components] for p in parts]
         nodes += put_parts(draft, parts, slots, warps)

@@ -34,7 +34,7 @@ def access_reports(
                     found += _of_operator(problem, buffers, statement, leaf, lanes if statement.digits else None)
                 case Copy(leaf=leaf, over=over) as copy:
                     own = (copy.source.subscripts, copy.target.subscripts)
-                    width = constant_value(over[-1][1]) or 1
+                    width = (constant_value(over[-1][1]) or 1) if over else 1
                     found += _of_operator(
                         problem, buffers, copy, leaf, lanes if copy.digits else None, dict.fromkeys(own, width)
                     )

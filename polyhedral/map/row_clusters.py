@@ -3,16 +3,16 @@
     softmax of 257 x 100003, bf16       i = block / 4, 4 blocks of 256 threads, 13 runs of a row in each thread
     j = 8192*j_serial + 2048*rank + 256*warp + 8*lane - lead
 
-The blocks of a cluster share a row as the warps of a block do. Each warp puts what it has of a reduction into the
-memory of every block, all meet at a barrier of the cluster, and every block combines the parts of all. That no block
-writes to one that has not begun, a barrier says: blocks arrive at it as they begin, and wait for it before the first
-parts go out. What one thread of a block would do is done by that of the first block.
+The blocks of a cluster share a row as the warps of a block do. Each warp sends what it has of a reduction to the
+memory of every block, which combines the parts of all when their bytes have come. That no block writes to one that has
+not begun, a barrier of the cluster says: blocks arrive at it as they begin, and wait for it before the first parts go
+out. What one thread of a block would do is done by that of the first block.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from texpr.grammar.ast import Compare, CompareOp, IndexVar, Leaf, New, Par, Seq
+from texpr.grammar.ast import Always, Compare, CompareOp, IndexVar, Leaf, New, Par, Seq
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, multiply, names
 from texpr.grammar.permissions import cluster_shape_of, persistent_of
@@ -28,7 +28,7 @@ from texpr.polyhedral.mapped.candidate import Blocks
 from texpr.polyhedral.mapped.operators import Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
-from texpr.polyhedral.mapped.sync import Action, Barrier
+from texpr.polyhedral.mapped.sync import Acquire, Action, Barrier, Fence, FenceKind, Wait
 from texpr.polyhedral.mapped.tree import Define, Guard, Node
 from texpr.polyhedral.mapped.walks import branches, of_kind
 from texpr.polyhedral.walk import subscript_names, touched, written
@@ -106,20 +106,21 @@ def rank_of(draft: Draft, choice: Blocks) -> Define:
     return Define(index=index, digits=(rank,))
 
 
-def by_ranks(launch: Launch, ranks: int, rank: Define) -> Launch:
+def by_ranks(draft: Draft, launch: Launch, ranks: int, rank: Define) -> Launch:
     """The launch of a block for each iteration, run by so many; `rank` defines which one a block is."""
-    body = tuple(_of_rank(node, rank.index) for node in launch.body)
-    first = next(n for n, node in enumerate(body) if isinstance(node, Barrier) and node.scope is Scope.CLUSTER)
-    begun = Barrier(scope=Scope.CLUSTER, action=Action.ARRIVE, relaxed=True, span=launch.span)
-    wait = Barrier(scope=Scope.CLUSTER, action=Action.WAIT, span=launch.span)
-    puts = first - 1  # a guard, with what each warp puts into the memory of every block
+    body, span = tuple(_of_rank(node, rank.index) for node in launch.body), launch.span
+    sends = next(n for n, node in enumerate(body) if isinstance(node, Guard) and of_kind(node.body, Acquire))
+    ready = Guard(condition=Always(value=True), body=(Fence(kind=FenceKind.BARRIER_INIT),), once=True, span=span)
+    begun = Barrier(scope=Scope.CLUSTER, action=Action.ARRIVE, relaxed=True, span=span)
+    wait = Barrier(scope=Scope.CLUSTER, action=Action.WAIT, span=span)
     x, y, z = launch.grid
     return replace(
         launch,
         grid=(multiply(x, const(ranks)), y, z),
         cluster=(ranks, 1, 1),
-        body=(begun, rank, *body[:puts], wait, *body[puts:]),
-        orders=tuple(order for node in of_kind(body, Barrier) for order in node.orders),
+        body=(ready, begun, rank, *body[:sends], wait, *body[sends:]),
+        pipes=tuple(draft.pipes),
+        orders=tuple(order for node in of_kind(body, Wait) for order in node.orders),
     )
 
 

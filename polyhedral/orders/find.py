@@ -118,8 +118,9 @@ def _shared(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> set[str]:
             case _:
                 pass
     several = (buffers[name] for name in written if repeated or touching[name] > 1)
-    apart = (Memory.REG, Memory.CLUSTER)  # what blocks of a cluster put into it has orders and barriers of its own
-    return {b.name for b in several if b.memory not in apart and b.scope is not Scope.THREAD}
+    several = (b for b in several if b.memory is not Memory.REG and b.scope is not Scope.THREAD)
+    # what blocks of a cluster put there, or goes through a pipe, has orders and waits of its own
+    return {b.name for b in several if b.memory is not Memory.CLUSTER and b.name not in launch.pipe_of}
 
 
 def _may_carry(loop: Loop) -> bool:

@@ -11,12 +11,16 @@ from spoil import spoiled
 from stages import mapped, only_launch
 
 import texpr
+from texpr.codegen.cuda.emit import emit_cuda
+from texpr.codegen.plan import plan
 from texpr.grammar.diagnostics import InternalError, TExprError
+from texpr.grammar.index.expr import ONE
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choices, Combined, Row
+from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
-from texpr.polyhedral.mapped.walks import operators
+from texpr.polyhedral.mapped.walks import launches, map_nodes, operators
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.orders.trace import unrolled
 from texpr.polyhedral.simulate.stage import simulate
@@ -155,14 +159,30 @@ def test_clusters_are_right_and_race_free_as_cuda(text: str) -> None:
     same(arrays, expected)
 
 
+def test_blocks_of_a_cluster_meet_without_a_fence_of_the_device() -> None:
+    source = texpr.parse(SOFTMAX.format(t="f32", m=257, n=100003)).only.compile("cuda:sm_90a").source
+    assert source.count("tx::store_to<255>(") == 2
+    assert source.count("tx::cluster_arrive_relaxed();") == 1 and "tx::cluster_arrive();" not in source
+
+
+def test_a_register_sends_one_element() -> None:
+    (only,) = launches(softmax().host)
+    several = map_nodes(only.body, lambda n: replace(n, over=(("x", ONE),)) if isinstance(n, Copy) and n.pipe else n)
+    wrong = replace(softmax(), host=(replace(only, body=several),))
+    with pytest.raises(
+        TExprError, match="S1_part copies with no element of 4 or 8 bytes to other blocks, which is not"
+    ):
+        emit_cuda(plan(wrong), wrong.target)
+
+
 @cache
 def softmax() -> MappedProgram:
     return clustered(SOFTMAX, 3, 515, 2)
 
 
-def test_every_barrier_of_a_cluster_that_goes_is_missed() -> None:
-    dropped = [(text, m) for text, m in spoiled(softmax()) if re.match(r"drop (.* at )?barrier", text)]
-    assert len(dropped) == 4  # blocks begin, wait for that, and meet twice
+def test_every_sync_of_a_cluster_that_goes_is_missed() -> None:
+    dropped = [(text, m) for text, m in spoiled(softmax()) if text.startswith("drop")]
+    assert len(dropped) == 3 + 2 * 3  # blocks begin and wait for that, and meet twice: an acquire, a commit, a wait
     for text, wrong in dropped:
         with pytest.raises(InternalError):
             check_orders(wrong)

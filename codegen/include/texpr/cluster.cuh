@@ -101,10 +101,23 @@ class Remote {
   u32 address_;
 };
 
-template <class T>
-TX_FN Remote<T> remote(const Shared<T>& tensor, int rank) {
+template <class T, class Where>
+TX_FN Remote<T> remote(const Shared<T, Where>& tensor, int rank) {
   return Remote<T>(remote_address(shared_address(tensor.at(0)), rank));
 }
 
 }  // namespace tx
 #endif
+
+namespace tx {
+
+// Starts the store of an element into the blocks of these ranks, a bit for each, whose mbarriers in this place count it.
+template <int kRanks, class T, class Where>
+TX_FN void store_to(const Shared<T, Where>& tensor, int index, Value<T> value, Mbarrier full, Here here = Here::now()) {
+  TX_UNROLL
+  for (int rank = 0; rank < 16; ++rank) {
+    if ((kRanks >> rank & 1) != 0) remote(tensor, rank).store_async(index, value, full, rank, here);
+  }
+}
+
+}  // namespace tx

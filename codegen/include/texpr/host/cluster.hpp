@@ -96,8 +96,8 @@ class Remote {
   i64 place_;
 };
 
-template <class T>
-inline Remote<T> remote(const Shared<T>& tensor, int rank, Here here = Here::now()) {
+template <class T, class Where>
+inline Remote<T> remote(const Shared<T, Where>& tensor, int rank, Here here = Here::now()) {
   host::Runner& me = host::self(here);
   const host::Spot<T> spot = tensor.at(0, here.file, here.line);
   return Remote<T>(host::block_of(me, rank, here), spot, reinterpret_cast<u8*>(spot.data) - host::machine.shared);
