@@ -17,6 +17,9 @@ three blocks on a multiprocessor, at .76 with one).
     of 100003                 bf16: clusters of 4 blocks of 256 threads, 13 runs each     f32: clusters of 8
 
 A row for which no block has room in its registers, or room for itself alone, has a cluster of blocks (`row_clusters`).
+
+Where one loop alone reads a row, a vector that every block reads stays in the L1: held beside the row it took as many
+registers again, and a matrix of 8192 x 32000 in f32 times a vector ran at .81, with runs of it in the loop at .99.
 """
 
 from collections.abc import Mapping, Sequence

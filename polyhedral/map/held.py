@@ -89,7 +89,7 @@ def held_by(
     problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member], covered: int, line: int = 0
 ) -> Held | None:
     """What a row holds where the loops of a launch's `stmts` go over it; None where that is nothing, or sizes leave its
-    length open. A single loop holds all that it reads, several what two of them read."""
+    length open. A single loop holds what it reads of a row of its block's own, several what two of them read."""
     reads = _common(problem, stmts, loops)
     elements = tuple(dict.fromkeys(element for own in reads.values() for element in own))
     if not elements:
@@ -113,8 +113,14 @@ def _found_in_common(
     for reads in found.values():
         for element, surely in reads.items():
             readers.setdefault(element, []).append(surely)
-    held = {e for e, own in readers.items() if any(own) and len(own) >= min(2, len(loops)) and _stays(stmts, loops, e)}
+    again = {e for e, own in readers.items() if len(own) > 1 or (len(loops) == 1 and _is_own(e))}
+    held = {e for e in again if any(readers[e]) and _stays(stmts, loops, e)}
     return {index: tuple(element for element in reads if element in held) for index, reads in found.items()}
+
+
+def _is_own(element: RowElement) -> bool:
+    """Whether other blocks have another row of it. One that is all blocks' stays in the L1, and needs no registers."""
+    return subscript_names(element[1]) != {ROW.name}
 
 
 def unheld(

@@ -89,8 +89,8 @@ def put_parts(draft: Draft, parts: Sequence[Part], slots: Sequence[Sequence[str]
 
 def across_ranks(draft: Draft, ranks: int, parts: Sequence[Part], warps: int) -> Iterator[Node]:
     """The first lane of each warp sends its result to all blocks of the cluster, which wait for the bytes of all of
-    them and combine these. (To arrive at a barrier of the cluster and publish what was written costs a fence of the
-    device, and to wait there the whole L1: .07 of what softmax of 8192 x 32000 in f32 may take, each time.)"""
+    them and combine these. (To publish at a barrier of the cluster costs a fence of the device, and to see it the whole
+    L1: by two of these softmax of 8192 x 32000 in f32 ran at .87 on an H200, so at 1.00.)"""
     fresh, warp, slots = draft.names.fresh, draft.target.warp_size, ranks * warps
     lanes = min(warp, slots)
     lane, slot, get, turn = (fresh(word) for word in ("lane", "slot", "each", "turn"))

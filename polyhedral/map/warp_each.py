@@ -2,9 +2,10 @@
 
     par M i { Y[i] = sum 1024 k { X[i, k] } }      i = 4*i_block + i_warp, k on the lanes; where i < M
 
-A multiprocessor begins a block in about `BLOCK_NS`: row sums of 1024 columns in bf16 run at .75 of what they read with
-a block of one warp for each, in f32, with twice the bytes, at 1.00. No thread waits for another warp, so nothing of the
-block's is shared: locals are in registers, and what one thread of a block would do is done by the first lane of a warp.
+A multiprocessor begins a block in about `BLOCK_NS`: on an H200 row sums of 1024 columns in bf16 run at .75 of what they
+read with a block of one warp for each, at 1.02 with four or eight; in f32, with twice the bytes, at 1.00 with one.
+No thread waits for another warp, so nothing of the block's is shared: locals are in registers, and what one thread of a
+block would do is done by the first lane of a warp.
 """
 
 from collections.abc import Iterator

@@ -125,6 +125,17 @@ def test_what_only_some_iterations_read_is_not_loaded_for_all() -> None:
     right(program, np.random.default_rng(1).standard_normal((2, 200)).astype(np.float32), columns=256)
 
 
+@pytest.mark.parametrize("n", [515, 1024])
+def test_one_loop_holds_what_no_other_block_reads(n: int) -> None:
+    text = f"kernel k(X: f32[M, {n}], W: f32[{n}], Y: f32[M]) {{ par M i {{ Y[i] = sum {n} k {{ X[i, k] * W[k] }} }} }}"
+    program = mapped(text)
+    assert [name for name in program.buffers if name.endswith("_row")] == ["X_row"]
+    rng = np.random.default_rng(n)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, n), n))
+    got = simulate(program, given := {"X": x, "W": w, "Y": np.zeros(3, np.float32)}, seed=1)
+    np.testing.assert_allclose(got["Y"], interpret(program.kernel, given).outputs["Y"], rtol=1e-4, atol=1e-4)
+
+
 def test_a_row_too_long_for_registers_is_read_again_and_the_report_says_so() -> None:
     program = mapped(SOFTMAX.format(n=1 << 17))
     assert not rows_of(program)
