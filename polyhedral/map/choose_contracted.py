@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import inf, prod
 
 from texpr.grammar.ast import Leaf, Stmt
 from texpr.grammar.attributes import WARP
@@ -28,9 +28,10 @@ from texpr.polyhedral.map.contraction import Contraction, contracted_nest, contr
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.side import joined_by
+from texpr.polyhedral.map.summed import stride
 from texpr.polyhedral.map.tiles_kept import check_tiles
 from texpr.polyhedral.map.uses import memory_of
-from texpr.polyhedral.map.vectors import Element, is_run
+from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import Target
@@ -217,12 +218,17 @@ def _time(target: Target, shape: Shape, turned: int, tiles: int, length: int, pa
 
 
 def _along(problem: Problem, one: Contraction) -> str:
-    """The side whose neighbours are neighbours in what the program writes."""
+    """The side whose neighbours lie nearest one another in what the program writes."""
     sides = (one.second.side.index, one.first.side.index)
     elements = [written_ for stmt in one.work.last if (written_ := _element(stmt)) is not None]
     elements.append((one.update.buffer, one.update.subscripts))
     known = [e for e in elements if e[0] in problem.layouts and e[1]]
-    return next((side for side in sides if any(is_run(problem, e, side) for e in known)), sides[0])
+
+    def apart(side: str) -> float:
+        found = [abs(step) for e in known if (step := stride(problem, e, side))]
+        return min(found, default=inf)
+
+    return min(sides, key=apart)
 
 
 def _element(stmt: Stmt) -> Element | None:

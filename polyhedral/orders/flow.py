@@ -3,8 +3,8 @@
 Points are the slots of every list of nodes; steps lead from slot to slot through a node. A loop may be left before its
 first iteration unless its extent is a positive constant, and a back step begins its next iteration. An order is
 enforced iff no walk leads from behind its source to before its sink without crossing a barrier wide enough; an order in
-one iteration walks no back step of the loops around both, a carried one walks at least one of its loop and none of the
-loops around that.
+one iteration walks no back step of the loops around both, a carried one walks at least as many of its loop as its
+distance and none of the loops around that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -113,18 +113,19 @@ def _reaches(graph: _Graph, order: Order, source: Path, sink: Path) -> bool:
     if order.carried_by is not None and carrier is None:
         raise InternalError(f"the order {order.source} -> {order.sink} is carried by no loop around both")
     forbidden = {p for p in around if carrier is None or len(p) < len(carrier)}
-    open_states = [(step.to, carrier is None) for step in graph.steps[source]]
+    far = 0 if carrier is None else order.distance or 1
+    open_states = [(step.to, 0) for step in graph.steps[source]]
     seen = set(open_states)
     while open_states:
-        slot, carried = open_states.pop()
+        slot, walked = open_states.pop()
         if slot in graph.barriers and _RANK[graph.barriers[slot]] >= _RANK[order.scope]:
             continue
-        if slot == sink and carried:
+        if slot == sink and walked == far:
             return True
         for step in graph.steps[slot]:
             if step.back is not None and step.back in forbidden:
                 continue
-            state = (step.to, carried or (step.back is not None and step.back == carrier))
+            state = (step.to, min(far, walked + (step.back is not None and step.back == carrier)))
             if state not in seen:
                 seen.add(state)
                 open_states.append(state)

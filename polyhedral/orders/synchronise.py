@@ -98,12 +98,12 @@ def _reasons(
 
 
 class _Separations:
-    """`_separating` by order, each pair of statements and carrying loop worked out once."""
+    """`_separating` by order, each pair of statements, carrying loop and distance worked out once."""
 
     def __init__(self, body: Sequence[Node]) -> None:
         self._body = body
         self._paths = {id: place.path for id, place in acting(body)}
-        self._found: dict[tuple[str, str, str | None], frozenset[Path]] = {}
+        self._found: dict[tuple[str, str, str | None, bool], frozenset[Path]] = {}
 
     def counted(self, order: Order) -> bool:
         """Whether the source is over before its block is counted, in the same iteration, and the sink in what the last
@@ -112,10 +112,11 @@ class _Separations:
         return order.carried_by is None and isinstance(self._body[sink[0]], Last) and source[0] < sink[0]
 
     def __call__(self, order: Order) -> frozenset[Path]:
-        key = (order.source, order.sink, order.carried_by)
+        far = (order.distance or 1) > 1
+        key = (order.source, order.sink, order.carried_by, far)
         if key not in self._found:
             source, sink = self._paths[order.source], self._paths[order.sink]
-            self._found[key] = frozenset(_separating(self._body, source, sink, order.carried_by))
+            self._found[key] = frozenset(_separating(self._body, source, sink, order.carried_by, far))
         return self._found[key]
 
 
@@ -188,8 +189,11 @@ def _loops(body: Sequence[Node], path: Path) -> int:
     return count
 
 
-def _separating(body: Sequence[Node], source: Path, sink: Path, carried_by: str | None) -> Iterator[Path]:
-    """The slots that every thread surely passes between an instance of the source and one of the sink after it."""
+def _separating(
+    body: Sequence[Node], source: Path, sink: Path, carried_by: str | None, far: bool
+) -> Iterator[Path]:
+    """The slots that every thread surely passes between an instance of the source and one of the sink after it: those
+    of a whole iteration where a loop carries them `far`, with another iteration between theirs."""
     if carried_by is not None:
         nodes, path = body, _ROOT
         while True:
@@ -201,6 +205,8 @@ def _separating(body: Sequence[Node], source: Path, sink: Path, carried_by: str 
             raise InternalError(f"an order is carried by {carried_by}, which is not around both of its statements")
         yield from _after(nodes, path, source)
         yield from _before(nodes, path, sink)
+        if far:
+            yield from _whole(nodes, path)
         return
     nodes, path = body, _ROOT
     while source[len(path)] == sink[len(path)] and len(source) > len(path) + 1:
@@ -243,6 +249,11 @@ def _before(nodes: Sequence[Node], path: Path, target: Path) -> Iterator[Path]:
 def _inside(node: Node, path: Path) -> Iterator[Path]:
     """Slots inside a node that are surely passed when it is run: those of loops with at least one iteration."""
     if isinstance(node, Loop) and (constant_value(node.extent) or 0) > 0:
-        yield from ((*path, 0, slot) for slot in range(len(node.body) + 1))
-        for number, inner in enumerate(node.body):
-            yield from _inside(inner, (*path, 0, number))
+        yield from _whole(node.body, (*path, 0))
+
+
+def _whole(nodes: Sequence[Node], path: Path) -> Iterator[Path]:
+    """Slots surely passed when a list, which is at `path`, is run."""
+    yield from ((*path, slot) for slot in range(len(nodes) + 1))
+    for number, inner in enumerate(nodes):
+        yield from _inside(inner, (*path, number))

@@ -254,6 +254,8 @@ def ptxas_says(program: MappedProgram, folder: Path) -> str:
 
 
 def test_a_step_of_products_waits_once() -> None:
+    ahead = mapped(SEED, M=2048, N=2048, K=2048)
+    assert len(list(of_kind(only_launch(ahead).body, Barrier))) == 3  # and one where the first factors are taken
     program = mapped(SEED, M=128, N=128, K=64)
     assert len(list(of_kind(only_launch(program).body, Barrier))) == 2  # one of them in the loop
     wrong = with_launch(program, without_barriers(only_launch(program)))

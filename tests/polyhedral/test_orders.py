@@ -117,6 +117,14 @@ def test_a_buffer_of_many_stages_is_overwritten_as_many_iterations_later(stages:
     assert carried == {(Hazard.FLOW, None): None, (Hazard.ANTI, "k"): stages, (Hazard.FLOW, "k"): stages}
 
 
+@pytest.mark.parametrize("stages", [1, 2, 5])
+def test_a_barrier_of_the_iteration_between_orders_what_is_further_apart(stages: int) -> None:
+    launch = only_launch(STAGES.replace("S,", f"{stages},").replace("% S", f"% {stages}"))
+    assert len(barriers(launch)) == (1 if stages > 1 else 2)
+    for number in range(len(barriers(launch))):
+        assert unenforced(without_barrier(launch, number))
+
+
 def test_an_order_keeps_between_which_threads_it_is() -> None:
     (order,) = reversed_rows(64, "63 - b").orders
     assert order.relation is not None

@@ -112,12 +112,12 @@ k_0(const tx::f32* __restrict__ A_data, const tx::f32* __restrict__ B_data, tx::
         tx::store(B_tile, (k_step + 1) % 2 * 2048 + (B_k_at + 4 * k_round_4) * 128 + B_j_at, tx::take<4>(B_next, k_round_4 * 4));
       }
     }
-    // A_tile is written before it is read
-    // B_tile is written before it is read
     // A_tile is read before it is written in the next k_step
     // A_tile is written before it is read in the next k_step
+    // A_tile is written before it is read
     // B_tile is read before it is written in the next k_step
     // B_tile is written before it is read in the next k_step
+    // B_tile is written before it is read
 #line 1
     tx::sync_block(2);
     if (k_step + 1 < 128) {
@@ -136,12 +136,6 @@ k_0(const tx::f32* __restrict__ A_data, const tx::f32* __restrict__ B_data, tx::
         C_sum(i_own_3 * 16 + j_own_3) = tx::fma(A_part(8 + i_own_3), B_part(16 + j_own_3), C_sum(i_own_3 * 16 + j_own_3));
       }
     }
-    // A_tile is read before it is written in the next k_step
-    // B_tile is read before it is written in the next k_step
-    // A_tile is written before it is read in the next k_step
-    // B_tile is written before it is read in the next k_step
-#line 1
-    tx::sync_block(3);
   }
   TX_UNROLL for (int i_square_2 = 0; i_square_2 < 2; ++i_square_2) {
     TX_UNROLL for (int i_row = 0; i_row < 4; ++i_row) {
