@@ -189,9 +189,7 @@ def _loops(body: Sequence[Node], path: Path) -> int:
     return count
 
 
-def _separating(
-    body: Sequence[Node], source: Path, sink: Path, carried_by: str | None, far: bool
-) -> Iterator[Path]:
+def _separating(body: Sequence[Node], source: Path, sink: Path, carried_by: str | None, far: bool) -> Iterator[Path]:
     """The slots that every thread surely passes between an instance of the source and one of the sink after it: those
     of a whole iteration where a loop carries them `far`, with another iteration between theirs."""
     if carried_by is not None:

@@ -161,6 +161,11 @@ def test_convolutions_of_free_counts_compute_the_same(images: int, channels: int
     same(program, {"N": images, "C": channels})
 
 
+def test_tiles_run_along_the_side_whose_results_lie_nearest_one_another() -> None:
+    found = choice(mapped(PHASES, N=11, C=9, O=64, W=7))  # of a pixel's neighbours each second one
+    assert found is not None and found.along == "w"
+
+
 def test_what_is_outside_an_image_is_zero_times_its_weight() -> None:
     program = mapped(conv((3,), (66,), before=1, after=1), N=1, C=6, O=64)
     assert choice(program) is not None
