@@ -130,9 +130,7 @@ def _own_error(fn: Fn, r: Array, v: tuple[Array, ...], dtype: DType, fast: bool,
     absolute: Any = smallest(dtype)
     if entry is not None and fast and dtype == F32:
         ulps = entry.fast_ulps + entry.fast_per_argument * np.abs(v[0])
-        absolute += entry.fast_absolute
-        if fn is Fn.SIN or fn is Fn.COS:
-            absolute = absolute + unit * np.abs(v[0])
+        absolute = absolute + entry.fast_absolute + entry.fast_absolute_per_argument * np.abs(v[0])
     if dtype == F64:
         ulps = 2 * ulps + 1
     error = np.asarray(size * (2 * unit) * ulps + absolute)

@@ -167,9 +167,47 @@ def hastened():
     return [case], [text]
 
 
+LOGARITHMS = """  const tx::Global<const float> x(X, "X");
+  const tx::Global<float> y(Y, "Y");
+  const tx::Global<float> z(Z, "Z");
+  const tx::Global<float> v(V, "V");
+  for (int i = tx::thread(); i < n; i += 32) {
+    y(i) = tx::log(x(i));
+    z(i) = tx::xlogy(x(n - 1 - i), x(i));
+    v(i) = tx::fast_xlogy(x(n - 1 - i), x(i));
+  }"""
+
+
+def logarithms():
+    """Those of all numbers, near 1, tiny and special, within the table of docs/numerics.md."""
+    rng = np.random.default_rng(6)
+    drawn = [np.exp(rng.uniform(-103, 88, 4000)), 1 + rng.normal(0, 1e-3, 4000), 1 + rng.normal(0, 1e-6, 500)]
+    x = np.concatenate([*drawn, [0.0, -0.0, 1.0, -1.0, 1e-45, np.inf, -np.inf, np.nan]]).astype(np.float32)
+    rng.shuffle(x)
+    y, factor = x.astype(np.float64), x[::-1].astype(np.float64)
+    want, within = [], []
+    for exact, error, fast in (
+        (np.log, FUNCTION_ERRORS[Fn.LOG], False),
+        (lambda y: np.where((factor == 0) & ~np.isnan(y), 0.0, factor * np.log(y)), FUNCTION_ERRORS[Fn.XLOGY], False),
+        (lambda y: np.where((factor == 0) & ~np.isnan(y), 0.0, factor * np.log(y)), FUNCTION_ERRORS[Fn.XLOGY], True),
+    ):
+        with np.errstate(all="ignore"):
+            found = exact(y)
+            ulps = error.fast_ulps if fast else error.f32_ulps
+            near = ulps * np.maximum(np.abs(found) * 2.0**-23, 2.0**-149)
+            near += error.fast_absolute_per_argument * np.abs(factor) if fast else 0.0
+            want.append(found.astype(np.float32))
+        within.append(np.where(np.isfinite(want[-1]), near, 0.0))
+    text = kernel("logarithms", "const float* X, float* Y, float* Z, float* V, long long n", LOGARITHMS)
+    case = Case(
+        name="logarithms", symbol="logarithms", inputs=(x,), want=tuple(want), within=tuple(within), sizes=(len(x),)
+    )
+    return [case], [text]
+
+
 def family():
     cases, texts = [], [HEADER, '#include "texpr/registers.cuh"\n']
-    for more_cases, more_texts in (moved(), rounded(), chosen(), scaled(), hastened()):
+    for more_cases, more_texts in (moved(), rounded(), chosen(), scaled(), hastened(), logarithms()):
         cases += more_cases
         texts += more_texts
     return Family(name="registers", cases=cases, texts={"sm_80": "".join(texts)})

@@ -71,4 +71,5 @@ def test_bounds_are_those_of_the_faster_functions_only_where_they_may_stand() ->
 
     assert bound("Y[i] = erf(X[i])", "f32") < 1e-6 < bound("Y[i] = erf(X[i]) #fast", "f32")
     assert bound("Y[i] = erf(X[i]) #strict", "f16") < bound("Y[i] = erf(X[i])", "f16")
+    assert bound("Y[i] = xlogy(X[i], X[i]) #strict", "f16") < bound("Y[i] = xlogy(X[i], X[i])", "f16")
     assert bound("Y[i] = tanh(X[i])", "f16") < bound("Y[i] = tanh(X[i]) #fast", "f16")

@@ -173,7 +173,6 @@ TX_FN f64 pow(f64 x, f64 y) { return TX_C(pow)(x, y); }
 TX_UNARY(abs_float, fabs)
 TX_UNARY(exp, exp)
 TX_UNARY(exp2, exp2)
-TX_UNARY(log, log)
 TX_UNARY(log2, log2)
 TX_UNARY(log1p, log1p)
 TX_UNARY(expm1, expm1)
@@ -186,6 +185,25 @@ TX_UNARY(floor, floor)
 TX_UNARY(ceil, ceil)
 TX_UNARY(round, rint)  // ties to even
 #undef TX_UNARY
+
+TX_FN f64 log(f64 x) { return TX_C(log)(x); }
+#if defined(TX_HOST)
+TX_FN f32 log(f32 x) { return TX_C(logf)(x); }
+#else
+// Of a normal number above 0, 2^e * (1 + r) with r from -1/3 to 1/3, without what a logarithm asks for all others.
+TX_FN f32 log_of_normal(f32 x) {
+  const i32 e = (__float_as_int(x) - 0x3f2aaaab) & 0xff800000;
+  const f32 r = __int_as_float(__float_as_int(x) - e) - 1.0f;
+  f32 p = fma(-0.130188569f, r, 0.140846103f);
+  p = fma(fma(p, r, -0.121486276f), r, 0.139806107f);
+  p = fma(fma(p, r, -0.166842356f), r, 0.200122997f);
+  p = fma(fma(p, r, -0.249996692f), r, 0.333331823f);
+  p = fma(p, r, -0.5f);
+  return fma(static_cast<f32>(e), 8.26295829e-08f, fma(r, r * p, r));  // ln 2 / 2^23
+}
+TX_FN bool is_normal(f32 x) { return __float_as_uint(x) - 0x00800000u < 0x7f000000u; }  // and above 0
+TX_FN f32 log(f32 x) { return is_normal(x) ? log_of_normal(x) : TX_C(logf)(x); }
+#endif
 #undef TX_C
 
 // Faster forms, for statements that are `#fast` or end in 16 bits: within the bounds of docs/numerics.md.
@@ -234,6 +252,19 @@ template <class T, IfValue<T> = 0>
 TX_FN T xlogy(T x, T y) {
   return x == T(0) && y == y ? T(0) : x * log(y);
 }
+#if defined(TX_HOST)
+TX_FN f32 fast_xlogy(f32 x, f32 y) { return xlogy(x, y); }
+#else
+TX_FN f32 xlogy(f32 x, f32 y) {
+  if (is_normal(y)) return x * log_of_normal(y);
+  return x == 0.0f && y == y ? 0.0f : x * ::logf(y);
+}
+TX_FN f32 fast_xlogy(f32 x, f32 y) {
+  f32 of_y;
+  asm("lg2.approx.f32 %0, %1;" : "=f"(of_y) : "f"(y));
+  return x == 0.0f && y == y ? 0.0f : x * (of_y * 0.693147181f);
+}
+#endif
 
 // 1 / (1 + exp(-x)) without overflow of the exponential on either side.
 template <class T, IfValue<T> = 0>
