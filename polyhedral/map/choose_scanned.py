@@ -20,10 +20,13 @@ from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
+from texpr.polyhedral.map.lines import LINE_BYTES
+from texpr.polyhedral.map.lines import ahead as before_line
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.scan import Scan, is_long, scan
+from texpr.polyhedral.map.scan_lines import scan_lines
 from texpr.polyhedral.map.scan_team import covered_by_team
 from texpr.polyhedral.map.scan_work import Scans, scans
 from texpr.polyhedral.map.scanned_fits import scanned_fault, takes_neighbours
@@ -78,25 +81,41 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], ranges: Ranges, 
 
 def _along(problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], found: Scans) -> Scanned:
     """All threads of a team along the scans; where these are short, several teams in a block."""
-    warp, widths, runs = problem.target.warp_size, dict[str, int](), 1
+    warp, widths, lines, runs = problem.target.warp_size, dict[str, int](), dict[str, str](), 1
     least = ROUNDS
     for one in found.scans:
         size = problem.representative(one.loop.extent, ranges)
-        width = run_width(problem, one.body, one.index, size, (*nest.indices, one.index), width_asked((one.loop,)))
+        width, line, before = _width_along(problem, nest, one, size)
         widths |= {one.index: width} if width > 1 else {}
-        runs = max(runs, -(-size // width))
+        lines |= {one.index: line} if line else {}
+        runs = max(runs, -(-(size + before) // width))
         least = min(least, max(1, TOGETHER // (width * _bytes(one))))
     ahead = min(1 << (least.bit_length() - 1), max(1, power_of_two(runs // warp + 1) // 2))
     most = warp * max(1, warp // ahead)  # each thread reads what every unit has of each round
-    team = max(2, min(most, power_of_two(-(-runs // ahead))))
+    needed = -(-runs // ahead)
+    team = max(2, power_of_two(needed) if needed <= warp else min(most, warp * -(-needed // warp)))
     asked = threads_asked(problem.kernel, problem.target)
-    threads = asked or max(team, min(THREADS // 2, team * power_of_two(prod(sizes))))
-    team = min(team, threads & -threads)
+    threads = asked or (team if team > warp else max(team, min(THREADS // 2, team * power_of_two(prod(sizes)))))
+    team = min(team, threads & -threads) if asked or team <= warp else team
     dealt = nest.indices[-1] if nest.pars and _is_fixed(nest.indices[-1], found) else None
     if dealt is None:
         threads = asked or max(team, warp)
     deal: Deal = ((dealt, threads // team),) if dealt is not None and threads > team else ()
-    return _scanned(problem, nest, ranges, found, threads, found.scans[0].index, deal, ahead, widths)
+    choice = _scanned(problem, nest, ranges, found, threads, found.scans[0].index, deal, ahead, widths)
+    return replace(choice, lines=lines)
+
+
+def _width_along(problem: Problem, nest: Nest, one: Scan, size: int) -> tuple[int, str, int]:
+    """How many neighbours of a scan a thread takes; from the lines of which element, if any, they are counted, and how
+    many iterations there are before the first one at most."""
+    hardware, asked = (*nest.indices, one.index), width_asked((one.loop,))
+    width = run_width(problem, one.body, one.index, size, hardware, asked)
+    if width == 1 and asked is None:
+        for name, origin in scan_lines(problem, nest, one).items():
+            width = run_width(problem, one.body, one.index, size, hardware, asked, origin=origin)
+            if width > 1:
+                return width, name, before_line(problem, origin, LINE_BYTES)
+    return width, "", 0
 
 
 def _with_lanes_across(

@@ -26,6 +26,7 @@ from texpr.polyhedral.map.lines import origins
 from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction
+from texpr.polyhedral.map.scan_lines import scan_origins
 from texpr.polyhedral.map.scan_team import covered_by_team
 from texpr.polyhedral.map.scan_work import scans
 from texpr.polyhedral.map.summed import along_steps
@@ -375,13 +376,13 @@ def _scanned(problem: Problem, nest: Nest, ranges: Ranges, choice: Scanned) -> L
     for one in found.scans:
         size = problem.representative(one.loop.extent, ranges)
         times = warps * choice.ahead * -(-size // covered_by_team(choice, one.index))
-        own: Deal = ((one.index, team),)
+        own, indices = ((one.index, team),), (*nest.indices, one.index)
         deal = (*own, *choice.deal) if choice.along in choice.shared_out else (*choice.deal, *own)
         each = choice.widths if choice.along in choice.shared_out else {**choice.widths, one.index: choice.ahead}
-        lanes = _lanes(problem, (*nest.indices, one.index), deal, each)
+        lanes = _lanes(problem, indices, deal, each)
         without = declared(nest.body).union(carrier.name for carrier in one.carriers)
         reads = problem.accesses(one.body, ranges, without=without, weight=times)
-        runs = _Runs(problem, one.body, (*nest.indices, one.index), choice.widths)
+        runs = _Runs(problem, one.body, indices, choice.widths, scan_origins(problem, nest, choice, one))
         requests += runs.requests(reads, lanes)
     return _counted(problem, blocks, choice.threads, idle, iter(requests))
 

@@ -250,8 +250,8 @@ class _Check:
         fault = scanned_fault(self.problem, nest, choice)
         if fault is not None:
             self._refuse(fault)
-        for stmts, index, hardware in scanned_runs(self.problem, nest, choice):
-            self._run(stmts, index, choice.widths, hardware)
+        for stmts, index, hardware, counted in scanned_runs(self.problem, nest, choice):
+            self._run(stmts, index, choice.widths, hardware, counted)
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _chain(self, choice: Combined, summed: Mapping[str, Par], ranges: Ranges) -> None:

@@ -30,11 +30,23 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.index.expr import ZERO, add, at_least_zero, ceildiv, conjunction, const, constant_value, multiply
+from texpr.grammar.index.expr import (
+    ZERO,
+    add,
+    at_least_zero,
+    ceildiv,
+    conjunction,
+    const,
+    constant_value,
+    multiply,
+    subtract,
+)
 from texpr.grammar.index.linear import linear
+from texpr.polyhedral.map.lines import LINE_BYTES, lead_of
 from texpr.polyhedral.map.long_sums import as_type, narrow
-from texpr.polyhedral.map.runs import Copies, Run, each_of, loads_of, registers_of, stores_of
+from texpr.polyhedral.map.runs import Copies, Line, Run, each_of, loads_of, registers_of, stores_of
 from texpr.polyhedral.map.scan import Scan, without_unread
+from texpr.polyhedral.map.scan_lines import reach, scan_origins
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.vectors import Wide, along
@@ -77,18 +89,21 @@ class Tiles:
         self.inner = self.own_width if team.is_along else self.ahead
         self.covered = covered_by_team(team.choice, scan.index)
         self.hardware = (*team.nest.indices, scan.index)
-        extent = constant_value(scan.loop.extent)
-        self.exact = extent is not None and extent % self.covered == 0
+        problem, extent = self.draft.problem, constant_value(scan.loop.extent)
+        self.origin = scan_origins(problem, team.nest, self.choice, scan).get(scan.index)
+        self.line = None if self.origin is None else Line(lead=self.draft.names.fresh("lead"))
+        self.exact = extent is not None and extent % self.covered == 0 and self.line is None
         self.first = self.draft.names.fresh(f"{stem(scan.index)}_first")
         self.moved: tuple[Wide, ...] = ()
         if self.neighbours > 1:
             loop = team.across or scan.loop
-            self.moved = along(self.draft.problem, scan.body, loop.index, self.hardware).vectors(self.neighbours).wide
+            found = along(problem, scan.body, loop.index, self.hardware, origin=self.origin)
+            self.moved = found.vectors(self.neighbours).wide
 
     def nodes(self, *, handed_on: bool) -> list[Node]:
         """All tiles, one after the other; `handed_on`: the folds are wanted behind them."""
         scan, draft = self.scan, self.draft
-        count = ceildiv(at_least_zero(scan.loop.extent), self.covered)
+        count = ceildiv(at_least_zero(reach(draft.problem, scan, self.origin)), self.covered)
         chain = self.team.chain
         several = count != const(1) and chain is None
         each = self.own_width if self.team.is_along else self.ahead
@@ -97,8 +112,14 @@ class Tiles:
         if several or chain is not None:
             number = IndexVar(name=tile if chain is None else chain.part)
             offset = add(multiply(const(self.covered), number), offset)
+        leads: list[Node] = []
+        if self.origin is not None and self.line is not None:
+            offset = subtract(offset, IndexVar(name=self.line.lead))
+            leads = [lead_of(draft.problem, self.line.lead, self.origin, scan.index, LINE_BYTES)]
         body = [Define(index=self.first, digits=(), offset=offset), *self._tile(handed_on=handed_on or several)]
-        return [Loop(index=tile, extent=count, body=tuple(body), span=scan.loop.span)] if several else body
+        if several:
+            return [*leads, Loop(index=tile, extent=count, body=tuple(body), span=scan.loop.span)]
+        return [*leads, *body]
 
     def _tile(self, *, handed_on: bool) -> list[Node]:
         nodes, team = list[Node](), self.team
@@ -151,6 +172,7 @@ class Tiles:
             vector=vector,
             count=self.neighbours,
             span=along.span,
+            line=self.line,
             row=row,
         )
         return _Turn(round=round_, vector=vector, run=run)

@@ -19,6 +19,7 @@ from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.problem import Region, plain_nest
 from texpr.polyhedral.map.scan import Scan
+from texpr.polyhedral.map.scan_lines import reach, scan_origins
 from texpr.polyhedral.map.scan_team import Chain, Fold, Team, covered_by_team
 from texpr.polyhedral.map.scan_tile import Tiles
 from texpr.polyhedral.map.scan_work import Scans, is_wanted, scans
@@ -85,7 +86,8 @@ class _Launch:
         """Grid digits of the band and, slowest, of the tiles of its scan, and nodes that say where a block stands."""
         team, draft, fresh = self.team, self.draft, self.draft.names.fresh
         (scan,) = self.found.scans
-        needed = ceildiv(scan.loop.extent, covered_by_team(team.choice, scan.index))
+        origin = scan_origins(draft.problem, self.nest, team.choice, scan).get(scan.index)
+        needed = ceildiv(reach(draft.problem, scan, origin), covered_by_team(team.choice, scan.index))
         parts = add(ONE, at_least_zero(subtract(needed, ONE)))
         part = fresh("part")
         pieces = [

@@ -9,7 +9,9 @@ from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.crew import team_of
 from texpr.polyhedral.map.crew_fits import crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
+from texpr.polyhedral.map.held import Origins
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.scan_lines import scan_lines, scan_origins
 from texpr.polyhedral.map.scan_team import slot_bytes
 from texpr.polyhedral.map.scan_work import Scans, leaves, scans, stands_alone
 from texpr.polyhedral.mapped.candidate import Scanned
@@ -25,14 +27,16 @@ def scanned_fault(problem: Problem, nest: Nest, choice: Scanned) -> str | None:
 
 def scanned_runs(
     problem: Problem, nest: Nest, choice: Scanned
-) -> Iterator[tuple[tuple[Stmt, ...], str, tuple[str, ...]]]:
-    """The statements of which a thread takes neighbours of an index that has widths, with all indices around them."""
+) -> Iterator[tuple[tuple[Stmt, ...], str, tuple[str, ...], Origins]]:
+    """The statements of which a thread takes neighbours of an index that has widths, with all indices around them and
+    the element from whose lines the neighbours are counted, if any."""
     found = scans(problem, nest.body, choice.shared_out)
     assert found is not None, "the choice fits"
     for one in found.scans:
+        counted = scan_origins(problem, nest, choice, one)
         for index in (*nest.indices, one.index):
             if index in choice.widths:
-                yield one.body, index, (*nest.indices, one.index)
+                yield one.body, index, (*nest.indices, one.index), counted
 
 
 def takes_neighbours(nest: Nest, found: Scans, index: str) -> bool:
@@ -67,6 +71,7 @@ def _faults(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iter
         yield from _looking_back(problem, nest, choice, found)
     yield from crew_faults(problem, choice)
     yield from _widths(nest, choice, found, is_along)
+    yield from _lines(problem, nest, choice, found)
     needed = slot_bytes(choice, found)
     if needed > problem.target.shared_bytes:
         yield f"it needs {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
@@ -92,3 +97,12 @@ def _widths(nest: Nest, choice: Scanned, found: Scans, is_along: bool) -> Iterat
         return
     if not is_along and any(not takes_neighbours(nest, found, index) for index in choice.widths):
         yield f"`widths`: each neighbour of {listed(choice.widths)} has scalars or extents of its own"
+
+
+def _lines(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iterator[str]:
+    """Runs of a scan are counted from lines of what its iterations write."""
+    along = {one.index: one for one in found.scans if one.index in choice.widths}
+    for index, name in choice.lines.items():
+        able = scan_lines(problem, nest, along[index]) if index in along else {}
+        if name not in able:
+            yield f"`lines`: runs of {index} are counted from {listed(able)}, not from {name}"

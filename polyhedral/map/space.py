@@ -229,7 +229,7 @@ def _scanned(problem: Problem, first: Scanned) -> Iterator[Scanned]:
     yield replace(first, look_back=not first.look_back)
     for ahead in AHEAD:
         yield replace(first, ahead=ahead, resident=0)
-    yield replace(first, widths={})
+    yield replace(first, widths={}, lines={})
 
 
 def _scaled(deal: Deal, threads: int) -> Deal:

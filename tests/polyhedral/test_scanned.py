@@ -151,6 +151,8 @@ WIDE = [
     ("previous of columns", {"N": 64}, {"widths": {"j": 2}, "ahead": 1}),
     ("left", {"M": 64}, {"widths": {"j": 4}, "threads": 16}),
 ]
+WIDE_FROM_LINES = ["inclusive", "exclusive", "masked", "halves", "bytes", "two folds", "in place", "previous", "bound"]
+WIDE += [(name, {"N": n}, {"threads": 64, "deal": ()}) for name in WIDE_FROM_LINES for n in (301, 601)]
 
 
 @pytest.mark.parametrize(("name", "bound", "changes"), WIDE)
@@ -290,7 +292,7 @@ def test_every_barrier_of_a_scan_is_needed(name: str) -> None:
         with pytest.raises(InternalError, match="no barrier orders"):
             check_orders(wrong)
         with pytest.raises(TExprError, match="no barrier orders"):
-            results(wrong, 301)
+            results(wrong, 701)
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -310,6 +312,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("columns", {"widths": {"i": 2}}, "a thread takes neighbours of j"),
     ("reversed", {"widths": {"j": 4}}, "no access is wide where a thread takes 4 iterations of j"),
     ("two scans", {"shared_out": ("k",), "along": "k"}, "k are no scans that the threads of a block can share"),
+    ("inclusive", {"lines": {"j": "X[i, j]"}}, r"runs of j are counted from Y\[i, j\], not from X\[i, j\]"),
+    ("inclusive", {"widths": {}}, r"runs of j are counted from none, not from Y\[i, j\]"),
+    ("columns", {"lines": {"j": "Y[i, j]"}}, r"runs of j are counted from none, not from Y\[i, j\]"),
 ]
 
 
@@ -325,6 +330,9 @@ def test_lanes_lie_where_memory_does_and_threads_have_several_loads_on_their_way
     assert rows == Scanned(
         threads=256, grid=("i",), shared_out=("j",), along="j", ahead=4, widths={"j": 4}, memory={"s": Memory.REG}
     )
+    ragged = choice(mapped(PROGRAMS["halves"], M=32749, N=4093))
+    assert isinstance(ragged, Scanned) and ragged.lines == {"j": "Y[i, j]"} and ragged.widths == {"j": 8}
+    assert ragged.threads * 8 * ragged.ahead >= 4093 + 63 > (ragged.threads - 32) * 8 * ragged.ahead
     short = choice(mapped(PROGRAMS["inclusive"], M=32768, N=128))
     assert isinstance(short, Scanned) and short.deal == (("i", 4),) and short.threads == 128
     columns = [choice(mapped(PROGRAMS["columns"], M=m, N=n)) for m, n in ((4096, 1 << 20), (32768, 4096))]
