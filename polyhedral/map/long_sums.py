@@ -28,13 +28,15 @@ from texpr.grammar.ast import (
     Intrinsic,
     Kernel,
     New,
+    Node,
     Par,
     Read,
     Role,
     Seq,
     Stmt,
 )
-from texpr.grammar.types import F64, DType
+from texpr.grammar.types import F32, F64, DType
+from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.program import Program, ProgramStatement
 from texpr.polyhedral.prove.additions import repeating, update_of
@@ -117,6 +119,19 @@ def as_type(value: Expr, dtype: DType) -> Expr:
     if isinstance(value, Const) and value.value == 0 and dtype.is_float:
         return replace(value, dtype=dtype)
     return value if value.dtype == dtype else Cast(operand=value, dtype=dtype, span=value.span)
+
+
+def direct(value: Expr) -> Expr:
+    """The value without conversions of an f32 to f64 and back."""
+
+    def change(node: Node) -> Node:
+        match node:
+            case Cast(operand=Cast(operand=inner, dtype=through), dtype=dtype) if through == F64 and inner.dtype == F32:
+                return as_type(inner, dtype)
+            case _:
+                return node
+
+    return rewrite(value, change)
 
 
 def narrow(value: Expr) -> Expr:

@@ -56,7 +56,8 @@ FOLDED = (F32, F64, I32, I64, U32)  # the types in which threads fold; narrower 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carrier:
-    """A fold that iterations hand on, of terms of type `dtype`. In the scan's body `name` stands for it; in the program
+    """A fold that iterations hand on in type `dtype`, and those of a tile `within` it in that or, of a long sum of f32,
+    that is handed on in f64, in f32. In the scan's body `name` stands for it; in the program
     an iteration has it from the element `every`, which for the first one is `first`. Where each iteration binds one of
     its own, it is `kept`, else the element has it behind the loop. `update` is all that changes it."""
 
@@ -66,6 +67,7 @@ class Carrier:
     kept: bool
     update: Accumulate
     dtype: DType
+    within: DType
 
     @property
     def term(self) -> Expr:
@@ -174,8 +176,9 @@ def _carrier(problem: Problem, stmt: Bind | Accumulate, seq: Seq) -> Carrier | N
     if dtype not in FOLDED:
         return None
     added = isinstance(stmt, Accumulate) and fixed  # a long sum has its type already
+    is_long_sum = stmt.id in problem.long
     if not added and dtype == F32 and op is AccOp.ADD and not _is_short(problem, seq):
-        dtype = F64
+        dtype, is_long_sum = F64, True
     name = f"@{stmt.id}"
     update = Accumulate(
         id=stmt.id if fixed else f"{stmt.id}_fold",
@@ -186,7 +189,8 @@ def _carrier(problem: Problem, stmt: Bind | Accumulate, seq: Seq) -> Carrier | N
         span=stmt.span,
     )
     first = stmt.buffer, at(before, seq.index, ZERO)
-    return Carrier(name=name, first=first, every=(stmt.buffer, before), kept=not fixed, update=update, dtype=dtype)
+    every, within = (stmt.buffer, before), F32 if is_long_sum else dtype
+    return Carrier(name=name, first=first, every=every, kept=not fixed, update=update, dtype=dtype, within=within)
 
 
 def _before(subscripts: tuple[Subscript, ...], index: str) -> tuple[Subscript, ...]:

@@ -76,7 +76,8 @@ def covered_by_team(choice: Scanned, index: str) -> int:
 class Fold:
     """The registers of a carrier: the fold `before` a tile, the `terms` of a thread's iterations, what it has of them
     in its `part`s, what the `lanes` before it have, what a tile has before its unit (`start`) and as a whole (`tile`),
-    and the fold `now`. Units put what they have in `slots` in shared memory."""
+    and the fold `now`. Units put what they have in `slots` in shared memory. Where tiles hand on a wider type, `whole`
+    is a tile's fold in it; what is before is `high`, rounded, and a `rest`, with which `now` begins."""
 
     carrier: Carrier
     before: str
@@ -87,6 +88,13 @@ class Fold:
     start: str
     tile: str
     now: str
+    whole: str
+    high: str
+    rest: str
+
+    @property
+    def is_split(self) -> bool:
+        return self.carrier.within != self.carrier.dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,28 +189,31 @@ class Team:
             "start": (chunks,),
             "tile": (mine,),
             "now": (mine,),
+            "whole": (mine,),
+            "high": (mine,),
+            "rest": (mine,),
         }
         base = carrier.every[0]
-        types = {"terms": carrier.term.dtype}
+        types = {"terms": carrier.term.dtype, "before": carrier.dtype, "whole": carrier.dtype}
         names = {
-            word: self.buffer(f"{base}_{word}", types.get(word, carrier.dtype), shape) for word, shape in of.items()
+            word: self.buffer(f"{base}_{word}", types.get(word, carrier.within), shape) for word, shape in of.items()
         }
         slots = (chunks, self.units, self.groups)
-        return Fold(carrier=carrier, slots=self.buffer(f"{base}_slots", carrier.dtype, slots, Memory.SHARED), **names)
+        return Fold(carrier=carrier, slots=self.buffer(f"{base}_slots", carrier.within, slots, Memory.SHARED), **names)
 
     def buffer(self, wanted: str, dtype: DType, shape: Sequence[int], memory: Memory = Memory.REG) -> str:
         layout = row_major(tuple(const(n) for n in shape if n > 1 or memory is Memory.SHARED))
         return self.draft.local(wanted, dtype, memory, layout, REASONS[memory])
 
     def read(self, fold: Fold, buffer: str, at: tuple[IndexExpr, ...]) -> Read:
-        carrier = fold.carrier
-        return Read(buffer=buffer, subscripts=at, dtype=carrier.dtype, span=carrier.update.span)
+        dtype, span = self.draft.buffers[buffer].dtype, fold.carrier.update.span
+        return Read(buffer=buffer, subscripts=at, dtype=dtype, span=span)
 
     def term(self, fold: Fold, at: tuple[IndexExpr, ...]) -> Expr:
         """A term in the type in which it is folded."""
         carrier = fold.carrier
         read = Read(buffer=fold.terms, subscripts=at, dtype=carrier.term.dtype, span=carrier.update.span)
-        return as_type(read, carrier.dtype)
+        return as_type(read, carrier.within)
 
     def bind(
         self,
@@ -242,7 +253,7 @@ class Team:
         return LookBack(
             id=fresh(f"{update.id}_look"),
             monoid=OF_UPDATE[update.op],
-            value=View(buffer=fold.tile, subscripts=at, dtype=fold.carrier.dtype),
+            value=View(buffer=fold.whole if fold.is_split else fold.tile, subscripts=at, dtype=fold.carrier.dtype),
             target=View(buffer=fold.before, subscripts=at, dtype=fold.carrier.dtype),
             over=((index, const(self.width)),) if self.width > 1 else (),
             at=chain.at,
@@ -261,8 +272,8 @@ class Team:
         return self.draft.local(wanted, carrier.dtype, memory, row_major((extent,)), REASONS[memory])
 
     def nothing(self, fold: Fold, dtype: DType | None = None) -> Const:
-        """The fold of no terms, in the type of folds or another one."""
-        carrier, own = fold.carrier, dtype or fold.carrier.dtype
+        """The fold of no terms, in the type of a tile's folds or another one."""
+        carrier, own = fold.carrier, dtype or fold.carrier.within
         return Const(value=first_of(carrier.update.op, own), dtype=own)
 
 
@@ -272,7 +283,8 @@ def slot_bytes(choice: Scanned, found: Scans) -> int:
     neighbours = 1 if is_along else prod(choice.widths.values())
     slots = (choice.ahead if is_along else neighbours) * choice.threads if team > 1 else 0
     hands = choice.threads // team * neighbours if choice.look_back else 0
-    return sum((slots + hands) * carrier.dtype.size_bytes for one in found.scans for carrier in one.carriers)
+    carriers = [carrier for one in found.scans for carrier in one.carriers]
+    return sum(slots * c.within.size_bytes + hands * c.dtype.size_bytes for c in carriers)
 
 
 def choice_width(choice: Scanned, scan: Scan) -> int:

@@ -13,6 +13,7 @@ unit is one thread.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from texpr.grammar.ast import (
@@ -43,10 +44,11 @@ from texpr.grammar.index.expr import (
 )
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.lines import LINE_BYTES, lead_of
-from texpr.polyhedral.map.long_sums import as_type, narrow
+from texpr.polyhedral.map.long_sums import as_type, direct, narrow
 from texpr.polyhedral.map.runs import Copies, Line, Run, each_of, loads_of, registers_of, stores_of
 from texpr.polyhedral.map.scan import Scan, without_unread
 from texpr.polyhedral.map.scan_lines import reach, scan_origins
+from texpr.polyhedral.map.scan_split import each_element, so_far, split, whole, widened
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.vectors import Wide, along
@@ -140,15 +142,20 @@ class Tiles:
         for fold in self.folds:
             nodes += self._starts(fold)
         if team.chain is not None:
+            for fold in self.folds:
+                nodes += widened(team, fold)
             nodes += [team.look_back(fold, team.chain) for fold in self.folds]
+        for fold in self.folds:
+            nodes += split(team, fold)
         nodes += self._iterations()
         if handed_on:
             for fold in self.folds:
-                name = self.draft.names.fresh("element")
-                at = self.team.of_thread(name)
-                leaf = self.team.combine(fold, "next", fold.before, at, self.team.read(fold, fold.tile, at))
-                nodes += self.team.each(name, self.team.width, (leaf,))
+                nodes += each_element(team, partial(self._next, fold))
         return nodes
+
+    def _next(self, fold: Fold, at: Registers) -> Node:
+        """What is before the next tile."""
+        return self.team.combine(fold, "next", fold.before, at, whole(self.team, fold, at))
 
     # ---- a thread's iterations ----
 
@@ -336,7 +343,8 @@ class Tiles:
         team = self.team
         at = (IndexVar(name=chunk),) if self.chunks > 1 else ()
         place = () if team.is_along else at
-        nodes: list[Node] = [team.bind(fold, "now", fold.now, place, team.read(fold, fold.before, place))]
+        before = team.read(fold, fold.rest if fold.is_split else fold.before, place)
+        nodes: list[Node] = [team.bind(fold, "now", fold.now, place, before)]
         if team.team > 1:
             nodes.append(team.combine(fold, "now", fold.now, place, team.read(fold, fold.start, at)))
         if team.lanes > 1:
@@ -350,7 +358,7 @@ class Tiles:
             if found.buffer not in folds:
                 return found
             fold, element = folds[found.buffer]
-            return as_type(self.team.read(fold, fold.now, element), found.dtype)
+            return as_type(so_far(self.team, fold, element), found.dtype)
 
         alone = self.scan.alone(stmt)
         if alone is not None:
@@ -360,9 +368,8 @@ class Tiles:
                 fold, element = folds[name]
                 return replace(stmt, buffer=fold.now, subscripts=element, value=self.team.term(fold, place))
             case Bind() | Accumulate() | Atomic():
-                return replace(
-                    stmt, value=map_reads(stmt.value, read), subscripts=map_subscripts(stmt.subscripts, read)
-                )
+                value = direct(map_reads(stmt.value, read))
+                return replace(stmt, value=value, subscripts=map_subscripts(stmt.subscripts, read))
             case If(then=then, orelse=orelse):
                 arms = (tuple(self._as_now(s, folds, place) for s in arm) for arm in (then, orelse))
                 return replace(stmt, then=next(arms), orelse=next(arms))

@@ -175,7 +175,9 @@ class _Launch:
         some = where_some([scan.loop.extent]) if subscripts else None
         elsewhere = self.team.chain is not None and buffer not in self.found.alike
         if some is not None or self.inside is not None or elsewhere:
-            nodes.append(self.team.bind(fold, "none", fold.before, at, self.team.nothing(fold), Origin.INIT))
+            nodes.append(
+                self.team.bind(fold, "none", fold.before, at, self.team.nothing(fold, carrier.dtype), Origin.INIT)
+            )
         body: tuple[Node, ...] = (start,)
         if some is not None:
             body = (Guard(condition=some, body=body, span=self.team.span),)
