@@ -60,7 +60,7 @@ from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop,
 from texpr.polyhedral.mapped.walks import statements
 
 _BINDS = Generic | Reduce  # what may define a scalar
-LOOK_BACK_BARRIERS = 4  # of tx::look_back
+LOOK_BACK_BARRIERS = 3  # of tx::look_back
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
 
 
@@ -339,9 +339,10 @@ class _Body:
         kind, count = look_back_terms(node)
         own = f"int {index}" if index else "int"
         put = bind(target, Value(given, ix.ATOM, node.target.dtype))
+        what = f"{kind}, {node.elements}, {count}, {self.launch.threads}"
         out.line(
-            f"tx::look_back<{kind}, {node.elements}, {count}>({flags}, {numbers[0]}, {numbers[1]}, {space}, "
-            f"{numbers[2]}, {hand}, {element}, {holds}, {self.syncs.numbers(LOOK_BACK_BARRIERS)},",
+            f"tx::look_back<{what}>({flags}, {numbers[0]}, {numbers[1]}, {space}, {numbers[2]}, {hand}, {element}, "
+            f"{holds}, {self.syncs.numbers(LOOK_BACK_BARRIERS)},",
             at=node.span,
         )
         out.line(f"    [&]({own}) {{ return {value}; }}, [&]({own}) {{ return {start}; }},")

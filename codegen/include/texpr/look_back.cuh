@@ -10,12 +10,14 @@ namespace tx {
 
 constexpr u32 kPartFolded = 1;    // a part's own fold is in memory
 constexpr u32 kBeforeFolded = 2;  // and so is that of all parts up to it
+constexpr int kAsked = 8;         // parts whose folds of an element are on their way together
 
-// A block's threads have kEach elements each of its kElements, from `element` on; of those with the same ones, one
-// `holds` them. value(e) is the part's fold, before(e) what is before part 0, put(e, x) takes what is before this part.
-// `flags`, from `first` on, has a word for each part, zeros at first; `space`, from `base` on, 2 * kElements values;
-// `hand` is in shared memory. All threads of the block come here, and a block of a lower part began earlier.
-template <class Monoid, int kElements, int kEach, class Space, class Hand, class Value, class Before, class Put>
+// A block's kThreads threads have kEach elements each of its kElements, from `element` on; of those with the same ones,
+// one `holds` them. value(e) is the part's fold, before(e) what is before part 0, put(e, x) takes what is before this
+// part. `flags`, from `first` on, has a word for each part, zeros at first; `space`, from `base` on, 2 * kElements
+// values; `hand` is in shared memory. All threads of the block come here, and a block of a lower part began earlier.
+template <class Monoid, int kElements, int kEach, int kThreads, class Space, class Hand, class Value, class Before,
+          class Put>
 TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space& space, i64 base, const Hand& hand,
                      int element, bool holds, int barrier, Value value, Before before, Put put,
                      Here here = Here::now()) {
@@ -36,7 +38,8 @@ TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space&
   sync_block(barrier);
   if (thread() == 0) publish(flags, first + part, part == 0 ? kBeforeFolded : kPartFolded, here);
   if (part == 0) return;
-  if (warp() == 0) {
+  constexpr int kWorkers = kElements + 31 < kThreads ? (kElements + 31) / 32 * 32 : kThreads;  // whole warps
+  if (thread() < kWorkers) {
     int nearest = part - 1;  // a part up to which all is folded
     for (;;) {
       const int mine = nearest - lane();
@@ -57,18 +60,26 @@ TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space&
         hand.store(0, total);
       }
     } else {
-      for (int e = lane(); e < kElements; e += 32) {
+      for (int e = thread(); e < kElements; e += kWorkers) {
         T total = space.load(whole(nearest, e));
-        TX_UNROLL_BY(4)
-        for (int of = nearest + 1; of < part; ++of) total = Monoid::combine(total, space.load(own(of, e)));
+        for (int from = nearest + 1; from < part; from += kAsked) {
+          T next[kAsked];
+          TX_UNROLL
+          for (int k = 0; k < kAsked; ++k) {
+            next[k] = from + k < part ? space.load(own(from + k, e)) : Monoid::identity();
+          }
+          TX_UNROLL
+          for (int k = 0; k < kAsked; ++k) {
+            if (from + k < part) total = Monoid::combine(total, next[k]);
+          }
+        }
         space.store(whole(part, e), Monoid::combine(total, hand.load(e)));
         hand.store(e, total);
       }
     }
-    sync_warp(barrier + 2);
-    if (lane() == 0) publish(flags, first + part, kBeforeFolded, here);
   }
-  sync_block(barrier + 3);
+  sync_block(barrier + 2);
+  if (thread() == 0) publish(flags, first + part, kBeforeFolded, here);
   TX_UNROLL
   for (int e = 0; e < kEach; ++e) put(e, hand.load(element + e));
 }

@@ -84,7 +84,7 @@ k_0(
     s_whole(element_1) = tx::cast<tx::f64>(s_tile(element_1));
   }
 #line 1
-  tx::look_back<tx::Sum<tx::f64>, 64, 2>(s_flags, j_tile * 512, part, s_folds, j_tile * 512 * 128, s_hand, 2 * group, unit == 0, 2,
+  tx::look_back<tx::Sum<tx::f64>, 64, 2, 256>(s_flags, j_tile * 512, part, s_folds, j_tile * 512 * 128, s_hand, 2 * group, unit == 0, 2,
       [&](int element_2) { return s_whole(element_2); }, [&](int element_2) { return s_before(element_2); },
       [&](int element_2, tx::f64 given) { s_before(element_2) = given; });
   tx::Reg<tx::f32, 2> s_high("s_high");
