@@ -2,7 +2,8 @@
 
     par 32768 i { seq 4096 j { … } }      lanes along j: 256 threads, 4 neighbours, 4 rounds
     par 4096 i { seq 64 j { … } }         a warp for each i, 8 in a block
-    par 4096 j { seq 32768 i { … } }      lanes along j, 4 neighbours, warps along i, and a block for each 64 of i
+    par 257 i { seq 2^17 j { … } }        512 threads for each i, so that no multiprocessor is idle
+    par 4096 j { seq 32768 i { … } }      lanes along j, 2 neighbours, warps along i, and a block for each 256 of i
     seq 2^27 i { … }                      a block for each 4096 of i
 
 Lanes lie where accesses touch the fewest sectors. A thread loads so many bytes at once that the memory is kept busy.
@@ -14,6 +15,7 @@ from dataclasses import replace
 from math import prod
 
 from texpr.grammar.ast import Seq
+from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, constant_value, names
 from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest
@@ -24,22 +26,27 @@ from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.lines import ahead as before_line
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
+from texpr.polyhedral.map.reducible import reads_of
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.scan import Scan, is_long, scan
 from texpr.polyhedral.map.scan_lines import scan_lines
 from texpr.polyhedral.map.scan_team import covered_by_team
 from texpr.polyhedral.map.scan_work import Scans, scans
-from texpr.polyhedral.map.scanned_fits import scanned_fault, takes_neighbours
+from texpr.polyhedral.map.scanned_fits import MAX_TALL, scanned_fault, takes_neighbours
 from texpr.polyhedral.map.uses import memory_of
+from texpr.polyhedral.map.vectors import arrays_of
 from texpr.polyhedral.map.widths import run_width
 from texpr.polyhedral.mapped.candidate import Deal, Scanned
 from texpr.polyhedral.names import Names
 
 THREADS = 256
-TOGETHER = 64  # bytes of terms that a thread takes at once
+TOGETHER = 64  # bytes of terms that a thread takes at once, or of what it loads for them where a scan has several tiles
+TALL = 256  # bytes that a thread loads of a tile that has a block of its own: each of these costs as much as it waits
 ROUNDS = 8  # of one element each, at most
 NEIGHBOURS = 2  # elements of a row that a thread takes: more of them take registers from other blocks
-FEW = 2  # blocks share scans where without it one in so many of the threads of a GPU would be at work, or fewer
+BLOCKS = 4  # for each multiprocessor at least, before threads take more of a tile
+ALONG, ACROSS = True, False  # the scans, where lanes lie
+FEW = {ALONG: 3, ACROSS: 2}  # blocks share scans where else one in so many of a GPU's threads, or fewer, had work
 
 
 def choose_scanned(problem: Problem, region: Region) -> Scanned | None:
@@ -90,8 +97,15 @@ def _along(problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], f
         lines |= {one.index: line} if line else {}
         runs = max(runs, -(-(size + before) // width))
         least = min(least, max(1, TOGETHER // (width * _bytes(one))))
-    ahead = min(1 << (least.bit_length() - 1), max(1, power_of_two(runs // warp + 1) // 2))
+    ahead = min(_down_to_power_of_two(least), max(1, power_of_two(runs // warp + 1) // 2))
     most = warp * max(1, warp // ahead)  # each thread reads what every unit has of each round
+    if most * ahead < runs:
+        loaded = max(_loaded(problem, one) * widths.get(one.index, 1) for one in found.scans)
+        ahead = max(ahead, min(ROUNDS, _down_to_power_of_two(TOGETHER // loaded)))
+        most = warp * max(1, warp // ahead)
+        rows, busy = prod(sizes), problem.target.multiprocessors * problem.target.resident_threads
+        if ahead > 1 and rows * most * FEW[ACROSS] < busy <= rows * 2 * most * FEW[ALONG]:
+            ahead, most = ahead // 2, 2 * most  # a block for each scan keeps its multiprocessor busy
     needed = -(-runs // ahead)
     team = max(2, power_of_two(needed) if needed <= warp else min(most, warp * -(-needed // warp)))
     asked = threads_asked(problem.kernel, problem.target)
@@ -147,7 +161,9 @@ def _with_lanes_across(
     others = prod(sizes) // sizes[across]
     blocks = others * -(-sizes[across] // (lanes * width))
     chained = _over_blocks(problem, region, nest, found, choice, blocks)
-    if chained.look_back or asked is not None:
+    if chained.look_back:
+        return replace(chained, ahead=_tall(problem, found.scans[0], width, team, blocks, longest))
+    if asked is not None:
         return chained
     wanted = target.multiprocessors * target.resident_threads  # else as many warps as may share a scan
     while team * 2 * lanes <= target.max_threads and blocks * team * lanes < wanted and team * ahead < longest:
@@ -155,15 +171,25 @@ def _with_lanes_across(
     return replace(choice, threads=lanes * team)
 
 
+def _tall(problem: Problem, one: Scan, width: int, team: int, blocks: int, longest: int) -> int:
+    """The iterations that a thread takes of a tile with a block of its own: as many as bring enough bytes, but so few
+    that there are several blocks for each multiprocessor, with `blocks` of them beside one another."""
+    bytes_ = _loaded(problem, one) if len(one.carriers) == 1 else max(_bytes(one), _loaded(problem, one))
+    ahead = min(MAX_TALL, _down_to_power_of_two(TALL // (width * bytes_)))
+    while ahead > ROUNDS and blocks * -(-longest // (team * ahead)) < BLOCKS * problem.target.multiprocessors:
+        ahead //= 2
+    return max(ahead, min(ROUNDS, power_of_two(longest)))
+
+
 def _over_blocks(problem: Problem, region: Region, nest: Nest, found: Scans, choice: Scanned, blocks: int) -> Scanned:
     """The choice with a block for each tile, where there are several of them and few blocks else."""
     busy = problem.target.multiprocessors * problem.target.resident_threads
-    extent = found.scans[0].loop.extent
+    extent, few = found.scans[0].loop.extent, FEW[choice.along in choice.shared_out]
     one_tile = (constant_value(extent) or 1 + covered_by_team(choice, found.scans[0].index)) <= covered_by_team(
         choice, found.scans[0].index
     )
     chained = replace(choice, look_back=True)
-    if one_tile or not region.is_alone or blocks * choice.threads * FEW >= busy:
+    if one_tile or not region.is_alone or blocks * choice.threads * few >= busy:
         return choice
     return choice if scanned_fault(problem, nest, chained) is not None else chained
 
@@ -191,6 +217,18 @@ def _scanned(
         widths=widths,
         memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
     )
+
+
+def _loaded(problem: Problem, one: Scan) -> int:
+    """The bytes of the elements of arrays that an iteration reads for its terms, those of its terms where it reads
+    none."""
+    arrays, reads = arrays_of(problem), reads_of(tuple(statements(one.terms)))
+    elements = {(read.buffer, read.subscripts): read for read in reads if read.buffer in arrays}
+    return sum(problem.kernel.buffer(name).dtype.size_bytes for name, _ in elements) or _bytes(one)
+
+
+def _down_to_power_of_two(value: int) -> int:
+    return 1 << max(0, value.bit_length() - 1)
 
 
 def _bytes(one: Scan) -> int:

@@ -11,10 +11,10 @@ from texpr.polyhedral.mapped.places import Memory
 MAX_AHEAD = 8  # rounds that a thread loads before it uses what they brought
 
 
-def crew_faults(problem: Problem, choice: Parted | Tallied | Scanned) -> Iterator[str]:
+def crew_faults(problem: Problem, choice: Parted | Tallied | Scanned, most_ahead: int = MAX_AHEAD) -> Iterator[str]:
     """What is wrong with the blocks of a launch, and with how each of its threads works."""
-    if choice.ahead > MAX_AHEAD or not is_power_of_two(choice.ahead):
-        yield f"`ahead` is a power of two up to {MAX_AHEAD}"
+    if choice.ahead > most_ahead or not is_power_of_two(choice.ahead):
+        yield f"`ahead` is a power of two up to {most_ahead}"
     if choice.resident * choice.threads > problem.target.resident_threads:
         yield f"`resident`: {choice.resident} blocks have more threads than a multiprocessor runs"
     asked = blocks_asked(problem.kernel, problem.target)

@@ -7,7 +7,7 @@ from texpr.grammar.ast import New, Stmt
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.crew import team_of
-from texpr.polyhedral.map.crew_fits import crew_faults, listed
+from texpr.polyhedral.map.crew_fits import MAX_AHEAD, crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.held import Origins
 from texpr.polyhedral.map.problem import Problem
@@ -15,6 +15,8 @@ from texpr.polyhedral.map.scan_lines import scan_lines, scan_origins
 from texpr.polyhedral.map.scan_team import slot_bytes
 from texpr.polyhedral.map.scan_work import Scans, leaves, scans, stands_alone
 from texpr.polyhedral.mapped.candidate import Scanned
+
+MAX_TALL = 64  # iterations that follow one another, where lanes lie across them
 
 
 def scanned_fault(problem: Problem, nest: Nest, choice: Scanned) -> str | None:
@@ -69,7 +71,7 @@ def _faults(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iter
             yield f"`deal`: the extent of {one.index} depends on an index that has threads"
     if choice.look_back:
         yield from _looking_back(problem, nest, choice, found)
-    yield from crew_faults(problem, choice)
+    yield from crew_faults(problem, choice, MAX_AHEAD if is_along else MAX_TALL)
     yield from _widths(nest, choice, found, is_along)
     yield from _lines(problem, nest, choice, found)
     needed = slot_bytes(choice, found)

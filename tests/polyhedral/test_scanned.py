@@ -318,6 +318,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("columns", {"widths": {"i": 2}}, "a thread takes neighbours of j"),
     ("reversed", {"widths": {"j": 4}}, "no access is wide where a thread takes 4 iterations of j"),
     ("two scans", {"shared_out": ("k",), "along": "k"}, "k are no scans that the threads of a block can share"),
+    ("columns", {"ahead": 128}, "`ahead` is a power of two up to 64"),
     ("inclusive", {"lines": {"j": "X[i, j]"}}, r"runs of j are counted from Y\[i, j\], not from X\[i, j\]"),
     ("inclusive", {"widths": {}}, r"runs of j are counted from none, not from Y\[i, j\]"),
     ("columns", {"lines": {"j": "Y[i, j]"}}, r"runs of j are counted from none, not from Y\[i, j\]"),
@@ -344,6 +345,15 @@ def test_lanes_lie_where_memory_does_and_threads_have_several_loads_on_their_way
     columns = [choice(mapped(PROGRAMS["columns"], M=m, N=n)) for m, n in ((4096, 1 << 20), (32768, 4096))]
     assert [c.look_back for c in columns if isinstance(c, Scanned)] == [False, True]
     assert all(isinstance(c, Scanned) and c.along == "j" and c.widths == {"j": 2} for c in columns)
+    halves = of(INCLUSIVE, COLUMNS).replace("f32", "bf16")
+    tall = [mapped(text, M=131072, N=1024) for text in (PROGRAMS["columns"], halves)] + [mapped(halves, M=4096, N=512)]
+    assert [c.ahead for c in map(choice, tall) if isinstance(c, Scanned)] == [32, 64, 8]
+    long = [choice(mapped(PROGRAMS["halves"], M=m, N=100003)) for m in (8192, 257, 16)]
+    assert [(c.threads, c.ahead, c.look_back) for c in long if isinstance(c, Scanned)] == [
+        (256, 4, False),
+        (512, 2, False),
+        (256, 4, True),
+    ]
     stream = [choice(mapped(STREAM, N=n)) for n in (1 << 27, 4096)]
     assert [(c.threads, c.ahead, c.look_back) for c in stream if isinstance(c, Scanned)] == [
         (256, 4, True),

@@ -1,5 +1,5 @@
 // k: CUDA C++ by TExpr 0.1.0 for cuda-host:sm_90a, from main
-//   k_0: grid (32768, 1, 1), block 256 threads, shared 2564 bytes
+//   k_0: grid (8192, 1, 1), block 256 threads, shared 2564 bytes
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
@@ -26,7 +26,7 @@ k_0(
   const tx::Shared<tx::i32> turns_turn(smem + 2560, 1, "turns");
   const int lane = tx::lane();
   const int warp = tx::warp();
-  if (tx::thread() == 0) turns_turn.store(0, tx::take_turn(turns, 0, 32768));
+  if (tx::thread() == 0) turns_turn.store(0, tx::take_turn(turns, 0, 8192));
   tx::sync_block(0);
   const int block = turns_turn.load(0);
   const int j_first = 64 * (block % 64) + 2 * lane;
@@ -42,16 +42,16 @@ k_0(
 #line 1 "/texpr/main"
     s_before(element) = s;
   }
-  const int i_first = 64 * part + 8 * member;
-  tx::Reg<tx::f32, 16> X_run("X_run");
-  tx::Reg<tx::f32, 16> Y_run("Y_run");
-  TX_UNROLL for (int i_round = 0; i_round < 8; ++i_round) {
+  const int i_first = 256 * part + 32 * member;
+  tx::Reg<tx::f32, 64> X_run("X_run");
+  tx::Reg<tx::f32, 64> Y_run("Y_run");
+  TX_UNROLL for (int i_round = 0; i_round < 32; ++i_round) {
     const int i = i_round + i_first;
 #line 1
     tx::put(X_run, i_round * 2, tx::load<2>(X, i * 4096 + j_first));
   }
-  tx::Reg<tx::f32, 16> s_terms("s_terms");
-  TX_UNROLL for (int i_round_1 = 0; i_round_1 < 8; ++i_round_1) {
+  tx::Reg<tx::f32, 64> s_terms("s_terms");
+  TX_UNROLL for (int i_round_1 = 0; i_round_1 < 32; ++i_round_1) {
     TX_UNROLL for (int j_vector_1 = 0; j_vector_1 < 2; ++j_vector_1) {
 #line 1
       s_terms(i_round_1 * 2 + j_vector_1) = X_run(i_round_1 * 2 + j_vector_1);
@@ -60,7 +60,7 @@ k_0(
   tx::Reg<tx::f32, 2> s_part("s_part");
   TX_UNROLL for (int chunk = 0; chunk < 2; ++chunk) {
 #line 1
-    s_part(chunk) = tx::fold<tx::Sum<tx::f32>, 8>([&](int each) { return s_terms(each * 2 + chunk); });
+    s_part(chunk) = tx::fold<tx::Sum<tx::f32>, 32>([&](int each) { return s_terms(each * 2 + chunk); });
 #line 1
     s_slots(chunk, unit, group) = s_part(chunk);
   }
@@ -84,7 +84,7 @@ k_0(
     s_whole(element_1) = tx::cast<tx::f64>(s_tile(element_1));
   }
 #line 1
-  tx::look_back<tx::Sum<tx::f64>, 64, 2, 256>(s_flags, j_tile * 512, part, s_folds, j_tile * 512 * 128, s_hand, 2 * group, unit == 0, 2,
+  tx::look_back<tx::Sum<tx::f64>, 64, 2, 256>(s_flags, j_tile * 128, part, s_folds, j_tile * 128 * 128, s_hand, 2 * group, unit == 0, 2,
       [&](int element_2) { return s_whole(element_2); }, [&](int element_2) { return s_before(element_2); },
       [&](int element_2, tx::f64 given) { s_before(element_2) = given; });
   tx::Reg<tx::f32, 2> s_high("s_high");
@@ -104,7 +104,7 @@ k_0(
 #line 1
     s_now(chunk_2) += s_start(chunk_2);
   }
-  TX_UNROLL for (int i_round_2 = 0; i_round_2 < 8; ++i_round_2) {
+  TX_UNROLL for (int i_round_2 = 0; i_round_2 < 32; ++i_round_2) {
     const int i_3 = i_round_2 + i_first;
     TX_UNROLL for (int j_vector_2 = 0; j_vector_2 < 2; ++j_vector_2) {
 #line 1
