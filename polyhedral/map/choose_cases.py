@@ -1,15 +1,17 @@
 """The cases that the compiler chooses: rows whose length a call decides are held in registers where they are short.
 
     softmax of X: f32[M, N]     N <= 32: a warp has a row of its own, and a thread few elements of it
-                                N <= 512, N <= 1024 and N % 4 == 0: a warp holds a row, and waits for no other one
-                                N <= 2048, N <= 4096, N <= 8192, N <= 32768: a block of more and more threads
+                                N % 4 == 0 and N <= 256, 512, 1024; N <= 512: a warp holds a row, and waits for no other
+                                N % 4 == 0 and N <= 2048, N <= 2048, and so on to 8192: a block of more and more threads
+                                N <= 32768: one of as many as there are
                                 otherwise: each loop reads the row again
 
 A thread that has one run of a row waits longer than one with two (`choose_rows`), and one with as many as it can hold
 has few others beside it: the threads of a case are those for its longest row, which have half as many runs of one of
-half the length. Alignment makes a case of its own only where it saves a warp the barrier. A case's condition is a fact
-for what is chosen in it. Where rows are short they are taken to be many: of a few it matters less how long they take.
-There are no cases where rows of several lengths wait for registers.
+half the length. Rows whose runs are whole have cases of their own: what asks of each element whether it is one of the
+row takes longer than memory does (softmax in bf16 ran at .52 to .78 of the kernel of each size, and runs at 1.00). What
+is known in a case is a fact for what is chosen in it. Where rows are short they are taken to be many: of a few it
+matters less how long they take. There are no cases where rows of several lengths wait for registers.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -22,8 +24,11 @@ from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.vectors import ACCESS_BYTES
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate
 
-WARP_BYTES, ALIGNED_BYTES = 2 << 10, 4 << 10  # of a row that a warp holds, of any alignment, and in whole accesses
-CASE_BYTES = (8 << 10, 16 << 10, 32 << 10, 128 << 10)  # of one that a block holds
+WHOLE_BYTES, WARP_BYTES = (1 << 10, 2 << 10, 4 << 10), 2 << 10  # of a row that a warp holds, in whole runs, and in any
+BLOCK_BYTES, LONGEST_BYTES = (
+    (8 << 10, 16 << 10, 32 << 10),
+    128 << 10,
+)  # of one that a block holds, in either, and in any
 ROWS = 1 << 16  # of few elements
 
 
@@ -45,9 +50,12 @@ def row_cases(problem: Problem, candidate: Candidate, hinted: Collection[str]) -
     bytes_ = max(size for _, size in sizes)
     many = {size.name: ROWS for size in problem.kernel.sizes if size.name not in (extent.name, *hinted)}
     yield _up_to(extent, problem.target.warp_size, many)
+    run = ACCESS_BYTES // min(size for _, size in sizes)
+    yield from (_up_to(extent, most // bytes_, many, aligned=run) for most in WHOLE_BYTES)
     yield _up_to(extent, WARP_BYTES // bytes_, many)
-    yield _up_to(extent, ALIGNED_BYTES // bytes_, many, aligned=ACCESS_BYTES // min(size for _, size in sizes))
-    yield from (_up_to(extent, most // bytes_, {}) for most in CASE_BYTES)
+    for most in BLOCK_BYTES:
+        yield from (_up_to(extent, most // bytes_, {}, aligned=aligned) for aligned in (run, 1))
+    yield _up_to(extent, LONGEST_BYTES // bytes_, {})
 
 
 def _up_to(extent: SizeVar, most: int, others: Mapping[str, int], aligned: int = 1) -> RowCase:

@@ -13,8 +13,8 @@ A mapping is a candidate, or a candidate for each of some cases:
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from texpr.grammar.ast import Condition, IndexVar
-from texpr.grammar.index.expr import negation
+from texpr.grammar.ast import And, Condition, IndexVar
+from texpr.grammar.index.expr import conjunction, negation
 from texpr.grammar.strides import address_name
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.moves import Move
@@ -284,7 +284,13 @@ class Cases:
 
 def first_of(when: Condition, before: Iterable[Case]) -> tuple[Condition, ...]:
     """What is known of a call for which a condition holds, and that of no case before."""
-    return (when, *(negation(case.when) for case in before))
+    own = _parts(when)
+    left = ([part for part in _parts(case.when) if part not in own] for case in before)
+    return (*own, *(negation(conjunction(parts)) for parts in left))
+
+
+def _parts(condition: Condition) -> tuple[Condition, ...]:
+    return condition.parts if isinstance(condition, And) else (condition,)
 
 
 Choices = Candidate | Cases
