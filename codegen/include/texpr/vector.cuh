@@ -154,14 +154,18 @@ TX_FN VectorOf<Memory, kCount> load_part(const Memory& from, Index index, int, i
   return load<kCount, kCache>(from, index);
 }
 
-// The bytes from the last multiple of 16 in memory to an element.
+// The bytes from the last multiple of 16 in memory to an element. Of its number only what it has beyond a multiple of a
+// chunk: for chunks apart by whole ones that is one value, which compilers find so, and not in addresses.
 template <class Memory, class Index>
 TX_FN int bytes_past(const Memory& from, Index index) {
+  constexpr u32 kSize = sizeof(typename Memory::Element);
+  u32 first;
   if constexpr (Memory::kShared) {
-    return static_cast<int>(shared_address(from.address(index)) & 15);
+    first = shared_address(from.address(0));
   } else {
-    return static_cast<int>(reinterpret_cast<u64>(from.address(index)) & 15);
+    first = static_cast<u32>(reinterpret_cast<u64>(from.address(0)));
   }
+  return static_cast<int>((first + (static_cast<u32>(index) & (16 / kSize - 1)) * kSize) & 15);
 }
 
 // The low word of (high, low) shifted right by fewer than 32 bits.
@@ -344,15 +348,15 @@ TX_FN ChunksOf<Memory, kCount> chunks_exactly(const Memory& from, Index index, W
   return c;
 }
 
-// The same where all are wanted. At an aligned address the chunk behind is not touched.
+// The same where all are wanted. At an aligned address the chunk behind is not touched: the same one is read again,
+// which is no branch.
 template <int kCount, class Place, Cache kCache = Cache::kPlain, class Memory, class Index>
 TX_FN ChunksOf<Memory, kCount> chunks(const Memory& from, Index index, Here here = Here::now()) {
   static_assert(Place::run % kCount == 0, "the elements of a chunk are neighbours");
   const int bytes = bytes_past(from, index), past = bytes / static_cast<int>(sizeof(typename Memory::Element));
-  const Index chunk = index - past;
-  ChunksOf<Memory, kCount> c = {load_part<kCount, kCache>(from, Place::at(chunk), past, kCount, here), {}, bytes};
-  if (past != 0) c.high = load_part<kCount, kCache>(from, Place::at(chunk + kCount), 0, past, here);
-  return c;
+  const Index chunk = index - past, behind = chunk + (past != 0 ? kCount : 0);
+  return {load_part<kCount, kCache>(from, Place::at(chunk), past, kCount, here),
+          load_part<kCount, kCache>(from, Place::at(behind), 0, past != 0 ? past : kCount, here), bytes};
 }
 
 template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
