@@ -34,6 +34,7 @@ from texpr.polyhedral.mapped.candidate import (
     Blocks,
     Candidate,
     Choice,
+    Columns,
     Combined,
     Contracted,
     Cores,
@@ -121,6 +122,10 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
             return build_flat(draft, region, choice)
         case Blocks():
             return build_blocks(draft, region, choice)
+        case Columns():
+            from texpr.polyhedral.map.columns import build_columns
+
+            return build_columns(draft, region, choice)
         case Combined():
             return build_combined(draft, region, choice)
         case Contracted():

@@ -31,6 +31,7 @@ from texpr.polyhedral.map.bands import (
     is_serial_par,
 )
 from texpr.polyhedral.map.block_sizes import DEFAULT_THREADS, band_sizes, threads_for
+from texpr.polyhedral.map.choose_columns import choose_columns
 from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import choose_contracted
 from texpr.polyhedral.map.choose_cores import choose_cores
@@ -105,6 +106,9 @@ def _choice(problem: Problem, region: Region) -> Choice:
     if not problem.target.is_cuda:
         return choose_cores(problem, nest, ranges)
     sizes = band_sizes(problem, nest, ranges)
+    columns = choose_columns(problem, nest, ranges)
+    if columns is not None:
+        return columns
     if has_block_level(problem.kernel, nest):
         if prefers_threads(problem, nest, sizes, DEFAULT_THREADS, ranges):
             return choose_flat(problem, nest, ranges)

@@ -13,10 +13,12 @@ from math import prod
 from typing import Any, assert_never
 
 from texpr.grammar.ast import Gather, If, Par, Seq, Stmt
+from texpr.grammar.index.expr import ONE, ZERO, subtract
 from texpr.grammar.index.interval import Ranges, index_range
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.block_sizes import band_sizes
 from texpr.polyhedral.map.choose_cores import step
+from texpr.polyhedral.map.column_work import body_of, column_held, column_work
 from texpr.polyhedral.map.contracted_tiles import DEEP, bringing
 from texpr.polyhedral.map.contraction import contracted_nest, contraction
 from texpr.polyhedral.map.crew import covered_by_block, team_of
@@ -38,6 +40,7 @@ from texpr.polyhedral.mapped.candidate import (
     Blocks,
     Candidate,
     Choice,
+    Columns,
     Combined,
     Contracted,
     Cores,
@@ -114,6 +117,8 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             counted = origins(problem, nest, choice.lines)
             runs = _Runs(problem, nest.body, nest.indices, choice.widths, counted)
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
+        case Columns():
+            return _columns(problem, *region.nest, choice)
         case Combined():
             nest, ranges = region.nest
             extents = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
@@ -352,6 +357,27 @@ def _shared_out(
     reads = problem.accesses(one.body, known, without=declared(nest.body), weight=times)
     runs = _Runs(problem, one.reading, (*nest.indices, *one.indices), choice.widths)
     return parts, runs.requests(reads, lanes)
+
+
+def _columns(problem: Problem, nest: Nest, ranges: Ranges, choice: Columns) -> LaunchCost:
+    """The requests of the loops, of which the first to read a column loads it."""
+    found, team = column_work(problem, nest), team_of(choice.shared)
+    held = column_held(problem, nest, found, team) if found is not None else None
+    assert found is not None and held is not None, "the candidate fits"
+    deal: Deal = ((choice.across, choice.lanes),)
+    blocks, idle = _blocks_of(nest, band_sizes(problem, nest, ranges), deal, choice.widths)
+    times = held.rounds * blocks * -(-choice.threads // problem.target.warp_size)
+    loaded, requests = set[RowElement](), list[_Request]()
+    for loop in found.loops:
+        body, indices = body_of(loop), (*nest.indices, loop.index)
+        known = {**ranges, loop.index: (ZERO, subtract(loop.extent, ONE))}
+        lanes = _lanes(problem, indices, (*deal, (loop.index, team)), choice.widths)
+        here = {named(element, loop.index): element for element in held.reads.get(loop.index, ())}
+        reads = problem.accesses(body, known, without=declared(nest.body), weight=times)
+        fresh = [a for a in reads if here.get((a.buffer, a.subscripts)) not in loaded]
+        loaded.update(here.values())
+        requests += _Runs(problem, body, indices, choice.widths).requests(fresh, lanes)
+    return _counted(problem, blocks, choice.threads, idle, iter(requests))
 
 
 def _tallied(problem: Problem, nest: Nest, ranges: Ranges, choice: Tallied) -> LaunchCost:

@@ -5,16 +5,21 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from texpr.grammar.ast import (
+    Accumulate,
+    Atomic,
     Bind,
+    Compare,
+    CompareOp,
     Expr,
     IndexExpr,
     IndexVar,
     Par,
     Read,
+    Stmt,
 )
 from texpr.grammar.index.expr import (
     ONE,
@@ -27,18 +32,29 @@ from texpr.grammar.index.expr import (
     subtract,
 )
 from texpr.grammar.index.linear import linear
-from texpr.grammar.types import BOOL, DType
+from texpr.grammar.types import BOOL, F32, F64, DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.long_sums import as_type, narrow
+from texpr.polyhedral.map.picks import Pick
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.reducible import Reduction
-from texpr.polyhedral.map.updates import Component, Update, components, local_of, monoid_of
+from texpr.polyhedral.map.serial import Body, of_combining
+from texpr.polyhedral.map.updates import (
+    Change,
+    Component,
+    Update,
+    components,
+    in_registers,
+    local_of,
+    monoid_of,
+)
 from texpr.polyhedral.map.work import Work, shared_nest
 from texpr.polyhedral.mapped.candidate import Parted, Scanned
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
-from texpr.polyhedral.mapped.places import Digit, Memory
-from texpr.polyhedral.mapped.tree import Define, Fresh, Loop, Node
+from texpr.polyhedral.mapped.places import Digit, Memory, Place
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box, View
 from texpr.polyhedral.names import stem
 
@@ -147,8 +163,52 @@ class Crew:
     def element(self, name: str) -> tuple[IndexExpr, ...]:
         return (IndexVar(name=name),) if self.width > 1 else ()
 
+    def of_each(self, element: str, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """The nodes for each of a thread's neighbours, by their number: those that are iterations of the band."""
+        if self.along is None:
+            return tuple(nodes)
+        digit = Digit(
+            name=element, index=self.along.index, weight=1, radix=const(self.width), stride=ONE, place=Place.VECTOR
+        )
+        self.draft.digits.append(digit)
+        body, span = tuple(nodes), self.along.span
+        if self.cut is not None:
+            there = Compare(op=CompareOp.LT, left=IndexVar(name=self.along.index), right=self.cut)
+            body = (Guard(condition=there, body=body, padding=True, span=span),)
+        define = Define(index=self.along.index, digits=(digit,), offset=IndexVar(name=self.firsts[self.along.index]))
+        return (Loop(index=element, extent=digit.radix, body=(define, *body), digit=digit, unroll=True, span=span),)
+
     def is_long(self, update: Update) -> bool:
         return update.id in self.draft.long
+
+    def into(self, parts: Mapping[str, Part], updates: Sequence[Update], at: tuple[IndexExpr, ...]) -> Change:
+        """How a statement of a reduction is run: its updates go to these parts' registers."""
+
+        def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
+            if isinstance(stmt, Accumulate | Atomic):
+                return (self._into(parts.get(stmt.id), stmt, at),)
+            return in_registers(stmt, updates, lambda pick: (self.read(parts[pick.id], at=at), parts[pick.id].local))
+
+        return change
+
+    def _into(self, part: Part | None, stmt: Accumulate | Atomic, at: tuple[IndexExpr, ...]) -> Stmt:
+        if part is None:
+            return stmt
+        (register,) = self.read(part, at=at)
+        narrowed = self.is_long(part.update) and register.dtype != F64
+        value = narrow(stmt.value) if narrowed else stmt.value
+        return replace(stmt, buffer=register.buffer, subscripts=register.subscripts, value=value)
+
+    def final(self, body: Body, total: Part, element: str) -> tuple[Node, ...]:
+        """The program's own update, by all parts together."""
+        update, values = total.update, self.read(total, at=self.element(element))
+        if isinstance(update, Pick):
+            return of_combining(body.nodes(update.at_end(values, total.local)))
+        value: Expr = values[0]
+        if self.is_long(update):
+            value = as_type(value, F64 if self.draft.buffers[update.buffer].dtype == F64 else F32)
+        final = body.leaf(replace(update, value=value))
+        return (replace(final, id=f"{update.id}_out", origin=Origin.COMBINE),)
 
     def registers(self, update: Update, what: str, dtype: DType | None = None) -> Part:
         """Registers of an update, an accumulation's of this type, if any."""

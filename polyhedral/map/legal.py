@@ -17,6 +17,7 @@ from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import Nest, bounded_nest, fits_threads, has_block_level, is_serial_par
 from texpr.polyhedral.map.choose_cores import core_indices
+from texpr.polyhedral.map.columns_fit import columns_faults
 from texpr.polyhedral.map.contracted_fits import contracted_fault
 from texpr.polyhedral.map.contraction import contracted_nest
 from texpr.polyhedral.map.crew_fits import listed
@@ -45,6 +46,7 @@ from texpr.polyhedral.mapped.candidate import (
     Blocks,
     Candidate,
     Choice,
+    Columns,
     Combined,
     Contracted,
     Cores,
@@ -101,6 +103,8 @@ class _Check:
                 self._flat(choice, *self.region.nest)
             case Blocks():
                 self._blocks(choice, *self.region.nest)
+            case Columns():
+                self._columns(choice, *self.region.nest)
             case Combined():
                 self._combined(choice, *self.region.nest)
             case Contracted():
@@ -192,6 +196,13 @@ class _Check:
             self._refuse(fault)
         if bytes_needed > self.target.shared_bytes:
             self._refuse(f"it needs {bytes_needed} bytes of shared memory, and a block has {self.target.shared_bytes}")
+
+    def _columns(self, choice: Columns, nest: Nest, ranges: Ranges) -> None:
+        self._threads(choice.threads)
+        self._grid(choice.grid, nest)
+        for fault in columns_faults(self.problem, nest, choice):
+            self._refuse(fault)
+        self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _combined(self, choice: Combined, nest: Nest, ranges: Ranges) -> None:
         self._threads(choice.threads)

@@ -70,11 +70,26 @@ def _shared(crew: Crew, part: Part, shape: tuple[IndexExpr, ...]) -> tuple[str, 
     return tuple(crew.buffer(f"{register}s", c.dtype, shape, Memory.SHARED) for register, c in named)
 
 
+def in_all(crew: Crew, parts: Sequence[Part]) -> list[Node]:
+    """The parts of a team's threads combined, in every one of them."""
+    nodes, gets = _put(crew, parts, "")
+    return [*nodes, *gets[1]] if gets else []
+
+
 def _by_memory(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
     """Every thread puts its elements where the first of the team reads those of all."""
+    nodes, gets = _put(crew, parts, suffix)
+    if not gets:
+        return []
+    first = Compare(op=CompareOp.EQ, left=IndexVar(name=gets[0].outer), right=ZERO)
+    return [*nodes, Guard(condition=first, body=tuple(gets[1]), span=parts[0].update.span)]
+
+
+def _put(crew: Crew, parts: Sequence[Part], suffix: str) -> tuple[list[Node], tuple[Stand, list[Node]] | None]:
+    """Every thread puts its elements where others read them; and how one reads those of its team, where it stands."""
     count = const(crew.elements * crew.width)
     if crew.team == 1:
-        return []
+        return [], None
     put, get = (crew.stand(("at", "member"), (crew.elements, crew.team)) for _ in range(2))
     puts, gets = list[Node](), list[Node]()
     shared = [_shared(crew, part, (const(crew.team), count)) for part in parts]
@@ -87,15 +102,8 @@ def _by_memory(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
         over, at = ((index, const(crew.team)),), crew.element(name)
         got = crew.reduce(part, f"{suffix}team", values, over=over, at=at, digits=get.digits)
         gets += crew.each(name, (got,), part.update)
-    first = Compare(op=CompareOp.EQ, left=IndexVar(name=get.outer), right=ZERO)
     fresh = (Fresh(buffer=name) for names in shared for name in names)
-    return [
-        *fresh,
-        *put.nodes,
-        *puts,
-        *get.nodes,
-        Guard(condition=first, body=tuple(gets), span=parts[0].update.span),
-    ]
+    return [*fresh, *put.nodes, *puts, *get.nodes], (get, gets)
 
 
 def _slot(crew: Crew, stand: Stand, name: str) -> IndexExpr:

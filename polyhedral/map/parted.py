@@ -18,13 +18,11 @@ is enough; the counters are zeros again when it ends.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from texpr.grammar.ast import (
     Accumulate,
     Compare,
     CompareOp,
-    Expr,
     IndexVar,
     Seq,
 )
@@ -38,25 +36,22 @@ from texpr.grammar.index.expr import (
     where_some,
 )
 from texpr.grammar.index.interval import most
-from texpr.grammar.types import F32, F64
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.crew import Crew, Part, parts_of
 from texpr.polyhedral.map.digits import grid_digits, grid_size, numbered
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import padding_guard, place_in
-from texpr.polyhedral.map.long_sums import as_type, narrow
+from texpr.polyhedral.map.long_sums import narrow
 from texpr.polyhedral.map.meeting import last, together
-from texpr.polyhedral.map.picks import Pick
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.rounds import Rounds, turns_of
-from texpr.polyhedral.map.serial import Body, of_combining
+from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.work import shared_nest, work
 from texpr.polyhedral.mapped.candidate import Parted
-from texpr.polyhedral.mapped.operators import Origin
-from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.places import Digit
 from texpr.polyhedral.mapped.program import Launch
-from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Guard, Node
 from texpr.polyhedral.names import stem
 from texpr.polyhedral.prove.additions import CHAIN
 
@@ -178,47 +173,12 @@ class _Launch:
                 continue
             updates: list[Node] = []
             for update in reduction.updates:
-                updates += self._final(body, by_id[update.id], element)
+                updates += self.crew.final(body, by_id[update.id], element)
             extents = (loop.extent for loop in reduction.loops)
             some = where_some(e for e in extents if names(e).isdisjoint(reduction.indices))
             nodes += updates if some is None else [Guard(condition=some, body=tuple(updates), span=stmt.span)]
-        if along is not None:
-            digit = Digit(
-                name=element,
-                index=along.index,
-                weight=1,
-                radix=const(self.crew.width),
-                stride=ONE,
-                place=Place.VECTOR,
-            )
-            self.draft.digits.append(digit)
-            if self.crew.cut is not None:
-                there = Compare(op=CompareOp.LT, left=IndexVar(name=along.index), right=self.crew.cut)
-                nodes = [Guard(condition=there, body=tuple(nodes), padding=True, span=along.span)]
-            define = Define(index=along.index, digits=(digit,), offset=IndexVar(name=self.crew.firsts[along.index]))
-            nodes = [
-                Loop(
-                    index=element,
-                    extent=digit.radix,
-                    body=(define, *nodes),
-                    digit=digit,
-                    unroll=True,
-                    span=along.span,
-                )
-            ]
-        guarded = self._guarded(nodes)
+        guarded = self._guarded(self.crew.of_each(element, nodes))
         if self.crew.team == 1:
             return list(guarded)
         first = Compare(op=CompareOp.EQ, left=IndexVar(name=self.crew.team_index), right=ZERO)
         return [Guard(condition=first, body=guarded, span=self.crew.span)]
-
-    def _final(self, body: Body, total: Part, element: str) -> tuple[Node, ...]:
-        """The program's own update, by all parts together."""
-        update, values = total.update, self.crew.read(total, at=self.crew.element(element))
-        if isinstance(update, Pick):
-            return of_combining(body.nodes(update.at_end(values, total.local)))
-        value: Expr = values[0]
-        if self.crew.is_long(update):
-            value = as_type(value, F64 if self.draft.buffers[update.buffer].dtype == F64 else F32)
-        final = body.leaf(replace(update, value=value))
-        return (replace(final, id=f"{update.id}_out", origin=Origin.COMBINE),)

@@ -10,19 +10,14 @@ Consecutive blocks take neighbouring pieces of an array, so that all of them rea
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from texpr.grammar.ast import (
-    Accumulate,
-    Atomic,
     Compare,
     CompareOp,
     Condition,
     IndexExpr,
     IndexVar,
-    Read,
     Seq,
-    Stmt,
 )
 from texpr.grammar.index.expr import (
     ONE,
@@ -38,15 +33,12 @@ from texpr.grammar.index.expr import (
     subtract,
 )
 from texpr.grammar.index.linear import linear
-from texpr.grammar.types import F64
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import Crew, Part, covered_by_block
-from texpr.polyhedral.map.long_sums import narrow
-from texpr.polyhedral.map.picks import Pick
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.runs import chunks_inside, nothing, through
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.updates import changed, in_registers
+from texpr.polyhedral.map.updates import changed
 from texpr.polyhedral.map.vectors import Element, Wide, along, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Parted
@@ -144,7 +136,8 @@ class Rounds:
         """Loads of all rounds, then the additions of each."""
         over, crew = self.reduction.over, self.crew
         hardware = (*crew.nest.indices, *self.reduction.indices)
-        body = changed(self.reduction.body, self._through)
+        here = (IndexVar(name=self.vector.name),) if crew.along is not None and self.vector else ()
+        body = changed(self.reduction.body, crew.into(self.parts, self.reduction.updates, here))
         nodes = Body(self.draft, hardware=hardware, digits=crew.own).nodes(body)
         wide: tuple[Wide, ...] = ()
         if self.width > 1:
@@ -218,31 +211,6 @@ class Rounds:
     ) -> tuple[Node, ...]:
         own = tuple(d for d in digits if d is not None)
         return (Define(index=index, digits=own, offset=IndexVar(name=first)), *nodes)
-
-    def _through(self, stmt: Stmt) -> tuple[Stmt, ...] | None:
-        """A statement with its updates where they go."""
-        if isinstance(stmt, Accumulate | Atomic):
-            return (self.update(stmt),)
-        return in_registers(stmt, self.reduction.updates, self._of_pick)
-
-    def _of_pick(self, pick: Pick) -> tuple[tuple[Read, ...], str]:
-        part = self.parts[pick.id]
-        return self._registers(part), part.local
-
-    def update(self, stmt: Accumulate | Atomic) -> Stmt:
-        """An update where it goes: to a register, if it is one of the reduction."""
-        if stmt.id not in self.parts:
-            return stmt
-        part = self.parts[stmt.id]
-        (register,) = self._registers(part)
-        narrowed = self.crew.is_long(part.update) and register.dtype != F64
-        value = narrow(stmt.value) if narrowed else stmt.value
-        return replace(stmt, buffer=register.buffer, subscripts=register.subscripts, value=value)
-
-    def _registers(self, part: Part) -> tuple[Read, ...]:
-        """The registers of a part, of the neighbour at hand."""
-        here = (IndexVar(name=self.vector.name),) if self.crew.along is not None and self.vector else ()
-        return self.crew.read(part, at=here)
 
     def _place(self) -> IndexExpr:
         """The element of a register array that an addition takes."""

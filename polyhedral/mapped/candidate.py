@@ -175,6 +175,40 @@ class Parted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """A band over columns that blocks hold: neighbouring threads, so many `lanes`, have neighbouring iterations of the
+    index `across`, and the rest of a block's `threads`, a team, share the `loops` of each, which have one extent.
+
+        par B b, N j { t = sum C c { X[b, c, j] } ; par C c { Y[b, c, j] = X[b, c, j] / t } }     across j, over c
+
+    What these read of a column is loaded once, before the first, and held in registers. `widths`: as in a flat band, of
+    the index across. `grid` and `resident` as in other bands.
+    """
+
+    threads: int
+    across: str
+    lanes: int
+    loops: tuple[str, ...]
+    grid: tuple[str, ...]
+    widths: Mapping[str, int] = field(default_factory=dict)
+    resident: int = 0
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+    @property
+    def shared(self) -> Parted:
+        """How its loops are shared out: as reductions are, in one block each."""
+        return Parted(
+            threads=self.threads,
+            grid=self.grid,
+            shared_out=self.loops,
+            deal=((self.across, self.lanes),) if self.lanes > 1 else (),
+            resident=self.resident,
+            widths=self.widths,
+            memory=self.memory,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tallied:
     """A band of `atomic` updates, of small arrays among others: each block has `copies` of such an array in shared
     memory, neighbouring lanes update different ones, and at its end it updates the array by what they have together.
@@ -245,12 +279,16 @@ class Cores:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
-Choice = Single | Flat | Blocks | Combined | Contracted | Parted | Tallied | Scanned | Tiled | Cores
+Choice = Single | Flat | Blocks | Columns | Combined | Contracted | Parted | Tallied | Scanned | Tiled | Cores
 
 
 def widths_of(choice: Choice) -> Mapping[str, int]:
     """How many neighbouring iterations a thread takes, of the indices of which it takes several."""
-    return choice.widths if isinstance(choice, Flat | Blocks | Combined | Parted | Tallied | Scanned | Tiled) else {}
+    return (
+        choice.widths
+        if isinstance(choice, Flat | Blocks | Columns | Combined | Parted | Tallied | Scanned | Tiled)
+        else {}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
