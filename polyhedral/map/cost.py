@@ -7,7 +7,7 @@ inside a loop counts for each turn, but the element of an accumulation, which a 
 modelled. On a CPU it counts how many accesses step by at most one element in the innermost loop.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, assert_never
@@ -22,19 +22,18 @@ from texpr.polyhedral.map.column_work import body_of, column_held, column_work
 from texpr.polyhedral.map.contracted_tiles import DEEP, bringing
 from texpr.polyhedral.map.contraction import contracted_nest, contraction
 from texpr.polyhedral.map.crew import covered_by_block, team_of
-from texpr.polyhedral.map.digits import thread_digits
-from texpr.polyhedral.map.held import NO_ORIGINS, Origins, RowElement, held_rows, named, row_origins
+from texpr.polyhedral.map.held import RowElement, held_rows, named, row_origins
 from texpr.polyhedral.map.lines import origins
-from texpr.polyhedral.map.objective import WeightedAccess, footprint, lane_values
+from texpr.polyhedral.map.objective import WeightedAccess, footprint
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction
+from texpr.polyhedral.map.requests import Request, Runs, blocks_of, lanes_of
 from texpr.polyhedral.map.scan_lines import scan_origins
 from texpr.polyhedral.map.scan_team import covered_by_team
 from texpr.polyhedral.map.scan_work import scans
 from texpr.polyhedral.map.summed import along_steps
 from texpr.polyhedral.map.tally import elements, tally
 from texpr.polyhedral.map.tiles import load_units, owned, run_units, staged, tile_lanes
-from texpr.polyhedral.map.vectors import Wide, along
 from texpr.polyhedral.map.work import shared_nest, work
 from texpr.polyhedral.mapped.candidate import (
     Blocks,
@@ -53,8 +52,6 @@ from texpr.polyhedral.mapped.candidate import (
     Tallied,
     Tiled,
 )
-from texpr.polyhedral.names import Names
-from texpr.polyhedral.walk import subscript_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +88,6 @@ def cost(problem: Problem, candidate: Candidate) -> Cost:
     return Cost(launches=launches)
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """An access by lanes, `times` over: how often it is made by some warp."""
-
-    access: WeightedAccess
-    lanes: Mapping[str, Any]
-    times: int
-
-
 def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
     match choice:
         case Single():
@@ -110,12 +98,12 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             nest, ranges = region.nest
             sizes = band_sizes(problem, nest, ranges)
             each = {i: choice.widths.get(i, 1) * choice.turns.get(i, 1) for i in nest.indices}
-            blocks, idle = _blocks_of(nest, sizes, choice.deal, each)
+            blocks, idle = blocks_of(nest, sizes, choice.deal, each)
             warps = -(-blocks * choice.threads * prod(choice.turns.values()) // problem.target.warp_size)
-            lanes = _lanes(problem, nest.indices, choice.deal, choice.widths)
+            lanes = lanes_of(problem, nest.indices, choice.deal, choice.widths)
             found = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=warps)
             counted = origins(problem, nest, choice.lines)
-            runs = _Runs(problem, nest.body, nest.indices, choice.widths, counted)
+            runs = Runs(problem, nest.body, nest.indices, choice.widths, counted)
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
         case Columns():
             return _columns(problem, *region.nest, choice)
@@ -126,10 +114,10 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             parts = {i: -(-n // covered) if i == choice.over else n for i, n in extents.items()}
             blocks = prod(min(n, choice.blocks.get(i, n)) for i, n in parts.items())
             warps = prod(parts.values()) * choice.rounds * -(-choice.threads // problem.target.warp_size)
-            lanes = _lanes(problem, (choice.over,), ((choice.over, choice.threads),), choice.widths)
+            lanes = lanes_of(problem, (choice.over,), ((choice.over, choice.threads),), choice.widths)
             idle = 1 - extents[choice.over] / (parts[choice.over] * covered)
             found = problem.accesses(nest.body, ranges, weight=warps)
-            runs = _Runs(problem, nest.body, nest.indices, choice.widths)
+            runs = Runs(problem, nest.body, nest.indices, choice.widths)
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
         case Contracted():
             return _contracted(problem, region, choice)
@@ -166,7 +154,7 @@ def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchC
     sizes = [problem.representative(side.extent, {}) for side in one.blocked]
     blocks = prod(-(-n // choice.tile.get(side.index, 1)) for side, n in zip(one.blocked, sizes, strict=True))
     steps = -(-problem.representative(one.extent, {}) // choice.depth)
-    warps, requests = -(-choice.threads // problem.target.warp_size), list[_Request]()
+    warps, requests = -(-choice.threads // problem.target.warp_size), list[Request]()
     for side in choice.tile:
         own = bringing(problem, one, choice, side)
         access = problem.access(*own.factor.element, width=own.width)
@@ -175,74 +163,33 @@ def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchC
         pieces = tuple((ways.get(way, way), n) for way, n in own.pieces)
         each = {ways.get(way, way): own.each(way) for way, _ in own.pieces}
         indices = tuple(dict.fromkeys(index for index, _ in pieces))
-        found = _lanes(problem, indices, pieces, each)
-        requests.append(_Request(access, found, blocks * steps * warps * shares))
+        found = lanes_of(problem, indices, pieces, each)
+        requests.append(Request(access, found, blocks * steps * warps * shares))
     idle = 1 - prod(sizes) / (blocks * prod(choice.tile.values()))
     return _counted(problem, blocks * choice.parts, choice.threads, idle, iter(requests))
 
 
-def _tiled(problem: Problem, nest: Nest, ranges: Ranges, choice: Tiled, blocks: int) -> Iterator[_Request]:
+def _tiled(problem: Problem, nest: Nest, ranges: Ranges, choice: Tiled, blocks: int) -> Iterator[Request]:
     """The requests that fill tiles, and those of their runs."""
     warps, found = blocks * -(-choice.threads // problem.target.warp_size), staged(problem, nest, choice)
     for one in found:
         units, each = load_units(choice, one), {choice.along: one.along, choice.across: one.across}
         times = warps * one.along * (prod(units.values()) // choice.threads)
         access = problem.access(*one.element, width=one.across)
-        yield _Request(access, tile_lanes(problem, nest, units, choice.threads, each), times)
+        yield Request(access, tile_lanes(problem, nest, units, choice.threads, each), times)
     units, held = run_units(choice), {(id(problem.layouts[one.element[0]]), one.element[1]) for one in found}
     weight = warps * (prod(units.values()) // choice.threads)
     others = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=weight)
     others = [access for access in others if (id(access.layout), access.subscripts) not in held]
     widths = {index: n for index, n in choice.widths.items() if index == choice.along}
-    runs = _Runs(problem, nest.body, nest.indices, widths, origins(problem, nest, choice.lines))
+    runs = Runs(problem, nest.body, nest.indices, widths, origins(problem, nest, choice.lines))
     yield from runs.requests(others, tile_lanes(problem, nest, units, choice.threads, widths))
 
 
-class _Runs:
-    """The requests of threads that take several neighbouring iterations of an index: wide ones for all of them
-    together, and others in each iteration."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        stmts: tuple[Stmt, ...],
-        indices: tuple[str, ...],
-        widths: Mapping[str, int],
-        origins: Origins = NO_ORIGINS,
-    ) -> None:
-        self.index, self.count = next(((i, widths[i]) for i in indices if i in widths), ("", 1))
-        found: tuple[Wide, ...] = ()
-        if self.count > 1:
-            whole = along(problem, stmts, self.index, indices, origin=origins.get(self.index))
-            found = whole.vectors(self.count).wide
-        self.widths = {wide.element: wide.width for wide in found}
-
-    def requests(self, found: Sequence[WeightedAccess], lanes: Mapping[str, Any]) -> Iterator[_Request]:
-        for access in found:
-            width = self.widths.get((access.buffer, access.subscripts), 0)
-            moves = self.index in subscript_names(access.subscripts)
-            times = self.count // width if width else self.count if moves else 1
-            yield _Request(replace(access, width=width or 1), lanes, access.weight * times)
-
-
-def _lanes(problem: Problem, indices: Sequence[str], deal: Deal, widths: Mapping[str, int]) -> dict[str, Any]:
-    """The value of each index on the lanes of a warp."""
-    warp = problem.target.warp_size
-    pieces = tuple((list(indices).index(index), threads) for index, threads in deal)
-    return lane_values(thread_digits(indices, pieces, Names(()), warp, widths), indices, warp)
-
-
-def _blocks_of(nest: Nest, sizes: Sequence[int], deal: Deal, widths: Mapping[str, int]) -> tuple[int, float]:
-    """Blocks of a band, and the share of their threads beyond an extent."""
-    covered = {i: prod((n for index, n in deal if index == i), start=widths.get(i, 1)) for i in nest.indices}
-    counts = [-(-n // covered[i]) for i, n in zip(nest.indices, sizes, strict=True)]
-    return prod(counts), 1 - prod(sizes) / (prod(counts) * prod(covered.values()))
-
-
-def _alone(problem: Problem, stmts: tuple[Stmt, ...], ranges: Ranges, times: int) -> Iterator[_Request]:
+def _alone(problem: Problem, stmts: tuple[Stmt, ...], ranges: Ranges, times: int) -> Iterator[Request]:
     """The requests of one thread."""
     found = problem.accesses(stmts, ranges, without=declared(stmts), weight=times)
-    return (_Request(access, {}, access.weight) for access in found)
+    return (Request(access, {}, access.weight) for access in found)
 
 
 class _Inside:
@@ -255,21 +202,21 @@ class _Inside:
         self.origins = row_origins(problem, band.body, choice.rows)
         self.rows, self.loaded = held_rows(problem, band.body, choice), set[tuple[Row, RowElement]]()
 
-    def visit(self, stmts: tuple[Stmt, ...], ranges: Ranges, times: int) -> Iterator[_Request]:
+    def visit(self, stmts: tuple[Stmt, ...], ranges: Ranges, times: int) -> Iterator[Request]:
         for stmt in stmts:
             match stmt:
                 case Par(index=index) if not is_serial_par(stmt):
                     nest, known = bounded_nest(stmt)
                     deal, widths = self.choice.inner[index], self.choice.widths
-                    rounds, _ = _blocks_of(nest, band_sizes(self.problem, nest, known, ranges), deal, widths)
-                    lanes = _lanes(self.problem, nest.indices, deal, widths)
+                    rounds, _ = blocks_of(nest, band_sizes(self.problem, nest, known, ranges), deal, widths)
+                    lanes = lanes_of(self.problem, nest.indices, deal, widths)
                     times_inside = times * -(-rounds // self.choice.cluster) * self.warps
                     yield from self._requests(nest.body, {**ranges, **known}, lanes, times_inside, nest.indices)
                 case Seq(index=index, extent=extent) if index in self.choice.shared_out:
                     widths = self.choice.widths
                     covered = self.choice.team * self.choice.cluster * widths.get(index, 1)
                     rounds = -(-self.problem.representative(extent, ranges) // covered)
-                    lanes = _lanes(self.problem, (index,), ((index, self.choice.team),), widths)
+                    lanes = lanes_of(self.problem, (index,), ((index, self.choice.team),), widths)
                     yield from self._requests(stmt.body, ranges, lanes, times * rounds * self.warps, (index,))
                 case Seq(index=index, extent=extent, body=body):
                     inside = index_range(extent, ranges)
@@ -287,10 +234,10 @@ class _Inside:
         lanes: Mapping[str, Any],
         times: int,
         indices: tuple[str, ...] = (),
-    ) -> Iterator[_Request]:
+    ) -> Iterator[Request]:
         found = self.problem.accesses(stmts, ranges, without=self.own, weight=times)
         found = [access for access in found if not (indices and self._is_held(access, indices[0]))]
-        return _Runs(self.problem, stmts, self.outer + indices, self.choice.widths, self.origins).requests(found, lanes)
+        return Runs(self.problem, stmts, self.outer + indices, self.choice.widths, self.origins).requests(found, lanes)
 
     def _is_held(self, access: WeightedAccess, index: str) -> bool:
         """Whether a row has the element already: only the first access to it loads it."""
@@ -305,7 +252,7 @@ class _Inside:
         return False
 
 
-def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests: Iterator[_Request]) -> LaunchCost:
+def _counted(problem: Problem, blocks: int, threads: int, idle: float, requests: Iterator[Request]) -> LaunchCost:
     resident = problem.target.multiprocessors * max(1, problem.target.resident_threads // threads)
     made = sectors = ideal = updates = 0
     for request in requests:
@@ -335,7 +282,7 @@ def _parted(problem: Problem, nest: Nest, ranges: Ranges, choice: Parted) -> Lau
     """Blocks times parts; the requests of the reductions, whatever is before and after them is little."""
     found = work(problem, nest.body, choice.shared_out)
     assert found is not None, "the candidate fits"
-    blocks, idle = _blocks_of(nest, band_sizes(problem, nest, ranges), choice.deal, choice.widths)
+    blocks, idle = blocks_of(nest, band_sizes(problem, nest, ranges), choice.deal, choice.widths)
     shared = [_shared_out(problem, nest, ranges, choice, one, blocks) for one in found.reductions]
     requests = (request for _, own in shared for request in own)
     return _counted(problem, blocks * max(parts for parts, _ in shared), choice.threads, idle, requests)
@@ -343,7 +290,7 @@ def _parted(problem: Problem, nest: Nest, ranges: Ranges, choice: Parted) -> Lau
 
 def _shared_out(
     problem: Problem, nest: Nest, ranges: Ranges, choice: Parted, one: Reduction, blocks: int
-) -> tuple[int, Iterator[_Request]]:
+) -> tuple[int, Iterator[Request]]:
     """Among how many parts a reduction is shared out, and its requests."""
     sizes, known = problem.loop_sizes(one.loops, ranges)
     times, over, parts = blocks, one.over.index, 1
@@ -353,9 +300,9 @@ def _shared_out(
             parts = min(choice.blocks[index], -(-size // covered))
         times *= -(-size // (covered // choice.ahead)) if index == over else size
     times *= -(-choice.threads // problem.target.warp_size)
-    lanes = _lanes(problem, (*nest.indices, over), (*choice.deal, (over, team_of(choice))), choice.widths)
+    lanes = lanes_of(problem, (*nest.indices, over), (*choice.deal, (over, team_of(choice))), choice.widths)
     reads = problem.accesses(one.body, known, without=declared(nest.body), weight=times)
-    runs = _Runs(problem, one.reading, (*nest.indices, *one.indices), choice.widths)
+    runs = Runs(problem, one.reading, (*nest.indices, *one.indices), choice.widths)
     return parts, runs.requests(reads, lanes)
 
 
@@ -365,18 +312,18 @@ def _columns(problem: Problem, nest: Nest, ranges: Ranges, choice: Columns) -> L
     held = column_held(problem, nest, found, team) if found is not None else None
     assert found is not None and held is not None, "the candidate fits"
     deal: Deal = ((choice.across, choice.lanes),)
-    blocks, idle = _blocks_of(nest, band_sizes(problem, nest, ranges), deal, choice.widths)
+    blocks, idle = blocks_of(nest, band_sizes(problem, nest, ranges), deal, choice.widths)
     times = held.rounds * blocks * -(-choice.threads // problem.target.warp_size)
-    loaded, requests = set[RowElement](), list[_Request]()
+    loaded, requests = set[RowElement](), list[Request]()
     for loop in found.loops:
         body, indices = body_of(loop), (*nest.indices, loop.index)
         known = {**ranges, loop.index: (ZERO, subtract(loop.extent, ONE))}
-        lanes = _lanes(problem, indices, (*deal, (loop.index, team)), choice.widths)
+        lanes = lanes_of(problem, indices, (*deal, (loop.index, team)), choice.widths)
         here = {named(element, loop.index): element for element in held.reads.get(loop.index, ())}
         reads = problem.accesses(body, known, without=declared(nest.body), weight=times)
         fresh = [a for a in reads if here.get((a.buffer, a.subscripts)) not in loaded]
         loaded.update(here.values())
-        requests += _Runs(problem, body, indices, choice.widths).requests(fresh, lanes)
+        requests += Runs(problem, body, indices, choice.widths).requests(fresh, lanes)
     return _counted(problem, blocks, choice.threads, idle, iter(requests))
 
 
@@ -396,19 +343,19 @@ def _scanned(problem: Problem, nest: Nest, ranges: Ranges, choice: Scanned) -> L
     """The requests of the scans; whatever stands around them is little."""
     found = scans(problem, nest.body, choice.shared_out)
     assert found is not None, "the candidate fits"
-    blocks, idle = _blocks_of(nest, band_sizes(problem, nest, ranges), choice.deal, choice.widths)
+    blocks, idle = blocks_of(nest, band_sizes(problem, nest, ranges), choice.deal, choice.widths)
     warps = blocks * -(-choice.threads // problem.target.warp_size)
-    team, requests = team_of(choice), list[_Request]()
+    team, requests = team_of(choice), list[Request]()
     for one in found.scans:
         size = problem.representative(one.loop.extent, ranges)
         times = warps * choice.ahead * -(-size // covered_by_team(choice, one.index))
         own, indices = ((one.index, team),), (*nest.indices, one.index)
         deal = (*own, *choice.deal) if choice.along in choice.shared_out else (*choice.deal, *own)
         each = choice.widths if choice.along in choice.shared_out else {**choice.widths, one.index: choice.ahead}
-        lanes = _lanes(problem, indices, deal, each)
+        lanes = lanes_of(problem, indices, deal, each)
         without = declared(nest.body).union(carrier.name for carrier in one.carriers)
         reads = problem.accesses(one.body, ranges, without=without, weight=times)
-        runs = _Runs(problem, one.body, indices, choice.widths, scan_origins(problem, nest, choice, one))
+        runs = Runs(problem, one.body, indices, choice.widths, scan_origins(problem, nest, choice, one))
         requests += runs.requests(reads, lanes)
     return _counted(problem, blocks, choice.threads, idle, iter(requests))
 

@@ -32,6 +32,7 @@ from texpr.polyhedral.mapped.candidate import (
     Blocks,
     Candidate,
     Choice,
+    Columns,
     Combined,
     Contracted,
     Cores,
@@ -77,6 +78,8 @@ def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice
         yield from _parted(problem, first)
     if isinstance(first, Scanned):
         yield from _scanned(problem, first)
+    if isinstance(first, Columns):
+        yield from _columns(problem, first)
     if region.band is None:
         return
     nest, ranges = region.nest
@@ -230,6 +233,14 @@ def _scanned(problem: Problem, first: Scanned) -> Iterator[Scanned]:
     for ahead in AHEAD:
         yield replace(first, ahead=ahead, resident=0)
     yield replace(first, widths={}, lines={})
+
+
+def _columns(problem: Problem, first: Columns) -> Iterator[Columns]:
+    """Blocks of every size, larger and smaller teams, fewer and more neighbours of each thread."""
+    for threads, width in product(_teams(problem), WIDTHS):
+        widths = {first.across: width} if width > 1 else {}
+        for lanes in (4, 8, 16, 32, threads):
+            yield replace(first, threads=threads, lanes=min(lanes, threads), widths=widths, resident=0)
 
 
 def _scaled(deal: Deal, threads: int) -> Deal:

@@ -6,21 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 from emitted import Emitted
-from stages import barriers, mapped, only_launch, with_launch, without_barrier
+from stages import mapped
 from test_map_programs import arguments
 from test_scanned import with_names
 
 from texpr.codegen.host_run import HostModule
 from texpr.grammar.ast import New
 from texpr.grammar.core import statements
-from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.map.column_work import column_work
 from texpr.polyhedral.map.stage import problem_of
 from texpr.polyhedral.mapped.candidate import Candidate, Choice, Columns
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
-from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
 
 HEAD = "kernel k(X: f32[B, C, N], Y: f32[B, C, N], G: f32[C]) where C >= 1 { par B b, N j { BODY } }"

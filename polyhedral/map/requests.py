@@ -1,0 +1,67 @@
+"""The requests of a launch's warps: an access by the lanes of one, and how often some warp makes it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from texpr.grammar.ast import Stmt
+from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.digits import thread_digits
+from texpr.polyhedral.map.held import NO_ORIGINS, Origins
+from texpr.polyhedral.map.objective import WeightedAccess, lane_values
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.vectors import Wide, along
+from texpr.polyhedral.mapped.candidate import Deal
+from texpr.polyhedral.names import Names
+from texpr.polyhedral.walk import subscript_names
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An access by lanes, `times` over: how often it is made by some warp."""
+
+    access: WeightedAccess
+    lanes: Mapping[str, Any]
+    times: int
+
+
+class Runs:
+    """The requests of threads that take several neighbouring iterations of an index: wide ones for all of them
+    together, and others in each iteration."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        stmts: tuple[Stmt, ...],
+        indices: tuple[str, ...],
+        widths: Mapping[str, int],
+        origins: Origins = NO_ORIGINS,
+    ) -> None:
+        self.index, self.count = next(((i, widths[i]) for i in indices if i in widths), ("", 1))
+        found: tuple[Wide, ...] = ()
+        if self.count > 1:
+            whole = along(problem, stmts, self.index, indices, origin=origins.get(self.index))
+            found = whole.vectors(self.count).wide
+        self.widths = {wide.element: wide.width for wide in found}
+
+    def requests(self, found: Sequence[WeightedAccess], lanes: Mapping[str, Any]) -> Iterator[Request]:
+        for access in found:
+            width = self.widths.get((access.buffer, access.subscripts), 0)
+            moves = self.index in subscript_names(access.subscripts)
+            times = self.count // width if width else self.count if moves else 1
+            yield Request(replace(access, width=width or 1), lanes, access.weight * times)
+
+
+def lanes_of(problem: Problem, indices: Sequence[str], deal: Deal, widths: Mapping[str, int]) -> dict[str, Any]:
+    """The value of each index on the lanes of a warp."""
+    warp = problem.target.warp_size
+    pieces = tuple((list(indices).index(index), threads) for index, threads in deal)
+    return lane_values(thread_digits(indices, pieces, Names(()), warp, widths), indices, warp)
+
+
+def blocks_of(nest: Nest, sizes: Sequence[int], deal: Deal, widths: Mapping[str, int]) -> tuple[int, float]:
+    """Blocks of a band, and the share of their threads beyond an extent."""
+    covered = {i: prod((n for index, n in deal if index == i), start=widths.get(i, 1)) for i in nest.indices}
+    counts = [-(-n // covered[i]) for i, n in zip(nest.indices, sizes, strict=True)]
+    return prod(counts), 1 - prod(sizes) / (prod(counts) * prod(covered.values()))
