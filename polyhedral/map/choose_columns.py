@@ -22,7 +22,7 @@ from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, is_run
 from texpr.polyhedral.mapped.candidate import Columns
 
 LINE_BYTES = (128, 64, 32)  # that a team reads of a row of columns, as many as leave room for teams
-HOLDS = 128  # bytes of a thread's registers
+OWN_BYTES = 128  # of a column in a thread's registers
 THREADS = 256
 MOST_THREADS = 512
 
@@ -51,7 +51,7 @@ def choose_columns(problem: Problem, nest: Nest, ranges: Ranges) -> Columns | No
     for line in LINE_BYTES:
         lanes = max(1, line // (element * width)) if width > 1 else problem.target.warp_size
         lanes = min(lanes, power_of_two(-(-sizes[across] // width)))
-        team = power_of_two(-(-column // HOLDS))
+        team = power_of_two(-(-column // OWN_BYTES))
         if lanes * team > MOST_THREADS and line != LINE_BYTES[-1]:
             continue
         lanes *= max(1, THREADS // (lanes * team)) if team == 1 else 1

@@ -8,6 +8,7 @@ from texpr.polyhedral.map.column_work import body_of, column_held, column_work
 from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.held import HELD_BYTES, held_bytes
+from texpr.polyhedral.map.meeting import groups_of
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.updates import part_bytes
@@ -35,7 +36,7 @@ def columns_faults(problem: Problem, nest: Nest, choice: Columns) -> Iterator[st
     width = choice.widths.get(choice.across, 1)
     if held is None or held_bytes(problem, held, width) > HELD_BYTES:
         yield f"`loops`: {HELD_BYTES} bytes of a thread's registers cannot hold what {listed(loops)} read"
-    slots = choice.threads * width if team > 1 else 0
+    slots = choice.threads * (width + bool(groups_of(team, width))) if team > 1 else 0
     needed = slots * part_bytes([update for one in found.reductions for update in one.updates])
     if needed > target.shared_bytes:
         yield f"it needs {needed} bytes of shared memory, and a block has {target.shared_bytes}"

@@ -1,11 +1,13 @@
 """Where the parts of a reduction meet: those of a block's threads, then those of all blocks that share its elements.
 
 every thread of a team alone:  lanes by shuffles, then warps in shared memory, in all threads
-several elements in a block:   every thread puts its own in shared memory, the first of each team adds
+several elements in a block:   every thread puts its own in shared memory, the first of each team adds, or before it
+                               each thread those that a group of its team has of one element
 blocks:                        each puts its results in memory; the last one to be counted adds those of all
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from texpr.grammar.ast import (
     Compare,
@@ -87,23 +89,56 @@ def _by_memory(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
 
 def _put(crew: Crew, parts: Sequence[Part], suffix: str) -> tuple[list[Node], tuple[Stand, list[Node]] | None]:
     """Every thread puts its elements where others read them; and how one reads those of its team, where it stands."""
-    count = const(crew.elements * crew.width)
     if crew.team == 1:
         return [], None
-    put, get = (crew.stand(("at", "member"), (crew.elements, crew.team)) for _ in range(2))
-    puts, gets = list[Node](), list[Node]()
-    shared = [_shared(crew, part, (const(crew.team), count)) for part in parts]
+    put = crew.stand(("at", "member"), (crew.elements, crew.team))
+    shared = [_shared(crew, part, (const(crew.team), const(crew.elements * crew.width))) for part in parts]
+    nodes: list[Node] = [*(Fresh(buffer=name) for names in shared for name in names), *put.nodes]
     for part, names in zip(parts, shared, strict=True):
-        name, index = crew.draft.names.fresh("element"), crew.draft.names.fresh("each")
+        name = crew.draft.names.fresh("element")
         there = (IndexVar(name=put.outer), _slot(crew, put, name))
         mine = crew.read(part, at=crew.element(name))
-        puts += crew.each(name, crew.put(part, f"{suffix}put", names, there, mine, put.digits), part.update)
+        nodes += crew.each(name, crew.put(part, f"{suffix}put", names, there, mine, put.digits), part.update)
+    groups = groups_of(crew.team, crew.width)
+    if groups:
+        more, shared = _in_groups(crew, parts, shared, groups, suffix)
+        nodes += more
+    get, gets = crew.stand(("at", "member"), (crew.elements, crew.team)), list[Node]()
+    for part, names in zip(parts, shared, strict=True):
+        name, index = crew.draft.names.fresh("element"), crew.draft.names.fresh("each")
         values = crew.read(part, names, (IndexVar(name=index), _slot(crew, get, name)))
-        over, at = ((index, const(crew.team)),), crew.element(name)
+        over, at = ((index, const(groups or crew.team)),), crew.element(name)
         got = crew.reduce(part, f"{suffix}team", values, over=over, at=at, digits=get.digits)
         gets += crew.each(name, (got,), part.update)
-    fresh = (Fresh(buffer=name) for names in shared for name in names)
-    return [*fresh, *put.nodes, *puts, *get.nodes], (get, gets)
+    return [*nodes, *get.nodes], (get, gets)
+
+
+def groups_of(team: int, width: int) -> int:
+    """In how many groups the threads of a team, which have so many neighbours each, combine first: one thread then has
+    the parts of one element from as many of its team as it has neighbours, and not those of all its elements from all
+    of them; 0 where that is not less."""
+    return team // width if width > 1 and team % width == 0 and team * width > 2 * (team + width) else 0
+
+
+def _in_groups(
+    crew: Crew, parts: Sequence[Part], shared: Sequence[tuple[str, ...]], groups: int, suffix: str
+) -> tuple[list[Node], list[tuple[str, ...]]]:
+    """What lies in shared memory for each member of a team, combined by all threads to one for each group of them."""
+    count = crew.elements * crew.width
+    stand, found = crew.stand(("slot", "group"), (count, groups)), list[tuple[str, ...]]()
+    nodes, puts = list[Node](stand.nodes), list[Node]()
+    group, slot = IndexVar(name=stand.outer), IndexVar(name=stand.inner)
+    for part, names in zip(parts, shared, strict=True):
+        registers = tuple(crew.buffer(f"{c.word}_of_group", c.dtype, (), Memory.REG) for c in part.components)
+        own = replace(part, registers=registers)
+        index, members = crew.draft.names.fresh("each"), crew.team // groups
+        member = add(multiply(const(members), group), IndexVar(name=index))
+        values = crew.read(part, names, (member, slot))
+        got = crew.reduce(own, f"{suffix}group", values, over=((index, const(members)),), digits=stand.digits)
+        found.append(_shared(crew, own, (const(groups), const(count))))
+        nodes += [*(Fresh(buffer=name) for name in (*registers, *found[-1])), got]
+        puts += crew.put(own, f"{suffix}grouped", found[-1], (group, slot), crew.read(own), stand.digits)
+    return [*nodes, *puts], found
 
 
 def _slot(crew: Crew, stand: Stand, name: str) -> IndexExpr:

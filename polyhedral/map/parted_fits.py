@@ -9,6 +9,7 @@ from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.crew import cut_of, team_of
 from texpr.polyhedral.map.crew_fits import crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
+from texpr.polyhedral.map.meeting import groups_of
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.updates import part_bytes
 from texpr.polyhedral.map.widths import reads_alone
@@ -54,6 +55,7 @@ def _faults(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterat
     yield from _widths(problem, nest, choice, found)
     each = prod(choice.widths.get(i, 1) for i in nest.indices)
     slots = choice.threads * each if dealt else choice.threads // target.warp_size
+    slots += choice.threads if dealt and groups_of(team_of(choice), each) else 0
     needed = 2 * slots * part_bytes([update for one in found.reductions for update in one.updates])
     if needed > target.shared_bytes:
         yield f"it needs {needed} bytes of shared memory, and a block has {target.shared_bytes}"

@@ -239,8 +239,8 @@ def _columns(problem: Problem, first: Columns) -> Iterator[Columns]:
     """Blocks of every size, larger and smaller teams, fewer and more neighbours of each thread."""
     for threads, width in product(_teams(problem), WIDTHS):
         widths = {first.across: width} if width > 1 else {}
-        for lanes in (4, 8, 16, 32, threads):
-            yield replace(first, threads=threads, lanes=min(lanes, threads), widths=widths, resident=0)
+        for teams in (1, 4, 8, 16, 64):
+            yield replace(first, threads=threads, lanes=max(1, threads // teams), widths=widths, resident=0)
 
 
 def _scaled(deal: Deal, threads: int) -> Deal:

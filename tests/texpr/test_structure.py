@@ -143,7 +143,10 @@ def test_a_kernel_of_one_band_loads_no_form_that_it_has_not() -> None:
         "codegen.cpu.emit",
         *(f"polyhedral.schedule.{n}" for n in ("propose", "check", "draft")),
     ]
-    other += [f"polyhedral.map.{n}" for n in ("tiled", "columns", "parted", "tallied", "scanned", "contracted", "cores", "legal")]
+    other += [
+        f"polyhedral.map.{n}"
+        for n in ("tiled", "columns", "parted", "tallied", "scanned", "contracted", "cores", "legal")
+    ]
     code = (
         "import sys, texpr\n"
         "texpr.load('tests/kernels/vector_add.tex').only.compile('cuda:sm_90a').source\n"
