@@ -6,19 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 from emitted import Emitted
-from stages import mapped
+from stages import barriers, mapped, only_launch, with_launch, without_barrier
 from test_map_programs import arguments
 from test_scanned import with_names
 
 from texpr.codegen.host_run import HostModule
 from texpr.grammar.ast import New
 from texpr.grammar.core import statements
+from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.map.column_work import column_work
 from texpr.polyhedral.map.stage import problem_of
 from texpr.polyhedral.mapped.candidate import Candidate, Choice, Columns
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
 
 HEAD = "kernel k(X: f32[B, C, N], Y: f32[B, C, N], G: f32[C]) where C >= 1 { par B b, N j { BODY } }"
@@ -126,3 +128,77 @@ def test_the_text_is_right_on_the_cpu() -> None:
         arrays = {n: np.array(v) for n, v in values.items()}
         assert text.run(module, arrays, 3) is None
         same(arrays, interpret(program.kernel, values, sizes=sizes).outputs, f"{name} {way}")
+
+
+@pytest.mark.parametrize("name", ["norm", "softmax", "first greatest"])
+def test_any_order_of_warps_is_right(name: str) -> None:
+    program = in_columns(PROGRAMS[name], "teams of 8")
+    values, sizes = values_of(program, "teams of 8")
+    expected = interpret(program.kernel, values, sizes=sizes).outputs
+    for seed in (0, 1):
+        same(simulate(program, values, seed=seed, sizes=sizes, interleaved=True), expected, name)
+
+
+def test_every_barrier_of_a_team_is_needed() -> None:
+    program = in_columns(PROGRAMS["norm"], "neighbours")
+    launch, (values, sizes) = only_launch(program), values_of(program, "neighbours")
+    assert len(barriers(launch)) == 2
+    for number in range(2):
+        wrong = with_launch(program, without_barrier(launch, number))
+        with pytest.raises(InternalError, match="no barrier orders"):
+            check_orders(wrong)
+        with pytest.raises(TExprError, match="no barrier orders"):
+            simulate(wrong, values, sizes=sizes)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize(("c", "n"), [(256, 16384), (257, 16383), (1024, 1024), (3, 33473)])
+def test_teams_of_usual_sizes_read_a_column_once(c: int, n: int, dtype: str) -> None:
+    text = PROGRAMS["norm"].replace("f32[", f"{dtype}[").replace("X[b, c, j] *", "f32(X[b, c, j]) *")
+    program = mapped(text, B=32, C=c, N=n)
+    assert isinstance(program.candidate, Candidate)
+    (choice,) = program.candidate.launches.values()
+    assert isinstance(choice, Columns)
+    reads = [access for access in program.report.accesses if access.relation.startswith("X[") and access.mode == "read"]
+    assert len(reads) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PROGRAMS["norm"].replace("sum C c {", "sum C c #ordered {"),
+        PROGRAMS["norm"].replace("par C d {", "seq C d {"),
+        of("new t: f32; t = sum C c { X[b, c, j] }; par C d { Y[b, d, j] = t }"),
+        of("""new t: f32; t = sum C c { X[b, c, j] }
+            par C d { X[b, d, j] = t + X[b, C - 1 - d, j] }""").replace("X: f32", "inout X: f32"),
+        of("new t: f32; t = sum C c { X[b, j, c] }; par C d { Y[b, j, d] = X[b, j, d] - t }").replace("C, N]", "N, C]"),
+    ],
+)
+def test_what_is_no_column_of_a_team_is_not_held(text: str) -> None:
+    try:
+        program = mapped(text, B=32, C=256, N=16384)
+    except TExprError as wrong:
+        assert {d.code for d in wrong.diagnostics} <= {"E0301"}, wrong
+        return
+    assert isinstance(program.candidate, Candidate)
+    assert not any(isinstance(choice, Columns) for choice in program.candidate.launches.values())
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("norm", {"loops": ("c",)}, "`loops` has c; the loops over a column are c, d"),
+    ("norm", {"across": "c"}, "8 of 64 threads cannot lie across c"),
+    ("norm", {"lanes": 24}, "24 of 64 threads cannot lie across j"),
+    ("norm", {"threads": 96, "lanes": 3}, "3 threads and teams of 32 do not number 96"),
+    ("norm", {"widths": {"b": 2}}, "a thread takes neighbours of j"),
+    ("norm", {"widths": {"j": 4}}, "the extent of j is no multiple of 4"),
+    ("norm", {"resident": 99}, "more threads than a multiprocessor runs"),
+    ("norm", {"grid": ("j",)}, "`grid` orders j; the band has b, j"),
+    ("norm", {"memory": {}}, "`memory` places none; the locals are t, s"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "why"), REFUSED)
+def test_a_choice_that_does_not_fit_is_refused(name: str, change: dict[str, Any], why: str) -> None:
+    with pytest.raises(TExprError, match=why) as refused:
+        in_columns(PROGRAMS[name], "teams of 8", **change)
+    assert [d.code for d in refused.value.diagnostics] == ["E0401"]

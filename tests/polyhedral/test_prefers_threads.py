@@ -8,7 +8,7 @@ from test_map_programs import arguments
 
 from texpr.codegen.host_run import HostModule
 from texpr.grammar.interpret.stage import interpret
-from texpr.polyhedral.mapped.candidate import Blocks, Choice, Flat, Parted
+from texpr.polyhedral.mapped.candidate import Blocks, Choice, Columns, Flat, Parted
 from texpr.polyhedral.simulate.stage import simulate
 
 CHANNELS = """kernel k0(X: f32[B, C, H, W], Y: f32[B, C, H, W]) where C >= 1 {
@@ -54,7 +54,8 @@ def choice(text: str, **sizes: int) -> Choice:
 @pytest.mark.parametrize(
     ("text", "sizes", "form"),
     [
-        (CHANNELS, MANY, Flat),
+        (CHANNELS, MANY, Columns),
+        (CHANNELS, MANY | {"C": 40000}, Flat),
         (ONE_LOOP, MANY, Flat),
         (CHANNELS, MANY | {"B": 1, "H": 4, "W": 4}, Blocks),
         (SHORT, {"C": 4096, "P": 131072}, Parted),
@@ -65,6 +66,7 @@ def choice(text: str, **sizes: int) -> Choice:
     ],
     ids=[
         "channels",
+        "channels that no team holds",
         "one loop",
         "too few",
         "a short loop behind",
