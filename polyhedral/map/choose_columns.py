@@ -1,8 +1,17 @@
-"""The choice of columns: how many threads lie across a band, how many share a column, and who takes neighbours.
+"""The choice of columns: how many threads lie across a band, and how many share a column.
 
-softmax over 256 channels of images   f32: 8 threads of 4 neighbours across, teams of 32, 8 rounds each
+    256 channels of images      f32: 32 threads across, teams of 8 with 32 rounds     bf16: the same, 2 neighbours each
+    1024 channels               16 threads across, teams of 32
+    of 129 x 127 pixels         f32: 64 threads across, teams of 8                    bf16: 128 threads across
+
+Measured on an H200, relative to a device copy: 256 channels run at .95 to .96 where a thread reads 4 bytes at once, and
+no better where it reads 16, for then it has more to combine. Teams that read 64 bytes of a row do (.92 for 1024
+channels in f32), those that read 32 do not (.29, and .58 for threads that read columns twice). Where rows begin
+anywhere in memory, sectors are shared by two blocks: bf16 of 257 channels runs at .50 with 64 bytes of a row, at .64
+with 128. A thread with 64 elements of bf16 takes 80 registers, and spills (.78) where it has 64.
 """
 
+from collections.abc import Mapping
 from math import prod
 
 from texpr.grammar.index.interval import Ranges
@@ -13,18 +22,20 @@ from texpr.polyhedral.map.column_work import ColumnWork, body_of, column_held, c
 from texpr.polyhedral.map.columns_fit import columns_faults
 from texpr.polyhedral.map.digits import power_of_two
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
-from texpr.polyhedral.map.held import held_bytes, named
-from texpr.polyhedral.map.objective import Objective
+from texpr.polyhedral.map.held import Held, named
+from texpr.polyhedral.map.objective import SECTOR_BYTES, Objective
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.uses import memory_of
-from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, is_run
+from texpr.polyhedral.map.vectors import along, is_run
 from texpr.polyhedral.mapped.candidate import Columns
 
-LINE_BYTES = (128, 64, 32)  # that a team reads of a row of columns, as many as leave room for teams
-OWN_BYTES = 128  # of a column in a thread's registers
-THREADS = 256
-MOST_THREADS = 512
+ACCESS = 4  # bytes that a thread reads at once
+LINE, SHIFTED_LINE, LEAST_LINE = 128, 256, 64  # bytes that a team reads of a row, from a multiple of them on or not
+OWN = 36  # accesses of a thread, each of which has a register at least
+BESIDE = 44  # registers that it has for anything else
+REGISTERS = 65536  # of a multiprocessor
+USUAL, MOST = 256, 512  # threads of a block, where a row is not shorter for it
 
 
 def choose_columns(problem: Problem, nest: Nest, ranges: Ranges) -> Columns | None:
@@ -33,55 +44,66 @@ def choose_columns(problem: Problem, nest: Nest, ranges: Ranges) -> Columns | No
     asked = threads_asked(problem.kernel, problem.target) or width_asked(nest.pars)
     if found is None or asked or problem.objective is Objective.DISTANCE or not fits_threads(problem.kernel, nest):
         return None
-    alone = column_held(problem, nest, found, 1)
-    if alone is None:
+    held = column_held(problem, nest, found, 1)
+    across = _across(problem, nest, held) if held is not None else None
+    if held is None or across is None:
         return None
-    runs = [
-        par.index
-        for par in nest.pars
-        if all(is_run(problem, named(element, loop), par.index) for loop, own in alone.reads.items() for element in own)
-    ]
-    if not runs:
-        return None
-    across = runs[-1]
     sizes = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
-    element = max(problem.kernel.buffer(name).dtype.size_bytes for name, _ in alone.elements)
-    width = _width(problem, nest, found, across, element)
-    column = problem.representative(found.loops[0].extent, ranges) * held_bytes(problem, alone, width) // alone.rounds
-    for line in LINE_BYTES:
-        lanes = max(1, line // (element * width)) if width > 1 else problem.target.warp_size
-        lanes = min(lanes, power_of_two(-(-sizes[across] // width)))
-        team = power_of_two(-(-column // OWN_BYTES))
-        if lanes * team > MOST_THREADS and line != LINE_BYTES[-1]:
-            continue
-        lanes *= max(1, THREADS // (lanes * team)) if team == 1 else 1
-        team *= max(1, THREADS // (lanes * team))
-        if lanes * team > problem.target.max_threads:
-            return None
-        choice = Columns(
-            threads=lanes * team,
-            across=across,
-            lanes=lanes,
-            loops=tuple(loop.index for loop in found.loops),
-            grid=(across, *(index for index in reversed(nest.indices) if index != across)),
-            widths={across: width} if width > 1 else {},
-            resident=blocks_asked(problem.kernel, problem.target) or 0,
-            memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
-        )
-        busy = prod(sizes.values()) // width * team >= problem.target.multiprocessors * THREADS
-        return choice if busy and next(columns_faults(problem, nest, choice), None) is None else None
-    return None
+    size = max(problem.kernel.buffer(name).dtype.size_bytes for name, _ in held.elements)
+    width = _width(problem, nest, found, across, size)
+    accesses = problem.representative(found.loops[0].extent, ranges) * len(held.elements)
+    shape = _shape(problem, sizes, across, size, width, accesses)
+    if shape is None:
+        return None
+    lanes, threads = shape
+    choice = Columns(
+        threads=threads,
+        across=across,
+        lanes=lanes,
+        loops=tuple(loop.index for loop in found.loops),
+        grid=(across, *(index for index in reversed(nest.indices) if index != across)),
+        widths={across: width} if width > 1 else {},
+        resident=blocks_asked(problem.kernel, problem.target) or _resident(threads, width, size),
+        memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
+    )
+    return choice if next(columns_faults(problem, nest, choice), None) is None else None
 
 
-def _width(problem: Problem, nest: Nest, found: ColumnWork, across: str, element: int) -> int:
-    """The neighbours of the index across that a thread takes: as many as the widest access has, where all are wide."""
-    extent = next(par.extent for par in nest.pars if par.index == across)
-    width = ACCESS_BYTES // element
-    while width > 1:
-        wide = (
-            along(problem, body_of(loop), across, (*nest.indices, loop.index)).vectors(width) for loop in found.loops
-        )
-        if linear(extent).is_multiple(width, problem.divisors) and all(one.whole(width) for one in wide):
-            return width
-        width //= 2
-    return 1
+def _across(problem: Problem, nest: Nest, held: Held) -> str | None:
+    """The index along which neighbouring columns are neighbours in memory."""
+    read = [named(element, loop) for loop, own in held.reads.items() for element in own]
+    return next((i for i in nest.indices if all(is_run(problem, element, i) for element in read)), None)
+
+
+def _width(problem: Problem, nest: Nest, found: ColumnWork, across: str, size: int) -> int:
+    """The neighbours of the index across that a thread takes, where all accesses to them are wide."""
+    extent, width = next(par.extent for par in nest.pars if par.index == across), max(1, ACCESS // size)
+    bodies = [(body_of(loop), (*nest.indices, loop.index)) for loop in found.loops]
+    wide = all(along(problem, body, across, hardware).vectors(width).whole(width) for body, hardware in bodies)
+    return width if wide and linear(extent).is_multiple(width, problem.divisors) else 1
+
+
+def _shape(
+    problem: Problem, sizes: Mapping[str, int], across: str, size: int, width: int, accesses: int
+) -> tuple[int, int] | None:
+    """Threads across and of a block; None where teams have no room for their columns, or there are few of these."""
+    target, team = problem.target, power_of_two(-(-accesses // OWN))
+    whole = sizes[across] * size % SECTOR_BYTES == 0
+    line = LINE if whole else SHIFTED_LINE
+    if team == 1:
+        lanes = USUAL
+    else:
+        lanes = min(max(1, line // (size * width)), power_of_two(-(-sizes[across] // width)))
+        while lanes * team > (MOST if whole else target.max_threads) and lanes * size * width > LEAST_LINE:
+            lanes //= 2
+        team *= max(1, USUAL // (lanes * team))
+    if lanes * team > target.max_threads:
+        return None
+    busy = prod(sizes.values()) // width * team >= target.multiprocessors * USUAL
+    return (lanes, lanes * team) if busy else None
+
+
+def _resident(threads: int, width: int, size: int) -> int:
+    """Blocks that a multiprocessor has room for, where narrow elements would have a register each."""
+    several = REGISTERS // (threads * (OWN + BESIDE))
+    return several if width > 1 and size < ACCESS and several > 1 else 0

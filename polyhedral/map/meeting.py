@@ -72,6 +72,9 @@ def _shared(crew: Crew, part: Part, shape: tuple[IndexExpr, ...]) -> tuple[str, 
     return tuple(crew.buffer(f"{register}s", c.dtype, shape, Memory.SHARED) for register, c in named)
 
 
+BARRIER = 8  # reads of shared memory that take as long
+
+
 def in_all(crew: Crew, parts: Sequence[Part]) -> list[Node]:
     """The parts of a team's threads combined, in every one of them."""
     nodes, gets = _put(crew, parts, "")
@@ -117,7 +120,7 @@ def groups_of(team: int, width: int) -> int:
     """In how many groups the threads of a team, which have so many neighbours each, combine first: one thread then has
     the parts of one element from as many of its team as it has neighbours, and not those of all its elements from all
     of them; 0 where that is not less."""
-    return team // width if width > 1 and team % width == 0 and team * width > 2 * (team + width) else 0
+    return team // width if width > 1 and team % width == 0 and team * width > team + width + BARRIER else 0
 
 
 def _in_groups(
@@ -171,13 +174,10 @@ def last(
         given = [as_type(value, c.dtype) for value, c in zip(mine, total.components, strict=True)]
         puts = crew.put(part, "block", spaces, (*here, IndexVar(name=crew.part), *own), given, stand.digits)
         nodes.append(Guard(condition=only, body=crew.each(name, puts, update), span=update.span))
-        element = fresh("element")
-        place = () if crew.elements == 1 else (_slot(crew, stand, element),)
         turn = add(first, multiply(const(crew.team), IndexVar(name=each)))
-        values = crew.read(total, spaces, (*here, turn, *place))
-        more, sinks = _added(crew, total, crew.read(total, at=crew.element(element)), values, stand)
+        more, sinks = _added(crew, total, spaces, (*here, turn), stand)
         there = Compare(op=CompareOp.LT, left=turn, right=crew.parts)
-        every = Guard(condition=there, body=crew.each(element, more, update), padding=True, span=update.span)
+        every = Guard(condition=there, body=more, padding=True, span=update.span)
         inside += crew.started(total, "total")
         inside.append(Loop(index=each, extent=ceildiv(crew.parts, crew.team), body=(every,), span=update.span))
         orders += [
@@ -221,18 +221,26 @@ def by_the_last(
 
 
 def _added(
-    crew: Crew, total: Part, into: tuple[Read, ...], values: tuple[Read, ...], stand: Stand
+    crew: Crew, total: Part, spaces: Sequence[str], there: tuple[IndexExpr, ...], stand: Stand
 ) -> tuple[tuple[Node, ...], list[str]]:
-    """What a block left in with the total, and the statements that read it. Several components are read before they
-    are compared."""
-    update, nodes, sinks = total.update, list[Node](), list[str]()
+    """What a block left in with the total, element by element, and the statements that read it. Several components are
+    read before any are compared: else each comparison would wait for its own."""
+    update, fresh, nodes, sinks = total.update, crew.draft.names.fresh, list[Node](), list[str]()
+
+    def left(name: str) -> tuple[Read, ...]:
+        own = () if crew.elements == 1 else (_slot(crew, stand, name),)
+        return crew.read(total, spaces, (*there, *own))
+
+    element = fresh("element")
+    values = left(element)
     if len(values) > 1:
-        registers = [crew.buffer(f"{c.word}_other", c.dtype, (), Memory.REG) for c in total.components]
-        got = crew.put(total, "parts", registers, (), values, stand.digits)
-        nodes += [*(Fresh(buffer=name) for name in registers), *got]
+        other = crew.registers(update, "other")
+        got = crew.put(total, "parts", other.registers, crew.element(element), values, stand.digits)
+        nodes += [*(Fresh(buffer=name) for name in other.registers), *crew.each(element, got, update)]
         sinks += [one.id for one in got]
-        values = crew.read(total, registers)
-    id = crew.draft.names.fresh(f"{update.id}_parts")
+        element = fresh("element")
+        values = crew.read(other, at=crew.element(element))
+    id, into = fresh(f"{update.id}_parts"), crew.read(total, at=crew.element(element))
     body = Body(crew.draft, hardware=crew.nest.indices, digits=stand.digits)
-    nodes += of_combining(body.nodes(combined(update, into, values, id, total.local)))
-    return tuple(nodes), sinks or [id]
+    merged = of_combining(body.nodes(combined(update, into, values, id, total.local)))
+    return (*nodes, *crew.each(element, merged, update)), sinks or [id]
