@@ -31,7 +31,9 @@ from texpr.polyhedral.map.vectors import along, is_run
 from texpr.polyhedral.mapped.candidate import Columns
 
 ACCESS = 4  # bytes that a thread reads at once
-LINE, SHIFTED_LINE, LEAST_LINE = 128, 256, 64  # bytes that a team reads of a row, from a multiple of them on or not
+LINE_BYTES = 128  # that a team reads of a row
+SHIFTED_LINE_BYTES = 256  # where rows begin anywhere in memory
+LEAST_LINE_BYTES = 64  # where a column takes many threads
 OWN = 36  # accesses of a thread, each of which has a register at least
 BESIDE = 44  # registers that it has for anything else
 REGISTERS = 65536  # of a multiprocessor
@@ -89,12 +91,12 @@ def _shape(
     """Threads across and of a block; None where teams have no room for their columns, or there are few of these."""
     target, team = problem.target, power_of_two(-(-accesses // OWN))
     whole = sizes[across] * size % SECTOR_BYTES == 0
-    line = LINE if whole else SHIFTED_LINE
+    line = LINE_BYTES if whole else SHIFTED_LINE_BYTES
     if team == 1:
         lanes = USUAL
     else:
         lanes = min(max(1, line // (size * width)), power_of_two(-(-sizes[across] // width)))
-        while lanes * team > (MOST if whole else target.max_threads) and lanes * size * width > LEAST_LINE:
+        while lanes * team > (MOST if whole else target.max_threads) and lanes * size * width > LEAST_LINE_BYTES:
             lanes //= 2
         team *= max(1, USUAL // (lanes * team))
     if lanes * team > target.max_threads:
