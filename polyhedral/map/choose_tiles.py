@@ -14,12 +14,13 @@ from math import prod
 from texpr.grammar.ast import IndexExpr, Leaf
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import names as names_of
+from texpr.grammar.index.points import Points
 from texpr.polyhedral.map.author_tiles import tile_asked
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lines import countable
-from texpr.polyhedral.map.objective import lane_values
+from texpr.polyhedral.map.objective import footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.tiles import (
     MOST_SIDE,
@@ -36,7 +37,7 @@ from texpr.polyhedral.map.tiles import (
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, Wide, along
 from texpr.polyhedral.mapped.candidate import Flat, Tiled
 from texpr.polyhedral.names import Names
-from texpr.polyhedral.walk import touched
+from texpr.polyhedral.walk import touched, written
 
 GAIN = 1.5  # tiles touch so many times fewer sectors
 PADDING = 1.5  # times the iterations that there are
@@ -46,6 +47,7 @@ SIDE_BYTES = 256  # of a side of a tile: memory is touched in such pieces
 THREADS = 256
 AT_ONCE = 1024  # threads of a multiprocessor whose accesses begin anywhere: more registers than that leaves cost more
 RUNS = (8, 4, 2)
+NEAR_BYTES = 32 << 20  # that blocks move before the L2 forgets what the first of them brought
 
 
 def choose_tiled(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat) -> Tiled | None:
@@ -158,7 +160,7 @@ def _tiles(
         across=across,
         tile=tile,
         staged=tuple(reads),
-        grid=(first, across, *(i for i in flat.grid if i not in tile)),
+        grid=flat.grid,
         widths={index: n for index, n in ((first, run), (across, wide)) if n > 1},
         lines=lines,
         memory=flat.memory,
@@ -168,4 +170,30 @@ def _tiles(
     if threads < problem.target.warp_size:
         return None
     ragged = bool(lines) or any(one.funnel for one in staged(problem, nest, choice))
-    return replace(choice, threads=threads, resident=AT_ONCE // threads if ragged else 0)
+    grid = _ragged_order(problem, nest, extents, choice) if ragged else _written_order(problem, nest, choice)
+    return replace(choice, threads=threads, grid=grid, resident=AT_ONCE // threads if ragged else 0)
+
+
+def _written_order(problem: Problem, nest: Nest, choice: Tiled) -> tuple[str, ...]:
+    """Blocks as what they write lies in memory: those that run together write whole pages of it."""
+    own, fixed = declared(nest.body), {**dict.fromkeys(nest.indices, 0), **problem.sizes}
+    leaves = (written(s) for s in statements(nest.body) if isinstance(s, Leaf))
+    element = next((e for e in leaves if e is not None and e[0] not in own), None)
+
+    def apart(index: str) -> tuple[bool, int]:
+        found = footprint(problem.access(*element), {index: Points((0, 1))}, fixed) if element is not None else None
+        return (True, 0) if found is None or not found.distance else (False, found.distance)
+
+    return tuple(sorted((choice.along, choice.across, *_others(choice)), key=apart))
+
+
+def _ragged_order(problem: Problem, nest: Nest, extents: Mapping[str, int], choice: Tiled) -> tuple[str, ...]:
+    """Tiles that share sectors of what they read run soon after one another, or the L2 has forgotten these."""
+    sizes = sum(one.wide.dtype.size_bytes for one in staged(problem, nest, choice))
+    between = 2 * extents[choice.along] * choice.tile[choice.across] * sizes
+    pair = (choice.across, choice.along) if between > NEAR_BYTES else (choice.along, choice.across)
+    return (*pair, *_others(choice))
+
+
+def _others(choice: Tiled) -> Iterator[str]:
+    return (index for index in choice.grid if index not in choice.tile)

@@ -99,6 +99,22 @@ def test_tiles_touch_far_fewer_sectors_than_the_flat_band() -> None:
     assert {a.buffer: a.width for a in tiled.report.accesses} == {"A": 4, "B": 4}
 
 
+@pytest.mark.parametrize(
+    ("text", "sizes", "grid"),
+    [
+        (BOXES, {"P": 64, "M": 4, "N": 64}, ("p", "i", "j")),  # what is written lies so
+        (ROWS, {"M": 65, "N": 65}, ("i", "j")),
+        (ROWS, {"M": (1 << 20) + 1, "N": 65}, ("j", "i")),  # neighbours along j share sectors of A
+    ],
+)
+def test_blocks_follow_what_is_written_or_share_sectors_soon(
+    text: str, sizes: dict[str, int], grid: tuple[str, ...]
+) -> None:
+    found = choice(mapped(text.format(t="f32"), **sizes))
+    assert found is not None
+    assert found.grid == grid
+
+
 RAGGED = ((64, 64), (70, 90), (33, 129), (300, 18), (72, 40))
 SAME = [
     *((ROWS.format(t=t), {"M": m, "N": n}) for t in ("f32", "bf16", "u8", "f64") for m, n in RAGGED),
