@@ -10,14 +10,13 @@ in all accesses of the kernel, none of which may read such a subscript from data
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import (
     Accumulate,
     Atomic,
     Bind,
-    Buffer,
     Gather,
     IndexExpr,
     IndexVar,
@@ -28,19 +27,13 @@ from texpr.grammar.ast import (
     Read,
     Seq,
     Stmt,
-    Subscript,
 )
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ZERO, add, index_names, multiply, names, substitute
-from texpr.grammar.index.linear import Linear, linear
-from texpr.grammar.permissions import padding_of
+from texpr.grammar.index.linear import linear
 from texpr.grammar.walk import rewrite, walk
-from texpr.polyhedral.layout.declared import declared_layout
+from texpr.polyhedral.map.merged import Merges, accesses, is_one, merged, with_merged
 from texpr.polyhedral.names import Names, names_taken
-
-Merges = Mapping[str, tuple[int, int]]
-"""By buffer, the first and the last of the dimensions that become one."""
-
 
 Loop = Par | Seq
 
@@ -51,7 +44,7 @@ def fused(kernel: Kernel) -> Kernel:
         for fusion in fusions:
             kernel = fusion.pair.fuse(kernel)
         merges = {name: ends for fusion in fusions for name, ends in fusion.merges.items()}
-        kernel = _with_merged(kernel, merges)
+        kernel = with_merged(kernel, merges)
     return kernel
 
 
@@ -82,12 +75,12 @@ def _fusion(pair: "_Pair") -> _Fusion | None:
 def _agreed(kernel: Kernel, fusions: Sequence[_Fusion]) -> Sequence[_Fusion]:
     """The first of them whose dimensions become one in all accesses to their arrays, with those that this takes: no
     other loop gets subscripts of which its author knows nothing. Empty where there is none."""
-    everywhere = Counter(name for stmt in kernel.body for name, _ in _accesses(stmt))
+    everywhere = Counter(name for stmt in kernel.body for name, _ in accesses(stmt))
     for first in fusions:
         together, merges = _alike(first, fusions)
         inside: Counter[tuple[str, tuple[int, int]]] = Counter()
         for fusion in together:
-            here = Counter(name for name, _ in _accesses(fusion.pair.outer))
+            here = Counter(name for name, _ in accesses(fusion.pair.outer))
             for name, ends in fusion.merges.items():
                 inside[name, ends] += here[name]
         if all(inside[name, ends] == everywhere[name] for name, ends in merges):
@@ -126,7 +119,7 @@ class _Pair:
             for node in walk(rewrite(stmt, self._without)):
                 if isinstance(node, IndexVar) and node.name in self.indices:
                     return None
-            for name, subscripts in _accesses(stmt):
+            for name, subscripts in accesses(stmt):
                 dims = [d for d, s in enumerate(subscripts) if names(s) & self.indices]
                 if not dims:
                     continue
@@ -134,7 +127,7 @@ class _Pair:
                 buffer = self.kernel.buffer(name)
                 if any(isinstance(s, Gather) for s in subscripts[ends[0] : ends[1] + 1]):
                     return None
-                if name in own or not _is_one(buffer, ends) or not self._walks(_merged(buffer, subscripts, ends)):
+                if name in own or not is_one(buffer, ends) or not self._walks(merged(buffer, subscripts, ends)):
                     return None
                 low, high = found.get(name, ends)
                 found[name] = min(low, ends[0]), max(high, ends[1])
@@ -144,7 +137,7 @@ class _Pair:
             return None
         told = any(
             isinstance(subscript, Gather)
-            for name, subscripts in _accesses(self.outer)
+            for name, subscripts in accesses(self.outer)
             if name in changed
             for subscript in subscripts[changed[name][0] : changed[name][1] + 1]
         )
@@ -175,7 +168,7 @@ class _Pair:
             return True
         i, j = IndexVar(name=self.outer.index), IndexVar(name=self.inner.index)
         dims = [d for d, s in enumerate(leaf.subscripts) if names(s) & self.indices]
-        one = _merged(self.kernel.buffer(leaf.buffer), leaf.subscripts, (dims[0], dims[-1])) if dims else ZERO
+        one = merged(self.kernel.buffer(leaf.buffer), leaf.subscripts, (dims[0], dims[-1])) if dims else ZERO
         return linear(one) == linear(add(multiply(self.inner.extent, i), j))
 
     def _as_one(self, subscript: IndexExpr, index: str) -> IndexExpr:
@@ -204,68 +197,3 @@ class _Pair:
                     return node
 
         return replace(kernel, body=tuple(rewrite(stmt, change) for stmt in kernel.body))
-
-
-def _with_merged(kernel: Kernel, merges: Merges) -> Kernel:
-    """The kernel with dimensions of its arrays as one."""
-    buffers = {b.name: b for b in kernel.buffers}
-
-    def change(node: Node) -> Node:
-        match node:
-            case Read() | Bind() | Accumulate() | Atomic() if node.buffer in merges:
-                ends = merges[node.buffer]
-                one = linear(_merged(buffers[node.buffer], node.subscripts, ends)).expression()
-                return replace(node, subscripts=(*node.subscripts[: ends[0]], one, *node.subscripts[ends[1] + 1 :]))
-            case _:
-                return node
-
-    body = tuple(rewrite(stmt, change) for stmt in kernel.body)
-    return replace(kernel, buffers=tuple(_fused_buffer(b, merges) for b in kernel.buffers), body=body)
-
-
-def _accesses(stmt: Stmt) -> Iterator[tuple[str, tuple[Subscript, ...]]]:
-    """Every access below a statement."""
-    for node in walk(stmt):
-        if isinstance(node, Read | Bind | Accumulate | Atomic):
-            yield node.buffer, node.subscripts
-
-
-def _is_one(buffer: Buffer, ends: tuple[int, int]) -> bool:
-    """Whether dimensions of an array lie one in the other without a gap."""
-    layout = declared_layout(buffer)
-    steps: dict[int, Linear] = {}
-    for term in layout.terms:
-        if (
-            term.dim is None
-            or term.dim in steps
-            or term.divisor != 1
-            or term.modulus is not None
-            or term.offset != ZERO
-        ):
-            return False
-        steps[term.dim] = linear(term.stride)
-    inside = range(ends[0], ends[1])
-    return padding_of(buffer) is None and all(steps[d] == steps[d + 1] * linear(buffer.shape[d + 1]) for d in inside)
-
-
-def _merged(buffer: Buffer, subscripts: tuple[Subscript, ...], ends: tuple[int, int]) -> IndexExpr:
-    """The subscript of the dimensions as one."""
-    total: IndexExpr = ZERO
-    for dim in range(ends[0], ends[1] + 1):
-        subscript = subscripts[dim]
-        assert not isinstance(subscript, Gather), "what is read from data stands alone"
-        total = add(multiply(total, buffer.shape[dim]), subscript)
-    return total
-
-
-def _fused_buffer(buffer: Buffer, merges: Merges) -> Buffer:
-    if buffer.name not in merges:
-        return buffer
-    low, high = merges[buffer.name]
-    extent = buffer.shape[low]
-    for inner in buffer.shape[low + 1 : high + 1]:
-        extent = multiply(extent, inner)
-    shape = (*buffer.shape[:low], extent, *buffer.shape[high + 1 :])
-    steps = buffer.strides
-    strides = None if steps is None else (*steps[:low], *steps[high:])
-    return replace(buffer, shape=shape, strides=strides)
