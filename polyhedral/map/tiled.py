@@ -32,7 +32,7 @@ from texpr.grammar.index.expr import (
     multiply,
     subtract,
 )
-from texpr.grammar.index.linear import Linear, atom_names, linear
+from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import row_major
@@ -41,6 +41,7 @@ from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.greatest import greatest
 from texpr.polyhedral.map.launches import UNROLLED, band_grid, band_of, launch_of, padding_guard, place_in
 from texpr.polyhedral.map.lines import lead_of, origins
 from texpr.polyhedral.map.objective import SECTOR_BYTES
@@ -214,18 +215,16 @@ class _Tiles:
         return None if far is None else Compare(op=CompareOp.LE, left=add(far, const(one.across)), right=extent(layout))
 
     def _far(self, address: Linear, *, cut: bool) -> IndexExpr | None:
-        """The greatest address of a tile, or of the iterations in it, where every index has one sign in it."""
-        places: dict[str, IndexExpr] = {}
-        for index in self.choice.tile:
-            signs = {c > 0 for monomial, c in address.terms.items() if any(index in atom_names(a) for a in monomial)}
-            if len(signs) > 1 or any(index in inner.names for inner in address.operations()):
-                return None
-            last = const(self.choice.tile[index] - 1) if signs == {True} else ZERO
-            place = add(IndexVar(name=self.corner[index]), last)
-            places[index] = _clamped(place, self.extents[index]) if cut and self._cut(index) else place
-        (far,) = at_places((address.expression(),), places)
-        assert not isinstance(far, Gather), "an address is an expression"
-        return far
+        """The greatest address of a tile, or of the iterations in it; None where that is not known."""
+        ends: dict[str, tuple[IndexExpr, IndexExpr]] = {}
+        for index, tile in self.choice.tile.items():
+            first = IndexVar(name=self.corner[index])
+            both = first, add(first, const(tile - 1))
+            clamped = cut and self._cut(index)
+            ends[index] = (
+                (_clamped(both[0], self.extents[index]), _clamped(both[1], self.extents[index])) if clamped else both
+            )
+        return greatest(address, ends)
 
     def _within(self, one: Staged, team: _Team, row: IndexExpr) -> Within | None:
         """Which elements of a row of a square there are, where tiles leave an extent or chunks an array."""
