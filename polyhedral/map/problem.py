@@ -40,6 +40,7 @@ from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.bands import Nest, bounded_nest
 from texpr.polyhedral.map.fused import fused
 from texpr.polyhedral.map.hardware_attributes import check_host_loop
+from texpr.polyhedral.map.joined import joined
 from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.objective import Objective, WeightedAccess
 from texpr.polyhedral.map.reducible import long_reduction, reads_of
@@ -93,8 +94,8 @@ Outline = tuple[Region | HostLoop[Region] | HostIf[Region], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """`kernel` is the `kept` one with its long sums carried as they are to be and indices fused, `whole` the same with
-    the indices and shapes of the author; `sizes` has the representative values;
+    """`kernel` is the `kept` one with its long sums carried as they are to be and indices fused or joined, `whole` the
+    same with the indices and shapes of the author; `sizes` has the representative values;
     `host_ranges` the inclusive ranges of host loops, where known; `layouts` the declared ones of all buffers;
     `divisors` by what free sizes are divisible, `objective` by what lanes are chosen."""
 
@@ -224,7 +225,7 @@ def make_problem(
     """The problem of a kernel, the kept one or one that carries its long sums otherwise, for the calls of which the
     conditions `given` hold. Raises E0402 for an attribute on a host loop."""
     kernel = replace(kernel, facts=(*kernel.facts, *given)) if given else kernel
-    whole, kernel = kernel, fused(kernel) if target.is_cuda else kernel
+    whole, kernel = kernel, joined(fused(kernel)) if target.is_cuda else kernel
     outliner = _Outliner(kernel, target)
     outline = outliner.nodes(kernel.body, (), ())
     return Problem(
