@@ -28,6 +28,7 @@ from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, multiply
 from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32, F64, I32, I64, U32
+from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.place import coordinate, variable
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.access import Access, Cache, Completion
@@ -74,8 +75,8 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     exact = copy.within is not None and copy.within.exact
     if exact and xor is not None:
         raise _refused(copy, "reads chunks of a swizzled tile, and is to read no other byte than is wanted")
-    cut = mixed and not exact and not (copy.within is not None and copy.within.together)  # chunks at the ends
-    outside = cut and access.frame.buffer(view.buffer).memory is Memory.GLOBAL
+    cut = mixed and not exact and not (copy.within is not None and copy.within.together)
+    outside = cut and _may_leave(view, count, access)  # chunks at the ends
     room = access.room(view.buffer) if (exact and not mixed) or (wanted and outside) else ""
     which = "" if not wanted else "_exactly" if exact else "_inside" if outside else "_wanted"
     verb = f"tx::{'load' if mixed else 'chunks'}{which}<{_listed(str(count), place, hint)}>"
@@ -83,6 +84,13 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     if chunks:
         return f"{chunks}({number}) = {value};"
     return f"tx::put({register}, {number}, {value}{'' if mixed else '.shifted()'});"
+
+
+def _may_leave(view: View, count: int, access: Places) -> bool:
+    """Whether an aligned chunk with an element of an array may have others that are not its own."""
+    buffer = access.frame.buffer(view.buffer)
+    room, whole = constant_value(extent(buffer.layout)), buffer.align % (count * view.dtype.size_bytes) == 0
+    return buffer.memory is Memory.GLOBAL and (room is None or room % count != 0 or not whole)
 
 
 def chunk_row(copy: Copy) -> str:

@@ -5,6 +5,7 @@ author asks for.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from texpr.grammar.diagnostics import fail
@@ -22,6 +23,7 @@ from texpr.polyhedral.map.bands import (
     Nest,
 )
 from texpr.polyhedral.map.block_sizes import band_sizes, threads_for
+from texpr.polyhedral.map.choose_patch import choose_patch
 from texpr.polyhedral.map.choose_turns import choose_turns
 from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
@@ -66,7 +68,7 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
         own = {nest.indices[d]: runs[d] for d in order}
         deal = _tile_deal(problem, nest, shares, widths, own, threads)
         threads, turns = _shares(deal, asked, nest), tile_turns(tile, deal, widths)
-    return Flat(
+    flat = Flat(
         threads=threads,
         deal=deal,
         turns=turns,
@@ -75,6 +77,23 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
         lines=lines,
         memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
     )
+    return flat if tile else _in_patches(problem, nest, sizes, flat, asked)
+
+
+def _in_patches(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat, asked: int | None) -> Flat:
+    """The same with several rows for each thread, where rows are read more than once: a warp for a row, and the others
+    for those next to it."""
+    patch = choose_patch(problem, nest, sizes, flat)
+    if not patch:
+        return flat
+    along, down = (next(map(nest.indices.index, indices)) for indices in (flat.widths, patch))
+    flat = replace(flat, patch=patch)
+    runs = in_runs(nest, sizes, flat.taken)
+    order = (along, down, *(d for d in map(nest.indices.index, flat.grid) if d not in (along, down)))
+    threads = asked or threads_for(runs, problem.target)
+    caps = [problem.target.warp_size if d == along else threads for d in range(len(sizes))]
+    deal = named(nest, share(runs, order, caps, threads))
+    return replace(flat, threads=threads, deal=deal, grid=tuple(nest.indices[d] for d in order))
 
 
 def _tile_deal(

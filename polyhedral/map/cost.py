@@ -34,6 +34,7 @@ from texpr.polyhedral.map.scan_work import scans
 from texpr.polyhedral.map.summed import along_steps
 from texpr.polyhedral.map.tally import elements, tally
 from texpr.polyhedral.map.tiles import load_units, owned, run_units, staged, tile_lanes
+from texpr.polyhedral.map.windows import once_each
 from texpr.polyhedral.map.work import shared_nest, work
 from texpr.polyhedral.mapped.candidate import (
     Blocks,
@@ -97,13 +98,12 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
         case Flat():
             nest, ranges = region.nest
             sizes = band_sizes(problem, nest, ranges)
-            each = {i: choice.widths.get(i, 1) * choice.turns.get(i, 1) for i in nest.indices}
+            each = {i: choice.taken.get(i, 1) * choice.turns.get(i, 1) for i in nest.indices}
             blocks, idle = blocks_of(nest, sizes, choice.deal, each)
-            warps = -(-blocks * choice.threads * prod(choice.turns.values()) // problem.target.warp_size)
-            lanes = lanes_of(problem, nest.indices, choice.deal, choice.widths)
-            found = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=warps)
-            counted = origins(problem, nest, choice.lines)
-            runs = Runs(problem, nest.body, nest.indices, choice.widths, counted)
+            warps = -(-blocks * choice.threads * choice.runs // problem.target.warp_size)
+            lanes = lanes_of(problem, nest.indices, choice.deal, choice.taken)
+            runs = Runs(problem, nest.body, nest.indices, choice.widths, origins(problem, nest, choice.lines))
+            found = once_each(problem, nest, choice, ranges, warps)
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
         case Columns():
             return _columns(problem, *region.nest, choice)

@@ -34,6 +34,7 @@ from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import Share, ThreadDigits, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.lines import LINE_BYTES, ahead, lead_of, origins
+from texpr.polyhedral.map.patches import of_patch
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.raster import Grid, raster_grid, within_rows
@@ -43,6 +44,7 @@ from texpr.polyhedral.map.runs import Line, in_run, make_run
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import Element, along
+from texpr.polyhedral.map.windows import flat_patch
 from texpr.polyhedral.mapped.candidate import Combined, Deal, Flat, Single
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.program import Launch
@@ -65,10 +67,12 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     """A band dealt to threads and blocks, each thread with its iteration."""
     nest, ranges, extents = band_of(region)
     pieces = pieces_of(nest, choice.deal)
-    band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, choice.widths)
+    band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, choice.taken)
     counted = origins(draft.problem, nest, choice.lines)
+    patch = flat_patch(draft.problem, nest, choice)
+    behind = max(patch.skew.at(row) for row in range(patch.rows)) if patch is not None else 0
     reached = [
-        add(extent, const(ahead(draft.problem, counted[index], LINE_BYTES))) if index in counted else extent
+        add(extent, const(ahead(draft.problem, counted[index], LINE_BYTES) + behind)) if index in counted else extent
         for index, extent in zip(nest.indices, extents, strict=True)
     ]
     turns = _turns(draft, nest, band, choice)
@@ -77,16 +81,21 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     draft.digits += [*band.all, *(digit for own in turns for digit in own)]
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     leads = {index: draft.names.fresh("lead") for index in counted}
-    body, names = of_thread(
-        draft,
-        nest,
-        replace(band, covered=tuple(whole)),
-        ranges,
-        hardware=nest.indices,
-        widths=choice.widths,
-        leads=leads,
-        counted=counted,
-    )
+    if patch is not None:
+        lead, origin = leads.get(patch.index, ""), counted.get(patch.index)
+        body, names = of_patch(draft, nest, patch, band.threads, lead, origin)
+        body = guarded(nest, dict(zip(nest.indices, whole, strict=True)) | dict.fromkeys(leads, 1), ranges, names, body)
+    else:
+        body, names = of_thread(
+            draft,
+            nest,
+            replace(band, covered=tuple(whole)),
+            ranges,
+            hardware=nest.indices,
+            widths=choice.widths,
+            leads=leads,
+            counted=counted,
+        )
     defines = {
         index: Define(
             index=names.get(index, index),
@@ -97,7 +106,8 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     }
     apart = leads.keys() | choice.turns.keys()
     once = (define for index, define in defines.items() if index not in apart)
-    lines = (lead_of(draft.problem, leads[index], origin, index, LINE_BYTES) for index, origin in counted.items())
+    rows = {index: IndexVar(name=names[index]) for index in choice.patch}
+    lines = (lead_of(draft.problem, leads[index], origin, index, LINE_BYTES, rows) for index, origin in counted.items())
     body = (*(define for index, define in defines.items() if index in apart), *body)
     for par, own in reversed(list(zip(nest.pars, turns, strict=True))):
         for digit in own:
@@ -151,9 +161,8 @@ def of_thread(
         found = along(draft.problem, nest.body, run.index, hardware, held, origin).vectors(run.count)
         body, names[run.index] = in_run(draft, run, found, body, digits), run.first
     covered = dict(zip(nest.indices, band.covered, strict=True)) | dict.fromkeys(leads, 1)
-    condition = padding_guard(nest, covered, ranges, names)
-    if condition is not None and (line is None or constant_value(nest.pars[0].extent) is None):
-        body = (Guard(condition=condition, body=body, padding=True, span=nest.pars[0].span),)
+    if line is None or constant_value(nest.pars[0].extent) is None:
+        body = guarded(nest, covered, ranges, names, body)
     return body, names
 
 
@@ -225,6 +234,14 @@ def padding_guard(
             here = IndexVar(name=names.get(par.index, par.index))
             parts.append(Compare(op=CompareOp.LT, left=here, right=par.extent))
     return conjunction(parts) if parts else None
+
+
+def guarded(
+    nest: Nest, covered: Mapping[str, int], ranges: Ranges, names: Mapping[str, str], body: tuple[Node, ...]
+) -> tuple[Node, ...]:
+    """The body where there is such an iteration."""
+    condition = padding_guard(nest, covered, ranges, names)
+    return body if condition is None else (Guard(condition=condition, body=body, padding=True, span=nest.pars[0].span),)
 
 
 def band_of(region: Region) -> tuple[Nest, Ranges, list[IndexExpr]]:

@@ -41,6 +41,7 @@ from texpr.polyhedral.map.tiles_kept import check_tiles
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.map.warp_each import together_faults
+from texpr.polyhedral.map.windows import flat_patch
 from texpr.polyhedral.map.work import shared_nest
 from texpr.polyhedral.mapped.candidate import (
     Blocks,
@@ -136,6 +137,8 @@ class _Check:
         self._grid(choice.grid, nest)
         if not choice.turns.keys() <= set(nest.indices) or min(choice.turns.values(), default=2) < 2:
             self._refuse(f"`turns` says how often, at least twice, a thread comes to any of {listed(nest.indices)}")
+        if choice.patch and (min(choice.patch.values()) < 2 or flat_patch(self.problem, nest, choice) is None):
+            self._refuse("`patch` says of which index beside a run a thread takes rows, at least 2, that share reads")
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _lines(self, counted: Mapping[str, str], widths: Mapping[str, int], nest: Nest) -> None:

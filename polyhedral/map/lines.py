@@ -8,12 +8,13 @@ Only the first and the last run of a row are cut, and what lies as that access d
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.index.expr import ZERO
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.problem import Problem, declared
-from texpr.polyhedral.map.vectors import Element, arrays_of, at, events_of, is_run, printed
+from texpr.polyhedral.map.vectors import Element, arrays_of, at_places, events_of, is_run, printed
 from texpr.polyhedral.mapped.tree import Lead
 from texpr.polyhedral.mapped.views import View
 
@@ -38,8 +39,17 @@ def ahead(problem: Problem, origin: Element, bytes: int) -> int:
     return bytes // problem.kernel.buffer(origin[0]).dtype.size_bytes - 1
 
 
-def lead_of(problem: Problem, name: str, origin: Element, index: str, bytes: int) -> Lead:
-    """The node that says how many there are, of the row at hand."""
+def lead_of(
+    problem: Problem,
+    name: str,
+    origin: Element,
+    index: str,
+    bytes: int,
+    row: Mapping[str, IndexExpr] = MappingProxyType({}),
+) -> Lead:
+    """The node that says how many there are, of the row at hand, or at other values of some indices."""
     buffer, subscripts = origin
-    first = View(buffer=buffer, subscripts=at(subscripts, index, ZERO), dtype=problem.kernel.buffer(buffer).dtype)
+    first = View(
+        buffer=buffer, subscripts=at_places(subscripts, {**row, index: ZERO}), dtype=problem.kernel.buffer(buffer).dtype
+    )
     return Lead(index=name, of=first, bytes=bytes)

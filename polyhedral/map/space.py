@@ -124,9 +124,12 @@ def _flat(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Flat]:
                     widths=widths,
                     lines=lines,
                     turns=tile_turns(tile, deal, widths),
+                    patch={},
                 )
     for index, turns in product(usual.widths, (1, 2, 4, 8)):
-        yield replace(usual, turns={index: turns} if turns > 1 else {})
+        yield replace(usual, turns={index: turns} if turns > 1 else {}, patch={})
+    for index, rows in product(nest.indices, (2, 4, 8)):
+        yield replace(usual, patch={index: rows})
 
 
 def _tiled(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Tiled]:

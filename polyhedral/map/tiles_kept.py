@@ -49,6 +49,7 @@ def _check_band(shares: Shares, attr: Attr, choice: Choice) -> None:
     tile, widths = shares.block, widths_of(choice)
     match choice:
         case Flat():
+            widths = choice.taken
             for index, size in tile.items():
                 covered = at_once(index, choice.deal, widths)
                 if size % covered or choice.lines:

@@ -12,6 +12,7 @@ A mapping is a candidate, or a candidate for each of some cases:
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from texpr.grammar.ast import And, Condition, IndexVar
 from texpr.grammar.index.expr import conjunction, negation
@@ -37,7 +38,8 @@ class Flat:
     `deal` shares out the `threads` of a block; what they do not cover lies on the grid, whose fastest index comes first
     in `grid`. `widths`: of an index a thread takes so many neighbouring iterations at once, with wide accesses; in
     `lines` counted from a line of memory, that of an element which it writes, as the mapping prints it. `turns`: of an
-    index it takes so many of these one after the other, each behind those of all threads of the block.
+    index it takes so many of these one after the other, each behind those of all threads of the block. `patch`: of
+    another index a thread takes so many neighbouring iterations of each of these, and loads once what they read.
     """
 
     threads: int
@@ -46,7 +48,18 @@ class Flat:
     widths: Mapping[str, int] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
     turns: Mapping[str, int] = field(default_factory=dict)
+    patch: Mapping[str, int] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> Mapping[str, int]:
+        """How many neighbouring iterations of an index a thread takes at once, where several."""
+        return {**self.widths, **self.patch}
+
+    @property
+    def runs(self) -> int:
+        """How many runs a thread has."""
+        return prod((*self.turns.values(), *self.patch.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

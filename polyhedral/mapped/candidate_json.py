@@ -273,6 +273,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "shared_out": _names,
     "lines": _by_name(_text),
     "turns": _by_name(_number),
+    "patch": _by_name(_number),
     "along": _text,
     "across": _text,
     "lanes": _number,
