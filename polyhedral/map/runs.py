@@ -16,10 +16,11 @@
 Where the extent is a multiple of the run, nothing is cut inside it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from texpr.grammar.ast import (
+    Accumulate,
     And,
     Bind,
     Compare,
@@ -60,7 +61,6 @@ from texpr.polyhedral.walk import (
     rewrite_read,
     subscript_names,
     subscript_reads,
-    written,
 )
 
 
@@ -151,12 +151,14 @@ def each_of(
     registers: Registers,
     body: tuple[Node, ...],
     digits: tuple[str, ...],
+    spare: Collection[str] = (),
 ) -> Loop:
-    """The body for every iteration of a run, on registers in place of what is moved."""
+    """The body for every iteration of a run, on registers in place of what is moved. What is no iteration may write
+    `spare` registers: it leaves there what nobody sees."""
     inside = _inside(draft, run)
     here = (*run.row, IndexVar(name=run.vector.name))
     body = through(body, {element: (name, here) for element, name in registers.items()})
-    if inside is not None and not _is_harmless(draft, run, body):
+    if inside is not None and not _is_harmless(draft, run, body, {*registers.values(), *spare}):
         unwritten = [wide for wide in moved if wide.stores and not wide.loads]
         orelse = tuple(_zero(draft, run, wide, registers[wide.element], digits) for wide in unwritten)
         body = (Guard(condition=inside, body=body, orelse=orelse, padding=True, span=run.span),)
@@ -222,14 +224,15 @@ def _whole_runs(draft: Draft, run: Run, beyond: int = 0) -> int:
     return rounds_inside(draft.kernel, run.extent, run.line.covered, beyond) if run.line else 0
 
 
-def _is_harmless(draft: Draft, run: Run, body: tuple[Node, ...]) -> bool:
-    """Whether nobody sees what the body does for what is no iteration: it touches the run's own registers, and reads
-    nothing of memory at a place that moves with it."""
-    own = {node.buffer for node in of_kind(body, Fresh)}
+def _is_harmless(draft: Draft, run: Run, body: tuple[Node, ...], spare: Collection[str]) -> bool:
+    """Whether nobody sees what the body does for what is no iteration: it touches the run's own registers, and `spare`
+    ones, and reads nothing of memory at a place that moves with it."""
+    own = {node.buffer for node in of_kind(body, Fresh)}.union(spare)
     for leaf in (node.leaf for node in of_kind(body, Generic)):
-        target = written(leaf)
-        alone = target is not None and (target[0] in own or target[1] == (IndexVar(name=run.vector.name),))
-        if not isinstance(leaf, Bind) or not alone or draft.buffers[leaf.buffer].memory is not Memory.REG:
+        if not isinstance(leaf, Bind | Accumulate) or draft.buffers[leaf.buffer].memory is not Memory.REG:
+            return False
+        alone = leaf.buffer in own or leaf.subscripts == (IndexVar(name=run.vector.name),)
+        if not alone or (isinstance(leaf, Accumulate) and leaf.buffer not in spare):
             return False
         for read in read_accesses(leaf):
             moves = run.index in subscript_names(read.subscripts) or subscript_reads(read.subscripts)

@@ -2,15 +2,18 @@
 
     par M i { s = 0; seq 4093 j { s += X[i, j]; Y[i, j] = s } }     runs of j from where a line begins before Y[i, 0]
 
-An iteration before the first one or behind the last adds nothing.
+What is before the first iteration, or behind the last one, adds nothing: 0 stands for what it would have read, and
+where that does not say so by itself each iteration is asked whether there is it.
 """
 
-from texpr.grammar.ast import IndexExpr
+from collections.abc import Collection
+
+from texpr.grammar.ast import AccOp, Cast, Expr, Fn, IndexExpr, Op, Read
 from texpr.grammar.index.expr import add, const
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.lines import LINE_BYTES, ahead, countable
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.map.scan import Scan
+from texpr.polyhedral.map.scan import Carrier, Scan
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.candidate import Scanned
 
@@ -28,3 +31,20 @@ def scan_origins(problem: Problem, nest: Nest, choice: Scanned, one: Scan) -> di
 def reach(problem: Problem, one: Scan, origin: Element | None) -> IndexExpr:
     """The iterations of a scan, and as many as may lie before the first one where runs are counted from a line."""
     return one.loop.extent if origin is None else add(one.loop.extent, const(ahead(problem, origin, LINE_BYTES)))
+
+
+def adds_nothing(carrier: Carrier, zeros: Collection[Element]) -> bool:
+    """Whether the term of an iteration for which these elements are 0 leaves a fold as it is."""
+    return carrier.update.op is AccOp.ADD and _is_zero(carrier.term, zeros)
+
+
+def _is_zero(value: Expr, zeros: Collection[Element]) -> bool:
+    match value:
+        case Read(buffer=name, subscripts=subscripts):
+            return (name, subscripts) in zeros
+        case Cast(operand=operand):
+            return _is_zero(operand, zeros)
+        case Op(fn=Fn.ADD | Fn.SUB | Fn.MUL | Fn.ABS, args=args):
+            return all(_is_zero(arg, zeros) for arg in args)
+        case _:
+            return False

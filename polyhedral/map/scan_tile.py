@@ -11,7 +11,7 @@ Where lanes lie across the scans, a thread's iterations follow one another: it f
 unit is one thread.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -47,7 +47,7 @@ from texpr.polyhedral.map.lines import LINE_BYTES, lead_of
 from texpr.polyhedral.map.long_sums import as_type, direct, narrow
 from texpr.polyhedral.map.runs import Copies, Line, Run, each_of, loads_of, registers_of, stores_of
 from texpr.polyhedral.map.scan import Scan, without_unread
-from texpr.polyhedral.map.scan_lines import reach, scan_origins
+from texpr.polyhedral.map.scan_lines import adds_nothing, reach, scan_origins
 from texpr.polyhedral.map.scan_split import each_element, so_far, split, whole, widened
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
 from texpr.polyhedral.map.serial import Body
@@ -203,11 +203,13 @@ class Tiles:
             parts.append(Compare(op=CompareOp.LT, left=IndexVar(name=name), right=self.scan.loop.extent))
         return conjunction(parts) if parts else None
 
-    def _each(self, turn: _Turn, nodes: tuple[Node, ...], moved: Sequence[Wide]) -> tuple[Node, ...]:
+    def _each(
+        self, turn: _Turn, nodes: tuple[Node, ...], moved: Sequence[Wide], spare: Collection[str]
+    ) -> tuple[Node, ...]:
         """The nodes for each iteration of a round."""
         if turn.run is None:
             return nodes
-        return (each_of(self.draft, turn.run, moved, self.registers, nodes, self.team.own),)
+        return (each_of(self.draft, turn.run, moved, self.registers, nodes, self.team.own, spare),)
 
     # ---- the parts of a tile ----
 
@@ -229,7 +231,9 @@ class Tiles:
                 )
                 inits += self.team.each(name, self.neighbours, (init,))
         moved = [wide for wide in self.moved if wide.loads]
-        return self._rounds(turn, self._each(turn, nodes, moved), inits)
+        zeros = {wide.element for wide in moved}  # where there is no iteration
+        spare = [fold.terms for fold in self.folds if adds_nothing(fold.carrier, zeros)]
+        return self._rounds(turn, self._each(turn, nodes, moved, spare), inits)
 
     def _is_sure(self, fold: Fold) -> bool:
         """Whether there is a term in every register."""
@@ -329,7 +333,7 @@ class Tiles:
         folds = {fold.carrier.name: (fold, element) for fold in self.folds}
         stmts = without_unread(tuple(self._as_now(stmt, folds, turn.place) for stmt in self.scan.body))
         nodes = Body(self.draft, hardware=self.hardware, digits=team.own).nodes(stmts)
-        inside = self._each(turn, nodes, self.moved)
+        inside = self._each(turn, nodes, self.moved, [fold.now for fold in self.folds])
         if turn.run is not None:
             inside += stores_of(Copies(self.draft, turn.run, team.own), self.moved, self.registers)
         chunk = turn.round.name if turn.round is not None and team.is_along else self.draft.names.fresh("chunk")
