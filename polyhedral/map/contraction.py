@@ -38,7 +38,7 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import at_least_zero, conjunction, names, where_some
+from texpr.grammar.index.expr import ZERO, at_least_zero, conjunction, constant_value, names, where_some
 from texpr.grammar.types import F32, F64, I32, DType
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.long_sums import as_type, narrow
@@ -46,7 +46,7 @@ from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable, nest_of_seqs
 from texpr.polyhedral.map.side import Side, joinable
 from texpr.polyhedral.map.triangle import Boxed, boxed, is_inside
-from texpr.polyhedral.map.vectors import Element, arrays_of
+from texpr.polyhedral.map.vectors import Element, arrays_of, at_places
 from texpr.polyhedral.map.work import Work, work
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.walk import map_reads, subscript_names, written
@@ -128,6 +128,8 @@ def contractions(problem: Problem, nest: Boxed) -> Iterator[Contraction]:
     if found is None:
         return
     own, reduction, update, reads = found
+    loops: tuple[Par | Seq, ...] = (*nest.pars, *reduction.loops)
+    once: dict[str, IndexExpr] = {loop.index: ZERO for loop in loops if constant_value(loop.extent) == 1}
     has = [read.names & set(nest.indices) for read in reads]
     firsts, seconds = (
         [par for par in nest.pars if par.index in has[this] - has[other]] for this, other in ((0, 1), (1, 0))
@@ -143,7 +145,7 @@ def contractions(problem: Problem, nest: Boxed) -> Iterator[Contraction]:
     for sides in (*alone, *joined):
         first, second = (
             Factor(
-                element=(read.read.buffer, read.read.subscripts),
+                element=(read.read.buffer, at_places(read.read.subscripts, once)),
                 dtype=problem.kernel.buffer(read.read.buffer).dtype,
                 side=side,
                 where=read.where,
