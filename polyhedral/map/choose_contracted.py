@@ -6,8 +6,9 @@
 A thread of a large tile reads less of shared memory for each product, which its share of the best rate says; a
 multiprocessor with few warps waits, and to bring the sums of several blocks together takes time, too.
 
-The figures are those of f32 products of matrices on an H200 (`benchmarks/contractions.py`, `--shape`). Products of
-other types and of windows, and other GPUs, go by the same ones: nobody has measured these.
+The figures are those of f32 products of matrices, and of convolutions where factors come one element at a time, on an
+H200 (`benchmarks/contractions.py`, `--shape`). Products of other types, and other GPUs, go by the same ones: nobody has
+measured these.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import raster_of, tile_of
 from texpr.polyhedral.map.author_tiles import serial_tile, shares_asked
 from texpr.polyhedral.map.contracted_fits import contracted_fault
-from texpr.polyhedral.map.contracted_tiles import is_turned
+from texpr.polyhedral.map.contracted_tiles import bringing
 from texpr.polyhedral.map.contraction import Contraction, contracted_nest, contractions
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
@@ -53,18 +54,19 @@ EACH = ((8, 16), (8, 8), (16, 8), (4, 8), (8, 4), (4, 4), (2, 4), (2, 2))  # wha
 FOR_ADDRESSES = 64  # registers of a thread beside its sums
 REGISTERS = 65536  # of a multiprocessor
 FEW = 2  # of narrow tiles so many multiprocessors have one at most: they are for what memory brings
+CROWDED = 1 / 3  # how likely the last blocks are to go to few multiprocessors, where others end together
 BUSY = 8  # of long sums, tiles keep one multiprocessor in so many busy, or they do not pay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """The threads of a `team` on both sides (across, along), what `each` has of them, and how near such threads come to
-    the best one where none, one or both of the factors are turned: a rate is compared with those of other shapes for as
-    many."""
+    the best one: where none, one or both of the factors are turned, and where both come one element at a time, which
+    takes registers for addresses. A rate is compared with those of other shapes for the same."""
 
     team: tuple[int, int]
     each: tuple[int, int]
-    rates: tuple[float, float, float]
+    rates: tuple[float, float, float, float]
     resident: int
     depth: int = 16
     ahead: int = 1
@@ -79,19 +81,23 @@ class Shape:
 
 
 OF_FOUR_BYTES = (
-    Shape(team=(16, 8), each=(8, 16), rates=(1.0, 1.0, 0.87), resident=2, ahead=2),
-    Shape(team=(16, 16), each=(8, 8), rates=(0.94, 0.98, 0.99), resident=2),
-    Shape(team=(8, 16), each=(8, 8), rates=(0.9, 0.92, 0.92), resident=4),
-    Shape(team=(16, 8), each=(4, 8), rates=(0.8, 0.8, 0.8), resident=4, ahead=2),
+    Shape(team=(16, 8), each=(8, 16), rates=(1.0, 1.0, 0.87, 0.9), resident=2, ahead=2),
+    Shape(team=(16, 16), each=(8, 8), rates=(0.94, 0.98, 0.99, 0.87), resident=2),
+    Shape(team=(8, 16), each=(8, 16), rates=(0.95, 0.95, 0.85, 0.87), resident=2, ahead=2),
+    Shape(team=(8, 16), each=(8, 8), rates=(0.9, 0.92, 0.92, 0.85), resident=4),
+    Shape(team=(8, 16), each=(8, 8), rates=(0.93, 0.95, 0.95, 0.88), resident=3),
+    Shape(team=(16, 8), each=(8, 8), rates=(0.9, 0.92, 0.92, 0.85), resident=4),
+    Shape(team=(16, 8), each=(8, 8), rates=(0.93, 0.95, 0.95, 0.88), resident=3),
+    Shape(team=(16, 8), each=(4, 8), rates=(0.8, 0.8, 0.8, 0.8), resident=4, ahead=2),
 )
-OF_EIGHT_BYTES = (Shape(team=(16, 16), each=(8, 4), rates=(1.0, 1.0, 1.0), resident=2, depth=8),)  # no rate tells
+OF_EIGHT_BYTES = (Shape(team=(16, 16), each=(8, 4), rates=(1.0, 1.0, 1.0, 1.0), resident=2, depth=8),)  # no rate tells
 
 
 OF_SHORT_SIDES = (
-    Shape(team=(4, WARP), each=(8, 8), rates=(0.8, 0.8, 0.8), resident=3),
-    Shape(team=(2, 2 * WARP), each=(8, 4), rates=(0.55, 0.55, 0.55), resident=4),
-    Shape(team=(2, WARP), each=(4, 4), rates=(0.4, 0.4, 0.4), resident=8),
-    Shape(team=(1, 2 * WARP), each=(4, 4), rates=(0.4, 0.4, 0.4), resident=8),
+    Shape(team=(4, WARP), each=(8, 8), rates=(0.8, 0.8, 0.8, 0.8), resident=3),
+    Shape(team=(2, 2 * WARP), each=(8, 4), rates=(0.55, 0.55, 0.55, 0.55), resident=4),
+    Shape(team=(2, WARP), each=(4, 4), rates=(0.4, 0.4, 0.4, 0.4), resident=8),
+    Shape(team=(1, 2 * WARP), each=(4, 4), rates=(0.4, 0.4, 0.4, 0.4), resident=8),
 )  # across a short side; not measured, but by loads of shared memory: two times for 4 by 4 sums, four times for 8 by 8
 
 
@@ -127,7 +133,7 @@ def _fastest(problem: Problem, region: Region, one: Contraction) -> tuple[float,
         least = problem.target.multiprocessors // FEW
     timed = [
         (
-            _time(problem.target, shape, _turned(problem, one, choice), _blocks(choice, sizes), length, parts),
+            _time(problem.target, shape, _rate(problem, one, shape, choice), _blocks(choice, sizes), length, parts),
             replace(choice, parts=parts),
         )
         for shape, choice in shaped(problem, region, one)
@@ -137,9 +143,10 @@ def _fastest(problem: Problem, region: Region, one: Contraction) -> tuple[float,
     return min(timed, key=lambda pair: pair[0], default=None)
 
 
-def _turned(problem: Problem, one: Contraction, choice: Contracted) -> int:
-    """How many factors are turned."""
-    return sum(is_turned(problem, one, side.index, choice.depth) for side in one.sides)
+def _rate(problem: Problem, one: Contraction, shape: Shape, choice: Contracted) -> float:
+    """The rate of a shape for the factors that there are."""
+    brought = [bringing(problem, one, choice, side.index) for side in one.sides]
+    return shape.rates[3 if all(own.width == 1 for own in brought) else sum(own.turned for own in brought)]
 
 
 def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple[Shape, Contracted]]:
@@ -195,7 +202,7 @@ def _shapes(one: Contraction, along: str, across: str, sizes: Mapping[str, int])
         if prod(team) >= WARP:
             threads, registers = prod(team), FOR_ADDRESSES + prod(each) * one.dtype.size_bytes // 4
             resident = min(usual[0].resident, max(1, REGISTERS // (threads * registers)))
-            known = next((shape.rates for shape in usual if shape.each == each), (0.8, 0.8, 0.8))
+            known = next((shape.rates for shape in usual if shape.each == each), (0.8, 0.8, 0.8, 0.8))
             yield Shape(team=team, each=each, rates=known, resident=resident, depth=deep, ahead=ahead)
 
 
@@ -203,16 +210,20 @@ def _blocks(choice: Contracted, sizes: Mapping[str, int]) -> int:
     return prod(-(-size // choice.tile.get(index, 1)) for index, size in sizes.items())
 
 
-def _time(target: Target, shape: Shape, turned: int, tiles: int, length: int, parts: int) -> float:
+def _time(target: Target, shape: Shape, rate: float, tiles: int, length: int, parts: int) -> float:
     """How long the busiest multiprocessor takes for so many tiles of sums of a length, in products of the best rate."""
-    full, rest = divmod(-(-tiles * parts // target.multiprocessors), shape.resident)
+    at_once = target.multiprocessors * shape.resident
+    full, more = divmod(tiles * parts, at_once)
 
     def of(blocks: int) -> float:
         """So many blocks on a multiprocessor together, each counted as long as one that is never waited for."""
         warps = blocks * shape.threads // target.warp_size
         return blocks / min(1.0, warps / ENOUGH_WARPS, warps * prod(shape.each) / ENOUGH_SUMS) if blocks else 0.0
 
-    alone = prod(shape.tile) * length / (parts * shape.rates[turned]) * (full * of(shape.resident) + of(rest))
+    last = of(-(-more // target.multiprocessors))
+    if full and more:
+        last += CROWDED * (of(min(more, shape.resident)) - last)
+    alone = prod(shape.tile) * length / (parts * rate) * (full * of(shape.resident) + last)
     left = prod(shape.tile) * tiles * parts * prod(shape.each) / USUAL_SUMS
     return alone if parts == 1 else GAIN * (alone + MEETING + MEETING_EACH * left)
 

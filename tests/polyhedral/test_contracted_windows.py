@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,14 @@ def test_convolutions_of_free_counts_compute_the_same(images: int, channels: int
     same(program, {"N": images, "C": channels})
 
 
+def test_a_window_of_one_pixel_is_brought_four_elements_at_a_time() -> None:
+    pointwise = PLAIN.replace("H + 2, W + 2", "H, W").replace("3, 3]", "1, 1]").replace("3 r, 3 s", "1 r, 1 s")
+    program = mapped(pointwise, N=2, C=32, O=64, H=8, W=8)
+    text = emit_cuda(plan(program), program.target).source
+    assert "tx::load<4>(X, " in text and "tx::load<4>(F, " in text and "tx::load<1>" not in text
+    same(program, {})
+
+
 def test_tiles_run_along_the_side_whose_results_lie_nearest_one_another() -> None:
     found = choice(mapped(PHASES, N=11, C=9, O=64, W=7))  # of a pixel's neighbours each second one
     assert found is not None and found.along == "w"
@@ -236,9 +245,18 @@ def test_indices_that_cannot_be_joined_are_refused_with_the_reason(changes: dict
 
 
 @pytest.mark.nvcc
-def test_a_convolution_keeps_its_sums_in_registers(tmp_path: Path) -> None:
-    text = conv((3, 3), (56, 56), before=1, after=1)
-    assert "0 bytes spill stores" in ptxas_says(mapped(text, N=32, C=256, O=256), tmp_path)
+@pytest.mark.parametrize(("image", "around", "count"), [(56, 1, 256), (58, 0, 64)])
+def test_a_convolution_keeps_its_sums_in_registers(image: int, around: int, count: int, tmp_path: Path) -> None:
+    text = conv((3, 3), (image, image), before=around, after=around)
+    assert "0 bytes spill stores" in ptxas_says(mapped(text, N=32, C=count, O=count), tmp_path)
+
+
+def test_the_tiles_of_a_convolution_fill_the_multiprocessors_a_whole_number_of_times() -> None:
+    found = choice(mapped(conv((3, 3), (30, 30)), N=32, C=256, O=256))
+    assert found is not None and found.resident
+    tiles = 32 * 28 * 28 // found.tile["y1"] * 256 // found.tile["o"] * found.parts
+    times = tiles / (SM90.multiprocessors * found.resident)
+    assert ceil(times) / times < 1.05
 
 
 @pytest.mark.parametrize(("channels", "asked_again"), [(256, False), (250, True)])
