@@ -1,10 +1,10 @@
 """The choice of turns: how often a thread comes to the row that it gathers, once it knows where that lies.
 
-    par M i, N j { Y[i, j] = E[R[i], j] }      N = 4096, bf16: 128 threads have a row, 4 accesses of 16 bytes each
+    par M i, N j { Y[i, j] = E[R[i], j] }      N = 4096, bf16: 128 threads have half a row, 2 accesses of 16 bytes each
 
-Where an access waits for an index from data, a thread that makes one access waits as long for the index as for it. So a
-block takes one row, and each of its threads several accesses, which are on their way together (of kernels by hand those
-with 4 to 6 were best, one was the worst).
+Where an access waits for an index from data, a thread that makes one access waits as long for the index as for it. So
+each thread makes several, which are on their way together; blocks are small, so that many rows are, too, and have
+little of what lies beyond the end of a row. Of kernels by hand those of 4 KB, two accesses for each thread, were best.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,13 @@ from texpr.grammar.index.expr import constant_value, names
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.lines import LINE_BYTES, ahead, origins
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.vectors import ACCESS_BYTES
 from texpr.polyhedral.walk import touched
 
-BEST = (4, 5, 6)  # accesses of a thread, the first of equal ones
+TURNS = (2, 3, 4)  # accesses of a thread
+LEAST_BYTES, BEST_BYTES = 2048, 4096  # of a row that a block brings
 MOST_THREADS = 256
+BEYOND = 1.1  # times the accesses of the blocks that have the fewest beyond the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +32,17 @@ class Turns:
     threads: int
     turns: int
 
+    @property
+    def accesses(self) -> int:
+        """Those of a block."""
+        return self.threads * self.turns
+
 
 def choose_turns(
     problem: Problem, nest: Nest, lane: int, widths: Mapping[str, int], lines: Mapping[str, str], asked: int | None
 ) -> Turns | None:
-    """How a block takes a row that it gathers along the dimension on the lanes, None where it gathers none, or a short
-    one, or the author says how many threads there are."""
+    """How blocks take rows that they gather along the dimension on the lanes, None where they gather none, or short
+    ones, or the author says how many threads there are."""
     par, warp = nest.pars[lane], problem.target.warp_size
     extent = constant_value(par.extent)
     if asked is not None or extent is None or par.index not in widths or not _gathers_rows(nest, par.index):
@@ -42,11 +50,13 @@ def choose_turns(
     found = origins(problem, nest, lines)
     reached = extent + (ahead(problem, found[par.index], LINE_BYTES) if par.index in found else 0)
     runs = -(-reached // widths[par.index])
-    if runs < BEST[0] * warp:
+    if runs < LEAST_BYTES // ACCESS_BYTES:
         return None
-    fits = [Turns(threads=-(-runs // (turns * warp)) * warp, turns=turns) for turns in BEST]
-    fits = [one for one in fits if one.threads <= MOST_THREADS]
-    return min(fits, key=lambda one: one.threads * one.turns, default=Turns(threads=MOST_THREADS, turns=BEST[0]))
+    able = [Turns(threads=n, turns=turns) for turns in TURNS for n in range(warp, MOST_THREADS + 1, warp)]
+    able = [one for one in able if ACCESS_BYTES * one.accesses >= LEAST_BYTES]
+    covered = {one: -(-runs // one.accesses) * one.accesses for one in able}
+    fits = [one for one in able if covered[one] <= BEYOND * min(covered.values())]
+    return min(fits, key=lambda one: abs(ACCESS_BYTES * one.accesses - BEST_BYTES))
 
 
 def _gathers_rows(nest: Nest, index: str) -> bool:
