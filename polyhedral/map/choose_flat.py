@@ -22,7 +22,7 @@ from texpr.polyhedral.map.author_tiles import (
 from texpr.polyhedral.map.bands import (
     Nest,
 )
-from texpr.polyhedral.map.block_sizes import band_sizes, threads_for
+from texpr.polyhedral.map.block_sizes import DEFAULT_THREADS, band_sizes, threads_for
 from texpr.polyhedral.map.choose_patch import choose_patch
 from texpr.polyhedral.map.choose_turns import choose_turns
 from texpr.polyhedral.map.digits import share
@@ -32,11 +32,14 @@ from texpr.polyhedral.map.lines import countable
 from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.uses import memory_of
-from texpr.polyhedral.map.widths import run_width
+from texpr.polyhedral.map.vectors import Element
+from texpr.polyhedral.map.widths import run_width, written_width
 from texpr.polyhedral.mapped.candidate import (
     Deal,
     Flat,
 )
+
+TURNS = 2  # of a thread that reads one by one what it writes at once: so many of its loads are on their way together
 
 
 def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
@@ -54,8 +57,12 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
         widths = {} if near else choose_width(problem, nest, sizes, order[0], nest.indices)
         widths = {index: n for index, n in widths.items() if tile.get(index, n) % n == 0}
     lines: dict[str, str] = {}
+    turns: dict[str, int] = {}
     if not widths and not tile and problem.objective is Objective.TIME:
         widths, lines = _from_line(problem, nest, sizes, order[0])
+        if not widths:
+            widths, lines = _as_written(problem, nest, sizes, order[0])
+            turns = {index: TURNS for index, n in widths.items() if sizes[order[0]] >= TURNS * n * DEFAULT_THREADS}
     runs = in_runs(nest, sizes, widths)
     threads = asked or threads_for(runs, problem.target)
     rows = None if tile else choose_turns(problem, nest, order[0], widths, lines, asked)
@@ -63,7 +70,7 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
         threads, caps = rows.threads, tuple(rows.threads for _ in caps)
         runs[order[0]] = rows.threads
     deal = named(nest, share(runs, order, caps, threads))
-    turns = {nest.indices[order[0]]: rows.turns} if rows is not None else {}
+    turns = {nest.indices[order[0]]: rows.turns} if rows is not None else turns
     if tile:
         own = {nest.indices[d]: runs[d] for d in order}
         deal = _tile_deal(problem, nest, shares, widths, own, threads)
@@ -131,6 +138,20 @@ def _from_line(problem: Problem, nest: Nest, sizes: Sequence[int], lane: int) ->
             if width > 1:
                 return {index: width}, {index: name}
     return {}, {}
+
+
+def _as_written(problem: Problem, nest: Nest, sizes: Sequence[int], lane: int) -> tuple[dict[str, int], dict[str, str]]:
+    """How many neighbours of the dimension on the lanes a thread writes at once, and reads one by one; and the line of
+    memory from which they are counted, if from one."""
+    index = nest.indices[lane]
+    if width_asked(nest.pars) is not None or any(index in names(par.extent) for par in nest.pars):
+        return {}, {}
+    origins: list[tuple[str, Element | None]] = [("", None), *countable(problem, nest, index).items()]
+    found = {name: written_width(problem, nest.body, index, sizes[lane], nest.indices, at) for name, at in origins}
+    name = max(found, key=found.__getitem__)
+    if found[name] == 1:
+        return {}, {}
+    return {index: found[name]}, {index: name} if name else {}
 
 
 def choose_width(

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from texpr.grammar.ast import Stmt
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.map.vectors import Element, along
+from texpr.polyhedral.map.vectors import Element, address, along, events_of
+from texpr.polyhedral.walk import subscript_names, subscript_reads
 
 
 def run_width(
@@ -31,6 +32,34 @@ def run_width(
             return width
         width //= 2
     return 1
+
+
+def written_width(
+    problem: Problem, stmts: Sequence[Stmt], index: str, size: int, hardware: tuple[str, ...], origin: Element | None
+) -> int:
+    """The most iterations that fill the widest stores, and a warp, where all else that moves with the index and is not
+    as wide is read at floors and remainders of it, element by element; 1 where there are none such."""
+    found = along(problem, stmts, index, hardware, origin=origin)
+    width = max((wide.width for wide in found.most.wide if wide.stores), default=1)
+    wide = found.vectors(width).wide
+    if any(one.width < min(width, one.whole) for one in wide) or size < width * problem.target.warp_size:
+        return 1
+    moved = {one.element for one in wide}
+    others = [
+        event
+        for event in events_of(stmts)
+        if event is None or (event.element not in moved and index in subscript_names(event.element[1]))
+    ]
+    told = all(
+        event is not None and not event.writes and _at_remainders(problem, event.element, index) for event in others
+    )
+    return width if others and told else 1
+
+
+def _at_remainders(problem: Problem, element: Element, index: str) -> bool:
+    """Whether floors and remainders of an index tell where an element lies, and no data."""
+    operations = () if subscript_reads(element[1]) else address(problem, element).operations()
+    return any(index in operation.names for operation in operations)
 
 
 def reads_alone(problem: Problem, stmts: Sequence[Stmt], index: str, width: int, hardware: tuple[str, ...]) -> bool:

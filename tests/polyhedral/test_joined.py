@@ -15,6 +15,7 @@ from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.map.greatest import greatest
 from texpr.polyhedral.map.stage import problem_of
+from texpr.polyhedral.mapped.candidate import Candidate, Flat
 from texpr.polyhedral.simulate.stage import simulate
 
 SHORT = "kernel k(X: {t}[B, C, P], w: {t}[C], Y: {t}[B, P, C]) {{ par B b, C c, P p {{ Y[b, p, c] = {value} }} }}"
@@ -66,6 +67,7 @@ def test_indices_are_joined_where_rows_are_short_or_lie_at_any_address(
 SAME = (
     (SHORT.format(t="bf16", value="X[b, c, p] * w[c]"), {"B": 2, "C": 3, "P": 179}),
     (SHORT.format(t="f32", value="X[b, c, p]"), {"B": 2, "C": 5, "P": 67}),
+    (SHORT.format(t="bf16", value="X[b, c, p]"), {"B": 2, "C": 3, "P": 1501}),
     (SHORT.format(t="u8", value="X[b, c, p]"), {"B": 1, "C": 3, "P": 301}),
     (CUBE.format(t="bf16"), {"P": 37, "Q": 11, "R": 139}),
     (CUBE.format(t="f32"), {"P": 19, "Q": 7, "R": 70}),
@@ -83,6 +85,20 @@ def test_joined_indices_compute_what_the_interpreter_computes() -> None:
         np.testing.assert_array_equal(simulate(program, given)["Y"], expected)
         assert one.run(module, given) is None
         np.testing.assert_array_equal(given["Y"], expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "points", "width", "line"),
+    [("bf16", 1600, 8, {}), ("bf16", 1601, 8, {"p_c": "Y[b, p_c]"}), ("f32", 1601, 4, {"p_c": "Y[b, p_c]"})],
+)
+def test_what_is_read_at_remainders_is_written_by_wide_accesses(
+    dtype: str, points: int, width: int, line: dict[str, str]
+) -> None:
+    program = mapped(SHORT.format(t=dtype, value="X[b, c, p]"), B=2, C=3, P=points)
+    assert isinstance(program.candidate, Candidate)
+    (found,) = program.candidate.launches.values()
+    assert isinstance(found, Flat)
+    assert (found.widths, found.lines, found.turns) == ({"p_c": width}, line, {"p_c": 2})
 
 
 def test_the_greatest_address_is_no_less_than_any() -> None:
