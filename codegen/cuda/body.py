@@ -23,12 +23,12 @@ from texpr.codegen.cuda.statements import bind, declared, statement
 from texpr.codegen.cuda.sync import Syncs
 from texpr.codegen.cuda.tiles import tile_call
 from texpr.codegen.cuda.wide import (
-    brings_zeros,
     check_plain,
     chunk_row,
     fill_call,
     is_alone,
     look_back_terms,
+    needs_fill,
     reduction,
     rest_of,
     scanned,
@@ -263,7 +263,7 @@ class _Body:
         self._each_vector(copy, partial(wide_call, chunks=name))
         if row:
             self._each_vector(copy, partial(shift_call, chunks=name))
-        if copy.otherwise is not None and not brings_zeros(copy):
+        if needs_fill(copy):
             self._each_vector(copy, fill_call)
 
     def _each_vector(self, copy: Copy, call: Callable[[Copy, Access], str]) -> None:

@@ -120,14 +120,13 @@ def fill_call(copy: Copy, access: Places) -> str:
     return f"tx::fill({register}, {number}, {_wanted(copy, _count(copy, view, access), access)}, {other});"
 
 
-def brings_zeros(copy: Copy) -> bool:
-    """Whether a load itself gives what stands for elements that are not wanted."""
+def needs_fill(copy: Copy) -> bool:
+    """Whether registers are to get what stands for elements that are not wanted: not where a load itself brings it."""
     within = copy.within
-    if within is None or within.other is None or copy.access is Access.FUNNEL:
+    if within is None or within.other is None or within.unseen:
         return False
-    if not (within.exact or within.together):
-        return False
-    return within.other.value == 0 and copysign(1, within.other.value) > 0
+    zero = within.other.value == 0 and copysign(1, within.other.value) > 0
+    return copy.access is Access.FUNNEL or not (within.exact or within.together) or not zero
 
 
 def _listed(*parts: str) -> str:

@@ -13,7 +13,7 @@ The loads of all rows come first and are on their way together; a row is loaded 
 
 from collections.abc import Iterator, Mapping
 
-from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexVar
+from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexVar, Par
 from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, constant_value, multiply, subtract
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.bands import Nest
@@ -52,18 +52,26 @@ def of_patch(
     if patch.skew.pitch:
         begin = subtract(IndexVar(name=names[patch.index]), patch.skew.expression(number))
         body = (Define(index=run.first, digits=(), offset=begin), *body)
-    if not patch.down:
-        return (*windows.loads(), *body), names
+    if patch.down:
+        body = (_in_rows(draft, pars[patch.down], patch, row, names[patch.down], body),)
+    body = (*windows.loads(), *body)
+    if line is not None:  # the last threads may have no iteration
+        last = add(along_row.extent, const(max(map(patch.skew.at, range(patch.rows)))))
+        any_ = Compare(op=CompareOp.LT, left=IndexVar(name=names[patch.index]), right=last)
+        body = (Guard(condition=any_, body=body, padding=True, span=along_row.span),)
+    return body, names
+
+
+def _in_rows(draft: Draft, par: Par, patch: Patch, row: str, first: str, body: tuple[Node, ...]) -> Loop:
+    """The body for each row that there is, from the first one on."""
     digit = Digit(name=row, index=patch.down, weight=1, radix=const(patch.rows), stride=ONE, place=Place.SERIAL)
     draft.digits.append(digit)
-    par = pars[patch.down]
     known = constant_value(par.extent)
     if known is None or known % patch.rows:
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=patch.down), right=par.extent)
         body = (Guard(condition=inside, body=body, padding=True, span=par.span),)
-    here = Define(index=patch.down, digits=(digit,), offset=IndexVar(name=names[patch.down]))
-    loop = Loop(index=row, extent=digit.radix, body=(here, *body), digit=digit, unroll=True, span=par.span)
-    return (*windows.loads(), loop), names
+    here = Define(index=patch.down, digits=(digit,), offset=IndexVar(name=first))
+    return Loop(index=row, extent=digit.radix, body=(here, *body), digit=digit, unroll=True, span=par.span)
 
 
 class Windows:
@@ -169,5 +177,5 @@ class Windows:
         """What iterations read of a chunk that begins in this column."""
         (least, most), extent = window.columns, self.pars[self.patch.index].extent
         end = subtract(add(extent, const(most)), begin)
-        other = nothing(window.dtype, window.first.span)
-        return Within(begin=subtract(const(least), begin), end=end, other=other)
+        other = nothing(window.dtype, window.first.span)  # an iteration that there is reads no such element
+        return Within(begin=subtract(const(least), begin), end=end, other=other, unseen=True)

@@ -254,7 +254,8 @@ def _copied(copy: Copy) -> str:
     of = f" for {_box(copy.over)}" if copy.over else ""
     if copy.within is not None:
         of += f", {in_words(copy.within.begin)} <= {copy.over[-1][0]} < {in_words(copy.within.end)}"
-        of += f", else {show_value(copy.within.other)}" if copy.within.other else ""
+        other = "anything" if copy.within.unseen else show_value(copy.within.other) if copy.within.other else ""
+        of += f", else {other}" if other else ""
         of += ", no other byte" if copy.within.exact else ""
         if copy.within.part is not None:
             of += (

@@ -50,8 +50,8 @@ class Within:
     written. Of a target in registers the others become `other`. A wide load may read and discard the rest of an aligned
     chunk that holds a wanted element, also behind the array's end, unless it is `exact`. Where accesses follow one
     another, `part` numbers them: only that of number 0 may begin before `begin`, and only those from `whole` on may end
-    behind `end`; who emits them need not ask the others. `together`: of an
-    access all elements are wanted, or none."""
+    behind `end`; who emits them need not ask the others. `together`: of an access all elements are wanted, or none.
+    `unseen`: nothing that is kept depends on `other`, and who emits may leave any value in its place."""
 
     begin: IndexExpr
     end: IndexExpr
@@ -60,3 +60,4 @@ class Within:
     part: IndexExpr | None = None
     whole: int = 0
     together: bool = False
+    unseen: bool = False

@@ -122,6 +122,11 @@ def test_neighbours_are_in_one_window_whatever_the_size(sizes: dict[str, int]) -
     assert {copy.target.buffer for copy in loads} == {"X_window"}
 
 
+def test_no_value_stands_for_what_no_iteration_reads() -> None:
+    source = Emitted(mapped(JACOBI, M=64, N=256)).source
+    assert "tx::load_wanted<4>(X" in source and "tx::fill" not in source
+
+
 @pytest.mark.parametrize(
     ("text", "sizes", "rows"),
     [
