@@ -7,7 +7,7 @@ that are not are combined over the threads of their blocks; `atomic` updates of 
 every block (`choose_tallied`). On a CPU the outer indices are on cores and the contiguous one is innermost (`cores`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
@@ -24,7 +24,6 @@ from texpr.polyhedral.map.author_tiles import (
 from texpr.polyhedral.map.author_units import block_threads, unit_share, unit_sizes
 from texpr.polyhedral.map.bands import (
     Nest,
-    block_statements,
     bounded_nest,
     has_block_level,
     inner_nests,
@@ -54,7 +53,7 @@ from texpr.polyhedral.map.sharing import (
     meeting_bytes,
     prefers_blocks,
     prefers_threads,
-    reductions,
+    shared_loops,
     shared_reduction,
 )
 from texpr.polyhedral.map.tiles_kept import check_tiles
@@ -176,7 +175,8 @@ def _blocks(problem: Problem, nest: Nest, ranges: Ranges, most_ranks: int) -> Bl
     uses, _ = local_uses(problem.kernel, nest.body, block_level=True, outer=nest.indices, ranges=ranges)
     memory = {name: found for name, (found, _) in choose_memory(uses, problem.target).items()}
     shared = sum(u.bytes or 0 for u in uses if memory[u.buffer.name] is Memory.SHARED)
-    block = _Inner(problem, threads, memory, problem.target.shared_bytes - shared, widths)
+    together = {seq.index for seq in shared_loops(problem, nest, ranges)}
+    block = _Inner(problem, threads, memory, problem.target.shared_bytes - shared, widths, together)
     block.visit(nest.body, ranges)
     return Blocks(
         threads=threads,
@@ -209,7 +209,7 @@ def _inside(problem: Problem, nest: Nest, ranges: Ranges) -> tuple[dict[str, int
     for inner, sizes, own in zip(inside, sizes_of, _agreed(inside, chosen), strict=True):
         widths |= own
         found[inner.indices[0]] = unit_sizes(inner, in_runs(inner, sizes, own), problem.target)
-    for seq in reductions(problem, block_statements(nest.body), ranges):
+    for seq in shared_loops(problem, nest, ranges):
         size = problem.representative(seq.extent, ranges)
         width = run_width(problem, seq.body, seq.index, size, (*nest.indices, seq.index), width_asked((seq,)))
         widths |= {seq.index: width} if width > 1 else {}
@@ -244,9 +244,16 @@ class _Inner:
     buffers; `left` counts the bytes."""
 
     def __init__(
-        self, problem: Problem, threads: int, memory: Mapping[str, Memory], left: int, widths: Mapping[str, int]
+        self,
+        problem: Problem,
+        threads: int,
+        memory: Mapping[str, Memory],
+        left: int,
+        widths: Mapping[str, int],
+        shared: Collection[str],
     ) -> None:
         self.problem, self.threads, self.memory, self.left, self.widths = problem, threads, memory, left, widths
+        self.shared = shared  # loops that the threads share out, though some are short
         self.deals: dict[str, Deal] = {}
         self.dealt: set[str] = set()
         self.shared_out: list[str] = []
@@ -280,7 +287,9 @@ class _Inner:
     def _shared(self, seq: Seq, ranges: Ranges) -> int | None:
         """The shared memory that a loop needs which the threads share out, None for one that they do not."""
         found = shared_reduction(self.problem, seq, self.memory)
-        if found is None or self.threads == 1 or not is_long(self.problem, seq, ranges):
+        if found is None or self.threads == 1:
+            return None
+        if seq.index not in self.shared and not is_long(self.problem, seq, ranges):
             return None
         needed = meeting_bytes(self.problem, found.updates, self.threads)
         return needed if needed <= self.left else None

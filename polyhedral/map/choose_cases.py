@@ -1,6 +1,7 @@
 """The cases that the compiler chooses: rows whose length a call decides are held in registers where they are short.
 
-    softmax of X: f32[M, N]     N <= 32: a warp has a row of its own, and a thread few elements of it
+    softmax of X: f32[M, N]     N <= 8: a thread has a row of its own
+                                N <= 32: a warp has one, and a lane an element of it
                                 N % 4 == 0 and N <= 256, 512, 1024; N <= 512: a warp holds a row, and waits for no other
                                 N % 4 == 0 and N <= 2048, N <= 2048, and so on to 8192: a block of more and more threads
                                 N <= 32768: one of as many as there are
@@ -21,6 +22,7 @@ from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp,
 from texpr.grammar.index.expr import ZERO, combine, conjunction, const
 from texpr.polyhedral.map.held import unheld
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.sharing import FEW
 from texpr.polyhedral.map.vectors import ACCESS_BYTES
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate
 
@@ -29,7 +31,7 @@ BLOCK_BYTES, LONGEST_BYTES = (
     (8 << 10, 16 << 10, 32 << 10),
     128 << 10,
 )  # of one that a block holds, in either, and in any
-ROWS = 1 << 16  # of few elements
+ROWS = 1 << 18  # of few elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,8 @@ def row_cases(problem: Problem, candidate: Candidate, hinted: Collection[str]) -
         return
     bytes_ = max(size for _, size in sizes)
     many = {size.name: ROWS for size in problem.kernel.sizes if size.name not in (extent.name, *hinted)}
+    if any(isinstance(choice, Blocks) and choice.inner for choice in candidate.launches.values()):
+        yield _up_to(extent, FEW, many)
     yield _up_to(extent, problem.target.warp_size, many)
     run = ACCESS_BYTES // min(size for _, size in sizes)
     yield from (_up_to(extent, most // bytes_, many, aligned=run) for most in WHOLE_BYTES)

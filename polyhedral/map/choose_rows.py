@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from texpr.grammar.ast import Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.interval import Ranges
-from texpr.polyhedral.map.bands import Nest, block_statements, inner_nests, nest_of
+from texpr.polyhedral.map.bands import Nest, inner_nests, nest_of
 from texpr.polyhedral.map.hardware_attributes import width_asked
 from texpr.polyhedral.map.held import (
     HELD_BYTES,
@@ -45,7 +45,7 @@ from texpr.polyhedral.map.held import (
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
-from texpr.polyhedral.map.sharing import reductions
+from texpr.polyhedral.map.sharing import shared_loops
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, element_width
 from texpr.polyhedral.mapped.candidate import Row
 from texpr.polyhedral.walk import subscript_names, written
@@ -82,12 +82,14 @@ def choose_rows(
 ) -> tuple[ChosenRow, ...]:
     """The rows of a block, or of a cluster of at most `most_ranks`; `asked` are the threads that the author wants."""
     nests = [inner.pars[0].index for inner in inner_nests(nest.body) if len(inner.pars) == 1]
-    shared = [seq.index for seq in reductions(problem, block_statements(nest.body), ranges)]
+    shared = [seq.index for seq in shared_loops(problem, nest, ranges)]
     found: list[ChosenRow] = []
     for loops in siblings(nest.body, nests + shared):
         if len(loops) > 1 or (loops and isinstance(loops[0], Seq)):
             width = min(widths.get(loop.index, 1) for loop in loops)
             free = not any(width_asked((loop,)) for loop in loops)
+            if free and problem.representative(loops[0].extent, ranges) <= problem.target.warp_size:
+                free, width = False, 1  # a lane for each element
             row = _from_line(problem, nest, loops, width, ranges, asked, most_ranks) if free else None
             row = row or _row(problem, nest.body, loops, width, ranges, asked, most_ranks)
             found += [row] if row is not None else []

@@ -1,6 +1,8 @@
 """Which reductions the threads of a block share out, and which bands are given blocks for it.
 
-A `seq` at block level that only accumulates is shared out where it is long enough. A band of rows whose elements lie
+A `seq` at block level that only accumulates is shared out where it is long enough, or where it goes over a row that
+lanes share all the same: every lane would read all of it (softmax of rows of 31 in f32 ran at .29 of what it does). A
+band of rows whose elements lie
 along a reduction does better with a block for each iteration, so that lanes run along it: a matrix times a vector reads
 each row contiguously. A band of accumulations alone may combine its updates over a block's threads.
 """
@@ -8,7 +10,7 @@ each row contiguously. A band of accumulations alone may combine its updates ove
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from texpr.grammar.ast import New, Seq, Stmt
+from texpr.grammar.ast import New, Par, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest, block_statements, fits_threads, inner_nests
@@ -24,6 +26,7 @@ from texpr.polyhedral.walk import subscript_names
 
 REST = 8  # at most one part in so many of the accesses may be outside the reductions
 ENOUGH = 4  # one thread in so many of those that a GPU runs at once keeps its memory busy
+FEW = 8  # iterations of a loop that one thread has run sooner than lanes have met
 GAIN = 4  # a band is given blocks where lanes along the reduction touch this many times fewer sectors
 
 Placement = Mapping[str, Memory]
@@ -43,6 +46,22 @@ def reductions(problem: Problem, stmts: Sequence[Stmt], ranges: Ranges) -> tuple
     """The reductions among the statements that the threads of a block would share out, locals in registers."""
     long = (s for s in stmts if isinstance(s, Seq) and is_long(problem, s, ranges))
     return tuple(s for s in long if shared_reduction(problem, s, {}) is not None)
+
+
+def shared_loops(problem: Problem, nest: Nest, ranges: Ranges) -> tuple[Seq, ...]:
+    """The reductions in a band's body that a block's threads would share out: long ones, and of short ones those over a
+    row that is also a nest's, where lanes have no loop that is long."""
+    stmts, inside = block_statements(nest.body), inner_nests(nest.body)
+    sizes = [prod(problem.representative(par.extent, ranges) for par in inner.pars) for inner in inside]
+    rows = {inner.pars[0].extent for inner in inside} if max(sizes, default=0) < MIN_EXTENT else set()
+    short = (s for s in stmts if isinstance(s, Seq) and s.extent in rows)
+    long = {s.index for s in short if problem.representative(s.extent, ranges) > FEW}
+    return tuple(
+        s
+        for s in stmts
+        if isinstance(s, Seq) and (s.index in long or is_long(problem, s, ranges))
+        if shared_reduction(problem, s, {}) is not None
+    )
 
 
 def is_long(problem: Problem, seq: Seq, ranges: Ranges) -> bool:
@@ -69,10 +88,13 @@ def prefers_blocks(problem: Problem, nest: Nest, sizes: Sequence[int], threads: 
 
 def prefers_threads(problem: Problem, nest: Nest, sizes: Sequence[int], threads: int, ranges: Ranges) -> bool:
     """Whether a band with inner pars does better with a thread for each iteration: there are enough of them, and lanes
-    along the band touch far fewer sectors than lanes along what is inside."""
+    along the band touch far fewer sectors than lanes along what is inside, or each iteration has few of its own."""
     at_once = problem.target.multiprocessors * problem.target.resident_threads
     if not fits_threads(problem.kernel, nest) or prod(sizes) * ENOUGH < at_once:
         return False
+    loops = [s for s in statements(nest.body) if isinstance(s, Par | Seq)]
+    if loops and all(problem.representative(loop.extent, ranges) <= FEW for loop in loops):
+        return True
     found = [(seq.index, seq.body) for seq in reductions(problem, block_statements(nest.body), ranges)]
     found += [(inner.indices[-1], inner.body) for inner in inner_nests(nest.body)]
     across, along = _sectors(problem, nest, sizes, threads, ranges, found)

@@ -9,7 +9,7 @@ import pytest
 
 import texpr
 from texpr.grammar.index.value import condition_value
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Case, Cases, Choice
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Case, Cases, Choice, Flat
 
 PROGRAMS = Path(__file__).parent.parent.parent / "benchmarks" / "kernels" / "memory"
 NAMES = ("softmax", "rmsnorm", "row_sum")
@@ -21,7 +21,7 @@ def text_of(name: str) -> str:
 
 @cache
 def choices(name: str, columns: int | None) -> Candidate | Cases:
-    sizes = {} if columns is None else {"M": 65536, "N": columns}
+    sizes = {} if columns is None else {"M": 262144, "N": columns}
     found: Candidate | Cases = (
         texpr.parse(text_of(name)).only.compile("cuda:sm_90a", sizes=sizes, stop_after="map").mapping.candidate
     )
@@ -42,7 +42,7 @@ def of_call(name: str, columns: int) -> Choice:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("columns", [1, 31, 32, 512, 1000, 1024, 1023, 2048, 3000, 4093, 4096, 8191, 8192, 32000])
+@pytest.mark.parametrize("columns", [1, 8, 9, 31, 32, 512, 1000, 1024, 1023, 2048, 3000, 4093, 4096, 8191, 8192, 32000])
 def test_a_call_runs_what_is_chosen_for_its_size(name: str, columns: int) -> None:
     own = choices(name, columns)
     assert isinstance(own, Candidate)
@@ -57,6 +57,14 @@ def test_a_call_runs_what_is_chosen_for_its_size(name: str, columns: int) -> Non
             assert [row.line for row in found.rows] == [row.line for row in wanted.rows], "whole runs, or any"
     else:
         assert found == wanted
+
+
+@pytest.mark.parametrize("name", ["softmax", "rmsnorm"])
+def test_of_short_rows_lanes_have_an_element_each_and_of_shorter_ones_a_thread_has_all(name: str) -> None:
+    held = only(choices(name, 31))
+    assert isinstance(held, Blocks) and held.rows and held.shared_out and not held.widths
+    assert held.threads == 32 * held.together
+    assert isinstance(only(choices(name, 8)), Flat) and isinstance(only(choices(name, 9)), Blocks)
 
 
 @pytest.mark.gxx

@@ -1,24 +1,25 @@
 // softmax: CUDA C++ by TExpr 0.1.0 for cuda:sm_90a, from softmax.tex
-//   texpr_softmax_0_case0: grid (ceildiv(M, 8), 1, 1), block 256 threads, shared 0 bytes
-//   texpr_softmax_0_case1: grid (ceildiv(M, 4), 1, 1), block 128 threads, shared 0 bytes
-//   texpr_softmax_0_case2: grid (M, 1, 1), block 32 threads, shared 0 bytes
+//   texpr_softmax_0_case0: grid (ceildiv(M, 256), 1, 1), block 256 threads, shared 0 bytes
+//   texpr_softmax_0_case1: grid (ceildiv(M, 8), 1, 1), block 256 threads, shared 0 bytes
+//   texpr_softmax_0_case2: grid (ceildiv(M, 4), 1, 1), block 128 threads, shared 0 bytes
 //   texpr_softmax_0_case3: grid (M, 1, 1), block 32 threads, shared 0 bytes
 //   texpr_softmax_0_case4: grid (M, 1, 1), block 32 threads, shared 0 bytes
-//   texpr_softmax_0_case5: grid (M, 1, 1), block 128 threads, shared 32 bytes
-//   texpr_softmax_0_case6: grid (M, 1, 1), block 96 threads, shared 28 bytes
-//   texpr_softmax_0_case7: grid (M, 1, 1), block 256 threads, shared 64 bytes
-//   texpr_softmax_0_case8: grid (M, 1, 1), block 224 threads, shared 60 bytes
-//   texpr_softmax_0_case9: grid (M, 1, 1), block 512 threads, shared 128 bytes
-//   texpr_softmax_0_case10: grid (M, 1, 1), block 416 threads, shared 116 bytes
-//   texpr_softmax_0_case11: grid (M, 1, 1), block 928 threads, shared 244 bytes
-//   texpr_softmax_0_case12: grid (M, 1, 1), block 256 threads, shared 96 bytes
+//   texpr_softmax_0_case5: grid (M, 1, 1), block 32 threads, shared 0 bytes
+//   texpr_softmax_0_case6: grid (M, 1, 1), block 128 threads, shared 32 bytes
+//   texpr_softmax_0_case7: grid (M, 1, 1), block 96 threads, shared 28 bytes
+//   texpr_softmax_0_case8: grid (M, 1, 1), block 256 threads, shared 64 bytes
+//   texpr_softmax_0_case9: grid (M, 1, 1), block 224 threads, shared 60 bytes
+//   texpr_softmax_0_case10: grid (M, 1, 1), block 512 threads, shared 128 bytes
+//   texpr_softmax_0_case11: grid (M, 1, 1), block 416 threads, shared 116 bytes
+//   texpr_softmax_0_case12: grid (M, 1, 1), block 928 threads, shared 244 bytes
+//   texpr_softmax_0_case13: grid (M, 1, 1), block 256 threads, shared 96 bytes
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
 #include "texpr/kernel.cuh"
 #include "texpr/registers.cuh"
 
-#line 22 "/texpr/softmax.cu"
+#line 23 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case0(
     const tx::f32* __restrict__ X_data,
@@ -30,7 +31,7 @@ texpr_softmax_0_case0(
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   const int lane = tx::lane();
   const int warp = tx::warp();
-  const tx::i64 i = tx::i64(8) * tx::block_x() + warp;
+  const tx::i64 i = tx::i64(256) * tx::block_x() + 32 * warp + lane;
   if (i < M) {
     // softmax.tex:5: m = maximum N k { X[i, k] }
     tx::f32 m = -tx::f32_infinity();
@@ -45,18 +46,60 @@ texpr_softmax_0_case0(
       s += tx::exp(X(i, k_1) - m);
     }
     // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-    TX_UNROLL for (int j_serial = 0; j_serial < (N + 31) / 32; ++j_serial) {
-      const int j = 32 * j_serial + lane;
+    for (int j = 0; j < N; ++j) {
 #line 8
-      if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / s;
+      Y(i, j) = tx::exp(X(i, j) - m) / s;
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case0);
 
 #line 58 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case1(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* __restrict__ Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const tx::i64 i = tx::i64(8) * tx::block_x() + warp;
+  if (i < M) {
+    // softmax.tex:5: m = maximum N k { X[i, k] }
+    tx::f32 m = -tx::f32_infinity();
+    tx::Reg<tx::f32, 1> X_row("X_row");
+    const int row = lane;
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row, 0, tx::load_wanted<1>(X, i * N + row, tx::Wanted<1>(0, N - row)));
+    tx::f32 m_part = -tx::f32_infinity();
+    const int k = lane;
+#line 5
+    if (k < N) m_part = tx::max(m_part, X_row(0));
+#line 5
+    m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+    m = tx::max(m, m_part);
+    // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+    tx::f32 s = 0.0f;
+    tx::f32 s_part = 0.0f;
+#line 6
+    if (k < N) s_part += tx::exp(X_row(0) - m);
+#line 6
+    s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+    s += s_part;
+    const int j = lane;
+    // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+#line 8
+    if (j < N) Y(i, j) = tx::exp(X_row(0) - m) / s;
+  }
+}
+TX_EXPORT(texpr_softmax_0_case1);
+
+#line 101 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(128)
+texpr_softmax_0_case2(
     const tx::f32* __restrict__ X_data,
     tx::f32* __restrict__ Y_data,
     tx::i64 M,
@@ -70,11 +113,11 @@ texpr_softmax_0_case1(
   if (i < M) {
     // softmax.tex:5: m = maximum N k { X[i, k] }
     tx::f32 m = -tx::f32_infinity();
-    tx::Reg<tx::f32, 8> X_row("X_row");
+    tx::Reg<tx::f32, 8> X_row_case2("X_row_case2");
     const int row = 4 * lane;
     TX_UNROLL for (int row_part = 0; row_part < 2; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-      tx::put(X_row, 4 * row_part, tx::load_wanted<4>(X, i * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, true)));
+      tx::put(X_row_case2, 4 * row_part, tx::load_wanted<4>(X, i * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, true)));
     }
     tx::f32 m_part = -tx::f32_infinity();
     TX_UNROLL for (int k_serial = 0; k_serial < 2; ++k_serial) {
@@ -82,7 +125,7 @@ texpr_softmax_0_case1(
       if (k_first < N) {
         TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-          m_part = tx::max(m_part, X_row(4 * k_serial + k_vector));
+          m_part = tx::max(m_part, X_row_case2(4 * k_serial + k_vector));
         }
       }
     }
@@ -97,7 +140,7 @@ texpr_softmax_0_case1(
       if (k_first_1 < N) {
         TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-          s_part += tx::exp(X_row(4 * k_1_serial + k_vector_1) - m);
+          s_part += tx::exp(X_row_case2(4 * k_1_serial + k_vector_1) - m);
         }
       }
     }
@@ -111,7 +154,7 @@ texpr_softmax_0_case1(
         tx::Reg<tx::f32, 4> Y_run("Y_run");
         TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-          Y_run(j_vector) = tx::exp(X_row(4 * j_serial + j_vector) - m) / s;
+          Y_run(j_vector) = tx::exp(X_row_case2(4 * j_serial + j_vector) - m) / s;
         }
 #line 8
         tx::store(Y, i * N + j_first, tx::take<4>(Y_run, 0));
@@ -119,72 +162,9 @@ texpr_softmax_0_case1(
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case1);
-
-#line 125 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(32)
-texpr_softmax_0_case2(
-    const tx::f32* __restrict__ X_data,
-    tx::f32* __restrict__ Y_data,
-    tx::i64 N_i64) {
-  const int N = int(N_i64);
-  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
-  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
-  const int lane = tx::lane();
-  const int i = tx::block_x();
-  // softmax.tex:5: m = maximum N k { X[i, k] }
-  tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 16> X_row_case2("X_row_case2");
-  const int row = 4 * lane;
-  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
-#line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case2, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 2 <= row_part)));
-  }
-  tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
-    const int k_first = 128 * k_serial + 4 * lane;
-    if (k_first < N) {
-      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-#line 5
-        m_part = tx::max(m_part, X_row_case2(4 * k_serial + k_vector));
-      }
-    }
-  }
-#line 5
-  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
-  m = tx::max(m, m_part);
-  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f32 s = 0.0f;
-  tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
-    const int k_first_1 = 128 * k_1_serial + 4 * lane;
-    if (k_first_1 < N) {
-      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-#line 6
-        s_part += tx::exp(X_row_case2(4 * k_1_serial + k_vector_1) - m);
-      }
-    }
-  }
-#line 6
-  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
-  s += s_part;
-  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
-    const int j_first = 128 * j_serial + 4 * lane;
-    if (j_first < N) {
-      tx::Reg<tx::f32, 4> Y_run("Y_run");
-      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
-#line 8
-        Y_run(j_vector) = tx::exp(X_row_case2(4 * j_serial + j_vector) - m) / s;
-      }
-#line 8
-      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
-    }
-  }
-}
 TX_EXPORT(texpr_softmax_0_case2);
 
-#line 188 "/texpr/softmax.cu"
+#line 168 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
 texpr_softmax_0_case3(
     const tx::f32* __restrict__ X_data,
@@ -197,14 +177,14 @@ texpr_softmax_0_case3(
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 32> X_row_case3("X_row_case3");
+  tx::Reg<tx::f32, 16> X_row_case3("X_row_case3");
   const int row = 4 * lane;
-  TX_UNROLL for (int row_part = 0; row_part < 8; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case3, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 4 <= row_part)));
+    tx::put(X_row_case3, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 2 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 8; ++k_serial) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
     const int k_first = 128 * k_serial + 4 * lane;
     if (k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
@@ -219,7 +199,7 @@ texpr_softmax_0_case3(
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 8; ++k_1_serial) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
     const int k_first_1 = 128 * k_1_serial + 4 * lane;
     if (k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
@@ -232,7 +212,7 @@ texpr_softmax_0_case3(
   s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 8; ++j_serial) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
     const int j_first = 128 * j_serial + 4 * lane;
     if (j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
@@ -247,9 +227,72 @@ texpr_softmax_0_case3(
 }
 TX_EXPORT(texpr_softmax_0_case3);
 
-#line 251 "/texpr/softmax.cu"
+#line 231 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
 texpr_softmax_0_case4(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* __restrict__ Y_data,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  const int lane = tx::lane();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 32> X_row_case4("X_row_case4");
+  const int row = 4 * lane;
+  TX_UNROLL for (int row_part = 0; row_part < 8; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case4, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 4 <= row_part)));
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 8; ++k_serial) {
+    const int k_first = 128 * k_serial + 4 * lane;
+    if (k_first < N) {
+      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+#line 5
+        m_part = tx::max(m_part, X_row_case4(4 * k_serial + k_vector));
+      }
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f32 s = 0.0f;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 8; ++k_1_serial) {
+    const int k_first_1 = 128 * k_1_serial + 4 * lane;
+    if (k_first_1 < N) {
+      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+#line 6
+        s_part += tx::exp(X_row_case4(4 * k_1_serial + k_vector_1) - m);
+      }
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+  s += s_part;
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 8; ++j_serial) {
+    const int j_first = 128 * j_serial + 4 * lane;
+    if (j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case4(4 * j_serial + j_vector) - m) / s;
+      }
+#line 8
+      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case4);
+
+#line 294 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(32)
+texpr_softmax_0_case5(
     const tx::f32* __restrict__ X_data,
     tx::f32* __restrict__ Y_data,
     tx::i64 M,
@@ -261,16 +304,16 @@ texpr_softmax_0_case4(
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case4("X_row_case4");
+  tx::Reg<tx::f32, 20> X_row_case5("X_row_case5");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case4, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0 - row, N - row, 128 * row_part), M * N));
+    tx::put(X_row_case5, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0 - row, N - row, 128 * row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case4, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 128 * row_part_2), 0.0f);
+    tx::fill(X_row_case5, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 128 * row_part_2), 0.0f);
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
@@ -280,7 +323,7 @@ texpr_softmax_0_case4(
         const int k = k_vector + k_first;
         if ((0 < k_serial || 0 <= k) && k < N) {
 #line 5
-          m_part = tx::max(m_part, X_row_case4(4 * k_serial + k_vector));
+          m_part = tx::max(m_part, X_row_case5(4 * k_serial + k_vector));
         }
       }
     }
@@ -298,7 +341,7 @@ texpr_softmax_0_case4(
         const int k_1 = k_vector_1 + k_first_1;
         if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
 #line 6
-          s_part += tx::exp(X_row_case4(4 * k_1_serial + k_vector_1) - m);
+          s_part += tx::exp(X_row_case5(4 * k_1_serial + k_vector_1) - m);
         }
       }
     }
@@ -313,18 +356,18 @@ texpr_softmax_0_case4(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case4(4 * j_serial + j_vector) - m) / s;
+        Y_run(j_vector) = tx::exp(X_row_case5(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
       tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case4);
+TX_EXPORT(texpr_softmax_0_case5);
 
-#line 326 "/texpr/softmax.cu"
+#line 369 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(128)
-texpr_softmax_0_case5(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
+texpr_softmax_0_case6(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
@@ -336,11 +379,11 @@ texpr_softmax_0_case5(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 16> X_row_case5("X_row_case5");
+  tx::Reg<tx::f32, 16> X_row_case6("X_row_case6");
   const int row = 128 * warp + 4 * lane;
   TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case5, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 512 * row_part, tx::Wanted<4>(0, N - (row + 512 * row_part)).cut(false, 2 <= row_part)));
+    tx::put(X_row_case6, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 512 * row_part, tx::Wanted<4>(0, N - (row + 512 * row_part)).cut(false, 2 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
@@ -348,7 +391,7 @@ texpr_softmax_0_case5(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
     if (k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-        m_part = tx::max(m_part, X_row_case5(4 * k_serial + k_vector));
+        m_part = tx::max(m_part, X_row_case6(4 * k_serial + k_vector));
       }
     }
   }
@@ -369,7 +412,7 @@ texpr_softmax_0_case5(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
     if (k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-        s_part += tx::exp(X_row_case5(4 * k_1_serial + k_vector_1) - m);
+        s_part += tx::exp(X_row_case6(4 * k_1_serial + k_vector_1) - m);
       }
     }
   }
@@ -389,18 +432,18 @@ texpr_softmax_0_case5(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case5(4 * j_serial + j_vector) - m) / s;
+        Y_run(j_vector) = tx::exp(X_row_case6(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
       tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case5);
+TX_EXPORT(texpr_softmax_0_case6);
 
-#line 402 "/texpr/softmax.cu"
+#line 445 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(96)
-texpr_softmax_0_case6(
+texpr_softmax_0_case7(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
     tx::i64 M,
@@ -409,23 +452,23 @@ texpr_softmax_0_case6(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case6(smem + 0, 3, "m_parts_case6");
-  const tx::Shared<tx::f32> s_parts_case6(smem + 16, 3, "s_parts_case6");
+  const tx::Shared<tx::f32> m_parts_case7(smem + 0, 3, "m_parts_case7");
+  const tx::Shared<tx::f32> s_parts_case7(smem + 16, 3, "s_parts_case7");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 24> X_row_case6("X_row_case6");
+  tx::Reg<tx::f32, 24> X_row_case7("X_row_case7");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 6; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case6, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part).cut(row_part < 1, 1 <= row_part), M * N));
+    tx::put(X_row_case7, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part).cut(row_part < 1, 1 <= row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 6; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case6, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2).cut(row_part_2 < 1, 1 <= row_part_2), 0.0f);
+    tx::fill(X_row_case7, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2).cut(row_part_2 < 1, 1 <= row_part_2), 0.0f);
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 6; ++k_serial) {
@@ -435,7 +478,7 @@ texpr_softmax_0_case6(
         const int k = k_vector + k_first;
         if ((0 < k_serial || 0 <= k) && (k_serial < 1 || k < N)) {
 #line 5
-          m_part = tx::max(m_part, X_row_case6(4 * k_serial + k_vector));
+          m_part = tx::max(m_part, X_row_case7(4 * k_serial + k_vector));
         }
       }
     }
@@ -443,11 +486,11 @@ texpr_softmax_0_case6(
 #line 5
   m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
 #line 5
-  if (lane == 0) m_parts_case6(warp) = m_part;
+  if (lane == 0) m_parts_case7(warp) = m_part;
 #line 5
-  tx::sync_block(0);  // m_parts_case6 is written before it is combined
+  tx::sync_block(0);  // m_parts_case7 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 3>([&](int each_warp) { return m_parts_case6(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 3>([&](int each_warp) { return m_parts_case7(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
@@ -459,84 +502,8 @@ texpr_softmax_0_case6(
         const int k_1 = k_vector_1 + k_first_1;
         if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 1 || k_1 < N)) {
 #line 6
-          s_part += tx::exp(X_row_case6(4 * k_1_serial + k_vector_1) - m);
+          s_part += tx::exp(X_row_case7(4 * k_1_serial + k_vector_1) - m);
         }
-      }
-    }
-  }
-#line 6
-  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
-#line 6
-  if (lane == 0) s_parts_case6(warp) = s_part;
-#line 6
-  tx::sync_block(1);  // s_parts_case6 is written before it is combined
-#line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 3>([&](int each_warp_1) { return s_parts_case6(each_warp_1); });
-  s += s_part;
-  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 6; ++j_serial) {
-    const int j_first = 384 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_first < N) {
-      tx::Reg<tx::f32, 4> Y_run("Y_run");
-      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
-#line 8
-        Y_run(j_vector) = tx::exp(X_row_case6(4 * j_serial + j_vector) - m) / s;
-      }
-#line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 1 <= j_serial));
-    }
-  }
-}
-TX_EXPORT(texpr_softmax_0_case6);
-
-#line 493 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(256)
-texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
-  const int N = int(N_i64);
-  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
-  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
-  TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case7(smem + 0, 8, "m_parts_case7");
-  const tx::Shared<tx::f32> s_parts_case7(smem + 32, 8, "s_parts_case7");
-  const int lane = tx::lane();
-  const int warp = tx::warp();
-  const int i = tx::block_x();
-  // softmax.tex:5: m = maximum N k { X[i, k] }
-  tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 16> X_row_case7("X_row_case7");
-  const int row = 128 * warp + 4 * lane;
-  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
-#line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case7, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 1024 * row_part, tx::Wanted<4>(0, N - (row + 1024 * row_part)).cut(false, 2 <= row_part)));
-  }
-  tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
-    const int k_first = 1024 * k_serial + 128 * warp + 4 * lane;
-    if (k_first < N) {
-      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-#line 5
-        m_part = tx::max(m_part, X_row_case7(4 * k_serial + k_vector));
-      }
-    }
-  }
-#line 5
-  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
-#line 5
-  if (lane == 0) m_parts_case7(warp) = m_part;
-#line 5
-  tx::sync_block(0);  // m_parts_case7 is written before it is combined
-#line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case7(each_warp); });
-  m = tx::max(m, m_part);
-  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f32 s = 0.0f;
-  tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
-    const int k_first_1 = 1024 * k_1_serial + 128 * warp + 4 * lane;
-    if (k_first_1 < N) {
-      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-#line 6
-        s_part += tx::exp(X_row_case7(4 * k_1_serial + k_vector_1) - m);
       }
     }
   }
@@ -547,11 +514,11 @@ texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 #line 6
   tx::sync_block(1);  // s_parts_case7 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 8>([&](int each_warp_1) { return s_parts_case7(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 3>([&](int each_warp_1) { return s_parts_case7(each_warp_1); });
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
-    const int j_first = 1024 * j_serial + 128 * warp + 4 * lane;
+  TX_UNROLL for (int j_serial = 0; j_serial < 6; ++j_serial) {
+    const int j_first = 384 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
     if (j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
@@ -559,51 +526,39 @@ texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
         Y_run(j_vector) = tx::exp(X_row_case7(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
-      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 1 <= j_serial));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case7);
 
-#line 569 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(224)
-texpr_softmax_0_case8(
-    const tx::f32* __restrict__ X_data,
-    tx::f32* Y_data,
-    tx::i64 M,
-    tx::i64 N_i64) {
+#line 536 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(256)
+texpr_softmax_0_case8(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case8(smem + 0, 7, "m_parts_case8");
-  const tx::Shared<tx::f32> s_parts_case8(smem + 32, 7, "s_parts_case8");
+  const tx::Shared<tx::f32> m_parts_case8(smem + 0, 8, "m_parts_case8");
+  const tx::Shared<tx::f32> s_parts_case8(smem + 32, 8, "s_parts_case8");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case8("X_row_case8");
-  const int lead = tx::lead<128>(X, tx::i64(i) * N);
-  const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+  tx::Reg<tx::f32, 16> X_row_case8("X_row_case8");
+  const int row = 128 * warp + 4 * lane;
+  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case8, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 896 * row_part, tx::Wanted<4>(0 - row, N - row, 896 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
-  }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
-#line 5
-    tx::fill(X_row_case8, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 896 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), 0.0f);
+    tx::put(X_row_case8, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 1024 * row_part, tx::Wanted<4>(0, N - (row + 1024 * row_part)).cut(false, 2 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
-    const int k_first = 896 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
+    const int k_first = 1024 * k_serial + 128 * warp + 4 * lane;
     if (k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-        const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && (k_serial < 2 || k < N)) {
 #line 5
-          m_part = tx::max(m_part, X_row_case8(4 * k_serial + k_vector));
-        }
+        m_part = tx::max(m_part, X_row_case8(4 * k_serial + k_vector));
       }
     }
   }
@@ -614,7 +569,95 @@ texpr_softmax_0_case8(
 #line 5
   tx::sync_block(0);  // m_parts_case8 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 7>([&](int each_warp) { return m_parts_case8(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case8(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f32 s = 0.0f;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
+    const int k_first_1 = 1024 * k_1_serial + 128 * warp + 4 * lane;
+    if (k_first_1 < N) {
+      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+#line 6
+        s_part += tx::exp(X_row_case8(4 * k_1_serial + k_vector_1) - m);
+      }
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (lane == 0) s_parts_case8(warp) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts_case8 is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 8>([&](int each_warp_1) { return s_parts_case8(each_warp_1); });
+  s += s_part;
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
+    const int j_first = 1024 * j_serial + 128 * warp + 4 * lane;
+    if (j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case8(4 * j_serial + j_vector) - m) / s;
+      }
+#line 8
+      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case8);
+
+#line 612 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(224)
+texpr_softmax_0_case9(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case9(smem + 0, 7, "m_parts_case9");
+  const tx::Shared<tx::f32> s_parts_case9(smem + 32, 7, "s_parts_case9");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 20> X_row_case9("X_row_case9");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case9, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 896 * row_part, tx::Wanted<4>(0 - row, N - row, 896 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case9, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 896 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), 0.0f);
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+    const int k_first = 896 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (k_first < N) {
+      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+        const int k = k_vector + k_first;
+        if ((0 < k_serial || 0 <= k) && (k_serial < 2 || k < N)) {
+#line 5
+          m_part = tx::max(m_part, X_row_case9(4 * k_serial + k_vector));
+        }
+      }
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+#line 5
+  if (lane == 0) m_parts_case9(warp) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts_case9 is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 7>([&](int each_warp) { return m_parts_case9(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
@@ -626,84 +669,8 @@ texpr_softmax_0_case8(
         const int k_1 = k_vector_1 + k_first_1;
         if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 2 || k_1 < N)) {
 #line 6
-          s_part += tx::exp(X_row_case8(4 * k_1_serial + k_vector_1) - m);
+          s_part += tx::exp(X_row_case9(4 * k_1_serial + k_vector_1) - m);
         }
-      }
-    }
-  }
-#line 6
-  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
-#line 6
-  if (lane == 0) s_parts_case8(warp) = s_part;
-#line 6
-  tx::sync_block(1);  // s_parts_case8 is written before it is combined
-#line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 7>([&](int each_warp_1) { return s_parts_case8(each_warp_1); });
-  s += s_part;
-  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 896 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_first < N) {
-      tx::Reg<tx::f32, 4> Y_run("Y_run");
-      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
-#line 8
-        Y_run(j_vector) = tx::exp(X_row_case8(4 * j_serial + j_vector) - m) / s;
-      }
-#line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
-    }
-  }
-}
-TX_EXPORT(texpr_softmax_0_case8);
-
-#line 660 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(512)
-texpr_softmax_0_case9(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
-  const int N = int(N_i64);
-  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
-  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
-  TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case9(smem + 0, 16, "m_parts_case9");
-  const tx::Shared<tx::f32> s_parts_case9(smem + 64, 16, "s_parts_case9");
-  const int lane = tx::lane();
-  const int warp = tx::warp();
-  const int i = tx::block_x();
-  // softmax.tex:5: m = maximum N k { X[i, k] }
-  tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 16> X_row_case9("X_row_case9");
-  const int row = 128 * warp + 4 * lane;
-  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
-#line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case9, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 2 <= row_part)));
-  }
-  tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
-    const int k_first = 2048 * k_serial + 128 * warp + 4 * lane;
-    if (k_first < N) {
-      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-#line 5
-        m_part = tx::max(m_part, X_row_case9(4 * k_serial + k_vector));
-      }
-    }
-  }
-#line 5
-  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
-#line 5
-  if (lane == 0) m_parts_case9(warp) = m_part;
-#line 5
-  tx::sync_block(0);  // m_parts_case9 is written before it is combined
-#line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 16>([&](int each_warp) { return m_parts_case9(each_warp); });
-  m = tx::max(m, m_part);
-  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s_case9 = 0.0;
-  tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
-    const int k_first_1 = 2048 * k_1_serial + 128 * warp + 4 * lane;
-    if (k_first_1 < N) {
-      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-#line 6
-        s_part += tx::exp(X_row_case9(4 * k_1_serial + k_vector_1) - m);
       }
     }
   }
@@ -714,63 +681,51 @@ texpr_softmax_0_case9(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 #line 6
   tx::sync_block(1);  // s_parts_case9 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 16>([&](int each_warp_1) { return s_parts_case9(each_warp_1); });
-  s_case9 += tx::cast<tx::f64>(s_part);
+  s_part = tx::fold<tx::Sum<tx::f32>, 7>([&](int each_warp_1) { return s_parts_case9(each_warp_1); });
+  s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
-    const int j_first = 2048 * j_serial + 128 * warp + 4 * lane;
+  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
+    const int j_first = 896 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
     if (j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case9(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case9);
+        Y_run(j_vector) = tx::exp(X_row_case9(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
-      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case9);
 
-#line 736 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(416)
-texpr_softmax_0_case10(
-    const tx::f32* __restrict__ X_data,
-    tx::f32* Y_data,
-    tx::i64 M,
-    tx::i64 N_i64) {
+#line 703 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(512)
+texpr_softmax_0_case10(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case10(smem + 0, 13, "m_parts_case10");
-  const tx::Shared<tx::f32> s_parts_case10(smem + 64, 13, "s_parts_case10");
+  const tx::Shared<tx::f32> m_parts_case10(smem + 0, 16, "m_parts_case10");
+  const tx::Shared<tx::f32> s_parts_case10(smem + 64, 16, "s_parts_case10");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case10("X_row_case10");
-  const int lead = tx::lead<128>(X, tx::i64(i) * N);
-  const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+  tx::Reg<tx::f32, 16> X_row_case10("X_row_case10");
+  const int row = 128 * warp + 4 * lane;
+  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case10, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
-  }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
-#line 5
-    tx::fill(X_row_case10, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1664 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), 0.0f);
+    tx::put(X_row_case10, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 2 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
-    const int k_first = 1664 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
+    const int k_first = 2048 * k_serial + 128 * warp + 4 * lane;
     if (k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-        const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && (k_serial < 2 || k < N)) {
 #line 5
-          m_part = tx::max(m_part, X_row_case10(4 * k_serial + k_vector));
-        }
+        m_part = tx::max(m_part, X_row_case10(4 * k_serial + k_vector));
       }
     }
   }
@@ -781,20 +736,17 @@ texpr_softmax_0_case10(
 #line 5
   tx::sync_block(0);  // m_parts_case10 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 13>([&](int each_warp) { return m_parts_case10(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 16>([&](int each_warp) { return m_parts_case10(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s_case10 = 0.0;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
-    const int k_first_1 = 1664 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
+    const int k_first_1 = 2048 * k_1_serial + 128 * warp + 4 * lane;
     if (k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-        const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 2 || k_1 < N)) {
 #line 6
-          s_part += tx::exp(X_row_case10(4 * k_1_serial + k_vector_1) - m);
-        }
+        s_part += tx::exp(X_row_case10(4 * k_1_serial + k_vector_1) - m);
       }
     }
   }
@@ -805,11 +757,11 @@ texpr_softmax_0_case10(
 #line 6
   tx::sync_block(1);  // s_parts_case10 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 13>([&](int each_warp_1) { return s_parts_case10(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 16>([&](int each_warp_1) { return s_parts_case10(each_warp_1); });
   s_case10 += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 1664 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
+    const int j_first = 2048 * j_serial + 128 * warp + 4 * lane;
     if (j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
@@ -817,14 +769,14 @@ texpr_softmax_0_case10(
         Y_run(j_vector) = tx::exp(X_row_case10(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case10);
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
+      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case10);
 
-#line 827 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(928)
+#line 779 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(416)
 texpr_softmax_0_case11(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
@@ -834,27 +786,27 @@ texpr_softmax_0_case11(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case11(smem + 0, 29, "m_parts_case11");
-  const tx::Shared<tx::f32> s_parts_case11(smem + 128, 29, "s_parts_case11");
+  const tx::Shared<tx::f32> m_parts_case11(smem + 0, 13, "m_parts_case11");
+  const tx::Shared<tx::f32> s_parts_case11(smem + 64, 13, "s_parts_case11");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 36> X_row_case11("X_row_case11");
+  tx::Reg<tx::f32, 20> X_row_case11("X_row_case11");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 9; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case11, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 3712 * row_part, tx::Wanted<4>(0 - row, N - row, 3712 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
+    tx::put(X_row_case11, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
   }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 9; ++row_part_2) {
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case11, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 3712 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), 0.0f);
+    tx::fill(X_row_case11, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1664 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), 0.0f);
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 9; ++k_serial) {
-    const int k_first = 3712 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+    const int k_first = 1664 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
     if (k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
         const int k = k_vector + k_first;
@@ -872,13 +824,13 @@ texpr_softmax_0_case11(
 #line 5
   tx::sync_block(0);  // m_parts_case11 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 29>([&](int each_warp) { return m_parts_case11(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 13>([&](int each_warp) { return m_parts_case11(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s_case11 = 0.0;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 9; ++k_1_serial) {
-    const int k_first_1 = 3712 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+    const int k_first_1 = 1664 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
     if (k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
         const int k_1 = k_vector_1 + k_first_1;
@@ -896,11 +848,11 @@ texpr_softmax_0_case11(
 #line 6
   tx::sync_block(1);  // s_parts_case11 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 29>([&](int each_warp_1) { return s_parts_case11(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 13>([&](int each_warp_1) { return s_parts_case11(each_warp_1); });
   s_case11 += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 9; ++j_serial) {
-    const int j_first = 3712 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
+    const int j_first = 1664 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
     if (j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
@@ -914,14 +866,105 @@ texpr_softmax_0_case11(
 }
 TX_EXPORT(texpr_softmax_0_case11);
 
-#line 918 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(256)
-texpr_softmax_0_case12(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
+#line 870 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(928)
+texpr_softmax_0_case12(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case12(smem + 0, 8, "m_parts_case12");
-  const tx::Shared<tx::f64> s_parts_case12(smem + 32, 8, "s_parts_case12");
+  const tx::Shared<tx::f32> m_parts_case12(smem + 0, 29, "m_parts_case12");
+  const tx::Shared<tx::f32> s_parts_case12(smem + 128, 29, "s_parts_case12");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 36> X_row_case12("X_row_case12");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 9; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case12, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 3712 * row_part, tx::Wanted<4>(0 - row, N - row, 3712 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 9; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case12, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 3712 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), 0.0f);
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 9; ++k_serial) {
+    const int k_first = 3712 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (k_first < N) {
+      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+        const int k = k_vector + k_first;
+        if ((0 < k_serial || 0 <= k) && (k_serial < 2 || k < N)) {
+#line 5
+          m_part = tx::max(m_part, X_row_case12(4 * k_serial + k_vector));
+        }
+      }
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+#line 5
+  if (lane == 0) m_parts_case12(warp) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts_case12 is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 29>([&](int each_warp) { return m_parts_case12(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s_case12 = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 9; ++k_1_serial) {
+    const int k_first_1 = 3712 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (k_first_1 < N) {
+      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+        const int k_1 = k_vector_1 + k_first_1;
+        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 2 || k_1 < N)) {
+#line 6
+          s_part += tx::exp(X_row_case12(4 * k_1_serial + k_vector_1) - m);
+        }
+      }
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (lane == 0) s_parts_case12(warp) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts_case12 is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 29>([&](int each_warp_1) { return s_parts_case12(each_warp_1); });
+  s_case12 += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 9; ++j_serial) {
+    const int j_first = 3712 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case12(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case12);
+      }
+#line 8
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case12);
+
+#line 961 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(256)
+texpr_softmax_0_case13(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case13(smem + 0, 8, "m_parts_case13");
+  const tx::Shared<tx::f64> s_parts_case13(smem + 32, 8, "s_parts_case13");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
@@ -936,15 +979,15 @@ texpr_softmax_0_case12(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 #line 5
   m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
 #line 5
-  if (lane == 0) m_parts_case12(warp) = m_part;
+  if (lane == 0) m_parts_case13(warp) = m_part;
 #line 5
-  tx::sync_block(0);  // m_parts_case12 is written before it is combined
+  tx::sync_block(0);  // m_parts_case13 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case12(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case13(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s_case12 = 0.0;
-  tx::f64 s_part_case12 = 0.0;
+  tx::f64 s_case13 = 0.0;
+  tx::f64 s_part_case13 = 0.0;
   for (tx::i64 k_1_serial_chunk = 0; k_1_serial_chunk < ((N + 255) / 256 + 4095) / 4096; ++k_1_serial_chunk) {
     tx::f32 s_chunk = 0.0f;
     for (int k_1_serial_step = 0; k_1_serial_step < tx::min(tx::i64(4096), (N + 255) / 256 - 4096 * k_1_serial_chunk); ++k_1_serial_step) {
@@ -952,22 +995,22 @@ texpr_softmax_0_case12(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 #line 6
       if (k_1 < N) s_chunk += tx::exp(X(i, k_1) - m);
     }
-    s_part_case12 += tx::cast<tx::f64>(s_chunk);
+    s_part_case13 += tx::cast<tx::f64>(s_chunk);
   }
 #line 6
-  s_part_case12 = tx::reduce_lanes<tx::Sum<tx::f64>>(s_part_case12);
+  s_part_case13 = tx::reduce_lanes<tx::Sum<tx::f64>>(s_part_case13);
 #line 6
-  if (lane == 0) s_parts_case12(warp) = s_part_case12;
+  if (lane == 0) s_parts_case13(warp) = s_part_case13;
 #line 6
-  tx::sync_block(1);  // s_parts_case12 is written before it is combined
+  tx::sync_block(1);  // s_parts_case13 is written before it is combined
 #line 6
-  s_part_case12 = tx::fold<tx::Sum<tx::f64>, 8>([&](int each_warp_1) { return s_parts_case12(each_warp_1); });
-  s_case12 += s_part_case12;
+  s_part_case13 = tx::fold<tx::Sum<tx::f64>, 8>([&](int each_warp_1) { return s_parts_case13(each_warp_1); });
+  s_case13 += s_part_case13;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   for (tx::i64 j_serial = 0; j_serial < (N + 255) / 256; ++j_serial) {
     const tx::i64 j = 256 * j_serial + 32 * warp + lane;
 #line 8
-    if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s_case12);
+    if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s_case13);
   }
 }
-TX_EXPORT(texpr_softmax_0_case12);
+TX_EXPORT(texpr_softmax_0_case13);
