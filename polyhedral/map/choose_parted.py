@@ -27,12 +27,14 @@ from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.sharing import ENOUGH, prefers_blocks
+from texpr.polyhedral.map.updates import components
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.widths import any_address_width, run_width
 from texpr.polyhedral.map.work import Work, shareable, work
 from texpr.polyhedral.mapped.candidate import Deal, Parted
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.prove.additions import CHAIN
+from texpr.polyhedral.target import Target
 from texpr.polyhedral.walk import subscript_names
 
 ALONG = 512  # threads of a block that share one element
@@ -41,6 +43,8 @@ AHEAD_BYTES = {ALONG: 32, ACROSS: 128}  # that a thread loads before it adds
 STRIP = 4  # elements of a block for each lane of a warp: the last block adds the parts of all, while others wait
 MAX_SHIFTED = 4  # rounds of loads at any address, each of which takes the registers of two
 SHORT_REST = 8  # loops behind reductions are short that have one iteration for so many of theirs
+LEAST = 64  # threads of a block that has several elements, at least
+REGISTERS, BESIDE = 65536, 22  # of a multiprocessor; that a thread has for anything but loads and parts
 MIN_ROWS = 264  # iterations that have a block each keep the multiprocessors of today's GPUs busy
 
 
@@ -144,22 +148,46 @@ def _along(problem: Problem, nest: Nest, found: Work, turns: int) -> Parted:
 
 def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lane: int) -> Parted:
     """Lanes along a dimension of the band, warps along the reductions."""
-    par, warp = nest.pars[lane], problem.target.warp_size
-    threads = threads_asked(problem.kernel, problem.target) or ACROSS
+    par, target = nest.pars[lane], problem.target
+    asked, warp = threads_asked(problem.kernel, target), target.warp_size
     width, most_ahead = _neighbours(problem, nest, par, sizes[lane], found)
-    lanes = min(warp, power_of_two(-(-sizes[lane] // width)), threads, max(1, STRIP * warp // width))
+    lanes = min(warp, power_of_two(-(-sizes[lane] // width)), asked or ACROSS, max(1, STRIP * warp // width))
+    tiles = prod(sizes) // sizes[lane] * -(-sizes[lane] // (lanes * width))
+    threads = asked or _threads(target, tiles)
     widths = {par.index: width} if width > 1 else {}
     deal: Deal = ((par.index, lanes),) if lanes > 1 else ()
     order = (lane, *(d for d in reversed(range(len(sizes))) if d != lane))
+    ahead = min(most_ahead, rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS]))
+    resident = max(1, 2 * ALONG // threads)
+    if width > 1 and most_ahead == MAX_SHIFTED:
+        resident = min(resident, max(1, REGISTERS // (threads * _registers(problem, nest, found, widths, ahead))))
     return Parted(
         threads=threads,
         deal=deal,
         grid=tuple(nest.indices[d] for d in order),
         shared_out=tuple(one.over.index for one in found.reductions),
-        ahead=min(most_ahead, rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS])),
-        resident=blocks_asked(problem.kernel, problem.target) or max(1, 2 * ALONG // threads),
+        ahead=ahead,
+        resident=blocks_asked(problem.kernel, target) or resident,
         widths=widths,
     )
+
+
+def _threads(target: Target, tiles: int) -> int:
+    """The threads of a block for each of so many tiles: fewer where all of them are there at once then, and not else:
+    the last blocks would leave memory idle (column sums of 257 x 100003 in bf16: .73 of what they read with 256)."""
+    at_once, threads = target.multiprocessors * 2 * ALONG, ACROSS
+    while at_once // threads < tiles <= at_once // LEAST and threads > LEAST:
+        threads //= 2
+    return threads
+
+
+def _registers(problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], ahead: int) -> int:
+    """Of a thread that has loads at any address on their way, two chunks for each, and parts of all updates: with fewer
+    it waits for one before it asks for the next (argmax of 4093 columns in bf16: .65 of what it reads)."""
+    width = max(widths.values(), default=1)
+    parts = width * sum(len(components(update)) for one in found.reductions for update in one.updates)
+    chunks = 2 * ahead * max(_moved(problem, nest, one, widths) for one in found.reductions)
+    return parts + chunks // 4 + BESIDE
 
 
 def _neighbours(problem: Problem, nest: Nest, par: Par, size: int, found: Work) -> tuple[int, int]:
@@ -180,18 +208,20 @@ def _neighbours(problem: Problem, nest: Nest, par: Par, size: int, found: Work) 
 
 def rounds_ahead(problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], wanted: int) -> int:
     """Rounds that are loaded together: as many as bring so many bytes, of all arrays that move."""
-    least = MAX_AHEAD
-    for one in found.reductions:
-        index = next((i for i in nest.indices if i in widths), one.over.index)
-        width = widths.get(index, 1)
-        elements = {(a.buffer, a.subscripts): a for a in problem.accesses(one.body, {}) if not a.update}
-        moved = sum(
-            access.element_bytes * (width if index in subscript_names(access.subscripts) else 1)
-            for access in elements.values()
-            if {index, one.over.index} & subscript_names(access.subscripts)
-        )
-        least = min(least, wanted // max(1, moved))
-    return 1 << max(0, least.bit_length() - 1)
+    least = min((wanted // max(1, _moved(problem, nest, one, widths)) for one in found.reductions), default=MAX_AHEAD)
+    return 1 << max(0, min(MAX_AHEAD, least).bit_length() - 1)
+
+
+def _moved(problem: Problem, nest: Nest, one: Reduction, widths: Mapping[str, int]) -> int:
+    """The bytes that a round of a thread brings."""
+    index = next((i for i in nest.indices if i in widths), one.over.index)
+    width = widths.get(index, 1)
+    elements = {(a.buffer, a.subscripts): a for a in problem.accesses(one.body, {}) if not a.update}
+    return sum(
+        access.element_bytes * (width if index in subscript_names(access.subscripts) else 1)
+        for access in elements.values()
+        if {index, one.over.index} & subscript_names(access.subscripts)
+    )
 
 
 def blocks_of(problem: Problem, found: Work, ranges: Ranges, choice: Parted, most: int) -> dict[str, int]:

@@ -15,6 +15,7 @@ from texpr.grammar.ast import New
 from texpr.grammar.core import statements
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.map.chains import sums
 from texpr.polyhedral.map.column_work import column_work
 from texpr.polyhedral.map.stage import problem_of
 from texpr.polyhedral.mapped.candidate import Candidate, Choice, Columns
@@ -159,6 +160,7 @@ def test_teams_of_usual_sizes_read_a_column_once(c: int, n: int, dtype: str) -> 
     assert isinstance(program.candidate, Candidate)
     (choice,) = program.candidate.launches.values()
     assert isinstance(choice, Columns)
+    assert all(one.chain <= 128 for one in sums(program, {}).values())
     reads = [access for access in program.report.accesses if access.relation.startswith("X[") and access.mode == "read"]
     assert len(reads) == 1
 

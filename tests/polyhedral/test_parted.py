@@ -184,6 +184,21 @@ def test_columns_have_lanes_along_memory_and_blocks_along_the_sum() -> None:
     assert (found.deal, found.widths, found.blocks, found.ahead) == ((("j", 32),), {"j": 4}, {"i": 33}, 8)
 
 
+def test_blocks_are_small_where_all_of_them_are_there_at_once_then() -> None:
+    threads = {k: getattr(choice(mapped(COLUMNS, N=257, K=k)), "threads", 0) for k in (65536, 100003, 200003, 1 << 22)}
+    assert threads == {65536: 256, 100003: 128, 200003: 64, 1 << 22: 256}
+
+
+def test_a_thread_has_registers_for_all_that_it_loads_at_any_address() -> None:
+    text = """kernel k(X: bf16[M, N], I: i64[N]) { par N j {
+        new top: f32; new at: i64; top = -inf; at = 0
+        seq M i { if f32(X[i, j]) > top { top = f32(X[i, j]); at = i } }
+        I[j] = at
+    } }"""
+    found = [choice(mapped(text, M=32749, N=n)) for n in (4093, 4096)]
+    assert [getattr(one, "resident", 0) for one in found] == [3, 4]
+
+
 VARIANCE = """kernel k(X: f32[N], S: f32[1]) where N >= 1 {
     new m: f32
     m = sum N i { X[i] } / f32(N)
