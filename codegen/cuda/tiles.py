@@ -2,7 +2,7 @@
 
 tx::Accumulator<64, 256> c;                                          what the threads of a warpgroup hold
 const tx::MatrixTile<tx::bf16, tx::Major::kK, 128, 128> a_tile(a);   a tile as the tensor cores read it
-tx::contract<64>(c, a_tile, ring.read() * 128 + 64 * g, b_tile, ring.read() * 256, k > 0);
+tx::contract<64>(c, a_tile, ring.read() * 128 + 64 * g, 0, b_tile, ring.read() * 256, 0, k > 0);
 tx::store_rows<tx::bf16, 64>(d, 1024 * w, c, 64 * q);
 """
 
@@ -12,9 +12,9 @@ from typing import Protocol
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.literals import storage_type
-from texpr.grammar.ast import Condition, Gather, IndexExpr, Subscript
+from texpr.grammar.ast import Condition, Gather, IndexExpr, IndexOp, IndexVar, Subscript
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import ZERO, constant_value
+from texpr.grammar.index.expr import ZERO, combine, const, constant_value
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.make import swizzled
@@ -53,42 +53,53 @@ def sums_type(node: Contract) -> str:
 
 
 def tile_type(buffer: MappedBuffer, node: Contract) -> str:
-    """The type of an operand in shared memory. Raises E0502 for one that does not lie as it is read."""
-    rows, columns = _shape(buffer, node)
-    if columns * buffer.dtype.size_bytes != ROW_BYTES:
+    """The type of an operand in shared memory: [m or n][k], or in panels, [panel][k][m or n]. Raises E0502 for one that
+    does not lie as it is read."""
+    shape = _shape(buffer, node)
+    if shape[-1] * buffer.dtype.size_bytes != ROW_BYTES:
         raise _refused(node, f"rows of {buffer.name} that have not {ROW_BYTES} bytes")
-    if not same(buffer.layout, swizzled((rows, columns), buffer.dtype.size_bytes, ROW_BYTES)):
+    if not same(buffer.layout, swizzled(shape, buffer.dtype.size_bytes, ROW_BYTES)):
         raise _refused(node, f"{buffer.name} otherwise than under a swizzle of {ROW_BYTES} bytes")
-    return f"tx::MatrixTile<{storage_type(buffer.dtype)}, tx::Major::kK, {rows}, {ROW_BYTES}>"
+    major = "kK" if len(shape) == 2 else "kOuter"
+    return f"tx::MatrixTile<{storage_type(buffer.dtype)}, tx::Major::{major}, {shape[-2]}, {ROW_BYTES}>"
 
 
 def contract_call(node: Contract, names: TileNames, number: Number) -> str:
     """The call that starts a product."""
     m, n, k = (name for name, _ in node.over)
-    if node.atom != wgmma(node.a.dtype, _extent(node, 1), SharedOperand(), SharedOperand()):
+    forms = [SharedOperand(k_contiguous=len(view.subscripts) == 2) for view in (node.a, node.b)]
+    if node.atom != wgmma(node.a.dtype, _extent(node, 1), forms[1], forms[0]):
         raise _refused(node, f"the instruction {node.atom.name} between such tiles")
     if _extent(node, 0) != ROWS:
         raise _refused(node, f"{_extent(node, 0)} rows")
-    for view, row in ((node.c, m), (node.a, m), (node.b, n)):
-        column = n if view is node.c else k
-        if [_steps(s, row, column) for s in view.subscripts] != [(1, 0), (0, 1)]:
-            raise _refused(node, f"{view.buffer} at other places than its rows and columns")
-    a, b = (_row(view, names, node, number) for view in (node.a, node.b))
+    if [_steps(s, m, n) for s in node.c.subscripts] != [(1, 0), (0, 1)]:
+        raise _refused(node, f"{node.c.buffer} at other places than its rows and columns")
+    own = ((node.a, m, _extent(node, 0)), (node.b, n, _extent(node, 1)))
+    a, b = (f"{names.tile(view.buffer)}, {_place(view, side, k, n, names, node, number)}" for view, side, n in own)
     condition = number(node.accumulate).text
     c, depth = names.sums(node.c.buffer), _extent(node, 2)
-    return (
-        f"tx::contract<{depth}>({c}, {names.tile(node.a.buffer)}, {a}, {names.tile(node.b.buffer)}, {b}, {condition});"
-    )
+    return f"tx::contract<{depth}>({c}, {a}, {b}, {condition});"
 
 
-def _row(view: View, names: TileNames, node: Contract, number: Number) -> str:
-    """The first row that a product reads, counted over the slots of a pipe."""
-    corner = _corner(view, node)
-    if corner[1] != ZERO:
-        raise _refused(node, f"{view.buffer} from another column than its first")
-    rows, _ = _shape(names.buffer(view.buffer), node)
-    slot, row = names.slot(view.buffer, writes=False), number(corner[0])
-    return (row if slot is None else ix.add(ix.mul(slot, ix.constant(rows)), row)).text
+def _place(view: View, side: str, k: str, count: int, names: TileNames, node: Contract, number: Number) -> str:
+    """The row and the column that a product reads first, rows counted over the slots of a pipe."""
+    shape, corner = _shape(names.buffer(view.buffer), node), _corner(view, node)
+    slot = names.slot(view.buffer, writes=False)
+    if len(shape) == 2:
+        if [_steps(s, side, k) for s in view.subscripts] != [(1, 0), (0, 1)] or corner[1] != ZERO:
+            raise _refused(node, f"{view.buffer} at other places than its rows and columns")
+        row = number(corner[0])
+        return f"{(row if slot is None else ix.add(ix.mul(slot, ix.constant(shape[0])), row)).text}, 0"
+    panel, deep, inside = view.subscripts
+    width, own = const(shape[2]), IndexVar(name=side)
+    if count <= shape[2]:
+        whole = inside == own and _steps(panel, side, k) == (0, 0)
+    else:
+        whole = (panel, inside) == (combine(IndexOp.DIV, own, width), combine(IndexOp.MOD, own, width))
+    if not whole or deep != IndexVar(name=k):
+        raise _refused(node, f"{view.buffer} at other places than its panels")
+    row = ix.constant(0) if slot is None else ix.mul(slot, ix.constant(shape[0] * shape[1]))
+    return f"{row.text}, {ix.mul(number(corner[0]), ix.constant(shape[2])).text}"
 
 
 def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) -> str:
@@ -144,11 +155,11 @@ def _extent(node: Contract | Unload, number: int) -> int:
     return extent
 
 
-def _shape(buffer: MappedBuffer, node: Contract) -> tuple[int, int]:
-    shape = [constant_value(extent) for extent in buffer.shape]
-    if len(shape) != 2 or shape[0] is None or shape[1] is None:
+def _shape(buffer: MappedBuffer, node: Contract) -> tuple[int, ...]:
+    shape = tuple(constant_value(extent) or 0 for extent in buffer.shape)
+    if len(shape) not in (2, 3) or not all(shape):
         raise _refused(node, f"{buffer.name}, which is no matrix of numbers")
-    return shape[0], shape[1]
+    return shape
 
 
 def _refused(node: Contract | Unload, what: str) -> TExprError:

@@ -40,6 +40,7 @@ from texpr.polyhedral.mapped.candidate import (
     Cores,
     Flat,
     Parted,
+    Piped,
     Scanned,
     Single,
     Tallied,
@@ -132,6 +133,10 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
             from texpr.polyhedral.map.contracted import build_contracted
 
             return build_contracted(draft, region, choice)
+        case Piped():
+            from texpr.polyhedral.map.piped import build_piped
+
+            return build_piped(draft, region, choice)
         case Tiled():
             from texpr.polyhedral.map.tiled import build_tiled
 
@@ -159,6 +164,8 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
 def _in_registers(draft: Draft, region: Region, choice: Choice) -> Launch:
     """The launch of a choice, with its accumulators in registers and the conditions of the host around its body."""
     launch = _launch(draft, region, choice)
+    if isinstance(choice, Piped):
+        return launch  # it has its own orders, and what keeps them
     body = one_name(draft, add_partials(draft, bound_once(draft, promote(draft, launch.body))))
     for condition, holds in reversed(region.saved):
         inside, orelse = (body, ()) if holds else ((), body)
@@ -178,6 +185,8 @@ def _finished(draft: Draft, candidate: Candidate, host: tuple[HostNode, ...]) ->
 
     def alone(launch: Launch) -> Launch:
         choice = candidate.launches[launch.name]
+        if isinstance(choice, Piped):
+            return launch
         stays = persistent(launch, choice, draft.kernel, draft.target, draft.names)
         asked = persistent_of(draft.kernel)
         if asked is not None and stays is not launch:

@@ -24,6 +24,7 @@ from texpr.polyhedral.map.contraction import contracted_nest, contraction
 from texpr.polyhedral.map.crew import covered_by_block, team_of
 from texpr.polyhedral.map.held import RowElement, held_rows, named, row_origins
 from texpr.polyhedral.map.lines import origins
+from texpr.polyhedral.map.matrix_product import matrix_product
 from texpr.polyhedral.map.objective import WeightedAccess, footprint
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction
@@ -47,6 +48,7 @@ from texpr.polyhedral.mapped.candidate import (
     Deal,
     Flat,
     Parted,
+    Piped,
     Row,
     Scanned,
     Single,
@@ -121,6 +123,8 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
         case Contracted():
             return _contracted(problem, region, choice)
+        case Piped():
+            return _piped(problem, region, choice)
         case Tiled():
             nest, ranges = region.nest
             extents = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
@@ -144,6 +148,15 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             return _counted(problem, blocks_begun, choice.threads, 0.0, inside.visit(nest.body, ranges, blocks))
         case _:
             assert_never(choice)
+
+
+def _piped(problem: Problem, region: Region, choice: Piped) -> LaunchCost:
+    """The copy engine brings the factors: no lanes ask for anything."""
+    product = matrix_product(problem, region)
+    assert product is not None, "the candidate fits"
+    sides = zip(product.sizes, (choice.tile[choice.across], choice.tile[choice.along]), strict=False)
+    whole = prod(-(-n // size) * size for n, size in sides)
+    return _counted(problem, choice.persistent, choice.threads, 1 - prod(product.sizes[:2]) / whole, iter(()))
 
 
 def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchCost:

@@ -27,6 +27,7 @@ from texpr.polyhedral.map.hardware_attributes import blocks_fault, check_vectors
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins, row_origins
 from texpr.polyhedral.map.lines import countable, origins
 from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
+from texpr.polyhedral.map.piped_fits import piped_fault
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import combinable
@@ -54,6 +55,7 @@ from texpr.polyhedral.mapped.candidate import (
     Deal,
     Flat,
     Parted,
+    Piped,
     Scanned,
     Single,
     Tallied,
@@ -110,6 +112,8 @@ class _Check:
                 self._combined(choice, *self.region.nest)
             case Contracted():
                 self._contracted(choice)
+            case Piped():
+                self._piped(choice)
             case Tiled():
                 self._tiled(choice, *self.region.nest)
             case Parted():
@@ -165,6 +169,13 @@ class _Check:
         if wrong is not None:
             self._refuse(wrong)
         self._grid(choice.grid, nest, {index for indices in choice.joined.values() for index in indices})
+        self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
+
+    def _piped(self, choice: Piped) -> None:
+        wrong = piped_fault(self.problem, self.region, choice)
+        if wrong is not None:
+            self._refuse(wrong)
+        nest, ranges = self.region.nest
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _blocks(self, choice: Blocks, nest: Nest, ranges: Ranges) -> None:

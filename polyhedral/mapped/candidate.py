@@ -23,6 +23,8 @@ from texpr.polyhedral.moves import Move
 Deal = tuple[tuple[str, int], ...]
 """Threads of a block dealt to indices, fastest first: (("j", 32), ("i", 8)) gives j the lanes and i eight warps."""
 
+WARPGROUP, GROUP_ROWS = 128, 64  # threads of a warpgroup, and rows of its products
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Single:
@@ -166,6 +168,32 @@ class Contracted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Piped:
+    """A band of products of matrices on the tensor cores of a target with wgmma: one warpgroup of a block brings tiles
+    of both factors through a pipe of `stages`, the others multiply 64 rows each.
+
+        C[i, j] = sum K k { A[i, k] * B[k, j] }      along j, across i, tiles of 128 by 256
+
+    `tile`: the rows (`across`) and columns (`along`) of a block's tile. `cluster` blocks, one below the other, share
+    the tiles of the columns' factor, of which each brings its part to all. The launch has so many `persistent` blocks,
+    which stay for several tiles; these come in bands of `band` clusters, column after column.
+    """
+
+    along: str
+    across: str
+    tile: Mapping[str, int]
+    stages: int
+    persistent: int
+    cluster: int = 1
+    band: int = 8
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        return WARPGROUP * (1 + self.tile[self.across] // GROUP_ROWS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
     """A band, or plain statements, with reductions (`seq`s) that threads and blocks share out.
 
@@ -292,7 +320,7 @@ class Cores:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
-Choice = Single | Flat | Blocks | Columns | Combined | Contracted | Parted | Tallied | Scanned | Tiled | Cores
+Choice = Single | Flat | Blocks | Columns | Combined | Contracted | Piped | Parted | Tallied | Scanned | Tiled | Cores
 
 
 def widths_of(choice: Choice) -> Mapping[str, int]:

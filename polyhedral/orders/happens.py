@@ -39,6 +39,7 @@ from texpr.polyhedral.mapped.walks import every_node, goes_on_alone, launches, o
 from texpr.polyhedral.orders.flow import decides
 from texpr.polyhedral.orders.points import Points
 from texpr.polyhedral.orders.rules import Rules
+from texpr.polyhedral.orders.shortened import shortened
 from texpr.polyhedral.orders.trace import Event, Fault, unrolled
 from texpr.polyhedral.program import Hazard
 
@@ -48,6 +49,7 @@ ORDERING = (Barrier, Acquire, Wait, WaitGroup, Await, Last, GridBarrier, AfterLa
 def check_syncs(program: MappedProgram) -> None:
     """InternalError with the first fault of the program's synchronisation at any of `small_sizes`, or where the facts
     allow none of them."""
+    program = shortened(program)
     tried = list(small_sizes(program))
     if not tried:
         raise InternalError(f"{program.kernel.name}: its facts hold at no small sizes, so its syncs are not checked")

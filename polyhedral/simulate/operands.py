@@ -121,6 +121,10 @@ def _check_taken(node: Tiled, view: View, taken: Taken, cells: Cells, found: Ele
         kind = f"{taken.dtype} of {taken.memory.value} memory"
         raise failure(f"{node.id}: {node.atom.name} takes {kind}, and {view.buffer} is another", node.span)
     rows, columns = MATRIX if isinstance(node, Unload) else (constant_value(e) or 1 for e in taken.layout.shape)
+    if (
+        taken.layout.xor is not None
+    ):  # tiles wider than a panel are parts of larger ones, whose panels lie further apart
+        columns = min(columns, CHUNK_BYTES // view.dtype.size_bytes << taken.layout.xor.bits)
     row, column = (np.asarray(at.values[name]) for name in _order(node, view, taken))
     expected = coordinates(replace(taken.layout, xor=None), (row % rows, column % columns))
     tile = row // rows * (int(column.max(initial=0)) + 1) + column // columns

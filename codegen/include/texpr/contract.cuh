@@ -7,15 +7,27 @@
 
 namespace tx {
 
-// Starts c = a * b, or c += a * b where `accumulate`, over kDepth of k: the rows of a from `row_a` on, the rows of b (its
-// columns, as k is contiguous) from `row_b` on.
-template <int kDepth, class T, int kColumns, int kRowsA, int kRowsB, int kSwizzle>
-TX_FN void contract(Accumulator<64, kColumns>& c, const MatrixTile<T, Major::kK, kRowsA, kSwizzle>& a, int row_a,
-                    const MatrixTile<T, Major::kK, kRowsB, kSwizzle>& b, int row_b, bool accumulate,
-                    Here here = Here::now()) {
+// The operand `k` behind a corner, as the tile lies.
+template <class T, int kRows, int kSwizzle>
+TX_FN auto behind(const MatrixTile<T, Major::kK, kRows, kSwizzle>& tile, int row, int column, int k) {
+  return tile.at(row, column + k);
+}
+template <class T, int kRows, int kSwizzle>
+TX_FN auto behind(const MatrixTile<T, Major::kOuter, kRows, kSwizzle>& tile, int row, int column, int k) {
+  return tile.at(row + k, column);
+}
+
+// Starts c = a * b, or c += a * b where `accumulate`, over kDepth of k: a and b from these corners on, of which rows are
+// those of the tile as it lies.
+template <int kDepth, class T, int kColumns, Major kMajorA, int kRowsA, Major kMajorB, int kRowsB, int kSwizzle>
+TX_FN void contract(Accumulator<64, kColumns>& c, const MatrixTile<T, kMajorA, kRowsA, kSwizzle>& a, int row_a,
+                    int column_a, const MatrixTile<T, kMajorB, kRowsB, kSwizzle>& b, int row_b, int column_b,
+                    bool accumulate, Here here = Here::now()) {
   static_assert(kDepth % 16 == 0, "products are 16 deep");
   TX_UNROLL
-  for (int k = 0; k < kDepth; k += 16) wgmma(c, a.at(row_a, k), b.at(row_b, k), k > 0 || accumulate, here);
+  for (int k = 0; k < kDepth; k += 16) {
+    wgmma(c, behind(a, row_a, column_a, k), behind(b, row_b, column_b, k), k > 0 || accumulate, here);
+  }
 }
 
 // By a warp: its 16 rows of c, kColumns of them from `column` on, rounded, as rows of the tile whose first element is

@@ -1,0 +1,111 @@
+"""The first candidate of a product of matrices on tensor cores: the tiles that keep the multiprocessors busy for the
+shortest time.
+
+    bf16 8192 x 8192 x 8192     tiles of 128 x 256, two blocks a cluster, 4 stages, 132 blocks that stay
+
+A tile's rate is what its products take of shared memory: a warpgroup reads its 64 rows and all columns for each step.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from texpr.grammar.index.expr import constant_value
+from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
+from texpr.polyhedral.map.piped_fits import piped_bytes
+from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.uses import memory_of
+from texpr.polyhedral.mapped.candidate import Piped
+
+LEAST_SIDE, LEAST_SUM = 64, 64  # or most of a tile is empty
+LEAST_PRODUCTS = 1 << 24  # below, a launch is over before a pipe is full
+BAND = 8  # clusters
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Rows, columns, blocks of a cluster, and how near its products come to the best rate."""
+
+    rows: int
+    columns: int
+    cluster: int
+    rate: float
+
+
+TILES = (
+    Tile(128, 256, 2, 1.0),
+    Tile(128, 256, 1, 0.97),
+    Tile(128, 192, 1, 0.92),
+    Tile(128, 128, 2, 0.85),
+    Tile(128, 128, 1, 0.82),
+    Tile(128, 64, 1, 0.55),
+    Tile(64, 256, 1, 0.6),
+    Tile(64, 128, 1, 0.5),
+    Tile(64, 64, 1, 0.35),
+)  # not measured but the first: by the bytes of shared memory that a product reads
+
+
+def choose_piped(problem: Problem, region: Region) -> Piped | None:
+    """Tiles for products of matrices; None where there are none, or too small ones."""
+    product = matrix_product(problem, region)
+    if product is None or not _is_worth(product):
+        return None
+    loops = (*product.one.nest.pars, *product.one.reduction.loops)
+    if problem.kernel.attrs or any(loop.attrs for loop in loops):  # what an author asks of threads and tiles is theirs
+        return None
+    return min((_choice(problem, region, product, tile) for tile in TILES), key=lambda timed: timed[0])[1]
+
+
+def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
+    """Tiles of every shape, in fewer stages and in other bands."""
+    product = matrix_product(problem, region)
+    if product is None:
+        return
+    for tile in TILES:
+        _, usual = _choice(problem, region, product, tile)
+        yield usual
+        yield replace(usual, stages=max(2, usual.stages - 1))
+        yield replace(usual, band=2 * usual.band)
+
+
+def _is_worth(product: MatrixProduct) -> bool:
+    rows, columns, depth = product.sizes
+    others = prod(constant_value(par.extent) or 1 for par in product.others)
+    return min(rows, columns) >= LEAST_SIDE and depth >= LEAST_SUM and others * rows * columns * depth >= LEAST_PRODUCTS
+
+
+def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile) -> tuple[float, Piped]:
+    """The time of a choice, in products of a multiprocessor, and the choice."""
+    rows, columns, depth = product.sizes
+    others = prod(constant_value(par.extent) or 1 for par in product.others)
+    down = -(-rows // (tile.rows * tile.cluster))
+    clusters = down * -(-columns // tile.columns) * others
+    at_once = problem.target.multiprocessors // tile.cluster
+    waves = -(-clusters // at_once)
+    choice = Piped(
+        along=product.columns.index,
+        across=product.rows.index,
+        tile={product.rows.index: tile.rows, product.columns.index: tile.columns},
+        stages=2,
+        persistent=min(at_once, clusters) * tile.cluster,
+        cluster=tile.cluster,
+        band=BAND,
+        memory=memory_of(
+            problem,
+            product.one.nest.body,
+            block_level=False,
+            outer=product.one.nest.indices,
+            ranges=region.nest[1],
+        ),
+    )
+    return waves * tile.rows * tile.columns * depth / tile.rate, _staged(problem, choice, product)
+
+
+def _staged(problem: Problem, choice: Piped, product: MatrixProduct) -> Piped:
+    """The same with as many stages as there is room for."""
+    found = choice
+    for stages in range(3, 9):
+        deeper = replace(choice, stages=stages)
+        if piped_bytes(deeper, product.dtype.size_bytes) <= problem.target.shared_bytes:
+            found = deeper
+    return found

@@ -1,0 +1,189 @@
+"""Products of matrices as tensor cores and the copy engine take them: what of a contraction is one, and how it lies.
+
+    par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }      A, B and C of 16 bits, sums in f32
+
+    rows      i, the side that is no run of C; of A, whose k is contiguous
+    columns   j, along which C is contiguous; of B, whose k is not
+    others    all other indices of the band: each value of them is a product of its own
+
+Every subscript of a factor is the index of its side, what is summed, or something of neither; so a tile is a box of a
+tensor map, whose rows are 16 bytes apart or a multiple of that.
+"""
+
+from dataclasses import dataclass
+
+from texpr.grammar.ast import Bind, Cast, Const, Gather, IndexExpr, IndexVar, New, Par, Read, Seq, Stmt, Subscript
+from texpr.grammar.index.expr import constant_value, names
+from texpr.grammar.types import BF16, F16, F32, DType
+from texpr.polyhedral.layout.normal import strides
+from texpr.polyhedral.map.contraction import Contraction, Factor, contracted_nest, contractions
+from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.vectors import Element
+from texpr.polyhedral.mapped.atoms import SM_90A
+
+UNIT_BYTES = 16  # of the rows of a tensor map
+MAX_RANK = 5  # of a tensor map
+MOST_SUMMED = 1 << 17  # products of 16-bit values that an f32 sum has without a wider one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixFactor:
+    """A factor with its side; `k_contiguous`: neighbours along what is summed lie side by side, else along the side."""
+
+    factor: Factor
+    k_contiguous: bool
+
+    @property
+    def index(self) -> str:
+        return self.factor.side.index
+
+    @property
+    def buffer(self) -> str:
+        return self.factor.element[0]
+
+    @property
+    def subscripts(self) -> tuple[Subscript, ...]:
+        return self.factor.element[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixProduct:
+    """A product of matrices. `result` is the element that a sum is stored in."""
+
+    one: Contraction
+    rows: MatrixFactor
+    columns: MatrixFactor
+    result: Element
+    stored: Stmt
+
+    @property
+    def dtype(self) -> DType:
+        """Of both factors."""
+        return self.rows.factor.dtype
+
+    @property
+    def summed(self) -> str:
+        """The index of the sum."""
+        return self.one.reduction.loops[0].index
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows, columns, and products of a sum."""
+        found = tuple(
+            constant_value(extent)
+            for extent in (self.rows.factor.side.extent, self.columns.factor.side.extent, self.one.extent)
+        )
+        rows, columns, depth = found
+        assert rows is not None and columns is not None and depth is not None, "sizes are numbers"
+        return rows, columns, depth
+
+    @property
+    def others(self) -> tuple[Par, ...]:
+        """The indices of which each value is a product of its own."""
+        sides = {self.rows.index, self.columns.index}
+        return tuple(par for par in self.one.nest.pars if par.index not in sides)
+
+
+def matrix_product(problem: Problem, region: Region) -> MatrixProduct | None:
+    """The product of matrices that a region is, for tensor cores of its target; None where it is none."""
+    if not SM_90A.has(problem.target) or region.saved or region.host:
+        return None
+    for one in contractions(problem, contracted_nest(region)):
+        found = _product(problem, one)
+        if found is not None:
+            return found
+    return None
+
+
+def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
+    stored = _stored(one)
+    if stored is None or one.dtype != F32 or one.nest.domain is not None or len(one.reduction.loops) != 1:
+        return None
+    result, statement = stored
+    extents = (*(par.extent for par in one.nest.pars), one.extent)
+    if any(side.joins for side in one.sides) or any(not constant_value(extent) for extent in extents):
+        return None
+    if (constant_value(one.extent) or 0) > MOST_SUMMED:
+        return None
+    summed = one.reduction.loops[0].index
+    factors = [_factor(problem, factor, summed) for factor in (one.first, one.second)]
+    by_index = {factor.index: factor for factor in factors if factor is not None}
+    last = result[1][-1] if result[1] else None
+    columns = by_index.get(last.name) if isinstance(last, IndexVar) else None
+    rows = next((factor for factor in by_index.values() if factor is not columns), None)
+    if (
+        columns is None
+        or rows is None
+        or rows.factor.dtype != columns.factor.dtype
+        or rows.factor.dtype not in (F16, BF16)
+    ):
+        return None
+    buffer = problem.kernel.buffer(result[0])
+    if buffer.dtype != rows.factor.dtype or not _is_boxed(problem, result, (rows.index, columns.index)):
+        return None
+    return MatrixProduct(one=one, rows=rows, columns=columns, result=result, stored=statement)
+
+
+def _stored(one: Contraction) -> tuple[Element, Stmt] | None:
+    """Where a sum from 0 goes, rounded, and nowhere else; None where more is done, or it begins with anything else."""
+    update, before, after = one.update, list[Stmt](), list[Stmt]()
+    side = before
+    for stmt in one.work.last:
+        if isinstance(stmt, Seq) and one.work.at(stmt) is not None:
+            side = after
+        elif not isinstance(stmt, New):
+            side.append(stmt)
+    target = (update.buffer, update.subscripts)
+    if len(before) != 1 or not _is_zero_of(before[0], target):
+        return None
+    if not after:
+        return target, update
+    (final, *more) = after
+    if more or not isinstance(final, Bind) or update.subscripts:
+        return None
+    value = final.value
+    while isinstance(value, Cast):
+        value = value.operand
+    if not isinstance(value, Read) or value.buffer != update.buffer:
+        return None
+    return (final.buffer, final.subscripts), final
+
+
+def _is_zero_of(stmt: Stmt, target: Element) -> bool:
+    return (
+        isinstance(stmt, Bind)
+        and (stmt.buffer, stmt.subscripts) == target
+        and isinstance(stmt.value, Const)
+        and stmt.value.value == 0
+    )
+
+
+def _factor(problem: Problem, factor: Factor, summed: str) -> MatrixFactor | None:
+    """A factor of which tiles of its side and of what is summed are boxes."""
+    if factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed)):
+        return None
+    return MatrixFactor(factor=factor, k_contiguous=factor.element[1][-1] == IndexVar(name=summed))
+
+
+def _is_boxed(problem: Problem, element: Element, indices: tuple[str, str]) -> bool:
+    """Whether two indices are a subscript each, one of them the last, and rows lie as tensor maps have them."""
+    buffer, subscripts = element
+    if not 2 <= len(subscripts) <= MAX_RANK or any(isinstance(s, Gather) for s in subscripts):
+        return False
+    plain: list[IndexExpr] = [s for s in subscripts if not isinstance(s, Gather)]
+    alone = [s.name for s in plain if isinstance(s, IndexVar) and s.name in indices]
+    mixed = [s for s in plain if not (isinstance(s, IndexVar) and s.name in indices) and names(s) & set(indices)]
+    if (
+        sorted(alone) != sorted(indices)
+        or mixed
+        or not isinstance(plain[-1], IndexVar)
+        or plain[-1].name not in indices
+    ):
+        return False
+    layout = problem.layouts.get(buffer)
+    found = strides(layout) if layout is not None else None
+    if found is None:
+        return False
+    size = problem.kernel.buffer(buffer).dtype.size_bytes
+    numbers = [constant_value(step) for step in found]
+    return numbers[-1] == 1 and all(step is not None and step * size % UNIT_BYTES == 0 for step in numbers[:-1])

@@ -1,0 +1,58 @@
+"""Whether the choice of products of matrices on tensor cores fits them: its own numbers, and the band."""
+
+from collections.abc import Iterator
+
+from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
+from texpr.polyhedral.map.piped import DEPTH, PANEL, SLOTS, WARP_ROWS
+from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
+
+MOST_GROUPS = 2  # that multiply, with all registers of a multiprocessor
+MOST_COLUMNS, MOST_STAGES, MOST_BAND = 256, 16, 1 << 16
+CLUSTERS = (1, 2)
+WORD_BYTES = 16  # of a slot of a pipe
+
+
+def piped_fault(problem: Problem, region: Region, choice: Piped) -> str | None:
+    """What does not fit, None where all does; where locals may lie, others say."""
+    product = matrix_product(problem, region)
+    if product is None:
+        return "no product of matrices of 16 bits, in rows of multiples of 16 bytes, for tensor cores of sm_90a"
+    return next(_faults(problem, product, choice), None)
+
+
+def piped_bytes(choice: Piped, element_bytes: int) -> int:
+    """The shared memory of a block."""
+    rows, columns = choice.tile[choice.across], choice.tile[choice.along]
+    back = rows // WARP_ROWS * SLOTS * WARP_ROWS * PANEL * element_bytes
+    return choice.stages * ((rows + columns) * DEPTH * element_bytes + WORD_BYTES) + back
+
+
+def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator[str]:
+    if (choice.across, choice.along) != (product.rows.index, product.columns.index):
+        yield f"`across` and `along`: the rows and columns are {product.rows.index} and {product.columns.index}"
+        return
+    if choice.tile.keys() != {choice.across, choice.along}:
+        yield "`tile` gives the rows and the columns of a tile"
+        return
+    rows, columns = choice.tile[choice.across], choice.tile[choice.along]
+    if rows not in range(GROUP_ROWS, GROUP_ROWS * MOST_GROUPS + 1, GROUP_ROWS):
+        yield f"`tile`: {GROUP_ROWS} or {MOST_GROUPS * GROUP_ROWS} rows"
+    if choice.cluster not in CLUSTERS:
+        yield "`cluster`: 1 or 2 blocks"
+        return
+    if columns not in range(PANEL * choice.cluster, MOST_COLUMNS + 1, PANEL * choice.cluster):
+        yield f"`tile`: multiples of {PANEL * choice.cluster} columns up to {MOST_COLUMNS}"
+    if not 2 <= choice.stages <= MOST_STAGES or not 1 <= choice.band <= MOST_BAND:
+        yield f"`stages` are 2 to {MOST_STAGES}, and `band` 1 to {MOST_BAND}"
+        return
+    if (
+        choice.persistent < 1
+        or choice.persistent % choice.cluster
+        or choice.persistent > problem.target.multiprocessors
+    ):
+        most = problem.target.multiprocessors
+        yield f"`persistent`: whole clusters, at most the {most} multiprocessors of the target"
+    needed = piped_bytes(choice, product.dtype.size_bytes)
+    if needed > problem.target.shared_bytes:
+        yield f"its tiles need {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"

@@ -1,0 +1,41 @@
+"""Launches whose blocks repeat themselves, for a check that goes through every turn: the same with few turns.
+
+    for turn < ceildiv(2048 - cluster, 66): for k < 128: …     of 132 blocks
+    for turn < min(…, 3): for k < min(128, 9): …               of one cluster, a pipe of 4 slots
+
+The rules of pipes, groups and barriers look no further back than a pipe has slots, and loops repeat them: once every
+slot is used a third time, nothing new comes; a loop around such loops goes on where they ended, and nothing new comes
+after its third turn. Blocks of several clusters share nothing that a sync is about, but where one waits for another.
+"""
+
+from dataclasses import replace
+
+from texpr.grammar.index.expr import ONE, const, minimum
+from texpr.polyhedral.mapped.between import Await, GridBarrier, Publish, Turn
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.tree import Last, Loop, Node
+from texpr.polyhedral.mapped.walks import every_node, map_launches, map_nodes
+
+OUTER_TURNS = 3
+
+
+def shortened(program: MappedProgram) -> MappedProgram:
+    """The program with few turns of loops, and of a launch one cluster."""
+    return replace(program, host=map_launches(program.host, _shortened))
+
+
+def _shortened(launch: Launch) -> Launch:
+    between = Await | GridBarrier | Last | Publish | Turn
+    if not launch.pipes or any(isinstance(node, between) for node in every_node(launch.body)):
+        return launch
+    turns = 2 * max(pipe.stages for pipe in launch.pipes) + 1
+
+    def few(node: Node) -> Node:
+        if not isinstance(node, Loop) or node.digit is not None:
+            return node
+        outer = any(isinstance(inside, Loop) and not inside.unroll for inside in every_node(node.body))
+        return replace(node, extent=minimum(node.extent, const(OUTER_TURNS if outer else turns)))
+
+    x, y, z = (const(ranks) for ranks in launch.cluster)
+    grid = (x, y, z) if launch.grid != (ONE, ONE, ONE) else launch.grid
+    return replace(launch, grid=grid, body=map_nodes(launch.body, few))
