@@ -12,10 +12,11 @@ from math import prod
 
 from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
+from texpr.polyhedral.map.piped import PANEL
 from texpr.polyhedral.map.piped_fits import piped_bytes
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.uses import memory_of
-from texpr.polyhedral.mapped.candidate import Piped
+from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
 
 LEAST_SIDE, LEAST_SUM = 64, 64  # or most of a tile is empty
 LEAST_PRODUCTS = 1 << 24  # below, a launch is over before a pipe is full
@@ -24,24 +25,33 @@ BAND = 8  # clusters
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Rows, columns, blocks of a cluster, and how near its products come to the best rate."""
+    """Warpgroups that multiply, panels of columns, blocks of a cluster, and how near its products come to the best
+    rate."""
 
-    rows: int
-    columns: int
+    groups: int
+    panels: int
     cluster: int
     rate: float
 
+    @property
+    def rows(self) -> int:
+        return GROUP_ROWS * self.groups
+
+    @property
+    def columns(self) -> int:
+        return PANEL * self.panels
+
 
 TILES = (
-    Tile(128, 256, 2, 1.0),
-    Tile(128, 256, 1, 0.97),
-    Tile(128, 192, 1, 0.92),
-    Tile(128, 128, 2, 0.85),
-    Tile(128, 128, 1, 0.82),
-    Tile(128, 64, 1, 0.55),
-    Tile(64, 256, 1, 0.6),
-    Tile(64, 128, 1, 0.5),
-    Tile(64, 64, 1, 0.35),
+    Tile(2, 4, 2, 1.0),
+    Tile(2, 4, 1, 0.97),
+    Tile(2, 3, 1, 0.92),
+    Tile(2, 2, 2, 0.85),
+    Tile(2, 2, 1, 0.82),
+    Tile(2, 1, 1, 0.55),
+    Tile(1, 4, 1, 0.6),
+    Tile(1, 2, 1, 0.5),
+    Tile(1, 1, 1, 0.35),
 )  # not measured but the first: by the bytes of shared memory that a product reads
 
 

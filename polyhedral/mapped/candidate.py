@@ -15,15 +15,17 @@ from dataclasses import dataclass, field
 from math import prod
 
 from texpr.grammar.ast import And, Condition, IndexVar
+from texpr.grammar.attributes import WARP
 from texpr.grammar.index.expr import conjunction, negation
 from texpr.grammar.strides import address_name
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.moves import Move
+from texpr.polyhedral.target import WARPGROUP
 
 Deal = tuple[tuple[str, int], ...]
 """Threads of a block dealt to indices, fastest first: (("j", 32), ("i", 8)) gives j the lanes and i eight warps."""
 
-WARPGROUP, GROUP_ROWS = 128, 64  # threads of a warpgroup, and rows of its products
+GROUP_ROWS = 64  # of a warpgroup's products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +192,7 @@ class Piped:
 
     @property
     def threads(self) -> int:
-        return WARPGROUP * (1 + self.tile[self.across] // GROUP_ROWS)
+        return WARPGROUP * WARP * (1 + self.tile[self.across] // GROUP_ROWS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
