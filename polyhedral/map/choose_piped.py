@@ -12,10 +12,10 @@ from math import prod
 
 from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
-from texpr.polyhedral.map.piped import PANEL
 from texpr.polyhedral.map.piped_fits import piped_bytes
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.uses import memory_of
+from texpr.polyhedral.map.way_back import PANEL
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
 
 LEAST_SIDE, LEAST_SUM = 64, 64  # or most of a tile is empty

@@ -157,24 +157,18 @@ class _Check:
             self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
         self._threads(choice.threads)
         self._grid(choice.grid, nest)
-        wrong = tile_fault(self.problem, nest, choice)
-        if wrong is not None:
-            self._refuse(wrong)
+        self._without(tile_fault(self.problem, nest, choice))
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _contracted(self, choice: Contracted) -> None:
         nest, ranges = contracted_nest(self.region), plain_nest(self.region)[1]
         self._threads(choice.threads)
-        wrong = contracted_fault(self.problem, nest, choice, alone=bool(self.region.saved))
-        if wrong is not None:
-            self._refuse(wrong)
+        self._without(contracted_fault(self.problem, nest, choice, alone=bool(self.region.saved)))
         self._grid(choice.grid, nest, {index for indices in choice.joined.values() for index in indices})
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _piped(self, choice: Piped) -> None:
-        wrong = piped_fault(self.problem, self.region, choice)
-        if wrong is not None:
-            self._refuse(wrong)
+        self._without(piped_fault(self.problem, self.region, choice))
         nest, ranges = self.region.nest
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
@@ -192,9 +186,7 @@ class _Check:
             self._deal(deal, inside, choice.team, f"inner of {index}")
             self._runs(inside, choice.widths, nest.indices + inside.indices, begins)
             indices += inside.indices
-        contradiction = blocks_fault(self.problem.kernel, self.target, nest, choice)
-        if contradiction is not None:
-            self._refuse(contradiction)
+        self._without(blocks_fault(self.problem.kernel, self.target, nest, choice))
         seqs = {s.index: s for s in _at_block_level(nest.body, choice.shared_out) if isinstance(s, Seq)}
         bytes_needed = sum(use.bytes or 0 for use in uses if choice.memory[use.buffer.name] is Memory.SHARED)
         for index in choice.shared_out:
@@ -247,9 +239,7 @@ class _Check:
             self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
         if self.region.saved and choice.blocks:
             self._refuse("`blocks`: under a condition on data blocks do not share a reduction")
-        fault = parted_fault(self.problem, nest, choice)
-        if fault is not None:
-            self._refuse(fault)
+        self._without(parted_fault(self.problem, nest, choice))
         for stmts, index, hardware in runs_of(self.problem, nest, choice):
             self._run(stmts, index, choice.widths, hardware)
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
@@ -259,9 +249,7 @@ class _Check:
         found = tally(self.problem, nest, choice.over)
         if found is None:
             self._refuse(f"`over`: the iterations of {choice.over} are no updates that go to copies of an array")
-        fault = tally_fault(self.problem, found, choice)
-        if fault is not None:
-            self._refuse(fault)
+        self._without(tally_fault(self.problem, found, choice))
         self._run(found.reading, choice.over, choice.widths, found.indices)
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
@@ -272,9 +260,7 @@ class _Check:
             self._refuse("its band has work for the threads of a block: `Blocks` gives each iteration one")
         if choice.look_back and not self.region.is_alone:
             self._refuse("`look_back`: under a condition on data, or in a loop of launches, blocks do not share a scan")
-        fault = scanned_fault(self.problem, nest, choice)
-        if fault is not None:
-            self._refuse(fault)
+        self._without(scanned_fault(self.problem, nest, choice))
         for stmts, index, hardware, counted in scanned_runs(self.problem, nest, choice):
             self._run(stmts, index, choice.widths, hardware, counted)
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
@@ -386,6 +372,10 @@ class _Check:
         if kept > MAX_THREAD_BYTES:
             self._refuse(f"`memory`: a thread has {MAX_THREAD_BYTES} bytes of its own, not {kept}")
         return uses
+
+    def _without(self, fault: str | None) -> None:
+        if fault is not None:
+            self._refuse(fault)
 
     def _refuse(self, why: str) -> NoReturn:
         span = self.region.stmts[0].span

@@ -16,7 +16,6 @@ after column, so that what is read again is in the L2 cache. What boxes have bey
 written. The tile of a factor whose side is contiguous lies in panels of 64 of its side, [panel, k, 64].
 """
 
-from dataclasses import dataclass
 from math import prod
 
 from texpr.grammar.ast import (
@@ -24,7 +23,6 @@ from texpr.grammar.ast import (
     Compare,
     CompareOp,
     Condition,
-    Gather,
     IndexExpr,
     IndexOp,
     IndexVar,
@@ -37,9 +35,7 @@ from texpr.grammar.index.expr import (
     combine,
     const,
     constant_value,
-    minimum,
     multiply,
-    substitute,
     subtract,
 )
 from texpr.grammar.types import F32
@@ -49,16 +45,28 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, matrix_product
 from texpr.polyhedral.map.problem import Region
+from texpr.polyhedral.map.tile_order import TileOrder
+from texpr.polyhedral.map.way_back import (
+    ALIGN_BYTES,
+    GROUP_WARPS,
+    PANEL,
+    SWIZZLE_BYTES,
+    Names,
+    WayBack,
+    first_lane,
+    in_terms,
+    order,
+    var,
+)
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.atoms import Atom, SharedOperand, store_matrices, wgmma
+from texpr.polyhedral.mapped.atoms import Atom, SharedOperand, wgmma
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
-from texpr.polyhedral.mapped.operators import Contract, Copy, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import (
     Acquire,
-    Action,
     Barrier,
     Close,
     Commit,
@@ -77,11 +85,7 @@ from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node, Part, Parts
 from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.program import Hazard
 
-GROUP_WARPS, WARP_ROWS = 4, 16  # of a warpgroup, and the rows of its products that each of them holds
-DEPTH = PANEL = 64  # products of a step, and elements of 128 bytes, after which a swizzle repeats
-SWIZZLE_BYTES = 128
-ALIGN_BYTES = 1024  # of tiles under such a swizzle
-SLOTS = 2  # of what a warp sends back
+DEPTH = PANEL  # products of a step
 LOAD_REGISTERS, MULTIPLY_REGISTERS = 40, 232  # of a thread; two parts of that have all registers of a multiprocessor
 
 
@@ -94,35 +98,13 @@ def build_piped(draft: Draft, region: Region, choice: Piped) -> Launch:
     return _Piped(draft, region, choice, product).launch()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Names:
-    """The indices of a launch."""
-
-    rank: str
-    cluster: str
-    lane: str
-    group: str
-    warp: str
-    turn: str
-    k: str
-    row: str
-    column: str
-    x: str
-    y: str
-    m: str
-    n: str
-    depth: str
-    chunk: str
-    ring: str
-
-
 class _Piped:
     """One launch."""
 
     def __init__(self, draft: Draft, region: Region, choice: Piped, product: MatrixProduct) -> None:
         self.draft, self.region, self.choice, self.product = draft, region, choice, product
         fresh = draft.names.fresh
-        self.at = _Names(
+        self.at = Names(
             rank=fresh("rank"), cluster=fresh("cluster"), lane=fresh("lane"), group=fresh("group"), warp=fresh("warp"),
             turn=fresh("turn"), k=fresh(f"{product.summed}_step"), row=fresh(f"{product.rows.index}_tile"),
             column=fresh(f"{product.columns.index}_tile"), x=fresh("x"), y=fresh("y"), m=fresh("m"), n=fresh("n"),
@@ -139,9 +121,9 @@ class _Piped:
         self.span, self.id = product.one.update.span, product.one.update.id
         self.atom = self._atom()
         self.a, self.b = self._tile(product.rows, self.rows), self._tile(product.columns, self.columns)
-        self.c = self._local(f"{product.result[0]}_sums", Memory.REG)
-        self.d = self._local(f"{product.result[0]}_rows", Memory.SHARED)
-        self.orders: list[Order] = []
+        self.c = self._sums()
+        self.back = WayBack(draft, product, self.at, sums=self.c, groups=self.groups, columns=self.columns)
+        self.orders: list[Order] = [*self.back.orders]
 
     # ---- buffers ----
 
@@ -157,15 +139,9 @@ class _Piped:
             align=ALIGN_BYTES, span=self.span,
         )  # fmt: skip
 
-    def _local(self, wanted: str, memory: Memory) -> str:
-        if memory is Memory.REG:
-            layout, dtype, reason = self.atom.operands["c"].layout, F32, "the sums of a warpgroup"
-            return self.draft.local(wanted, dtype, memory, layout, reason, span=self.span)
-        shape = (self.groups, GROUP_WARPS, SLOTS, WARP_ROWS, PANEL)
-        dtype = self.product.dtype
-        layout = canonical(swizzled(shape, dtype.size_bytes, SWIZZLE_BYTES))
-        reason = "sums on their way back"
-        return self.draft.local(wanted, dtype, memory, layout, reason, align=ALIGN_BYTES, span=self.span)
+    def _sums(self) -> str:
+        layout, reason = self.atom.operands["c"].layout, "the sums of a warpgroup"
+        return self.draft.local(f"{self.product.result[0]}_sums", F32, Memory.REG, layout, reason, span=self.span)
 
     def _view(self, buffer: str, *subscripts: Subscript) -> View:
         return View(buffer=buffer, subscripts=subscripts, dtype=self.draft.buffers[buffer].dtype)
@@ -235,50 +211,21 @@ class _Piped:
 
     # ---- the tiles of a block ----
 
+    def _place(self) -> tuple[Node, ...]:
+        at, choice = self.at, self.choice
+        turn = add(multiply(const(self.clusters), IndexVar(name=at.turn)), IndexVar(name=at.cluster))
+        order = TileOrder(
+            down=self.down, across=self.across, ranks=self.ranks, band=choice.band, others=self.product.others
+        )
+        rank = var(at.rank) if self.ranks > 1 else ZERO
+        return order.nodes(self.draft.names, turn, rank, (at.row, self.rows), (at.column, self.columns))
+
     def _over_tiles(self, *body: Node) -> Loop:
-        turns = combine(IndexOp.CEILDIV, subtract(const(self.tiles), _var(self.at.cluster)), const(self.clusters))
+        turns = combine(IndexOp.CEILDIV, subtract(const(self.tiles), var(self.at.cluster)), const(self.clusters))
         return Loop(index=self.at.turn, extent=turns, body=(*self._place(), *body), span=self.span)
 
     def _over_k(self, *body: Node) -> Loop:
         return Loop(index=self.at.k, extent=const(self.steps), body=body, span=self.span)
-
-    def _place(self) -> tuple[Node, ...]:
-        """The tile of a turn: of which product it is, and there bands of some clusters of rows, in each of them column
-        after column."""
-        fresh, found = self.draft.names.fresh, list[Node]()
-
-        def let(name: str, value: IndexExpr) -> IndexExpr:
-            found.append(Define(index=name, digits=(), offset=value))
-            return _var(name)
-
-        number = let(fresh("tile"), add(multiply(const(self.clusters), _var(self.at.turn)), _var(self.at.cluster)))
-        each = self.down * self.across
-        left = combine(IndexOp.DIV, number, const(each))
-        for place, par in reversed(list(enumerate(self.product.others))):
-            extent = par.extent
-            let(par.index, combine(IndexOp.MOD, left, extent) if place else left)
-            left = combine(IndexOp.DIV, left, extent)
-        if self.product.others:
-            number = combine(IndexOp.MOD, number, const(each))
-        per = min(self.choice.band, self.down) * self.across
-        if self.down <= self.choice.band:
-            height: IndexExpr = const(self.down)
-            first: IndexExpr = ZERO
-            inside = number
-        else:
-            band = let(fresh("band"), combine(IndexOp.DIV, number, const(per)))
-            inside = combine(IndexOp.MOD, number, const(per))
-            first = multiply(const(self.choice.band), band)
-            height = minimum(subtract(const(self.down), first), const(self.choice.band))
-            if self.down % self.choice.band == 0:
-                height = const(self.choice.band)
-            else:
-                height = let(fresh("height"), height)
-        row = add(first, combine(IndexOp.MOD, inside, height))
-        tall = add(multiply(const(self.ranks), row), _var(self.at.rank)) if self.ranks > 1 else row
-        let(self.at.row, multiply(const(self.rows), tall))
-        let(self.at.column, multiply(const(self.columns), combine(IndexOp.DIV, inside, height)))
-        return tuple(found)
 
     # ---- the way in ----
 
@@ -289,7 +236,7 @@ class _Piped:
 
     def _own(self) -> tuple[Copy, ...]:
         """The factor of the rows: each block its own."""
-        first = _var(self.at.row)
+        first = var(self.at.row)
         if self.product.rows.k_contiguous:
             return (self._copy(self.product.rows, self.a, first, self.rows, (), own=True),)
         panels = range(self.rows // PANEL)
@@ -300,7 +247,7 @@ class _Piped:
 
     def _shared(self) -> tuple[Copy, ...]:
         """The factor of the columns: of a cluster each block its part, for all of them."""
-        first, rank, own = _var(self.at.column), _var(self.at.rank), self.ranks == 1
+        first, rank, own = var(self.at.column), var(self.at.rank), self.ranks == 1
         factor, each = self.product.columns, self.columns // self.ranks
         if factor.k_contiguous:
             begin = multiply(const(each), rank) if not own else ZERO
@@ -326,22 +273,23 @@ class _Piped:
         own: bool,
     ) -> Copy:
         """`count` of a factor's side from `first` on, at `begin` of its tile or in a `panel`, by all of a step's k."""
-        side, deep = _var(self.at.x), _var(self.at.y)
+        side, deep = var(self.at.x), var(self.at.y)
         if panel:
             over, place = ((self.at.y, const(DEPTH)), (self.at.x, const(count))), (*panel, deep, side)
         else:
             over, place = ((self.at.x, const(count)), (self.at.y, const(DEPTH))), (add(begin, side), deep)
         of = {
             factor.index: add(first, side),
-            self.product.summed: add(multiply(const(DEPTH), _var(self.at.k)), deep),
+            self.product.summed: add(multiply(const(DEPTH), var(self.at.k)), deep),
         }
         id = self.draft.names.fresh(f"{self.id}_{factor.buffer}")
         scope = Scope.BLOCK if own else Scope.CLUSTER
-        self._order(id, self.id, tile, Hazard.FLOW, scope)
-        self._order(self.id, id, tile, Hazard.ANTI, scope, self.at.k, self.choice.stages)
+        flow = order(id, self.id, tile, Hazard.FLOW, scope, self.span)
+        reused = order(self.id, id, tile, Hazard.ANTI, scope, self.span, self.at.k, self.choice.stages)
+        self.orders += (flow, reused)
         return Copy(
             id=id,
-            source=self._view(factor.buffer, *(_in_terms(s, of) for s in factor.subscripts)),
+            source=self._view(factor.buffer, *(in_terms(s, of) for s in factor.subscripts)),
             target=self._view(tile, *place),
             over=over,
             completion=Completion.TRANSACTION,
@@ -351,21 +299,11 @@ class _Piped:
             span=self.span,
         )
 
-    def _order(
-        self, source: str, sink: str, buffer: str, hazard: Hazard, scope: Scope, after: str | None = None, by: int = 1
-    ) -> None:
-        self.orders.append(
-            Order(
-                source=source, sink=sink, buffer=buffer, hazard=hazard, scope=scope, carried_by=after,
-                distance=by if after else None, source_span=self.span, sink_span=self.span,
-            )
-        )  # fmt: skip
-
     # ---- the products, and the way back ----
 
     def _multiply(self) -> tuple[Node, ...]:
         at = self.at
-        again = Compare(op=CompareOp.GT, left=_var(at.k), right=ZERO)
+        again = Compare(op=CompareOp.GT, left=var(at.k), right=ZERO)
         group = GroupKind.WGMMA
         return (
             self._over_tiles(
@@ -376,23 +314,22 @@ class _Piped:
                     Close(kind=group),
                     WaitGroup(kind=group, behind=1),
                     Guard(
-                        condition=again, body=(self._first_lane(Release(pipe=at.ring, behind=1)),), uniform=Scope.BLOCK
+                        condition=again,
+                        body=(first_lane(at.lane, Release(pipe=at.ring, behind=1)),),
+                        uniform=Scope.BLOCK,
                     ),
                 ),
                 WaitGroup(kind=group),
-                self._first_lane(Release(pipe=at.ring)),
-                self._first_lane(WaitGroup(kind=GroupKind.BULK, until=Until.READ)),  # of the tile before: long over
-                self._store(),
+                first_lane(at.lane, Release(pipe=at.ring)),
+                first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, until=Until.READ)),  # of the tile before: long over
+                self.back.loop,
             ),
-            self._first_lane(WaitGroup(kind=GroupKind.BULK, until=Until.READ)),
+            first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, until=Until.READ)),
         )
-
-    def _first_lane(self, *body: Node) -> Guard:
-        return Guard(condition=Compare(op=CompareOp.EQ, left=_var(self.at.lane), right=ZERO), body=body)
 
     def _product(self, again: Condition) -> Contract:
         at = self.at
-        m, n, depth, group = (_var(name) for name in (at.m, at.n, at.depth, at.group))
+        m, n, depth, group = (var(name) for name in (at.m, at.n, at.depth, at.group))
         a: tuple[IndexExpr, ...] = (add(multiply(const(GROUP_ROWS), group), m), depth)
         b: tuple[IndexExpr, ...] = (n, depth)
         if not self.product.rows.k_contiguous:
@@ -412,53 +349,6 @@ class _Piped:
             span=self.span,
         )
 
-    def _store(self) -> Loop:
-        """A warp's rows go back, 64 columns at a time."""
-        at, fresh, stored = self.at, self.draft.names.fresh, self.product.stored.span
-        lay, send = fresh(f"{self.id}_rounded"), fresh(f"{self.id}_out")
-        x, y, chunk = _var(at.x), _var(at.y), multiply(const(PANEL), _var(at.chunk))
-        slot = (_var(at.group), _var(at.warp), combine(IndexOp.MOD, _var(at.chunk), const(SLOTS)))
-        row = add(multiply(const(GROUP_ROWS), _var(at.group)), multiply(const(WARP_ROWS), _var(at.warp)))
-        of = {
-            self.product.rows.index: add(add(_var(at.row), row), x),
-            self.product.columns.index: add(add(_var(at.column), chunk), y),
-        }
-        buffer, subscripts = self.product.result
-        over = ((at.x, const(WARP_ROWS)), (at.y, const(PANEL)))
-        dtype = self.product.dtype
-        unload = Unload(
-            id=lay,
-            source=self._view(self.c, add(multiply(const(WARP_ROWS), _var(at.warp)), x), add(chunk, y)),
-            target=self._view(self.d, *slot, x, y),
-            over=over,
-            atom=store_matrices(dtype, 4),
-            span=stored,
-        )
-        out = Copy(
-            id=send,
-            source=self._view(self.d, *slot, x, y),
-            target=self._view(buffer, *(_in_terms(s, of) for s in subscripts)),
-            over=over,
-            completion=Completion.BULK,
-            clipped=True,
-            span=stored,
-        )
-        self._order(self.id, lay, self.c, Hazard.FLOW, Scope.WARP)
-        self._order(lay, send, self.d, Hazard.FLOW, Scope.WARP)
-        self._order(send, lay, self.d, Hazard.ANTI, Scope.WARP, at.chunk, SLOTS)
-        self._order(send, lay, self.d, Hazard.ANTI, Scope.WARP, at.turn)
-        together = Barrier(scope=Scope.WARP, action=Action.BOTH)
-        free = self._first_lane(WaitGroup(kind=GroupKind.BULK, behind=SLOTS - 1, until=Until.READ))
-        body: tuple[Node, ...] = (
-            *((free,) if self.columns > SLOTS * PANEL else ()),
-            together,
-            unload,
-            Fence(kind=FenceKind.ASYNC_PROXY),
-            together,
-            self._first_lane(out, Close(kind=GroupKind.BULK)),
-        )
-        return Loop(index=at.chunk, extent=const(self.columns // PANEL), body=body, unroll=True, span=stored)
-
 
 def _digit(name: str, place: Place, radix: int, stride: int = 1) -> Digit:
     return Digit(
@@ -466,15 +356,5 @@ def _digit(name: str, place: Place, radix: int, stride: int = 1) -> Digit:
     )
 
 
-def _var(name: str) -> IndexVar:
-    return IndexVar(name=name)
-
-
 def _once(*body: Node) -> Guard:
     return Guard(condition=Always(value=True), body=body, once=True)
-
-
-def _in_terms(subscript: Subscript, of: dict[str, IndexExpr]) -> Subscript:
-    """A subscript with what stands for some indices."""
-    assert not isinstance(subscript, Gather), "a box"
-    return substitute(subscript, lambda leaf: of.get(leaf.name))

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
-from texpr.polyhedral.map.piped import DEPTH, PANEL, SLOTS, WARP_ROWS
+from texpr.polyhedral.map.piped import DEPTH
 from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.way_back import PANEL, SLOTS, WARP_ROWS
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
 
 MOST_GROUPS = 2  # that multiply, with all registers of a multiprocessor
