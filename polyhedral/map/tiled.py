@@ -183,7 +183,8 @@ class _Tiles:
         loads: tuple[Node, ...] = (part,) if part.within else (load,)
         if part.within and whole is not None and apart is not None:
             within_array = replace(part, id=names.fresh(f"{id}_load_cut"), within=replace(part.within, exact=False))
-            loads = (_either(apart, within_array, loads, span),)
+            at_end = replace(part, access=Access.EACH)
+            loads = (_either(apart, within_array, (at_end,), span),)
         if part.within and whole is not None:
             loads = (_either(whole, load, loads, span),)
         inside = (*team.defines, *fresh, *loads, *((turn,) if turned != square else ()), store)
