@@ -24,9 +24,12 @@ from texpr.polyhedral.map.objective import footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.tiles import (
     MOST_SIDE,
+    SIDE,
     greatest_width,
     is_tileable,
     on_lanes,
+    overlap,
+    owned,
     sectors,
     shares,
     square,
@@ -47,6 +50,7 @@ SIDE_BYTES = 256  # of a side of a tile: memory is touched in such pieces
 THREADS = 256
 AT_ONCE = 1024  # threads of a multiprocessor whose accesses begin anywhere: more registers than that leaves cost more
 RUNS = (8, 4, 2)
+FEW = 3  # tiles along an index, of which two are cut
 NEAR_BYTES = 32 << 20  # that blocks move before the L2 forgets what the first of them brought
 
 
@@ -132,8 +136,29 @@ def _tiles(
     across: str,
     reads: Mapping[str, Wide],
 ) -> Tiled | None:
-    """Tiles of whole pieces of memory on both sides, for as many threads as have equal shares of them."""
+    """Tiles of whole pieces of memory on both sides; of half pieces, where most are cut at one of the two ends and
+    threads have many accesses of which each is asked what it has."""
     side = min(USUAL_SIDE, SIDE_BYTES // max(wide.dtype.size_bytes for wide in reads.values()))
+    found = _of_side(problem, nest, extents, flat, first, across, reads, side)
+    if found is None or not found.lines or found.widths[first] < SIDE or tile_asked(nest.pars):
+        return found
+    own, beyond = owned(problem, nest, found)[first], overlap(problem, nest, found)
+    if -(-(extents[first] + beyond - 1) // own) > FEW:
+        return found
+    return _of_side(problem, nest, extents, flat, first, across, reads, side // 2)
+
+
+def _of_side(
+    problem: Problem,
+    nest: Nest,
+    extents: Mapping[str, int],
+    flat: Flat,
+    first: str,
+    across: str,
+    reads: Mapping[str, Wide],
+    side: int,
+) -> Tiled | None:
+    """Tiles of such a side, for as many threads as have equal shares of them."""
     wanted = tile_asked(nest.pars)
     if any(size > 1 for index, size in wanted.items() if index not in (first, across)):
         return None

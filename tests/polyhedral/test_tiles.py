@@ -235,6 +235,15 @@ def test_rows_at_any_address_are_written_in_whole_sectors(dtype: str, lines: boo
     assert [copy.access for copy in stores] == [Access.ALIGNED] * lines
 
 
+@pytest.mark.parametrize(
+    ("dtype", "rows", "side"), [("bf16", 257, 64), ("bf16", 509, 128), ("bf16", 256, 128), ("f32", 161, 64)]
+)
+def test_tiles_are_smaller_where_most_are_cut(dtype: str, rows: int, side: int) -> None:
+    found = choice(mapped(ROWS.format(t=dtype), M=rows, N=4093))
+    assert found is not None
+    assert found.tile == {"i": side, "j": side}
+
+
 @pytest.mark.parametrize(("dtype", "width"), [("f32", 4), ("bf16", 8), ("f64", 2), ("u8", 1)])
 def test_rows_at_any_address_are_brought_16_bytes_at_a_time(dtype: str, width: int) -> None:
     program = mapped(ROWS.format(t=dtype), M=1021, N=1023)
