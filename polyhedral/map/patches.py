@@ -55,11 +55,18 @@ def of_patch(
     if patch.down:
         body = (_in_rows(draft, pars[patch.down], patch, row, names[patch.down], body),)
     body = (*windows.loads(), *body)
-    if line is not None:  # the last threads may have no iteration
-        last = add(along_row.extent, const(max(map(patch.skew.at, range(patch.rows)))))
-        any_ = Compare(op=CompareOp.LT, left=IndexVar(name=names[patch.index]), right=last)
-        body = (Guard(condition=any_, body=body, padding=True, span=along_row.span),)
+    some = _some(patch, along_row, IndexVar(name=names[patch.index])) if line is not None else ()
+    if some:
+        body = (Guard(condition=conjunction(some), body=body, padding=True, span=along_row.span),)
     return body, names
+
+
+def _some(patch: Patch, par: Par, first: IndexExpr) -> tuple[Condition, ...]:
+    """What says that a thread whose runs are counted from a line has an iteration, or is before the first one."""
+    last = add(par.extent, const(max(map(patch.skew.at, range(patch.rows)))))
+    any_ = Compare(op=CompareOp.LT, left=ZERO, right=par.extent)
+    here = Compare(op=CompareOp.LT, left=first, right=last)
+    return (here,) if (constant_value(par.extent) or 0) > 0 else (any_, here)
 
 
 def _in_rows(draft: Draft, par: Par, patch: Patch, row: str, first: str, body: tuple[Node, ...]) -> Loop:

@@ -145,6 +145,19 @@ def test_rows_that_share_no_reads_are_refused(text: str, sizes: dict[str, int], 
     assert [d.code for d in found.value.diagnostics] == ["E0401"]
 
 
+@pytest.mark.gxx
+def test_nothing_is_read_where_there_is_no_iteration() -> None:
+    program = mapped("kernel k(X: f32[K], Y: f32[N + 1]) where K >= 2 * N { par N j { Y[j + 1] = X[j] + X[j + 1] } }")
+    one = Emitted(program)
+    module = HostModule(one.source, werror=True)
+    for n in (0, 1, 130):
+        x = np.arange(2 * n, dtype=np.float32)
+        values = {"X": x, "Y": np.zeros(n + 1, np.float32)}
+        assert one.run(module, values) is None
+        np.testing.assert_array_equal(values["Y"][1:], x[:n] + x[1 : n + 1])
+        np.testing.assert_array_equal(simulate(program, values)["Y"], values["Y"])
+
+
 def drawn(seed: int, name: str) -> tuple[MappedProgram, dict[str, int]]:
     """A random stencil, in patches of each index that may have some, or as it is chosen where none."""
     one = stencil(seed, name)
