@@ -24,6 +24,7 @@ from texpr.polyhedral.map.bands import (
 )
 from texpr.polyhedral.map.block_sizes import DEFAULT_THREADS, band_sizes, threads_for
 from texpr.polyhedral.map.choose_patch import choose_patch
+from texpr.polyhedral.map.choose_tables import choose_tables, is_plain
 from texpr.polyhedral.map.choose_turns import choose_turns
 from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
@@ -84,7 +85,10 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
         lines=lines,
         memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
     )
-    return flat if tile else _in_patches(problem, nest, sizes, flat, asked)
+    if tile:
+        return flat
+    flat = _in_patches(problem, nest, sizes, flat, asked)
+    return replace(flat, turns=choose_tables(problem, nest, sizes, flat)) if is_plain(problem, flat) else flat
 
 
 def _in_patches(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat, asked: int | None) -> Flat:

@@ -42,6 +42,7 @@ from texpr.polyhedral.map.reductions import Team, shared_out
 from texpr.polyhedral.map.row_tiles import RowTile
 from texpr.polyhedral.map.runs import Line, in_run, make_run
 from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.tables import read_before, tables, written_out
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import Element, along
 from texpr.polyhedral.map.windows import flat_patch
@@ -81,10 +82,13 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     draft.digits += [*band.all, *(digit for own in turns for digit in own)]
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     leads = {index: draft.names.fresh("lead") for index in counted}
+    covers = dict(zip(nest.indices, whole, strict=True))
+    found = tables(draft.problem, nest, covers, choice.turns) if choice.turns and patch is None else ()
+    before, nest = read_before(draft, nest, found, band.threads)
     if patch is not None:
         lead, origin = leads.get(patch.index, ""), counted.get(patch.index)
         body, names = of_patch(draft, nest, patch, band.threads, lead, origin)
-        body = guarded(nest, dict(zip(nest.indices, whole, strict=True)) | dict.fromkeys(leads, 1), ranges, names, body)
+        body = guarded(nest, covers | dict.fromkeys(leads, 1), ranges, names, body)
     else:
         body, names = of_thread(
             draft,
@@ -113,7 +117,7 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
         for digit in own:
             unroll = choice.turns[par.index] <= UNROLLED
             body = (Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=unroll, span=par.span),)
-    return launch_of(draft, region, choice.threads, grid, (*once, *lines, *body))
+    return launch_of(draft, region, choice.threads, grid, (*once, *lines, *before, *written_out(body, found)))
 
 
 def _turns(draft: Draft, nest: Nest, band: ThreadDigits, choice: Flat) -> list[tuple[Digit, ...]]:
