@@ -27,7 +27,7 @@ from texpr.polyhedral.mapped.tree import Fresh, Loop, Node
 from texpr.polyhedral.mapped.walks import map_nodes
 from texpr.polyhedral.walk import subscript_names, written
 
-MOST = 32  # elements of a table
+MOST = 36  # elements of a table: 6 by 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
