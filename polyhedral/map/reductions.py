@@ -13,10 +13,11 @@ along `k` is given blocks for its iterations, so that lanes run along k: a matri
 contiguously.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import (
+    AccOp,
     Accumulate,
     Compare,
     CompareOp,
@@ -58,9 +59,10 @@ from texpr.polyhedral.map.updates import (
     changed,
     components,
     in_registers,
+    is_zero,
     local_of,
 )
-from texpr.polyhedral.map.vectors import along
+from texpr.polyhedral.map.vectors import Element, along
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
@@ -197,7 +199,8 @@ def _partial(
     if run is not None:
         held, origin = (tile.elements(index), tile.origin(index)) if tile is not None else ((), None)
         found = along(draft.problem, body, index, (*team.outer, index), held, origin).vectors(team.width)
-        nodes, first = in_run(draft, run, found, nodes, digits), run.first
+        spare = _unmoved(parts, {*held, *(wide.element for wide in found.wide if wide.loads)})
+        nodes, first = in_run(draft, run, found, nodes, digits, spare), run.first
     if inside is not None:
         inside = rewrite(inside, lambda node: IndexVar(name=first) if node == IndexVar(name=index) else node)
         nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
@@ -209,6 +212,16 @@ def _partial(
         nodes = (_serial(digit, (define, *nodes), loop.span),)
     draft.digits += (*(digit for _, digit in around), *(() if stride is None else (stride,)), *own)
     return nodes
+
+
+def _unmoved(parts: Sequence[Part], zeros: Collection[Element]) -> tuple[str, ...]:
+    """The registers of sums to which nothing is added where these elements are 0, as they are where there is no
+    iteration: of each element nothing is asked then."""
+    return tuple(
+        part.registers[0].buffer
+        for part in parts
+        if isinstance(part.update, Accumulate) and part.update.op is AccOp.ADD and is_zero(part.update.value, zeros)
+    )
 
 
 def _combined(draft: Draft, team: Team, parts: Sequence[Part]) -> tuple[Node, ...]:

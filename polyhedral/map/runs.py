@@ -106,12 +106,19 @@ def make_run(draft: Draft, index: str, extent: IndexExpr, count: int, span: Span
     return Run(index=index, extent=extent, first=first, vector=digit, count=count, span=span, line=line)
 
 
-def in_run(draft: Draft, run: Run, found: Vectors, body: tuple[Node, ...], digits: tuple[str, ...]) -> tuple[Node, ...]:
+def in_run(
+    draft: Draft,
+    run: Run,
+    found: Vectors,
+    body: tuple[Node, ...],
+    digits: tuple[str, ...],
+    spare: Collection[str] = (),
+) -> tuple[Node, ...]:
     """The body for every iteration of a run, what it moves of arrays (`found`) before and after. `digits` are those of
-    the threads that share out the runs."""
+    the threads that share out the runs; `spare` as in `each_of`."""
     moved = found.wide
     registers = registers_of(draft, run, moved)
-    loop = each_of(draft, run, moved, registers, body, digits)
+    loop = each_of(draft, run, moved, registers, body, digits, spare)
     copy = Copies(draft, run, digits)
     return (
         *(Fresh(buffer=name) for name in registers.values()),

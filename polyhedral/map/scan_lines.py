@@ -8,12 +8,13 @@ where that does not say so by itself each iteration is asked whether there is it
 
 from collections.abc import Collection
 
-from texpr.grammar.ast import AccOp, Cast, Expr, Fn, IndexExpr, Op, Read
+from texpr.grammar.ast import AccOp, IndexExpr
 from texpr.grammar.index.expr import add, const
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.lines import LINE_BYTES, ahead, countable
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.scan import Carrier, Scan
+from texpr.polyhedral.map.updates import is_zero
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.candidate import Scanned
 
@@ -35,16 +36,4 @@ def reach(problem: Problem, one: Scan, origin: Element | None) -> IndexExpr:
 
 def adds_nothing(carrier: Carrier, zeros: Collection[Element]) -> bool:
     """Whether the term of an iteration for which these elements are 0 leaves a fold as it is."""
-    return carrier.update.op is AccOp.ADD and _is_zero(carrier.term, zeros)
-
-
-def _is_zero(value: Expr, zeros: Collection[Element]) -> bool:
-    match value:
-        case Read(buffer=name, subscripts=subscripts):
-            return (name, subscripts) in zeros
-        case Cast(operand=operand):
-            return _is_zero(operand, zeros)
-        case Op(fn=Fn.ADD | Fn.SUB | Fn.MUL | Fn.ABS, args=args):
-            return all(_is_zero(arg, zeros) for arg in args)
-        case _:
-            return False
+    return carrier.update.op is AccOp.ADD and is_zero(carrier.term, zeros)

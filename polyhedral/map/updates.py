@@ -7,11 +7,11 @@ A register for each component of the monoid, which starts from the identity. Whe
 end is the program's own update by what that gives.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from texpr.grammar.ast import Accumulate, Const, If, IndexExpr, Read, Seq, Stmt
+from texpr.grammar.ast import Accumulate, Cast, Const, Expr, Fn, If, IndexExpr, Op, Read, Seq, Stmt, Subscript
 from texpr.grammar.core import buffers_read
 from texpr.grammar.identities import first_of
 from texpr.grammar.index.expr import constant_value
@@ -129,3 +129,16 @@ def in_registers(
             if found is not None:
                 return found
     return None
+
+
+def is_zero(value: Expr, zeros: Collection[tuple[str, tuple[Subscript, ...]]]) -> bool:
+    """Whether a value is 0 where these elements are."""
+    match value:
+        case Read(buffer=name, subscripts=subscripts):
+            return (name, subscripts) in zeros
+        case Cast(operand=operand):
+            return is_zero(operand, zeros)
+        case Op(fn=Fn.ADD | Fn.SUB | Fn.MUL | Fn.ABS, args=args):
+            return all(is_zero(arg, zeros) for arg in args)
+        case _:
+            return False

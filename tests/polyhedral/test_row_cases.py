@@ -110,6 +110,14 @@ def test_a_case_knows_how_long_its_rows_are() -> None:
     assert not any("if (N > 0)" in text for _, text in cases), "rows without an element are those of the first case"
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sum_to_which_zeros_add_nothing_asks_nothing_of_elements(name: str) -> None:
+    sizes = {"M": 65536, "N": 4093}
+    source = texpr.parse(text_of(name)).only.compile("cuda:sm_90a", sizes=sizes, stop_after="emit").source
+    asked = re.search(r"if \(.*\bj(_\d+)? < 4093", source) is not None
+    assert asked is (name == "softmax"), "0 is not the greatest of none, and exp(0 - top) is something"
+
+
 def test_runs_of_aligned_rows_are_loaded_whole_or_not_at_all() -> None:
     aligned = [text for case, text in texts_of_softmax()[0] if not condition_value(case.when, {"N": 31})]
     assert aligned and not any("tx::load_inside" in text or "tx::fill" in text for text in aligned)
