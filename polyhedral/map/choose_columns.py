@@ -37,6 +37,7 @@ LEAST_LINE_BYTES = 64  # where a column takes many threads
 OWN = 36  # accesses of a thread, each of which has a register at least
 BESIDE = 44  # registers that it has for anything else
 REGISTERS = 65536  # of a multiprocessor
+FEW = 4  # one block for so many multiprocessors at least: else an iteration does better with a block
 USUAL, MOST = 256, 512  # threads of a block, where a row is not shorter for it
 
 
@@ -101,8 +102,8 @@ def _shape(
         team *= max(1, USUAL // (lanes * team))
     if lanes * team > target.max_threads:
         return None
-    busy = prod(sizes.values()) // width * team >= target.multiprocessors * USUAL
-    return (lanes, lanes * team) if busy else None
+    blocks = prod(sizes.values()) // (width * lanes)
+    return (lanes, lanes * team) if blocks * FEW >= target.multiprocessors else None
 
 
 def _resident(threads: int, width: int, size: int) -> int:

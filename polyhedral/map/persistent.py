@@ -15,7 +15,7 @@ from texpr.grammar.ast import Attr, Compare, CompareOp, IndexExpr, IndexVar, Ker
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import add, ceildiv, const, constant_value, minimum, multiply, product
 from texpr.grammar.permissions import persistent_of
-from texpr.polyhedral.mapped.candidate import Blocks, Choice, Contracted, Flat, Single, Tiled
+from texpr.polyhedral.mapped.candidate import Blocks, Choice, Columns, Contracted, Flat, Single, Tiled
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Guard, Last, Loop, Node
@@ -44,7 +44,7 @@ def persistent(launch: Launch, choice: Choice, kernel: Kernel, target: Target, n
     if attr is None or not target.is_cuda or isinstance(choice, Single):
         return launch
     room = target.multiprocessors * (launch.min_blocks or blocks_at_once(launch.threads, target))
-    if not isinstance(choice, Flat | Blocks | Tiled | Contracted) or any(of_kind(launch.body, Last)):
+    if not isinstance(choice, Flat | Blocks | Columns | Tiled | Contracted) or any(of_kind(launch.body, Last)):
         known = constant_value(product(launch.grid))
         if known is None or known > room:
             raise _refused(attr, launch)

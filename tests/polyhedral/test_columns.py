@@ -152,6 +152,17 @@ def test_every_barrier_of_a_team_is_needed() -> None:
             simulate(wrong, values, sizes=sizes)
 
 
+@pytest.mark.parametrize("attribute", ["#persistent #blocks_per_sm(1)", "#cooperative"])
+def test_teams_go_over_several_columns_where_the_author_wants_blocks_to_stay(attribute: str) -> None:
+    sizes = {"B": 1, "C": 40, "N": 5000}
+    program = mapped(PROGRAMS["norm"].replace("C >= 1 {", f"C >= 1 {attribute} {{"), **sizes)
+    assert isinstance(program.candidate, Candidate)
+    assert all(isinstance(choice, Columns) for choice in program.candidate.launches.values())
+    values = arguments(program.kernel, sizes)
+    expected = interpret(program.kernel, values, sizes={}).outputs
+    same(simulate(program, values, sizes={}), expected, attribute)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize(("c", "n"), [(256, 16384), (257, 16383), (1024, 1024), (3, 33473)])
 def test_teams_of_usual_sizes_read_a_column_once(c: int, n: int, dtype: str) -> None:

@@ -55,6 +55,7 @@ def choice(text: str, **sizes: int) -> Choice:
     ("text", "sizes", "form"),
     [
         (CHANNELS, MANY, Columns),
+        (CHANNELS, {"B": 4, "C": 72, "H": 32, "W": 32}, Columns),
         (CHANNELS, MANY | {"C": 40000}, Flat),
         (ONE_LOOP, MANY, Flat),
         (CHANNELS, MANY | {"B": 1, "H": 4, "W": 4}, Blocks),
@@ -66,6 +67,7 @@ def choice(text: str, **sizes: int) -> Choice:
     ],
     ids=[
         "channels",
+        "channels of few pixels",
         "channels that no team holds",
         "one loop",
         "too few",
