@@ -148,7 +148,7 @@ CASES: dict[str, tuple[str, Values, str, str, Callable[[Values], Iterations]]] =
     ),
     "three dims": (
         "kernel k(A: f32[P, Q, R], X: f32[Q, P], Y: f32[R]) { par P a, Q b, R c { A[a, b, c] = X[b, a] * Y[c] } }",
-        {"P": 3, "Q": 5, "R": 33}, "S0", "a b c",
+        {"P": 3, "Q": 5, "R": 256}, "S0", "a b c",
         lambda s: set(product(range(s["P"]), range(s["Q"]), range(s["R"]))),
     ),
 }  # fmt: skip
