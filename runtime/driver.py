@@ -59,6 +59,13 @@ def entry(name: str) -> Any:
     return ctypes.CFUNCTYPE(ctypes.c_int)(_address(name, 12000))
 
 
+@cache
+def brief(name: str) -> Any:
+    """The same of a function that only enqueues: no other thread runs meanwhile, as to let one run and to go on again
+    takes longer than the call."""
+    return ctypes.PYFUNCTYPE(ctypes.c_int)(_address(name, 12000))
+
+
 def _check(code: int, what: str) -> None:
     if code != 0:
         raise fail("E0601", f"{what}: {_said(code)}")

@@ -1,4 +1,5 @@
-"""A GPU by the CUDA driver, as the engine needs one. Calls go through ctypes, which lets other threads run meanwhile.
+"""A GPU by the CUDA driver, as the engine needs one. Calls go through ctypes, which lets other threads run meanwhile,
+but for those that only enqueue.
 
 Copies from and to memory of the host whose pages are locked run beside everything else, at the full speed of the bus.
 """
@@ -9,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.runtime.driver import driver, entry
+from texpr.runtime.driver import brief, driver, entry
 
 NON_BLOCKING = 1  # a stream does not wait for the default one
 PORTABLE = 1  # locked pages count as such for all devices
@@ -44,14 +45,14 @@ class CudaDevice:
         self._allocated: set[int] = set()
         self._locked: dict[int, bool] = {}  # by address; False where the driver refused
 
-    def _call(self, name: str, *arguments: Any) -> None:
-        code = entry(name)(*arguments)
+    def _call(self, name: str, *arguments: Any, enqueues: bool = False) -> None:
+        code = (brief if enqueues else entry)(name)(*arguments)
         if code != 0:
             said = driver().CUresult(code).name
             raise fail("E0717", f"GPU {self.number} failed: {name} says {said}", help="see `texpr doctor`")
 
     def enter(self) -> None:
-        self._call("cuCtxSetCurrent", self.context)
+        self._call("cuCtxSetCurrent", self.context, enqueues=True)
 
     def _current(self) -> "_Current":
         return _Current(self)
@@ -105,23 +106,26 @@ class CudaDevice:
 
     def copy_in(self, address: int, host: Any, queue: int) -> None:
         begin, size = host.ctypes.data, host.nbytes
-        self._call("cuMemcpyHtoDAsync", _POINTER(address), _POINTER(begin), _SIZE(size), _POINTER(queue))
+        arguments = (_POINTER(address), _POINTER(begin), _SIZE(size), _POINTER(queue))
+        self._call("cuMemcpyHtoDAsync", *arguments, enqueues=self._locked.get(begin, False))
 
     def copy_out(self, host: Any, address: int, queue: int) -> None:
         begin, size = host.ctypes.data, host.nbytes
-        self._call("cuMemcpyDtoHAsync", _POINTER(begin), _POINTER(address), _SIZE(size), _POINTER(queue))
+        arguments = (_POINTER(begin), _POINTER(address), _SIZE(size), _POINTER(queue))
+        self._call("cuMemcpyDtoHAsync", *arguments, enqueues=self._locked.get(begin, False))
 
     def copy_within(self, address: int, source: int, size_bytes: int, queue: int) -> None:
-        self._call("cuMemcpyDtoDAsync", _POINTER(address), _POINTER(source), _SIZE(size_bytes), _POINTER(queue))
+        arguments = (_POINTER(address), _POINTER(source), _SIZE(size_bytes), _POINTER(queue))
+        self._call("cuMemcpyDtoDAsync", *arguments, enqueues=True)
 
     def copy_peer(self, address: int, other: Any, source: int, size_bytes: int, queue: int) -> None:
         here, there = self.context, other.context
         target, begin, size = _POINTER(address), _POINTER(source), _SIZE(size_bytes)
-        self._call("cuMemcpyPeerAsync", target, here, begin, there, size, _POINTER(queue))
+        self._call("cuMemcpyPeerAsync", target, here, begin, there, size, _POINTER(queue), enqueues=True)
 
     def zero(self, address: int, size_bytes: int, queue: int) -> None:
         byte = ctypes.c_ubyte(0)
-        self._call("cuMemsetD8Async", _POINTER(address), byte, _SIZE(size_bytes), _POINTER(queue))
+        self._call("cuMemsetD8Async", _POINTER(address), byte, _SIZE(size_bytes), _POINTER(queue), enqueues=True)
 
     def finish(self, queue: int) -> None:
         self._call("cuStreamSynchronize", _POINTER(queue))
@@ -147,7 +151,7 @@ class _Current:
         self._device = device
 
     def __enter__(self) -> None:
-        self._device._call("cuCtxPushCurrent", self._device.context)
+        self._device._call("cuCtxPushCurrent", self._device.context, enqueues=True)
 
     def __exit__(self, *unused: object) -> None:
-        self._device._call("cuCtxPopCurrent", ctypes.byref(ctypes.c_void_p()))
+        self._device._call("cuCtxPopCurrent", ctypes.byref(ctypes.c_void_p()), enqueues=True)

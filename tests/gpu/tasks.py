@@ -101,7 +101,7 @@ def random_graph(kernels: dict[str, Any], seed: int) -> None:
             if rng.random() < 0.25:
                 engine.submit(on_arrays(body), read(tensor[source]), access(tensor[target]))
             elif rng.random() < 0.5:
-                both = FunctionDefinition(cpu=on_arrays(body), cuda=kernels[name])
+                both = FunctionDefinition(cpu=on_arrays(lambda x, y, *blocks, f=body: f(x, y)), cuda=kernels[name])
                 engine.submit(both, tensor[source], tensor[target])
             else:
                 engine.submit(kernels[name], tensor[source], tensor[target])
@@ -189,24 +189,24 @@ def by_peers() -> None:
 
     from texpr.runtime.tracing.summary import summarise
     from texpr.runtime.tracing.trace_file import read_trace
-    from texpr.tasks import Engine, FunctionDefinition, Tensor, gpu, on_arrays, read_write, tiled
+    from texpr.tasks import Engine, FunctionDefinition, Tensor, accumulate, gpu, on_arrays, read, tiled, write
 
-    def more(x: Any, node: int) -> None:
-        x += node
-
-    function = FunctionDefinition(cuda=on_arrays(more, library="torch"))
-    tensor = Tensor("T", (tiled(1 << 20, 1 << 20),), dtype="f32")
+    fill = FunctionDefinition(cuda=on_arrays(lambda x, node: x.fill_(3), library="torch"), name="fill")
+    add = FunctionDefinition(cuda=on_arrays(lambda x, s, node: s.add_(x), library="torch"), name="add")
+    tensor, sums = (Tensor(name, (tiled(4 << 20, 1 << 20),), dtype="f32") for name in "TS")
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
         memories = {"one": gpu(0), "other": gpu(1)}
         with Engine({"one": 1, "other": 1}, memories=memories, policy=InTurns(), trace=trace) as engine:
-            for turn in range(10):
-                engine.submit(function, read_write(tensor[0]), args=(1 + turn % 2,))
-            found = engine.array(tensor)
+            for k in range(4):
+                engine.submit(fill, write(tensor[k]), args=(1,))
+                engine.submit(add, read(tensor[k]), accumulate(sums[k]), args=(1,))
+                engine.submit(add, read(tensor[k]), accumulate(sums[k]), args=(2,))
+            found = engine.array(sums)
         moved = summarise(read_trace(trace)).moved
-    assert numpy.all(found == 15), f"{found[:4]} for 15"
+    assert numpy.all(found == 6), f"{found[:4]} for 6"
     peers = sum(count for pair, (count, _) in moved.items() if "home" not in pair)
-    assert peers == 9, f"{peers} copies by peers of 9: {dict(moved)}"
+    assert peers == 4, f"{peers} copies by peers of 4: {dict(moved)}"
 
 
 def refused(code: str, said: str, call: Callable[[], object]) -> None:

@@ -68,6 +68,7 @@ def one_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     fake = FakeDriver()
     monkeypatch.setattr(cuda_device, "driver", lambda: fake)
     monkeypatch.setattr(cuda_device, "entry", fake.entry)
+    monkeypatch.setattr(cuda_device, "brief", fake.entry)
 
     yield SimpleNamespace(queues=fake.queues, bound=3 * 32, open=gpu(1).open)
     assert not (fake.memory or fake.contexts or fake.locked or fake.retained or fake.streams)
@@ -332,6 +333,7 @@ def test_pages_of_home_are_locked_once_and_unlocked_at_the_end(monkeypatch: pyte
     fake = FakeDriver()
     monkeypatch.setattr(cuda_device, "driver", lambda: fake)
     monkeypatch.setattr(cuda_device, "entry", fake.entry)
+    monkeypatch.setattr(cuda_device, "brief", fake.entry)
     count = WORTH_LOCKING // 8
     a, b = (Tensor(name, (tiled(count, count),)) for name in "AB")
     kernel = Kernel(fake.queues, {"x": "read-write"}, lambda x: numpy.add(x, 1, out=x))
@@ -350,6 +352,7 @@ def test_a_gpu_that_is_not_there_is_refused_when_the_engine_begins(monkeypatch: 
     fake = FakeDriver()
     monkeypatch.setattr(cuda_device, "driver", lambda: fake)
     monkeypatch.setattr(cuda_device, "entry", fake.entry)
+    monkeypatch.setattr(cuda_device, "brief", fake.entry)
     refused(
         "E0717", "GPU 2 failed: cuDeviceGet says CUDA_ERROR_101",
         lambda: Engine({"a": 1, "b": 1}, memories={"a": gpu(0), "b": gpu(2)}),
