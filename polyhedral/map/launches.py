@@ -83,7 +83,8 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     leads = {index: draft.names.fresh("lead") for index in counted}
     covers = dict(zip(nest.indices, whole, strict=True))
-    found = tables(draft.problem, nest, covers, choice.turns) if choice.turns and patch is None else ()
+    alone = patch is None and not counted  # else there may be blocks without iterations
+    found = tables(draft.problem, nest, covers, choice.turns) if choice.turns and alone else ()
     before, nest = read_before(draft, nest, found, band.threads)
     if patch is not None:
         lead, origin = leads.get(patch.index, ""), counted.get(patch.index)
