@@ -132,11 +132,9 @@ def _fastest(problem: Problem, region: Region, one: Contraction) -> tuple[float,
     if short < LEAST_SIDE:
         least = problem.target.multiprocessors // FEW
     timed = [
-        (
-            _time(problem.target, shape, _rate(problem, one, shape, choice), _blocks(choice, sizes), length, parts),
-            replace(choice, parts=parts),
-        )
+        (_time(problem.target, shape, rate, _blocks(choice, sizes), length, parts), replace(choice, parts=parts))
         for shape, choice in shaped(problem, region, one)
+        for rate in (_rate(problem, one, shape, choice),)
         for parts in PARTS
         if parts <= most and _blocks(choice, sizes) * parts >= least
     ]
