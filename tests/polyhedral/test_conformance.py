@@ -91,6 +91,7 @@ NOT_YET = {
     ("atax", "Y"): "what a thread finishes for its neighbours, written at once",
     ("bicg", "S"): "what a thread finishes for its neighbours, written at once",
     ("sum_axis0", "S"): "what a thread finishes for its neighbours, written at once",
+    ("block_cyclic", "A"): "at remainders: four neighbours of a lane, one by one",
     ("small_matvec", "A"): "lanes along the batch",
     ("small_matvec", "X"): "lanes along the batch",
 }
