@@ -9,7 +9,7 @@ the element from whose alignment runs are counted lie to one another so that the
 row, each read is a register: no access is shifted, and none is made twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Gather, IndexExpr, IndexOp, Role, Stmt
@@ -201,7 +201,8 @@ def _groups(problem: Problem, reads: Sequence[Wide], index: str, count: int, dow
             continue
         for base, shifts in found:
             apart = _apart(base.element, read.element, index, down)
-            if apart is not None and abs(apart[0]) <= 2 * rows and abs(apart[1]) <= 2 * count:
+            most = 2 * rows if _is_brought(problem, read) else 0
+            if apart is not None and abs(apart[0]) <= most and abs(apart[1]) <= 2 * count:
                 shifts[read.element] = apart
                 break
         else:
@@ -210,12 +211,23 @@ def _groups(problem: Problem, reads: Sequence[Wide], index: str, count: int, dow
 
 
 def _is_windowed(problem: Problem, read: Wide, index: str) -> bool:
-    """Whether a read may be part of a window: of an array that a call brings, so that all of it has values."""
-    buffer = problem.kernel.buffer(read.element[0])
+    """Whether a read may be part of a window."""
     plain = not any(isinstance(s, Gather) for s in read.element[1])
-    brought = buffer.role is Role.PARAM and problem.proved.directions[buffer.name] != "out"
-    aligned = buffer.align >= ACCESS_BYTES
-    return read.loads and not read.stores and plain and brought and aligned and is_run(problem, read.element, index)
+    aligned = problem.kernel.buffer(read.element[0]).align >= ACCESS_BYTES
+    return read.loads and not read.stores and plain and aligned and is_run(problem, read.element, index)
+
+
+def _is_brought(problem: Problem, read: Wide) -> bool:
+    """Whether a call brings an array, so that all of it has values. Of another one no window has an element that no
+    iteration reads: it is of a row, and without gaps."""
+    buffer = problem.kernel.buffer(read.element[0])
+    return buffer.role is Role.PARAM and problem.proved.directions[buffer.name] != "out"
+
+
+def _has_gaps(columns: Iterable[int]) -> bool:
+    """Whether some columns between the first and the last are missing."""
+    found = set(columns)
+    return max(found) - min(found) >= len(found)
 
 
 def _apart(base: Element, other: Element, index: str, down: str) -> tuple[int, int] | None:
@@ -255,6 +267,8 @@ def _window(
     width = ACCESS_BYTES // base.dtype.size_bytes
     pitch, first = _pitch(problem, base.element, down, width), _remainder(problem, base.element, index, origin, width)
     if first is None or pitch is None or count % width:
+        return None
+    if not _is_brought(problem, base) and _has_gaps(aside for _, aside in shifts.values()):
         return None
     above = min(down_by for down_by, _ in shifts.values())
     below = max(down_by for down_by, _ in shifts.values())

@@ -158,6 +158,32 @@ def test_nothing_is_read_where_there_is_no_iteration() -> None:
         np.testing.assert_array_equal(simulate(program, values)["Y"], values["Y"])
 
 
+WORKSPACE = """kernel k(X: f32[M, N], inout Y: f32[M, N]) where M >= 4, N >= 4 {
+    new T: f32[M, N]
+    par 1..M - 1 i, 2..N - 2 j { T[i, j] = X[i, j] + 1.0 }
+    par 2..M - 2 r { T[r, 1] = X[r, 1]; T[r, N - 2] = X[r, N - 2] }
+    par 2..M - 2 k, 2..N - 2 l { Y[k, l] = T[k, l - 1] + MIDDLE + T[k, l + 1] + T[k - 1, l] + T[k + 1, l] }
+}"""
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize(("middle", "n", "rows"), [("T[k, l]", 261, {"k": 2}), ("2.0", 260, {})])
+def test_of_a_workspace_only_what_iterations_read_is_in_windows(middle: str, n: int, rows: dict[str, int]) -> None:
+    text, sizes = WORKSPACE.replace("MIDDLE", middle), {"M": 8, "N": n}
+    first = mapped(text, **sizes)
+    assert isinstance(first.candidate, Candidate)
+    last = first.candidate.launches["k_2"]
+    assert isinstance(last, Flat)
+    choices = replace(first.candidate, launches={**first.candidate.launches, "k_2": replace(last, patch=rows)})
+    program = mapped(text, choices=choices, **sizes)
+    one, values = Emitted(program), arguments(program.kernel, sizes)
+    assert ("T_window" in one.source) == (middle != "2.0")
+    expected = interpret(program.kernel, values).outputs["Y"]
+    np.testing.assert_array_equal(simulate(program, values)["Y"], expected)
+    assert one.run(HostModule(one.source, werror=True), values) is None
+    np.testing.assert_array_equal(values["Y"], expected)
+
+
 def drawn(seed: int, name: str) -> tuple[MappedProgram, dict[str, int]]:
     """A random stencil, in patches of each index that may have some, or as it is chosen where none."""
     one = stencil(seed, name)
