@@ -12,6 +12,7 @@ with 128. A thread with 64 elements of bf16 takes 80 registers, and spills (.78)
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from texpr.grammar.index.interval import Ranges
@@ -59,17 +60,28 @@ def choose_columns(problem: Problem, nest: Nest, ranges: Ranges) -> Columns | No
     if shape is None:
         return None
     lanes, threads = shape
-    choice = Columns(
+    choice = replace(
+        columns_of(problem, nest, ranges, found, across),
         threads=threads,
-        across=across,
         lanes=lanes,
-        loops=tuple(loop.index for loop in found.loops),
-        grid=(across, *(index for index in reversed(nest.indices) if index != across)),
         widths={across: width} if width > 1 else {},
         resident=blocks_asked(problem.kernel, problem.target) or _resident(threads, width, size),
-        memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
     )
     return choice if next(columns_faults(problem, nest, choice), None) is None else None
+
+
+def columns_of(problem: Problem, nest: Nest, ranges: Ranges, found: ColumnWork, across: str) -> Columns:
+    """Columns with a warp for each block, all of it across the band."""
+    warp = problem.target.warp_size
+    return Columns(
+        threads=warp,
+        across=across,
+        lanes=warp,
+        loops=tuple(loop.index for loop in found.loops),
+        grid=(across, *(index for index in reversed(nest.indices) if index != across)),
+        resident=blocks_asked(problem.kernel, problem.target) or 0,
+        memory=memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges),
+    )
 
 
 def _across(problem: Problem, nest: Nest, held: Held) -> str | None:

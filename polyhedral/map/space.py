@@ -16,6 +16,7 @@ from texpr.polyhedral.map.author_tiles import tile_asked, tile_turns
 from texpr.polyhedral.map.bands import Nest, has_block_level
 from texpr.polyhedral.map.block_sizes import band_sizes
 from texpr.polyhedral.map.choose import choose, choose_blocks
+from texpr.polyhedral.map.choose_columns import columns_of
 from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import shaped
 from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
@@ -23,6 +24,7 @@ from texpr.polyhedral.map.choose_flat import choose_flat, in_runs
 from texpr.polyhedral.map.choose_piped import pipings
 from texpr.polyhedral.map.choose_tallied import tallied
 from texpr.polyhedral.map.choose_tiles import tilings
+from texpr.polyhedral.map.column_work import column_work
 from texpr.polyhedral.map.contraction import contracted_nest, contractions
 from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
@@ -79,14 +81,13 @@ def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice
         yield from _parted(problem, first)
     if isinstance(first, Scanned):
         yield from _scanned(problem, first)
-    if isinstance(first, Columns):
-        yield from _columns(problem, first)
     if region.band is None:
         return
     nest, ranges = region.nest
     if isinstance(first, Cores):
         yield from _cores(problem, nest, first)
         return
+    yield from _columns(problem, nest, ranges)
     blocks = first if isinstance(first, Blocks) else choose_blocks(problem, nest, ranges)
     if not has_block_level(problem.kernel, nest):
         yield from _flat(problem, nest, ranges)
@@ -240,12 +241,16 @@ def _scanned(problem: Problem, first: Scanned) -> Iterator[Scanned]:
     yield replace(first, widths={}, lines={})
 
 
-def _columns(problem: Problem, first: Columns) -> Iterator[Columns]:
-    """Blocks of every size, larger and smaller teams, fewer and more neighbours of each thread."""
-    for threads, width in product(_teams(problem), WIDTHS):
-        widths = {first.across: width} if width > 1 else {}
+def _columns(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Columns]:
+    """Columns along each index, with blocks of every size, larger and smaller teams, fewer and more neighbours."""
+    found = column_work(problem, nest)
+    if found is None:
+        return
+    for across, threads, width in product(nest.indices, _teams(problem), WIDTHS):
+        usual = columns_of(problem, nest, ranges, found, across)
+        widths = {across: width} if width > 1 else {}
         for teams in (1, 4, 8, 16, 64):
-            yield replace(first, threads=threads, lanes=max(1, threads // teams), widths=widths, resident=0)
+            yield replace(usual, threads=threads, lanes=max(1, threads // teams), widths=widths)
 
 
 def _scaled(deal: Deal, threads: int) -> Deal:
