@@ -49,7 +49,7 @@ def choose_columns(problem: Problem, nest: Nest, ranges: Ranges) -> Columns | No
     if found is None or asked or problem.objective is Objective.DISTANCE or not fits_threads(problem.kernel, nest):
         return None
     held = column_held(problem, nest, found, 1)
-    across = _across(problem, nest, held) if held is not None else None
+    across = lies_across(problem, nest, held) if held is not None else None
     if held is None or across is None:
         return None
     sizes = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
@@ -84,7 +84,7 @@ def columns_of(problem: Problem, nest: Nest, ranges: Ranges, found: ColumnWork, 
     )
 
 
-def _across(problem: Problem, nest: Nest, held: Held) -> str | None:
+def lies_across(problem: Problem, nest: Nest, held: Held) -> str | None:
     """The index along which neighbouring columns are neighbours in memory."""
     read = [named(element, loop) for loop, own in held.reads.items() for element in own]
     return next((i for i in nest.indices if all(is_run(problem, element, i) for element in read)), None)

@@ -16,7 +16,7 @@ from texpr.polyhedral.map.author_tiles import tile_asked, tile_turns
 from texpr.polyhedral.map.bands import Nest, has_block_level
 from texpr.polyhedral.map.block_sizes import band_sizes
 from texpr.polyhedral.map.choose import choose, choose_blocks
-from texpr.polyhedral.map.choose_columns import columns_of
+from texpr.polyhedral.map.choose_columns import columns_of, lies_across
 from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import shaped
 from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
@@ -24,7 +24,7 @@ from texpr.polyhedral.map.choose_flat import choose_flat, in_runs
 from texpr.polyhedral.map.choose_piped import pipings
 from texpr.polyhedral.map.choose_tallied import tallied
 from texpr.polyhedral.map.choose_tiles import tilings
-from texpr.polyhedral.map.column_work import column_work
+from texpr.polyhedral.map.column_work import column_held, column_work
 from texpr.polyhedral.map.contraction import contracted_nest, contractions
 from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
@@ -242,12 +242,14 @@ def _scanned(problem: Problem, first: Scanned) -> Iterator[Scanned]:
 
 
 def _columns(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Columns]:
-    """Columns along each index, with blocks of every size, larger and smaller teams, fewer and more neighbours."""
+    """Columns with blocks of every size, larger and smaller teams, fewer and more neighbours."""
     found = column_work(problem, nest)
-    if found is None:
+    held = column_held(problem, nest, found, 1) if found is not None else None
+    across = lies_across(problem, nest, held) if held is not None else None
+    if found is None or across is None:
         return
-    for across, threads, width in product(nest.indices, _teams(problem), WIDTHS):
-        usual = columns_of(problem, nest, ranges, found, across)
+    usual = columns_of(problem, nest, ranges, found, across)
+    for threads, width in product(_teams(problem), WIDTHS):
         widths = {across: width} if width > 1 else {}
         for teams in (1, 4, 8, 16, 64):
             yield replace(usual, threads=threads, lanes=max(1, threads // teams), widths=widths)
