@@ -8,10 +8,12 @@ A[i, j] of a swizzled tile of f16                8: chunks of 16 bytes stay whol
 """
 
 from collections.abc import Mapping, Sequence
+from math import gcd
 
-from texpr.grammar.ast import IndexExpr
+from texpr.grammar.ast import IndexExpr, IndexVar
 from texpr.grammar.index.expr import names
-from texpr.grammar.index.linear import NO_DIVISORS, linear
+from texpr.grammar.index.linear import NO_DIVISORS, Linear, linear, variable
+from texpr.grammar.index.operators import IndexOp
 from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Layout, Unit
 
@@ -27,7 +29,7 @@ def vector_width(
     multiple of it on, lie at consecutive addresses from a multiple of it on, and with one holder. Address 0 is aligned
     to it, which is for the caller to see to; `divisors` says by what sizes are divisible."""
     held = (names(subscripts[t.dim]) for t in layout.terms if t.dim is not None and t.unit is not Unit.ADDRESS)
-    form = linear(coordinate(layout, Unit.ADDRESS, subscripts))
+    form, most = _unwound(linear(coordinate(layout, Unit.ADDRESS, subscripts)), index, most)
     if form.coefficient(index) != 1 or any(index in found for found in held):
         return 1
     if layout.xor is not None:
@@ -36,3 +38,16 @@ def vector_width(
     while 2 * width <= most and rest.is_multiple(2 * width, divisors):
         width *= 2
     return width
+
+
+def _unwound(form: Linear, index: str, most: int) -> tuple[Linear, int]:
+    """The form with `index % N` as what lies in one turn of N, and the greatest width up to `most` of which so many
+    neighbours never lie in two turns: `index / N`, a name of its own, is one number for all of them."""
+    for atom in form.operations():
+        turn = atom.right.value
+        if index in atom.names and atom.left == variable(IndexVar(name=index)) and turn is not None and turn > 0:
+            turns = variable(IndexVar(name=f"{index} / {turn}"))
+            found = variable(IndexVar(name=index)) - turns * turn if atom.op is IndexOp.MOD else turns
+            if atom.op in (IndexOp.DIV, IndexOp.MOD):
+                form, most = form.replaced(atom, found), gcd(most, turn)
+    return form, most

@@ -15,6 +15,7 @@ there, and have as many of a row's runs as leave each thread enough beside them 
 three blocks on a multiprocessor, at .76 with one).
 
     of 100003                 bf16: clusters of 4 blocks of 256 threads, 13 runs each     f32: clusters of 8
+    of 524288                 f32: clusters of 16 blocks of 512 threads
 
 A row for which no block has room in its registers, or room for itself alone, has a cluster of blocks (`row_clusters`):
 of few with long parts rather than of many, so that more rows are there at once (softmax of 257 x 100003 in bf16 runs at
@@ -33,7 +34,6 @@ from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest, inner_nests, nest_of
 from texpr.polyhedral.map.hardware_attributes import width_asked
 from texpr.polyhedral.map.held import (
-    HELD_BYTES,
     Held,
     Member,
     held_by,
@@ -45,6 +45,7 @@ from texpr.polyhedral.map.held import (
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
+from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, LONG, REGISTERS
 from texpr.polyhedral.map.sharing import shared_loops
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, element_width
 from texpr.polyhedral.mapped.candidate import Row
@@ -53,12 +54,7 @@ from texpr.polyhedral.walk import subscript_names, written
 RUNS = 5  # of 16 bytes for a thread, so that several loads are on their way
 LEAST_RUNS, MOST_RUNS = 2, 8
 IDLE_PARTS = 8  # shares of idle threads are told apart by one part in so many, and from none
-REGISTERS = 65536  # of a multiprocessor
 LONG_ROW = 1 << 15  # elements: no block has room for such a row, or it has for nothing else
-BESIDE = 30  # registers that a thread does well with beside those of its row; unbound, each element has one to itself
-LONG = ((256, 3, 1), (512, 2, 1), (256, 3, 2), (256, 3, 4), (256, 2, 4), (256, 3, 8))
-"""For long rows: threads of a block, such blocks on a multiprocessor, and those that share a row. Of elements below 32
-bits whose runs are counted from a line, a thread has two thirds: it spilled up to 60 registers with 52 of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +173,10 @@ def _long(
     most_ranks: int,
 ) -> ChosenRow | None:
     """Few threads with long parts of a row, in one block or a cluster of them, where the usual number of threads leaves
-    no room for another block, or none have room. Where one loop alone reads a row it needs nobody else meanwhile, but
-    runs that are counted from a line, which is read one element at a time where it is not held."""
+    no room for another block, or none have room. Of elements below 32 bits whose runs are counted from a line, a thread
+    has two thirds of the room: it spilled up to 60 registers with 52 of a row. Where one loop alone reads a row it
+    needs nobody else meanwhile, but runs that are counted from a line, which is read one element at a time where it is
+    not held."""
     target = problem.target
     own = None if usual is None else held_by(problem, stmts, usual.loops, usual.threads * width, line)
     room_beside = usual is not None and own is not None and _is_room_beside(usual.threads, own, width)
@@ -186,14 +184,22 @@ def _long(
     alone = len(loops if usual is None else usual.loops) == 1
     if room_beside or (alone and streams) or blocks_asked(problem.kernel, target) is not None:
         return None
-    for threads, resident, ranks in LONG:
-        held = _holding(problem, stmts, loops, threads * ranks, width, line)
-        room = 4 * (REGISTERS // (threads * resident) - BESIDE)  # bytes
-        room = room * 2 // 3 if line and width * 4 > ACCESS_BYTES else room
-        fits = threads * resident <= target.resident_threads and ranks <= min(target.max_cluster, most_ranks)
-        if held is not None and fits and held_bytes(problem, held, width) <= room:
-            going = _touching(loops, held)
-            return ChosenRow(loops=going, width=width, threads=threads, line=line, resident=resident, cluster=ranks)
+    for long in LONG:
+        held = _holding(problem, stmts, loops, long.threads * long.ranks, width, line)
+        room = long.room_bytes * 2 // 3 if line and width * 4 > ACCESS_BYTES else long.room_bytes
+        fits = long.threads * long.resident <= target.resident_threads
+        if held is None or not fits or long.ranks > min(target.max_cluster, most_ranks):
+            continue
+        sizes = [problem.kernel.buffer(name).dtype.size_bytes for name, _ in held.elements]
+        if held_bytes(problem, held, width) <= room and all(long.takes(size, width) for size in sizes):
+            return ChosenRow(
+                loops=_touching(loops, held),
+                width=width,
+                threads=long.threads,
+                line=line,
+                resident=long.resident,
+                cluster=long.ranks,
+            )
     return None
 
 

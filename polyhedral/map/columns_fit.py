@@ -7,10 +7,11 @@ from texpr.polyhedral.map.bands import Nest, fits_threads
 from texpr.polyhedral.map.column_work import body_of, column_held, column_work
 from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
-from texpr.polyhedral.map.held import HELD_BYTES, held_bytes
+from texpr.polyhedral.map.held import held_bytes
 from texpr.polyhedral.map.meeting import groups_of
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
+from texpr.polyhedral.map.row_room import HELD_BYTES
 from texpr.polyhedral.map.updates import part_bytes
 from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.mapped.candidate import Columns

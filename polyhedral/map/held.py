@@ -25,7 +25,6 @@ from texpr.polyhedral.mapped.candidate import Blocks, Row
 from texpr.polyhedral.walk import subscript_names, written
 
 ROW = IndexVar(name="#row")  # an index of a row, whichever loop runs over it
-HELD_BYTES = 256  # of one thread's registers
 
 Origins = Mapping[str, Element]
 NO_ORIGINS: Origins = MappingProxyType({})

@@ -38,6 +38,7 @@ from texpr.polyhedral.facts import size_divisors
 from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.bands import Nest, bounded_nest
+from texpr.polyhedral.map.flattened import flattened
 from texpr.polyhedral.map.fused import fused
 from texpr.polyhedral.map.hardware_attributes import check_host_loop
 from texpr.polyhedral.map.joined import joined
@@ -225,7 +226,7 @@ def make_problem(
     """The problem of a kernel, the kept one or one that carries its long sums otherwise, for the calls of which the
     conditions `given` hold. Raises E0402 for an attribute on a host loop."""
     kernel = replace(kernel, facts=(*kernel.facts, *given)) if given else kernel
-    whole, kernel = kernel, joined(fused(kernel)) if target.is_cuda else kernel
+    whole, kernel = kernel, flattened(joined(fused(kernel)), target.max_cluster) if target.is_cuda else kernel
     outliner = _Outliner(kernel, target)
     outline = outliner.nodes(kernel.body, (), ())
     return Problem(

@@ -22,6 +22,7 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import over_ranks, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.held import ROW, Held, RowElement, along_row, named
+from texpr.polyhedral.map.quotients import in_turn
 from texpr.polyhedral.map.runs import Line, Run, nothing, rounds_inside
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, at, element_width, is_run
 from texpr.polyhedral.mapped.access import Access
@@ -127,7 +128,8 @@ def _load(
     covered = tile.covered
     from_first = _total((IndexVar(name=name), covered if name == part else width) for name in over)
     start, here = add(IndexVar(name=index), from_first), IndexVar(name=each)
-    array = View(buffer=element[0], subscripts=at(element[1], ROW.name, add(start, here)), dtype=dtype)
+    turned = in_turn(element[1], ROW.name, start, here)
+    array = View(buffer=element[0], subscripts=at(turned, ROW.name, add(start, here)), dtype=dtype)
     known = constant_value(loop.extent)
     none = nothing(dtype, loop.span)
     within = None

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from texpr.grammar.ast import Par, Stmt
 from texpr.polyhedral.map.crew_fits import listed
-from texpr.polyhedral.map.held import HELD_BYTES, held_by, held_bytes, members
+from texpr.polyhedral.map.held import held_by, held_bytes, members
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
+from texpr.polyhedral.map.row_room import HELD_BYTES
 from texpr.polyhedral.mapped.candidate import Blocks, Row
 
 

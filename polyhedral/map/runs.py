@@ -47,6 +47,7 @@ from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.quotients import divides, in_turn, of_first
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, Vectors, Wide, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
@@ -165,6 +166,7 @@ def each_of(
     inside = _inside(draft, run)
     here = (*run.row, IndexVar(name=run.vector.name))
     body = through(body, {element: (name, here) for element, name in registers.items()})
+    body = body if run.line else _quotients_of_first(run, body)
     if inside is not None and not _is_harmless(draft, run, body, {*registers.values(), *spare}):
         unwritten = [wide for wide in moved if wide.stores and not wide.loads]
         orelse = tuple(_zero(draft, run, wide, registers[wide.element], digits) for wide in unwritten)
@@ -253,6 +255,19 @@ def _register(draft: Draft, run: Run, wide: Wide, layout: Layout) -> str:
     return draft.local(f"{wide.element[0]}_run", wide.dtype, Memory.REG, layout, reason, span=wide.first.span)
 
 
+def _quotients_of_first(run: Run, body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The body with quotients that all of a run have as those of its first iteration: what they tell is read once."""
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, Generic):
+            return node
+        value = of_first(node.leaf.value, run.index, run.first, run.count)
+        return replace(node, leaf=replace(node.leaf, value=value))
+
+    told = any(divides(node.leaf.value, run.index) for node in of_kind(body, Generic))
+    return map_nodes(body, change) if told else body
+
+
 def through(body: tuple[Node, ...], held: Mapping[Element, Element]) -> tuple[Node, ...]:
     """The body with registers, or elements of tiles, in place of elements."""
 
@@ -334,7 +349,9 @@ class Copies:
             placed = replace(tile, subscripts=(*row, add(first, here)))
             return placed, View(buffer=register, subscripts=(*self.run.row, here), dtype=wide.dtype)
         name, subscripts = wide.element
-        there = at(subscripts, self.run.index, add(IndexVar(name=self.run.first), here))
+        first, one = IndexVar(name=self.run.first), IndexVar(name=self.element)
+        turned = in_turn(subscripts, self.run.index, add(first, self._start(wide)), one)
+        there = at(turned, self.run.index, add(first, here))
         array = View(buffer=name, subscripts=there, dtype=wide.dtype)
         return array, View(buffer=register, subscripts=(*self.run.row, here), dtype=wide.dtype)
 

@@ -5,7 +5,8 @@
 
 The times are those of the roofline, of the first candidate at the representative sizes, with the turns of the host's
 loops. A schedule is taken where it takes less time and no more workspaces, or as much time with less of the rest; and
-where no workspace becomes an array that has no room on the chip. Whatever cannot be judged stays as it is.
+where no workspace becomes an array that has no room on the chip, and no row is read again that no cache has kept.
+Whatever cannot be judged stays as it is.
 """
 
 from collections.abc import Iterator
@@ -14,18 +15,21 @@ from math import prod
 
 from texpr.grammar.ast import Buffer
 from texpr.grammar.diagnostics import TExprError
-from texpr.polyhedral.map.cost import cost
+from texpr.polyhedral.map.cost import LaunchCost, cost
 from texpr.polyhedral.map.kept import keep_nothing
+from texpr.polyhedral.map.objective import SECTOR_BYTES
 from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.problems import Problems
-from texpr.polyhedral.map.roofline import rounded, time
-from texpr.polyhedral.mapped.candidate import Candidate, Combined
+from texpr.polyhedral.map.roofline import moved_bytes, rounded, time
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import HostIf, HostLoop
 from texpr.polyhedral.moves import Contract, Move
 from texpr.polyhedral.schedule.draft import Draft, checked
 from texpr.polyhedral.schedule.propose import SHARE
 from texpr.polyhedral.schedule.stage import Scheduled, Schedules
+
+CACHE_BYTES = 40 << 20  # of the caches before memory, about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +93,11 @@ def _price(problems: Problems, moves: tuple[Move, ...]) -> Price | None:
         return None
     if any(_lies_outside(candidate, move.buffer) for move in moves if isinstance(move, Contract)):
         return None
+    if moves and any(
+        _is_read_again(problem, region, candidate.launches[region.name], paid.launches[region.name])
+        for region in problem.regions()
+    ):
+        return None
     own = list(_regions(problem, problem.outline, 1))
     return Price(
         launches=sum(times for _, times in own),
@@ -105,6 +114,17 @@ def _lies_outside(candidate: Candidate, buffer: str) -> bool:
     """Whether a local of some launch lies in global memory, which the cost does not count."""
     choices = (choice for choice in candidate.launches.values() if not isinstance(choice, Combined))
     return any(choice.memory.get(buffer) is Memory.GLOBAL for choice in choices)
+
+
+def _is_read_again(problem: Problem, region: Region, choice: Choice, paid: LaunchCost) -> bool:
+    """Whether blocks read again what no cache has kept meanwhile: bands apart read no more, and share long rows out."""
+    if not isinstance(choice, Blocks):
+        return False
+    moved = moved_bytes(problem, region)
+    at_once = problem.target.multiprocessors * max(1, problem.target.resident_threads // choice.threads)
+    return (
+        moved * min(at_once, paid.blocks) > CACHE_BYTES * paid.blocks and SECTOR_BYTES * paid.sectors > moved * 5 // 4
+    )
 
 
 def _regions(problem: Problem, outline: Outline, times: int) -> Iterator[tuple[Region, int]]:

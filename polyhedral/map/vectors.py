@@ -38,6 +38,7 @@ from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.vector import vector_width
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.problem import Problem, declared, workspaces
+from texpr.polyhedral.map.quotients import moves_seldom
 from texpr.polyhedral.walk import subscript_names, subscript_reads, value_reads
 
 ACCESS_BYTES = 16  # the widest access of a thread
@@ -76,10 +77,12 @@ class Wide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """The wide accesses of a body, and how many others go to other elements from iteration to iteration."""
+    """The wide accesses of a body, how many others go to other elements from iteration to iteration, and how many reads
+    do so seldom."""
 
     wide: tuple[Wide, ...]
     others: int
+    seldom: int = 0
 
     def whole(self, count: int) -> bool:
         """Whether all accesses that move with the index are wide, as wide as they get, and one moves all elements."""
@@ -102,7 +105,8 @@ class Along:
         """Those of a thread that takes `count` iterations."""
         wide = [one.of(count) for one in self.most.wide if _has_room(one, count)]
         wide = [one for one in wide if one.width > 1]
-        return Vectors(wide=tuple(wide), others=self.most.others + len(self.most.wide) - len(wide))
+        others = self.most.others + len(self.most.wide) - len(wide)
+        return Vectors(wide=tuple(wide), others=others, seldom=self.most.seldom)
 
 
 def _has_room(wide: Wide, count: int) -> bool:
@@ -245,14 +249,16 @@ class _Finder:
         for name, _ in found:
             elements[name] = elements.get(name, 0) + 1
         wide: list[Wide] = []
-        others = 0
+        others = seldom = 0
         for element, touches in found.items():
-            if self._moves(element):
+            if element[0] not in written and moves_seldom(element[1], self.index):
+                seldom += 1
+            elif self._moves(element):
                 alone = element[0] not in written or elements[element[0]] == 1
                 run = self._wide(element, touches, written) if alone else None
                 wide += [run] if run is not None else []
                 others += run is None
-        return Vectors(wide=tuple(wide), others=others)
+        return Vectors(wide=tuple(wide), others=others, seldom=seldom)
 
     def _moves(self, element: Element) -> bool:
         """Whether another iteration may touch another element."""

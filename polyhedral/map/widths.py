@@ -66,7 +66,7 @@ def reads_alone(problem: Problem, stmts: Sequence[Stmt], index: str, width: int,
     """Whether all that moves with the index are wide reads: who takes neighbours that are no iterations computes with
     zeros, which harms nobody."""
     found = along(problem, stmts, index, hardware).vectors(width)
-    return not found.others and not any(wide.stores for wide in found.wide)
+    return not found.others and not found.seldom and not any(wide.stores for wide in found.wide)
 
 
 def any_address_width(problem: Problem, stmts: Sequence[Stmt], index: str, size: int, hardware: tuple[str, ...]) -> int:

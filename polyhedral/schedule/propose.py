@@ -172,6 +172,7 @@ def _wanted(kernel: Kernel) -> Iterator[Moves]:
     """Bands of one extent that follow one another, and loops of the host around one band."""
     for block in host_blocks(kernel):
         yield from _side_by_side(block)
+        yield from _turned_to_fit(block)
         for stmt in block:
             if isinstance(stmt, Seq) and _holds_one_par(stmt):
                 yield (Interchange(outer=stmt.index),)
@@ -225,7 +226,7 @@ def _inside(kernel: Kernel, fused: set[str]) -> Iterator[Moves]:
 def _turned_on(kernel: Kernel, turned: set[str]) -> Iterator[Moves]:
     """Loops that were turned inside one `par` and stand around another."""
     for loop in _loops(kernel):
-        if loop.index in turned and _holds_one_par(loop):
+        if isinstance(loop, Seq) and loop.index in turned and _holds_one_par(loop):
             yield (Interchange(outer=loop.index),)
 
 
@@ -245,6 +246,27 @@ def _side_by_side(block: Block) -> Iterator[Moves]:
                 yield (_fusion(*alike[0]),)
             elif alike and set(products) == {len(alike)} and len(nests[0]) == len(nests[1]):
                 yield tuple(_fusion(*pair) for pair in alike)
+
+
+def _turned_to_fit(block: Block) -> Iterator[Moves]:
+    """Fusions of a band that one loop makes with one that follows it and has a loop like it further in, where the first
+    writes what the second reads there: mean[c] of all b, then par B b, C c { … mean[c] … }."""
+    for first, second in pairwise(stmt for stmt in block if not isinstance(stmt, New)):
+        if isinstance(first, Par) and isinstance(second, Par) and len(adjacent(first)) == 1:
+            nest = adjacent(second)
+            depth = next((d for d, par in enumerate(nest) if d and _fits((first, par)) and _hands_on(first, par)), 0)
+            if depth and not any(par.attrs for par in nest[:depth]):
+                turns = tuple(Interchange(outer=par.index) for par in reversed(nest[:depth]))
+                yield *turns, _fusion(first, nest[depth])
+
+
+def _hands_on(first: Par, second: Par) -> bool:
+    """Whether one loop binds an element for each iteration that another one of its kind reads."""
+    bound = {
+        s.buffer for s in statements(first.body) if isinstance(s, Bind) and first.index in subscript_names(s.subscripts)
+    }
+    reads = (node for stmt in statements(second.body) for node in walk(stmt) if isinstance(node, Read))
+    return any(node.buffer in bound and subscript_names(node.subscripts) == {second.index} for node in reads)
 
 
 def _fits(pair: tuple[Par, Par]) -> bool:

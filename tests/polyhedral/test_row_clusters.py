@@ -86,9 +86,9 @@ def test_a_row_that_one_loop_reads_has_a_cluster_where_it_begins_anywhere_and_th
     ("text", "target"),
     [
         (SOFTMAX.format(t="f32", m=257, n=100003), "cuda:sm_80"),
-        (SOFTMAX.format(t="f32", m=257, n=300000), "cuda:sm_90a"),
+        (SOFTMAX.format(t="f32", m=257, n=600000), "cuda:sm_90a"),
     ],
-    ids=["no clusters", "no room in eight blocks"],
+    ids=["no clusters", "no room in sixteen blocks"],
 )
 def test_rows_that_no_cluster_holds_are_read_again(text: str, target: str) -> None:
     program = mapped(text, target=target)

@@ -137,7 +137,7 @@ def test_one_loop_holds_what_no_other_block_reads(n: int) -> None:
 
 
 def test_a_row_too_long_for_registers_is_read_again_and_the_report_says_so() -> None:
-    program = mapped(SOFTMAX.format(n=1 << 17))
+    program = mapped(SOFTMAX.format(n=1 << 20))
     assert not rows_of(program)
     assert "reads each row of X 3 times" in show(program)
 

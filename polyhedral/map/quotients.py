@@ -1,0 +1,60 @@
+"""Quotients and remainders of an index, for neighbouring values of it that begin at a multiple of their number.
+
+X[i / 64, c, i % 64] at i = 4*k + e    X[4*k / 64, c, 4*k % 64 + e]     one wide access, e < 4
+G[i / 64]                              G[4*k / 64]                      read once for all four
+"""
+
+from texpr.grammar.ast import Expr, Gather, IndexBinary, IndexConst, IndexExpr, IndexVar, Node, Subscript
+from texpr.grammar.index.expr import add, combine, constant_value, names
+from texpr.grammar.index.operators import IndexOp
+from texpr.grammar.walk import rewrite, walk
+
+SELDOM = 64  # neighbours from which on another element is looked up seldom
+
+
+def moves_seldom(subscripts: tuple[Subscript, ...], index: str) -> bool:
+    """Whether many neighbouring values of an index, which stands in quotients alone, have one element."""
+    moving = [s for s in subscripts if index in names(s)]
+    return bool(moving) and all((_divisor(s, index) or 0) >= SELDOM for s in moving)
+
+
+def in_turn(subscripts: tuple[Subscript, ...], index: str, start: IndexExpr, here: IndexExpr) -> tuple[Subscript, ...]:
+    """The subscripts with quotients and remainders of an index at `start + here`, of the neighbours of one wide access:
+    none of them begins another turn (`layout/vector.py`)."""
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, IndexBinary) or node.left != IndexVar(name=index):
+            return node
+        match node.op:
+            case IndexOp.DIV:
+                return combine(IndexOp.DIV, start, node.right)
+            case IndexOp.MOD:
+                return add(combine(IndexOp.MOD, start, node.right), here)
+            case _:
+                return node
+
+    return tuple(s if isinstance(s, Gather) else rewrite(s, change) for s in subscripts)
+
+
+def of_first(value: Expr, index: str, first: str, count: int) -> Expr:
+    """What a value is for `count` neighbours, with the quotients of the first one where all of them have these."""
+
+    def change(node: Node) -> Node:
+        divisor = _divisor(node, index)
+        if divisor is None or divisor % count:
+            return node
+        return combine(IndexOp.DIV, IndexVar(name=first), IndexConst(value=divisor))
+
+    return rewrite(value, change)
+
+
+def divides(value: Expr, index: str) -> bool:
+    """Whether a quotient of the index stands in a value."""
+    return any(_divisor(node, index) is not None for node in walk(value))
+
+
+def _divisor(node: Node, index: str) -> int | None:
+    """By what number an index is divided."""
+    if isinstance(node, IndexBinary) and node.op is IndexOp.DIV and node.left == IndexVar(name=index):
+        return constant_value(node.right)
+    return None
