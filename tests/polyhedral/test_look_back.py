@@ -55,6 +55,8 @@ def test_bits_do_not_depend_on_how_far_the_blocks_before_are(name: str) -> None:
 def test_the_text_is_right_on_the_cpu_in_any_order_of_blocks() -> None:
     programs = {name: narrowed(PROGRAMS[name], look_back=True) for name in BY_BLOCKS}
     programs["columns of 4"] = narrowed(PROGRAMS["columns"], {"N": 64}, widths={"j": 4}, look_back=True)
+    programs["tall columns"] = narrowed(PROGRAMS["columns"], ahead=64, look_back=True)
+    programs["rows from lines"] = narrowed(PROGRAMS["halves"], {"N": 701}, look_back=True)
     right_on_the_cpu(programs)
 
 
