@@ -118,8 +118,8 @@ class _Walk:
                 case HostLoop(index=index, extent=extent, body=body):
                     inside = _within(ranges, index, extent)
                     turns = self._turns(extent, ranges)
-                    first, again = self._twice(partial(self.host, body, ranges=inside), state, turns)
-                    state = self._repeated(first, again, turns)
+                    _, first, again, left = self._twice(partial(self.host, body, ranges=inside), state, turns)
+                    state = self._repeated(first, again, left)
                 case HostIf(condition=condition, then=then, orelse=orelse):
                     holds = decide(rewrite(condition, partial(_known, ranges)))
                     arms = [arm for arm, truth in ((then, True), (orelse, False)) if holds in (truth, None)]
@@ -132,9 +132,9 @@ class _Walk:
                 case Loop(index=index, extent=extent, body=body):
                     inside = _within(ranges, index, extent)
                     turns = 1 if node.vector else self._turns(extent, ranges)
-                    first, again = self._twice(partial(self._nodes, body, ranges=inside), state, turns)
-                    apart = {name: first[name] for name in self._told_apart(node) if name in first}
-                    state = self._repeated(first, {**again, **apart}, turns)
+                    once, first, again, left = self._twice(partial(self._nodes, body, ranges=inside), state, turns)
+                    apart = {name: once[name] for name in self._told_apart(node) if name in once}
+                    state = self._repeated(first, {**again, **apart}, left)
                 case Guard(body=body, orelse=orelse):
                     state = _either(self._nodes(body, state, ranges), self._nodes(orelse, state, ranges))
                 case Last(body=body):
@@ -156,25 +156,28 @@ class _Walk:
                     pass
         return state
 
-    def _twice(self, run: Callable[[State], State], state: State, turns: int) -> tuple[State, State]:
-        """After the first and the second of a loop's turns. Walking every body twice doubles the work with each loop
-        around it, so in deep nests what the first turn changes is taken to grow without end."""
+    def _twice(self, run: Callable[[State], State], state: State, turns: int) -> tuple[State, State, State, int]:
+        """After one of a loop's turns, and after two that follow one another, and how many are left: the first and the
+        second, of an outermost loop the next ones, for what its first turn hands on. Walking every body twice doubles
+        the work with each loop around it, so in deep nests what the first turn changes is taken to grow without end."""
         self.depth += 1
         first = run(state) if turns else state
-        again = first
+        once = again = first
         if turns > 1 and self.depth <= EXACT_DEPTH:
             again = run(first)
         elif turns > 1:
             again = {n: found if state.get(n) == found else ENDLESS for n, found in first.items()}
+        left = max(turns - 2, 0)
+        if left and self.depth == 1:
+            first, again, left = again, run(again), left - 1
         self.depth -= 1
-        return first, again
+        return once, first, again, left
 
-    def _repeated(self, first: State, second: State, turns: int) -> State:
-        """After so many turns of a loop, given the first two: what grew in the second one grows in all."""
+    def _repeated(self, first: State, second: State, more: int) -> State:
+        """After so many more turns of a loop than two, given those: what grew in the second one grows in all."""
 
         def grown(name: str) -> Sum:
             a, b = first.get(name, Sum()), second[name]
-            more = max(turns - 2, 0)
             return Sum(
                 chain=b.chain + more * max(0, b.chain - a.chain),
                 partials=b.partials + more * max(0, b.partials - a.partials),

@@ -203,11 +203,11 @@ def test_what_the_program_looks_at_between_additions_is_a_value_and_no_partial(n
 
 def test_a_running_sum_that_blocks_share_is_carried_in_f64() -> None:
     free = mapped(STATES["in a thread"], "cuda:sm_90a")
-    found = sums(free, {"N": 10, "K": 10**5})
-    assert max(s.chain for s in found.values()) <= 2 * CHAIN and not free.report.notes
-    assert {n for n, s in found.items() if s.chain or s.additions} <= {
-        n for n, b in free.buffers.items() if b.dtype == F64
-    }
+    assert not free.report.notes
+    for terms in (10**5, 2**36):
+        found = sums(free, {"N": 10, "K": terms})
+        narrow = {n: s for n, s in found.items() if free.buffers[n].dtype != F64}  # a tile's, whatever the sizes
+        assert narrow and max(max(s.chain, s.additions) for s in narrow.values()) <= 128
 
 
 def test_a_state_that_is_added_to_long_between_two_looks_is_a_sum() -> None:
