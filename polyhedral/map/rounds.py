@@ -38,7 +38,7 @@ from texpr.polyhedral.map.crew import Crew, Part, covered_by_block
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.runs import chunks_inside, nothing, through
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.updates import changed
+from texpr.polyhedral.map.updates import Change, changed
 from texpr.polyhedral.map.vectors import Element, Wide, along, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Parted
@@ -136,8 +136,7 @@ class Rounds:
         """Loads of all rounds, then the additions of each."""
         over, crew = self.reduction.over, self.crew
         hardware = (*crew.nest.indices, *self.reduction.indices)
-        here = (IndexVar(name=self.vector.name),) if crew.along is not None and self.vector else ()
-        body = changed(self.reduction.body, crew.into(self.parts, self.reduction.updates, here))
+        body = changed(self.reduction.body, self.change())
         nodes = Body(self.draft, hardware=hardware, digits=crew.own).nodes(body)
         wide: tuple[Wide, ...] = ()
         if self.width > 1:
@@ -161,6 +160,11 @@ class Rounds:
         nodes = self._unrolled(self.round, nodes)
         fresh = tuple(Fresh(buffer=name) for name in held.values())
         return (*fresh, *self._loads(wide, held), *nodes)
+
+    def change(self) -> Change:
+        """How a statement is run: its updates go to registers, those of the neighbour at hand."""
+        here = (IndexVar(name=self.vector.name),) if self.crew.along is not None and self.vector else ()
+        return self.crew.into(self.parts, self.reduction.updates, here)
 
     def _loads(self, wide: Sequence[Wide], held: Mapping[Element, str]) -> tuple[Node, ...]:
         """The loads. Where there is a row for each and no chunk leaves its array, none is asked."""

@@ -45,6 +45,7 @@ from texpr.polyhedral.map.launches import place_in
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.rounds import Rounds
 from texpr.polyhedral.map.tally import Tally, tally
+from texpr.polyhedral.map.updates import Change
 from texpr.polyhedral.map.work import Work
 from texpr.polyhedral.mapped.candidate import Tallied
 from texpr.polyhedral.mapped.operators import Generic, Origin
@@ -210,8 +211,13 @@ class _Updates(Rounds):
         super().__init__(crew, found, {})
         self.copies = {one.name: one for one in copies}
 
-    def update(self, stmt: Accumulate | Atomic) -> Stmt:
-        if stmt.buffer not in self.copies:
-            return stmt
-        one = self.copies[stmt.buffer]
-        return replace(stmt, buffer=one.own, subscripts=(*stmt.subscripts, one.of_lane()))
+    def change(self) -> Change:
+        return self._in_copies
+
+    def _in_copies(self, stmt: Stmt) -> tuple[Stmt, ...] | None:
+        if not isinstance(stmt, Accumulate | Atomic):
+            return None
+        one = self.copies.get(stmt.buffer)
+        if one is None:
+            return (stmt,)
+        return (replace(stmt, buffer=one.own, subscripts=(*stmt.subscripts, one.of_lane())),)
