@@ -99,7 +99,9 @@ def _along(problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], f
         least = min(least, max(1, TOGETHER // (width * _bytes(one))))
     ahead = min(_down_to_power_of_two(least), max(1, power_of_two(runs // warp + 1) // 2))
     most = warp * max(1, warp // ahead)  # each thread reads what every unit has of each round
-    if most * ahead < runs:
+    if most * ahead < runs <= (most + most // 2) * ahead:
+        most += most // 2  # in place of a second tile that has little
+    elif most * ahead < runs:
         loaded = max(_loaded(problem, one) * widths.get(one.index, 1) for one in found.scans)
         ahead = max(ahead, min(ROUNDS, _down_to_power_of_two(TOGETHER // loaded)))
         most = warp * max(1, warp // ahead)

@@ -340,6 +340,8 @@ def test_lanes_lie_where_memory_does_and_threads_have_several_loads_on_their_way
     ragged = choice(mapped(PROGRAMS["halves"], M=32749, N=4093))
     assert isinstance(ragged, Scanned) and ragged.lines == {"j": "Y[i, j]"} and ragged.widths == {"j": 8}
     assert ragged.threads * 8 * ragged.ahead >= 4093 + 63 > (ragged.threads - 32) * 8 * ragged.ahead
+    words = choice(mapped(PROGRAMS["inclusive"], M=32749, N=4093))
+    assert isinstance(words, Scanned) and (words.threads, words.ahead, words.widths) == (288, 4, {"j": 4})
     short = choice(mapped(PROGRAMS["inclusive"], M=32768, N=128))
     assert isinstance(short, Scanned) and short.deal == (("i", 4),) and short.threads == 128
     columns = [choice(mapped(PROGRAMS["columns"], M=m, N=n)) for m, n in ((4096, 1 << 20), (32768, 4096))]
