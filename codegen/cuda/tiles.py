@@ -21,7 +21,7 @@ from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical, same
 from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Layout, Unit
-from texpr.polyhedral.mapped.atoms import SharedOperand, store_matrices, wgmma
+from texpr.polyhedral.mapped.atoms import SharedOperand, store_rows, wgmma
 from texpr.polyhedral.mapped.operators import Contract, Unload
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.views import View
@@ -105,14 +105,14 @@ def _place(view: View, side: str, k: str, count: int, names: TileNames, node: Co
 def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) -> str:
     """The call that stores a warp's rows of sums in a tile."""
     columns, dtype = _extent(node, 1), node.target.dtype
-    if node.atom != store_matrices(dtype, 4):
+    if dtype.bits not in (16, 32) or node.atom != store_rows(dtype):
         raise _refused(node, f"the instruction {node.atom.name}")
     if (_extent(node, 0), columns * dtype.size_bytes) != (WARP_ROWS, ROW_BYTES):
         raise _refused(node, "other boxes than a warp's rows of 128 bytes")
     column = number(_corner(node.source, node)[1]).text
     own, first = corner(replace(node.target, subscripts=_corner(node.target, node)), True)
-    what = f"{storage_type(dtype)}, {columns}"
-    return f"tx::store_rows<{what}>({own}, {first}, {names.sums(node.source.buffer)}, {column});"
+    what = f"store_rows<{storage_type(dtype)}, {columns}>" if dtype.bits == 16 else f"store_pairs<{columns}>"
+    return f"tx::{what}({own}, {first}, {names.sums(node.source.buffer)}, {column});"
 
 
 def tile_call(node: Contract | Unload, names: TileNames, corner: Corner, number: Number) -> str:

@@ -1,6 +1,6 @@
 """Products of matrices as tensor cores and the copy engine take them: what of a contraction is one, and how it lies.
 
-    par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }      A, B and C of 16 bits, sums in f32
+    par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }      A and B of 16 bits, C too or of f32, sums in f32
 
     rows      i, the side that is no run of C; of A, whose k is contiguous
     columns   j, along which C is contiguous; of B, whose k is not
@@ -48,12 +48,13 @@ class MatrixFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixProduct:
-    """A product of matrices. `result` is the element that a sum is stored in."""
+    """A product of matrices. `result` is the element that a sum is stored in, rounded."""
 
     one: Contraction
     rows: MatrixFactor
     columns: MatrixFactor
     result: Element
+    result_dtype: DType
     stored: Stmt
 
     @property
@@ -119,9 +120,11 @@ def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
     ):
         return None
     buffer = problem.kernel.buffer(result[0])
-    if buffer.dtype != rows.factor.dtype or not _is_boxed(problem, result, (rows.index, columns.index)):
+    if buffer.dtype not in (F32, rows.factor.dtype) or not _is_boxed(problem, result, (rows.index, columns.index)):
         return None
-    return MatrixProduct(one=one, rows=rows, columns=columns, result=result, stored=statement)
+    return MatrixProduct(
+        one=one, rows=rows, columns=columns, result=result, result_dtype=buffer.dtype, stored=statement
+    )
 
 
 def _stored(one: Contraction) -> tuple[Element, Stmt] | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
 from texpr.polyhedral.map.piped import DEPTH
 from texpr.polyhedral.map.problem import Problem, Region
-from texpr.polyhedral.map.way_back import PANEL, SLOTS, WARP_ROWS
+from texpr.polyhedral.map.way_back import PANEL, SLOTS, SWIZZLE_BYTES, WARP_ROWS
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
 
 MOST_GROUPS = 2  # that multiply, with all registers of a multiprocessor
@@ -25,7 +25,7 @@ def piped_fault(problem: Problem, region: Region, choice: Piped) -> str | None:
 def piped_bytes(choice: Piped, element_bytes: int) -> int:
     """The shared memory of a block."""
     rows, columns = choice.tile[choice.across], choice.tile[choice.along]
-    back = rows // WARP_ROWS * SLOTS * WARP_ROWS * PANEL * element_bytes
+    back = rows // WARP_ROWS * SLOTS * WARP_ROWS * SWIZZLE_BYTES
     return choice.stages * ((rows + columns) * DEPTH * element_bytes + WORD_BYTES) + back
 
 

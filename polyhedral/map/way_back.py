@@ -16,7 +16,7 @@ from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.matrix_product import MatrixProduct
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.atoms import store_matrices
+from texpr.polyhedral.mapped.atoms import store_rows
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS
 from texpr.polyhedral.mapped.operators import Copy, Unload
 from texpr.polyhedral.mapped.order import Order
@@ -28,7 +28,7 @@ from texpr.polyhedral.program import Hazard
 
 GROUP_WARPS, WARP_ROWS = 4, 16  # of a warpgroup, and the rows of its products that each of them holds
 SWIZZLE_BYTES = 128
-PANEL = 64  # elements of so many bytes, after which a swizzle repeats
+PANEL = 64  # elements of factors of so many bytes, after which a swizzle repeats
 ALIGN_BYTES = 1024  # of tiles under such a swizzle
 SLOTS = 2  # of what a warp sends back
 
@@ -63,8 +63,8 @@ class WayBack:
     ) -> None:
         id, fresh, stored = product.one.update.id, draft.names.fresh, product.stored.span
         lay, send = fresh(f"{id}_rounded"), fresh(f"{id}_out")
-        rows = _rows(draft, product, groups)
-        x, y, chunk = var(at.x), var(at.y), multiply(const(PANEL), var(at.chunk))
+        rows, panel = _rows(draft, product, groups), SWIZZLE_BYTES // product.result_dtype.size_bytes
+        x, y, chunk = var(at.x), var(at.y), multiply(const(panel), var(at.chunk))
         slot = (var(at.group), var(at.warp), combine(IndexOp.MOD, var(at.chunk), const(SLOTS)))
         row = add(multiply(const(GROUP_ROWS), var(at.group)), multiply(const(WARP_ROWS), var(at.warp)))
         of = {
@@ -72,14 +72,14 @@ class WayBack:
             product.columns.index: add(add(var(at.column), chunk), y),
         }
         buffer, subscripts = product.result
-        over = ((at.x, const(WARP_ROWS)), (at.y, const(PANEL)))
-        dtype = product.dtype
+        over = ((at.x, const(WARP_ROWS)), (at.y, const(panel)))
+        dtype = product.result_dtype
         unload = Unload(
             id=lay,
             source=_view(draft, sums, add(multiply(const(WARP_ROWS), var(at.warp)), x), add(chunk, y)),
             target=_view(draft, rows, *slot, x, y),
             over=over,
-            atom=store_matrices(dtype, 4),
+            atom=store_rows(dtype),
             span=stored,
         )
         out = Copy(
@@ -100,23 +100,22 @@ class WayBack:
         together = Barrier(scope=Scope.WARP, action=Action.BOTH)
         free = first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, behind=SLOTS - 1, until=Until.READ))
         body: tuple[Node, ...] = (
-            *((free,) if columns > SLOTS * PANEL else ()),
+            *((free,) if columns > SLOTS * panel else ()),
             together,
             unload,
             Fence(kind=FenceKind.ASYNC_PROXY),
             together,
             first_lane(at.lane, out, Close(kind=GroupKind.BULK)),
         )
-        self.loop = Loop(index=at.chunk, extent=const(columns // PANEL), body=body, unroll=True, span=stored)
+        self.loop = Loop(index=at.chunk, extent=const(columns // panel), body=body, unroll=True, span=stored)
 
 
 def _rows(draft: Draft, product: MatrixProduct, groups: int) -> str:
-    layout = canonical(
-        swizzled((groups, GROUP_WARPS, SLOTS, WARP_ROWS, PANEL), product.dtype.size_bytes, SWIZZLE_BYTES)
-    )
+    dtype, span = product.result_dtype, product.stored.span
+    shape = (groups, GROUP_WARPS, SLOTS, WARP_ROWS, SWIZZLE_BYTES // dtype.size_bytes)
+    layout = canonical(swizzled(shape, dtype.size_bytes, SWIZZLE_BYTES))
     wanted, reason = f"{product.result[0]}_rows", "sums on their way back"
-    span = product.stored.span
-    return draft.local(wanted, product.dtype, Memory.SHARED, layout, reason, align=ALIGN_BYTES, span=span)
+    return draft.local(wanted, dtype, Memory.SHARED, layout, reason, align=ALIGN_BYTES, span=span)
 
 
 def _view(draft: Draft, buffer: str, *subscripts: Subscript) -> View:

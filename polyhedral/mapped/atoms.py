@@ -115,6 +115,8 @@ def fma(dtype: DType) -> Atom:
     return _atom(f"fma {dtype}", Team.THREAD, SM_80, ("math", "fma"), a=one, b=one, c=one)
 
 
+WARP_MATRICES = 4  # that one instruction moves
+
 # ---- a warp ------------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +161,22 @@ def store_matrices(dtype: DType, count: int, *, transposed: bool = False) -> Ato
     tile, held = _matrices(dtype, count, transposed)
     wrapper = ("mma", f"store_matrices<{str(transposed).lower()}>")
     return _atom(f"stmatrix.x{count} {dtype}", Team.WARP, SM_90, wrapper, source=held, target=tile)
+
+
+def store_pairs(dtype: DType) -> Atom:
+    """What each lane has of 4 matrices of 8 x 8 elements of 32 bits goes to shared memory, two neighbours at a time."""
+    if dtype.bits != 32:
+        raise InternalError(f"no pairs are of {dtype}")
+    rows = Operand(
+        memory=Memory.SHARED, dtype=dtype, layout=row_major((WARP_MATRICES * 8, 8)), alignment_bytes=CHUNK_BYTES
+    )
+    held = _held(dtype, fragment("ldmatrix", f"x{WARP_MATRICES}"))
+    return _atom(f"pairs {dtype}", Team.WARP, SM_80, ("contract", "store_pairs"), source=held, target=rows)
+
+
+def store_rows(dtype: DType) -> Atom:
+    """The way of a warp's sums to shared memory, rounded to a type."""
+    return store_matrices(dtype, WARP_MATRICES) if dtype.bits == 16 else store_pairs(dtype)
 
 
 def _matrices(dtype: DType, count: int, transposed: bool) -> tuple[Operand, Operand]:

@@ -100,7 +100,10 @@ def test_products_of_a_batch_in_any_place_go_there_as_well(head: str, leaf: str,
         (text("nn"), {"M": 4096, "N": 32, "K": 4096}),  # too few columns
         (text("nn"), {"M": 128, "N": 128, "K": 128}),  # too few products
         (text("nn", "f32"), {"M": 512, "N": 512, "K": 512}),
-        (text("nn", result="f32"), {"M": 512, "N": 512, "K": 512}),
+        (
+            text("nn", "f16", result="bf16", body="C[i, j] = bf16(sum K k { A[%s] * B[%s] })"),
+            {"M": 512, "N": 512, "K": 512},
+        ),
         (text("nn", body="C[i, j] += sum K k { A[%s] * B[%s] }"), {"M": 512, "N": 512, "K": 512}),
         (text("nn", body="C[i, j] = 1.0 + sum K k { A[%s] * B[%s] }"), {"M": 512, "N": 512, "K": 512}),
         (text("nn").replace("N j", "N j #tile(128, 128)"), {"M": 512, "N": 512, "K": 512}),
@@ -116,7 +119,7 @@ def test_what_tensor_cores_or_boxes_do_not_take_stays_with_other_forms(program: 
 
 
 def arguments(program: MappedProgram, seed: int = 3) -> dict[str, Any]:
-    random, types = np.random.default_rng(seed), {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
+    random, types = np.random.default_rng(seed), {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
     found: dict[str, Any] = {}
     for buffer in program.kernel.params:
         shape, dtype = [constant_value(extent) for extent in buffer.shape], types[str(buffer.dtype)]
@@ -151,10 +154,19 @@ def test_a_ragged_product_is_right_in_the_simulator(case: str, form: str) -> Non
     check(program, LETTERS[case])
 
 
+def test_sums_that_are_not_rounded_go_back_in_pairs() -> None:
+    program = text("nt", "f16", result="f32")
+    assert isinstance(first_form(program, M=512, N=512, K=512), Piped)
+    values = arguments(own := mapped(program, FORMS["wide"], M=136, N=136, K=72))
+    want = np.einsum(LETTERS["nt"], values["A"].astype(float), values["B"].astype(float))
+    got = simulate(own, values)["C"]
+    assert got.dtype == np.float32 and np.linalg.norm(got - want) < 1e-6 * np.linalg.norm(want)
+
+
 @pytest.mark.gxx
-@pytest.mark.parametrize(("case", "form"), [("nn", "pairs")])
-def test_the_text_of_a_product_is_right_on_the_cpu(case: str, form: str) -> None:
-    kernel = texpr.parse(text(case)).only
+@pytest.mark.parametrize(("case", "form", "result"), [("nn", "pairs", "bf16"), ("tn", "alone", "f32")])
+def test_the_text_of_a_product_is_right_on_the_cpu(case: str, form: str, result: str) -> None:
+    kernel = texpr.parse(text(case, result=result)).only
     how = Candidate(launches={"g_0": FORMS[form]})
     compiled = kernel.compile("cuda-host:sm_90a", mapping=how, M=136, N=136, K=72)
     values = arguments(kernel.compile("cuda:sm_90a", mapping=how, stop_after="map", M=136, N=136, K=72).mapping.program)

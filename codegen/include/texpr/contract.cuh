@@ -3,6 +3,7 @@
 // way of c back to shared memory. One call is one operator of the program; group.cuh orders it.
 #pragma once
 #include "texpr/mma.cuh"
+#include "texpr/vector.cuh"
 #include "texpr/wgmma.cuh"
 
 namespace tx {
@@ -35,7 +36,7 @@ TX_FN void contract(Accumulator<64, kColumns>& c, const MatrixTile<T, kMajorA, k
 template <class T, int kColumns, int kWidth>
 TX_FN void store_rows(const Shared<T>& tile, int first, const Accumulator<64, kWidth>& c, int column,
                       Here here = Here::now()) {
-  static_assert(kColumns * sizeof(T) == 128, "rows of 128 bytes");
+  static_assert(kColumns * sizeof(T) == 128 && sizeof(T) == 2, "rows of 128 bytes");
   constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
   const int row = lane() % 16;
   TX_UNROLL
@@ -48,6 +49,24 @@ TX_FN void store_rows(const Shared<T>& tile, int first, const Accumulator<64, kW
     }
     const int chunk = (2 * j + lane() / 16) ^ row % 8;
     store_matrices(tile, first + row * kColumns + chunk * kChunk, pairs, here);
+  }
+}
+
+// The same of f32, two neighbours at a time, as no instruction moves matrices of it.
+template <int kColumns, int kWidth>
+TX_FN void store_pairs(const Shared<f32>& tile, int first, const Accumulator<64, kWidth>& c, int column,
+                       Here here = Here::now()) {
+  static_assert(kColumns * sizeof(f32) == 128, "rows of 128 bytes");
+  TX_UNROLL
+  for (int j = 0; j < kColumns / 8; ++j) {
+    TX_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = lane() / 4 + 8 * half, at = (column / 8 + j) * 4 + 2 * half, place = 2 * (lane() % 4);
+      Vector<f32, 2> pair;
+      pair.set(0, c.get(at, here));
+      pair.set(1, c.get(at + 1, here));
+      store(tile, first + row * kColumns + ((2 * j + place / 4) ^ row % 8) * 4 + place % 4, pair, here);
+    }
   }
 }
 
