@@ -45,7 +45,7 @@ from texpr.polyhedral.map.held import (
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
-from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, LONG, REGISTERS
+from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, LONG, NARROW_BYTES, REGISTERS
 from texpr.polyhedral.map.sharing import shared_loops
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, element_width
 from texpr.polyhedral.mapped.candidate import Row
@@ -191,6 +191,7 @@ def _long(
         if held is None or not fits or long.ranks > min(target.max_cluster, most_ranks):
             continue
         sizes = [problem.kernel.buffer(name).dtype.size_bytes for name, _ in held.elements]
+        room = min(room, NARROW_BYTES) if min(sizes) < 4 else room
         if held_bytes(problem, held, width) <= room and all(long.takes(size, width) for size in sizes):
             return ChosenRow(
                 loops=_touching(loops, held),
