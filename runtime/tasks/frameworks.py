@@ -35,9 +35,10 @@ class ArrayFunction:
     def __call__(self, context: "TaskContext", *args: Any) -> None:
         buffers = [context.get_buf(access) for access in context.task.grants.accesses]
         with current_stream(self.library, context):
-            given = self.fn(*[buffer.view(self.library) for buffer in buffers], *args)
-        modified = [buffer for buffer in buffers if buffer.modifies]
-        if given is not None and not any(given is buffer.view(self.library) for buffer in modified):
+            arrays = [buffer.view(self.library) for buffer in buffers]
+            given = self.fn(*arrays, *args)
+        modified = (array for buffer, array in zip(buffers, arrays, strict=True) if buffer.modifies)
+        if given is not None and not any(given is array for array in modified):
             raise fail(
                 "E0703",
                 f"{context.task} returns a {type(given).__name__[:40]}, and nothing takes it",

@@ -318,6 +318,14 @@ def test_functions_of_torch_run_on_the_stream_of_their_worker(torch: list[Any]) 
     assert len(torch) == 4 and torch[0][1] == 0 and torch[0][0] in memory.queues.work and torch[1] is None
 
 
+def test_a_function_of_torch_may_return_what_it_works_on(torch: list[Any]) -> None:
+    x, y = vector("x", 1), vector("y", 1)
+    add = FunctionDefinition(cuda=on_arrays(lambda x, y: numpy.add(y, x, out=y), library="torch"))
+    with Engine({"gpu": 1}, memories={"gpu": FakeGpu()}) as engine:
+        engine.submit(add, read(x[0]), read_write(y[0]))
+        assert engine.array(y).tolist() == [0, 2, 4, 6]
+
+
 def test_contractions_on_a_gpu_are_those_of_torch(torch: list[Any]) -> None:
     sys.modules["torch"].einsum = numpy.einsum  # type: ignore[attr-defined]  # a fake
     space = tiled(5, 2)
