@@ -1,11 +1,13 @@
-"""Products of matrices on the FMA units of a GPU, from plain programs, beside torch.matmul without TF32.
+"""Products of matrices on a GPU, from plain programs, beside torch.matmul without TF32: of f32 on its FMA units, of f16
+and bf16 on its tensor cores.
 
     python benchmarks/contractions.py build DIR     where the compiler is, without a GPU
     python benchmarks/contractions.py run DIR       with PyTorch and cuda-core; no compiler
 
     --size 2048x2048x2048 (M, N, K; may be given again), --case nn (nt, tn, tt: which operand is transposed),
     --shape 128x128x8x8x16x2x1x1: tiles of that choice instead of the compiler's own: the tile's sides across and along,
-    a thread's share of both, the depth, blocks on a multiprocessor together, products ahead, blocks for a tile
+    a thread's share of both, the depth, blocks on a multiprocessor together, products ahead, blocks for a tile;
+    --dtype f32 (f16, bf16), --result f32: of C, where it is no product of f32 (torch's is rounded to the factors' type)
 
 Every product is compared with float64 on a poisoned output. A time is the median of rounds in shuffled order, each a
 graph of launches. `run` writes DIR/results.json after each product.
@@ -22,11 +24,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+NARROW = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (3000, 3000, 3000), (1000, 1304, 2056))
+TOLERANCE = {"f32": 1e-5, "f16": 5e-4, "bf16": 3e-3}  # of the norm, by the type of the result
 SIZES = ((2048, 2048, 2048), (4096, 4096, 4096), (1000, 1000, 1000), (1023, 1025, 1027))
 CASES = ("nn", "nt", "tn", "tt")
 BATCHED = (64, 512, 512, 512)
 GRAPH_MS, MAX_LAUNCHES = 10.0, 50
-TEXT = """kernel matmul(A: f32[{batch}{a}], B: f32[{batch}{b}], C: f32[{batch}M, N]) {{
+TEXT = """kernel matmul(A: {dtype}[{batch}{a}], B: {dtype}[{batch}{b}], C: {result}[{batch}M, N]) {{
     par {loop}M i, N j {{
         C[{at}i, j] = sum K k {{ A[{at}{ik}] * B[{at}{kj}] }}
     }}
@@ -35,22 +39,28 @@ TEXT = """kernel matmul(A: f32[{batch}{a}], B: f32[{batch}{b}], C: f32[{batch}M,
 
 @dataclass(frozen=True)
 class Product:
-    """A product of matrices, of which a batch has several (None: one), with operands transposed or not."""
+    """A product of matrices, of which a batch has several (None: one), with operands transposed or not, of a type, and
+    a `result` of one."""
 
     m: int
     n: int
     k: int
     case: str
     batch: int | None = None
+    dtype: str = "f32"
+    result: str = "f32"
 
     @property
     def name(self) -> str:
-        return f"{f'{self.batch}x' if self.batch else ''}{self.m}x{self.n}x{self.k}-{self.case}"
+        types = "" if self.dtype == "f32" else f"-{self.dtype}" + (f"-{self.result}" * (self.result != self.dtype))
+        return f"{f'{self.batch}x' if self.batch else ''}{self.m}x{self.n}x{self.k}-{self.case}{types}"
 
     @property
     def text(self) -> str:
         left, right = self.case
         return TEXT.format(
+            dtype=self.dtype,
+            result=self.result,
             batch="P, " if self.batch else "",
             loop="P p, " if self.batch else "",
             at="p, " if self.batch else "",
@@ -70,13 +80,14 @@ class Product:
 
 
 def products(options: argparse.Namespace) -> Iterator[Product]:
-    sizes = [tuple(map(int, text.split("x"))) for text in options.size or ()] or SIZES
+    usual, result = (SIZES if options.dtype == "f32" else NARROW), options.result or options.dtype
+    sizes = [tuple(map(int, text.split("x"))) for text in options.size or ()] or usual
     for m, n, k in sizes:
         for case in options.case or CASES:
-            yield Product(m, n, k, case)
+            yield Product(m, n, k, case, None, options.dtype, result)
     if not options.size:
         batch, m, n, k = BATCHED
-        yield Product(m, n, k, "nn", batch)
+        yield Product(m, n, k, "nn", batch, options.dtype, result)
 
 
 def build(out: Path, options: argparse.Namespace) -> int:
@@ -143,18 +154,20 @@ def measure(torch: Any, product: Product, out: Path, rounds: int) -> dict[str, A
         "A": (product.m, product.k) if left == "n" else (product.k, product.m),
         "B": (product.k, product.n) if right == "n" else (product.n, product.k),
     }
-    given = {name: torch.randn((*batch, *shape), device="cuda") for name, shape in shapes.items()}
-    result = torch.full((*batch, product.m, product.n), float("nan"), device="cuda")
+    types = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+    dtype, out_type = types[product.dtype], types[product.result]
+    given = {name: torch.randn((*batch, *shape), device="cuda", dtype=dtype) for name, shape in shapes.items()}
+    result = torch.full((*batch, product.m, product.n), float("nan"), device="cuda", dtype=out_type)
     a = given["A"] if left == "n" else given["A"].mT
     b = given["B"] if right == "n" else given["B"].mT
     wanted = a.double() @ b.double()
     kernel(**given, C=result)
-    again, peer = torch.full_like(result, float("nan")), torch.empty_like(result)
+    again, peer = torch.full_like(result, float("nan")), torch.empty_like(result, dtype=dtype)
     took = first_call(torch, lambda: kernel(**given, C=again))
     found = {"texpr": result, "torch": torch.matmul(a, b)}
     errors = {name: error_of(torch, got.double(), wanted, exact=False) for name, got in found.items()}
     row: dict[str, Any] = {"error": errors, "same bits": bool(torch.equal(result, again))}
-    row["right"] = errors["texpr"] < 1e-5 and row["same bits"]
+    row["right"] = errors["texpr"] < TOLERANCE[product.result] and row["same bits"]
     del wanted, found
     launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
     graphs = {
@@ -169,7 +182,7 @@ def line_of(product: Product, row: dict[str, Any]) -> str:
     rate = {name: product.operations / took / 1e9 for name, took in times.items()}
     said = "" if row["right"] else f"  WRONG: {row['error']['texpr']:.1e}, same bits: {row['same bits']}"
     return (
-        f"{product.name:24} {1000 * times['texpr']:9.1f} us {rate['texpr']:6.1f} TFLOP/s"
+        f"{product.name:32} {1000 * times['texpr']:9.1f} us {rate['texpr']:6.1f} TFLOP/s"
         f"   torch {rate['torch']:6.1f}   of torch {rate['texpr'] / rate['torch']:.3f}{said}"
     )
 
@@ -181,6 +194,8 @@ def main() -> int:
     parser.add_argument("--size", action="append")
     parser.add_argument("--case", action="append", choices=CASES)
     parser.add_argument("--shape")
+    parser.add_argument("--dtype", choices=TOLERANCE, default="f32")
+    parser.add_argument("--result", choices=TOLERANCE)
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
