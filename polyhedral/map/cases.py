@@ -9,7 +9,20 @@ a number, which is all that a call is kept by. What the bound sizes decide is no
 from collections.abc import Mapping
 from dataclasses import replace
 
-from texpr.grammar.ast import And, Condition, IndexBinary, IndexExpr, IndexOp, IndexVar, Kernel, Or, Role, SizeVar
+from texpr.grammar.ast import (
+    And,
+    Compare,
+    CompareOp,
+    Condition,
+    IndexBinary,
+    IndexExpr,
+    IndexOp,
+    IndexVar,
+    Kernel,
+    Or,
+    Role,
+    SizeVar,
+)
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.decide import decide
 from texpr.grammar.index.expr import combine, const, constant_value
@@ -82,6 +95,16 @@ def _checked(when: Condition, known: Mapping[str, IndexExpr], addresses: set[str
                 return node
 
     return rewrite(when, change)
+
+
+def judged_at(when: Condition, hints: Mapping[str, int]) -> Mapping[str, int]:
+    """The representative sizes of a case: the greatest that its condition allows, of which it says that."""
+    found = dict(hints)
+    for part in when.parts if isinstance(when, And) else (when,):
+        if isinstance(part, Compare) and part.op is CompareOp.LE and isinstance(part.left, SizeVar):
+            most = constant_value(part.right)
+            found.update({part.left.name: most} if most is not None else {})
+    return found
 
 
 def in_case(wrong: TExprError, case: Case | None) -> TExprError:

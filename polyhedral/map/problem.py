@@ -226,7 +226,11 @@ def make_problem(
     """The problem of a kernel, the kept one or one that carries its long sums otherwise, for the calls of which the
     conditions `given` hold. Raises E0402 for an attribute on a host loop."""
     kernel = replace(kernel, facts=(*kernel.facts, *given)) if given else kernel
-    whole, kernel = kernel, flattened(joined(fused(kernel)), target.max_cluster) if target.is_cuda else kernel
+    whole = kernel
+    if target.is_cuda:
+        kernel = fused(kernel)
+        if objective is not Objective.DISTANCE:  # which is of the author's indices
+            kernel = flattened(joined(kernel), target.max_cluster)
     outliner = _Outliner(kernel, target)
     outline = outliner.nodes(kernel.body, (), ())
     return Problem(

@@ -137,7 +137,7 @@ def _as_told(
 ) -> MappedProgram:
     """The mapping of choices from outside. Raises E0401 for a condition or a candidate that does not fit, E0404 for its
     moves."""
-    from texpr.polyhedral.map.cases import in_case, resolved
+    from texpr.polyhedral.map.cases import in_case, judged_at, resolved
     from texpr.polyhedral.map.join import join
     from texpr.polyhedral.schedule.draft import replay
 
@@ -151,7 +151,8 @@ def _as_told(
         try:
             candidate = case.candidate if case else choices.otherwise
             given = first_of(case.when, choices.cases[:number]) if case else ()
-            found.append(_chosen(scheduled(candidate.moves), target, hints, candidate, given))
+            sizes_of = judged_at(case.when, hints) if case else hints
+            found.append(_chosen(scheduled(candidate.moves), target, sizes_of, candidate, given))
         except TExprError as wrong:
             raise in_case(wrong, case) from None
     return join(proved, choices, [case.when for case in choices.cases], found)

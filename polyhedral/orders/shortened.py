@@ -1,16 +1,16 @@
 """Launches whose blocks repeat themselves, for a check that goes through every turn: the same with few turns.
 
-    for turn < ceildiv(2048 - cluster, 66): for k < 128: …     of 132 blocks
-    for turn < min(…, 3): for k < min(128, 9): …               of one cluster, a pipe of 4 slots
+    for turn < ceildiv(2048 - cluster, 66): for k < 128: …
+    for turn < min(…, 3): for k < min(128, 9): …               of a pipe of 4 slots
 
 The rules of pipes, groups and barriers look no further back than a pipe has slots, and loops repeat them: once every
 slot is used a third time, nothing new comes; a loop around such loops goes on where they ended, and nothing new comes
-after its third turn. Blocks of several clusters share nothing that a sync is about, but where one waits for another.
+after its third turn.
 """
 
 from dataclasses import replace
 
-from texpr.grammar.index.expr import ONE, const, minimum
+from texpr.grammar.index.expr import const, minimum
 from texpr.polyhedral.mapped.between import Await, GridBarrier, Publish, Turn
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.tree import Last, Loop, Node
@@ -20,7 +20,7 @@ OUTER_TURNS = 3
 
 
 def shortened(program: MappedProgram) -> MappedProgram:
-    """The program with few turns of loops, and of a launch one cluster."""
+    """The program with few turns of loops around what pipes do."""
     return replace(program, host=map_launches(program.host, _shortened))
 
 
@@ -36,6 +36,4 @@ def _shortened(launch: Launch) -> Launch:
         outer = any(isinstance(inside, Loop) and not inside.unroll for inside in every_node(node.body))
         return replace(node, extent=minimum(node.extent, const(OUTER_TURNS if outer else turns)))
 
-    x, y, z = (const(ranks) for ranks in launch.cluster)
-    grid = (x, y, z) if launch.grid != (ONE, ONE, ONE) else launch.grid
-    return replace(launch, grid=grid, body=map_nodes(launch.body, few))
+    return replace(launch, body=map_nodes(launch.body, few))
