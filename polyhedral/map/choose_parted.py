@@ -184,12 +184,13 @@ def _threads(target: Target, tiles: int) -> int:
 
 
 def _registers(problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], ahead: int) -> int:
-    """Of a thread that has loads at any address on their way, two chunks for each, and parts of all updates: with fewer
-    it waits for one before it asks for the next (argmax of 4093 columns in bf16: .65 of what it reads)."""
+    """Of a thread that has loads at any address on their way, two chunks for each, but one for what its neighbours
+    share, and parts of all updates: with fewer it waits for one before it asks for the next (argmax of 4093 columns in
+    bf16: .65 of what it reads), with more there are fewer blocks (vector x matrix of 4093 columns: .88 for .94)."""
     width = max(widths.values(), default=1)
     parts = width * sum(len(components(update)) for one in found.reductions for update in one.updates)
-    chunks = 2 * ahead * max(_moved(problem, nest, one, widths) for one in found.reductions)
-    return parts + chunks // 4 + BESIDE
+    loaded = ahead * max(_moved(problem, nest, one, widths, chunks=2) for one in found.reductions)
+    return parts + loaded // 4 + BESIDE
 
 
 def _neighbours(problem: Problem, nest: Nest, par: Par, size: int, found: Work) -> tuple[int, int]:
@@ -214,10 +215,10 @@ def rounds_ahead(problem: Problem, nest: Nest, found: Work, widths: Mapping[str,
     return 1 << max(0, min(MAX_AHEAD, least).bit_length() - 1)
 
 
-def _moved(problem: Problem, nest: Nest, one: Reduction, widths: Mapping[str, int]) -> int:
-    """The bytes that a round of a thread brings."""
+def _moved(problem: Problem, nest: Nest, one: Reduction, widths: Mapping[str, int], chunks: int = 1) -> int:
+    """The bytes that a round of a thread brings, so many chunks for each that it has of neighbours."""
     index = next((i for i in nest.indices if i in widths), one.over.index)
-    width = widths.get(index, 1)
+    width = chunks * widths.get(index, 1)
     elements = {(a.buffer, a.subscripts): a for a in problem.accesses(one.body, {}) if not a.update}
     return sum(
         access.element_bytes * (width if index in subscript_names(access.subscripts) else 1)

@@ -199,6 +199,13 @@ def test_a_thread_has_registers_for_all_that_it_loads_at_any_address() -> None:
     assert [getattr(one, "resident", 0) for one in found] == [3, 4]
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_what_neighbours_share_takes_no_second_chunk_of_registers(dtype: str) -> None:
+    arrays = f"A: {dtype}[M, N], X: {dtype}[M], Y: f32[N]"
+    text = f"kernel k({arrays}) {{ par N j {{ Y[j] = sum M i {{ X[i] * A[i, j] }} }} }}"
+    assert getattr(choice(mapped(text, M=32749, N=4093)), "resident", 0) == 4
+
+
 VARIANCE = """kernel k(X: f32[N], S: f32[1]) where N >= 1 {
     new m: f32
     m = sum N i { X[i] } / f32(N)
