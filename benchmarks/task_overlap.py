@@ -23,21 +23,26 @@ from texpr.runtime.tracing.trace_file import read_trace
 from texpr.tasks import Engine, LeastTransfer, Tensor, einsum, gpu, tiled
 
 
-def bytes_per_second(device: CudaDevice, tile: Any, seconds: float = 0.5) -> tuple[float, float]:
-    """Of copies of a tile in, and out, each alone, from memory whose pages are locked."""
+def bytes_per_second(device: CudaDevice, tile: Any, count: int = 32) -> tuple[float, float]:
+    """Of copies of tiles in, and out, each alone and one after the other, from memory whose pages are locked: of so many
+    tiles, as one alone would come from a cache."""
     device.enter()
     queue, address = device.queue(), device.allocate(tile.nbytes)
-    device.lock(tile)
+    tiles = [tile.copy() for _ in range(count)]
+    for each in tiles:
+        device.lock(each)
     found = []
-    for copy in (device.copy_in, device.copy_out):
-        count, begin = 0, time.perf_counter()
-        while time.perf_counter() - begin < seconds:
-            one, other = (address, tile) if copy == device.copy_in else (tile, address)
-            copy(one, other, queue)
+    for inwards in (True, False):
+        begin = time.perf_counter()
+        for each in 3 * tiles:
+            if inwards:
+                device.copy_in(address, each, queue)
+            else:
+                device.copy_out(each, address, queue)
             device.finish(queue)
-            count += 1
-        found.append(count * tile.nbytes / (time.perf_counter() - begin))
-    device.unlock(tile)
+        found.append(3 * count * tile.nbytes / (time.perf_counter() - begin))
+    for each in tiles:
+        device.unlock(each)
     device.free(address)
     return found[0], found[1]
 
