@@ -24,8 +24,8 @@ from texpr.tasks import Engine, LeastTransfer, Tensor, einsum, gpu, tiled
 
 
 def bytes_per_second(device: CudaDevice, tile: Any, count: int = 32) -> tuple[float, float]:
-    """Of copies of tiles in, and out, each alone and one after the other, from memory whose pages are locked: of so many
-    tiles, as one alone would come from a cache."""
+    """Of copies of tiles in, and out, one after the other, from memory whose pages are locked: of so many tiles, as one
+    alone would come from a cache."""
     device.enter()
     queue, address = device.queue(), device.allocate(tile.nbytes)
     tiles = [tile.copy() for _ in range(count)]
