@@ -29,6 +29,7 @@ from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.sharing import ENOUGH, prefers_blocks
 from texpr.polyhedral.map.updates import components
 from texpr.polyhedral.map.uses import memory_of
+from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.map.widths import any_address_width, run_width
 from texpr.polyhedral.map.work import Work, shareable, work
 from texpr.polyhedral.mapped.candidate import Deal, Parted
@@ -40,7 +41,9 @@ from texpr.polyhedral.walk import subscript_names
 ALONG = 512  # threads of a block that share one element
 ACROSS = 256  # threads of a block that has several elements
 AHEAD_BYTES = {ALONG: 32, ACROSS: 128}  # that a thread loads before it adds
-TWO_ROUNDS = 64  # bytes that two rounds may bring, where one brings enough: two of dot in bf16 run at .972, one at .964
+TWO_ROUNDS = 64
+"""Bytes that two rounds may bring, where one brings enough: two of dot in bf16 run at .972, one at .964. Loads at any
+address are two each, for which a thread has no registers beside those of another round."""
 STRIP = 4  # elements of a block for each lane of a warp: the last block adds the parts of all, while others wait
 MAX_SHIFTED = 4  # rounds of loads at any address, each of which takes the registers of two
 SHORT_REST = 8  # loops behind reductions are short that have one iteration for so many of theirs
@@ -131,18 +134,20 @@ def _along(problem: Problem, nest: Nest, found: Work, turns: int) -> Parted:
     """All threads of a block along the reductions."""
     asked = threads_asked(problem.kernel, problem.target)
     threads = asked or max(problem.target.warp_size, min(ALONG, power_of_two(turns)))
-    room, widths = problem.target.resident_threads // threads, dict[str, int]()
+    room, widths, wanted = problem.target.resident_threads // threads, dict[str, int](), TWO_ROUNDS
     for one in found.reductions:
         size = problem.representative(one.over.extent, {})
         hardware = (*nest.indices, *one.indices)
         width = run_width(problem, one.reading, one.over.index, size, hardware, width_asked((one.over,)))
         widths |= {one.over.index: width} if width > 1 else {}
+        if any(wide.funnel for wide in along(problem, one.reading, one.over.index, hardware).vectors(width).wide):
+            wanted = AHEAD_BYTES[ALONG]
     moved = max(_moved(problem, nest, one, widths) for one in found.reductions)
     return Parted(
         threads=threads,
         grid=tuple(reversed(nest.indices)),
         shared_out=tuple(one.over.index for one in found.reductions),
-        ahead=rounds_ahead(problem, nest, found, widths, max(AHEAD_BYTES[ALONG], min(2 * moved, TWO_ROUNDS))),
+        ahead=rounds_ahead(problem, nest, found, widths, max(AHEAD_BYTES[ALONG], min(2 * moved, wanted))),
         resident=blocks_asked(problem.kernel, problem.target) or max(1, room if threads == ALONG else room // 2),
         widths=widths,
     )

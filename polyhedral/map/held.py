@@ -117,6 +117,11 @@ def _found_in_common(
     return {index: tuple(element for element in reads if element in held) for index, reads in found.items()}
 
 
+def reads_beside(problem: Problem, stmts: tuple[Stmt, ...], loop: Member) -> bool:
+    """Whether a loop by itself reads along its row what is not held."""
+    return set(_reads(problem, loop)) != set(_common(problem, stmts, (loop,))[loop.index])
+
+
 def _is_own(element: RowElement) -> bool:
     """Whether other blocks have another row of it. One that is all blocks' stays in the L1, and needs no registers."""
     return subscript_names(element[1]) != {ROW.name}

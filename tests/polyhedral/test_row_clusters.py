@@ -16,7 +16,7 @@ from texpr.codegen.plan import plan
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.index.expr import ONE
 from texpr.grammar.interpret.stage import interpret
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choices, Combined, Row
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choices, Combined, Parted, Row
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
@@ -80,6 +80,20 @@ def test_a_row_that_one_loop_reads_has_a_cluster_where_it_begins_anywhere_and_th
         assert isinstance(found, Candidate)
         (choice,) = found.launches.values()
         assert not isinstance(choice, Blocks) or choice.cluster == 1
+
+
+PRODUCT = "kernel k(X: {t}[257, 100003], V: {t}[100003], S: f32[257]) {{ par 257 i {{ {body} }} }}"
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_a_loop_that_reads_a_vector_beside_its_row_has_no_cluster_and_one_round_at_any_address(dtype: str) -> None:
+    times = "S[i] = sum 100003 k { f32(X[i, k]) * f32(V[k]) }"
+    found = mapped(PRODUCT.format(t=dtype, body=times)).candidate
+    assert isinstance(found, Candidate)
+    (choice,) = found.launches.values()
+    assert isinstance(choice, Parted) and choice.ahead == 1
+    again = f"let m = maximum 100003 p {{ f32(X[i, p]) }}; {times.replace('f32(X', 'm * f32(X')}"
+    assert one(mapped(PRODUCT.format(t=dtype, body=again)).candidate)[1].cluster > 1
 
 
 @pytest.mark.parametrize(
