@@ -192,6 +192,19 @@ def test_blocks_move_between_gpus_without_going_home() -> None:
     assert b.counts["copy_peer"] == 1 and "copy_in" not in b.counts and a.counts["copy_in"] == 1
 
 
+def test_sums_of_blocks_of_several_sizes_come_home() -> None:
+    memory = FakeGpu()
+    sums = [Tensor(name, (tiled(extent, extent),)) for name, extent in (("S", 4), ("L", 64), ("M", 8))]
+    with Engine({"gpu": 1}, memories={"gpu": memory}, debug=True) as engine:
+        for tensor in sums:
+            for _ in range(2):
+                engine.submit(on_gpu(lambda s: numpy.add(s, 1, out=s)), accumulate(tensor[0]))
+            engine.flush(tensor)
+            engine.submit(on_gpu(lambda s: numpy.add(s, 1, out=s)), accumulate(tensor[0]))
+        assert [set(engine.array(tensor).tolist()) for tensor in sums] == [{3.0}] * 3
+    assert memory.device.counts["unlock"] >= 1
+
+
 def test_random_kernels_on_two_gpus_give_what_one_after_another_gives() -> None:
     for seed in range(8):
         rng = random.Random(seed)
