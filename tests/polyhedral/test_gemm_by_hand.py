@@ -1,5 +1,5 @@
-"""A product of matrices on tensor cores, written by hand as a value of the types: printed, checked, simulated, run on
-the CPU as its emitted text, compiled."""
+"""A product of matrices on tensor cores, written by hand as a value of the types: printed, checked, simulated, compiled.
+Its text runs on the CPU where the mapping makes such a product (`test_piped.py`)."""
 
 import re
 import subprocess
@@ -62,14 +62,6 @@ def run(mapped: MappedProgram, shape: Shape, seed: int) -> tuple[Diagnostic | No
     emitted, arrays = Emitted(mapped), operands(shape, seed)
     report = emitted.run(HostModule(emitted.source), arrays, seed)
     return report, arrays["C"], product(arrays)
-
-
-@pytest.mark.gxx
-@pytest.mark.parametrize("shape", [SMALL, Shape(136, 264, 72, 2)], ids=["whole", "ragged"])
-def test_the_text_of_a_product_is_right_on_the_cpu(shape: Shape) -> None:
-    report, got, want = run(gemm(shape), shape, 3)
-    assert report is None, report
-    assert not far(got, want)
 
 
 @pytest.mark.nvcc
