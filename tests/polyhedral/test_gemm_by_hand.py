@@ -1,5 +1,5 @@
-"""A product of matrices on tensor cores, written by hand as a value of the types: printed, checked, simulated, compiled.
-Its text runs on the CPU where the mapping makes such a product (`test_piped.py`)."""
+"""A product of matrices on tensor cores, written by hand as a value of the types: printed, checked, simulated,
+compiled. Its text runs on the CPU where the mapping makes such a product (`test_piped.py`)."""
 
 import re
 import subprocess
