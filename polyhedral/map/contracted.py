@@ -34,7 +34,6 @@ from texpr.grammar.ast import (
     IndexExpr,
     IndexOp,
     IndexVar,
-    Op,
     Read,
     Stmt,
 )
@@ -58,7 +57,7 @@ from texpr.polyhedral.map.contraction import contracted_nest, contraction
 from texpr.polyhedral.map.digits import numbered, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import band_of, launch_of, place_in
-from texpr.polyhedral.map.long_sums import as_type, narrow
+from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.raster import raster_grid
 from texpr.polyhedral.map.runs import in_run, make_run
@@ -263,8 +262,7 @@ class _Sums:
 
     def _product(self, word: str, deep: IndexExpr) -> Elementwise:
         """The products of a number in a step, each added to its sum."""
-        value = narrow(self.one.update.value)
-        assert isinstance(value, Op), "a product"
+        value = self.one.value
         places = dict(zip((self.choice.across, self.choice.along), self.own, strict=True))
         args = tuple(
             Read(

@@ -68,19 +68,20 @@ class Factor:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contraction:
     """A sum of products in a nest: each of two factors has a side of its own, both have the indices of the `reduction`.
-    `first` is the factor that stands first in the product, whose type is that of the sum before it is kept wider."""
+    `first` is the factor that stands first in the `value`, whose type is that of the sum before it is kept wider."""
 
     nest: Boxed
     work: Work
     reduction: Reduction
     update: Accumulate
+    value: Op
     first: Factor
     second: Factor
 
     @property
     def dtype(self) -> DType:
         """The type of the products and of their sums."""
-        return narrow(self.update.value).dtype
+        return self.value.dtype
 
     @property
     def summed(self) -> Side:
@@ -127,7 +128,7 @@ def contractions(problem: Problem, nest: Boxed) -> Iterator[Contraction]:
     found = _product(problem, nest)
     if found is None:
         return
-    own, reduction, update, reads = found
+    own, reduction, update, value, reads = found
     loops: tuple[Par | Seq, ...] = (*nest.pars, *reduction.loops)
     once: dict[str, IndexExpr] = {loop.index: ZERO for loop in loops if constant_value(loop.extent) == 1}
     has = [read.names & set(nest.indices) for read in reads]
@@ -152,7 +153,9 @@ def contractions(problem: Problem, nest: Boxed) -> Iterator[Contraction]:
             )
             for read, side in zip(reads, sides, strict=True)
         )
-        yield Contraction(nest=nest, work=own, reduction=reduction, update=update, first=first, second=second)
+        yield Contraction(
+            nest=nest, work=own, reduction=reduction, update=update, value=value, first=first, second=second
+        )
 
 
 def _ends(pars: list[Par]) -> tuple[Side, ...]:
@@ -180,7 +183,7 @@ class _Given:
         return subscript_names(self.read.subscripts) | (names(self.where) if self.where is not None else frozenset())
 
 
-def _product(problem: Problem, nest: Boxed) -> tuple[Work, Reduction, Accumulate, tuple[_Given, _Given]] | None:
+def _product(problem: Problem, nest: Boxed) -> tuple[Work, Reduction, Accumulate, Op, tuple[_Given, _Given]] | None:
     """The one sum of a nest over a box, and the two reads whose product it sums."""
     seqs = [stmt for stmt in nest.body if isinstance(stmt, Seq)]
     if len(seqs) != 1:
@@ -194,7 +197,7 @@ def _product(problem: Problem, nest: Boxed) -> tuple[Work, Reduction, Accumulate
     update = _inlined(problem, reduction.body)
     if update is None or not _is_box(nest, reduction):
         return None
-    value = narrow(update.value)
+    value = narrow(update.value) if update.id in problem.long else update.value  # or the author has it so
     if update.op is not AccOp.ADD or not isinstance(value, Op) or value.fn is not Fn.MUL or value.dtype not in SUMMED:
         return None
     reads = tuple(_given(argument) for argument in value.args)
@@ -210,7 +213,7 @@ def _product(problem: Problem, nest: Boxed) -> tuple[Work, Reduction, Accumulate
         r.where is None and is_inside(problem, r.read, nest, reduction) for r in reads if r
     ):
         return None
-    return own, reduction, update, (reads[0], reads[1])
+    return own, reduction, update, value, (reads[0], reads[1])
 
 
 def _inlined(problem: Problem, body: tuple[Stmt, ...]) -> Accumulate | None:

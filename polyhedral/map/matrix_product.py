@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from texpr.grammar.ast import Bind, Cast, Const, Gather, IndexExpr, IndexVar, New, Par, Read, Seq, Stmt, Subscript
 from texpr.grammar.index.expr import constant_value, names
-from texpr.grammar.types import BF16, F16, F32, DType
+from texpr.grammar.types import BF16, F16, F32, F64, DType
 from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.map.contraction import Contraction, Factor, contracted_nest, contractions
 from texpr.polyhedral.map.problem import Problem, Region
@@ -97,7 +97,7 @@ def matrix_product(problem: Problem, region: Region) -> MatrixProduct | None:
 
 
 def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
-    stored = _stored(one)
+    stored = _stored(problem, one)
     if stored is None or one.dtype != F32 or one.nest.domain is not None or len(one.reduction.loops) != 1:
         return None
     result, statement = stored
@@ -127,8 +127,9 @@ def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
     )
 
 
-def _stored(one: Contraction) -> tuple[Element, Stmt] | None:
-    """Where a sum from 0 goes, rounded, and nowhere else; None where more is done, or it begins with anything else."""
+def _stored(problem: Problem, one: Contraction) -> tuple[Element, Stmt] | None:
+    """Where a sum from 0 goes, rounded once, and nowhere else; None where more is done, or it begins with anything
+    else."""
     update, before, after = one.update, list[Stmt](), list[Stmt]()
     side = before
     for stmt in one.work.last:
@@ -144,10 +145,12 @@ def _stored(one: Contraction) -> tuple[Element, Stmt] | None:
     (final, *more) = after
     if more or not isinstance(final, Bind) or update.subscripts:
         return None
-    value = final.value
-    while isinstance(value, Cast):
+    value, rounded = final.value, problem.kernel.buffer(final.buffer).dtype
+    while isinstance(value, Cast) and value.dtype in (F32, F64, rounded):
         value = value.operand
     if not isinstance(value, Read) or value.buffer != update.buffer:
+        return None
+    if problem.proved.program.kernel.buffer(update.buffer).dtype not in (F32, rounded):
         return None
     return (final.buffer, final.subscripts), final
 

@@ -26,7 +26,6 @@ from texpr.grammar.ast import (
     IndexExpr,
     IndexOp,
     IndexVar,
-    Subscript,
 )
 from texpr.grammar.index.expr import (
     ONE,
@@ -57,6 +56,7 @@ from texpr.polyhedral.map.way_back import (
     in_terms,
     order,
     var,
+    view,
 )
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.atoms import Atom, SharedOperand, wgmma
@@ -82,7 +82,6 @@ from texpr.polyhedral.mapped.sync import (
     WaitGroup,
 )
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node, Part, Parts
-from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.program import Hazard
 
 DEPTH = PANEL  # products of a step
@@ -142,9 +141,6 @@ class _Piped:
     def _sums(self) -> str:
         layout, reason = self.atom.operands["c"].layout, "the sums of a warpgroup"
         return self.draft.local(f"{self.product.result[0]}_sums", F32, Memory.REG, layout, reason, span=self.span)
-
-    def _view(self, buffer: str, *subscripts: Subscript) -> View:
-        return View(buffer=buffer, subscripts=subscripts, dtype=self.draft.buffers[buffer].dtype)
 
     # ---- the launch ----
 
@@ -289,8 +285,8 @@ class _Piped:
         self.orders += (flow, reused)
         return Copy(
             id=id,
-            source=self._view(factor.buffer, *(in_terms(s, of) for s in factor.subscripts)),
-            target=self._view(tile, *place),
+            source=view(self.draft, factor.buffer, *(in_terms(s, of) for s in factor.subscripts)),
+            target=view(self.draft, tile, *place),
             over=over,
             completion=Completion.TRANSACTION,
             pipe=self.at.ring,
@@ -340,9 +336,9 @@ class _Piped:
             b = (combine(IndexOp.DIV, n, const(PANEL)), depth, combine(IndexOp.MOD, n, const(PANEL)))
         return Contract(
             id=self.id,
-            c=self._view(self.c, m, n),
-            a=self._view(self.a, *a),
-            b=self._view(self.b, *b),
+            c=view(self.draft, self.c, m, n),
+            a=view(self.draft, self.a, *a),
+            b=view(self.draft, self.b, *b),
             over=((at.m, const(GROUP_ROWS)), (at.n, const(self.columns)), (at.depth, const(DEPTH))),
             atom=self.atom,
             accumulate=again,

@@ -76,16 +76,16 @@ class WayBack:
         dtype = product.result_dtype
         unload = Unload(
             id=lay,
-            source=_view(draft, sums, add(multiply(const(WARP_ROWS), var(at.warp)), x), add(chunk, y)),
-            target=_view(draft, rows, *slot, x, y),
+            source=view(draft, sums, add(multiply(const(WARP_ROWS), var(at.warp)), x), add(chunk, y)),
+            target=view(draft, rows, *slot, x, y),
             over=over,
             atom=store_rows(dtype),
             span=stored,
         )
         out = Copy(
             id=send,
-            source=_view(draft, rows, *slot, x, y),
-            target=_view(draft, buffer, *(in_terms(s, of) for s in subscripts)),
+            source=view(draft, rows, *slot, x, y),
+            target=view(draft, buffer, *(in_terms(s, of) for s in subscripts)),
             over=over,
             completion=Completion.BULK,
             clipped=True,
@@ -118,7 +118,7 @@ def _rows(draft: Draft, product: MatrixProduct, groups: int) -> str:
     return draft.local(wanted, dtype, Memory.SHARED, layout, reason, align=ALIGN_BYTES, span=span)
 
 
-def _view(draft: Draft, buffer: str, *subscripts: Subscript) -> View:
+def view(draft: Draft, buffer: str, *subscripts: Subscript) -> View:
     return View(buffer=buffer, subscripts=subscripts, dtype=draft.buffers[buffer].dtype)
 
 

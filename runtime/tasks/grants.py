@@ -86,7 +86,7 @@ def grants(task: object, declared: Sequence[Any]) -> Grants:
         if type(item) is not Access or item[0] is _TEMP:
             return _with_permissions(task, declared)
     if len({item[1] for item in declared}) < len(declared):
-        _settle(task, Grants(), declared)
+        _settle(task, Grants(), declared)  # raises E0703 for the first block that comes twice
     return Grants(declared)
 
 

@@ -14,8 +14,10 @@ import pytest
 from spoil import spoiled
 
 import texpr
+from texpr.codegen import tensor_map
 from texpr.codegen.toolchain import INCLUDE, NVCC_FLAGS, NVCC_WERROR, find_nvcc
 from texpr.grammar.index.expr import constant_value
+from texpr.polyhedral.map.matrix_product import MAX_RANK, UNIT_BYTES
 from texpr.polyhedral.map.piped_fits import piped_bytes
 from texpr.polyhedral.mapped.candidate import Candidate, Piped
 from texpr.polyhedral.mapped.candidate_json import choices_json, read_choices
@@ -92,6 +94,18 @@ def test_products_of_a_batch_in_any_place_go_there_as_well(head: str, leaf: str,
     check(mapped(program, piped(64, 64, persistent=5), **sizes), letters)
 
 
+LARGE = {"M": 512, "N": 512, "K": 512}
+LOCAL = (
+    "kernel g(A: bf16[M, K], B: bf16[K, N], C: %s[M, N]) {"
+    " par M i, N j { new s: %s; s = 0.0; seq K k { s += %s } C[i, j] = %s } }"
+)
+
+
+def test_a_sum_that_is_rounded_once_goes_there_by_any_casts() -> None:
+    for result, own, value in (("bf16", "f32", "bf16(f32(s))"), ("bf16", "bf16", "s"), ("f32", "f32", "s")):
+        assert isinstance(first_form(LOCAL % (result, own, "A[i, k] * B[k, j]", value), **LARGE), Piped)
+
+
 @pytest.mark.parametrize(
     ("program", "sizes"),
     [
@@ -106,6 +120,11 @@ def test_products_of_a_batch_in_any_place_go_there_as_well(head: str, leaf: str,
         ),
         (text("nn", body="C[i, j] += sum K k { A[%s] * B[%s] }"), {"M": 512, "N": 512, "K": 512}),
         (text("nn", body="C[i, j] = 1.0 + sum K k { A[%s] * B[%s] }"), {"M": 512, "N": 512, "K": 512}),
+        (LOCAL % ("bf16", "f32", "A[i, k] * B[k, j]", "bf16(i32(s))"), LARGE),
+        (LOCAL % ("bf16", "f32", "A[i, k] * B[k, j]", "bf16(f16(s))"), LARGE),
+        (LOCAL % ("f32", "f32", "A[i, k] * B[k, j]", "f32(bf16(s))"), LARGE),
+        (LOCAL % ("f32", "bf16", "A[i, k] * B[k, j]", "s"), LARGE),
+        (LOCAL % ("f32", "f64", "f64(f32(A[i, k]) * f32(B[k, j]))", "f32(s)"), LARGE),
         (text("nn").replace("N j", "N j #tile(128, 128)"), {"M": 512, "N": 512, "K": 512}),
         (text("nn").replace(") {", ") #threads(128) {", 1), {"M": 512, "N": 512, "K": 512}),
         (text("nn"), {"M": 512, "N": 512, "K": 1 << 18}),  # longer than an f32 carries
@@ -250,6 +269,10 @@ def test_what_does_not_fit_is_refused(how: Piped, said: str) -> None:
 def test_no_other_program_takes_such_a_candidate() -> None:
     with pytest.raises(texpr.TExprError, match="no product of matrices of 16 bits"):
         mapped(text("nn", "f32"), piped(64, 64))
+
+
+def test_the_mapping_knows_the_limits_of_tensor_maps() -> None:
+    assert (UNIT_BYTES, MAX_RANK) == (tensor_map.UNIT_BYTES, tensor_map.MAX_RANK)
 
 
 def test_a_choice_is_read_as_it_was_written() -> None:
