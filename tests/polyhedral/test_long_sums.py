@@ -374,3 +374,15 @@ def test_a_pinned_tile_without_room_in_f64_stays_in_f32_and_says_so() -> None:
     placed = mapped(text.replace("PLACE", ""), "cuda:sm_90a")
     assert (placed.buffers["s"].dtype.name, placed.buffers["s"].memory.value) == ("f64", "global")
     assert placed.report.notes == ()
+
+
+def test_a_sum_that_its_author_has_in_f64_is_in_f64() -> None:
+    """Of f32 products, in a band that tiles of sums in f32 are for: these are 1e-5 beside it."""
+    text = (
+        "kernel k(A: f32[M, K], B: f32[K, N], C: f64[M, N]) {"
+        " par M i, N j { C[i, j] = sum K k { f64(A[i, k] * B[k, j]) } } }"
+    )
+    random = np.random.default_rng(0)
+    a, b = random.standard_normal((192, 64), np.float32), random.standard_normal((64, 192), np.float32)
+    got = simulate(as_it_stands(text, M=192, N=192, K=64), {"A": a, "B": b, "C": np.zeros((192, 192))})["C"]
+    assert np.abs(got - (a[:, :, None] * b[None]).astype(np.float64).sum(1)).max() < 1e-12
