@@ -151,7 +151,7 @@ def _with_lanes_across(
     lanes = min(warp, power_of_two(-(-sizes[across] // width)))
     longest = max(problem.representative(one.loop.extent, ranges) for one in found.scans)
     ahead = min(ROUNDS, power_of_two(longest))
-    team = min((asked or THREADS) // lanes, power_of_two(-(-longest // ahead)))
+    team = max(1, min((asked or THREADS) // lanes, power_of_two(-(-longest // ahead))))
     threads = asked or max(warp, lanes * team)
     lanes = min(1 << ((threads // team).bit_length() - 1), threads & -threads)
     team = threads // lanes

@@ -135,5 +135,8 @@ def direct(value: Expr) -> Expr:
 
 
 def narrow(value: Expr) -> Expr:
-    """What a long update adds, before it was converted to f64."""
-    return value.operand if isinstance(value, Cast) and value.dtype == F64 else value
+    """What a long update adds, before it was converted to f64. Only sums of floats are made wide: the conversion of an
+    integer is its author's, and the least value of its type is not less than all of f64."""
+    if isinstance(value, Cast) and value.dtype == F64 and value.operand.dtype.is_float:
+        return value.operand
+    return value

@@ -56,6 +56,8 @@ def accesses(stmt: Stmt) -> Iterator[tuple[str, tuple[Subscript, ...]]]:
 def is_one(buffer: Buffer, ends: tuple[int, int]) -> bool:
     """Whether dimensions of an array lie one in the other without a gap."""
     layout = declared_layout(buffer)
+    if layout.xor is not None:  # a swizzle is the author's, and of the rows that they have
+        return False
     steps: dict[int, Linear] = {}
     for term in layout.terms:
         if (

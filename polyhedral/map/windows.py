@@ -249,7 +249,8 @@ def _apart(base: Element, other: Element, index: str, down: str) -> tuple[int, i
             rows = apart // step
         else:
             return None
-    return rows, columns
+    moving = sum(down in names(s) for s in base[1] if isinstance(s, IndexExpr)) if down else 0
+    return None if rows and moving > 1 else (rows, columns)  # one row down would be another place of two dimensions
 
 
 def _window(

@@ -42,6 +42,13 @@ BELOW = "kernel k(X: f32[M, N], Y: f32[M, N]) { par M - 1 i, N j #tile(8, 128) {
 TURNED = "kernel k(X: f32[M, N + 1], Y: f32[M, N]) { par M i, i j { Y[i, j] = X[i, j] + X[i, j + 1] } }"
 
 
+TWO_MOVE = (  # one row down is another place of two dimensions, and no shifted copy
+    "kernel k(X: f32[M + 1, 83], Y: f32[M, N]) { par M i, N j { Y[i, j] = X[i, i + j] + X[i + 1, i + j] } }",
+    "kernel k(X: f32[M, M + 1, N], Y: f32[M, N]) { par M i, N j { Y[i, j] = X[i / 2, i, j] + X[i / 2, i + 1, j] } }",
+    "kernel k(X: f32[M + 1, M + 1, N], Y: f32[M, N]) { par M i, N j { Y[i, j] = X[i, i, j] + X[i + 1, i, j] } }",
+)
+
+
 def flat(program: MappedProgram) -> Flat:
     assert isinstance(program.candidate, Candidate)
     (found,) = program.candidate.launches.values()
@@ -136,6 +143,7 @@ def test_no_value_stands_for_what_no_iteration_reads() -> None:
         (JACOBI, {}, {"i": 2}),
         (COPY, {"M": 64, "N": 256}, {"i": 2}),
         (TURNED, {"M": 512, "N": 512}, {"i": 2}),
+        *((text, {"M": 16, "N": 64}, {"i": 2}) for text in TWO_MOVE),
     ],
 )
 def test_rows_that_share_no_reads_are_refused(text: str, sizes: dict[str, int], rows: dict[str, int]) -> None:

@@ -1,6 +1,7 @@
-"""Long sums of scans: their tiles are folded in f32 and handed on in f64."""
+"""Scans in two types: tiles of long sums are folded in f32 and handed on in f64; what an author has in f64 stays so."""
 
 import numpy as np
+from stages import mapped
 from test_scanned import STREAM, narrowed
 
 from texpr.polyhedral.map.chains import sums
@@ -21,3 +22,21 @@ def test_a_long_sum_is_handed_on_in_f64_and_rounded_where_it_is_read() -> None:
         before = np.arange(n) < n // 2
         assert (np.abs(got[before] - exact[before]) <= np.spacing(np.float32(big))).all()
     assert sums(program, {"N": 1 << 40})["s_before"].chain <= 64
+
+
+def test_what_is_folded_before_the_first_term_is_less_than_all_of_its_type() -> None:
+    """The fold is the author's, in f64, of terms that are integers: the least of these is no start of it."""
+    text = """kernel k(X: i8[M, N], Y: f64[M, N]) { par M i { new s: f64; s = -1000.0
+        seq N j { Y[i, j] = s; s max= f64(X[i, j]) } } }"""
+    x = np.random.default_rng(0).integers(-128, 128, (2, 200)).astype(np.int8)
+    got = simulate(mapped(text), {"X": x, "Y": np.zeros(x.shape)})["Y"]
+    before = np.maximum.accumulate(np.concatenate([np.full((2, 1), -1000.0), x[:, :-1]], 1), 1)
+    assert (got == before).all()
+
+
+def test_fewer_threads_than_lanes_scan_columns() -> None:
+    text = """kernel k(X: f32[N, M], Y: f32[N, M]) #threads(8) { par M i { new s: f32; s = 0.0
+        seq N j { s += X[j, i]; Y[j, i] = s } } }"""
+    x = np.random.default_rng(0).standard_normal((37, 50), np.float32)
+    got = simulate(mapped(text), {"X": x, "Y": np.zeros_like(x)})["Y"]
+    assert np.allclose(got, x.cumsum(0), atol=1e-5)
