@@ -14,6 +14,7 @@ WARPGROUP = 4  # warps
 FIRST_WITH_CLUSTERS = 90  # compute capability
 CPU_TASKS = 64  # parts of a parallel launch on a CPU, each on one thread
 RESERVED_BYTES = 1024  # of shared memory, for each block that is resident
+REGISTERS = 65536  # of 32 bits, of a multiprocessor of every part
 
 
 class Family(StrEnum):

@@ -43,11 +43,12 @@ from texpr.polyhedral.mapped.sync import (
     WaitGroup,
 )
 from texpr.polyhedral.mapped.tree import Last, Part, Parts
+from texpr.polyhedral.target import REGISTERS
 
 MAX_REASONS = 6  # that the comment of one barrier gives; the first are those of no other barrier
 MAX_WIDTH = 100  # of a call with its reason behind it
 NAMED_BARRIERS = 15  # of a block, besides that of all its threads
-REGISTERS, REGISTER_STEP = 65536, 8  # of a multiprocessor; parts exchange them in such steps
+REGISTER_STEP = 8  # parts exchange registers in such steps
 _CLOSE = {
     GroupKind.CP_ASYNC: "tx::cp_async_close();",
     GroupKind.WGMMA: "tx::wgmma_close();",

@@ -30,6 +30,7 @@ from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.vectors import along, is_run
 from texpr.polyhedral.mapped.candidate import Columns
+from texpr.polyhedral.target import REGISTERS
 
 ACCESS = 4  # bytes that a thread reads at once
 LINE_BYTES = 128  # that a team reads of a row
@@ -37,7 +38,6 @@ SHIFTED_LINE_BYTES = 256  # where rows begin anywhere in memory
 LEAST_LINE_BYTES = 64  # where a column takes many threads
 OWN = 36  # accesses of a thread, each of which has a register at least
 BESIDE = 44  # registers that it has for anything else
-REGISTERS = 65536  # of a multiprocessor
 FEW = 4  # one block for so many multiprocessors at least: else an iteration does better with a block
 USUAL, MOST = 256, 512  # threads of a block, where a row is not shorter for it
 

@@ -35,7 +35,7 @@ from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.prove.additions import CHAIN
-from texpr.polyhedral.target import Target
+from texpr.polyhedral.target import REGISTERS, Target
 from texpr.polyhedral.walk import written
 
 LEAST_SIDE = 64  # shorter sides leave most of a usual tile empty
@@ -52,7 +52,6 @@ LEAST_BLOCKS = 2  # or too much of a GPU is idle
 JOINED = 1.05  # the index arithmetic of a joined side: some 100 instructions for 2048 products of a thread
 EACH = ((8, 16), (8, 8), (16, 8), (4, 8), (8, 4), (4, 4), (2, 4), (2, 2))  # what a thread may have of an author's tile
 FOR_ADDRESSES = 64  # registers of a thread beside its sums
-REGISTERS = 65536  # of a multiprocessor
 FEW = 2  # of narrow tiles so many multiprocessors have one at most: they are for what memory brings
 CROWDED = 1 / 3  # how likely the last blocks are to go to few multiprocessors, where others end together
 BUSY = 8  # of long sums, tiles keep one multiprocessor in so many busy, or they do not pay

@@ -19,7 +19,7 @@ from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.crew import covered_by_block
 from texpr.polyhedral.map.crew_fits import MAX_AHEAD
-from texpr.polyhedral.map.digits import power_of_two, thread_digits
+from texpr.polyhedral.map.digits import power_of_two, power_of_two_below, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
@@ -35,7 +35,7 @@ from texpr.polyhedral.map.work import Work, shareable, work
 from texpr.polyhedral.mapped.candidate import Deal, Parted
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.prove.additions import CHAIN
-from texpr.polyhedral.target import Target
+from texpr.polyhedral.target import REGISTERS, Target
 from texpr.polyhedral.walk import subscript_names
 
 ALONG = 512  # threads of a block that share one element
@@ -48,7 +48,7 @@ STRIP = 4  # elements of a block for each lane of a warp: the last block adds th
 MAX_SHIFTED = 4  # rounds of loads at any address, each of which takes the registers of two
 SHORT_REST = 8  # loops behind reductions are short that have one iteration for so many of theirs
 LEAST = 64  # threads of a block that has several elements, at least
-REGISTERS, BESIDE = 65536, 22  # of a multiprocessor; that a thread has for anything but loads and parts
+BESIDE = 22  # registers that a thread has for anything but loads and parts
 MIN_ROWS = 264  # iterations that have a block each keep the multiprocessors of today's GPUs busy
 
 
@@ -217,7 +217,7 @@ def _neighbours(problem: Problem, nest: Nest, par: Par, size: int, found: Work) 
 def rounds_ahead(problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], wanted: int) -> int:
     """Rounds that are loaded together: as many as bring so many bytes, of all arrays that move."""
     least = min((wanted // max(1, _moved(problem, nest, one, widths)) for one in found.reductions), default=MAX_AHEAD)
-    return 1 << max(0, min(MAX_AHEAD, least).bit_length() - 1)
+    return power_of_two_below(min(MAX_AHEAD, least))
 
 
 def _moved(problem: Problem, nest: Nest, one: Reduction, widths: Mapping[str, int], chunks: int = 1) -> int:

@@ -45,10 +45,11 @@ from texpr.polyhedral.map.held import (
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
-from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, LONG, NARROW_BYTES, REGISTERS
+from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, LONG, NARROW_BYTES
 from texpr.polyhedral.map.sharing import shared_loops
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, element_width
 from texpr.polyhedral.mapped.candidate import Row
+from texpr.polyhedral.target import REGISTERS
 from texpr.polyhedral.walk import subscript_names, written
 
 RUNS = 5  # of 16 bytes for a thread, so that several loads are on their way

@@ -19,7 +19,7 @@ from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, constant_value, names
 from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.digits import power_of_two, thread_digits
+from texpr.polyhedral.map.digits import power_of_two, power_of_two_below, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.lines import LINE_BYTES
@@ -97,13 +97,13 @@ def _along(problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], f
         lines |= {one.index: line} if line else {}
         runs = max(runs, -(-(size + before) // width))
         least = min(least, max(1, TOGETHER // (width * _bytes(one))))
-    ahead = min(_down_to_power_of_two(least), max(1, power_of_two(runs // warp + 1) // 2))
+    ahead = min(power_of_two_below(least), max(1, power_of_two(runs // warp + 1) // 2))
     most = warp * max(1, warp // ahead)  # each thread reads what every unit has of each round
     if most * ahead < runs <= (most + most // 2) * ahead:
         most += most // 2  # in place of a second tile that has little
     elif most * ahead < runs:
         loaded = max(_loaded(problem, one) * widths.get(one.index, 1) for one in found.scans)
-        ahead = max(ahead, min(ROUNDS, _down_to_power_of_two(TOGETHER // loaded)))
+        ahead = max(ahead, min(ROUNDS, power_of_two_below(TOGETHER // loaded)))
         most = warp * max(1, warp // ahead)
         rows, busy = prod(sizes), problem.target.multiprocessors * problem.target.resident_threads
         if ahead > 1 and rows * most * FEW[ACROSS] < busy <= rows * 2 * most * FEW[ALONG]:
@@ -153,7 +153,7 @@ def _with_lanes_across(
     ahead = min(ROUNDS, power_of_two(longest))
     team = max(1, min((asked or THREADS) // lanes, power_of_two(-(-longest // ahead))))
     threads = asked or max(warp, lanes * team)
-    lanes = min(1 << ((threads // team).bit_length() - 1), threads & -threads)
+    lanes = min(power_of_two_below(threads // team), threads & -threads)
     team = threads // lanes
     deal: Deal = ((par.index, lanes),)
     if lanes < 2:
@@ -177,7 +177,7 @@ def _tall(problem: Problem, one: Scan, width: int, team: int, blocks: int, longe
     """The iterations that a thread takes of a tile with a block of its own: as many as bring enough bytes, but so few
     that there are several blocks for each multiprocessor, with `blocks` of them beside one another."""
     bytes_ = _loaded(problem, one) if len(one.carriers) == 1 else max(_bytes(one), _loaded(problem, one))
-    ahead = min(MAX_TALL, _down_to_power_of_two(TALL // (width * bytes_)))
+    ahead = min(MAX_TALL, power_of_two_below(TALL // (width * bytes_)))
     while ahead > ROUNDS and blocks * -(-longest // (team * ahead)) < BLOCKS * problem.target.multiprocessors:
         ahead //= 2
     return max(ahead, min(ROUNDS, power_of_two(longest)))
@@ -227,10 +227,6 @@ def _loaded(problem: Problem, one: Scan) -> int:
     arrays, reads = arrays_of(problem), reads_of(tuple(statements(one.terms)))
     elements = {(read.buffer, read.subscripts): read for read in reads if read.buffer in arrays}
     return sum(problem.kernel.buffer(name).dtype.size_bytes for name, _ in elements) or _bytes(one)
-
-
-def _down_to_power_of_two(value: int) -> int:
-    return 1 << max(0, value.bit_length() - 1)
 
 
 def _bytes(one: Scan) -> int:

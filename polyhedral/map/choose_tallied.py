@@ -15,7 +15,7 @@ from math import prod
 from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.choose_parted import blocks_of, rounds_ahead
-from texpr.polyhedral.map.digits import power_of_two
+from texpr.polyhedral.map.digits import power_of_two, power_of_two_below
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.resident import blocks_asked
@@ -52,7 +52,7 @@ def tallied(problem: Problem, region: Region) -> Tallied | None:
     together = blocks_asked(problem.kernel, problem.target)
     room = problem.target.resident_threads // (together or 1)
     usual = THREADS if long else min(THREADS, power_of_two(-(-sizes[over] // width)))
-    usual = min(usual, 1 << (room.bit_length() - 1))
+    usual = min(usual, power_of_two_below(room))
     threads = threads_asked(problem.kernel, problem.target) or max(problem.target.warp_size, usual)
     blocks = together or min(problem.target.resident_blocks, problem.target.resident_threads // threads)
     copies = _copies_of(problem, small, blocks, sure=together is not None)

@@ -31,6 +31,11 @@ def power_of_two(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
 
 
+def power_of_two_below(value: int) -> int:
+    """The greatest power of two that is at most `value` (1 for anything less)."""
+    return 1 << max(0, value.bit_length() - 1)
+
+
 def is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
 

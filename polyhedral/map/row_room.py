@@ -6,7 +6,8 @@ bf16    450 kB
 
 from typing import NamedTuple
 
-REGISTERS = 65536  # of a multiprocessor
+from texpr.polyhedral.target import REGISTERS
+
 BESIDE = 30  # registers that a thread does well with beside those of its row; unbound, each element has one to itself
 HELD_BYTES = 256  # of one thread's registers
 NARROW_BYTES = 220  # of elements below 32 bits: with 256 of them a thread spilled up to 68 registers
