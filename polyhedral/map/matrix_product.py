@@ -7,7 +7,8 @@
     others    all other indices of the band: each value of them is a product of its own
 
 Every subscript of a factor is the index of its side, what is summed, or something of neither; so a tile is a box of a
-tensor map, whose rows are 16 bytes apart or a multiple of that.
+tensor map, whose rows are 16 bytes apart or a multiple of that. A box ends where its array does: so what is summed is
+all of an array's dimension or whole steps of it, and rows and columns are all of the result's.
 """
 
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from texpr.polyhedral.mapped.atoms import SM_90A
 
 UNIT_BYTES = 16  # of the rows of a tensor map
 MAX_RANK = 5  # of a tensor map
+DEPTH = 64  # products of a step
 MOST_SUMMED = 1 << 17  # products of 16-bit values that an f32 sum has without a wider one
 
 
@@ -107,7 +109,7 @@ def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
     if (constant_value(one.extent) or 0) > MOST_SUMMED:
         return None
     summed = one.reduction.loops[0].index
-    factors = [_factor(problem, factor, summed) for factor in (one.first, one.second)]
+    factors = [_factor(problem, factor, summed, one.extent) for factor in (one.first, one.second)]
     by_index = {factor.index: factor for factor in factors if factor is not None}
     last = result[1][-1] if result[1] else None
     columns = by_index.get(last.name) if isinstance(last, IndexVar) else None
@@ -121,6 +123,8 @@ def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
         return None
     buffer = problem.kernel.buffer(result[0])
     if buffer.dtype not in (F32, rows.factor.dtype) or not _is_boxed(problem, result, (rows.index, columns.index)):
+        return None
+    if not all(_ends_with(problem, result, factor.index, factor.factor.side.extent) for factor in (rows, columns)):
         return None
     return MatrixProduct(
         one=one, rows=rows, columns=columns, result=result, result_dtype=buffer.dtype, stored=statement
@@ -164,11 +168,20 @@ def _is_zero_of(stmt: Stmt, target: Element) -> bool:
     )
 
 
-def _factor(problem: Problem, factor: Factor, summed: str) -> MatrixFactor | None:
+def _factor(problem: Problem, factor: Factor, summed: str, extent: IndexExpr) -> MatrixFactor | None:
     """A factor of which tiles of its side and of what is summed are boxes."""
     if factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed)):
         return None
+    if (constant_value(extent) or 0) % DEPTH and not _ends_with(problem, factor.element, summed, extent):
+        return None
     return MatrixFactor(factor=factor, k_contiguous=factor.element[1][-1] == IndexVar(name=summed))
+
+
+def _ends_with(problem: Problem, element: Element, index: str, extent: IndexExpr) -> bool:
+    """Whether an index, which is a subscript by itself, goes over all of its dimension."""
+    buffer, subscripts = element
+    dim = subscripts.index(IndexVar(name=index))
+    return constant_value(problem.kernel.buffer(buffer).shape[dim]) == constant_value(extent)
 
 
 def _is_boxed(problem: Problem, element: Element, indices: tuple[str, str]) -> bool:

@@ -42,7 +42,7 @@ from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
-from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, matrix_product
+from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, matrix_product
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.tile_order import TileOrder
 from texpr.polyhedral.map.way_back import (
@@ -84,7 +84,6 @@ from texpr.polyhedral.mapped.sync import (
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node, Part, Parts
 from texpr.polyhedral.program import Hazard
 
-DEPTH = PANEL  # products of a step
 LOAD_REGISTERS, MULTIPLY_REGISTERS = 40, 232  # of a thread; two parts of that have all registers of a multiprocessor
 
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
-from texpr.polyhedral.map.piped import DEPTH
+from texpr.polyhedral.map.matrix_product import DEPTH, MatrixProduct, matrix_product
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.way_back import PANEL, SLOTS, SWIZZLE_BYTES, WARP_ROWS
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped

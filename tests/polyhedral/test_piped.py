@@ -101,6 +101,18 @@ LOCAL = (
 )
 
 
+def test_whole_steps_of_what_arrays_have_go_there_and_rows_that_none_asks_for_stay_out() -> None:
+    assert isinstance(first_form(text("nt").replace("sum K k", "sum K - 64 k"), **LARGE), Piped)
+    program = "kernel g(A: bf16[M, K], B: bf16[K, N], C: bf16[M - 12, N]) {{ par M - 12 i, N j {{ {leaf} }} }}"
+    own = program.format(leaf="C[i, j] = sum K - 64 k { A[i, k] * B[k, j] }")
+    assert isinstance(first_form(own, **LARGE), Piped)
+    found = mapped(own, piped(64, 64), M=140, N=72, K=192)
+    values = arguments(found)
+    got = simulate(found, values)["C"]
+    short = {"A": values["A"][:128, :128], "B": values["B"][:128]}
+    assert not far(short, got, "ik,kj->ij")
+
+
 def test_a_sum_that_is_rounded_once_goes_there_by_any_casts() -> None:
     for result, own, value in (("bf16", "f32", "bf16(f32(s))"), ("bf16", "bf16", "s"), ("f32", "f32", "s")):
         assert isinstance(first_form(LOCAL % (result, own, "A[i, k] * B[k, j]", value), **LARGE), Piped)
@@ -128,6 +140,9 @@ def test_a_sum_that_is_rounded_once_goes_there_by_any_casts() -> None:
         (text("nn").replace("N j", "N j #tile(128, 128)"), {"M": 512, "N": 512, "K": 512}),
         (text("nn").replace(") {", ") #threads(128) {", 1), {"M": 512, "N": 512, "K": 512}),
         (text("nn"), {"M": 512, "N": 512, "K": 1 << 18}),  # longer than an f32 carries
+        (text("nt").replace("sum K k", "sum K - 12 k"), LARGE),  # a box would bring what is not summed
+        (text("nn").replace("par M i", "par M - 12 i"), LARGE),  # or write what is not computed
+        (text("nn").replace("N j", "N - 8 j"), LARGE),
     ],
 )
 def test_what_tensor_cores_or_boxes_do_not_take_stays_with_other_forms(program: str, sizes: dict[str, int]) -> None:
