@@ -17,9 +17,9 @@ from texpr.runtime.tasks.grants import outside
 from texpr.runtime.tasks.nodes import MemoryNode
 from texpr.runtime.tasks.permissions import ALLOWS, EFFECT, MODE_WORDS, Access, Mode, Right
 from texpr.runtime.tasks.residency import HOME, Outcome
-from texpr.runtime.tasks.services import Services, Waiter, no_value
+from texpr.runtime.tasks.services import Services, Waiter
 from texpr.runtime.tasks.states import Op
-from texpr.runtime.tasks.task import Task
+from texpr.runtime.tasks.task import Task, no_value
 from texpr.runtime.tasks.tensors import Block, Slice
 
 NO_BLOCKS: Set[Block] = frozenset()

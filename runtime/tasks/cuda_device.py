@@ -11,6 +11,7 @@ from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.runtime.driver import brief, driver, entry
+from texpr.runtime.tasks.device_sums import BLOCKS, NAMES, TEXT, THREADS
 
 NON_BLOCKING = 1  # a stream does not wait for the default one
 PORTABLE = 1  # locked pages count as such for all devices
@@ -44,6 +45,9 @@ class CudaDevice:
         self._queues: list[int] = []
         self._allocated: set[int] = set()
         self._locked: dict[int, bool] = {}  # by address; False where the driver refused
+        self._linked: set[int] = set()  # GPUs that copies went to or came from
+        self._module = ctypes.c_void_p()
+        self._sums: dict[str, ctypes.c_void_p] | None = None  # functions by their names; none where the driver refused
 
     def _call(self, name: str, *arguments: Any, enqueues: bool = False) -> None:
         code = (brief if enqueues else entry)(name)(*arguments)
@@ -57,10 +61,12 @@ class CudaDevice:
     def _current(self) -> "_Current":
         return _Current(self)
 
-    def queue(self) -> int:
-        stream = ctypes.c_void_p()
+    def queue(self, *, urgent: bool = False) -> int:
+        stream, least, first = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
         with self._current():
-            self._call("cuStreamCreate", ctypes.byref(stream), _INT(NON_BLOCKING))
+            self._call("cuCtxGetStreamPriorityRange", ctypes.byref(least), ctypes.byref(first))
+            priority = first if urgent else least
+            self._call("cuStreamCreateWithPriority", ctypes.byref(stream), _INT(NON_BLOCKING), priority)
         with self._lock:
             self._queues.append(stream.value or 0)
         return stream.value or 0
@@ -119,9 +125,50 @@ class CudaDevice:
         self._call("cuMemcpyDtoDAsync", *arguments, enqueues=True)
 
     def copy_peer(self, address: int, other: Any, source: int, size_bytes: int, queue: int) -> None:
+        self._link(other)
         here, there = self.context, other.context
         target, begin, size = _POINTER(address), _POINTER(source), _SIZE(size_bytes)
         self._call("cuMemcpyPeerAsync", target, here, begin, there, size, _POINTER(queue), enqueues=True)
+
+    def _link(self, other: Any) -> None:
+        """Let two GPUs reach each other's memory, which is refused where no link joins them: then copies go by the
+        host."""
+        with self._lock:
+            if other.number in self._linked:
+                return
+            self._linked.add(other.number)
+        for one, another in ((self, other), (other, self)):
+            with one._current():
+                entry("cuCtxEnablePeerAccess")(another.context, _INT(0))
+
+    def adds(self, dtype: str) -> bool:
+        if dtype not in NAMES:
+            return False
+        with self._lock:
+            if self._sums is None:
+                self._sums = self._loaded()
+        return bool(self._sums)
+
+    def _loaded(self) -> dict[str, ctypes.c_void_p]:
+        """The kernels that add; none where the driver comes without its compiler."""
+        text, found = ctypes.c_char_p(TEXT.encode()), dict[str, ctypes.c_void_p]()
+        with self._current():
+            if entry("cuModuleLoadData")(ctypes.byref(self._module), text) != 0:
+                return found
+            for name in set(NAMES.values()):
+                found[name] = ctypes.c_void_p()
+                self._call(
+                    "cuModuleGetFunction", ctypes.byref(found[name]), self._module, ctypes.c_char_p(name.encode())
+                )
+        return found
+
+    def add(self, address: int, source: int, count: int, dtype: str, queue: int) -> None:
+        given = _POINTER(address), _POINTER(source), ctypes.c_uint64(count)
+        places = (ctypes.c_void_p * 3)(*(ctypes.addressof(value) for value in given))
+        grid = _INT(min(-(-count // THREADS), BLOCKS)), _INT(1), _INT(1)
+        block = _INT(THREADS), _INT(1), _INT(1)
+        function = (self._sums or {})[NAMES[dtype]]
+        self._call("cuLaunchKernel", function, *grid, *block, _INT(0), _POINTER(queue), places, None, enqueues=True)
 
     def zero(self, address: int, size_bytes: int, queue: int) -> None:
         byte = ctypes.c_ubyte(0)
@@ -133,6 +180,8 @@ class CudaDevice:
     def close(self) -> None:
         with suppress(TExprError):  # of a device that is lost, nothing is left to give up
             with self._current():
+                if self._sums:
+                    self._call("cuModuleUnload", self._module)
                 for begin, locked in self._locked.items():
                     if locked:
                         self._call("cuMemHostUnregister", _POINTER(begin))
@@ -141,7 +190,7 @@ class CudaDevice:
                 for queue in self._queues:
                     self._call("cuStreamDestroy", _POINTER(queue))
             self._call("cuDevicePrimaryCtxRelease", self._device)
-        self._locked, self._allocated, self._queues = {}, set(), []
+        self._locked, self._allocated, self._queues, self._sums = {}, set(), [], None
 
 
 class _Current:

@@ -29,8 +29,8 @@ class Device(Protocol):
     def enter(self) -> None:
         """This thread works with the device from here on."""
 
-    def queue(self) -> int:
-        """A new queue, which lives as long as the device."""
+    def queue(self, *, urgent: bool = False) -> int:
+        """A new queue, which lives as long as the device. `urgent`: what is on it goes before what is on others."""
 
     def free_bytes(self) -> int: ...
     def allocate(self, size_bytes: int) -> int: ...
@@ -48,6 +48,13 @@ class Device(Protocol):
     def copy_within(self, address: int, source: int, size_bytes: int, queue: int) -> None: ...
     def copy_peer(self, address: int, other: "Device", source: int, size_bytes: int, queue: int) -> None: ...
     def zero(self, address: int, size_bytes: int, queue: int) -> None: ...
+
+    def adds(self, dtype: str) -> bool:
+        """Whether it adds arrays of this type, as NumPy names it."""
+
+    def add(self, address: int, source: int, count: int, dtype: str, queue: int) -> None:
+        """Add so many elements to those at `address`."""
+
     def finish(self, queue: int) -> None: ...
 
     def close(self) -> None:

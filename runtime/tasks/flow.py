@@ -24,14 +24,14 @@ from texpr.runtime.tasks.distributions import Placement, owner
 from texpr.runtime.tasks.elsewhere import Failed
 from texpr.runtime.tasks.functions import FunctionDefinition, kinds_of
 from texpr.runtime.tasks.holdings import Bound, Holdings, Places
-from texpr.runtime.tasks.placement import fitting, place
+from texpr.runtime.tasks.placement import fitting, places_of
 from texpr.runtime.tasks.policies import Policy
 from texpr.runtime.tasks.ranks import Ranks
 from texpr.runtime.tasks.residency import GRANTED, HOME, Outcome, Transfer
-from texpr.runtime.tasks.services import Services, no_value
+from texpr.runtime.tasks.services import Services
 from texpr.runtime.tasks.stuck import fail_stuck
 from texpr.runtime.tasks.submission import NOBODY, Node, Scope
-from texpr.runtime.tasks.task import NO_GRANTS, Counters, Phase, Task
+from texpr.runtime.tasks.task import NO_GRANTS, Counters, Phase, Task, no_value
 from texpr.runtime.tasks.tensors import Tensor, foreign
 from texpr.runtime.tasks.workers import Commit, Crew
 from texpr.runtime.transport.interface import Transport
@@ -53,7 +53,7 @@ class Flow:
         transport: Transport | None = None,
         placement: Placement = owner,
     ) -> None:
-        self.strict, self.policy = strict, policy
+        self.strict = strict
         self.counters = Counters()
         self.lock = threading.Lock()
         self.progress = threading.Condition(self.lock)
@@ -79,6 +79,7 @@ class Flow:
         self._away = [self.holdings.away(node) for node in range(len(workers))]
         self._scope = self.new_scope()
         self._only = next(iter(self.load)) if len(self.load) == 1 else None
+        self._places = places_of(self, policy)
         self.active = 0  # jobs that workers or copiers have or will have
         self._short: list[deque[Task]] = [deque() for _ in workers]  # tasks that wait for memory
         self._waiting: dict[Task, None] = {}  # tasks that are not with a worker
@@ -169,12 +170,18 @@ class Flow:
     # on the way to a worker; all of it under the lock
 
     def _ready(self, task: Task) -> None:
-        """Nothing is before the task: place it, and ask for its memory and its buffers."""
+        """Nothing is before the task: it is placed, now or when a node has room."""
         if self.ranks is not None and task.rank != self.rank:
             self.ranks.ready(task)
-            return
-        task.phase = ACQUIRING
-        node = task.node = self._only if self._only is not None else place(self, task)
+        elif self._only is not None:
+            self.start(task, self._only)
+        else:
+            self._waiting[task] = None
+            self._places.put(task)
+
+    def start(self, task: Task, node: int) -> None:
+        """Ask for the task's memory and its buffers at a node."""
+        task.phase, task.node = ACQUIRING, node
         self.load[node] += 1
         if task.error is not None:
             self._over(task)
@@ -239,6 +246,7 @@ class Flow:
                 if not ending:
                     for node in self.load:
                         self._retry(self._away[node])
+                    self._places.draw()
         finally:
             self._settling = False
 
@@ -352,23 +360,6 @@ class Flow:
             if any(self.starving):
                 self.progress.notify_all()
             self.idle()
-
-    def committed(self, commit: Commit, error: BaseException | None) -> None:
-        """A task's own values have reached their block, or not."""
-        task = commit.task
-        with self.lock:
-            residency = self.holdings.residency(commit.block)
-            if commit.refused:
-                error = no_value(task, commit.block)
-            elif error is None:
-                self.machine.release(residency, HOME)
-            else:
-                self.machine.cancel(residency, HOME, error)
-            task.error = task.error if task.error is not None else error
-            self.ending.append(task)
-            self.settle()
-            if commit.queued:
-                self.idle()
 
     # the end of tensors, and of the engine
 

@@ -6,8 +6,10 @@ first. So a task that has been promised its memory ends without more of it, and 
 Its caller holds the engine's lock.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
@@ -17,12 +19,12 @@ from texpr.runtime.tasks.machine import Machine
 from texpr.runtime.tasks.nodes import MemoryNode
 from texpr.runtime.tasks.permissions import EFFECT, Effect, Mode
 from texpr.runtime.tasks.residency import AT_HOME, GRANTED, HOME, REMOTE, Outcome, Residency, Transfer
-from texpr.runtime.tasks.states import Op, State
+from texpr.runtime.tasks.states import Op, State, Step
 from texpr.runtime.tasks.task import Task
 from texpr.runtime.tasks.tensors import Block, Tensor
 
 Places = Callable[[Block], tuple[int, ...]]
-
+LOCKS = 16  # for sums on their way home
 
 Bound = int | None | DeviceMemory
 
@@ -56,6 +58,7 @@ class Holdings:
         self.machine = Machine(self, debug=debug)
         self.leaving = [0] * len(self.nodes)  # bytes that are being written back
         self._leaving: list[set[Residency]] = [set() for _ in self.nodes]
+        self._adding = [threading.Lock() for _ in range(LOCKS)]
         self._idle: list[OrderedDict[Residency, None]] = [OrderedDict() for _ in self.nodes]  # longest unused first
 
     def residency(self, block: Block) -> Residency:
@@ -103,10 +106,12 @@ class Holdings:
         return isinstance(self.nodes[node], DeviceNode) and isinstance(self.nodes[other], DeviceNode)
 
     def carry(self, transfer: Transfer) -> None:
-        """Make a transfer; outside the lock."""
+        """Make a transfer; outside the lock. Sums of several nodes for one block come home one after another."""
         residency, source = transfer.residency, transfer.source
         peer = residency.buffers[source] if source != HOME else None
-        self.nodes[transfer.node].carry(transfer.step, residency.key.home, residency.buffers[transfer.node], peer)
+        sums = transfer.step is Step.ADD
+        with self._adding[residency.key.number % LOCKS] if sums else nullcontext():
+            self.nodes[transfer.node].carry(transfer.step, residency.key.home, residency.buffers[transfer.node], peer)
 
     # promises
 

@@ -19,7 +19,7 @@ class MemoryNode:
     """A memory of this machine's host, for workers on its cores. `bound` is in bytes; None: as much as there is."""
 
     __slots__ = ("bound", "kind", "name", "number", "peak", "reserved", "used")
-    copiers = 1  # threads that make its transfers
+    copiers: tuple[int, ...] = (1,)  # threads that make its transfers, in each lane
 
     def __init__(self, number: int, name: str, bound: int | None) -> None:
         self.number, self.name, self.bound = number, name, bound
@@ -46,8 +46,8 @@ class MemoryNode:
 
     # what its threads do
 
-    def enter(self) -> None:
-        """This thread works here from now on."""
+    def enter(self, *, copies: bool = False) -> None:
+        """This thread works here from now on; `copies`: it is a copier."""
 
     def own(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Memory that is not counted: a task's own was promised to it."""
@@ -82,6 +82,10 @@ class MemoryNode:
 
     def finish(self) -> None:
         """What this thread has begun here is over."""
+
+    def lane(self, step: Step) -> int:
+        """Which of its copiers make such a transfer."""
+        return 0
 
     def carry(self, step: Step, home: Any, buffer: Any, peer: Any) -> None:
         """Make one transfer between a block's memory at home, or a peer's buffer of it, and its buffer."""

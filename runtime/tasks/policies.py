@@ -1,19 +1,31 @@
-"""Where tasks run: policies are plug-ins, asked once for each task when nothing is before it any more.
+"""Where tasks run: policies are plug-ins, asked when nothing is before a task any more. There are two kinds:
 
-A policy is an object with `place(task, load)`: from the task and, for each node with workers that can hold it, how many
-tasks are there, the number of a node. It is called under the lock, and reads `block.residency` to see where values are.
+    place(task, load)    at once: from the task and, for each node with workers that can hold it, how many tasks are
+                         there, the number of a node
+    cost(task, node)     when a node has room: what is against the task there; the node takes one that has the least
+                         (`pool`)
+
+Both are called under the lock, and read `block.residency` to see where values are.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from texpr.runtime.tasks.permissions import Mode
 from texpr.runtime.tasks.states import State
 from texpr.runtime.tasks.task import Task
 
 
-class Policy(Protocol):
+@runtime_checkable
+class Placing(Protocol):
     def place(self, task: Task, load: Mapping[int, int]) -> int: ...
+
+
+class Drawing(Protocol):
+    def cost(self, task: Task, node: int) -> float: ...
+
+
+Policy = Placing | Drawing
 
 
 class ReadyQueue:
@@ -31,10 +43,10 @@ class Affinity:
 
 
 class LeastTransfer:
-    """Each task goes where the fewest bytes must move before it begins, and among equals where the fewest wait."""
+    """Each memory takes tasks for which the fewest bytes must move before they begin."""
 
-    def place(self, task: Task, load: Mapping[int, int]) -> int:
-        return min(load, key=lambda node: (_moved(task, node), load[node], node))
+    def cost(self, task: Task, node: int) -> float:
+        return _moved(task, node)
 
 
 def _there(task: Task, node: int) -> int:

@@ -181,7 +181,7 @@ class Ranks:
             commit.queued = True
         kind = Kind.PUT if commit.op is Op.WRITE else Kind.ADD
         values = numpy.ascontiguousarray(commit.values)
-        self.courier.post(Move(kind, spot, values, lambda why: self.flow.committed(commit, why)))
+        self.courier.post(Move(kind, spot, values, lambda why: commit.over(self.flow, why)))
         return True
 
     # the end of tasks

@@ -4,10 +4,10 @@ themselves is done under the engine's lock."""
 import threading
 from typing import TYPE_CHECKING, Any
 
-from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.tasks.residency import HOME, Outcome
 from texpr.runtime.tasks.states import Op
-from texpr.runtime.tasks.task import Task
+from texpr.runtime.tasks.task import Task, no_value
 from texpr.runtime.tasks.tensors import Block
 from texpr.runtime.tasks.workers import Commit
 
@@ -117,12 +117,3 @@ class Services:
                 return False
             self._warned.add(code)
             return True
-
-
-def no_value(task: Task, block: Block) -> TExprError:
-    """E0710: a task needs a block that another one should have written."""
-    residency = block.residency
-    why = residency.spoilt if residency is not None else None
-    told = fail("E0710", f"{task}: {block} has no value")
-    told.__cause__ = why
-    return told

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from texpr.grammar.diagnostics import fail
+from texpr.grammar.diagnostics import TExprError, fail
 from texpr.runtime.tasks.grants import Grants
 from texpr.runtime.tasks.permissions import Access, Mode
 from texpr.runtime.tasks.submission import NOBODY, Node, Scope
@@ -95,6 +95,15 @@ class Task(Node):
 
 
 NO_GRANTS = Grants()
+
+
+def no_value(task: Task, block: Block) -> TExprError:
+    """E0710: a task needs a block that another one should have written."""
+    residency = block.residency
+    why = residency.spoilt if residency is not None else None
+    told = fail("E0710", f"{task}: {block} has no value")
+    told.__cause__ = why
+    return told
 
 
 def holds_of(accesses: Sequence[Access]) -> Sequence[Access]:

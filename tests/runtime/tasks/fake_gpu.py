@@ -13,6 +13,7 @@ from typing import Any
 import numpy
 
 from texpr.grammar.diagnostics import fail
+from texpr.runtime.tasks.device_sums import TEXT
 
 
 class Queues:
@@ -41,6 +42,18 @@ def raw(address: int, size: int) -> Any:
     return numpy.ctypeslib.as_array((ctypes.c_ubyte * size).from_address(address))
 
 
+ADDED = ("int64", "float64")  # types of which a device adds arrays
+
+
+def within(address: int, memory: dict[int, Any]) -> bool:
+    return any(begin <= address < begin + array.nbytes for begin, array in list(memory.items()))
+
+
+def added(address: int, source: int, count: int, dtype: str) -> None:
+    to, of = (raw(place, count * numpy.dtype(dtype).itemsize).view(dtype) for place in (address, source))
+    to += of
+
+
 class FakeDevice:
     """A device of an engine. `failing` names operations that fail."""
 
@@ -60,7 +73,7 @@ class FakeDevice:
     def enter(self) -> None:
         self._count("enter")
 
-    def queue(self) -> int:
+    def queue(self, *, urgent: bool = False) -> int:
         return self.queues.new()
 
     def free_bytes(self) -> int:
@@ -85,12 +98,12 @@ class FakeDevice:
 
     def copy_in(self, address: int, host: Any, queue: int) -> None:
         self._count("copy_in")
-        assert host.flags.c_contiguous and address in self.memory
+        assert host.flags.c_contiguous and within(address, self.memory)
         self.queues.put(queue, lambda: ctypes.memmove(address, host.ctypes.data, host.nbytes))
 
     def copy_out(self, host: Any, address: int, queue: int) -> None:
         self._count("copy_out")
-        assert host.flags.c_contiguous and address in self.memory
+        assert host.flags.c_contiguous and within(address, self.memory)
         self.queues.put(queue, lambda: ctypes.memmove(host.ctypes.data, address, host.nbytes))
 
     def copy_within(self, address: int, source: int, size_bytes: int, queue: int) -> None:
@@ -105,6 +118,13 @@ class FakeDevice:
     def zero(self, address: int, size_bytes: int, queue: int) -> None:
         self._count("zero")
         self.queues.put(queue, lambda: ctypes.memset(address, 0, size_bytes))
+
+    def adds(self, dtype: str) -> bool:
+        return dtype in ADDED
+
+    def add(self, address: int, source: int, count: int, dtype: str, queue: int) -> None:
+        self._count("add")
+        self.queues.put(queue, lambda: added(address, source, count, dtype))
 
     def finish(self, queue: int) -> None:
         self._count("finish")
@@ -135,7 +155,8 @@ class FakeDriver:
         self.locked: dict[int, int] = {}
         self.contexts: list[int] = []
         self.retained = 0
-        self.streams = 0
+        self.streams = self.modules = 0
+        self.functions: list[str] = []
         self.calls: list[str] = []
         self.CUresult = lambda code: SimpleNamespace(name=f"CUDA_ERROR_{code}")
 
@@ -170,8 +191,11 @@ class FakeDriver:
     def do_cuCtxPopCurrent(self, context: Any) -> None:  # noqa: N802 -- the driver's name
         context.value = self.contexts.pop()
 
-    def do_cuStreamCreate(self, stream: Any, flags: Any) -> None:  # noqa: N802 -- the driver's name
-        assert flags.value == 1
+    def do_cuCtxGetStreamPriorityRange(self, least: Any, first: Any) -> None:  # noqa: N802 -- the driver's name
+        least.value, first.value = 0, -5
+
+    def do_cuStreamCreateWithPriority(self, stream: Any, flags: Any, priority: Any) -> None:  # noqa: N802 -- the driver's name
+        assert flags.value == 1 and priority.value in (0, -5)
         self.streams += 1
         stream.value = self.queues.new()
 
@@ -180,6 +204,30 @@ class FakeDriver:
 
     def do_cuStreamSynchronize(self, stream: Any) -> None:  # noqa: N802 -- the driver's name
         self.queues.finish(stream.value)
+
+    def do_cuCtxEnablePeerAccess(self, context: Any, flags: Any) -> int:  # noqa: N802 -- the driver's name
+        assert context.value != self.contexts[-1] and flags.value == 0
+        return 217  # no link
+
+    def do_cuModuleLoadData(self, module: Any, text: Any) -> None:  # noqa: N802 -- the driver's name
+        assert text.value.startswith(b".version")
+        module.value, self.modules = 5, self.modules + 1
+
+    def do_cuModuleUnload(self, module: Any) -> None:  # noqa: N802 -- the driver's name
+        self.modules -= module.value == 5
+
+    def do_cuModuleGetFunction(self, function: Any, module: Any, name: Any) -> None:  # noqa: N802 -- the driver's name
+        assert b".entry " + name.value + b"(" in TEXT.encode()
+        self.functions.append(name.value.decode().removeprefix("add_"))
+        function.value = len(self.functions)
+
+    def do_cuLaunchKernel(self, function: Any, *shape: Any) -> None:  # noqa: N802 -- the driver's name
+        *grid, queue, places, _ = shape
+        to, of, count = (ctypes.c_uint64.from_address(place).value for place in places)
+        name = self.functions[function.value - 1]
+        dtype = name if "float" in name else f"int{name}"
+        assert grid[0].value * grid[3].value >= min(count, 1) and of in self.memory
+        self.queues.put(queue.value, lambda: added(to, of, count, dtype))
 
     def do_cuMemGetInfo(self, free: Any, total: Any) -> None:  # noqa: N802 -- the driver's name
         free.value, total.value = 1000, 2000
@@ -205,7 +253,7 @@ class FakeDriver:
         del self.locked[begin.value]
 
     def _move(self, target: Any, source: Any, size: Any, queue: Any) -> None:
-        assert target.value in self.memory or source.value in self.memory
+        assert within(target.value, self.memory) or within(source.value, self.memory)
         self.queues.put(queue.value, lambda: ctypes.memmove(target.value, source.value, size.value))
 
     do_cuMemcpyHtoDAsync = do_cuMemcpyDtoHAsync = do_cuMemcpyDtoDAsync = _move  # noqa: N815 -- the driver's names
