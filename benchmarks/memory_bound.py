@@ -2,10 +2,12 @@
 
     python benchmarks/memory_bound.py build DIR     where the compiler is, without a GPU
     python benchmarks/memory_bound.py run DIR       with PyTorch, Triton, CuPy and cuda-core; no compiler
+    python benchmarks/memory_bound.py warm DIR      before it, with many cores: compiles torch.compile's peers
     python benchmarks/memory_bound.py check         the programs on the CPU, at small sizes
 
     --group, --kernel, --size 32768x4096, --dtype: what of it (each may be given again); --all: every size and type
     run: --rounds 5, --seconds 60 (begins no kernel later), --results FILE, --no-compile
+    warm: --processes 16, --seconds 60
 
 Every kernel is compared with float64 on a poisoned output before it is timed; inputs and outputs rotate through more
 memory than the L2 holds. A time is the median of rounds in shuffled order, each a graph of launches. `of limit` is the
@@ -151,7 +153,7 @@ def line_of(name: str, row: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["build", "run", "check"])
+    parser.add_argument("action", choices=["build", "warm", "run", "check"])
     parser.add_argument("out", type=Path, nargs="?", default=Path("memory_bound"))
     parser.add_argument("--group", action="append", choices=GROUPS)
     parser.add_argument("--kernel", action="append", choices=[problem.name for problem in PROBLEMS])
@@ -161,6 +163,7 @@ def main() -> int:
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--processes", type=int, default=16)
     parser.add_argument("--results", type=Path)
     parser.add_argument("--no-compile", action="store_true")
     options = parser.parse_args()
@@ -174,6 +177,12 @@ def main() -> int:
         return 1 if wrong else 0
     if options.action == "build":
         return build(options.out, cases, options.arch)
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(options.out.resolve() / "inductor"))
+    if options.action == "warm":
+        from memory_warm import warm
+
+        built = [((case[0].name, *case[1:]), folder(options.out, case)) for case in cases]
+        return warm([each for each in built if each[1].exists()], options.processes, options.seconds)
     return run(options.out, cases, options)
 
 
