@@ -221,6 +221,44 @@ def refused(code: str, said: str, call: Callable[[], object]) -> None:
     raise AssertionError("it was not refused")
 
 
+def sums_of_every_type() -> None:
+    """What tasks add on a GPU is added to what is at home, by the device or by the host; several blocks have no round
+    number of elements."""
+    import ml_dtypes
+    import numpy
+
+    from texpr.tasks import Engine, FunctionDefinition, Tensor, accumulate, gpu, on_arrays, tiled
+
+    ones = FunctionDefinition(cuda=on_arrays(lambda sums, term: sums.add_(term), library="torch"))
+    names = {
+        f"{sign}{bits}": f"{sign}{bits // 8}" for sign in "iu" for bits in (8, 16, 32, 64) if sign + str(bits) != "u16"
+    }
+    names |= {"f16": "f2", "f32": "f4", "f64": "f8"}
+    types = {name: numpy.dtype(code) for name, code in names.items()} | {"bf16": numpy.dtype(ml_dtypes.bfloat16)}
+    rng = numpy.random.default_rng(0)
+    for name, dtype in types.items():
+        if name in ("u32", "u64"):
+            continue  # torch does not add them
+        home = rng.integers(0, 100, 100_003).astype(dtype)
+        wanted = (home + dtype.type(3)) + dtype.type(3) if name in ("f16", "bf16") else home + dtype.type(6)
+        total = Tensor("S", (tiled(home.size, 33_331),), name, data=home.copy(), packed=True)
+        with Engine({"gpu": 1}, memories={"gpu": gpu(0, bound=1 << 20)}, debug=True) as engine:
+            for _ in range(2):
+                for block in total.blocks():
+                    engine.submit(ones, accumulate(block), args=(3,))
+                engine.wait()
+                engine.flush(total)
+            found = engine.array(total)
+        assert found.dtype == dtype and (found == wanted).all(), name
+    for extent in (1 << 23) + 5, (1 << 23) - 3:  # in two pieces, and in one
+        total = Tensor("S", (tiled(extent, extent),), "f32")
+        with Engine({"gpu": 1}, memories={"gpu": gpu(0)}, debug=True) as engine:
+            for _ in range(3):
+                engine.submit(ones, accumulate(total[0]), args=(1,))
+                engine.flush(total)
+            assert (engine.array(total) == 3).all(), extent
+
+
 def no_such_gpu() -> None:
     from texpr.tasks import Engine, gpu
 
@@ -258,6 +296,7 @@ def run(out: Path) -> int:
         "contraction f64": partial(contraction, "f64", 1e-12),
         "functions of torch": partial(functions_of, "torch"),
         "functions of CuPy": partial(functions_of, "cupy"),
+        "sums of every type": sums_of_every_type,
         "no such GPU": no_such_gpu,
         "more than there is": partial(more_than_there_is, kernels),
     }
