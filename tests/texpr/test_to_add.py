@@ -30,6 +30,13 @@ from added_words import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("grammar", "polyhedral", "codegen", "runtime", "texpr")
+PROGRAM = """
+import texpr
+
+made = texpr.parse("kernel k(A: f32[64], B: f32[64]) { par 64 i { B[i] = A[i] } }").only.compile("cuda:sm_90a")
+assert made.source
+"""
 
 
 def touched(what: str) -> set[str]:
@@ -40,10 +47,30 @@ def touched(what: str) -> set[str]:
     return set(re.findall(r"`([^`]+)`", row))
 
 
-def copy_with(edits: Edits, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiler in a folder of its own, with what Python has compiled of it while it made a program."""
+    folder = tmp_path_factory.mktemp("original")
+    for part in PARTS:
+        shutil.copytree(ROOT / part, folder / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    assert run(PROGRAM, folder).returncode == 0
+    return folder
+
+
+def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "TEXPR_CACHE_DIR": str(folder / "cache")},
+        cwd=folder,
+    )
+
+
+def copy_with(edits: Edits, original: Path, folder: Path) -> None:
     """The compiler with edits, in a folder of its own."""
-    for part in ("grammar", "polyhedral", "codegen", "runtime", "texpr"):
-        shutil.copytree(ROOT / part, folder / part, symlinks=True)  # with what Python has compiled of it
+    for part in PARTS:
+        shutil.copytree(original / part, folder / part, symlinks=True)
     for name, changes in edits.items():
         text = (folder / name).read_text(encoding="utf-8")
         for before, after in changes:
@@ -65,14 +92,10 @@ ADDED = [
 
 
 @pytest.mark.parametrize(("what", "most", "edits", "program"), ADDED, ids=[added[0].split(",")[0] for added in ADDED])
-def test_what_the_table_names_is_enough(what: str, most: int, edits: Edits, program: str, tmp_path: Path) -> None:
+def test_what_the_table_names_is_enough(
+    what: str, most: int, edits: Edits, program: str, original: Path, tmp_path: Path
+) -> None:
     assert touched(what) == set(edits) and len(edits) <= most
-    copy_with(edits, tmp_path)
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin", "TEXPR_CACHE_DIR": str(tmp_path / "cache")},
-        cwd=tmp_path,
-    )
+    copy_with(edits, original, tmp_path)
+    result = run(program, tmp_path)
     assert result.returncode == 0, result.stderr
