@@ -1,18 +1,23 @@
 """Random programs of tasks on several memories with small bounds, against a sequential run.
 
     python tests/properties/task_stress.py [--seeds 100] [--first 0] [--tasks 300] [--blocks 12] [--minutes M]
+        [--processes 1] [--patience 300]
 
 Tasks read, write, change and add, with declared, undeclared, cancellable and temporary buffers, alone or as children of
 a task with a permission on a slice; some fail, some give up, some are late. Integers are exact, so final tensors must
 be equal, and the same blocks must be without values. Afterwards no memory is reserved, nobody holds a buffer, and no
-thread is left. The closing run of a change is `--tasks 1000000 --blocks 10000` with a seed for each engine.
+thread is left. The closing run of a change is `--tasks 1000000 --blocks 10000` with a seed for each engine. Several
+processes share the seeds; a seed that fails, or takes more than `--patience` seconds, is told, and the others go on.
 """
 
 import argparse
+import faulthandler
+import multiprocessing
 import random
 import sys
 import threading
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -264,22 +269,55 @@ def try_seed(seed: int, tasks: int, tiles: int = TILES) -> None:
     assert found == wanted, f"seed {seed}: {found[:20]}, not {wanted[:20]}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("seeds", 100), ("first", 0), ("tasks", 300), ("blocks", 2 * TILES), ("minutes", 0)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    options = parser.parse_args()
+def try_seeds(options: argparse.Namespace, taken: Any, trying: Any, end: float) -> int:
+    """Seeds one after another, as long as there are any; how many failed. `trying` has the one that runs."""
     sys.setswitchinterval(1e-5)  # threads take turns as often as they can
-    end = time.monotonic() + 60 * options.minutes
-    seed = options.first
-    while seed < options.first + options.seeds or time.monotonic() < end:
-        try_seed(seed, options.tasks, options.blocks // 2)
-        seed += 1
-    print(f"{seed - options.first} programs of {options.tasks} tasks on {options.blocks} blocks: right")
+    warnings.simplefilter("ignore")
+    failed = 0
+    while True:
+        with taken.get_lock():
+            number = taken.value
+            if number >= options.seeds and time.monotonic() > end:
+                trying.value = -1
+                return failed
+            taken.value += 1
+        seed = trying.value = options.first + number
+        faulthandler.dump_traceback_later(options.patience, exit=True)
+        try:
+            try_seed(seed, options.tasks, options.blocks // 2)
+        except Exception as why:  # whatever it is, the others are to be tried, too
+            failed += 1
+            print(f"seed {seed} FAILED: {type(why).__name__}: {str(why)[:2000]}", flush=True)
+        faulthandler.cancel_dump_traceback_later()
+
+
+def process(options: argparse.Namespace, taken: Any, trying: Any) -> None:
+    sys.exit(min(try_seeds(options, taken, trying, time.monotonic() + 60 * options.minutes), 100))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("seeds", 100), ("first", 0), ("tasks", 300), ("blocks", 2 * TILES), ("processes", 1)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--minutes", type=float, default=0)
+    parser.add_argument("--patience", type=float, default=300)
+    options = parser.parse_args()
+    spawning = multiprocessing.get_context("spawn")
+    taken, begun = spawning.Value("q", 0), time.monotonic()
+    trying = [spawning.Value("q", -1) for _ in range(options.processes)]
+    children = [spawning.Process(target=process, args=(options, taken, each)) for each in trying]
+    for child in children:
+        child.start()
+    for child, each in zip(children, trying, strict=True):
+        child.join()
+        if each.value >= 0:
+            print(f"seed {each.value} FAILED: its process ended, or ran out of time")
+    ends = [child.exitcode for child in children]
+    minutes = (time.monotonic() - begun) * options.processes / 60
+    said = "right" if not any(ends) else f"WRONG: processes ended with {ends}"
+    print(f"{taken.value} programs of {options.tasks} tasks on {options.blocks} blocks, {minutes:.1f} minutes: {said}")
+    return 1 if any(ends) else 0
 
 
 if __name__ == "__main__":
-    import warnings
-
-    warnings.simplefilter("ignore")
-    main()
+    sys.exit(main())
