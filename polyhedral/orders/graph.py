@@ -13,8 +13,9 @@ class Graph:
     awaited: list[list[int]] = field(default_factory=list)  # what a point waits for besides, and learns nothing of
 
     def point(self, name: Hashable) -> int:
-        number = self.numbers.setdefault(name, len(self.before))
-        if number == len(self.before):
+        number = self.numbers.get(name)
+        if number is None:
+            number = self.numbers[name] = len(self.before)
             self.before.append([])
             self.awaited.append([])
         return number
@@ -29,11 +30,11 @@ class Graph:
     def sorted(self) -> tuple[list[int], list[int]]:
         """All points, each behind those before it; and those that wait for one another in a circle, or behind one."""
         after: list[list[int]] = [[] for _ in self.before]
-        every = [known + others for known, others in zip(self.before, self.awaited, strict=True)]
-        left = [len(earlier) for earlier in every]
-        for number, earlier in enumerate(every):
-            for first in earlier:
-                after[first].append(number)
+        left = [len(known) + len(others) for known, others in zip(self.before, self.awaited, strict=True)]
+        for every in (self.before, self.awaited):
+            for number, earlier in enumerate(every):
+                for first in earlier:
+                    after[first].append(number)
         found = [number for number, count in enumerate(left) if not count]
         for number in found:
             for then in after[number]:

@@ -149,12 +149,13 @@ def _orders(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> tuple[Order,
 
 def _pairs(points: Points, order: Order) -> Iterator[tuple[int, int]]:
     """The numbers of two events that the order relates."""
-    by_id = points.by_id
-    for source in by_id.get(order.source, ()):
-        for sink in by_id.get(order.sink, ()):
-            first, then = points.trace.events[source], points.trace.events[sink]
-            if _near(points, order, first, then) and related(order, first, then):
-                yield source, sink
+    events = points.trace.events
+    sinks = points.near(order.sink, order.scope)
+    for neighbours, sources in points.near(order.source, order.scope).items():
+        for source in sources:
+            for sink in sinks.get(neighbours, ()):
+                if related(order, events[source], events[sink]):
+                    yield source, sink
 
 
 def related(order: Order, source: Event, sink: Event, *, exactly: bool = False) -> bool:
@@ -166,16 +167,6 @@ def related(order: Order, source: Event, sink: Event, *, exactly: bool = False) 
         if name in sink.names and sink.names[name] != turn:
             return False
     return order.carried_by is None
-
-
-def _near(points: Points, order: Order, first: Event, then: Event) -> bool:
-    """Whether the blocks of two events are as close as the order's scope says."""
-    if order.scope is Scope.GRID:
-        return True
-    if first.launch != then.launch:
-        return False
-    cluster = points.trace.grids[first.launch].cluster_of(first.block)
-    return then.block in cluster if order.scope is Scope.CLUSTER else then.block == first.block
 
 
 def _threads(points: Points, order: Order, source: int, sink: int) -> Iterator[tuple[int, int]]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.operators import Operator
+from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.show_sync import sync_text
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Last
@@ -50,6 +51,7 @@ class Points:
     by_id: dict[str, list[int]] = field(default_factory=dict)
     standing: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     blocks: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    taking_part: list[list[int]] = field(default_factory=list)  # the standing threads of each event
 
     def __post_init__(self) -> None:
         for key, numbers in by_block(self.trace):
@@ -58,6 +60,7 @@ class Points:
             for thread in self.standing[key]:
                 self._chain(key, thread)
         for number, event in enumerate(self.trace.events):
+            self.taking_part.append([t for t in self.standing[event.launch, event.block] if event.who[t]])
             if isinstance(event.node, Operator):
                 self.by_id.setdefault(event.node.id, []).append(number)
 
@@ -92,10 +95,21 @@ class Points:
                 self.graph.edge(self.reads(number, thread), self.writes(number, thread))
         self.graph.edge(last, self.end(*key))
 
+    def near(self, name: str, scope: Scope) -> dict[tuple[int, int] | None, list[int]]:
+        """The events of an operator by what those have in common that are as close as a scope says: nothing in a grid,
+        the launch and the first block of a cluster, else the launch and the block."""
+        found: dict[tuple[int, int] | None, list[int]] = {}
+        for number in self.by_id.get(name, ()):
+            event = self.trace.events[number]
+            block = event.block
+            if scope is Scope.CLUSTER:
+                block = self.trace.grids[event.launch].cluster_of(block)[0]
+            found.setdefault(None if scope is Scope.GRID else (event.launch, block), []).append(number)
+        return found
+
     def threads(self, number: int) -> list[int]:
         """The standing threads that take part in an event."""
-        event = self.trace.events[number]
-        return [t for t in self.standing[event.launch, event.block] if event.who[t]]
+        return self.taking_part[number]
 
     def of_thread(self, number: int, thread: int) -> list[int]:
         """The events of a thread of the block that an event is of."""
