@@ -5,8 +5,9 @@ whose quotient and remainder they tell.
         mean = sum B b, N j { X[b, c, j] }                 mean = sum B*N b_j { X[b_j / N, c, b_j % N] }
         par B b, N j { Y[b, c, j] = X[b, c, j] - mean }    par B*N b_j { Y[b_j / N, c, b_j % N] = X[b_j / N, … }
 
-So all of them go over one row, where the threads of a block, or of a cluster of blocks, have room for it. Where all
-accesses to an array have the quotient and the remainder side by side, these dimensions become one: X[b_j].
+Of two loops of which one has a single iteration, the other one is left. So all of them go over one row, where the
+threads of a block, or of a cluster of blocks, have room for it. Where all accesses to an array have the quotient and
+the remainder side by side, these dimensions become one: X[b_j].
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from texpr.grammar.ast import (
     Gather,
     IndexBinary,
     IndexConst,
+    IndexExpr,
     IndexVar,
     Kernel,
     New,
@@ -32,7 +34,7 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.core import children
-from texpr.grammar.index.expr import combine, constant_value, multiply
+from texpr.grammar.index.expr import ZERO, combine, constant_value, multiply
 from texpr.grammar.index.operators import IndexOp
 from texpr.grammar.walk import rewrite, walk
 from texpr.polyhedral.map.merged import accesses, is_one, merged_buffer
@@ -58,7 +60,7 @@ class _Pair:
     def extents(self) -> tuple[int, int] | None:
         """Those of the two, where both are numbers."""
         rows, length = constant_value(self.outer.extent), constant_value(self.inner.extent)
-        return None if rows is None or length is None or min(rows, length) < 2 else (rows, length)
+        return None if rows is None or length is None or min(rows, length) < 1 else (rows, length)
 
     @property
     def elements(self) -> int:
@@ -98,10 +100,14 @@ class _Pair:
     def flat(self, index: str) -> Loop:
         """One loop for the two."""
         outer, inner, row = self.outer, self.inner, IndexVar(name=index)
-        places = {
-            outer.index: combine(IndexOp.DIV, row, inner.extent),
-            inner.index: combine(IndexOp.MOD, row, inner.extent),
-        }
+        if 1 in (self.extents or ()):
+            one, other = (outer, inner) if constant_value(outer.extent) == 1 else (inner, outer)
+            places: dict[str, IndexExpr] = {one.index: ZERO, other.index: row}
+        else:
+            places = {
+                outer.index: combine(IndexOp.DIV, row, inner.extent),
+                inner.index: combine(IndexOp.MOD, row, inner.extent),
+            }
 
         def change(node: Node) -> Node:
             return places.get(node.name, node) if isinstance(node, IndexVar) else node

@@ -64,6 +64,15 @@ def test_what_has_no_room_as_a_row_stays_as_it_is() -> None:
     assert "d_n" not in str(mapped(GROUPS.format(t="bf16"), B=256, D=32, N=16384).candidate)
 
 
+@pytest.mark.parametrize("shape", [{"D": 1, "N": 33473}, {"D": 33473, "N": 1}])
+def test_a_loop_of_one_iteration_is_none_beside_the_other(shape: dict[str, int]) -> None:
+    program = mapped(GROUPS.format(t="bf16"), B=2056, **shape)
+    choice = blocks_of(program)
+    assert (len(choice.rows), reads(program)) == (1, 1)
+    assert choice.rows[0].line and choice.widths[choice.rows[0].indices[0]] == 8
+    assert " / " not in str(program.candidate)
+
+
 @pytest.mark.parametrize(("turn", "stride", "width"), [(64, 256, 4), (6, 256, 2), (64, 66, 2), (5, 8, 1)])
 def test_neighbours_in_one_turn_of_a_quotient_are_one_access(turn: int, stride: int, width: int) -> None:
     layout = row_major((const(9), const(stride)))
