@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.cursor import Cursor
 from texpr.codegen.cuda.expr import Surroundings, Value, emit_value
+from texpr.codegen.cuda.held import register
 from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.tiles import check_corner
 from texpr.grammar.ast import Gather, Read, Subscript
@@ -120,6 +121,8 @@ class Access:
         self.touched = True
         own, layout, names = self.tensors[name].name, self.tensors[name].layout, frozenset[str]()
         scope, span = self.cursor.scope, self.frame.launch.span
+        if name in self.frame.accumulators:
+            return own, register(layout, name, subscripts, self.cursor, self.span)
         if not {*layout.units} <= {Unit.ADDRESS, Unit.RANK}:
             raise fail("E0502", f"{name}: a layout over the threads of a block is not emitted", span)
         parts = self._subscripts(layout, subscripts, self._gathered(subscripts, gathered))

@@ -13,11 +13,12 @@ all of an array's dimension or whole steps of it, and rows and columns are all o
 
 from dataclasses import dataclass
 
-from texpr.grammar.ast import Bind, Cast, Const, Gather, IndexExpr, IndexVar, New, Par, Read, Seq, Stmt, Subscript
+from texpr.grammar.ast import Gather, IndexExpr, IndexVar, Leaf, Par, Subscript
 from texpr.grammar.index.expr import constant_value, names
-from texpr.grammar.types import BF16, F16, F32, F64, DType
+from texpr.grammar.types import BF16, F16, F32, DType
 from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.map.contraction import Contraction, Factor, contracted_nest, contractions
+from texpr.polyhedral.map.epilogue import Epilogue, Output, epilogue
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.atoms import SM_90A
@@ -25,6 +26,7 @@ from texpr.polyhedral.mapped.atoms import SM_90A
 UNIT_BYTES = 16  # of the rows of a tensor map
 MAX_RANK = 5  # of a tensor map
 DEPTH = 64  # products of a step
+RESULTS = (F32, F16, BF16)  # of what boxes write
 MOST_SUMMED = 1 << 17  # products of 16-bit values that an f32 sum has without a wider one
 
 
@@ -50,14 +52,28 @@ class MatrixFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixProduct:
-    """A product of matrices. `result` is the element that a sum is stored in, rounded."""
+    """A product of matrices. `main` is the output of the `epilogue` whose tiles are boxes; C is its array."""
 
     one: Contraction
     rows: MatrixFactor
     columns: MatrixFactor
-    result: Element
-    result_dtype: DType
-    stored: Stmt
+    epilogue: Epilogue
+    main: Output
+
+    @property
+    def result(self) -> Element:
+        """The element of C."""
+        return self.main.element
+
+    @property
+    def result_dtype(self) -> DType:
+        """The type of C."""
+        return self.main.dtype
+
+    @property
+    def stored(self) -> Leaf:
+        """What binds it."""
+        return self.main.leaf
 
     @property
     def dtype(self) -> DType:
@@ -99,72 +115,33 @@ def matrix_product(problem: Problem, region: Region) -> MatrixProduct | None:
 
 
 def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
-    stored = _stored(problem, one)
-    if stored is None or one.dtype != F32 or one.nest.domain is not None or len(one.reduction.loops) != 1:
+    if one.dtype != F32 or one.nest.domain is not None or len(one.reduction.loops) != 1:
         return None
-    result, statement = stored
     extents = (*(par.extent for par in one.nest.pars), one.extent)
     if any(side.joins for side in one.sides) or any(not constant_value(extent) for extent in extents):
         return None
     if (constant_value(one.extent) or 0) > MOST_SUMMED:
         return None
     summed = one.reduction.loops[0].index
-    factors = [_factor(problem, factor, summed, one.extent) for factor in (one.first, one.second)]
-    by_index = {factor.index: factor for factor in factors if factor is not None}
-    last = result[1][-1] if result[1] else None
-    columns = by_index.get(last.name) if isinstance(last, IndexVar) else None
-    rows = next((factor for factor in by_index.values() if factor is not columns), None)
-    if (
-        columns is None
-        or rows is None
-        or rows.factor.dtype != columns.factor.dtype
-        or rows.factor.dtype not in (F16, BF16)
-    ):
+    first, second = (_factor(problem, factor, summed, one.extent) for factor in (one.first, one.second))
+    if first is None or second is None:
         return None
-    buffer = problem.kernel.buffer(result[0])
-    if buffer.dtype not in (F32, rows.factor.dtype) or not _is_boxed(problem, result, (rows.index, columns.index)):
+    if first.factor.dtype != second.factor.dtype or first.factor.dtype not in (F16, BF16):
         return None
-    if not all(_ends_with(problem, result, factor.index, factor.factor.side.extent) for factor in (rows, columns)):
-        return None
-    return MatrixProduct(
-        one=one, rows=rows, columns=columns, result=result, result_dtype=buffer.dtype, stored=statement
-    )
+    found = epilogue(problem, one)
+    for output in found.outputs if found is not None else ():
+        for rows, columns in ((first, second), (second, first)):
+            if found is not None and _is_main(problem, output, rows, columns):
+                return MatrixProduct(one=one, rows=rows, columns=columns, epilogue=found, main=output)
+    return None
 
 
-def _stored(problem: Problem, one: Contraction) -> tuple[Element, Stmt] | None:
-    """Where a sum from 0 goes, rounded once, and nowhere else; None where more is done, or it begins with anything
-    else."""
-    update, before, after = one.update, list[Stmt](), list[Stmt]()
-    side = before
-    for stmt in one.work.last:
-        if isinstance(stmt, Seq) and one.work.at(stmt) is not None:
-            side = after
-        elif not isinstance(stmt, New):
-            side.append(stmt)
-    target = (update.buffer, update.subscripts)
-    if len(before) != 1 or not _is_zero_of(before[0], target):
-        return None
-    if not after:
-        return target, update
-    (final, *more) = after
-    if more or not isinstance(final, Bind) or update.subscripts:
-        return None
-    value, rounded = final.value, problem.kernel.buffer(final.buffer).dtype
-    while isinstance(value, Cast) and value.dtype in (F32, F64, rounded):
-        value = value.operand
-    if not isinstance(value, Read) or value.buffer != update.buffer:
-        return None
-    if problem.proved.program.kernel.buffer(update.buffer).dtype not in (F32, rounded):
-        return None
-    return (final.buffer, final.subscripts), final
-
-
-def _is_zero_of(stmt: Stmt, target: Element) -> bool:
-    return (
-        isinstance(stmt, Bind)
-        and (stmt.buffer, stmt.subscripts) == target
-        and isinstance(stmt.value, Const)
-        and stmt.value.value == 0
+def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: MatrixFactor) -> bool:
+    """Whether tiles of an output are boxes, of which rows and columns are the sides of these factors."""
+    if output.dtype not in RESULTS or not _is_boxed(problem, output.element, (rows.index, columns.index)):
+        return False
+    return output.element[1][-1] == IndexVar(name=columns.index) and all(
+        _ends_with(problem, output.element, factor.index, factor.factor.side.extent) for factor in (rows, columns)
     )
 
 

@@ -120,7 +120,10 @@ class _Piped:
         self.atom = self._atom()
         self.a, self.b = self._tile(product.rows, self.rows), self._tile(product.columns, self.columns)
         self.c = self._sums()
-        self.back = WayBack(draft, product, self.at, sums=self.c, groups=self.groups, columns=self.columns)
+        ragged = (self.down * self.ranks * self.rows != height, self.across * self.columns != width)
+        self.back = WayBack(
+            draft, product, self.at, sums=self.c, groups=self.groups, columns=self.columns, ragged=ragged
+        )
         self.orders: list[Order] = [*self.back.orders]
 
     # ---- buffers ----

@@ -49,6 +49,12 @@ struct Fragment {
       word[i / 2] = (word[i / 2] & ~(0xffffu << shift)) | static_cast<u32>(x.bits) << shift;
     }
   }
+  // Element i, to read or to write.
+  TX_FN Word& operator()(int i, Here here = Here::now()) {
+    static_assert(sizeof(T) == 4, "elements of 16 bits share words: use get and set");
+    check_write(here);
+    return word[i];
+  }
   TX_FN void fill(T x, Here here = Here::now()) {
     TX_UNROLL
     for (int i = 0; i < kCount; ++i) set(i, x, here);

@@ -1,0 +1,147 @@
+"""What a program says around a sum, element by element: what stands before it, what becomes of it, and what it leaves.
+
+    let b = f32(bias[j])                          leaves     b = f32(bias[j])
+    C[i, j] = relu(b + sum K k { … })                        s = #sum
+                                                             C[i, j] = relu(b + s)
+                                                  outputs    C[i, j]
+
+All leaves run in order where the sum is there, for one iteration by one thread. A sum that begins with something else
+than 0 is added to that: additions of one accumulation have no order. An array that a leaf writes is touched at one
+element alone, so iterations stay apart, and what is read of it after is what was bound.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from texpr.grammar.ast import Accumulate, Bind, Cast, Const, Expr, Gather, Leaf, New, Read, Seq
+from texpr.grammar.types import BF16, F16, F32, F64, DType
+from texpr.polyhedral.map.conflicts import shared_updates
+from texpr.polyhedral.map.contraction import Contraction
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.vectors import Element
+from texpr.polyhedral.walk import read_accesses, touched, written
+
+SUM = "#sum"
+"""The buffer, of no dimension, that has what a sum comes to."""
+
+SUMMED = (F32, F16, BF16)  # types of what holds a sum that is made in f32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """An element of an array that an iteration leaves, its type, and the last leaf that writes it."""
+
+    element: Element
+    dtype: DType
+    leaf: Leaf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epilogue:
+    """`leaves` in order, of which `sums` reads SUM; `locals` are the scalars that an iteration has for itself. Where it
+    is `plain` the one output is the sum, rounded once to its type."""
+
+    leaves: tuple[Leaf, ...]
+    sums: Leaf
+    locals: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    plain: bool
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """What the leaves read, SUM and locals included."""
+        return tuple(read for leaf in self.leaves for read in read_accesses(leaf))
+
+
+def epilogue(problem: Problem, one: Contraction) -> Epilogue | None:
+    """What is around the sum of a contraction; None where it is more than leaves, each once for every iteration."""
+    update = one.update
+    before, after, local = list[Leaf](), list[Leaf](), list[str]()
+    side = before
+    for stmt in one.work.last:
+        match stmt:
+            case New(buffer=name):
+                local.append(name)
+            case Seq() if one.work.at(stmt) is not None:
+                side = after
+            case Bind() | Accumulate():
+                side.append(stmt)
+            case _:
+                return None
+    if problem.proved.program.kernel.buffer(update.buffer).dtype not in SUMMED:
+        return None
+    sums, before = _sums(update, before)
+    leaves = (*before, sums, *after)
+    outputs = _outputs(problem, leaves, local)
+    if outputs is None or any(_is_of_several(problem, one, leaf, local) for leaf in leaves):
+        return None
+    plain = not before and _rounded_once(problem, sums, after, local)
+    return Epilogue(leaves=leaves, sums=sums, locals=tuple(local), outputs=outputs, plain=plain)
+
+
+def _sums(update: Accumulate, before: list[Leaf]) -> tuple[Leaf, list[Leaf]]:
+    """The leaf that takes the sum, and what is left before it: a bind of 0 is not."""
+    target = (update.buffer, update.subscripts)
+    total = Read(buffer=SUM, subscripts=(), dtype=F32, span=update.span)
+    last = max((n for n, leaf in enumerate(before) if _touches(leaf, target)), default=None)
+    if last is not None and _is_zero_of(before[last], target):
+        bound = before[last]
+        value: Expr = total if bound.value.dtype == F32 else Cast(operand=total, dtype=bound.value.dtype)
+        sums = replace(bound, id=update.id, value=value, span=update.span, attrs=update.attrs)
+        return sums, [*before[:last], *before[last + 1 :]]
+    return replace(update, value=total), before
+
+
+def _touches(leaf: Leaf, target: Element) -> bool:
+    return target in touched(leaf)
+
+
+def _is_zero_of(leaf: Leaf, target: Element) -> bool:
+    return (
+        isinstance(leaf, Bind) and written(leaf) == target and isinstance(leaf.value, Const) and leaf.value.value == 0
+    )
+
+
+def _is_of_several(problem: Problem, one: Contraction, leaf: Leaf, local: Sequence[str]) -> bool:
+    """Whether several iterations of the band update the element of an array: that is a sum over the band."""
+    return (
+        isinstance(leaf, Accumulate)
+        and leaf.buffer not in local
+        and shared_updates(problem.proved.program, leaf.id, one.nest.indices)
+    )
+
+
+def _outputs(problem: Problem, leaves: Sequence[Leaf], local: Sequence[str]) -> tuple[Output, ...] | None:
+    """What the leaves leave in arrays; None where they touch another element of one of these."""
+    found: dict[str, Output] = {}
+    for leaf in leaves:
+        element = written(leaf)
+        assert element is not None, "a bind or an accumulation"
+        if element[0] not in local:
+            dtype = problem.kernel.buffer(element[0]).dtype
+            found[element[0]] = Output(element=element, dtype=dtype, leaf=leaf)
+    for leaf in leaves:
+        for name, subscripts in touched(leaf):
+            if name in found and found[name].element[1] != subscripts:
+                return None
+    gathered = any(isinstance(s, Gather) for output in found.values() for s in output.element[1])
+    return None if gathered or not found else tuple(found.values())
+
+
+def _rounded_once(problem: Problem, sums: Leaf, after: Sequence[Leaf], local: Sequence[str]) -> bool:
+    """Whether the sum is stored as it is, or rounded once and nowhere else."""
+    held = written(sums)
+    assert held is not None, "a bind or an accumulation"
+    if isinstance(sums, Accumulate):
+        return False
+    if not after:
+        return held[0] not in local
+    (final, *more) = after
+    if more or not isinstance(final, Bind) or held[0] not in local:
+        return False
+    value, rounded = final.value, problem.kernel.buffer(final.buffer).dtype
+    while isinstance(value, Cast) and value.dtype in (F32, F64, rounded):
+        value = value.operand
+    if not isinstance(value, Read) or value.buffer != held[0]:
+        return False
+    return problem.proved.program.kernel.buffer(held[0]).dtype in (F32, rounded)

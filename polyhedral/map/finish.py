@@ -1,0 +1,156 @@
+"""What a thread does with each sum that it holds, before it goes back to memory: an epilogue's leaves, in registers.
+
+    C[i, j] = relu(b + s)                     C_sums[16*warp + 8*h + lane/4, …]  becomes  relu(b + it), unrounded
+    D[i, j] = s                               D[i, j] = rounded s                 by the thread itself
+
+An element of an array that an iteration writes is a scalar of that thread meanwhile, so that it is read as what was
+bound, rounded to the array's type as often as the program says. What tiles write beyond arrays is read from nowhere: a
+condition says which of a tile's elements there are.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from texpr.grammar.ast import (
+    AccOp,
+    Accumulate,
+    Bind,
+    Cast,
+    Condition,
+    Expr,
+    Fn,
+    Leaf,
+    Op,
+    Read,
+)
+from texpr.grammar.types import F32, DType
+from texpr.polyhedral.layout.make import row_major
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.epilogue import SUM, Epilogue, Output
+from texpr.polyhedral.map.long_sums import as_type, direct
+from texpr.polyhedral.map.vectors import Element
+from texpr.polyhedral.mapped.operators import Generic, Origin
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.tree import Fresh, Guard, Node
+from texpr.polyhedral.mapped.views import View
+from texpr.polyhedral.walk import map_reads, map_subscripts, touched, written
+
+COMBINES = {AccOp.ADD: Fn.ADD, AccOp.MUL: Fn.MUL, AccOp.MAX: Fn.MAX, AccOp.MIN: Fn.MIN}
+
+
+class Finish:
+    """The leaves of an epilogue for the sum of one iteration, which is `of`; the `main` output goes back there.
+
+    `reads` are the ids of the statements that read arrays of an output as they were, by array; `first` and `last` are
+    those that read the sum and that leave the main output in its place.
+    """
+
+    def __init__(self, draft: Draft, epilogue: Epilogue, main: Output, of: View) -> None:
+        self.draft, self.epilogue, self.main, self.of = draft, epilogue, main, of
+        self.held: dict[Element, tuple[str, DType]] = {}  # the scalar that stands for an element, and its type there
+        self.bound = set[Element]()
+        self.reads: list[tuple[str, str]] = []
+        kernel = draft.kernel
+        scalars = (written(epilogue.sums), *(output.element for output in epilogue.outputs))
+        for element in dict.fromkeys(e for e in scalars if e is not None):
+            declared = draft.proved.program.kernel.buffer(element[0]).dtype
+            carried = F32 if declared.is_float and declared.bits <= F32.bits else declared
+            reason, span = "what an iteration leaves", kernel.buffer(element[0]).span
+            name = draft.local(f"{element[0]}_new", carried, Memory.REG, row_major(()), reason, span=span)
+            self.held[element] = name, declared
+        self.body = tuple(self._nodes())
+
+    def where(self, condition: Condition | None) -> tuple[Node, ...]:
+        """The nodes, where there is such an element, if they ask for anything of arrays."""
+        leaves = [node.leaf for node in self.body if isinstance(node, Generic)]
+        names = {name for leaf in leaves for name, _ in touched(leaf)}
+        if condition is None or all(self.draft.buffers[name].memory is Memory.REG for name in names):
+            return self.body
+        return (Guard(condition=condition, body=self.body, padding=True, span=self.main.leaf.span),)
+
+    # ---- the leaves ----
+
+    def _nodes(self) -> Iterator[Node]:
+        own = {name for name, _ in self.held.values()}
+        kept = written(self.epilogue.sums)
+        for name in (*(n for n in self.epilogue.locals if kept is None or n != kept[0]), *sorted(own)):
+            yield Fresh(buffer=name)
+        first = self.draft.names.fresh(f"{self.epilogue.sums.id}_sum")
+        self.first = first
+        for leaf in self.epilogue.leaves:
+            changed = self._leaf(leaf)
+            yield (
+                Generic(id=first, leaf=replace(changed, id=first))
+                if leaf is self.epilogue.sums
+                else Generic(id=leaf.id, leaf=changed)
+            )
+        for output in self.epilogue.outputs:
+            if output is not self.main:
+                yield self._out(output, (output.element[0], output.element[1]), output.dtype)
+        out = self._out(self.main, (self.of.buffer, self.of.subscripts), F32)
+        self.last = out.id
+        yield out
+
+    def _out(self, output: Output, target: Element, dtype: DType) -> Generic:
+        name, _ = self.held[output.element]
+        held = Read(buffer=name, subscripts=(), dtype=self.draft.buffers[name].dtype, span=output.leaf.span)
+        id = self.draft.names.fresh(f"{output.leaf.id}_out")
+        leaf = Bind(id=id, buffer=target[0], subscripts=target[1], value=as_type(held, dtype), span=output.leaf.span)
+        return Generic(id=id, leaf=leaf, origin=Origin.COPY_OUT)
+
+    def _leaf(self, leaf: Leaf) -> Leaf:
+        element = written(leaf)
+        assert element is not None and isinstance(leaf, Bind | Accumulate), "a bind or an accumulation"
+        value = direct(map_reads(leaf.value, self._reader(leaf.id)))
+        if element not in self.held:
+            return replace(leaf, value=value, subscripts=map_subscripts(leaf.subscripts, self._reads_held))
+        name, declared = self.held[element]
+        if isinstance(leaf, Accumulate):
+            before = self._reader(leaf.id)(
+                Read(buffer=element[0], subscripts=element[1], dtype=self._declared(element[0]), span=leaf.span)
+            )
+            combined = value.dtype
+            value = Op(fn=COMBINES[leaf.op], args=(as_type(before, combined), value), dtype=combined, span=leaf.span)
+        self.bound.add(element)
+        carried = self.draft.buffers[name].dtype
+        return Bind(
+            id=leaf.id,
+            buffer=name,
+            subscripts=(),
+            value=direct(_carried(as_type(value, declared), carried)),
+            attrs=leaf.attrs,
+            span=leaf.span,
+            call_spans=leaf.call_spans,
+        )
+
+    def _declared(self, buffer: str) -> DType:
+        return self.draft.kernel.buffer(buffer).dtype
+
+    def _reader(self, id: str) -> Callable[[Read], Expr]:
+        """What a read of a statement stands for, which is noted where it is of an array that the launch writes."""
+
+        def value(read: Read) -> Expr:
+            if (read.buffer, read.subscripts) in self.held and (read.buffer, read.subscripts) not in self.bound:
+                self.reads.append((id, read.buffer))
+            return self._reads_held(read)
+
+        return value
+
+    def _reads_held(self, read: Read) -> Expr:
+        element = (read.buffer, read.subscripts)
+        if read.buffer == SUM:
+            return replace(read, buffer=self.of.buffer, subscripts=self.of.subscripts)
+        if element not in self.bound:
+            return read
+        name, declared = self.held[element]
+        held = Read(buffer=name, subscripts=(), dtype=self.draft.buffers[name].dtype, span=read.span)
+        return as_type(as_type(held, declared), read.dtype)
+
+
+def _carried(value: Expr, dtype: DType) -> Expr:
+    """A value in the type that holds all of its type's: not rounded where reading it rounds it."""
+    if value.dtype == dtype:
+        return value
+    if isinstance(value, Cast) and value.operand.dtype == dtype:
+        return value.operand
+    return Cast(operand=value, dtype=dtype, span=value.span)

@@ -1,0 +1,164 @@
+"""What programs say around products of matrices on tensor cores: told exactly, with every rounding that they write, at
+edges that no tile divides, and left to other forms where iterations meet."""
+
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import texpr
+from texpr.grammar.index.expr import constant_value
+from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.mapped.candidate import Candidate, Piped
+from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.simulate.stage import simulate
+
+TYPES: dict[str, Any] = {
+    "bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "f64": np.float64, "i32": np.int32, "i8": np.int8,
+}  # fmt: skip
+LARGE = {"M": 512, "N": 512, "K": 512}
+SMALL = {"M": 72, "N": 136, "K": 40}
+SUM = "sum K k { A[i, k] * B[k, j] }"
+ROWS = "A: bf16[M, K], B: bf16[K, N]"
+
+
+def kernel(head: str, body: str, band: str = "par M i, N j") -> str:
+    return f"kernel g({ROWS}, {head}) {{ {band} {{ {body} }} }}"
+
+
+FORMS = {
+    "added to": kernel("C: bf16[M, N]", f"C[i, j] += {SUM}"),
+    "added to, term by term": kernel("inout C: f32[M, N]", "seq K k { C[i, j] += A[i, k] * B[k, j] }"),
+    "begun with a bias": kernel("b: f32[N], C: f32[M, N]", "C[i, j] = b[j]; seq K k { C[i, j] += A[i, k] * B[k, j] }"),
+    "scaled": kernel("alpha: f32, beta: f32, C: bf16[M, N]", f"C[i, j] = alpha * ({SUM}) + beta * C[i, j]"),
+    "bias by column": kernel("b: bf16[N], C: bf16[M, N]", f"C[i, j] = max(b[j] + {SUM}, 0.0)"),
+    "bias by row": kernel("b: f32[M], C: bf16[M, N]", f"let x = b[i] + {SUM}; C[i, j] = x * x"),
+    "scales by row and column": kernel("u: f32[M], v: f32[N], C: bf16[M, N]", f"C[i, j] = u[i] * v[j] * ({SUM})"),
+    "residual": kernel("R: bf16[M, N], C: bf16[M, N]", f"C[i, j] = R[i, j] + {SUM}"),
+    "residual, turned": kernel("R: f32[N, M], C: bf16[M, N]", f"C[i, j] = R[j, i] + {SUM}"),
+    "rounded on the way": kernel("b: f32[N], C: f32[M, N]", f"C[i, j] = b[j] + f32(bf16(b[j] * ({SUM})))"),
+    "held in 16 bits": kernel(
+        "b: f32[N], C: f32[M, N]",
+        "new s: f16; s = b[j]; seq K k { s += A[i, k] * B[k, j] }; s = f16(s * b[j]); C[i, j] = s",
+    ),
+    "read again": kernel("b: f32[N], C: bf16[M, N]", f"C[i, j] = b[j] * ({SUM}); C[i, j] = C[i, j] * b[j] + C[i, j]"),
+    "in place": kernel(
+        "b: f32[N], C: bf16[M, N]",
+        "C[i, j] = 0.0; seq K k { C[i, j] += A[i, k] * B[k, j] }; C[i, j] = C[i, j] * b[j]; C[i, j] max= b[j]",
+    ),
+    "two outputs": kernel(
+        "b: f32[N], C: bf16[M, N], D: f32[M, N]", f"let s = {SUM}; C[i, j] = s * b[j]; D[i, j] = s + D[i, j] + C[i, j]"
+    ),
+    "an output turned": kernel("C: bf16[M, N], D: f16[N, M]", f"let s = {SUM}; D[j, i] = s; C[i, j] = s"),
+    "integers": kernel(
+        "C: bf16[M, N], D: i32[M, N], E: i8[M, N]", f"let s = {SUM}; D[i, j] += i32(s); E[i, j] = i8(s); C[i, j] = s"
+    ),
+    "in f64": kernel("b: f64[N], C: f32[M, N]", f"C[i, j] = f32(b[j] * f64({SUM}))"),
+    "chosen by place": kernel("b: f32[N], C: bf16[M, N]", f"let s = {SUM}; C[i, j] = select(j < i, b[j] * s, 0.0)"),
+    "chosen by data": kernel("b: f32[N], C: bf16[M, N]", f"let s = {SUM}; C[i, j] = select(s > b[j], s, b[j])"),
+    "looked up": kernel("t: f32[N], at: i32[M], C: bf16[M, N]", f"C[i, j] = t[at[i]] * ({SUM})"),
+    "bound before": kernel(
+        "b: f32[N], C: bf16[M, N], D: f32[M, N]", f"D[i, j] = b[j]; let x = D[i, j] + 1.0; C[i, j] = x * ({SUM})"
+    ),
+    "another type": kernel("C: f16[M, N]", f"C[i, j] = f16({SUM})"),
+    "places": kernel("C: f32[M, N]", f"C[i, j] = f32(i32({SUM}) + 3) * 0.5"),
+}  # fmt: skip
+
+
+def form(program: str) -> Any:
+    """What is chosen for large sizes."""
+    found = texpr.parse(program).only.compile("cuda:sm_90a", stop_after="map", **LARGE)
+    return found.mapping.candidate.launches["g_0"]
+
+
+def small(program: str, rows: int = 64, columns: int = 128, **how: int) -> Candidate:
+    """The same in small tiles."""
+    tile, given = {"i": rows, "j": columns}, {"stages": 2, "persistent": 2, "cluster": 1, **how}
+    return Candidate(launches={"g_0": replace(form(program), tile=tile, **given)})
+
+
+def mapped(program: str, how: Candidate, **sizes: int) -> MappedProgram:
+    found = texpr.parse(program).only.compile("cuda:sm_90a", stop_after="map", mapping=how, **sizes)
+    return found.mapping.program
+
+
+def arguments(program: MappedProgram, seed: int = 5) -> dict[str, Any]:
+    """Factors of -1, 0 and 1, whose sums are exact in every type; what is beside them has all bits of its own."""
+    random = np.random.default_rng(seed)
+    found: dict[str, Any] = {}
+    for buffer in program.kernel.params:
+        shape, dtype = tuple(constant_value(extent) or 0 for extent in buffer.shape), TYPES[str(buffer.dtype)]
+        if buffer.name in ("A", "B"):
+            found[buffer.name] = random.integers(-1, 2, shape).astype(dtype)
+        elif buffer.name == "at":
+            found[buffer.name] = random.integers(0, shape[0], shape).astype(dtype)
+        elif str(buffer.dtype).startswith("i"):
+            found[buffer.name] = random.integers(-9, 9, shape).astype(dtype)
+        else:
+            found[buffer.name] = random.standard_normal(shape).astype(dtype)
+    return found
+
+
+def same(got: Any, expected: Any) -> None:
+    for name, values in expected.items():
+        np.testing.assert_array_equal(got[name].astype(np.float64), values.astype(np.float64), err_msg=name)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_is_around_a_product_is_done_with_its_sums(name: str) -> None:
+    assert isinstance(form(FORMS[name]), Piped)
+    program = mapped(FORMS[name], small(FORMS[name]), **SMALL)
+    values = arguments(program)
+    expected = interpret(program.kernel, {n: np.array(a) for n, a in values.items()}).outputs
+    same(simulate(program, values), expected)
+
+
+NONE = {
+    "sums of rows": kernel("C: bf16[M, N], inout r: f32[M]", f"let s = {SUM}; C[i, j] = s; r[i] += s"),
+    "one sum of all": kernel("C: bf16[M, N], inout r: f32[1]", f"let s = {SUM}; C[i, j] = s; r[0] max= s"),
+    "a sum over the band, too": (
+        "kernel g(A: bf16[M, P, K], B: bf16[P, K, N], inout C: f32[M, N]) {"
+        " par P p, M i, N j { seq K k { C[i, j] += A[i, p, k] * B[p, k, j] } } }"
+    ),
+    "atomic": kernel("C: bf16[M, N], inout D: f32[M, N]", f"let s = {SUM}; C[i, j] = s; atomic D[i, j] += s"),
+    "a condition": kernel("C: bf16[M, N]", f"let s = {SUM}; if j < i {{ C[i, j] = s }}"),
+    "two elements of an array": kernel("C: bf16[2, M, N]", f"let s = {SUM}; C[0, i, j] = s; C[1, i, j] = C[0, i, j]"),
+    "its neighbour": kernel("C: bf16[M, 2 * N]", f"let s = {SUM}; C[i, j] = s + C[i, j + N]"),
+    "another loop": kernel("b: f32[K], C: bf16[M, N]", f"let s = {SUM}; let t = sum K k {{ b[k] }}; C[i, j] = s * t"),
+    "held in f64": kernel(
+        "C: f32[M, N]", "new s: f64; s = 0.0; seq K k { s += f64(A[i, k] * B[k, j]) }; C[i, j] = f32(s)"
+    ),
+    "held in 8 bits": kernel("C: bf16[M, N]", f"new s: f8e4m3; s = {SUM}; C[i, j] = s").replace(
+        f"s = {SUM}", "s = 0.0; seq K k { s += A[i, k] * B[k, j] }"
+    ),
+    "read while it is summed": "kernel g(B: bf16[N, N], inout C: bf16[M, N]) {"
+    " par M i, N j { C[i, j] += sum N k { C[i, k] * B[k, j] } } }",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NONE)
+def test_what_iterations_share_and_what_is_more_than_leaves_is_none_of_the_tensor_cores(name: str) -> None:
+    extra = {"P": 2} if "P p" in NONE[name] else {}
+    try:
+        found = texpr.parse(NONE[name]).only.compile("cuda:sm_90a", stop_after="map", **LARGE, **extra)
+    except texpr.TExprError as refused:  # another stage has a word against it
+        assert refused.diagnostics[0].code.startswith("E03")
+        return
+    assert not any(isinstance(own, Piped) for own in found.mapping.candidate.launches.values())
+
+
+@pytest.mark.gxx
+def test_the_text_of_an_epilogue_is_right_on_the_cpu() -> None:
+    program = kernel(
+        "b: bf16[N], R: bf16[M, N], alpha: f32, C: bf16[M, N], D: f32[N, M]",
+        f"let s = alpha * ({SUM}) + b[j]; C[i, j] = s * sigmoid(s) + R[i, j]; D[j, i] += s",
+    )
+    own = small(program, 128, 128, cluster=2, persistent=4)
+    values = arguments(mapped(program, own, **SMALL))
+    expected = interpret(mapped(program, own, **SMALL).kernel, values).outputs
+    got = {name: np.array(value) for name, value in values.items()}
+    texpr.parse(program).only.compile("cuda-host:sm_90a", mapping=own, **SMALL)(**got)
+    for name, value in expected.items():
+        np.testing.assert_allclose(got[name].astype(float), value.astype(float), rtol=1e-2 if name == "C" else 1e-5)
