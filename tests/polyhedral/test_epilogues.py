@@ -19,7 +19,7 @@ TYPES: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "f64": np.float64, "i32": np.int32, "i8": np.int8,
 }  # fmt: skip
 LARGE = {"M": 512, "N": 512, "K": 512}
-SMALL = {"M": 72, "N": 136, "K": 40}
+EDGE, SMALL = {"M": 40, "N": 40, "K": 24}, {"M": 72, "N": 136, "K": 40}
 SUM = "sum K k { A[i, k] * B[k, j] }"
 ROWS = "A: bf16[M, K], B: bf16[K, N]"
 
@@ -73,9 +73,9 @@ def form(program: str) -> Any:
     return found.mapping.candidate.launches["g_0"]
 
 
-def small(program: str, rows: int = 64, columns: int = 128, **how: int) -> Candidate:
+def small(program: str, rows: int = 64, columns: int = 64, **how: int) -> Candidate:
     """The same in small tiles."""
-    tile, given = {"i": rows, "j": columns}, {"stages": 2, "persistent": 2, "cluster": 1, **how}
+    tile, given = {"i": rows, "j": columns}, {"stages": 2, "persistent": 1, "cluster": 1, **how}
     return Candidate(launches={"g_0": replace(form(program), tile=tile, **given)})
 
 
@@ -109,10 +109,23 @@ def same(got: Any, expected: Any) -> None:
 @pytest.mark.parametrize("name", FORMS)
 def test_what_is_around_a_product_is_done_with_its_sums(name: str) -> None:
     assert isinstance(form(FORMS[name]), Piped)
-    program = mapped(FORMS[name], small(FORMS[name]), **SMALL)
+    program = mapped(FORMS[name], small(FORMS[name]), **EDGE)
     values = arguments(program)
     expected = interpret(program.kernel, {n: np.array(a) for n, a in values.items()}).outputs
     same(simulate(program, values), expected)
+
+
+def test_epilogues_of_several_tiles_and_products_keep_apart() -> None:
+    program = (
+        "kernel g(A: bf16[P, M, K], B: bf16[N, K], R: f32[M, P, N], C: f16[P, N, M]) {"
+        " par M i, N j, P p { C[p, j, i] = f16(R[i, p, j] * sum K k { A[p, i, k] * B[j, k] }) } }"
+    )
+    how = Piped(along="i", across="j", tile={"i": 128, "j": 64}, stages=2, persistent=2, cluster=2)
+    found = texpr.parse(program).only.compile("cuda:sm_90a", stop_after="map", **LARGE, P=2)
+    memory = found.mapping.candidate.launches["g_0"].memory
+    own = mapped(program, Candidate(launches={"g_0": replace(how, memory=memory)}), M=72, N=72, K=24, P=2)
+    values = arguments(own)
+    same(simulate(own, values), interpret(own.kernel, values).outputs)
 
 
 NONE = {
@@ -133,7 +146,7 @@ NONE = {
     "held in 8 bits": kernel("C: bf16[M, N]", f"new s: f8e4m3; s = {SUM}; C[i, j] = s").replace(
         f"s = {SUM}", "s = 0.0; seq K k { s += A[i, k] * B[k, j] }"
     ),
-    "read while it is summed": "kernel g(B: bf16[N, N], inout C: bf16[M, N]) {"
+    "read while it is summed": "kernel g(A: bf16[M, K], B: bf16[N, N], inout C: bf16[M, N]) {"
     " par M i, N j { C[i, j] += sum N k { C[i, k] * B[k, j] } } }",
 }  # fmt: skip
 
