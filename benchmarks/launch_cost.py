@@ -82,7 +82,7 @@ def build(out: Path, arch: str) -> int:
 
 def parts_of(kernel: Any, arrays: tuple[Any, ...], name: str) -> dict[str, Call]:
     """What a call with the arrays of the call before does, one thing after another."""
-    for _ in range(3):
+    for _ in range(5):
         kernel(*arrays)
     call = kernel._bind.recall(arrays, {})
     (ready,) = call.again[1]
@@ -90,7 +90,8 @@ def parts_of(kernel: Any, arrays: tuple[Any, ...], name: str) -> dict[str, Call]
     return {
         f"{name}: arrays are the same": lambda: kernel._bind.recall(arrays, {}),
         f"{name}: current stream": lambda: seen.stream(seen.device),
-        f"{name}: current device": lambda: kernel.backend.is_current(seen.device),
+        f"{name}: current device": seen.here or (lambda: kernel.backend.is_current(seen.device)),
+        f"{name}: current device, the driver": lambda: kernel.backend.is_current(seen.device),
         f"{name}: the driver's launch": ready,
     }
 

@@ -255,14 +255,21 @@ class HostBackend:
         yield _begin(kept)
         self._kept.memory = kept
 
-    def start(self, kernel: Any, arguments: list[Any], queue: None) -> Callable[[], None]:
+    def once(self, kernel: Any, arguments: list[Any], device: int, stream: None) -> int:
+        return self.kept(kernel, arguments, device, stream)()
+
+    def kept(self, kernel: Any, arguments: list[Any], device: int, stream: None) -> Callable[[], int]:
         step, grid, lengths = kernel
         for position, length in lengths.items():
             arguments[position] = HostArray(arguments[position], length)
 
-        def run() -> None:
+        def run() -> int:
             report = self.module.launch(step.symbol, arguments, grid, step.block[0], step.shared_bytes, self.seed)
             if report is not None:
                 raise report.to_error()
+            return 0
 
         return run
+
+    def refuse(self, kernel: Any, answer: int) -> None:
+        """Launches raise what is wrong themselves."""

@@ -16,7 +16,7 @@ from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CUDA, CUDA_HOST, CUDA_MANAGED
-from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, Way, current_device_check, encode
+from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, Way, check, current_device_check, encode
 from texpr.runtime.driver import driver as bindings
 from texpr.runtime.streams import LEGACY
 
@@ -243,8 +243,14 @@ class CudaBackend:
             self._zeros[number] = address, size
             return True
 
-    def start(self, kernel: Way, arguments: Sequence[Any], queue: Queue) -> Callable[[], None]:
-        return kernel.frame(queue.handle, arguments)
+    def once(self, kernel: Way, arguments: Sequence[Any], device: int, stream: int | None) -> int:
+        return kernel.launch(stream or LEGACY, arguments)
+
+    def kept(self, kernel: Way, arguments: Sequence[Any], device: int, stream: int | None) -> Callable[[], int]:
+        return kernel.frame(stream or LEGACY, arguments)
+
+    def refuse(self, kernel: Way, answer: int) -> None:
+        check(answer, f"the launch of {kernel.symbol} failed")
 
 
 def _allocated(size_bytes: int, queue: Queue) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from texpr.codegen.tensor_map import PROMOTION_BYTES, SWIZZLE_BYTES, TYPES, TensorMap
 from texpr.grammar.diagnostics import fail
 
+_STREAM = struct.Struct("<Q")
 MAP_BYTES, MAP_ALIGNMENT = 128, 128  # of a CUtensorMap; before CUDA 13 its alignment was 64
 COOPERATIVE, OVERLAPPING = 2, 6  # launch attributes: cooperative; programmatic stream serialization
 
@@ -66,9 +67,10 @@ def brief(name: str) -> Any:
     return ctypes.PYFUNCTYPE(ctypes.c_int)(_address(name, 12000))
 
 
-def _check(code: int, what: str) -> None:
-    if code != 0:
-        raise fail("E0601", f"{what}: {_said(code)}")
+def check(answer: int, what: str) -> None:
+    """Raises E0601 where the driver did not do it."""
+    if answer != 0:
+        raise fail("E0601", f"{what}: {_said(answer)}")
 
 
 def _said(code: int) -> str:
@@ -94,7 +96,7 @@ def encode(found: TensorMap) -> Any:
     swizzle, promotion = SWIZZLE_BYTES[found.swizzle_bytes][1], PROMOTION_BYTES[found.promotion_bytes][1]
     numbers = no_interleave, swizzle, promotion, zeros_beyond
     code = call(place, TYPES[found.dtype][1], rank, found.address, shape, strides, box, steps, *numbers)
-    _check(code, f"the driver makes no tensor map of {found}")
+    check(code, f"the driver makes no tensor map of {found}")
     result: Any = (ctypes.c_byte * MAP_BYTES).from_address(place)
     result.kept = memory
     return result
@@ -102,8 +104,7 @@ def encode(found: TensorMap) -> Any:
 
 class Way:
     """How one kernel is launched, but for its stream and what its parameters are. `kinds` has a letter for each: Q is
-    an unsigned number, q a signed one, and P a value of ctypes, which stays where it is. What stands in a frame: the
-    configuration, where each parameter is, and eight bytes for each."""
+    an unsigned number, q a signed one, and P a value of ctypes, which stays where it is."""
 
     def __init__(
         self,
@@ -115,12 +116,11 @@ class Way:
         kinds: str,
         attributes: Sequence[int] = (),
     ) -> None:
-        self._symbol = symbol
+        self.symbol = symbol
         self._launch = ctypes.CFUNCTYPE(ctypes.c_int)(_address("cuLaunchKernelEx", 11080))
-        self._launch.restype = self._check
         self._function = ctypes.byref(ctypes.c_char.from_address(function))
         self._attributes = (_Attribute * max(len(attributes), 1))(*(_Attribute(id=id, value=1) for id in attributes))
-        config = bytes(
+        self._config = bytes(
             _Config(
                 grid=tuple(grid),
                 block=tuple(block),
@@ -129,32 +129,66 @@ class Way:
                 count=len(attributes),
             )
         )
-        stream, count = _Config.stream.offset, len(kinds)
-        self._before, self._after = config[:stream], config[stream + 8 :]
-        self._layout = struct.Struct(f"<{stream}sQ{len(self._after)}s{count}Q{kinds.replace('P', 'Q')}x")
+        count = len(kinds)
         self._pointed = [k for k, kind in enumerate(kinds) if kind == "P"]
-        self._memory = ctypes.c_char * self._layout.size
-        self._pointers_at = len(config)
-        self._values_at = [len(config) + 8 * count + 8 * k for k in range(count)]
+        self._values = struct.Struct(f"<{kinds.replace('P', 'Q')}")
+        self._places = struct.Struct(f"<{count}Q")
+        self._places_at = len(self._config)
+        self._values_at = self._places_at + 8 * count
+        self._memory = ctypes.c_char * (self._values_at + 8 * count + 1)
+        self._spare: list[_Frame] = []
 
-    def frame(self, stream: int, arguments: Sequence[Any]) -> Callable[[], None]:
+    def frame(self, stream: int, arguments: Sequence[Any]) -> Callable[[], int]:
         """The launch on this stream, with these arguments, as the driver takes it: all in one piece of memory, which
-        never changes, so that threads may share it. Calling it enqueues the kernel, as often as one likes, and raises
-        E0601 when the driver refuses. What has its arguments ready as C's, and no frame of Python's, is called in a
-        third of the time."""
-        memory: Any = self._memory()
-        memory.arguments = arguments  # and what they keep
-        first = ctypes.addressof(memory)
-        places, values = [first + offset for offset in self._values_at], list(arguments)
-        for k in self._pointed:
-            places[k], values[k] = ctypes.addressof(values[k]), 0
-        self._layout.pack_into(memory, 0, self._before, stream, self._after, *places, *values)
-        parameters = ctypes.c_char.from_buffer(memory, self._pointers_at)
-        return partial(self._launch, ctypes.byref(memory), self._function, ctypes.byref(parameters), None)
+        never changes, so that threads may share it. Calling it enqueues the kernel, as often as one likes, and gives
+        the driver's answer, 0 where all is well. What has its arguments ready as C's, and no frame of Python's, is
+        called in a third of the time."""
+        made = self._made()
+        self._fill(made, stream, arguments)
+        return made.launch
 
-    def _check(self, code: int) -> None:
-        if code:
-            _check(code, f"the launch of {self._symbol} failed")
+    def launch(self, stream: int, arguments: Sequence[Any]) -> int:
+        """Enqueue the kernel once, in a frame that other launches get, too, one at a time; the driver's answer."""
+        try:
+            frame = self._spare.pop()
+        except IndexError:
+            frame = self._made()
+        self._fill(frame, stream, arguments)
+        answer = frame.launch()
+        self._spare.append(frame)
+        return answer
+
+    def _made(self) -> "_Frame":
+        memory: Any = self._memory()
+        memory[: self._places_at] = self._config
+        first = ctypes.addressof(memory) + self._values_at
+        self._places.pack_into(memory, self._places_at, *range(first, first + self._places.size, 8))
+        parameters = ctypes.byref(ctypes.c_char.from_buffer(memory, self._places_at))
+        return _Frame(memory, partial(self._launch, ctypes.byref(memory), self._function, parameters, None))
+
+    def _fill(self, frame: "_Frame", stream: int, arguments: Sequence[Any]) -> None:
+        memory = frame.memory
+        if self._pointed:
+            places = [*self._places.unpack_from(memory, self._places_at)]
+            values = list(arguments)
+            for k in self._pointed:
+                places[k], values[k] = ctypes.addressof(values[k]), 0
+            self._places.pack_into(memory, self._places_at, *places)
+            memory.arguments, arguments = arguments, values  # which lie where they are
+        if stream != frame.stream:
+            _STREAM.pack_into(memory, _Config.stream.offset, stream)
+            frame.stream = stream
+        self._values.pack_into(memory, self._values_at, *arguments)
+
+
+class _Frame:
+    """Memory with the configuration of a launch, where each parameter is, and eight bytes for each; and its call."""
+
+    __slots__ = ("launch", "memory", "stream")
+
+    def __init__(self, memory: Any, launch: Callable[[], int]) -> None:
+        self.memory, self.launch = memory, launch
+        self.stream = 0
 
 
 class _Place(threading.local):

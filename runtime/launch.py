@@ -2,10 +2,10 @@
 
 A backend knows a kind of memory and how to start one kernel; this file knows grids, arguments and workspaces. What the
 sizes decide is worked out once for calls that look alike: a later one fills addresses and scalars into its starts, and
-one that gives what an earlier one gave starts the same again.
+one that gives what the last one gave starts the same again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -29,12 +29,11 @@ from texpr.grammar.types import ELEMENT_TYPES, DType
 from texpr.runtime.arrays import CPU
 from texpr.runtime.call_memory import CallMemory, Where, call_memory, taken
 from texpr.runtime.map_maker import MapMaker
-from texpr.runtime.recall import Binder, Number, Seen
+from texpr.runtime.recall import Binder, Call, Number, Seen, are_apart
 from texpr.runtime.streams import handle_of
 
 MAX_PLANS = 64  # of one look, for as many answers of its addresses
 MAX_KEPT = 256  # starts of one host program that are kept for the next call
-MAX_READY = 1024  # starts with their arguments that are kept for calls of one look
 MAX_LAUNCHES = 1 << 20  # and rounds of host loops, of one call; seconds of nothing but launching
 
 
@@ -60,8 +59,8 @@ class Plan:
     starts: tuple[Start, ...] | None
 
 
-Ready = Callable[[], None]
-"""Starts a kernel with its arguments, on its queue, as often as it is called and in any thread."""
+Ready = Callable[[], int]
+"""Starts a kernel with its arguments, as often as it is called and in any thread; gives 0, or why it did not."""
 
 
 class Backend(Protocol):
@@ -99,8 +98,14 @@ class Backend(Protocol):
     def zeros(self, size_bytes: int, queue: Any) -> AbstractContextManager[int]:
         """Memory of zeros, in which every call leaves zeros; no call that may run at the same time has it."""
 
-    def start(self, kernel: Any, arguments: list[Any], queue: Any) -> Ready:
-        """A kernel with its arguments: memory by its address, a size by its number."""
+    def once(self, kernel: Any, arguments: list[Any], device: int, stream: Any) -> int:
+        """Start a kernel with its arguments: memory by its address, a size by its number. 0, or why it was not."""
+
+    def kept(self, kernel: Any, arguments: list[Any], device: int, stream: Any) -> Ready:
+        """The same for later, as often as one likes."""
+
+    def refuse(self, kernel: Any, answer: int) -> None:
+        """Raises E0601 for an answer that is not 0."""
 
 
 class Launcher:
@@ -118,38 +123,74 @@ class Launcher:
         call = self._bind.recall(args, kwargs)
         if call is not None:
             seen = call.seen
-            current = seen.stream
-            own = handle if handle is not None or current is None else current(seen.device)
-            on, again = call.again
-            if on != own:
-                again = seen.ready.get((own, *call.addresses, *self._numbers(call.scalars)))
-            if again is not None and self.backend.is_current(seen.device):
-                call.again = own, again
-                for ready in again:
-                    ready()
-                return
+            here, current = seen.here, seen.stream
+            if here() == seen.device if here is not None else self.backend.is_current(seen.device):
+                own = handle if handle is not None or current is None else current(seen.device)
+                on, again = call.again
+                if again is not None and on == own:
+                    for ready in again:
+                        if ready():
+                            break  # the long way says why, or mends it
+                    else:
+                        return
+                    if ready is not again[0]:
+                        raise fail("E0601", f"{self.manifest.name}: a launch behind others failed")
+                elif self._short_way(call, own):
+                    return
         call = self._bind.check(call, args, kwargs, handle)
-        seen, addresses, scalars = call.seen, call.addresses, call.scalars
+        seen, addresses = call.seen, call.addresses
         if handle is None and seen.stream is not None:
             handle = seen.stream(seen.device)  # at each call: another may be current than at the last one
         queue = self.backend.queue(seen.device, handle)
         try:
-            plan, rest = self._plan(seen, addresses), self._numbers(scalars)
+            plan, numbers = self._plan(seen, addresses), self._numbers(call.scalars)
             if not plan.memory.allocates:
-                self._start(plan, seen, addresses, rest, queue, handle)
+                self._start(plan, seen, addresses, numbers, handle)
             else:
                 with taken(plan.memory, self.backend, queue) as bases:
-                    self._start(plan, seen, (*addresses, *bases), rest, queue, handle)
+                    self._start(plan, seen, (*addresses, *bases), numbers, handle)
         finally:
             self.backend.leave(queue, seen.owners)
+
+    def _short_way(self, call: Call, handle: int | None) -> bool:
+        """Start what a call of known looks gives, on the device that is current; whether all is well. The second time
+        that it is given, what starts it is kept."""
+        seen, addresses = call.seen, call.addresses
+        plan = seen.plans.get(self._answers(addresses))  # once: another thread may empty what is kept
+        if plan is None or plan.starts is None or plan.memory.allocates or seen.owners or seen.stream is None:
+            return False
+        if not (call.checked or are_apart(seen, addresses)):
+            return False
+        numbers, device = self._numbers(call.scalars), seen.device
+        keeps, call.checked, call.started = call.started and call.again[1] is None, True, True
+        if keeps:
+            call.again = (
+                handle,
+                tuple(
+                    [
+                        self.backend.kept(s.kernel, _filled(self.backend, s, addresses, numbers), device, handle)
+                        for s in plan.starts
+                    ]
+                ),
+            )
+        for number, start in enumerate(plan.starts):
+            answer = self.backend.once(start.kernel, _filled(self.backend, start, addresses, numbers), device, handle)
+            if answer and number:
+                self.backend.refuse(start.kernel, answer)
+            elif answer:
+                return False
+        return True
 
     def _numbers(self, scalars: Sequence[Number]) -> list[Any]:
         """Scalars as arguments; of two that are equal and have other bits, such as zeros, these are not equal."""
         return [*map(self.backend.scalar, scalars, self._scalars)]
 
+    def _answers(self, addresses: Sequence[int]) -> tuple[int, ...]:
+        return tuple([addresses[which] % number for which, number in self._asked]) if self._asked else ()
+
     def _plan(self, seen: Seen, addresses: Sequence[int]) -> Plan:
         """The plan for a call's sizes and what is asked of its addresses."""
-        answers = tuple([addresses[which] % number for which, number in self._asked]) if self._asked else ()
+        answers = self._answers(addresses)
         plan: Plan | None = seen.plans.get(answers)  # once: another thread may empty what is kept
         if plan is None:
             if len(seen.plans) >= MAX_PLANS:
@@ -158,36 +199,30 @@ class Launcher:
         return plan
 
     def _start(
-        self, plan: Plan, seen: Seen, addresses: Sequence[int], scalars: Sequence[Any], queue: Any, handle: int | None
+        self, plan: Plan, seen: Seen, addresses: Sequence[int], scalars: Sequence[Any], handle: int | None
     ) -> None:
         """All starts; `addresses` has those of the arrays, and then those of the call's own memory."""
-        key = (handle, *addresses, *scalars)
-        again = seen.ready.get(key)  # once: another thread may empty what is kept
-        if again is not None:
-            for ready in again:
-                ready()
-            return
-        if plan.starts is None:
-            for start in starts_of(self.manifest, self.backend, seen, addresses, plan.memory):
-                self._filled(start, addresses, scalars, queue)()
-            return
-        again = tuple([self._filled(start, addresses, scalars, queue) for start in plan.starts])
-        for ready in again:
-            ready()
-        if len(seen.ready) * max(1, len(again)) >= MAX_READY:
-            seen.ready.clear()
-        seen.ready[key] = again
+        starts: Iterable[Start] | None = plan.starts
+        if starts is None:
+            starts = starts_of(self.manifest, self.backend, seen, addresses, plan.memory)
+        for start in starts:
+            answer = self.backend.once(
+                start.kernel, _filled(self.backend, start, addresses, scalars), seen.device, handle
+            )
+            if answer:
+                self.backend.refuse(start.kernel, answer)
 
-    def _filled(self, start: Start, addresses: Sequence[int], scalars: Sequence[Any], queue: Any) -> Ready:
-        """A start with what differs from call to call."""
-        arguments = list(start.arguments)
-        for position, which, offset in start.memory:
-            arguments[position] = addresses[which] + offset
-        for position, (which, offset), maker in start.maps:
-            arguments[position] = maker.at(addresses[which] + offset, self.backend)
-        for position, which in start.scalars:
-            arguments[position] = scalars[which]
-        return self.backend.start(start.kernel, arguments, queue)
+
+def _filled(backend: Backend, start: Start, addresses: Sequence[int], scalars: Sequence[Any]) -> list[Any]:
+    """The arguments of a start, with what differs from call to call."""
+    arguments = list(start.arguments)
+    for position, which, offset in start.memory:
+        arguments[position] = addresses[which] + offset
+    for position, (which, offset), maker in start.maps:
+        arguments[position] = maker.at(addresses[which] + offset, backend)
+    for position, which in start.scalars:
+        arguments[position] = scalars[which]
+    return arguments
 
 
 def make_plan(manifest: Manifest, backend: Backend, seen: Seen, addresses: Sequence[int]) -> Plan:

@@ -4,7 +4,7 @@ Sizes, shapes, strides and types of a call whose arrays have known looks need no
 overlap do. Whatever is unusual goes through `bind_arguments`, which raises the errors.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,8 @@ from texpr.codegen.manifest import Manifest, Parameter
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arguments import bind_arguments, scalar_value
 from texpr.runtime.arrays import CUDA, ArrayView
-from texpr.runtime.looks import Fact, Guard, Look, facts_of, guard_of, looks_in, plain_facts_of
-from texpr.runtime.streams import Lookup, current_stream, libraries_of, library_of
+from texpr.runtime.looks import Fact, Guard, Look, Same, facts_of, guard_of, looks_in, plain_facts_of, same_of
+from texpr.runtime.streams import Lookup, current_stream, device_of, libraries_of, library_of
 
 MAX_SEEN = 64  # kinds of calls that one kernel remembers
 _FLOATS = frozenset(name for name, dtype in ELEMENT_TYPES.items() if dtype.is_float)
@@ -24,10 +24,10 @@ MAX_GUARDS = 4  # of one kind: torch's differ with its modes
 class Seen:
     """What calls of one look have in common: the first and last byte of each array relative to its address (None:
     empty), what addresses must be multiples of (which, of what), the distances at which two arrays share memory that
-    one of them is written in (from, to, more than, less than), the sizes, the device's number, and how its current
-    stream is found (None: there are no streams). `owners` keep the memory of arrays that have no looks. A launcher
-    keeps in `plans` what it derived from the sizes, and from what it asked of the addresses, and in `ready` what it
-    started, by all that a call gave."""
+    one of them is written in (from, to, more than, less than), the sizes, the device's number, how its current stream
+    is found (None: there are no streams), and how a library says which device is current. `owners` keep the memory of
+    arrays that have no looks. A launcher keeps in `plans` what it derived from the sizes, and from what it asked of the
+    addresses."""
 
     reaches: tuple[tuple[int, int] | None, ...]
     aligned: tuple[tuple[int, int], ...]
@@ -35,9 +35,9 @@ class Seen:
     sizes: Mapping[str, int]
     device: int
     stream: Lookup | None = None
+    here: Callable[[], int] | None = None
     owners: tuple[Any, ...] = ()
     plans: dict[tuple[int, ...], Any] = field(default_factory=dict)
-    ready: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -62,22 +62,26 @@ Number = int | float | bool
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """What a call gives: the arrays' addresses and the scalars in the order of parameters. A call without scalars that
-    gives what the last one gave is the same object; a launcher keeps in `again` on which stream it started what."""
+    """What a call gives: the arrays' addresses and the scalars in the order of parameters. A call that gives what the
+    last one gave is the same object: `checked` says that its addresses are right, `started` that a launcher has started
+    it, which keeps in `again` on which stream it started what."""
 
     seen: Seen
     addresses: list[int]
     scalars: list[Number]
+    checked: bool = False
+    started: bool = False
     again: tuple[int | None, tuple[Any, ...] | None] = -1, None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Last:
-    """The last call of a kernel; no facts where a guard knew its arrays."""
+    """The last call of a kernel; no facts where a guard knew its arrays. `same` knows the arrays themselves again."""
 
     known: Known
     facts: Sequence[Fact]
     call: Call
+    same: Same | None = None
 
 
 class Binder:
@@ -104,37 +108,58 @@ class Binder:
             return None
         arrays = [values[k] for k in self._positions] if self._scalars else values
         last = self._last  # once: another thread may put its own there
-        guard = None if last is None else last.known.guard
         facts: Sequence[Fact] = ()
-        if last is not None and guard is not None and guard[0](*arrays):
-            known, addresses = last.known, [*map(guard[1], arrays)]
-            if addresses == last.call.addresses and not self._scalars:
-                return last.call
+        if last is not None:
+            if last.same is not None and last.same(arrays):
+                return self._again(last, values)
+            guard = last.known.guard
+            if guard is not None and guard[0](*arrays):
+                addresses = [*map(guard[1], arrays)]
+                if addresses == last.call.addresses:
+                    return self._again(last, values)
+                return self._new(last.known, facts, addresses, values)
+        asked = facts_of(arrays)
+        if asked is None:
+            return None
+        facts = asked
+        if last is not None and facts == last.facts:
+            last.known.look_again(arrays)
+            last.same = last.same or same_of(arrays)
+            return self._again(last, values)
+        looks, addresses = looks_in(facts), [fact[-1] for fact in facts]
+        if last is not None and looks == last.known.looks:  # equality takes half as long as a hash
+            known = last.known
+            known.look_again(arrays)
+        elif (found := self._seen.get(looks)) is not None:
+            known = found
         else:
-            asked = facts_of(arrays)
-            if asked is None:
-                return None
-            facts = asked
-            if last is not None and facts == last.facts and not self._scalars:
-                last.known.look_again(arrays)
-                return last.call
-            looks, addresses = looks_in(facts), [fact[-1] for fact in facts]
-            if last is not None and looks == last.known.looks:  # equality takes half as long as a hash
-                known = last.known
-                known.look_again(arrays)
-            elif (found := self._seen.get(looks)) is not None:
-                known = found
-            else:
-                return None
-        call = Call(known.seen, addresses, [self._scalar(p, values[k]) for k, p in self._scalars])
+            return None
+        return self._new(known, facts, addresses, values)
+
+    def _again(self, last: Last, values: Sequence[Any]) -> Call:
+        """A call with the arrays of the last one."""
+        call = last.call
+        for (k, _), known in zip(self._scalars, call.scalars, strict=True):
+            if values[k] is not known:  # of equal ones bits may differ
+                made = Call(call.seen, call.addresses, self._numbers(values), call.checked)
+                self._last = Last(last.known, last.facts, made, last.same)
+                return made
+        return call
+
+    def _new(self, known: Known, facts: Sequence[Fact], addresses: list[int], values: Sequence[Any]) -> Call:
+        call = Call(known.seen, addresses, self._numbers(values))
         self._last = Last(known, facts, call)
         return call
+
+    def _numbers(self, values: Sequence[Any]) -> list[Number]:
+        return [self._scalar(p, values[k]) for k, p in self._scalars]
 
     def check(
         self, found: Call | None, args: Sequence[Any], kwargs: Mapping[str, Any], stream: int | None = None
     ) -> Call:
         """What `recall` found, where it is right; otherwise the long way."""
-        if found is not None and _apart(found.seen, found.addresses):
+        if found is not None and (found.checked or are_apart(found.seen, found.addresses)):
+            found.checked = True
             return found
         return self._learn(args, kwargs, stream)
 
@@ -157,13 +182,15 @@ class Binder:
         facts = plain_facts_of(arrays) if all(name in self._names for name in kwargs) else None
         views = [bound.arrays[p.name] for _, p in self._arrays]
         reaches = tuple(map(_reach, views))
+        lookup, here = self._stream(bound.objects) if CUDA in self._devices else (None, None)
         seen = Seen(
             reaches,
             tuple((k, align) for k, (align, _) in enumerate(self._demands) if reaches[k] is not None),
             tuple(_clashes(reaches, self._demands)),
             bound.sizes,
             views[0].device[1] if views else 0,
-            self._stream(bound.objects) if CUDA in self._devices else None,
+            lookup,
+            here,
             tuple(view.owner for view in views if view.owner is not None),
         )
         if facts is not None:
@@ -173,17 +200,18 @@ class Binder:
             self._seen[looks] = Known(looks, seen)
         return Call(seen, [view.pointer for view in views], [bound.scalars[p.name] for _, p in self._scalars])
 
-    def _stream(self, objects: Mapping[str, Any]) -> Lookup:
-        """How a call of these arrays finds its stream: DLPack makes what is read ready on it, but not what is written,
-        and a bare view says nothing of who works on it."""
+    def _stream(self, objects: Mapping[str, Any]) -> tuple[Lookup, Callable[[], int] | None]:
+        """How a call of these arrays finds its stream, and the current device: DLPack makes what is read ready on the
+        stream, but not what is written, and a bare view says nothing of who works on it."""
         for _, parameter in self._arrays:
             value = objects[parameter.name]
             if library_of(value) is None and (parameter.writes or isinstance(value, ArrayView)):
-                return current_stream((), foreign=parameter.name)
-        return current_stream(libraries_of(objects.values()))
+                return current_stream((), foreign=parameter.name), None
+        libraries = libraries_of(objects.values())
+        return current_stream(libraries), device_of(libraries)
 
 
-def _apart(seen: Seen, addresses: Sequence[int]) -> bool:
+def are_apart(seen: Seen, addresses: Sequence[int]) -> bool:
     """Whether all arrays are in memory and aligned, and none that is written shares a byte with another; otherwise a
     closer look is needed."""
     for which, align in seen.aligned:

@@ -147,6 +147,7 @@ class Machine:
         self.events: list[Any] = []
         self.torch, self.cupy = threading.local(), threading.local()
         self.capturing = self.refuses = 0
+        self.fails_at: str | None = None  # a kernel that is not launched
         self.blocks_at_once = 2, 5  # of a multiprocessor, and multiprocessors
         self.encoded: list[Any] = []
         self.driver_launches: list[Any] = []
@@ -202,6 +203,8 @@ class Machine:
         told, (which, kernel) = config.contents, divmod(function, 100)
         assert which == self.current  # a function is one device's
         symbol = self.symbols[kernel]
+        if symbol == self.fails_at:
+            return 719
         places = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
         attributes = [(told.attributes[k].id, told.attributes[k].value) for k in range(told.count)]
         ways = tuple(told.grid), tuple(told.block), told.shared_bytes, told.stream, attributes, symbol

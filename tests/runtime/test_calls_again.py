@@ -12,17 +12,17 @@ from texpr.runtime.launch import Launcher
 
 
 class Counted:
-    """A launcher of `C = s * A`, and how often it prepared a launch."""
+    """A launcher of `C = s * A`, and how often it kept a launch."""
 
     def __init__(self, machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         backend, self.prepared = machine.backend(), 0
-        prepare = backend.start
+        prepare = backend.kept
 
-        def start(*told: Any) -> Any:
+        def kept(*told: Any) -> Any:
             self.prepared += 1
             return prepare(*told)
 
-        monkeypatch.setattr(backend, "start", start)
+        monkeypatch.setattr(backend, "kept", kept)
         scalar = Parameter(name="s", dtype="f32", shape=(), strides=(), mode="read", scalar=True)
         manifest = machine.launcher().manifest
         step = replace(machine.step, arguments=(("scalar", "s"), ("param", "A"), ("param", "C")))
@@ -43,7 +43,7 @@ def test_what_a_call_gives_is_what_starts_though_an_earlier_one_was_like_it(mach
     told = [launched[-3:] for launched in machine.driver_launches]
     bits = [struct.unpack("<I", struct.pack("<f", scalar))[0] for scalar, _ in [*calls, calls[-1]]]
     assert told == [(n, x.address, c.address) for n, (_, x) in zip(bits, [*calls, calls[-1]], strict=True)]
-    assert counted.prepared == 6  # 1 is 1.0, and zeros have two signs
+    assert counted.prepared == 1  # of what is given twice, one after the other
 
 
 def test_a_call_on_another_stream_or_from_another_gpu_has_its_own(machine: Any, counted: Counted) -> None:
@@ -51,33 +51,42 @@ def test_a_call_on_another_stream_or_from_another_gpu_has_its_own(machine: Any, 
     counted.call(1.0, a, c)
     machine.set_streams("torch", 71)
     counted.call(1.0, a, c)
-    counted.call(1.0, a, c, stream=72)
+    for _ in range(3):
+        counted.call(1.0, a, c, stream=72)
     machine.current = 1
     counted.call(1.0, a, c)
-    assert [launched[3] for launched in machine.driver_launches] == [1, 71, 72, 71]
-    assert (counted.prepared, machine.current) == (3, 1)
+    machine.current = 0
+    counted.call(1.0, a, c)
+    machine.set_streams("torch", 0)
+    counted.call(1.0, a, c)
+    assert [launched[3] for launched in machine.driver_launches] == [1, 71, 72, 72, 72, 71, 71, 1]
+    assert counted.prepared == 1
 
 
-def test_so_many_starts_are_kept(machine: Any, counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("texpr.runtime.launch.MAX_READY", 4)
+def test_a_launch_that_the_driver_refuses_is_told_and_the_next_one_runs(machine: Any, counted: Counted) -> None:
     a, c = machine.array("torch"), machine.array("torch")
-    for scalar in (0.0, 1.0, 2.0, 3.0, 4.0, 4.0, 0.0):
-        counted.call(scalar, a, c)
-    assert counted.prepared == 6
+    for given in ((1.0, a, c), (1.0, a, c), (2.0, a, c), (1.0, a, c)):  # the long way, the short one, and what is kept
+        counted.call(*given)
+        machine.refuses = 700
+        with pytest.raises(TExprError, match="the launch of k_0 failed: CUDA_ERROR_700"):
+            counted.call(*given)
+        machine.refuses = 0
+        counted.call(*given)
+    assert len(machine.driver_launches) == 8
 
 
-def test_calls_that_start_nothing_are_kept_as_few(
-    machine: Any, counted: Counted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("texpr.runtime.launch.MAX_READY", 4)
-    manifest = counted.call.manifest
-    empty = replace(manifest.host[0], grid=(0, 1, 1))
-    call = Launcher(replace(manifest, host=(empty,)), counted.call.backend)
+def test_of_several_launches_the_second_is_not_made_twice(machine: Any) -> None:
+    machine.told = ["u"] * 2
+    call = machine.launcher(host=(machine.step, replace(machine.step, symbol="k_1")))
     a, c = machine.array("torch"), machine.array("torch")
-    for scalar in range(40):
-        call(float(scalar), a, c)
-    (known,) = call._bind._seen.values()
-    assert not machine.driver_launches and 0 < len(known.seen.ready) <= 4
+    for _ in range(4):
+        call(a, c)
+        machine.fails_at = "k_1"
+        before = len(machine.driver_launches)
+        with pytest.raises(TExprError, match="E0601"):
+            call(a, c)
+        machine.fails_at = None
+        assert len(machine.driver_launches) == before + 1
 
 
 def test_arrays_that_share_memory_are_refused_after_others_like_them(machine: Any, counted: Counted) -> None:
@@ -93,4 +102,4 @@ def test_memory_that_foreign_arrays_own_is_not_kept_by_what_may_start_again(mach
     foreign, c = machine.array("stranger"), machine.array("torch")
     for _ in range(2):
         counted.call(1.0, foreign, c)
-    assert counted.prepared == 2 and len(machine.events) == 2
+    assert counted.prepared == 0 and len(machine.events) == 2

@@ -89,12 +89,17 @@ def test_a_launch_is_told_to_the_driver_as_often_as_it_is_started(machine: Any, 
     kernel = backend.kernel(replace(machine.step, shared_bytes=64, arguments=kinds, **changes), (5, 2, 1), {})
     arguments = [(1 << 64) - 1, backend.tensor_map(DESCRIBED), -3, backend.scalar(-2.0, F32), 78]
     machine.told = ["u", "map", "i", "u", "u"]
-    ready = backend.start(kernel, arguments, backend.queue(0, 9))
-    arguments[0] = 0  # what is ready does not change
+    ready = backend.kept(kernel, arguments, 0, 9)
+    first, arguments[0] = arguments[0], 0  # what is ready does not change
     ready()
+    backend.once(kernel, arguments, 0, 9)
+    backend.once(kernel, [first, *arguments[1:]], 0, None)
     ready()
-    told = ((1 << 64) - 1, b"map of 1048576", -3, 0xC0000000, 78)
-    assert machine.driver_launches == [((5, 2, 1), (32, 1, 1), 64, 9, attributes, "k_0", *told)] * 2
+    told = b"map of 1048576", -3, 0xC0000000, 78
+    assert machine.driver_launches == [
+        ((5, 2, 1), (32, 1, 1), 64, stream, attributes, "k_0", value, *told)
+        for value, stream in ((first, 9), (0, 9), (first, 1), (first, 9))
+    ]
 
 
 def test_blocks_that_must_run_together_are_refused_where_the_gpu_does_not_hold_them(machine: Any) -> None:
@@ -120,8 +125,9 @@ def test_what_the_driver_refuses_is_told_with_its_word(machine: Any) -> None:
     machine.refuses = 1
     assert "CUDA_ERROR_1" in refusal(lambda: backend.tensor_map(DESCRIBED))
     kernel = backend.kernel(replace(machine.step, arguments=()), (1, 1, 1), {})
-    ready = backend.start(kernel, [], backend.queue(0, 9))
-    assert "the launch of k_0 failed: CUDA_ERROR_1" in refusal(ready)
+    answers = backend.once(kernel, [], 0, 9), backend.kept(kernel, [], 0, 9)()
+    for answer in answers:
+        assert "the launch of k_0 failed: CUDA_ERROR_1" in refusal(lambda answer=answer: backend.refuse(kernel, answer))
 
 
 def test_each_stream_keeps_zeros_of_its_own_and_a_captured_graph_clears_its(machine: Any) -> None:

@@ -99,10 +99,17 @@ class Recorder:
         self.started.append(("zeros", size_bytes))
         yield 5000
 
-    def start(self, kernel: Any, arguments: list[Any], queue: Any) -> Any:
+    def once(self, kernel: Any, arguments: list[Any], device: int, stream: int | None) -> int:
         (symbol, grid), lengths = kernel
         told = [("pointer", each, lengths[k]) if k in lengths else each for k, each in enumerate(arguments)]
-        return lambda: self.started.append((symbol, grid, *told, queue))
+        self.started.append((symbol, grid, *told, (device, stream)))
+        return 0
+
+    def kept(self, kernel: Any, arguments: list[Any], device: int, stream: int | None) -> Any:
+        return lambda: self.once(kernel, arguments, device, stream)
+
+    def refuse(self, kernel: Any, answer: int) -> None:
+        raise AssertionError(answer)
 
 
 def array(count: int) -> Any:
@@ -171,7 +178,7 @@ def test_conditions_choose_for_the_calls_sizes() -> None:
 
 def test_an_error_while_starting_leaves_the_queue() -> None:
     class Failing(Recorder):
-        def start(self, kernel: Any, arguments: Sequence[Any], queue: Any) -> Any:
+        def once(self, kernel: Any, arguments: Sequence[Any], device: int, stream: int | None) -> int:
             raise RuntimeError("the driver says no")
 
     backend = Failing()

@@ -11,7 +11,7 @@ from texpr.codegen.manifest import Manifest, Parameter
 from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.arguments import bind_arguments
 from texpr.runtime.arrays import CPU
-from texpr.runtime.looks import facts_of, looks_in
+from texpr.runtime.looks import facts_of, looks_in, same_of
 from texpr.runtime.recall import MAX_SEEN, Binder
 
 
@@ -134,6 +134,28 @@ def test_a_written_array_is_apart_from_every_other_whatever_lies_between() -> No
     for place in (0, 4, 8, 12):  # within A, before, at and behind B
         with pytest.raises(TExprError, match="share memory"):
             binder((memory[:16], memory[4:8], memory[place : place + 4]), {})
+
+
+class Cupy:
+    """An array of CuPy's, of which only the shape can be set."""
+
+    def __init__(self, address: int) -> None:
+        self.shape, self.strides, self.dtype = (4,), (4,), np.dtype("f4")
+        self.data = SimpleNamespace(ptr=address, device_id=0)
+
+
+def test_cupys_arrays_are_known_again_as_long_as_they_are_what_they_were() -> None:
+    kind = type("ndarray", (Cupy,), {"__module__": "cupy"})
+    a, b = kind(4096), kind(8192)
+    same = same_of([a, b])
+    assert same is not None and same([a, b]) and not same([b, a]) and not same([a, kind(8192)])
+    a.shape = (2, 2)
+    assert not same([a, b])
+    a.shape = (4,)
+    assert same([a, b])
+    del a  # nothing keeps it
+    assert not same([kind(4096), b])
+    assert same_of([b, np.zeros(4, np.float32)]) is None
 
 
 DEVICE = namedtuple("Device", "type index")("cpu", None)  # hashable, as torch's
