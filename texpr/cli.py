@@ -30,6 +30,7 @@ from texpr.commands import RIGHT, WRONG, bench, build, check, doctor, explain, f
 from texpr.grammar.diagnostics import TExprError, TExprWarning
 from texpr.grammar.paths import NO_ROOM
 from texpr.trace_command import TRACE
+from texpr.verify_command import VERIFY
 from texpr.version import VERSION
 
 ENVIRONMENT, DEFECT = 3, 70
@@ -60,6 +61,7 @@ COMMANDS = (
             AS_JSON,
         ),
     ),
+    VERIFY,
     Command(name="graph", run=graph, options=_COMPILED),
     Command(
         name="build",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from texpr.kernels import Kernel, Module
     from texpr.polyhedral.mapped.candidate import Choices
 
+MAX_JSON_BYTES = 64 << 20  # of a mapping: one of many launches has as many trees
 MAX_NUMBER = 400  # characters of a scalar's value
 NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")
 Number = int | float | bool
@@ -171,17 +172,23 @@ def kernel_of(file: Path, name: str | None) -> "Kernel":
     return kernels[0]
 
 
+def json_in(path: Path) -> Any:
+    """What a JSON file holds. Raises E0606 for a file that is no JSON."""
+    from texpr.frontends import read_text
+
+    text = read_text(path, MAX_JSON_BYTES)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as why:
+        raise fail("E0606", f"{path} is not JSON: {str(why)[:200]}") from None
+
+
 def choices_in(path: Path | None) -> "Choices | None":
     """The choices in a JSON file, their own or those of `texpr map --json`. Raises E0606 for a file that is no JSON,
     and E0607 for one that holds something else."""
     if path is None:
         return None
-    from texpr.frontends import read_text
     from texpr.polyhedral.mapped.candidate_json import read_choices
 
-    text = read_text(path)
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as why:
-        raise fail("E0606", f"{path} is not JSON: {str(why)[:200]}") from None
+    data = json_in(path)
     return read_choices(data["candidate"] if isinstance(data, Mapping) and "candidate" in data else data)

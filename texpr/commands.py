@@ -117,10 +117,11 @@ def map_command(
     """Show where everything runs: grid, block, digits, buffers, access relations, required orders."""
     compiled = _compile(file, kernel, target, define, hint, objective, mapping, "map")
     if as_json:
-        from texpr.mapping_json import mapping_json
+        from texpr.mapping_json import mapping_json, mapping_text
         from texpr.ran import findings
 
-        print_json({**mapping_json(compiled.mapping.program), **findings(compiled.dynamic, compiled.warnings)})
+        data = {**mapping_json(compiled.mapping.program), **findings(compiled.dynamic, compiled.warnings)}
+        say(mapping_text(data))
     else:
         _say(compiled.warnings, compiled.dynamic)
         say(str(compiled.mapping))

@@ -42,11 +42,11 @@ def parse(text: str, name: str = "main") -> Module:
     return _module(text, text_option("name", name), None)
 
 
-def read_text(path: str | Path) -> str:
+def read_text(path: str | Path, most: int = MAX_FILE_BYTES) -> str:
     """A program's text. Raises E0606 when it cannot be read, E0103 when it is too large, E0104 if it is not UTF-8."""
     file = as_path(path)
     try:
-        return read_plain(file, MAX_FILE_BYTES).decode("utf-8")
+        return read_plain(file, most).decode("utf-8")
     except OSError as why:
         raise fail("E0606", f"{file} cannot be read: {why.strerror or why}") from None
     except UnicodeDecodeError as why:

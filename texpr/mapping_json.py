@@ -8,10 +8,12 @@ or condition is an object of its `text` and its `tree`, an expression of the man
 
 import dataclasses
 import enum
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from texpr.codegen.artifact import json_condition, json_expr
+from texpr.figures_json import accesses_json, statements_json
 from texpr.grammar import ast
 from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
@@ -22,7 +24,7 @@ from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import element_text, leaf_text
 from texpr.polyhedral.walk import read_accesses, written
 
-MAPPING_SCHEMA = 4
+MAPPING_SCHEMA = 5
 MAX_PIECES = 16  # of a relation that is written out
 
 
@@ -34,12 +36,22 @@ def mapping_json(program: MappedProgram) -> dict[str, Any]:
         "target": program.target.name,
         "warp_size": program.target.warp_size,
         "sizes": [size.name for size in program.kernel.sizes],
+        "representative": dict(program.report.representative),
         "facts": [_plain(fact) for fact in program.kernel.facts],
         "buffers": {name: _plain(buffer) for name, buffer in program.buffers.items()},
         "host": [_plain(node) for node in program.host],
+        "statements": statements_json(program),
+        "accesses": accesses_json(program),
         "report": _plain(program.report),
         "candidate": choices_json(program.candidate),
     }
+
+
+def mapping_text(data: Mapping[str, Any]) -> str:
+    """The JSON of a mapping as text: a line for each access, which are many."""
+    rows = ",\n  ".join(json.dumps(access) for access in data["accesses"])
+    before, after = json.dumps({**data, "accesses": [0]}, indent=1).split('"accesses": [\n  0\n ]')
+    return f'{before}"accesses": [\n  {rows}\n ]{after}'
 
 
 def _plain(value: Any) -> Any:

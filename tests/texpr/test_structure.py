@@ -26,6 +26,8 @@ POLYHEDRAL = {
     "mapped": ("layout",),
     "orders": ("layout", "mapped"),
     "simulate": ("layout", "mapped"),
+    "figures": ("layout", "mapped"),
+    "verify": (),
     "map": ("layout", "model", "prove", "schedule", "mapped", "orders"),
 }
 RUNTIME_MAY = {
@@ -103,6 +105,17 @@ def test_packages_of_the_polyhedral_floor_import_one_way() -> None:
 def test_one_module_imports_islpy() -> None:
     doors = [path for path in own_sources() if any(m.split(".")[0] == "islpy" for m in imported_modules(path))]
     assert doors == [ROOT / "polyhedral" / "isl.py"]
+
+
+def test_one_module_imports_z3() -> None:
+    doors = [path for path in own_sources() if any(m.split(".")[0] == "z3" for m in imported_modules(path))]
+    assert doors == [ROOT / "polyhedral" / "rational.py"]
+
+
+def test_the_verifier_of_mappings_shares_no_code_with_the_compiler() -> None:
+    for path in (ROOT / "polyhedral" / "verify").glob("*.py"):
+        own = [m for m in imported_modules(path) if m.startswith("texpr.")]
+        assert all(m.startswith("texpr.polyhedral.verify.") for m in own), path
 
 
 def test_no_file_raises_the_recursion_limit() -> None:

@@ -1,0 +1,247 @@
+"""What runs where: the iterations and the stores that the trees of a mapping make, as points to count."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from texpr.polyhedral.verify.coverage import Asked, OpenError, Points, check_points
+from texpr.polyhedral.verify.integers import Tree, Values, names_in, number
+from texpr.polyhedral.verify.layouts import element_bytes
+from texpr.polyhedral.verify.tree import OWN, Define, Launch, Lead, Loop, Place, expression, extents_of
+
+Check = tuple[str, Callable[[], str]]
+BOUND = ("write",)
+WARPGROUP = 4  # warps
+
+
+def check_statements(data: Mapping[str, Any], launches: list[Launch], sizes: Values) -> Iterator[Check]:
+    """Each statement of the kernel: whether all its iterations run once."""
+    for name, statement in data["statements"].items():
+        yield name, partial(_iterations, data, name, statement, launches, sizes)
+
+
+def _iterations(
+    data: Mapping[str, Any], name: str, statement: Mapping[str, Any], launches: list[Launch], sizes: Values
+) -> str:
+    wanted = _domain(statement)
+    indices = [str(loop["index"]) for loop in statement["loops"]]
+    places = [
+        (launch, place, list(indices))
+        for launch in launches
+        for place in launch.places()
+        if place.node.get("kind") in OWN and place.node.get("id") == name
+    ]
+    registers = all(_in_registers(data, place.node) for _, place, _ in places)
+    return f"each of {_counted(data, wanted, places, sizes, Asked(beyond=registers))} iterations runs once"
+
+
+def _counted(
+    data: Mapping[str, Any], wanted: Points, places: list[tuple[Launch, Place, list[Tree]]], sizes: Values, asked: Asked
+) -> str:
+    """The points of a goal that nodes have, counted for each place in a line of memory at which rows may begin."""
+    leads = [step for _, place, _ in places for step in place.steps if isinstance(step, Lead)]
+    if len({lead.index for lead in leads}) > 1:
+        raise OpenError("the addresses of several arrays decide where its runs begin")
+    ways = {max(1, lead.bytes // element_bytes(data["buffers"], lead.buffer)) for lead in leads}
+    count, turns = 0, max(ways, default=1)
+    asked = replace(asked, points=max(1, asked.points // turns))
+    for lead in range(turns):
+        found = [_points(launch, place, at, sizes, data["warp_size"], lead) for launch, place, at in places]
+        count = check_points(wanted, found, sizes, asked)
+    return f"{count}" if not leads else f"{count}, wherever rows begin in a line of memory,"
+
+
+def _domain(statement: Mapping[str, Any]) -> Points:
+    if statement["on_data"]:
+        raise OpenError("data decides which of its iterations run")
+    if statement["domain"] is None:
+        raise OpenError("its iterations are no condition of the language")
+    loops = tuple((str(loop["index"]), expression(loop["extent"])) for loop in statement["loops"])
+    return Points(loops, (statement["domain"]["tree"],), tuple(name for name, _ in loops))
+
+
+def _in_registers(data: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    """Whether what it writes stays in a thread: an iteration too many is then stored by nobody."""
+    leaf = node.get("leaf") or {}
+    target = leaf.get("writes") or {}
+    placed = data["buffers"].get(target.get("buffer"), {})
+    return bool(placed.get("memory") == "reg")
+
+
+def check_stores(data: Mapping[str, Any], launches: list[Launch], sizes: Values) -> Iterator[Check]:
+    """Each parameter that the kernel only binds: whether every element that it binds is stored once."""
+    by: dict[str, list[Mapping[str, Any]]] = {}
+    for statement in data["statements"].values():
+        target = statement["writes"]
+        if target is not None and data["buffers"].get(target["buffer"], {}).get("role") == "param":
+            by.setdefault(str(target["buffer"]), []).append(statement)
+    for name, statements in by.items():
+        yield name, partial(_stored, data, name, statements, launches, sizes)
+
+
+def _stored(
+    data: Mapping[str, Any], name: str, statements: list[Mapping[str, Any]], launches: list[Launch], sizes: Values
+) -> str:
+    binding = [s for s in statements if s["writes"]["mode"] in BOUND]
+    if not binding:
+        raise OpenError("the kernel adds to what is there, by as many stores as it takes")
+    wanted: list[Points] = []
+    for statement in binding:
+        subscripts = statement["writes"]["subscripts"]
+        if None in subscripts:
+            raise OpenError("data tells which elements are bound")
+        own = _domain(statement)
+        wanted.append(Points(own.variables, own.where, tuple(subscripts)))
+    if len(wanted) > 1:
+        raise OpenError(f"{len(wanted)} statements bind it, some of them one element")
+    places = [
+        (launch, place, list(subscripts))
+        for launch in launches
+        for place in launch.places()
+        for subscripts in _stores(place.node, name)
+    ]
+    if any(None in subscripts for _, _, subscripts in places):
+        raise OpenError("data tells which elements are stored")
+    if any(len(subscripts) != len(wanted[0].at) for _, _, subscripts in places):
+        raise OpenError("its dimensions are others in the tree than in the program")
+    again = len(binding) < len(statements)
+    count = _counted(data, wanted[0], places, sizes, Asked(again=again))
+    return f"each of {count} elements is stored {'at least ' * again}once"
+
+
+def _stores(node: Mapping[str, Any], name: str) -> Iterator[list[Tree]]:
+    """The elements of a buffer that a node writes."""
+    if node.get("kind") in ("Copy", "Unload"):
+        targets = [node["target"]]
+    elif node.get("kind") in ("Reduce", "Scan"):
+        targets = list(node["targets"])
+    else:
+        leaves = node.get("leaves") or ([node["leaf"]] if node.get("leaf") else [])
+        targets = [leaf["writes"] for leaf in leaves if leaf.get("writes")]
+    for target in targets:
+        if target["buffer"] == name:
+            yield [s["tree"] for s in target["subscripts"]]
+
+
+def _points(launch: Launch, place: Place, at: list[Tree], sizes: Values, warp_size: int, lead: int) -> Points:
+    """The tuples of expressions that a node has, over the digits of blocks and threads and the loops around it, where
+    rows begin `lead` elements behind a line of memory."""
+    node = place.node
+    if place.asks_data:
+        raise OpenError("data decides where it runs")
+    known: dict[str, Tree] = {}
+    loops: list[tuple[str, Tree]] = [(loop.index, loop.extent) for loop in launch.hosts]
+    where: list[Tree] = []
+    conditions = list(place.where)
+    for count, step in enumerate((*place.steps, None)):
+        while conditions and conditions[0][0] == count:
+            where.append(replaced(conditions.pop(0)[1], known))
+        match step:
+            case Loop(index=index, extent=extent):
+                known.pop(index, None)
+                loops.append((index, replaced(extent, known)))
+            case Define(index=index, digits=digits, offset=offset):
+                total: Tree = replaced(offset, known)
+                for name, weight in digits:
+                    total = ["+", total, ["*", weight, name]]
+                known[index] = total
+            case Lead(index=index):
+                known[index] = lead
+    for index, extent in node.get("over") or ():
+        known.pop(str(index), None)
+        loops.append((str(index), replaced(expression(extent), known)))
+    within = node.get("within")
+    if within is not None:
+        last = str(node["over"][-1][0])
+        where.append(["<=", replaced(expression(within["begin"]), known), last])
+        where.append(["<", last, replaced(expression(within["end"]), known)])
+    tuples = [replaced(tree, known) for tree in at]
+    there = {name for name, _ in loops} | set(launch.digits) | set(sizes)
+    for tree in tuples:
+        if tiles := sorted(names_in(tree) - there):
+            raise OpenError(f"the tree has tiles where the program has {tiles[0]}")
+    used = set[str]().union(*map(names_in, (*tuples, *where, *(extent for _, extent in loops))))
+    hardware, told = _hardware(launch, place, used, sizes, warp_size)
+    return Points(
+        (*hardware, *((name, replaced(extent, told)) for name, extent in loops)),
+        tuple(replaced(tree, told) for tree in where),
+        tuple(replaced(tree, told) for tree in tuples),
+    )
+
+
+def _hardware(
+    launch: Launch, place: Place, used: set[str], sizes: Values, warp_size: int
+) -> tuple[list[tuple[str, Tree]], dict[str, Tree]]:
+    """The coordinates of blocks and threads that run a node, as numbers that count up independently, and the digits of
+    the launch in terms of these."""
+    values = {**sizes, **{loop.index: 0 for loop in launch.hosts}}
+    grid = extents_of(launch.node["grid"], values)
+    warps = place.warps or -(-launch.threads // warp_size)
+    ranges = {
+        "grid.x": grid[0], "grid.y": grid[1], "grid.z": grid[2], "warp": warps,
+        "lane": min(launch.threads, warp_size),
+    }  # fmt: skip
+    unused = place.node.get("unused")
+    own = set(place.node.get("digits") or ())
+    variables: list[tuple[str, Tree]] = []
+    known: dict[str, Tree] = {}
+    for where, count in ranges.items():
+        of_place = {n: d for n, d in _digits_at(launch, where, values) if n in used}
+        if not count:
+            variables.append((f"@{where}", 0))
+            known |= dict.fromkeys(of_place, 0)
+            continue
+        cuts = _cuts(list(of_place.values()), count)
+        in_block = where in ("warp", "lane")
+        for low, high in pairwise(cuts):
+            inside = [n for n, (stride, radix) in of_place.items() if stride <= low and high <= stride * radix]
+            name = f"@{where}/{low}"
+            idle = not inside if place.last and not in_block else False
+            if in_block and (place.once or (unused is not None and not own.intersection(inside))):
+                idle = True
+            if not idle:
+                variables.append((name, high // low))
+            for digit in inside:
+                step = low // of_place[digit][0]
+                known[digit] = ["+", known.get(digit, 0), ["*", step, 0 if idle else name]]
+        for digit in of_place:
+            known.setdefault(digit, 0)
+    return variables, known
+
+
+def _digits_at(launch: Launch, where: str, values: Values) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The digits of a coordinate, each with its stride and radix."""
+    for name, digit in launch.digits.items():
+        stride, radix = (max(1, number(expression(digit[what]), values)) for what in ("stride", "radix"))
+        match digit["place"]:
+            case "warpgroup" if where == "warp":
+                yield name, (stride * WARPGROUP, radix)
+            case "core" if where == "grid.x":
+                yield name, (stride, radix)
+            case "cluster" if where == "grid.x":
+                along, *others = launch.node["cluster"]
+                if others != [1, 1]:
+                    raise OpenError("its clusters have more than one dimension")
+                yield name, (stride, min(radix, max(1, along // stride)))
+            case at if at == where:
+                yield name, (stride, radix)
+
+
+def _cuts(digits: list[tuple[int, int]], count: int) -> list[int]:
+    """Where a coordinate is cut so that each of its digits is some of the pieces."""
+    cuts = {1, count}.union(*({stride, min(stride * radix, count)} for stride, radix in digits if stride < count))
+    ends = sorted(cuts)
+    if any(b % a for a, b in pairwise(ends)):
+        raise OpenError("its digits do not nest in one another")
+    return ends
+
+
+def replaced(tree: Tree, known: Mapping[str, Tree]) -> Tree:
+    """The tree with names replaced."""
+    if isinstance(tree, str):
+        return known.get(tree, tree)
+    if isinstance(tree, list):
+        return [tree[0], *(replaced(part, known) for part in tree[1:])]
+    return tree

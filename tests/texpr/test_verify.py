@@ -1,0 +1,166 @@
+"""`texpr verify` believes no mapping's JSON: edited, cut off and foreign files are refused or refuted."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import texpr
+from texpr.cli import guarded, run_command
+from texpr.mapping_json import mapping_json, mapping_text
+from texpr.polyhedral.verify.stage import Finding, Verdict, verify
+
+TEXT = """kernel k(A: f32[M, N], B: f32[N, M], s: f32[M]) where N >= 1 {
+    par M i, N j { B[j, i] = A[i, j] }
+    par M r { s[r] = A[r, 0] + A[r, N - 1] }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    compiled = texpr.parse(TEXT).only.compile("cuda:sm_90a", hints={"M": 100, "N": 77}, stop_after="map")
+    return mapping_json(compiled.mapping.program)
+
+
+def texts(found: list[Finding], verdict: Verdict) -> str:
+    return "\n".join(f.text for f in found if f.verdict is verdict)
+
+
+def test_a_mapping_proves_its_digits_iterations_stores_and_sectors(data: dict[str, Any]) -> None:
+    found = verify(data)
+    assert not texts(found, Verdict.REFUTED)
+    assert {f.about for f in found if f.verdict is Verdict.PROVED} >= {"theta", "iterations", "stores", "d", "sectors"}
+    assert "B: each of 7700" in texts(found, Verdict.PROVED)
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"M": 0, "N": 5}, {"M": 1, "N": 1}, {"M": 37, "N": 101}, {"M": 256, "N": 64}], ids=str
+)
+def test_other_sizes_are_covered_too(data: dict[str, Any], sizes: dict[str, int]) -> None:
+    found = verify(data, sizes)
+    assert not texts(found, Verdict.REFUTED) and "B: each of" in texts(found, Verdict.PROVED)
+
+
+def nodes(value: Any, kind: str) -> list[dict[str, Any]]:
+    """Every record of a kind."""
+    if isinstance(value, dict):
+        own = [value] if value.get("kind") == kind else []
+        return own + [node for item in value.values() for node in nodes(item, kind)]
+    return [node for item in value for node in nodes(item, kind)] if isinstance(value, list) else []
+
+
+def more_weight(data: dict[str, Any]) -> None:
+    for define in nodes(data["host"], "Define"):
+        for digit in define["digits"][-1:]:
+            digit["weight"] *= 2
+
+
+def lost_guard(data: dict[str, Any]) -> None:
+    for guard in nodes(data["host"], "Guard"):
+        if guard["padding"]:
+            guard["condition"]["tree"] = ["true"]
+
+
+def guard_off_by_one(data: dict[str, Any]) -> None:
+    for guard in nodes(data["host"], "Guard"):
+        if guard["padding"]:
+            guard["condition"]["tree"] = ["and", guard["condition"]["tree"], ["<", 1, 0]]
+
+
+def fewer_blocks(data: dict[str, Any]) -> None:
+    for launch in nodes(data["host"], "Launch"):
+        launch["grid"][0] = {"text": "1", "tree": 1}
+
+
+def more_threads(data: dict[str, Any]) -> None:
+    for launch in nodes(data["host"], "Launch"):
+        launch["threads"] = launch["threads"] * 2 if launch["threads"] <= 512 else 32
+
+
+def lower_d(data: dict[str, Any]) -> None:
+    next(e for e in data["accesses"] if e["d"])["d"] -= 1
+
+
+def fewer_sectors(data: dict[str, Any]) -> None:
+    next(e for e in data["accesses"] if e["samples"])["samples"][0]["parts"] -= 1
+
+
+def better_mean(data: dict[str, Any]) -> None:
+    next(e for e in data["accesses"] if e["samples"])["per_request"] /= 2
+
+
+def other_layout(data: dict[str, Any]) -> None:
+    data["buffers"]["A"]["layout"]["terms"][0]["stride"] = {"text": "1", "tree": 1}
+
+
+def other_access(data: dict[str, Any]) -> None:
+    data["accesses"][0]["path"] = [0]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [more_weight, lost_guard, guard_off_by_one, fewer_blocks, more_threads, lower_d, fewer_sectors, better_mean,
+     other_layout, other_access],
+)  # fmt: skip
+def test_an_edit_is_refuted(data: dict[str, Any], edit: Callable[[dict[str, Any]], None]) -> None:
+    changed = copy.deepcopy(data)
+    edit(changed)
+    assert texts(verify(changed), Verdict.REFUTED)
+
+
+def called(*arguments: str) -> int:
+    return guarded(lambda: run_command(list(arguments)))
+
+
+def test_the_command_says_what_is_proved_and_exits_by_it(
+    data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.json"
+    file.write_text(mapping_text(data), encoding="utf-8")
+    assert called("verify", str(file)) == 0
+    said = capsys.readouterr().out
+    assert "2 of 2 parameters whose elements are stored once each" in said and "refuted" not in said
+    assert called("verify", str(file), "--json") == 0
+    assert {f["verdict"] for f in json.loads(capsys.readouterr().out)} <= {"proved", "open"}
+    changed = copy.deepcopy(data)
+    lower_d(changed)
+    file.write_text(mapping_text(changed), encoding="utf-8")
+    assert called("verify", str(file)) == 1
+    assert "refuted: " in capsys.readouterr().out
+
+
+FILES = {
+    "cut off": lambda text: text[: len(text) // 2],
+    "empty": lambda text: "",
+    "a list": lambda text: "[1, 2]",
+    "another file": lambda text: '{"format": "texpr-manifest", "version": 2}',
+    "another version": lambda text: text.replace('"schema": 5', '"schema": 4', 1),
+    "without its launches": lambda text: json.dumps({**json.loads(text), "host": 3}),
+    "without its accesses": lambda text: json.dumps({k: v for k, v in json.loads(text).items() if k != "accesses"}),
+    "a thousand warps": lambda text: text.replace('"threads": ', '"threads": 100000', 1),
+    "deep": lambda text: json.dumps({**json.loads(text), "host": json.loads("[" * 500 + "]" * 500)}),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_no_mapping_is_an_error_with_a_reason(
+    data: dict[str, Any], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.json"
+    file.write_text(FILES[name](mapping_text(data)), encoding="utf-8")
+    assert called("verify", str(file)) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error[E0606]") and "m.json" in said
+
+
+def test_a_size_that_the_mapping_has_not_is_an_error(
+    data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.json"
+    file.write_text(mapping_text(data), encoding="utf-8")
+    assert called("verify", str(file), "-D", "Q=3") == 1
+    assert "no free size Q; free sizes: M, N" in capsys.readouterr().err
