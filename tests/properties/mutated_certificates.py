@@ -7,6 +7,7 @@ import copy
 import random
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def apart(entry: dict[str, Any]) -> int | None:
     for sample in entry["samples"]:
         if None not in sample["first"]:
             first = sample["first"]
-            return sum(abs(b - a) for a, b in zip(first, first[1:], strict=False)) // entry["element_bytes"]
+            return sum(abs(b - a) for a, b in pairwise(first)) // entry["element_bytes"]
     return None
 
 
