@@ -19,6 +19,7 @@ from texpr.grammar.ast import (
     IndexBinary,
     IndexConst,
     IndexOp,
+    IndexVar,
     Kernel,
     Node,
     SizeVar,
@@ -195,14 +196,30 @@ def size_ranges(kernel: Kernel) -> Ranges:
     return {name: (const(least.get(name, 0)), const(bound)) for name, bound in most.items()}
 
 
+def size_least(kernel: Kernel) -> dict[str, int]:
+    """What the free sizes are at least, as `where` says: 0 without it."""
+    found = dict.fromkeys((size.name for size in kernel.sizes), 0)
+    for fact in _single(kernel):
+        match fact:
+            case Compare(op=CompareOp.GT | CompareOp.GE, left=SizeVar(name=name), right=IndexConst(value=value)):
+                found[name] = max(found.get(name, 0), value + (fact.op is CompareOp.GT))
+            case Compare(op=CompareOp.LT | CompareOp.LE, left=IndexConst(value=value), right=SizeVar(name=name)):
+                found[name] = max(found.get(name, 0), value + (fact.op is CompareOp.LT))
+            case _:
+                pass
+    return found
+
+
 def size_divisors(kernel: Kernel) -> dict[str, int]:
-    """By what the free sizes are divisible, as `where` says."""
+    """By what the free sizes are divisible, as `where` says; and addresses, as a case of a mapping does."""
     found: dict[str, int] = {}
     for fact in _single(kernel):
         match fact:
             case Compare(
                 op=CompareOp.EQ,
-                left=IndexBinary(op=IndexOp.MOD, left=SizeVar(name=name), right=IndexConst(value=by)),
+                left=IndexBinary(
+                    op=IndexOp.MOD, left=SizeVar(name=name) | IndexVar(name=name), right=IndexConst(value=by)
+                ),
                 right=IndexConst(value=0),
             ) if by > 0:
                 found[name] = math.lcm(found.get(name, 1), by)

@@ -85,7 +85,8 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
         with suppress(TExprError):  # or its author's attributes leave them no blocks of one size
             launches = _chosen(replace(problem, kernel=with_threads(problem.kernel, max(threads)), answers={}))
     early = choose_early(problem)
-    return Candidate(launches=launches, wide=wide, kept=problem.kept.buffers, early=early, moves=problem.kept.moves)
+    kept = problem.kept
+    return Candidate(launches=launches, wide=wide, kept=kept.buffers, laid=kept.laid, early=early, moves=kept.moves)
 
 
 def _chosen(problem: Problem) -> dict[str, Choice]:

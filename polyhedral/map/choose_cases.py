@@ -35,14 +35,16 @@ ROWS = 1 << 18  # of few elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowCase:
-    """The calls of which a condition holds, and the sizes that its choices are judged at."""
+class CallCase:
+    """The calls of which a condition holds, the sizes that its choices are judged at, and the parameters whose rows are
+    `laid`."""
 
     when: Condition
     sizes: dict[str, int]
+    laid: frozenset[str] = frozenset()
 
 
-def row_cases(problem: Problem, candidate: Candidate, hinted: Collection[str]) -> Iterator[RowCase]:
+def row_cases(problem: Problem, candidate: Candidate, hinted: Collection[str]) -> Iterator[CallCase]:
     """Limits of the length of rows, the least first, below which they may be held; none where no row is open. Sizes
     that are `hinted` are what the author says."""
     sizes = dict.fromkeys(_open_rows(problem, candidate)) if problem.target.is_cuda else {}
@@ -62,11 +64,11 @@ def row_cases(problem: Problem, candidate: Candidate, hinted: Collection[str]) -
     yield _up_to(extent, LONGEST_BYTES // bytes_, {})
 
 
-def _up_to(extent: SizeVar, most: int, others: Mapping[str, int], aligned: int = 1) -> RowCase:
+def _up_to(extent: SizeVar, most: int, others: Mapping[str, int], aligned: int = 1) -> CallCase:
     parts = [Compare(op=CompareOp.LE, left=extent, right=const(most))]
     if aligned > 1:
         parts.append(Compare(op=CompareOp.EQ, left=combine(IndexOp.MOD, extent, const(aligned)), right=ZERO))
-    return RowCase(when=conjunction(parts), sizes={**others, extent.name: most})
+    return CallCase(when=conjunction(parts), sizes={**others, extent.name: most})
 
 
 def _open_rows(problem: Problem, candidate: Candidate) -> Iterator[tuple[IndexExpr, int]]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
 from texpr.polyhedral.map.piped_fits import piped_bytes
 from texpr.polyhedral.map.problem import Problem, Region
@@ -58,10 +57,7 @@ TILES = (
 def choose_piped(problem: Problem, region: Region) -> Piped | None:
     """Tiles for products of matrices; None where there are none, or too small ones."""
     product = matrix_product(problem, region)
-    if product is None or not _is_worth(product):
-        return None
-    loops = (*product.one.nest.pars, *product.one.reduction.loops)
-    if problem.kernel.attrs or any(loop.attrs for loop in loops):  # what an author asks of threads and tiles is theirs
+    if product is None or not is_large(problem, product):
         return None
     return min((_choice(problem, region, product, tile) for tile in TILES), key=lambda timed: timed[0])[1]
 
@@ -78,16 +74,20 @@ def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
         yield replace(usual, band=2 * usual.band)
 
 
-def _is_worth(product: MatrixProduct) -> bool:
-    rows, columns, depth = product.sizes
-    others = prod(constant_value(par.extent) or 1 for par in product.others)
+def is_large(problem: Problem, product: MatrixProduct) -> bool:
+    """Whether tensor cores take a product: what an author asks of threads and tiles is theirs."""
+    loops = (*product.one.nest.pars, *product.one.reduction.loops)
+    if problem.kernel.attrs or any(loop.attrs for loop in loops):
+        return False
+    rows, columns, depth = product.sizes(problem)
+    others = prod(problem.representative(par.extent, {}) for par in product.others)
     return min(rows, columns) >= LEAST_SIDE and depth >= LEAST_SUM and others * rows * columns * depth >= LEAST_PRODUCTS
 
 
 def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile) -> tuple[float, Piped]:
     """The time of a choice, in products of a multiprocessor, and the choice."""
-    rows, columns, depth = product.sizes
-    others = prod(constant_value(par.extent) or 1 for par in product.others)
+    rows, columns, depth = product.sizes(problem)
+    others = prod(problem.representative(par.extent, {}) for par in product.others)
     down = -(-rows // (tile.rows * tile.cluster))
     clusters = down * -(-columns // tile.columns) * others
     at_once = problem.target.multiprocessors // tile.cluster

@@ -154,9 +154,10 @@ def _piped(problem: Problem, region: Region, choice: Piped) -> LaunchCost:
     """The copy engine brings the factors: no lanes ask for anything."""
     product = matrix_product(problem, region)
     assert product is not None, "the candidate fits"
-    sides = zip(product.sizes, (choice.tile[choice.across], choice.tile[choice.along]), strict=False)
+    sizes = product.sizes(problem)
+    sides = zip(sizes, (choice.tile[choice.across], choice.tile[choice.along]), strict=False)
     whole = prod(-(-n // size) * size for n, size in sides)
-    return _counted(problem, choice.persistent, choice.threads, 1 - prod(product.sizes[:2]) / whole, iter(()))
+    return _counted(problem, choice.persistent, choice.threads, 1 - prod(sizes[:2]) / whole, iter(()))
 
 
 def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchCost:

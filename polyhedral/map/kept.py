@@ -9,36 +9,36 @@
 
 Input: a proved program, and the buffers whose elements get more additions than a partial may. Output: the same program
 with those arrays in workspaces, and those locals in f64 where they are. It is proved too: its statements, loops and
-accesses are the same, and what is added copies each element by itself. Only `touched_elements` are copied; where data
-tells which are, the others come back as they were. Reads round to the declared type, as in `long_sums`.
+accesses are the same, and what is added copies each element by itself (`copied.py`). Reads round to the declared type,
+as in `long_sums`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from texpr.grammar.ast import Always, Attr, Bind, Buffer, Condition, If, Kernel, New, Par, Read, Role, Stmt
-from texpr.grammar.core import statements
+from texpr.grammar.ast import Attr, Buffer, Condition, Kernel, New, Role, Stmt
 from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.types import F64
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.map.elements import touched_elements
-from texpr.polyhedral.map.long_sums import Widening, as_type
+from texpr.polyhedral.map.copied import Copies
+from texpr.polyhedral.map.long_sums import Widening
 from texpr.polyhedral.mapped.operators import Origin
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.moves import Move
-from texpr.polyhedral.names import Names, names_taken
-from texpr.polyhedral.program import Access, ProvedProgram
+from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.additions import long_updates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A program with the elements of some `buffers` of the author's in f64; `long` has the updates of its long sums, by
-    id, and `implied` what the values of statements imply in the types that the author gave them; `copies` says of the
-    statements that it got what they are for, and `moves` how it came from the author's."""
+    """A program with the elements of some `buffers` of the author's in f64, and the rows of some `laid` where tensor
+    maps have them (`laid.py`); `long` has the updates of its long sums, by id, and `implied` what the values of
+    statements imply in the types that the author gave them; `copies` says of the statements that it got what they are
+    for, and `moves` how it came from the author's."""
 
     proved: ProvedProgram
     buffers: frozenset[str] = frozenset()
+    laid: frozenset[str] = frozenset()
     long: frozenset[str]
     implied: Mapping[str, tuple[Attr, ...]]
     copies: Mapping[str, Origin] = field(default_factory=dict)
@@ -65,64 +65,33 @@ def keep(kept: Kept, buffers: Collection[str]) -> Kept:
     takes too many steps."""
     if not buffers:
         return kept
-    writer = _Writer(kept.proved)
-    program = build_program(writer.kernel(buffers), max(kept.proved.program.work.left, 1))
+    copies = Copies(kept.proved)
+    program = build_program(_widened(copies, buffers), max(kept.proved.program.work.left, 1))
     program.work.learn(kept.proved.program.work)
-    return replace(kept, proved=replace(kept.proved, program=program), buffers=frozenset(buffers), copies=writer.copies)
+    proved = replace(kept.proved, program=program)
+    return replace(kept, proved=proved, buffers=frozenset(buffers), copies=copies.origins)
 
 
-class _Writer:
-    def __init__(self, proved: ProvedProgram) -> None:
-        self.proved = proved
-        self.program = proved.program
-        self.names = Names((*names_taken(self.program.kernel), *(s.id for s in self.program.statements)))
-        self.bands = max((s.band for s in statements(self.program.kernel.body) if isinstance(s, Par)), default=-1)
-        self.copies: dict[str, Origin] = {}
+def _widened(copies: Copies, names: Collection[str]) -> Kernel:
+    """The kernel with the elements of these buffers in f64."""
+    kernel = copies.program.kernel
+    kept = [buffer for buffer in kernel.buffers if buffer.name in names]
+    spaces = {b.name: _workspace(b, copies.names.fresh(f"{b.name}_sum")) for b in kept if b.role is Role.PARAM}
+    news: list[Stmt] = [New(buffer=space.name, span=space.span) for space in spaces.values()]
+    starts, ends = copies.around(spaces)
+    places = {name: space.name for name, space in spaces.items()}
+    body = Widening(frozenset(), {b.name: b.dtype for b in kept}, places).block(kernel.body)
+    stay = (replace(b, dtype=F64) if b.name in names and b.name not in spaces else b for b in kernel.buffers)
+    return replace(kernel, buffers=(*stay, *spaces.values()), body=(*news, *starts, *body, *ends))
 
-    def kernel(self, names: Collection[str]) -> Kernel:
-        """The kernel with the elements of these buffers in f64."""
-        kernel = self.program.kernel
-        kept = [buffer for buffer in kernel.buffers if buffer.name in names]
-        spaces = {b.name: self._workspace(b) for b in kept if b.role is Role.PARAM}
-        news: list[Stmt] = [New(buffer=space.name, span=space.span) for space in spaces.values()]
-        starts: list[Stmt] = []
-        ends: list[Stmt] = []
-        for name, space in spaces.items():
-            array = kernel.buffer(name)
-            accesses = [a for s in self.program.statements for a in s.accesses if a.buffer == name]
-            writes = [s.write for s in self.program.statements if s.write is not None and s.write.buffer == name]
-            if self.proved.directions[name] != "out":
-                starts.append(self._copy(array, space, accesses, Origin.COPY_IN))
-            ends.append(self._copy(space, array, writes, Origin.COPY_OUT))
-        places = {name: space.name for name, space in spaces.items()}
-        body = Widening(frozenset(), {b.name: b.dtype for b in kept}, places).block(kernel.body)
-        stay = (replace(b, dtype=F64) if b.name in names and b.name not in spaces else b for b in kernel.buffers)
-        return replace(kernel, buffers=(*stay, *spaces.values()), body=(*news, *starts, *body, *ends))
 
-    def _workspace(self, array: Buffer) -> Buffer:
-        return Buffer(
-            name=self.names.fresh(f"{array.name}_sum"),
-            dtype=F64,
-            shape=array.shape,
-            role=Role.LOCAL,
-            flat=array.flat,
-            source_name=array.source_name,
-            span=array.span,
-        )
-
-    def _copy(self, source: Buffer, target: Buffer, accesses: Sequence[Access], origin: Origin) -> Stmt:
-        """Loops that copy the elements of these accesses."""
-        span = accesses[0].span
-        found = touched_elements(self.program, accesses, self.names)
-        id = self.names.fresh(f"{accesses[0].buffer}_{'in' if origin is Origin.COPY_IN else 'out'}")
-        self.copies[id] = origin
-        value = Read(buffer=source.name, subscripts=found.subscripts, dtype=source.dtype, span=span)
-        stmt: Stmt = Bind(
-            id=id, buffer=target.name, subscripts=found.subscripts, value=as_type(value, target.dtype), span=span
-        )
-        if found.condition != Always(value=True):
-            stmt = If(condition=found.condition, then=(stmt,), span=span)
-        self.bands += 1
-        for index, extent in reversed(found.loops):
-            stmt = Par(index=index, source_name=index, extent=extent, band=self.bands, body=(stmt,), span=span)
-        return stmt
+def _workspace(array: Buffer, name: str) -> Buffer:
+    return Buffer(
+        name=name,
+        dtype=F64,
+        shape=array.shape,
+        role=Role.LOCAL,
+        flat=array.flat,
+        source_name=array.source_name,
+        span=array.span,
+    )

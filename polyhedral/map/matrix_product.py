@@ -13,15 +13,19 @@ all of an array's dimension or whole steps of it, and rows and columns are all o
 
 from dataclasses import dataclass
 
-from texpr.grammar.ast import Gather, IndexExpr, IndexVar, Leaf, Par, Subscript
-from texpr.grammar.index.expr import constant_value, names
+from texpr.grammar.ast import Gather, IndexExpr, IndexVar, Leaf, Par, SizeVar, Subscript
+from texpr.grammar.index.expr import ONE, const, names
+from texpr.grammar.index.interval import least, most
+from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32, DType
+from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.map.contraction import Contraction, Factor, contracted_nest, contractions
 from texpr.polyhedral.map.epilogue import Epilogue, Output, epilogue
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.atoms import SM_90A
+from texpr.polyhedral.mapped.candidate import address_of
 
 UNIT_BYTES = 16  # of the rows of a tensor map
 MAX_RANK = 5  # of a tensor map
@@ -86,14 +90,18 @@ class MatrixProduct:
         return self.one.reduction.loops[0].index
 
     @property
-    def sizes(self) -> tuple[int, int, int]:
+    def arrays(self) -> tuple[str, str, str]:
+        """Both factors, and the result."""
+        return self.rows.buffer, self.columns.buffer, self.result[0]
+
+    @property
+    def extents(self) -> tuple[IndexExpr, IndexExpr, IndexExpr]:
         """Rows, columns, and products of a sum."""
-        found = tuple(
-            constant_value(extent)
-            for extent in (self.rows.factor.side.extent, self.columns.factor.side.extent, self.one.extent)
-        )
-        rows, columns, depth = found
-        assert rows is not None and columns is not None and depth is not None, "sizes are numbers"
+        return self.rows.factor.side.extent, self.columns.factor.side.extent, self.one.extent
+
+    def sizes(self, problem: Problem) -> tuple[int, int, int]:
+        """The same at the representative sizes."""
+        rows, columns, depth = (problem.representative(extent, {}) for extent in self.extents)
         return rows, columns, depth
 
     @property
@@ -105,6 +113,12 @@ class MatrixProduct:
 
 def matrix_product(problem: Problem, region: Region) -> MatrixProduct | None:
     """The product of matrices that a region is, for tensor cores of its target; None where it is none."""
+    found = product_of_any_rows(problem, region)
+    return found if found is not None and all(are_units(problem, name) for name in found.arrays) else None
+
+
+def product_of_any_rows(problem: Problem, region: Region) -> MatrixProduct | None:
+    """The same where rows begin anywhere in memory."""
     if not SM_90A.has(problem.target) or region.saved or region.host:
         return None
     for one in contractions(problem, contracted_nest(region)):
@@ -118,9 +132,10 @@ def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
     if one.dtype != F32 or one.nest.domain is not None or len(one.reduction.loops) != 1:
         return None
     extents = (*(par.extent for par in one.nest.pars), one.extent)
-    if any(side.joins for side in one.sides) or any(not constant_value(extent) for extent in extents):
+    if any(side.joins for side in one.sides) or not all(is_some(problem, extent) for extent in extents):
         return None
-    if (constant_value(one.extent) or 0) > MOST_SUMMED:
+    longest = most(one.extent, size_ranges(problem.kernel))
+    if longest is None or longest > MOST_SUMMED:
         return None
     summed = one.reduction.loops[0].index
     first, second = (_factor(problem, factor, summed, one.extent) for factor in (one.first, one.second))
@@ -149,7 +164,8 @@ def _factor(problem: Problem, factor: Factor, summed: str, extent: IndexExpr) ->
     """A factor of which tiles of its side and of what is summed are boxes."""
     if factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed)):
         return None
-    if (constant_value(extent) or 0) % DEPTH and not _ends_with(problem, factor.element, summed, extent):
+    whole = linear(extent).is_multiple(DEPTH, problem.divisors)
+    if not whole and not _ends_with(problem, factor.element, summed, extent):
         return None
     return MatrixFactor(factor=factor, k_contiguous=factor.element[1][-1] == IndexVar(name=summed))
 
@@ -158,11 +174,11 @@ def _ends_with(problem: Problem, element: Element, index: str, extent: IndexExpr
     """Whether an index, which is a subscript by itself, goes over all of its dimension."""
     buffer, subscripts = element
     dim = subscripts.index(IndexVar(name=index))
-    return constant_value(problem.kernel.buffer(buffer).shape[dim]) == constant_value(extent)
+    return problem.kernel.buffer(buffer).shape[dim] == extent
 
 
 def _is_boxed(problem: Problem, element: Element, indices: tuple[str, str]) -> bool:
-    """Whether two indices are a subscript each, one of them the last, and rows lie as tensor maps have them."""
+    """Whether two indices are a subscript each, one of them the last, of which neighbours lie side by side."""
     buffer, subscripts = element
     if not 2 <= len(subscripts) <= MAX_RANK or any(isinstance(s, Gather) for s in subscripts):
         return False
@@ -176,10 +192,29 @@ def _is_boxed(problem: Problem, element: Element, indices: tuple[str, str]) -> b
         or plain[-1].name not in indices
     ):
         return False
+    steps = _strides(problem, buffer)
+    return bool(steps) and steps[-1] == ONE
+
+
+def _strides(problem: Problem, buffer: str) -> tuple[IndexExpr, ...]:
     layout = problem.layouts.get(buffer)
-    found = strides(layout) if layout is not None else None
-    if found is None:
-        return False
-    size = problem.kernel.buffer(buffer).dtype.size_bytes
-    numbers = [constant_value(step) for step in found]
-    return numbers[-1] == 1 and all(step is not None and step * size % UNIT_BYTES == 0 for step in numbers[:-1])
+    return (strides(layout) or ()) if layout is not None else ()
+
+
+def row_strides(problem: Problem, buffer: str) -> tuple[IndexExpr, ...]:
+    """How far apart rows begin, along each dimension but the last."""
+    return _strides(problem, buffer)[:-1]
+
+
+def are_units(problem: Problem, buffer: str) -> bool:
+    """Whether rows lie as tensor maps have them."""
+    array = problem.kernel.buffer(buffer)
+    unit, begins = UNIT_BYTES // array.dtype.size_bytes, problem.divisors.get(address_of(buffer).name, array.align)
+    return begins % UNIT_BYTES == 0 and all(
+        linear(step).is_multiple(unit, problem.divisors) for step in row_strides(problem, buffer)
+    )
+
+
+def is_some(problem: Problem, extent: IndexExpr) -> bool:
+    """Whether an extent is at least 1 at all sizes, which a tensor map asks of an array."""
+    return least(extent, {name: (const(low), SizeVar(name=name)) for name, low in problem.least.items()}) > 0

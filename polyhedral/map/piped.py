@@ -16,7 +16,7 @@ after column, so that what is read again is in the L2 cache. What boxes have bey
 written. The tile of a factor whose side is contiguous lies in panels of 64 of its side, [panel, k, 64].
 """
 
-from math import prod
+from functools import reduce
 
 from texpr.grammar.ast import (
     Always,
@@ -31,12 +31,13 @@ from texpr.grammar.index.expr import (
     ONE,
     ZERO,
     add,
+    ceildiv,
     combine,
     const,
-    constant_value,
     multiply,
     subtract,
 )
+from texpr.grammar.index.linear import linear
 from texpr.grammar.types import F32
 from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
@@ -110,17 +111,18 @@ class _Piped:
         )  # fmt: skip
         self.rows, self.columns = choice.tile[choice.across], choice.tile[choice.along]
         self.groups, self.ranks = self.rows // GROUP_ROWS, choice.cluster
-        height, width, length = product.sizes
-        self.down = -(-height // (self.rows * self.ranks))  # clusters of tiles from top to bottom
-        self.across = -(-width // self.columns)
-        self.steps = -(-length // DEPTH)
-        self.tiles = self.down * self.across * prod(constant_value(par.extent) or 1 for par in product.others)
+        height, width, length = product.extents
+        self.down = ceildiv(height, self.rows * self.ranks)  # clusters of tiles from top to bottom
+        self.across = ceildiv(width, self.columns)
+        self.steps = ceildiv(length, DEPTH)
+        self.tiles = reduce(multiply, (par.extent for par in product.others), multiply(self.down, self.across))
         self.clusters = choice.persistent // self.ranks
         self.span, self.id = product.one.update.span, product.one.update.id
         self.atom = self._atom()
         self.a, self.b = self._tile(product.rows, self.rows), self._tile(product.columns, self.columns)
         self.c = self._sums()
-        ragged = (self.down * self.ranks * self.rows != height, self.across * self.columns != width)
+        sides, known = ((height, self.ranks * self.rows), (width, self.columns)), draft.problem.divisors
+        ragged = tuple(not linear(extent).is_multiple(tile, known) for extent, tile in sides)
         self.back = WayBack(
             draft, product, self.at, sums=self.c, groups=self.groups, columns=self.columns, ragged=ragged
         )
@@ -219,11 +221,11 @@ class _Piped:
         return order.nodes(self.draft.names, turn, rank, (at.row, self.rows), (at.column, self.columns))
 
     def _over_tiles(self, *body: Node) -> Loop:
-        turns = combine(IndexOp.CEILDIV, subtract(const(self.tiles), var(self.at.cluster)), const(self.clusters))
+        turns = combine(IndexOp.CEILDIV, subtract(self.tiles, var(self.at.cluster)), const(self.clusters))
         return Loop(index=self.at.turn, extent=turns, body=(*self._place(), *body), span=self.span)
 
     def _over_k(self, *body: Node) -> Loop:
-        return Loop(index=self.at.k, extent=const(self.steps), body=body, span=self.span)
+        return Loop(index=self.at.k, extent=self.steps, body=body, span=self.span)
 
     # ---- the way in ----
 

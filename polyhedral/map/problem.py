@@ -34,7 +34,7 @@ from texpr.grammar.core import children, statements
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.grammar.index.value import index_value
-from texpr.polyhedral.facts import size_divisors
+from texpr.polyhedral.facts import size_divisors, size_least
 from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.bands import Nest, bounded_nest
@@ -98,7 +98,8 @@ class Problem:
     """`kernel` is the `kept` one with its long sums carried as they are to be and indices fused or joined, `whole` the
     same with the indices and shapes of the author; `sizes` has the representative values;
     `host_ranges` the inclusive ranges of host loops, where known; `layouts` the declared ones of all buffers;
-    `divisors` by what free sizes are divisible, `objective` by what lanes are chosen."""
+    `divisors` by what free sizes are divisible and `least` what they are at least, `objective` by what lanes are
+    chosen."""
 
     kernel: Kernel
     whole: Kernel
@@ -109,6 +110,7 @@ class Problem:
     host_ranges: Ranges
     layouts: Mapping[str, Layout]
     divisors: Mapping[str, int]
+    least: Mapping[str, int]
     objective: Objective = Objective.TIME
     answers: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -243,6 +245,7 @@ def make_problem(
         host_ranges=outliner.ranges,
         layouts={buffer.name: declared_layout(buffer) for buffer in kernel.buffers},
         divisors=size_divisors(kernel),
+        least=size_least(kernel),
         objective=objective,
     )
 

@@ -8,7 +8,7 @@ every iteration of every statement exactly once, with the same result. Choose, t
 that it fits, and so do several, each for its case: their programs are joined. Errors: E0401 to E0404, E0502.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -19,14 +19,16 @@ from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.polyhedral.map.build import build
 from texpr.polyhedral.map.chains import left_in_memory
 from texpr.polyhedral.map.choose import choose
-from texpr.polyhedral.map.choose_cases import row_cases
+from texpr.polyhedral.map.choose_cases import CallCase, row_cases
 from texpr.polyhedral.map.hardware_attributes import check_attributes
 from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
+from texpr.polyhedral.map.laid import lay, to_lay, with_rows
 from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.problems import Problems
+from texpr.polyhedral.map.product_cases import bounded_sizes, product_cases
 from texpr.polyhedral.map.states import is_state
-from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices, first_of
+from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices, Piped, first_of
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.additions import CHAIN
@@ -107,8 +109,24 @@ def _own(scheduled: Scheduled, problems: Problems) -> MappedProgram:
             why = NARROW if codes <= set(NO_ROOM) else GIVEN_UP
             locals = [name for name in wider - kept if program.kernel.buffer(name).role is Role.LOCAL]
             notes |= {name: why.format(name) for name in sorted(locals or wider - kept)}
-    mapped = _told(_noted(mapped, notes.values()), scheduled)
-    return _in_cases(scheduled, replace(problems, kept=keep(as_it_is, kept)), mapped)
+    own = replace(problems, kept=keep(as_it_is, kept))
+    mapped = _told(_noted(_laid(own, mapped), notes.values()), scheduled)
+    return _in_cases(scheduled, own, mapped)
+
+
+def _laid(problems: Problems, mapped: MappedProgram) -> MappedProgram:
+    """The mapping with rows where tensor maps have them, where tensor cores then take a product."""
+    arrays = to_lay(problems.wide)
+    with suppress(TExprError):  # or it runs as it is
+        found = _carried(replace(problems, kept=lay(problems.kept, arrays))) if arrays else mapped
+        if found is mapped or _has_products(found):
+            return found
+    return mapped
+
+
+def _has_products(mapped: MappedProgram) -> bool:
+    candidate = mapped.candidate
+    return isinstance(candidate, Candidate) and any(isinstance(own, Piped) for own in candidate.launches.values())
 
 
 def _in_cases(scheduled: Scheduled, problems: Problems, otherwise: MappedProgram) -> MappedProgram:
@@ -117,9 +135,10 @@ def _in_cases(scheduled: Scheduled, problems: Problems, otherwise: MappedProgram
     assert isinstance(last, Candidate), "one of its own choice"
     cases: list[Case] = []
     programs: list[MappedProgram] = []
-    for case in row_cases(problems.wide if last.wide else problems.narrow, last, problems.hints.keys()):
+    for case in _call_cases(problems, last):
         with suppress(TExprError), work.share(PER_CASE):  # or such a call runs as all others do
-            own = replace(problems, hints={**problems.hints, **case.sizes}, given=first_of(case.when, cases))
+            kept = lay(problems.kept, case.laid)
+            own = Problems(kept, problems.target, {**problems.hints, **case.sizes}, first_of(case.when, cases))
             program = _carried(own)
             if isinstance(program.candidate, Candidate) and not left_in_memory(program, own.long):
                 cases.append(Case(when=case.when, candidate=program.candidate))
@@ -130,6 +149,16 @@ def _in_cases(scheduled: Scheduled, problems: Problems, otherwise: MappedProgram
 
     choices = Cases(cases=tuple(cases), otherwise=last)
     return join(scheduled.proved, choices, [case.when for case in cases], [*programs, otherwise])
+
+
+def _call_cases(problems: Problems, last: Candidate) -> Iterator[CallCase]:
+    """The cases of a program of which the last candidate runs all other calls."""
+    problem = problems.wide if last.wide else problems.narrow
+    if not last.laid:
+        yield from row_cases(problem, last, problems.hints.keys())
+    if problem.target.is_cuda:
+        bounded = replace(problems, given=bounded_sizes(problem))
+        yield from product_cases(problem, bounded.wide, problems.hints.keys())
 
 
 def _as_told(
@@ -176,6 +205,11 @@ def _chosen(
     if not candidate.kept <= able:
         wrong = ", ".join(sorted(candidate.kept - able))
         raise fail("E0401", f"the candidate keeps {wrong} in f64, which gets no long sum", program.kernel.span)
+    if not candidate.laid <= (rows := with_rows(program.kernel)):
+        wrong = ", ".join(sorted(candidate.laid - rows))
+        raise fail(
+            "E0401", f"the candidate lays rows of {wrong}, which is no parameter that has them", program.kernel.span
+        )
     problem = _problem(as_it_is, target, hints, candidate, given)
     check_candidate(problem, candidate)
     mapped = build(problem, candidate)
@@ -211,7 +245,7 @@ def _problem(
     candidate: Candidate,
     given: tuple[Condition, ...] = (),
 ) -> Problem:
-    problems = Problems(keep(as_it_is, candidate.kept), target, hints, given)
+    problems = Problems(lay(keep(as_it_is, candidate.kept), candidate.laid), target, hints, given)
     return problems.wide if candidate.wide else problems.narrow
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexExpr, IndexOp, IndexVar, Par
-from texpr.grammar.index.expr import ZERO, add, combine, const, minimum, multiply, subtract
+from texpr.grammar.index.expr import ZERO, add, combine, const, constant_value, minimum, multiply, subtract
 from texpr.polyhedral.mapped.tree import Define, Node
 from texpr.polyhedral.names import Names
 
@@ -20,8 +20,8 @@ class TileOrder:
     """`down` clusters of `ranks` tiles, one below the other, by `across` tiles, in bands of so many clusters; as many
     for each value of the `others`."""
 
-    down: int
-    across: int
+    down: IndexExpr
+    across: IndexExpr
     ranks: int
     band: int
     others: Sequence[Par]
@@ -39,13 +39,13 @@ class TileOrder:
 
         inside = self._of_product(let(names.fresh("tile"), number), let)
         first: IndexExpr = ZERO
-        height: IndexExpr = const(min(self.band, self.down))
-        if self.down > self.band:
-            each = const(self.band * self.across)
+        height, down = minimum(const(self.band), self.down), constant_value(self.down)
+        if down is None or down > self.band:
+            each = multiply(const(self.band), self.across)
             band = let(names.fresh("band"), combine(IndexOp.DIV, inside, each))
             inside, first = combine(IndexOp.MOD, inside, each), multiply(const(self.band), band)
-        if self.down > self.band and self.down % self.band:
-            height = let(names.fresh("height"), minimum(subtract(const(self.down), first), height))
+        if down is None or (down > self.band and down % self.band):
+            height = let(names.fresh("height"), minimum(subtract(self.down, first), const(self.band)))
         row = add(multiply(const(self.ranks), add(first, combine(IndexOp.MOD, inside, height))), rank)
         let(rows[0], multiply(const(rows[1]), row))
         let(columns[0], multiply(const(columns[1]), combine(IndexOp.DIV, inside, height)))
@@ -55,7 +55,7 @@ class TileOrder:
         """The number of a tile within its product."""
         if not self.others:
             return number
-        each = const(self.down * self.across)
+        each = multiply(self.down, self.across)
         left = combine(IndexOp.DIV, number, each)
         for place, par in reversed(list(enumerate(self.others))):
             let(par.index, combine(IndexOp.MOD, left, par.extent) if place else left)

@@ -70,7 +70,7 @@ class WayBack:
         sums: str,
         groups: int,
         columns: int,
-        ragged: tuple[bool, bool],
+        ragged: tuple[bool, ...],
     ) -> None:
         id, fresh, stored = product.one.update.id, draft.names.fresh, product.stored.span
         lay, send = fresh(f"{id}_rounded"), fresh(f"{id}_out")
@@ -131,7 +131,7 @@ def _finish(
     sums: str,
     first: tuple[IndexExpr, IndexExpr],
     panel: int,
-    ragged: tuple[bool, bool],
+    ragged: tuple[bool, ...],
 ) -> tuple[tuple[Node, ...], Callable[[str, str, str], tuple[Order, ...]]]:
     """What the epilogue makes of a chunk's sums, each in the thread that holds it, and the orders with the product, the
     way to shared memory and that to memory. `ragged`: tiles go beyond the rows, the columns."""

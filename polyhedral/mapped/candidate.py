@@ -337,12 +337,14 @@ def widths_of(choice: Choice) -> Mapping[str, int]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A choice for every launch of the program after `moves`, by name. `wide`: arrays that carry long sums are in f64,
-    too (`long_sums`). `kept` has the buffers whose elements memory has in f64 for the time of a call (`kept`); launches
-    of their own copy them. Launches in `early` begin while the one before ends, and wait for it at their start."""
+    too (`long_sums`). For the time of a call memory has the elements of the buffers in `kept` in f64 (`kept`), and the
+    rows of the parameters in `laid` at multiples of 16 bytes (`laid`); launches of their own copy them. Launches in
+    `early` begin while the one before ends, and wait for it at their start."""
 
     launches: Mapping[str, Choice]
     wide: bool = True
     kept: frozenset[str] = frozenset()
+    laid: frozenset[str] = frozenset()
     early: frozenset[str] = frozenset()
     moves: tuple[Move, ...] = ()
 

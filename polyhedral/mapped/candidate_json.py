@@ -94,6 +94,7 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
         "moves": [_move_json(move) for move in candidate.moves],
         "wide": candidate.wide,
         "kept": sorted(candidate.kept),
+        "laid": sorted(candidate.laid),
         "early": sorted(candidate.early),
         "launches": launches,
     }
@@ -156,7 +157,7 @@ def read_candidate(data: Any, where: str = "") -> Candidate:
     wrong."""
     if isinstance(data, Candidate):
         return data
-    top = _object(data, where or "the candidate", {"schema", "moves", "wide", "kept", "early", "launches"})
+    top = _object(data, where or "the candidate", {"schema", "moves", "wide", "kept", "laid", "early", "launches"})
     inside = f"{where}." if where else ""
     if top["schema"] != CANDIDATE_SCHEMA:
         raise _wrong(f"{inside}schema", f"{CANDIDATE_SCHEMA}, the version that this TExpr reads", top["schema"])
@@ -170,6 +171,7 @@ def read_candidate(data: Any, where: str = "") -> Candidate:
         moves=tuple(_move(item, f"{inside}moves.{number}") for number, item in enumerate(top["moves"])),
         wide=_flag(top["wide"], f"{inside}wide"),
         kept=frozenset(_names(top["kept"], f"{inside}kept")),
+        laid=frozenset(_names(top["laid"], f"{inside}laid")),
         early=frozenset(_names(top["early"], f"{inside}early")),
         launches={_text(name, own): _choice(item, f"{own}.{name}") for name, item in launches.items()},
     )

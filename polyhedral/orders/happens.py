@@ -23,8 +23,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from texpr.grammar import walk
-from texpr.grammar.ast import Condition, IndexBinary, IndexConst, IndexExpr, Read
+from texpr.grammar.ast import And, Compare, Condition, IndexBinary, IndexConst, IndexExpr, Read
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.index.expr import names
 from texpr.grammar.index.operators import DIVISIONS
 from texpr.grammar.index.value import condition_value
 from texpr.polyhedral.mapped.access import Completion
@@ -63,13 +64,17 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
     """Sizes at which loops run not at all, once, twice, and so often that every slot of a pipe is used a third time.
 
     The rules of pipes, groups and barriers look no further back than `stages` turns, and loops repeat them: what is
-    wrong with whole tiles of some size is wrong at one of these. Sizes are multiples of what they are divided by.
+    wrong with whole tiles of some size is wrong at one of these. Sizes are multiples of what they are divided by, and
+    keep what a fact says by itself; alternatives, as that an earlier case of a mapping does not hold, they need not.
     """
     stages = max((pipe.stages for launch in launches(program.host) for pipe in launch.pipes), default=1)
     unit = math.lcm(*(value for launch in launches(program.host) for value in _divisors(launch)))
+    facts = [part for fact in program.kernel.facts for part in (fact.parts if isinstance(fact, And) else (fact,))]
+    plain = [fact for fact in facts if isinstance(fact, Compare)]
+    zero = dict.fromkeys((name for fact in plain for name in names(fact)), 0)  # such are addresses
     for turns in (0, 1, 2, 2 * stages + 1) if program.kernel.sizes else (0,):
         sizes = {size.name: turns * unit for size in program.kernel.sizes}
-        if all(condition_value(fact, sizes) for fact in program.kernel.facts):
+        if all(condition_value(fact, {**zero, **sizes}) for fact in plain):
             yield sizes
 
 

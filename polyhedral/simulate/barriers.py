@@ -3,6 +3,8 @@
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Action, Barrier
@@ -40,9 +42,25 @@ class Barriers:
         self.warps = part_warps(self.launch)
 
     def meet(self, node: Barrier, thread: Array, part: str) -> tuple[Callable[[], bool], Callable[[], None]] | None:
-        """These threads come to a barrier; until when they wait there, and what they take along."""
+        """These threads, who may be of several warps, come to a barrier; until when they wait there, and what they take
+        along."""
         if node.parts and part not in node.parts:
             raise failure(f"threads of part {part or 'none'} come to a barrier of {', '.join(node.parts)}", node.span)
+        block, inside = np.divmod(thread, self.geometry.threads)
+        unit = block * self.geometry.threads + inside // self._unit(node.scope)
+        met = [self._meet(node, thread[unit == number]) for number in np.unique(unit)]
+        waits = [each for each in met if each is not None]
+        if not waits:
+            return None
+
+        def resume() -> None:
+            for _, then in waits:
+                then()
+
+        return (lambda: all(ready() for ready, _ in waits)), resume
+
+    def _meet(self, node: Barrier, thread: Array) -> tuple[Callable[[], bool], Callable[[], None]] | None:
+        """The same of threads who meet at one instance of the barrier."""
         key = (node.scope, node.parts, node.name, self._instance(node.scope, int(thread[0])))
         label = f"barrier{f' {node.name}' if node.name else ''} ({', '.join((node.scope.value, *node.parts))})"
         self.expected[key] = (self._width(node, int(thread[0])), label)
@@ -85,6 +103,16 @@ class Barriers:
             if gathering.arrived < count:
                 return f"{gathering.arrived} of {count} threads arrived at the {label}, and then the launch ended"
         return None
+
+    def _unit(self, scope: Scope) -> int:
+        """Of how many neighbouring threads a barrier is, where of less than a block: blocks have whole ones."""
+        match scope:
+            case Scope.WARP:
+                return self.geometry.warp
+            case Scope.WARPGROUP:
+                return self.geometry.warp * WARPGROUP
+            case _:
+                return self.geometry.threads
 
     def _instance(self, scope: Scope, thread: int) -> tuple[int, ...]:
         block, inside = divmod(thread, self.geometry.threads)

@@ -284,3 +284,10 @@ def test_a_choice_is_read_as_it_was_written() -> None:
     own = Candidate(launches={"g_0": piped(128, 256, cluster=2, persistent=4, stages=4)})
     assert read_choices(choices_json(own)) == own
     assert piped_bytes(own.launches["g_0"], 2) == 4 * (384 * 128 + 16) + 32768  # type: ignore[arg-type]  # it is one
+
+
+def test_threads_of_several_warps_that_run_as_one_meet_in_their_warps() -> None:
+    program = mapped(text("nn"), FORMS["alone"], M=72, N=72, K=72)
+    values = arguments(program)
+    for seed in range(8):
+        assert not far(values, simulate(program, values, seed=seed)["C"], LETTERS["nn"])

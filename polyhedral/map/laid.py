@@ -1,0 +1,83 @@
+"""Arrays whose rows are copied to where tensor maps have them: each begins at a multiple of 16 bytes.
+
+    par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }       A: bf16[M, 1027], B: bf16[1027, 1024]
+
+    new A_rows: bf16[M, 1027] #strides(1032, 1)
+    par M at, 1027 at_1 { A_rows[at, at_1] = A[at, at_1] }          the elements that the kernel touches
+    par M i, N j { C[i, j] = sum K k { A_rows[i, k] * B[k, j] } }
+
+Input: a kept program, and parameters of it. Output: the same program with these arrays in workspaces, which are copied
+in where the kernel reads what a caller gave, and out where it writes. It is proved too: its statements, loops and
+accesses are the same, and what is added copies each element by itself.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import partial
+
+from texpr.grammar.ast import Accumulate, Atomic, Bind, Buffer, IndexExpr, Kernel, New, Node, Read, Role, Stmt
+from texpr.grammar.index.expr import ONE, ceildiv, const, multiply
+from texpr.grammar.walk import rewrite
+from texpr.polyhedral.map.choose_piped import is_large
+from texpr.polyhedral.map.copied import Copies
+from texpr.polyhedral.map.kept import Kept
+from texpr.polyhedral.map.matrix_product import UNIT_BYTES, are_units, product_of_any_rows
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.model.stage import build_program
+
+
+def lay(kept: Kept, buffers: Collection[str]) -> Kept:
+    """The program with the rows of some parameters in workspaces. Raises E0307 where its model takes too many steps."""
+    if not buffers:
+        return kept
+    copies = Copies(kept.proved)
+    kernel = kept.proved.program.kernel
+    spaces = {b.name: _workspace(b, copies.names.fresh(f"{b.name}_rows")) for b in kernel.params if b.name in buffers}
+    starts, ends = copies.around(spaces)
+    news: list[Stmt] = [New(buffer=space.name, span=space.span) for space in spaces.values()]
+    body = tuple(rewrite(stmt, partial(_moved, spaces)) for stmt in kernel.body)
+    laid = replace(kernel, buffers=(*kernel.buffers, *spaces.values()), body=(*news, *starts, *body, *ends))
+    program = build_program(laid, max(kept.proved.program.work.left, 1))
+    program.work.learn(kept.proved.program.work)
+    return replace(
+        kept,
+        proved=replace(kept.proved, program=program),
+        laid=frozenset(buffers),
+        copies={**kept.copies, **copies.origins},
+    )
+
+
+def _workspace(array: Buffer, name: str) -> Buffer:
+    """Dense but for what is behind each row."""
+    unit, steps = UNIT_BYTES // array.dtype.size_bytes, list[IndexExpr]([ONE])
+    for extent in reversed(array.shape[1:]):
+        step = multiply(steps[0], extent)
+        steps.insert(0, multiply(const(unit), ceildiv(step, unit)) if len(steps) == 1 else step)
+    return Buffer(
+        name=name,
+        dtype=array.dtype,
+        shape=array.shape,
+        strides=tuple(steps),
+        role=Role.LOCAL,
+        source_name=array.source_name,
+        span=array.span,
+    )
+
+
+def _moved(spaces: Mapping[str, Buffer], node: Node) -> Node:
+    if isinstance(node, Read | Bind | Accumulate | Atomic) and node.buffer in spaces:
+        return replace(node, buffer=spaces[node.buffer].name)
+    return node
+
+
+def with_rows(kernel: Kernel) -> frozenset[str]:
+    """The parameters that have rows."""
+    return frozenset(b.name for b in kernel.params if len(b.shape) > 1 and not b.flat)
+
+
+def to_lay(problem: Problem) -> frozenset[str]:
+    """The parameters of products of matrices, large enough for tensor cores, whose rows begin elsewhere."""
+    found = [product_of_any_rows(problem, region) for region in problem.regions() if region.band is not None]
+    large = [product for product in found if product is not None and is_large(problem, product)]
+    names = {name for product in large for name in product.arrays if not are_units(problem, name)}
+    return frozenset(names & with_rows(problem.kernel))
