@@ -1,10 +1,11 @@
-"""Products of matrices of bf16 with what a program does with their sums, beside PyTorch in as many steps as it takes, and
-beside the product alone.
+"""Products of matrices of bf16 with what a program does with their sums, beside PyTorch in as many steps as it takes,
+and beside the product alone.
 
     python benchmarks/epilogues.py build DIR     where the compiler is, without a GPU
     python benchmarks/epilogues.py run DIR       with PyTorch and cuda-core; no compiler
 
-    --size 4096x4096x4096 (M, N, K; may be given again), --epilogue bias_gelu (may be given again), --case nt (nn, tn, tt)
+    --size 4096x4096x4096 (M, N, K; may be given again), --epilogue bias_gelu (may be given again),
+    --case nt (nn, tn, tt)
 
 Every result is compared with float64 on a poisoned output. A time is the median of rounds in shuffled order, each a
 graph of launches. `run` writes DIR/epilogues.json after each product.

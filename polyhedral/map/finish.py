@@ -39,14 +39,15 @@ COMBINES = {AccOp.ADD: Fn.ADD, AccOp.MUL: Fn.MUL, AccOp.MAX: Fn.MAX, AccOp.MIN: 
 
 
 class Finish:
-    """The leaves of an epilogue for the sum of one iteration, which is `of`; the `main` output goes back there.
+    """The leaves of an epilogue for the sum of one iteration, which is `of`; the output that is `kept` goes back there,
+    the others to their arrays.
 
     `reads` are the ids of the statements that read arrays of an output as they were, by array; `first` and `last` are
-    those that read the sum and that leave the main output in its place.
+    those that read the sum and that leave the kept output in its place ("": none).
     """
 
-    def __init__(self, draft: Draft, epilogue: Epilogue, main: Output, of: View) -> None:
-        self.draft, self.epilogue, self.main, self.of = draft, epilogue, main, of
+    def __init__(self, draft: Draft, epilogue: Epilogue, kept: Output | None, of: View) -> None:
+        self.draft, self.epilogue, self.kept, self.of, self.last = draft, epilogue, kept, of, ""
         self.held: dict[Element, tuple[str, DType]] = {}  # the scalar that stands for an element, and its type there
         self.bound = set[Element]()
         self.reads: list[tuple[str, str]] = []
@@ -66,7 +67,7 @@ class Finish:
         names = {name for leaf in leaves for name, _ in touched(leaf)}
         if condition is None or all(self.draft.buffers[name].memory is Memory.REG for name in names):
             return self.body
-        return (Guard(condition=condition, body=self.body, padding=True, span=self.main.leaf.span),)
+        return (Guard(condition=condition, body=self.body, padding=True, span=self.epilogue.sums.span),)
 
     # ---- the leaves ----
 
@@ -85,11 +86,12 @@ class Finish:
                 else Generic(id=leaf.id, leaf=changed)
             )
         for output in self.epilogue.outputs:
-            if output is not self.main:
-                yield self._out(output, (output.element[0], output.element[1]), output.dtype)
-        out = self._out(self.main, (self.of.buffer, self.of.subscripts), F32)
-        self.last = out.id
-        yield out
+            if output is not self.kept:
+                yield self._out(output, output.element, output.dtype)
+        if self.kept is not None:
+            out = self._out(self.kept, (self.of.buffer, self.of.subscripts), F32)
+            self.last = out.id
+            yield out
 
     def _out(self, output: Output, target: Element, dtype: DType) -> Generic:
         name, _ = self.held[output.element]

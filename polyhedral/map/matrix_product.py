@@ -26,6 +26,7 @@ from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.atoms import SM_90A
 from texpr.polyhedral.mapped.candidate import address_of
+from texpr.polyhedral.walk import subscript_names
 
 UNIT_BYTES = 16  # of the rows of a tensor map
 MAX_RANK = 5  # of a tensor map
@@ -56,13 +57,15 @@ class MatrixFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixProduct:
-    """A product of matrices. `main` is the output of the `epilogue` whose tiles are boxes; C is its array."""
+    """A product of matrices. `main` is the output of the `epilogue` by which its sides are told, C its array: tiles of
+    it are boxes where it is `boxed`, else threads store its elements."""
 
     one: Contraction
     rows: MatrixFactor
     columns: MatrixFactor
     epilogue: Epilogue
     main: Output
+    boxed: bool
 
     @property
     def result(self) -> Element:
@@ -90,9 +93,9 @@ class MatrixProduct:
         return self.one.reduction.loops[0].index
 
     @property
-    def arrays(self) -> tuple[str, str, str]:
-        """Both factors, and the result."""
-        return self.rows.buffer, self.columns.buffer, self.result[0]
+    def arrays(self) -> tuple[str, ...]:
+        """Those of which tiles are boxes: both factors, and the result where it is `boxed`."""
+        return (self.rows.buffer, self.columns.buffer, *((self.result[0],) if self.boxed else ()))
 
     @property
     def extents(self) -> tuple[IndexExpr, IndexExpr, IndexExpr]:
@@ -121,11 +124,13 @@ def product_of_any_rows(problem: Problem, region: Region) -> MatrixProduct | Non
     """The same where rows begin anywhere in memory."""
     if not SM_90A.has(problem.target) or region.saved or region.host:
         return None
+    direct: MatrixProduct | None = None
     for one in contractions(problem, contracted_nest(region)):
         found = _product(problem, one)
-        if found is not None:
+        if found is not None and found.boxed:
             return found
-    return None
+        direct = direct or found
+    return direct
 
 
 def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
@@ -143,12 +148,17 @@ def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
         return None
     if first.factor.dtype != second.factor.dtype or first.factor.dtype not in (F16, BF16):
         return None
-    found = epilogue(problem, one)
-    for output in found.outputs if found is not None else ():
+    around = epilogue(problem, one)
+    if around is None:
+        return None
+    for output in around.outputs:
         for rows, columns in ((first, second), (second, first)):
-            if found is not None and _is_main(problem, output, rows, columns):
-                return MatrixProduct(one=one, rows=rows, columns=columns, epilogue=found, main=output)
-    return None
+            if _is_main(problem, output, rows, columns):
+                return MatrixProduct(one=one, rows=rows, columns=columns, epilogue=around, main=output, boxed=True)
+    main = around.outputs[0]
+    last = subscript_names(main.element[1][-1:])
+    rows, columns = (first, second) if first.index not in last else (second, first)
+    return MatrixProduct(one=one, rows=rows, columns=columns, epilogue=around, main=main, boxed=False)
 
 
 def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: MatrixFactor) -> bool:

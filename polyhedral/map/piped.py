@@ -78,7 +78,6 @@ from texpr.polyhedral.mapped.sync import (
     Pipe,
     PipeKind,
     Release,
-    Until,
     Wait,
     WaitGroup,
 )
@@ -321,10 +320,10 @@ class _Piped:
                 ),
                 WaitGroup(kind=group),
                 first_lane(at.lane, Release(pipe=at.ring)),
-                first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, until=Until.READ)),  # of the tile before: long over
+                *self.back.settled,  # of the tile before: long over
                 self.back.loop,
             ),
-            first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, until=Until.READ)),
+            *self.back.settled,
         )
 
     def _product(self, again: Condition) -> Contract:

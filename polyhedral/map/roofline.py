@@ -4,8 +4,9 @@
 
 Bytes that must move are the distinct elements that a launch reads, and those that it writes; sectors that requests
 touch more than once come from the caches, at their rate; updates of elements that data tells go one by one. A launch
-whose threads have too few bytes on their way to keep memory or caches busy waits longer by as much (Little's law). Two
-significant digits are kept, so that what is nearly the same is the same, and other reasons decide.
+whose threads have too few bytes on their way to keep memory or caches busy waits longer by as much (Little's law), but
+not where the copy engine asks for them all. Two significant digits are kept, so that what is nearly the same is the
+same, and other reasons decide.
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ def time(problem: Problem, region: Region, paid: LaunchCost) -> int:
     asked = 1000 * SECTOR_BYTES * paid.sectors // (CACHE * rate)
     busy = rate * LATENCY_NS
     at_once = min(paid.blocks * paid.threads, problem.target.multiprocessors * problem.target.resident_threads)
-    on_their_way = min(busy, at_once * IN_FLIGHT * _access_bytes(problem, paid))
+    on_their_way = min(busy, at_once * IN_FLIGHT * _access_bytes(problem, paid)) if paid.requests else busy
     return rounded(LAUNCH_PS + max(max(moved, asked) * busy // on_their_way, UPDATE_PS * paid.updates))
 
 

@@ -7,7 +7,6 @@ for chunk < 4                                       64 columns each
   fence ;  barrier (warp) ;  C[…] from d            by one lane, while the next chunk is rounded
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from texpr.grammar.ast import Compare, CompareOp, Gather, IndexExpr, IndexOp, IndexVar, Subscript
@@ -59,7 +58,8 @@ class Names:
 
 
 class WayBack:
-    """What the warps that multiply do with their `sums` at the end of a tile, and the orders that it keeps."""
+    """What the warps that multiply do with their `sums` at the end of a tile, and the orders that it keeps. `ragged`:
+    tiles go beyond the rows, the columns. `settled` is how a warp waits until its slots are free."""
 
     def __init__(
         self,
@@ -72,26 +72,82 @@ class WayBack:
         columns: int,
         ragged: tuple[bool, ...],
     ) -> None:
-        id, fresh, stored = product.one.update.id, draft.names.fresh, product.stored.span
+        self.draft, self.product, self.at, self.sums = draft, product, at, sums
+        self.span = product.stored.span
+        self.panel = SWIZZLE_BYTES // product.result_dtype.size_bytes if product.boxed else PANEL
+        self.row = add(multiply(const(GROUP_ROWS), var(at.group)), multiply(const(WARP_ROWS), var(at.warp)))
+        self.column = multiply(const(self.panel), var(at.chunk))
+        self.orders: list[Order] = []
+        finish = self._finish() if not product.boxed or not product.epilogue.plain else None
+        body: tuple[Node, ...] = () if finish is None else self._by_threads(finish, ragged)
+        self.settled: tuple[Node, ...] = ()
+        if product.boxed:
+            self.settled = (first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, until=Until.READ)),)
+            body = (*body, *self._in_boxes(groups, finish, again=columns > SLOTS * self.panel))
+        self.loop = Loop(index=at.chunk, extent=const(columns // self.panel), body=body, unroll=True, span=self.span)
+
+    def _order(
+        self, source: str, sink: str, buffer: str, hazard: Hazard, after: str | None = None, by: int = 1
+    ) -> None:
+        self.orders.append(order(source, sink, buffer, hazard, Scope.WARP, self.span, after, by))
+
+    # ---- in registers ----
+
+    def _finish(self) -> Finish:
+        """The epilogue of the element of a thread whose place in its part of a chunk these indices tell."""
+        at, fresh = self.at, self.draft.names.fresh
+        self.eight, self.half, self.one = fresh("eight"), fresh("half"), fresh("one")
+        self.x = add(multiply(const(8), var(self.half)), combine(IndexOp.DIV, var(at.lane), const(4)))
+        pair = multiply(const(2), combine(IndexOp.MOD, var(at.lane), const(4)))
+        self.y = add(add(self.column, multiply(const(8), var(self.eight))), add(pair, var(self.one)))
+        of = view(self.draft, self.sums, add(multiply(const(WARP_ROWS), var(at.warp)), self.x), self.y)
+        found = Finish(self.draft, self.product.epilogue, self.product.main if self.product.boxed else None, of)
+        self._order(self.product.one.update.id, found.first, self.sums, Hazard.FLOW)
+        return found
+
+    def _by_threads(self, finish: Finish, ragged: tuple[bool, ...]) -> tuple[Node, ...]:
+        rows, columns = self.product.rows, self.product.columns
+        inside = [
+            Compare(op=CompareOp.LT, left=var(factor.index), right=factor.factor.side.extent)
+            for factor, beyond in zip((rows, columns), ragged, strict=True)
+            if beyond
+        ]
+        column = Define(index=columns.index, digits=(), offset=add(var(self.at.column), self.y))
+        row = Define(index=rows.index, digits=(), offset=add(add(var(self.at.row), self.row), self.x))
+        body: tuple[Node, ...] = (column, *finish.where(conjunction(inside) if inside else None))
+        body = (row, Loop(index=self.one, extent=const(2), body=body, unroll=True, span=self.span))
+        for index, extent in ((self.half, 2), (self.eight, self.panel // 8)):
+            body = (Loop(index=index, extent=const(extent), body=body, unroll=True, span=self.span),)
+        return body
+
+    # ---- through shared memory ----
+
+    def _in_boxes(self, groups: int, finish: Finish | None, *, again: bool) -> tuple[Node, ...]:
+        """`again`: slots are used again in a tile."""
+        draft, product, at, id, fresh = (
+            self.draft,
+            self.product,
+            self.at,
+            self.product.one.update.id,
+            self.draft.names.fresh,
+        )
         lay, send = fresh(f"{id}_rounded"), fresh(f"{id}_out")
-        rows, panel = _rows(draft, product, groups), SWIZZLE_BYTES // product.result_dtype.size_bytes
-        x, y, chunk = var(at.x), var(at.y), multiply(const(panel), var(at.chunk))
+        rows = _rows(draft, product, groups)
+        x, y = var(at.x), var(at.y)
         slot = (var(at.group), var(at.warp), combine(IndexOp.MOD, var(at.chunk), const(SLOTS)))
-        row = add(multiply(const(GROUP_ROWS), var(at.group)), multiply(const(WARP_ROWS), var(at.warp)))
         of = {
-            product.rows.index: add(add(var(at.row), row), x),
-            product.columns.index: add(add(var(at.column), chunk), y),
+            product.rows.index: add(add(var(at.row), self.row), x),
+            product.columns.index: add(add(var(at.column), self.column), y),
         }
         buffer, subscripts = product.result
-        over = ((at.x, const(WARP_ROWS)), (at.y, const(panel)))
-        dtype = product.result_dtype
+        over = ((at.x, const(WARP_ROWS)), (at.y, const(self.panel)))
         unload = Unload(
             id=lay,
-            source=view(draft, sums, add(multiply(const(WARP_ROWS), var(at.warp)), x), add(chunk, y)),
+            source=view(draft, self.sums, add(multiply(const(WARP_ROWS), var(at.warp)), x), add(self.column, y)),
             target=view(draft, rows, *slot, x, y),
             over=over,
-            atom=store_rows(dtype),
-            span=stored,
+            atom=store_rows(product.result_dtype),
+            span=self.span,
         )
         out = Copy(
             id=send,
@@ -100,69 +156,27 @@ class WayBack:
             over=over,
             completion=Completion.BULK,
             clipped=True,
-            span=stored,
+            span=self.span,
         )
-        finish, finished = _finish(draft, product, at, sums, (row, chunk), panel, ragged)
-        self.orders = (
-            *finished(id, lay, send),
-            order(id, lay, sums, Hazard.FLOW, Scope.WARP, stored),
-            order(lay, send, rows, Hazard.FLOW, Scope.WARP, stored),
-            order(send, lay, rows, Hazard.ANTI, Scope.WARP, stored, at.chunk, SLOTS),
-            order(send, lay, rows, Hazard.ANTI, Scope.WARP, stored, at.turn),
-        )
+        if finish is not None:
+            self._order(finish.last, lay, self.sums, Hazard.FLOW)
+            for reader, name in finish.reads:
+                if name == buffer:
+                    self._order(reader, send, name, Hazard.ANTI)
+        self._order(id, lay, self.sums, Hazard.FLOW)
+        self._order(lay, send, rows, Hazard.FLOW)
+        self._order(send, lay, rows, Hazard.ANTI, at.chunk, SLOTS)
+        self._order(send, lay, rows, Hazard.ANTI, at.turn)
         together = Barrier(scope=Scope.WARP, action=Action.BOTH)
         free = first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, behind=SLOTS - 1, until=Until.READ))
-        body: tuple[Node, ...] = (
-            *finish,
-            *((free,) if columns > SLOTS * panel else ()),
+        return (
+            *((free,) if again else ()),
             together,
             unload,
             Fence(kind=FenceKind.ASYNC_PROXY),
             together,
             first_lane(at.lane, out, Close(kind=GroupKind.BULK)),
         )
-        self.loop = Loop(index=at.chunk, extent=const(columns // panel), body=body, unroll=True, span=stored)
-
-
-def _finish(
-    draft: Draft,
-    product: MatrixProduct,
-    at: Names,
-    sums: str,
-    first: tuple[IndexExpr, IndexExpr],
-    panel: int,
-    ragged: tuple[bool, ...],
-) -> tuple[tuple[Node, ...], Callable[[str, str, str], tuple[Order, ...]]]:
-    """What the epilogue makes of a chunk's sums, each in the thread that holds it, and the orders with the product, the
-    way to shared memory and that to memory. `ragged`: tiles go beyond the rows, the columns."""
-    if product.epilogue.plain:
-        return (), lambda id, lay, send: ()
-    fresh, (rows, columns) = draft.names.fresh, (product.rows, product.columns)
-    block, half, one = fresh("eight"), fresh("half"), fresh("one")
-    x = add(multiply(const(8), var(half)), combine(IndexOp.DIV, var(at.lane), const(4)))
-    pair = multiply(const(2), combine(IndexOp.MOD, var(at.lane), const(4)))
-    y = add(add(first[1], multiply(const(8), var(block))), add(pair, var(one)))
-    of = view(draft, sums, add(multiply(const(WARP_ROWS), var(at.warp)), x), y)
-    finish = Finish(draft, product.epilogue, product.main, of)
-    inside = [
-        Compare(op=CompareOp.LT, left=var(factor.index), right=factor.factor.side.extent)
-        for factor, beyond in zip((rows, columns), ragged, strict=True)
-        if beyond
-    ]
-    span = product.stored.span
-    column = Define(index=columns.index, digits=(), offset=add(var(at.column), y))
-    body: tuple[Node, ...] = (column, *finish.where(conjunction(inside) if inside else None))
-    body = (Loop(index=one, extent=const(2), body=body, unroll=True, span=span),)
-    body = (Define(index=rows.index, digits=(), offset=add(add(var(at.row), first[0]), x)), *body)
-    for index, extent in ((half, 2), (block, panel // 8)):
-        body = (Loop(index=index, extent=const(extent), body=body, unroll=True, span=span),)
-
-    def orders(id: str, lay: str, send: str) -> tuple[Order, ...]:
-        kept = (order(reader, send, name, Hazard.ANTI, Scope.WARP, span) for reader, name in finish.reads)
-        flow, back = (id, finish.first), (finish.last, lay)
-        return (*(order(*pair, sums, Hazard.FLOW, Scope.WARP, span) for pair in (flow, back)), *kept)
-
-    return body, orders
 
 
 def _rows(draft: Draft, product: MatrixProduct, groups: int) -> str:

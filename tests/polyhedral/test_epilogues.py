@@ -62,21 +62,29 @@ FORMS = {
     "bound before": kernel(
         "b: f32[N], C: bf16[M, N], D: f32[M, N]", f"D[i, j] = b[j]; let x = D[i, j] + 1.0; C[i, j] = x * ({SUM})"
     ),
+    "in another band": kernel("b: f32[N], C: bf16[M, N]", f"C[i, j] = b[j] * ({SUM})").replace(
+        " }}", " } par M i, N j { C[i, j] = C[i, j] * b[j] + 1.0 } }"
+    ),
+    "in a workspace": (
+        f"kernel g({ROWS}, b: f32[N], C: bf16[M, N]) {{ new t: f32[M, N]; par M i, N j {{ t[i, j] = {SUM} }}"
+        " par M i, N j { C[i, j] = t[i, j] * b[j] } }"
+    ),
     "another type": kernel("C: f16[M, N]", f"C[i, j] = f16({SUM})"),
     "places": kernel("C: f32[M, N]", f"C[i, j] = f32(i32({SUM}) + 3) * 0.5"),
 }  # fmt: skip
 
 
-def form(program: str) -> Any:
+def chosen(program: str) -> Candidate:
     """What is chosen for large sizes."""
-    found = texpr.parse(program).only.compile("cuda:sm_90a", stop_after="map", **LARGE)
-    return found.mapping.candidate.launches["g_0"]
+    found: Candidate = texpr.parse(program).only.compile("cuda:sm_90a", stop_after="map", **LARGE).mapping.candidate
+    return found
 
 
 def small(program: str, rows: int = 64, columns: int = 64, **how: int) -> Candidate:
     """The same in small tiles."""
     tile, given = {"i": rows, "j": columns}, {"stages": 2, "persistent": 1, "cluster": 1, **how}
-    return Candidate(launches={"g_0": replace(form(program), tile=tile, **given)})
+    found = chosen(program)
+    return replace(found, launches={name: replace(own, tile=tile, **given) for name, own in found.launches.items()})
 
 
 def mapped(program: str, how: Candidate, **sizes: int) -> MappedProgram:
@@ -108,7 +116,8 @@ def same(got: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_what_is_around_a_product_is_done_with_its_sums(name: str) -> None:
-    assert isinstance(form(FORMS[name]), Piped)
+    (own,) = chosen(FORMS[name]).launches.values()
+    assert isinstance(own, Piped)
     program = mapped(FORMS[name], small(FORMS[name]), **EDGE)
     values = arguments(program)
     expected = interpret(program.kernel, {n: np.array(a) for n, a in values.items()}).outputs
@@ -124,6 +133,28 @@ def test_epilogues_of_several_tiles_and_products_keep_apart() -> None:
     found = texpr.parse(program).only.compile("cuda:sm_90a", stop_after="map", **LARGE, P=2)
     memory = found.mapping.candidate.launches["g_0"].memory
     own = mapped(program, Candidate(launches={"g_0": replace(how, memory=memory)}), M=72, N=72, K=24, P=2)
+    values = arguments(own)
+    same(simulate(own, values), interpret(own.kernel, values).outputs)
+
+
+DIRECT = {
+    "a part of C": ("inout C: bf16[M, N]", "par M - 5 i, J j", "C[i, j] = {}"),
+    "every second one": ("inout C: f32[M, N]", "par M i, J j", "C[i, 2 * j] = {}"),
+    "a row from the end": ("C: i8[M, J]", "par M i, J j", "C[M - 1 - i, j] = i8({})"),
+}
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_what_no_box_writes_threads_store(name: str) -> None:
+    head, band, leaf = DIRECT[name]
+    program = f"kernel g(A: bf16[M, K], B: bf16[J, K], D: f32[N], {head}) {{ {band} {{ {leaf} }} }}".replace(
+        "{}", "sum K k { A[i, k] * B[j, k] }"
+    )
+    found = texpr.parse(program).only.compile("cuda:sm_90a", stop_after="map", M=512, N=1024, J=509, K=512)
+    choice = found.mapping.candidate.launches["g_0"]
+    assert isinstance(choice, Piped)
+    how = replace(choice, tile={"i": 64, "j": 64}, stages=2, persistent=2, cluster=1)
+    own = mapped(program, Candidate(launches={"g_0": how}), M=40, N=90, J=39, K=24)
     values = arguments(own)
     same(simulate(own, values), interpret(own.kernel, values).outputs)
 
