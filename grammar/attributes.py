@@ -37,6 +37,7 @@ BUFFERS = (Construct.PARAMETER, Construct.NEW)
 STATEMENTS = (Construct.STATEMENT, Construct.KERNEL)
 MAX_VECTOR = 64  # elements: 64 bytes, the widest register that a target has, of one byte each
 MAX_UNROLL = 1024  # iterations: longer bodies are nothing that compilers end with
+MAX_STAGES = 16  # of copies that run ahead
 MAX_THREADS = 1024  # of a block, on every GPU
 MAX_BLOCKS = 32  # of a multiprocessor
 MAX_RASTER = 65536  # rows of blocks: no grid of today has more in an L2
@@ -63,6 +64,7 @@ class Needs(Enum):
     GATHERED_WRITES = "a write of a gathered element"
     ACCUMULATIONS = "an accumulation"
     TILES = "a loop of several tiles"
+    STAGES = "several stages"
     ITERATIONS = "iterations that one thread runs after another"
     MEMORY = "a buffer in memory"
     SHARED = "a buffer in shared memory"
@@ -76,7 +78,6 @@ class Spec:
     word and a colon before them; `zero` is one too, `power` asks for a power of two, `greatest` is the greatest value,
     `names_sizes` makes a free name in them a size. `fineness` orders scopes and `unit`s. What is `inherited` holds for
     every statement of its construct. It changes nothing without what it `needs`, and on a CPU where `on_cpu` says why.
-    `unmapped` says why it is not mapped everywhere, and what to write instead.
     """
 
     on: tuple[Construct, ...]
@@ -95,7 +96,6 @@ class Spec:
     inherited: bool = False
     needs: Needs | None = None
     on_cpu: str | None = None
-    unmapped: tuple[str, str] | None = None
 
 
 def _scope(form: str, fineness: int, *, unit: bool = False, mapped: bool = False) -> Spec:
@@ -128,11 +128,8 @@ ATTRIBUTES: dict[str, Spec] = {
         form="#vector(n), n a power of two", on_cpu="the compiler of a CPU's code makes vectors as it finds best",
     ),
     "stages": Spec(
-        on=(Construct.SEQ,), least=1, most=1, form="#stages(n)",
-        unmapped=(
-            "no loop has copies that run ahead of it by so many rounds",
-            "remove #stages; threads that share a reduction load ahead by themselves",
-        ),
+        on=(Construct.SEQ,), mapped=(Construct.SEQ,), least=1, most=1, greatest=MAX_STAGES, form="#stages(n)",
+        needs=Needs.STAGES, on_cpu="a CPU has no copies that run ahead of a loop",
     ),
     "ordered": Spec(
         on=(Construct.SEQ,), mapped=(Construct.SEQ,), form="#ordered", inherited=True, needs=Needs.ACCUMULATIONS

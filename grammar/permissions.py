@@ -94,6 +94,11 @@ def tile_of(loop: Par | Seq) -> Attr | None:
     return _named(loop.attrs, "tile")
 
 
+def stages_of(loop: Par | Seq) -> Attr | None:
+    """The `#stages(n)` of a loop: what it reads is copied so many iterations ahead, the one at hand counted."""
+    return _named(loop.attrs, "stages")
+
+
 def blocks_per_sm_of(kernel: Kernel) -> Attr | None:
     """The `#blocks_per_sm(n)` of a kernel: so many of its blocks are on a multiprocessor together."""
     return _named(kernel.attrs, "blocks_per_sm")

@@ -30,6 +30,7 @@ from texpr.polyhedral.map.problem import Outline, Problem, Region, workspaces
 from texpr.polyhedral.map.promote import promote
 from texpr.polyhedral.map.report import access_reports
 from texpr.polyhedral.map.resident import resident
+from texpr.polyhedral.map.staged import staged
 from texpr.polyhedral.mapped.candidate import (
     Blocks,
     Candidate,
@@ -170,6 +171,7 @@ def _in_registers(draft: Draft, region: Region, choice: Choice) -> Launch:
     for condition, holds in reversed(region.saved):
         inside, orelse = (body, ()) if holds else ((), body)
         body = (Guard(condition=condition, body=inside, orelse=orelse, uniform=Scope.GRID, span=condition.span),)
+    body = staged(draft, launch.threads, body, region.stmts, choice)
     used = launch_names(launch.grid, (*launch.digits, *draft.digits), body)
     looped = {loop.index for loop in of_kind(body, Loop) if loop.digit}
     made = (*launch.digits, *draft.digits)

@@ -58,6 +58,7 @@ from texpr.polyhedral.map.sharing import (
     shared_loops,
     shared_reduction,
 )
+from texpr.polyhedral.map.staged import check_stages
 from texpr.polyhedral.map.tiles_kept import check_tiles
 from texpr.polyhedral.map.uses import local_uses, memory_of
 from texpr.polyhedral.map.warp_each import choose_together
@@ -97,6 +98,7 @@ def _chosen(problem: Problem) -> dict[str, Choice]:
         if problem.target.is_cuda:
             check_vectors(region.stmts, widths_of(choice))
             check_tiles(region.stmts, plain_nest(region)[0].pars, choice)
+            check_stages(region.stmts, choice)
     return launches
 
 

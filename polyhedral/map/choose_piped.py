@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
+from texpr.grammar.ast import Par, Seq
+from texpr.grammar.permissions import stages_of
 from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
 from texpr.polyhedral.map.piped_fits import piped_bytes
 from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.way_back import PANEL
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
@@ -20,6 +23,7 @@ from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
 LEAST_SIDE, LEAST_SUM = 64, 64  # or most of a tile is empty
 LEAST_PRODUCTS = 1 << 24  # below, a launch is over before a pipe is full
 BAND = 8  # clusters
+MOST_STAGES = 8  # that the compiler chooses by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,8 @@ def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
 
 def is_large(problem: Problem, product: MatrixProduct) -> bool:
     """Whether tensor cores take a product: what an author asks of threads and tiles is theirs."""
-    loops = (*product.one.nest.pars, *product.one.reduction.loops)
-    if problem.kernel.attrs or any(loop.attrs for loop in loops):
+    loops: tuple[Par | Seq, ...] = (*product.one.nest.pars, *product.one.reduction.loops)
+    if problem.kernel.attrs or any(a != stages_of(loop) for loop in loops for a in loop.attrs):
         return False
     rows, columns, depth = product.sizes(problem)
     others = prod(problem.representative(par.extent, {}) for par in product.others)
@@ -112,9 +116,10 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
 
 
 def _staged(problem: Problem, choice: Piped, product: MatrixProduct) -> Piped:
-    """The same with as many stages as there is room for."""
+    """The same with as many stages as there is room for, at most those that the author asks for."""
     found = choice
-    for stages in range(3, 9):
+    most = max((stages for _, _, stages in asked_stages(product.one.reduction.loops)), default=MOST_STAGES)
+    for stages in range(3, most + 1):
         deeper = replace(choice, stages=stages)
         if piped_bytes(deeper, product.dtype.size_bytes) <= problem.target.shared_bytes:
             found = deeper

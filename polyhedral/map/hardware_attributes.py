@@ -13,7 +13,7 @@ from texpr.grammar.attributes import SCOPES, Construct, is_mapped
 from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.index.expr import const
-from texpr.grammar.permissions import tile_of, unroll_of, vector_of
+from texpr.grammar.permissions import stages_of, tile_of, unroll_of, vector_of
 from texpr.polyhedral.map.author_tiles import tile_faults
 from texpr.polyhedral.map.author_units import block_threads, unit_fault, unit_faults
 from texpr.polyhedral.map.bands import Nest, asked_scope, inner_nests, nest_of
@@ -88,8 +88,8 @@ def _misplaced(stmts: tuple[Stmt, ...], target: Target) -> list[Diagnostic]:
 
 
 def check_host_loop(seq: Seq) -> None:
-    """Raises E0402 for `#unroll` or `#tile` on a loop of launches: no thread has its iterations."""
-    attr = unroll_of(seq) or tile_of(seq)
+    """Raises E0402 for `#unroll`, `#tile` or `#stages` on a loop of launches: no thread has its iterations."""
+    attr = unroll_of(seq) or tile_of(seq) or stages_of(seq)
     if attr is not None:
         raise TExprError((_disagrees(attr, "the host runs this `seq`, as a loop of launches"),))
 

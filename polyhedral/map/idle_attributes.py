@@ -81,6 +81,8 @@ def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> 
                 yield attr, spec.on_cpu
             elif spec.needs is Needs.ITERATIONS and stmt.span.place not in unrolled:
                 yield attr, "each thread has one of the iterations"
+            elif spec.needs is Needs.STAGES and attr.args[0] == ONE:
+                yield attr, "in one stage nothing is copied ahead"
             elif spec.needs is Needs.TILES and isinstance(stmt, Seq) and _is_one_tile(stmt, attr):
                 yield attr, "the loop has the same iterations in the same places without it"
             elif spec.needs is Needs.ACCUMULATIONS and not _accumulates(stmt):

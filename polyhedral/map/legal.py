@@ -35,6 +35,7 @@ from texpr.polyhedral.map.row_clusters import cluster_faults
 from texpr.polyhedral.map.rows_fit import row_faults
 from texpr.polyhedral.map.scanned_fits import scanned_fault, scanned_runs
 from texpr.polyhedral.map.sharing import meeting_bytes, shared_reduction
+from texpr.polyhedral.map.staged import check_stages
 from texpr.polyhedral.map.tally import tally
 from texpr.polyhedral.map.tally_fits import tally_fault
 from texpr.polyhedral.map.tiles import tile_fault
@@ -129,6 +130,7 @@ class _Check:
         if self.target.is_cuda:
             check_vectors(self.region.stmts, widths_of(choice))
             check_tiles(self.region.stmts, plain_nest(self.region)[0].pars, choice)
+            check_stages(self.region.stmts, choice)
 
     def _flat(self, choice: Flat, nest: Nest, ranges: Ranges) -> None:
         if has_block_level(self.problem.kernel, nest) and not fits_threads(self.problem.kernel, nest):

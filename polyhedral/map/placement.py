@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Attr, Buffer, IndexExpr, Role
-from texpr.grammar.attributes import ATTRIBUTES, Construct, is_mapped
+from texpr.grammar.attributes import Construct, is_mapped
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ONE, add, constant_value, index_names
 from texpr.grammar.index.interval import Ranges, bounds
@@ -129,11 +129,8 @@ def _check_alignment(buffer: Buffer, memory: Memory, copies: bool) -> None:
 
 def unsupported(attr: Attr) -> TExprError:
     """E0402 for an attribute that is understood but not mapped, with the reason."""
-    message, help = f"#{attr.name} is not mapped yet", f"remove #{attr.name}; the compiler then chooses by itself"
-    because = ATTRIBUTES[attr.name].unmapped if attr.name in ATTRIBUTES else None
-    if because is not None:
-        message, help = f"#{attr.name} is not mapped here: {because[0]}", because[1]
-    return fail("E0402", message, attr.span, "this attribute", help=help)
+    help = f"remove #{attr.name}; the compiler then chooses by itself"
+    return fail("E0402", f"#{attr.name} is not mapped yet", attr.span, "this attribute", help=help)
 
 
 def choose_memory(uses: Sequence[LocalUse], target: Target) -> dict[str, tuple[Memory, str]]:

@@ -86,6 +86,7 @@ KEPT: dict[str, tuple[Kept, ...]] = {
         Kept(place=Construct.PAR, program=ROWS % ("", "#vector(2)"), because="vector, 2 iterations"),
         Kept(place=Construct.SEQ, program=ROW_SUM % "#vector(2)", because="vector, 2 iterations"),
     ),
+    "#stages(n)": (Kept(place=Construct.SEQ, program=FOLD % "#stages(3)", because="wait (cp_async, all but 2, done)"),),
     "#ordered": (Kept(place=Construct.SEQ, program=ROW_SUM % "#ordered", because="for k < 1024"),),
     "#align(n)": (
         Kept(
@@ -137,7 +138,6 @@ KEPT: dict[str, tuple[Kept, ...]] = {
 }  # fmt: skip
 
 UNMAPPED: dict[str, tuple[str, ...]] = {
-    "#stages(n)": (SUM % "#stages(3)",),
     "#tf32": (MADD % ("#tf32", ""), MADD % ("", "#tf32")),
 }  # fmt: skip
 
@@ -145,6 +145,7 @@ OF_HARDWARE_BODIES = ("#ptx(major, minor)", "#sm(80)")
 NEVER = {
     "#vector(3)": ROWS % ("", "#vector(3)"),
     "#vector(128)": SUM % "#vector(128)",
+    "#stages(17)": FOLD % "#stages(17)",
     "#unroll(5000)": SUM % "#unroll(5000)",
     "#threads(100)": COPY.replace(") {", ") #threads(100) {"),
     "#threads(2048)": COPY.replace(") {", ") #threads(2048) {"),
@@ -164,6 +165,7 @@ IDLE = {
     "#fast": (COPY.replace(") {", ") #fast {"), MADD % ("", "#fast")),
     "#strict": (COPY.replace(") {", ") #strict {"), COPY.replace("= A[i]", "= A[i] #strict")),
     "#tile": (FOLD % "#tile(1)", FOLD % "#tile(64)"),
+    "#stages": (FOLD % "#stages(1)",),
     "#ordered": ("kernel f(A: f32[64], C: f32[64]) { seq 64 i #ordered { C[i] = A[i] } }",),
     "#unroll": (COPY.replace("64 i", "64 i #unroll"), COPY.replace("64 i", "64 i #unroll(4)")),
     "#threads": ("kernel f(s: f32[1]) #threads(64) { s[0] = 1.0 }",),
@@ -204,6 +206,7 @@ IDLE_ON_A_CPU = {
     "#block": ROWS % ("", "#block"),
     "#thread": ROWS % ("", "#thread"),
     "#unroll": SUM % "#unroll",
+    "#stages": SUM % "#stages(3)",
     "#swizzle": SHARED % "#swizzle",
 }
 
