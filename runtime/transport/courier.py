@@ -8,8 +8,8 @@ the engine's lock, and the courier holds none.
                                                                     └──► move.done(error)
 
 What all ranks must do in one order (regions, barriers, the end) they do when rank 0, whom each tells that it has come
-so far, says so: nobody waits inside the transport for a rank that is busy elsewhere. Where nothing moves, the courier
-sleeps, twice as long each time up to a limit; a job wakes it. Each rank listens to the one before it, which says
+so far, says so: nobody waits inside the transport for a rank that is busy elsewhere. Where nothing moves, the courier sleeps,
+twice as long each time up to a limit, which grows with the silence; a job wakes it. Each rank listens to the one before it, which says
 something at least every second: who is silent for longer than `silence_s` is lost (E0727).
 
 Messages are JSON lists `[life, kind, …]`; `life` counts the engines on this transport, so that none hears the last
@@ -29,6 +29,7 @@ from texpr.runtime.transport.interface import Array, Kind, Spot, Transport
 
 BEAT_S = 1.0  # a rank that has nothing to say says so
 SHORTEST_S, LONGEST_S = 2e-5, 1e-3  # sleeps where nothing moves
+QUIET_S, QUIET = 5e-3, 0.03  # the longest of all, and a share of the time since anything moved
 PATIENCE_S = 10.0  # that a rank waits at its end for others, once one of them is known to have failed
 
 _lives: WeakKeyDictionary[Transport, int] = WeakKeyDictionary()  # engines that transports have had
@@ -161,7 +162,7 @@ class Courier:
                     job.done(why)
 
     def _loop(self) -> None:
-        pause = SHORTEST_S
+        pause, last = SHORTEST_S, time.monotonic()
         job: Any = None
         while not self._over:
             moved = self._begin(job)
@@ -169,7 +170,11 @@ class Courier:
             moved = self._complete() or moved
             moved = self._meet() or moved
             self._watch()
-            pause = SHORTEST_S if moved else min(2 * pause, LONGEST_S)
+            if moved:
+                pause, last = SHORTEST_S, time.monotonic()
+            else:
+                quiet = 0.0 if self._under_way else min(QUIET * (time.monotonic() - last), QUIET_S)
+                pause = min(2 * pause, max(LONGEST_S, quiet))
             try:
                 job = self._jobs.get(timeout=pause) if not moved else self._jobs.get_nowait()
             except Empty:
