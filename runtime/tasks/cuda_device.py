@@ -175,7 +175,8 @@ class CudaDevice:
         self._call("cuMemsetD8Async", _POINTER(address), byte, _SIZE(size_bytes), _POINTER(queue), enqueues=True)
 
     def finish(self, queue: int) -> None:
-        self._call("cuStreamSynchronize", _POINTER(queue))
+        if brief("cuStreamQuery")(_POINTER(queue)) != 0:  # not over, or failed; otherwise no other thread need run
+            self._call("cuStreamSynchronize", _POINTER(queue))
 
     def close(self) -> None:
         with suppress(TExprError):  # of a device that is lost, nothing is left to give up

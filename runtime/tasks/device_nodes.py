@@ -18,8 +18,9 @@ from texpr.runtime.tasks.devices import SHARE, Device, DeviceArray, DeviceMemory
 from texpr.runtime.tasks.nodes import MemoryNode
 from texpr.runtime.tasks.states import Step
 from texpr.runtime.tasks.tensors import Block
+from texpr.runtime.tasks.turns import begin_short_turns, end_short_turns
 
-PIECE = 1 << 25  # bytes of a sum that are added at a time
+PIECE = 1 << 26  # bytes of a sum that are added at a time
 
 
 class DeviceNode(MemoryNode):
@@ -36,6 +37,7 @@ class DeviceNode(MemoryNode):
         self._kept: dict[int, list[int]] = {}  # addresses by bytes
         self._bytes = 0  # that the driver gave
         self._places: dict[int, Any] = {}  # of threads, for sums on their way home; locked while the device is open
+        begin_short_turns()
 
     def enter(self, *, copies: bool = False) -> None:
         self.device.enter()
@@ -96,6 +98,7 @@ class DeviceNode(MemoryNode):
             self.device.unlock(block.made)
 
     def close(self) -> None:
+        end_short_turns()
         self.device.close()
 
     # values

@@ -89,14 +89,15 @@ def gpu(number: int = 0, *, bound: int | None = None) -> Gpu:
 
 class DeviceArray:
     """A block's memory on a GPU, dense in row-major order, which torch and cupy take by `__cuda_array_interface__`.
-    `fault` is why there is no memory."""
+    `fault` is why there is no memory; `views` are arrays of libraries on it that were made before."""
 
-    __slots__ = ("address", "device", "dtype", "fault", "shape")
+    __slots__ = ("address", "device", "dtype", "fault", "shape", "views")
 
     def __init__(
         self, device: Device, address: int, shape: tuple[int, ...], dtype: Any, fault: TExprError | None = None
     ) -> None:
         self.device, self.address, self.shape, self.dtype, self.fault = device, address, shape, dtype, fault
+        self.views: dict[str, Any] = {}
 
     @property
     def size_bytes(self) -> int:

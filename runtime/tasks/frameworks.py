@@ -9,6 +9,7 @@ Libraries are imported when they are first asked for, and see memory through DLP
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.diagnostics import fail
@@ -82,11 +83,21 @@ def foreign_array(task: object, block: "Block", memory: Any, library: str) -> An
     return found.from_dlpack(memory)
 
 
+class _Lent:
+    """Memory of a GPU as torch is told of it; what torch makes of it keeps this alone."""
+
+    def __init__(self, memory: DeviceArray) -> None:
+        self.__cuda_array_interface__ = memory.__cuda_array_interface__
+
+
 def _on_gpu(task: object, block: "Block", memory: DeviceArray, library: Any) -> Any:
     name = memory.dtype.name
     if library.__name__ == "torch":
-        made = library.as_tensor(memory, device=f"cuda:{memory.device.number}")
-        return made.view(getattr(library, name)) if name in CARRIERS else made
+        made = memory.views.get("torch")
+        if made is None:
+            made = library.as_tensor(_Lent(memory), device=f"cuda:{memory.device.number}")
+            made = memory.views["torch"] = made.view(getattr(library, name)) if name in CARRIERS else made
+        return made.detach()  # another tensor each time, as its shape can be changed, which takes a tenth of the time
     if name in CARRIERS:
         raise fail("E0708", f"{task}: cupy has no arrays of {name}, the type of {block}", help="ask for `torch`")
     return library.asarray(memory)
@@ -101,8 +112,14 @@ def current_stream(library: str, context: "TaskContext") -> Iterator[None]:
         return
     found: Any = importlib.import_module(library)
     if library == "torch":
-        with found.cuda.stream(found.cuda.ExternalStream(stream, device=number)):
+        with found.cuda.stream(_torch_stream(stream, number)):
             yield
     else:
         with found.cuda.Device(number), found.cuda.ExternalStream(stream, number):
             yield
+
+
+@lru_cache(maxsize=64)
+def _torch_stream(handle: int, device: int | None) -> Any:
+    torch: Any = importlib.import_module("torch")
+    return torch.cuda.ExternalStream(handle, device=device)

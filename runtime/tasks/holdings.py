@@ -149,16 +149,17 @@ class Holdings:
         return True
 
     def _make_room(self, memory: MemoryNode, size: int, keep: Sequence[Residency]) -> bool:
-        """Evict what is not needed until `size` bytes are free, or will be when all that leaves is home; False where
-        they are not, or not yet."""
+        """Evict what is not needed until `size` bytes are free; False where they are not, or not yet. What must be
+        written back first is begun as far as it will do; it takes time, so others that need none go instead."""
         if memory.fits(size):
             return True
         node = memory.number
         idle, kept, passed = self._idle[node], set(map(id, keep)), list[Residency]()
-        while idle and not memory.fits(size - self.leaving[node]):
+        while idle and not memory.fits(size):
             residency, _ = idle.popitem(last=False)
             block: Block = residency.key
-            outcome = Outcome.REFUSED if id(residency) in kept else self.machine.evict(residency, node)
+            enough = residency.state[node] > State.READY and memory.fits(size - self.leaving[node])
+            outcome = Outcome.REFUSED if enough or id(residency) in kept else self.machine.evict(residency, node)
             if outcome is Outcome.REFUSED:
                 passed.append(residency)
             elif outcome is Outcome.WAITING:

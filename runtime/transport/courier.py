@@ -8,9 +8,9 @@ the engine's lock, and the courier holds none.
                                                                     └──► move.done(error)
 
 What all ranks must do in one order (regions, barriers, the end) they do when rank 0, whom each tells that it has come
-so far, says so: nobody waits inside the transport for a rank that is busy elsewhere. Where nothing moves, the courier sleeps,
-twice as long each time up to a limit, which grows with the silence; a job wakes it. Each rank listens to the one before it, which says
-something at least every second: who is silent for longer than `silence_s` is lost (E0727).
+so far, says so: nobody waits inside the transport for a rank that is busy elsewhere. Where nothing moves, the courier
+sleeps, twice as long each time up to a limit, which grows with the silence; a job wakes it. Each rank listens to the
+one before it, which says something at least every second: who is silent for longer than `silence_s` is lost (E0727).
 
 Messages are JSON lists `[life, kind, …]`; `life` counts the engines on this transport, so that none hears the last
 words of the one before.

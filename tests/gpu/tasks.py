@@ -245,7 +245,7 @@ def sums_of_every_type() -> None:
                 engine.flush(total)
             found = engine.array(total)
         assert found.dtype == dtype and (found == wanted).all(), name
-    for extent in (1 << 23) + 5, (1 << 23) - 3:  # in two pieces, and in one
+    for extent in (1 << 24) + 5, (1 << 24) - 3:  # in two pieces, and in one
         total = Tensor("S", (tiled(extent, extent),), "f32")
         with Engine({"gpu": 1}, memories={"gpu": gpu(0)}, debug=True) as engine:
             for _ in range(3):

@@ -202,6 +202,9 @@ class FakeDriver:
     def do_cuStreamDestroy(self, stream: Any) -> None:  # noqa: N802 -- the driver's name
         self.streams -= 1
 
+    def do_cuStreamQuery(self, stream: Any) -> int:  # noqa: N802 -- the driver's name
+        return 600 if self.queues.work[stream.value] else 0
+
     def do_cuStreamSynchronize(self, stream: Any) -> None:  # noqa: N802 -- the driver's name
         self.queues.finish(stream.value)
 

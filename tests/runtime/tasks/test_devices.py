@@ -297,6 +297,13 @@ def test_a_gpu_without_a_bound_has_most_of_what_is_free() -> None:
         assert engine._flow.holdings.nodes[1].bound == 900
 
 
+class Tensorlike(numpy.ndarray):
+    """A tensor of torch's, as far as the runtime asks one."""
+
+    def detach(self) -> "Tensorlike":
+        return self.view()
+
+
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What of torch the runtime asks for on a GPU; the list has the streams that were current."""
@@ -306,7 +313,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         told = array.__cuda_array_interface__
         size = int(numpy.prod(told["shape"])) * numpy.dtype(told["typestr"]).itemsize
         assert told["data"][1] is False and device == "cuda:0" and told["version"] == 3
-        return raw(told["data"][0], size).view(told["typestr"]).reshape(told["shape"])
+        return raw(told["data"][0], size).view(told["typestr"]).reshape(told["shape"]).view(Tensorlike)
 
     @contextmanager
     def stream(current: Any) -> Iterator[None]:

@@ -1,12 +1,15 @@
 """Which memory takes a task that waits for one with room: groups stay together, nobody is idle, all are tried."""
 
+import sys
 import threading
 from typing import Any
 
 import numpy
+import pytest
 from fake_gpu import FakeGpu
 from test_tensors import refused
 
+from texpr.grammar.diagnostics import TExprError
 from texpr.tasks import (
     Block,
     Engine,
@@ -16,6 +19,7 @@ from texpr.tasks import (
     TaskContext,
     Tensor,
     accumulate,
+    gpu,
     may_write,
     on_arrays,
     read,
@@ -120,3 +124,45 @@ def test_sums_of_several_memories_for_one_block_are_all_there() -> None:
             for _ in names:
                 engine.submit(add, accumulate(total[0]))
             engine.submit(look, read(total[0]))
+
+
+def test_threads_take_shorter_turns_as_long_as_an_engine_feeds_a_gpu() -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.003)
+    try:
+        with Engine({"gpu": 1}, memories={"gpu": FakeGpu()}):
+            short = sys.getswitchinterval()
+            with Engine({"gpu": 1}, memories={"gpu": FakeGpu()}), Engine(1):
+                pass
+            assert sys.getswitchinterval() == short < 0.001
+        assert sys.getswitchinterval() == pytest.approx(0.003)
+        with pytest.raises(TExprError), Engine({"gpu": 1, "b": 1}, memories={"gpu": FakeGpu(), "b": gpu(99)}):
+            pass
+        assert sys.getswitchinterval() == pytest.approx(0.003)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_what_is_clean_goes_before_what_must_be_written_back_is_home() -> None:
+    a, s, memory = vector("A", 8), vector("S", 1), FakeGpu(bound=3 * 32)
+    looked, enough, found = list[Block](), threading.Event(), list[bool]()
+
+    def add(context: TaskContext, x: Block, sums: Block) -> None:
+        with context.get_buf_read(x), context.get_buf_accumulate(sums) as buffer:
+            buffer.release_add()
+
+    def look(context: TaskContext, x: Block) -> None:
+        with context.get_buf_read(x):
+            looked.append(x)
+        if len(looked) == 7:
+            enough.set()
+
+    def late(address: int, source: int, count: int, dtype: str, queue: int) -> None:
+        memory.queues.put(queue, lambda: found.append(enough.wait(10)))
+
+    memory.device.add = late  # type: ignore[method-assign]
+    with Engine({"gpu": 1}, memories={"gpu": memory}, debug=True) as engine:
+        engine.submit(FunctionDefinition(cuda=add), read(a[0]), accumulate(s[0]), args=(a[0], s[0]))
+        for k in range(1, 8):
+            engine.submit(FunctionDefinition(cuda=look), read(a[k]), args=(a[k],))
+    assert found == [True]  # seven readers did not wait for the sum on its way home
