@@ -160,7 +160,7 @@ def test_what_is_clean_goes_before_what_must_be_written_back_is_home() -> None:
     def late(address: int, source: int, count: int, dtype: str, queue: int) -> None:
         memory.queues.put(queue, lambda: found.append(enough.wait(10)))
 
-    memory.device.add = late  # type: ignore[method-assign]
+    memory.device.add = late  # type: ignore[method-assign]  # a slow one
     with Engine({"gpu": 1}, memories={"gpu": memory}, debug=True) as engine:
         engine.submit(FunctionDefinition(cuda=add), read(a[0]), accumulate(s[0]), args=(a[0], s[0]))
         for k in range(1, 8):
