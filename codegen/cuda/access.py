@@ -154,10 +154,11 @@ class Access:
         """The value of the element of a view, for the next line."""
         return self.out.use(self.read(view.read(self.span), ()))
 
-    def spot(self, view: View, writes: bool = False) -> str:
-        """Where the element of a view lies, for a copy that begins there."""
+    def spot(self, view: View, writes: bool = False, outside: bool = False) -> str:
+        """Where the element of a view lies, for a copy that begins there; it may be `outside` if nothing of it is
+        taken."""
         own, where = self.place(view.buffer, view.subscripts, writes=writes)
-        return f"{own}.at({self.out.use(where)})"
+        return f"{own}.{'maybe' if outside else 'at'}({self.out.use(where)})"
 
     def corner(self, view: View, writes: bool) -> tuple[str, str]:
         """The accessor and the number of the first element of a tile."""

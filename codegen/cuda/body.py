@@ -37,7 +37,7 @@ from texpr.codegen.cuda.wide import (
     wide_call,
 )
 from texpr.grammar.ast import Always, Read
-from texpr.grammar.index.expr import ZERO
+from texpr.grammar.index.expr import ZERO, constant_value
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import Turn
@@ -61,6 +61,7 @@ from texpr.polyhedral.mapped.walks import statements
 
 _BINDS = Generic | Reduce  # what may define a scalar
 LOOK_BACK_BARRIERS = 3  # of tx::look_back
+MOST_UNROLLED = 32  # asynchronous copies of a thread, one after the other
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
 
 
@@ -354,7 +355,8 @@ class _Body:
         if isinstance(form, Pieces) and form.over:
             index, extent = copy.over[0]
             inner = replace(copy, over=copy.over[1:], unused=None)
-            self._loop(Loop(index=index, extent=extent, body=(inner,), parallel=True, span=copy.span))
+            whole = (constant_value(extent) or MOST_UNROLLED + 1) <= MOST_UNROLLED
+            self._loop(Loop(index=index, extent=extent, body=(inner,), parallel=True, unroll=whole, span=copy.span))
         else:
             access = self.access
             call = copy_call(copy, form, self.frame, access.spot, access.corner, self.cursor.number, access.value)

@@ -1,7 +1,8 @@
 """Copies in CUDA: which instruction brings the elements, and its call.
 
 now            loops of loads and stores                          (`expand.py`)
-cp_async       tx::cp_async<16>(a.at(…), A.at(…));                whole accesses of 4, 8 or 16 bytes
+cp_async       tx::cp_async<16>(a.at(…), A.at(…));                accesses of 4, 8 or 16 bytes
+               tx::cp_async<16>(a.at(…), A.maybe(…), tx::bytes_of<16>(2 * n));   of which some are wanted, else zeros
 transaction    tx::load_bulk(a.at(…), A.at(…), 256, ring.full()); a run of neighbours, in one's own block
                tx::load_box(a.at(…), A_box, ring.full(), {k, i}); a box of an array, by a tensor map
                tx::load_box_to(3, …)                              the same into the blocks of ranks 0 and 1
@@ -11,13 +12,14 @@ bulk           tx::store_bulk, tx::store_box                      back, in a gro
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import copysign
 from typing import Protocol, assert_never
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.tensor_map import box_fault
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import const, constant_value, multiply
+from texpr.grammar.index.expr import ZERO, const, constant_value, multiply
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.layout.make import CHUNK_BYTES, SWIZZLES
 from texpr.polyhedral.layout.normal import canonical
@@ -29,7 +31,7 @@ from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Pipe
-from texpr.polyhedral.mapped.views import View
+from texpr.polyhedral.mapped.views import View, Within
 
 CP_ASYNC_BYTES = (16, 8, 4)
 SENT_BYTES = (4, 8)
@@ -38,12 +40,14 @@ BULK_BYTES = 16  # runs are of multiples of it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pieces:
-    """`count` neighbours at a time, for each value of the other indices `over`."""
+    """`count` neighbours at a time, for each value of the other indices `over`; of these the first `wanted` (None: all)
+    are read, others are zeros."""
 
     count: int
     over: tuple[tuple[str, IndexExpr], ...]
     source: View
     target: View
+    wanted: IndexExpr | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +102,7 @@ class CopyNames(Protocol):
 
 def copy_form(copy: Copy, planned: PlannedProgram, launch: Launch) -> Form:
     """How an asynchronous copy is made. Raises E0502 for one that no instruction makes."""
-    if copy.within is not None:
+    if copy.within is not None and copy.completion is not Completion.CP_ASYNC:
         raise _refused(copy, "some elements of a box only")
     if copy.cache is not Cache.PLAIN:
         raise _refused(copy, "a cache hint")
@@ -172,13 +176,35 @@ def _pieces(copy: Copy, planned: PlannedProgram) -> Pieces:
     count = 1
     if over:
         name, together = over[-1][0], constant_value(over[-1][1])
-        near = all(_steps(view, copy, planned)[name] == 1 for view in (copy.source, copy.target))
+        near = all(_steps(view, copy, planned, mixed=True)[name] == 1 for view in (copy.source, copy.target))
         if near and together is not None and together * size in CP_ASYNC_BYTES:
             count, over = together, over[:-1]
     if count * size not in CP_ASYNC_BYTES:
         raise _refused(copy, f"accesses of {count * size} bytes by cp.async, which has 4, 8 and 16,")
     inner = copy.over[len(over) :]
-    return Pieces(count=count, over=over, source=copy.source.first(inner), target=copy.target.first(inner))
+    if not all(_stays_together(view.first(inner), count, copy, planned) for view in (copy.source, copy.target)):
+        raise _refused(copy, "neighbours that a swizzle tears apart, by cp.async,")
+    wanted = None if copy.within is None else _wanted(copy, copy.within)
+    return Pieces(
+        count=count, over=over, source=copy.source.first(inner), target=copy.target.first(inner), wanted=wanted
+    )
+
+
+def _stays_together(first: View, count: int, copy: Copy, planned: PlannedProgram) -> bool:
+    """Whether so many elements from the first on are neighbours under the XOR of their layout, too."""
+    layout = canonical(planned.addresses[first.buffer].layout)
+    if layout.xor is None:
+        return True
+    form = linear(coordinate(layout, Unit.ADDRESS, _plain(first, copy)))
+    return (1 << layout.xor.base) % count == 0 and form.is_multiple(count)
+
+
+def _wanted(copy: Copy, within: Within) -> IndexExpr:
+    """How many elements of an access are read where the rest is to be zeros."""
+    zeros = within.other is not None and within.other.value == 0 and copysign(1, within.other.value) > 0
+    if not zeros or within.begin != ZERO or within.part is not None:
+        raise _refused(copy, "some elements of a box, and not the first ones before zeros, by cp.async,")
+    return within.end
 
 
 def _run(copy: Copy, planned: PlannedProgram) -> Run | None:
@@ -231,20 +257,23 @@ def copy_call(
     copy: Copy,
     form: Form,
     names: CopyNames,
-    at: Callable[[View, bool], str],
+    at: Callable[[View, bool, bool], str],
     corner: Callable[[View, bool], tuple[str, str]],
     number: Callable[[IndexExpr], ix.Term],
     value: Callable[[View], str],
 ) -> str:
-    """The call of a form. `at` gives the place of an element that is read, or written (True), `corner` that of the
-    first element of a box; `number` a term, `value` an element that is read."""
+    """The call of a form. `at` gives the place of an element that is read, or written (True), and may be outside
+    (True); `corner` that of the first element of a box; `number` a term, `value` an element that is read."""
     full = f", {names.rings[copy.pipe]}.full()" if copy.completion is Completion.TRANSACTION else ""
     match form:
-        case Pieces(count=count, source=source, target=target):
-            return f"tx::cp_async<{count * source.dtype.size_bytes}>({at(target, True)}, {at(source, False)});"
+        case Pieces(count=count, source=source, target=target, wanted=wanted):
+            size, some, outside = source.dtype.size_bytes, "", wanted is not None
+            if wanted is not None:
+                some = f", tx::bytes_of<{count * size}>({number(multiply(const(size), wanted)).text})"
+            return f"tx::cp_async<{count * size}>({at(target, True, False)}, {at(source, False, outside)}{some});"
         case Run(bytes=size, source=source, target=target):
             verb = "load" if full else "store"
-            return f"tx::{verb}_bulk({at(target, True)}, {at(source, False)}, {number(size).text}{full});"
+            return f"tx::{verb}_bulk({at(target, True, False)}, {at(source, False, False)}, {number(size).text}{full});"
         case Box(map=map_, ranks=ranks):
             at_corner = f"{{{', '.join(number(c).as_int().text for c in form.corner)}}}"
             own, tile = names.maps[map_], "{}.at({})".format(*corner(form.shared, bool(full)))

@@ -15,6 +15,7 @@ from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.names import comment
 from texpr.codegen.cuda.stand import Stand
+from texpr.codegen.cuda.tiles import is_of_warp
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.polyhedral.mapped.access import Completion
@@ -330,8 +331,9 @@ def needed_headers(facts: LaunchFacts) -> Iterator[str]:
                 yield "texpr/tma.cuh"
             case Copy(completion=Completion.CP_ASYNC):
                 yield "texpr/group.cuh"
-            case Contract() | Unload():
-                yield "texpr/contract.cuh"
+            case Contract(c=sums) | Unload(source=sums):
+                of_warp = is_of_warp(facts.planned.program.buffers[sums.buffer])
+                yield "texpr/warp_contract.cuh" if of_warp else "texpr/contract.cuh"
             case Parts(parts=parts) if any(part.registers for part in parts):
                 yield "texpr/parts.cuh"
             case _:

@@ -49,6 +49,7 @@ from texpr.polyhedral.mapped.candidate import (
 )
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
+from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.mapped.tree import Guard, Loop
 from texpr.polyhedral.mapped.walks import launch_names, launches, map_launches, of_kind, tree_buffers
 from texpr.polyhedral.names import Names, names_taken
@@ -138,6 +139,10 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
             from texpr.polyhedral.map.piped import build_piped
 
             return build_piped(draft, region, choice)
+        case Ringed():
+            from texpr.polyhedral.map.ringed import build_ringed
+
+            return build_ringed(draft, region, choice)
         case Tiled():
             from texpr.polyhedral.map.tiled import build_tiled
 
@@ -165,7 +170,7 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
 def _in_registers(draft: Draft, region: Region, choice: Choice) -> Launch:
     """The launch of a choice, with its accumulators in registers and the conditions of the host around its body."""
     launch = _launch(draft, region, choice)
-    if isinstance(choice, Piped):
+    if isinstance(choice, Piped | Ringed):
         return launch  # it has its own orders, and what keeps them
     body = one_name(draft, add_partials(draft, bound_once(draft, promote(draft, launch.body))))
     for condition, holds in reversed(region.saved):
@@ -187,7 +192,7 @@ def _finished(draft: Draft, candidate: Candidate, host: tuple[HostNode, ...]) ->
 
     def alone(launch: Launch) -> Launch:
         choice = candidate.launches[launch.name]
-        if isinstance(choice, Piped):
+        if isinstance(choice, Piped | Ringed):
             return launch
         stays = persistent(launch, choice, draft.kernel, draft.target, draft.names)
         asked = persistent_of(draft.kernel)

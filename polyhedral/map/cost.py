@@ -24,7 +24,7 @@ from texpr.polyhedral.map.contraction import contracted_nest, contraction
 from texpr.polyhedral.map.crew import covered_by_block, team_of
 from texpr.polyhedral.map.held import RowElement, held_rows, named, row_origins
 from texpr.polyhedral.map.lines import origins
-from texpr.polyhedral.map.matrix_product import matrix_product
+from texpr.polyhedral.map.matrix_product import matrix_product, product_of_any_rows
 from texpr.polyhedral.map.objective import WeightedAccess, footprint
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction
@@ -55,6 +55,7 @@ from texpr.polyhedral.mapped.candidate import (
     Tallied,
     Tiled,
 )
+from texpr.polyhedral.mapped.ringed import Ringed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +124,8 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
         case Contracted():
             return _contracted(problem, region, choice)
-        case Piped():
-            return _piped(problem, region, choice)
+        case Piped() | Ringed():
+            return _multiplied(problem, region, choice)
         case Tiled():
             nest, ranges = region.nest
             extents = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
@@ -150,14 +151,18 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             assert_never(choice)
 
 
-def _piped(problem: Problem, region: Region, choice: Piped) -> LaunchCost:
-    """The copy engine brings the factors: no lanes ask for anything."""
-    product = matrix_product(problem, region)
+def _multiplied(problem: Problem, region: Region, choice: Piped | Ringed) -> LaunchCost:
+    """Whole rows of tiles are brought: no lanes ask for anything else."""
+    piped = isinstance(choice, Piped)
+    product = matrix_product(problem, region) if piped else product_of_any_rows(problem, region, boxes=False)
     assert product is not None, "the candidate fits"
     sizes = product.sizes(problem)
     sides = zip(sizes, (choice.tile[choice.across], choice.tile[choice.along]), strict=False)
     whole = prod(-(-n // size) * size for n, size in sides)
-    return _counted(problem, choice.persistent, choice.threads, 1 - prod(sizes[:2]) / whole, iter(()))
+    others = prod(problem.representative(par.extent, {}) for par in product.others)
+    tiles = others * whole // prod(choice.tile.values())
+    blocks = choice.persistent if isinstance(choice, Piped) else tiles
+    return _counted(problem, blocks, choice.threads, 1 - prod(sizes[:2]) / whole, iter(()))
 
 
 def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchCost:

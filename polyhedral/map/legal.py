@@ -27,9 +27,9 @@ from texpr.polyhedral.map.hardware_attributes import blocks_fault, check_vectors
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins, row_origins
 from texpr.polyhedral.map.lines import countable, origins
 from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
-from texpr.polyhedral.map.piped_fits import piped_fault
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
+from texpr.polyhedral.map.ringed_fits import product_fault
 from texpr.polyhedral.map.reducible import combinable
 from texpr.polyhedral.map.row_clusters import cluster_faults
 from texpr.polyhedral.map.rows_fit import row_faults
@@ -64,6 +64,7 @@ from texpr.polyhedral.mapped.candidate import (
     widths_of,
 )
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import Target
 from texpr.polyhedral.walk import subscript_names
@@ -113,8 +114,8 @@ class _Check:
                 self._combined(choice, *self.region.nest)
             case Contracted():
                 self._contracted(choice)
-            case Piped():
-                self._piped(choice)
+            case Piped() | Ringed():
+                self._multiplied(choice)
             case Tiled():
                 self._tiled(choice, *self.region.nest)
             case Parted():
@@ -169,8 +170,8 @@ class _Check:
         self._grid(choice.grid, nest, {index for indices in choice.joined.values() for index in indices})
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
-    def _piped(self, choice: Piped) -> None:
-        self._without(piped_fault(self.problem, self.region, choice))
+    def _multiplied(self, choice: Piped | Ringed) -> None:
+        self._without(product_fault(self.problem, self.region, choice))
         nest, ranges = self.region.nest
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 

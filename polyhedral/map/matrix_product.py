@@ -24,7 +24,7 @@ from texpr.polyhedral.map.contraction import Contraction, Factor, contracted_nes
 from texpr.polyhedral.map.epilogue import Epilogue, Output, epilogue
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.vectors import Element
-from texpr.polyhedral.mapped.atoms import SM_90A
+from texpr.polyhedral.mapped.atoms import SM_80, SM_90A
 from texpr.polyhedral.mapped.candidate import address_of
 from texpr.polyhedral.walk import subscript_names
 
@@ -120,20 +120,21 @@ def matrix_product(problem: Problem, region: Region) -> MatrixProduct | None:
     return found if found is not None and all(are_units(problem, name) for name in found.arrays) else None
 
 
-def product_of_any_rows(problem: Problem, region: Region) -> MatrixProduct | None:
-    """The same where rows begin anywhere in memory."""
-    if not SM_90A.has(problem.target) or region.saved or region.host:
+def product_of_any_rows(problem: Problem, region: Region, *, boxes: bool = True) -> MatrixProduct | None:
+    """The same where rows begin anywhere in memory. Its tiles are `boxes` of tensor maps, or threads bring them, on any
+    target with tensor cores, and know where it ends."""
+    if not (SM_90A if boxes else SM_80).has(problem.target) or region.saved or region.host:
         return None
     direct: MatrixProduct | None = None
     for one in contractions(problem, contracted_nest(region)):
-        found = _product(problem, one)
+        found = _product(problem, one, boxes=boxes)
         if found is not None and found.boxed:
             return found
         direct = direct or found
     return direct
 
 
-def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
+def _product(problem: Problem, one: Contraction, *, boxes: bool) -> MatrixProduct | None:
     if one.dtype != F32 or one.nest.domain is not None or len(one.reduction.loops) != 1:
         return None
     extents = (*(par.extent for par in one.nest.pars), one.extent)
@@ -143,7 +144,7 @@ def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
     if longest is None or longest > MOST_SUMMED:
         return None
     summed = one.reduction.loops[0].index
-    first, second = (_factor(problem, factor, summed, one.extent) for factor in (one.first, one.second))
+    first, second = (_factor(problem, factor, summed, one.extent, boxes=boxes) for factor in (one.first, one.second))
     if first is None or second is None:
         return None
     if first.factor.dtype != second.factor.dtype or first.factor.dtype not in (F16, BF16):
@@ -153,7 +154,7 @@ def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
         return None
     for output in around.outputs:
         for rows, columns in ((first, second), (second, first)):
-            if _is_main(problem, output, rows, columns):
+            if _is_main(problem, output, rows, columns, boxes=boxes):
                 return MatrixProduct(one=one, rows=rows, columns=columns, epilogue=around, main=output, boxed=True)
     main = around.outputs[0]
     last = subscript_names(main.element[1][-1:])
@@ -161,20 +162,24 @@ def _product(problem: Problem, one: Contraction) -> MatrixProduct | None:
     return MatrixProduct(one=one, rows=rows, columns=columns, epilogue=around, main=main, boxed=False)
 
 
-def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: MatrixFactor) -> bool:
+def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: MatrixFactor, *, boxes: bool) -> bool:
     """Whether tiles of an output are boxes, of which rows and columns are the sides of these factors."""
-    if output.dtype not in RESULTS or not _is_boxed(problem, output.element, (rows.index, columns.index)):
+    sides = (rows.index, columns.index)
+    if output.dtype not in RESULTS or not _is_boxed(problem, output.element, sides, boxes=boxes):
         return False
-    return output.element[1][-1] == IndexVar(name=columns.index) and all(
+    whole = not boxes or all(
         _ends_with(problem, output.element, factor.index, factor.factor.side.extent) for factor in (rows, columns)
     )
+    return whole and output.element[1][-1] == IndexVar(name=columns.index)
 
 
-def _factor(problem: Problem, factor: Factor, summed: str, extent: IndexExpr) -> MatrixFactor | None:
+def _factor(
+    problem: Problem, factor: Factor, summed: str, extent: IndexExpr, *, boxes: bool
+) -> MatrixFactor | None:
     """A factor of which tiles of its side and of what is summed are boxes."""
-    if factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed)):
+    if factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed), boxes=boxes):
         return None
-    whole = linear(extent).is_multiple(DEPTH, problem.divisors)
+    whole = not boxes or linear(extent).is_multiple(DEPTH, problem.divisors)
     if not whole and not _ends_with(problem, factor.element, summed, extent):
         return None
     return MatrixFactor(factor=factor, k_contiguous=factor.element[1][-1] == IndexVar(name=summed))
@@ -187,10 +192,10 @@ def _ends_with(problem: Problem, element: Element, index: str, extent: IndexExpr
     return problem.kernel.buffer(buffer).shape[dim] == extent
 
 
-def _is_boxed(problem: Problem, element: Element, indices: tuple[str, str]) -> bool:
+def _is_boxed(problem: Problem, element: Element, indices: tuple[str, str], *, boxes: bool) -> bool:
     """Whether two indices are a subscript each, one of them the last, of which neighbours lie side by side."""
     buffer, subscripts = element
-    if not 2 <= len(subscripts) <= MAX_RANK or any(isinstance(s, Gather) for s in subscripts):
+    if len(subscripts) < 2 or (boxes and len(subscripts) > MAX_RANK) or any(isinstance(s, Gather) for s in subscripts):
         return False
     plain: list[IndexExpr] = [s for s in subscripts if not isinstance(s, Gather)]
     alone = [s.name for s in plain if isinstance(s, IndexVar) and s.name in indices]

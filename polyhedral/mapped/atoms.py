@@ -164,8 +164,8 @@ def store_matrices(dtype: DType, count: int, *, transposed: bool = False) -> Ato
 
 
 def store_pairs(dtype: DType) -> Atom:
-    """What each lane has of 4 matrices of 8 x 8 elements of 32 bits goes to shared memory, two neighbours at a time."""
-    if dtype.bits != 32:
+    """What each lane has of 4 matrices of 8 x 8 elements goes to shared memory, two neighbours at a time."""
+    if dtype.bits not in (16, 32):
         raise InternalError(f"no pairs are of {dtype}")
     rows = Operand(
         memory=Memory.SHARED, dtype=dtype, layout=row_major((WARP_MATRICES * 8, 8)), alignment_bytes=CHUNK_BYTES
@@ -196,7 +196,7 @@ SWIZZLE_BYTES = (16, 32, 64, 128)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOperand:
-    """An operand of wgmma in shared memory: under which swizzle (16: none), and whether k is its contiguous dimension,
+    """An operand of products in shared memory: under which swizzle (16: none), and whether k is its contiguous dimension,
     tile[m or n][k], or the other one, tile[k][m or n]."""
 
     swizzle_bytes: int = 128
@@ -233,6 +233,30 @@ def wgmma(dtype: DType, columns: int, b: SharedOperand, a: SharedOperand | None 
         c=_held(F32, repeated(blocks, fragment("wgmma", "c"))),
     )
     return replace(atom, completion=Completion.WGMMA)
+
+
+def mma_tiles(dtype: DType, rows: int, columns: int, a: SharedOperand, b: SharedOperand) -> Atom:
+    """c[rows, columns] += a[rows, 16] * b[16, columns] by a warp, of tiles in shared memory: as many `mma`s as it takes,
+    and the loads of their operands. The tiles are parts of larger ones of the same swizzle."""
+    if rows % 16 or columns % 16 or not rows or not columns or {a.swizzle_bytes, b.swizzle_bytes} - {64, 128}:
+        raise InternalError(f"no warp multiplies tiles of {rows} x {columns}")
+    one = mma(dtype, F32)
+    blocks = Layout(
+        shape=(const(rows // 16), const(columns // 8)),
+        terms=(
+            Term(dim=0, stride=const(columns // 8), unit=Unit.REGISTER),
+            Term(dim=1, stride=const(1), unit=Unit.REGISTER),
+        ),
+    )
+    return _atom(
+        f"{one.name} of {rows} x {columns}",
+        Team.WARP,
+        SM_80,
+        ("warp_contract", "contract"),
+        a=_shared(dtype, rows, a),
+        b=_shared(dtype, columns, b),
+        c=_held(F32, repeated(blocks, one.operands["c"].layout)),
+    )
 
 
 def _shared(dtype: DType, outer: int, operand: SharedOperand) -> Operand:

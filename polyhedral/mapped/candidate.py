@@ -19,6 +19,7 @@ from texpr.grammar.attributes import WARP
 from texpr.grammar.index.expr import conjunction, negation
 from texpr.grammar.strides import address_name
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.moves import Move
 from texpr.polyhedral.target import WARPGROUP
 
@@ -322,7 +323,7 @@ class Cores:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
-Choice = Single | Flat | Blocks | Columns | Combined | Contracted | Piped | Parted | Tallied | Scanned | Tiled | Cores
+Choice = Single | Flat | Blocks | Columns | Combined | Contracted | Piped | Ringed | Parted | Tallied | Scanned | Tiled | Cores
 
 
 def widths_of(choice: Choice) -> Mapping[str, int]:

@@ -36,6 +36,7 @@ from texpr.polyhedral.mapped.candidate import (
     Tiled,
 )
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.mapped.when import read_condition
 from texpr.polyhedral.moves import (
     Contract,
@@ -70,6 +71,7 @@ FORMS: dict[str, type[Choice]] = {
     "combined": Combined,
     "contracted": Contracted,
     "piped": Piped,
+    "ringed": Ringed,
     "tiled": Tiled,
     "parted": Parted,
     "tallied": Tallied,

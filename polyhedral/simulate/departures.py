@@ -7,8 +7,10 @@ from functools import partial
 import numpy as np
 
 from texpr.grammar import numerics
+from texpr.grammar.index.value import condition_value
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.atoms import Team as AtomTeam
+from texpr.polyhedral.mapped.expand import wanted
 from texpr.polyhedral.mapped.operators import Contract, Copy
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedBuffer
@@ -68,7 +70,7 @@ class Departures:
     def _copy(self, copy: Copy, lanes: Lanes, part: str) -> None:
         evaluator, memory = self.evaluator, self.evaluator.memory
         evaluator.at(copy.id, copy.span)
-        if copy.within is not None:
+        if copy.within is not None and (copy.completion is not Completion.CP_ASYNC or copy.within.other is None):
             raise failure(
                 f"{copy.id}: a copy on its way that brings some elements of a box is not simulated", copy.span
             )
@@ -84,6 +86,8 @@ class Departures:
         own = int(lanes.thread[0]) // self.geometry.threads
         blocks, over = self._into_pipe(copy, lanes, part, len(every.thread)) if copy.pipe else ((own,), None)
         read, written = (self._there(copy, view, every) for view in (copy.source, copy.target))
+        if copy.within is not None:  # the others are not read, and become what stands for them
+            read = read & np.broadcast_to(condition_value(wanted(copy.over, copy.within), every.values), read.shape)
         reading, writing = every.only(read), every.only(written)
         taken_from = evaluator.address(
             source, evaluator.copies.read(source.buffer, reading.thread), copy.source.subscripts, reading
@@ -95,6 +99,8 @@ class Departures:
 
         def take() -> Array:
             values = np.zeros(len(by), numerics.storage(copy.source.dtype))  # where a clipped box has no element
+            if copy.within is not None and copy.within.other is not None:
+                values[:] = copy.within.other.value
             values[read] = evaluator.fetch(copy.source.buffer, taken_from, by[read])
             return values
 

@@ -4,6 +4,17 @@
 // barrier shows others what has arrived.
 #pragma once
 #include "texpr/here.cuh"
+
+namespace tx {
+
+// Of an access of kBytes, how many are read where so many are wanted from its first on.
+template <int kBytes, class Index>
+TX_FN int bytes_of(Index wanted) {
+  return wanted < 0 ? 0 : wanted < kBytes ? static_cast<int>(wanted) : kBytes;
+}
+
+}  // namespace tx
+
 #if defined(TX_HOST)
 #include "texpr/host/group.hpp"
 #else

@@ -51,6 +51,11 @@ class Pointer {
   TX_FN T* at(Index index) const {
     return data_ + index;
   }
+  // The same where nothing may be taken of what is outside.
+  template <class Index>
+  TX_FN T* maybe(Index index) const {
+    return data_ + index;
+  }
 
  protected:
   T* data_;

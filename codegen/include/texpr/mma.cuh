@@ -15,9 +15,10 @@ namespace tx {
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                       \
                : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]))
 
-// Columns 8 * block … 8 * block + 7 of c += a * b; mma.m16n8k16, sm_80. f32 sums are of exact products.
-template <int kColumns, class C, class T>
-TX_FN void mma(Accumulator<16, kColumns, C>& c, const OperandA<T>& a, const OperandB<T>& b, int block = 0,
+// A block of c += a * b: of 16 rows and 8 columns, of those that a fragment has one after another; mma.m16n8k16, sm_80.
+// f32 sums are of exact products.
+template <class C, int kCount, class T>
+TX_FN void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>& b, int block = 0,
                Here = Here::now()) {
   static_assert(same<C, f32> || same<T, f16>, "f16 accumulators are for f16 operands");
   if constexpr (same<C, f16>) {

@@ -166,7 +166,12 @@ class Global : public host::Accessor<Global<T, Where>, T> {
   }
   host::Spot<T> at(i64 index, TX_SITE) const {
     host::check_bounds(index, count_, name_, TX_HERE);
-    return {data_ + index, (count_ - index) * static_cast<i64>(sizeof(T)), name_, index};
+    return maybe(index);
+  }
+  // Of what is outside no byte is left.
+  host::Spot<T> maybe(i64 index) const {
+    const i64 left = index < 0 || index > count_ ? 0 : count_ - index;
+    return {data_ + index, left * static_cast<i64>(sizeof(T)), name_, index};
   }
 
  private:

@@ -47,12 +47,12 @@ inline void each_of_matrices(MatrixOperands<F, T>* const* all, bool transposed, 
 
 }  // namespace host
 
-template <int kColumns, class C, class T>
-inline void mma(Accumulator<16, kColumns, C>& c, const OperandA<T>& a, const OperandB<T>& b, int block = 0,
+template <class C, int kCount, class T>
+inline void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>& b, int block = 0,
                 Here here = Here::now()) {
   static_assert(same<C, f32> || same<T, f16>, "f16 accumulators are for f16 operands");
   struct Operands {
-    Accumulator<16, kColumns, C>* c;
+    Fragment<C, kCount>* c;
     const OperandA<T>* a;
     const OperandB<T>* b;
     int block;

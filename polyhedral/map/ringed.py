@@ -1,0 +1,184 @@
+"""Launches of products of matrices by single warps, as a candidate says: threads bring tiles into a ring, and multiply.
+
+    par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }      across i, along j, tiles of 128 by 128, 64 deep
+
+    for k_step < 2: the tiles of step k_step, in slot k_step ;  close (cp_async)
+    for k_step < ceildiv(K, 64)
+      wait (cp_async, all but 1) ;  barrier (block)        the tiles of this step are there, those before are read
+      if k_step + 2 < ceildiv(K, 64): the tiles of step k_step + 2, in slot (k_step + 2) % 3
+      close (cp_async)
+      c = a * b, from 0 unless k_step > 0                  each warp its 64 rows and columns
+    for each 16 rows, each 64 columns: d from c, rounded ;  C from d          16 bytes of a row for each lane
+
+A block has one tile; tiles come in bands, in each column after column, so that what is read again is in the L2 cache.
+What tiles have beyond the extents is zeros, and is not written. The tile of a factor whose side is contiguous lies in
+panels of 64 of its side, [slot, panel, k, 64].
+"""
+
+from math import prod
+
+from texpr.grammar.ast import Compare, CompareOp, IndexExpr, IndexOp
+from texpr.grammar.index.expr import ONE, ZERO, add, combine, const, constant_value
+from texpr.grammar.types import F32
+from texpr.polyhedral.layout.make import swizzled
+from texpr.polyhedral.layout.normal import canonical
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.launches import place_in
+from texpr.polyhedral.map.matrix_product import MatrixFactor, matrix_product
+from texpr.polyhedral.map.problem import Region
+from texpr.polyhedral.map.ringed_ways import Site, WayIn, way_back
+from texpr.polyhedral.map.tile_order import TileOrder
+from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, SWIZZLE_BYTES, var, view
+from texpr.polyhedral.mapped.atoms import Atom, SharedOperand, mma_tiles
+from texpr.polyhedral.mapped.operators import Contract
+from texpr.polyhedral.mapped.places import Memory, Place, Scope
+from texpr.polyhedral.mapped.program import Launch
+from texpr.polyhedral.mapped.ringed import Ringed
+from texpr.polyhedral.mapped.sync import Barrier, Close, GroupKind, WaitGroup
+from texpr.polyhedral.mapped.tree import Guard, Loop, Node
+
+GROUP = GroupKind.CP_ASYNC
+
+
+def build_ringed(draft: Draft, region: Region, choice: Ringed) -> Launch:
+    """A band of products of matrices."""
+    product = matrix_product(draft.problem, region, boxes=False)
+    assert product is not None, "the candidate fits"
+    nest, ranges = product.one.nest, region.nest[1]
+    place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
+    fresh, sides = draft.names.fresh, (product.rows.index, product.columns.index)
+    site = Site(
+        draft=draft,
+        choice=choice,
+        product=product,
+        corner={side: fresh(f"{side}_tile") for side in sides},
+        own={side: fresh(f"{side}_warp") for side in sides},
+        step=fresh(f"{product.summed}_step"),
+        digits=[],
+        orders=[],
+    )
+    tiles, placed = _placed(site)
+    ring = _Ring(site)
+    body = (*placed, *ring.nodes(), *way_back(site, ring.sums))
+    return Launch(
+        name=region.name,
+        grid=(const(tiles), ONE, ONE),
+        threads=choice.threads,
+        min_blocks=choice.resident,
+        digits=tuple(site.digits),
+        body=body,
+        orders=tuple(site.orders),
+        span=region.nest[0].pars[0].span,
+    )
+
+
+def _placed(site: Site) -> tuple[int, tuple[Node, ...]]:
+    """How many tiles there are, and what says which of them a block has, and which part of it a warp."""
+    product, choice = site.product, site.choice
+    rows, columns = product.rows.index, product.columns.index
+    down, across = (-(-site.extent(side) // choice.tile[side]) for side in (rows, columns))
+    tiles = down * across * prod(constant_value(par.extent) or 1 for par in product.others)
+    block = site.fresh("block")
+    order = TileOrder(down=down, across=across, ranks=1, band=choice.band, others=product.others)
+    high, wide = (choice.tile[side] // choice.each[side] for side in (rows, columns))
+    corners = [(site.corner[side], choice.tile[side]) for side in (rows, columns)]
+    return tiles, (
+        site.define(block, (Place.GRID_X, tiles, 1, 1)),
+        *order.nodes(site.draft.names, var(block), ZERO, corners[0], corners[1]),
+        site.define(site.own[rows], (Place.WARP, high, 1, choice.each[rows])),
+        site.define(site.own[columns], (Place.WARP, wide, high, choice.each[columns])),
+    )
+
+
+class _Ring:
+    """The main loop."""
+
+    def __init__(self, site: Site) -> None:
+        self.site, self.draft, self.choice, self.product = site, site.draft, site.choice, site.product
+        self.steps = -(-site.product.sizes[2] // site.choice.depth)
+        self.m, self.n, self.depth = (site.fresh(name) for name in ("m", "n", "depth"))
+        self.factors = (site.product.rows, site.product.columns)
+        self.atom = self._atom()
+        self.tiles = tuple(map(self._tile, self.factors))
+        layout = self.atom.operands["c"].layout
+        wanted, reason = f"{site.product.result[0]}_sums", "the sums of a warp"
+        self.sums = site.draft.local(wanted, F32, Memory.REG, layout, reason, span=site.span)
+
+    def _atom(self) -> Atom:
+        forms = [
+            SharedOperand(swizzle_bytes=self._row_bytes(factor), k_contiguous=factor.k_contiguous)
+            for factor in self.factors
+        ]
+        rows, columns = (self.choice.each[factor.index] for factor in self.factors)
+        return mma_tiles(self.product.dtype, rows, columns, forms[0], forms[1])
+
+    def _row_bytes(self, factor: MatrixFactor) -> int:
+        """Of a tile: rows of all k of a step, or panels."""
+        return self.choice.depth * factor.factor.dtype.size_bytes if factor.k_contiguous else SWIZZLE_BYTES
+
+    def _tile(self, factor: MatrixFactor) -> str:
+        side, depth, stages = self.choice.tile[factor.index], self.choice.depth, self.choice.stages
+        shape = (stages, side, depth) if factor.k_contiguous else (stages, side // PANEL, depth, PANEL)
+        layout = canonical(swizzled(shape, factor.factor.dtype.size_bytes, self._row_bytes(factor)))
+        return self.draft.local(
+            f"{factor.buffer}_tile", factor.factor.dtype, Memory.SHARED, layout, "tiles that warps multiply",
+            align=ALIGN_BYTES, span=self.site.span,
+        )  # fmt: skip
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The ring is filled, and goes on with every step."""
+        ahead, span = self.choice.stages - 1, self.site.span
+        ways = [WayIn(self.site, factor, tile) for factor, tile in zip(self.factors, self.tiles, strict=True)]
+        this = var(self.site.step)  # of both loops: what fills the ring is ordered before the products of its step
+        first = tuple(way.copy(this, self._slot(this), None) for way in ways)
+        step = add(this, const(ahead))
+        more = tuple(way.copy(step, self._slot(step), ahead) for way in ways)
+        close = Close(kind=GROUP)
+        each_step: tuple[Node, ...] = (
+            WaitGroup(kind=GROUP, behind=ahead - 1),
+            Barrier(scope=Scope.BLOCK),
+            self._where(step, more),
+            close,
+            self._contract(),
+        )
+        filled = first if ahead <= self.steps else (self._where(this, first),)
+        return (
+            *(define for way in ways for define in way.defines),
+            Loop(index=self.site.step, extent=const(ahead), body=(*filled, close), unroll=True, span=span),
+            Loop(index=self.site.step, extent=const(self.steps), body=each_step, span=span),
+            WaitGroup(kind=GROUP),
+        )
+
+    def _where(self, step: IndexExpr, copies: tuple[Node, ...]) -> Guard:
+        """The copies for a step, where there is such a step."""
+        there = Compare(op=CompareOp.LT, left=step, right=const(self.steps))
+        return Guard(condition=there, body=copies, uniform=Scope.BLOCK, span=self.site.span)
+
+    def _slot(self, step: IndexExpr) -> IndexExpr:
+        return combine(IndexOp.MOD, step, const(self.choice.stages))
+
+    def _contract(self) -> Contract:
+        (rows, columns), (a, b) = self.factors, self.tiles
+        each = self.choice.each
+        return Contract(
+            id=self.site.id,
+            c=view(self.draft, self.sums, var(self.m), var(self.n)),
+            a=view(self.draft, a, *self._operand(rows, self.m)),
+            b=view(self.draft, b, *self._operand(columns, self.n)),
+            over=(
+                (self.m, const(each[rows.index])),
+                (self.n, const(each[columns.index])),
+                (self.depth, const(self.choice.depth)),
+            ),
+            atom=self.atom,
+            accumulate=Compare(op=CompareOp.GT, left=var(self.site.step), right=ZERO),
+            span=self.site.span,
+        )
+
+    def _operand(self, factor: MatrixFactor, name: str) -> tuple[IndexExpr, ...]:
+        """Where the element of a warp's row or column is in a tile."""
+        slot, own = self._slot(var(self.site.step)), add(var(self.site.own[factor.index]), var(name))
+        if factor.k_contiguous:
+            return slot, own, var(self.depth)
+        panel = const(PANEL)
+        return slot, combine(IndexOp.DIV, own, panel), var(self.depth), combine(IndexOp.MOD, own, panel)

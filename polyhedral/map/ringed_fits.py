@@ -1,0 +1,110 @@
+"""Whether the choice of products of matrices by single warps fits them: its own numbers, and the band."""
+
+from collections.abc import Iterator
+
+from texpr.grammar.ast import Gather, IndexExpr, IndexVar
+from texpr.grammar.types import DType
+from texpr.polyhedral.layout.vector import vector_width
+from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, matrix_product
+from texpr.polyhedral.map.piped_fits import piped_fault
+from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.way_back import PANEL, SWIZZLE_BYTES, WARP_ROWS
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element
+from texpr.polyhedral.mapped.candidate import Piped
+from texpr.polyhedral.mapped.ringed import Ringed
+
+LEAST_BYTES = 4  # of what a thread copies at once
+MOST_STAGES, MOST_BAND = 8, 1 << 16
+SIDES, DEPTHS = (32, 64, 128), (32, 64)
+MOST_SUMS = 128  # registers of a thread
+
+
+def piece_elements(problem: Problem, factor: MatrixFactor) -> int:
+    """How many neighbours of a factor one copy of a thread moves."""
+    return _aligned(problem, factor.factor.element)
+
+
+def result_piece(problem: Problem, product: MatrixProduct, most: int) -> int:
+    """How many neighbours of the result one store of a thread moves."""
+    return min(most, _aligned(problem, product.result))
+
+
+def _aligned(problem: Problem, element: Element) -> int:
+    """How many elements from a multiple of that many on one access moves, along the last subscript."""
+    name, subscripts = element
+    buffer, plain = problem.kernel.buffer(name), [s for s in subscripts if not isinstance(s, Gather)]
+    most = min(ACCESS_BYTES, buffer.align) // buffer.dtype.size_bytes
+    last = plain[-1]
+    assert isinstance(last, IndexVar), "a side, or what is summed"
+    return vector_width(problem.layouts[name], plain, last.name, most, problem.divisors)
+
+
+def back_columns(choice: Ringed, dtype: DType) -> int:
+    """The columns of what a warp sends back at once: a row of a swizzle."""
+    return min(SWIZZLE_BYTES // dtype.size_bytes, choice.each[choice.along])
+
+
+def ringed_bytes(choice: Ringed, element: DType, result: DType) -> int:
+    """The shared memory of a block."""
+    rows, columns = choice.tile[choice.across], choice.tile[choice.along]
+    back = choice.warps * WARP_ROWS * back_columns(choice, result) * result.size_bytes
+    return choice.stages * (rows + columns) * choice.depth * element.size_bytes + back
+
+
+def product_fault(problem: Problem, region: Region, choice: Piped | Ringed) -> str | None:
+    """What does not fit of either form of products of matrices."""
+    if isinstance(choice, Piped):
+        return piped_fault(problem, region, choice)
+    return ringed_fault(problem, region, choice)
+
+
+def ringed_fault(problem: Problem, region: Region, choice: Ringed) -> str | None:
+    """What does not fit, None where all does; where locals may lie, others say."""
+    product = matrix_product(problem, region, boxes=False)
+    if product is None:
+        return "no product of matrices of 16 bits for tensor cores"
+    return next(_faults(problem, product, choice), None)
+
+
+def _faults(problem: Problem, product: MatrixProduct, choice: Ringed) -> Iterator[str]:
+    sides = (product.rows.index, product.columns.index)
+    if (choice.across, choice.along) != sides:
+        yield f"`across` and `along`: the rows and columns are {sides[0]} and {sides[1]}"
+        return
+    if choice.tile.keys() != set(sides) or choice.each.keys() != set(sides):
+        yield "`tile` and `each` give the rows and the columns of a tile, and those of a warp"
+        return
+    if any(choice.each[side] not in SIDES for side in sides):
+        yield f"`each`: {', '.join(map(str, SIDES))} rows or columns"
+        return
+    if any(choice.tile[side] not in (64, 128, 256) or choice.tile[side] % choice.each[side] for side in sides):
+        yield "`tile`: 64, 128 or 256 rows or columns, whole warps of them"
+        return
+    if choice.each[sides[0]] * choice.each[sides[1]] > MOST_SUMS * problem.target.warp_size:
+        yield f"`each`: at most {MOST_SUMS} sums for each lane"
+    if choice.depth not in DEPTHS:
+        yield f"`depth`: {' or '.join(map(str, DEPTHS))} products"
+        return
+    if not 2 <= choice.stages <= MOST_STAGES or not 1 <= choice.band <= MOST_BAND:
+        yield f"`stages` are 2 to {MOST_STAGES}, and `band` 1 to {MOST_BAND}"
+        return
+    if choice.threads > problem.target.max_threads or not 1 <= choice.resident <= problem.target.resident_blocks:
+        yield f"`resident`: {choice.resident} blocks of {choice.threads} threads do not fit"
+        return
+    for factor in (product.rows, product.columns):
+        yield from _rounds(problem, factor, choice)
+    needed = ringed_bytes(choice, product.dtype, product.result_dtype)
+    if needed > problem.target.shared_bytes:
+        yield f"its tiles need {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
+
+
+def _rounds(problem: Problem, factor: MatrixFactor, choice: Ringed) -> Iterator[str]:
+    """Whether all threads have as many pieces of a factor's tile."""
+    count = piece_elements(problem, factor)
+    if count * factor.factor.dtype.size_bytes < LEAST_BYTES:
+        yield f"rows of {factor.buffer} do not begin at multiples of {LEAST_BYTES} bytes"
+        return
+    wide, rows = (choice.depth, choice.tile[factor.index]) if factor.k_contiguous else (PANEL, choice.depth)
+    pieces = wide // count
+    if pieces > problem.target.warp_size or rows % (choice.threads // pieces):
+        yield f"{choice.threads} threads have no whole rounds of the tile of {factor.buffer}"
