@@ -37,6 +37,7 @@ from texpr.polyhedral.map.choose_cores import choose_cores
 from texpr.polyhedral.map.choose_flat import choose_flat, choose_width, in_runs, named
 from texpr.polyhedral.map.choose_parted import choose_parted, choose_summed
 from texpr.polyhedral.map.choose_piped import choose_piped
+from texpr.polyhedral.map.choose_ringed import choose_ringed
 from texpr.polyhedral.map.choose_rows import LONG_ROW, choose_rows
 from texpr.polyhedral.map.choose_scanned import choose_scanned
 from texpr.polyhedral.map.choose_tallied import choose_tallied
@@ -119,9 +120,9 @@ def _choice(problem: Problem, region: Region) -> Choice:
         return choose_blocks(problem, nest, ranges)
     if problem.objective is Objective.DISTANCE:
         return choose_flat(problem, nest, ranges)
-    piped = choose_piped(problem, region)
-    if piped is not None:
-        return piped
+    multiplied = choose_piped(problem, region) or choose_ringed(problem, region)
+    if multiplied is not None:
+        return multiplied
     contracted = choose_contracted(problem, region)
     if contracted is not None:
         return contracted

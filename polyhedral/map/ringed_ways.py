@@ -19,7 +19,7 @@ from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct
 from texpr.polyhedral.map.ringed_fits import back_columns, piece_elements, result_piece
-from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, WARP_ROWS, in_terms, order, var, view
+from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, WARP_ROWS, finish_rows, in_terms, order, var, view
 from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.atoms import store_pairs
 from texpr.polyhedral.mapped.operators import Copy, Unload
@@ -204,20 +204,25 @@ def way_back(site: Site, sums: str) -> tuple[Node, ...]:
     )
     if asked:
         sent = Guard(condition=conjunction(asked), body=(sent,), padding=True, span=stored)
+    lane = fresh("lane")
+    ragged = (height % choice.tile[rows] > 0, width % choice.tile[columns] > 0)
+    held_at = multiply(const(WARP_ROWS), var(high)), multiply(const(wide), var(chunk))
+    finish, finished = finish_rows(draft, product, lane, sums, held_at, (first, left), wide, ragged)
     body: tuple[Node, ...] = (taken, sent)
     for name, extent in ((part, pieces // across), (round_, WARP_ROWS // low), ):
         body = (Loop(index=name, extent=const(extent), body=body, unroll=True, span=stored),)
-    body = (whole, unload, whole, *body)
+    body = (*finish, whole, unload, whole, *body)
     for name, extent in ((chunk, choice.each[columns] // wide), (high, choice.each[rows] // WARP_ROWS)):
         body = (Loop(index=name, extent=const(extent), body=body, unroll=True, span=stored),)
-    warp_scope = Scope.WARP
     site.orders += (
-        order(site.id, lay, sums, Hazard.FLOW, warp_scope, stored),
-        order(lay, take, tile, Hazard.FLOW, warp_scope, stored),
-        order(take, lay, tile, Hazard.ANTI, warp_scope, stored, chunk),
-        order(take, lay, tile, Hazard.ANTI, warp_scope, stored, high),
+        *finished(site.id, lay, send),
+        order(site.id, lay, sums, Hazard.FLOW, Scope.WARP, stored),
+        order(lay, take, tile, Hazard.FLOW, Scope.WARP, stored),
+        order(take, lay, tile, Hazard.ANTI, Scope.WARP, stored, chunk),
+        order(take, lay, tile, Hazard.ANTI, Scope.WARP, stored, high),
     )
     return (
+        *((site.define(lane, (Place.LANE, warp_size, 1, 1)),) if finish else ()),
         site.define(warp, (Place.WARP, choice.warps, 1, 1)),
         site.define(piece, (Place.LANE, across, 1, 1)),
         site.define(row, (Place.LANE, low, across, 1)),

@@ -22,6 +22,7 @@ from texpr.polyhedral.map.choose_contracted import shaped
 from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
 from texpr.polyhedral.map.choose_flat import choose_flat, in_runs
 from texpr.polyhedral.map.choose_piped import pipings
+from texpr.polyhedral.map.choose_ringed import ringings
 from texpr.polyhedral.map.choose_tallied import tallied
 from texpr.polyhedral.map.choose_tiles import tilings
 from texpr.polyhedral.map.column_work import column_held, column_work
@@ -93,6 +94,7 @@ def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice
         yield from _flat(problem, nest, ranges)
         yield from _tiled(problem, nest, ranges)
         yield from pipings(problem, region)
+        yield from ringings(problem, region)
         yield from _contracted(problem, region)
         yield from _combined(problem, nest, ranges)
         yield from _tallied(problem, region)

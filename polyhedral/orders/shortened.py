@@ -3,8 +3,8 @@
     for turn < ceildiv(2048 - cluster, 66): for k < 128: …
     for turn < min(…, 3): for k < min(128, 9): …               of a pipe of 4 slots
 
-The rules of pipes, groups and barriers look no further back than a pipe has slots, and loops repeat them: once every
-slot is used a third time, nothing new comes; a loop around such loops goes on where they ended, and nothing new comes
+The rules of pipes, groups and barriers look no further back than a pipe has slots, a thread groups on their way, or an
+order turns between its ends, and loops repeat them: once every slot is used a third time, nothing new comes; a loop around such loops goes on where they ended, and nothing new comes
 after its third turn.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import replace
 from texpr.grammar.index.expr import const, minimum
 from texpr.polyhedral.mapped.between import Await, GridBarrier, Publish, Turn
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.sync import WaitGroup
 from texpr.polyhedral.mapped.tree import Last, Loop, Node
 from texpr.polyhedral.mapped.walks import every_node, map_launches, map_nodes
 
@@ -26,9 +27,11 @@ def shortened(program: MappedProgram) -> MappedProgram:
 
 def _shortened(launch: Launch) -> Launch:
     between = Await | GridBarrier | Last | Publish | Turn
-    if not launch.pipes or any(isinstance(node, between) for node in every_node(launch.body)):
+    behind = [node.behind + 2 for node in every_node(launch.body) if isinstance(node, WaitGroup)]
+    apart = [1 + (order.distance or 0) for order in launch.orders]
+    if not (launch.pipes or behind) or any(isinstance(node, between) for node in every_node(launch.body)):
         return launch
-    turns = 2 * max(pipe.stages for pipe in launch.pipes) + 1
+    turns = 2 * max(*(pipe.stages for pipe in launch.pipes), *behind, *apart, 1) + 1
 
     def few(node: Node) -> Node:
         if not isinstance(node, Loop) or node.digit is not None:

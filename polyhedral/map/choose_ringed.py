@@ -1,0 +1,112 @@
+"""The first candidate of a product of matrices by single warps: the tiles that keep the multiprocessors busy for the
+shortest time.
+
+    bf16 4096 x 4096 x 4096 on sm_80     tiles of 128 x 256, 64 x 64 a warp, 64 deep, 3 stages
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from texpr.grammar.index.expr import constant_value
+from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
+from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.ringed_fits import MOST_STAGES, ringed_bytes, ringed_fault
+from texpr.polyhedral.map.uses import memory_of
+from texpr.polyhedral.mapped.ringed import Ringed
+from texpr.polyhedral.target import RESERVED_BYTES
+
+LEAST_SIDE, LEAST_SUM = 32, 32  # or most of a tile is empty
+LEAST_PRODUCTS = 1 << 21  # below, a launch is over before a ring is full
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A block's rows and columns, a warp's, the products of a step, the blocks of a multiprocessor, and how near its
+    products come to the best rate."""
+
+    rows: int
+    columns: int
+    high: int
+    wide: int
+    depth: int
+    resident: int
+    rate: float
+
+
+SHAPES = (
+    Shape(128, 256, 64, 64, 64, 1, 1.0),
+    Shape(256, 128, 64, 64, 64, 1, 0.99),
+    Shape(128, 128, 64, 64, 64, 2, 0.98),
+    Shape(128, 128, 64, 64, 32, 2, 0.95),
+    Shape(128, 128, 64, 32, 64, 1, 0.85),
+    Shape(128, 64, 64, 32, 64, 2, 0.8),
+    Shape(64, 128, 32, 64, 64, 2, 0.8),
+    Shape(64, 64, 32, 32, 64, 3, 0.6),
+    Shape(64, 64, 32, 32, 32, 4, 0.5),
+)
+MOST_USED = 4  # stages; more bring nothing
+
+
+def choose_ringed(problem: Problem, region: Region) -> Ringed | None:
+    """Tiles for products of matrices; None where there are none, or too small ones."""
+    product = matrix_product(problem, region, boxes=False)
+    if product is None or not _is_worth(product):
+        return None
+    loops = (*product.one.nest.pars, *product.one.reduction.loops)
+    if problem.kernel.attrs or any(loop.attrs for loop in loops):  # what an author asks of threads and tiles is theirs
+        return None
+    return min(_choices(problem, region, product), key=lambda timed: timed[0], default=(0.0, None))[1]
+
+
+def ringings(problem: Problem, region: Region) -> Iterator[Ringed]:
+    """Tiles of every shape, with fewer stages and in other bands."""
+    product = matrix_product(problem, region, boxes=False)
+    if product is None:
+        return
+    for _, usual in _choices(problem, region, product):
+        yield usual
+        yield replace(usual, stages=max(2, usual.stages - 1))
+        yield replace(usual, band=2 * usual.band)
+
+
+def _is_worth(product: MatrixProduct) -> bool:
+    rows, columns, depth = product.sizes
+    others = prod(constant_value(par.extent) or 1 for par in product.others)
+    return min(rows, columns) >= LEAST_SIDE and depth >= LEAST_SUM and others * rows * columns * depth >= LEAST_PRODUCTS
+
+
+def _choices(problem: Problem, region: Region, product: MatrixProduct) -> Iterator[tuple[float, Ringed]]:
+    """The time of each choice that fits, in products of a multiprocessor, and the choice."""
+    rows, columns, depth = product.sizes
+    others = prod(constant_value(par.extent) or 1 for par in product.others)
+    nest = product.one.nest
+    memory = memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=region.nest[1])
+    for shape in SHAPES:
+        usual = Ringed(
+            along=product.columns.index,
+            across=product.rows.index,
+            tile={product.rows.index: shape.rows, product.columns.index: shape.columns},
+            each={product.rows.index: shape.high, product.columns.index: shape.wide},
+            depth=shape.depth,
+            stages=2,
+            resident=shape.resident,
+            memory=memory,
+        )
+        choice = _staged(problem, usual, product)
+        if choice is None or ringed_fault(problem, region, choice) is not None:
+            continue
+        tiles = -(-rows // shape.rows) * -(-columns // shape.columns) * others
+        turns = -(-tiles // (problem.target.multiprocessors * choice.resident))
+        yield turns * choice.resident * shape.rows * shape.columns * depth / shape.rate, choice
+
+
+def _staged(problem: Problem, choice: Ringed, product: MatrixProduct) -> Ringed | None:
+    """The same with as many stages as there is room for, None where there is none for two."""
+    room = problem.target.resident_bytes // choice.resident - RESERVED_BYTES
+    found = None
+    for stages in range(2, min(MOST_STAGES, MOST_USED) + 1):
+        deeper = replace(choice, stages=stages)
+        if ringed_bytes(deeper, product.dtype, product.result_dtype) <= room:
+            found = deeper
+    return found
