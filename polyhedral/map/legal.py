@@ -29,8 +29,8 @@ from texpr.polyhedral.map.lines import countable, origins
 from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
-from texpr.polyhedral.map.ringed_fits import product_fault
 from texpr.polyhedral.map.reducible import combinable
+from texpr.polyhedral.map.ringed_fits import product_fault
 from texpr.polyhedral.map.row_clusters import cluster_faults
 from texpr.polyhedral.map.rows_fit import row_faults
 from texpr.polyhedral.map.scanned_fits import scanned_fault, scanned_runs

@@ -173,9 +173,7 @@ def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: Matr
     return whole and output.element[1][-1] == IndexVar(name=columns.index)
 
 
-def _factor(
-    problem: Problem, factor: Factor, summed: str, extent: IndexExpr, *, boxes: bool
-) -> MatrixFactor | None:
+def _factor(problem: Problem, factor: Factor, summed: str, extent: IndexExpr, *, boxes: bool) -> MatrixFactor | None:
     """A factor of which tiles of its side and of what is summed are boxes."""
     if factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed), boxes=boxes):
         return None

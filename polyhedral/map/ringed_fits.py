@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from texpr.grammar.ast import Gather, IndexExpr, IndexVar
+from texpr.grammar.ast import Gather, IndexVar
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.vector import vector_width
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, matrix_product
 from texpr.polyhedral.map.piped_fits import piped_fault
 from texpr.polyhedral.map.problem import Problem, Region
-from texpr.polyhedral.map.way_back import PANEL, SWIZZLE_BYTES, WARP_ROWS
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element
+from texpr.polyhedral.map.way_back import PANEL, SWIZZLE_BYTES, WARP_ROWS
 from texpr.polyhedral.mapped.candidate import Piped
 from texpr.polyhedral.mapped.ringed import Ringed
 

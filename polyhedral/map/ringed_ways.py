@@ -10,10 +10,9 @@ for round < 4: own[e] = d[w, C_row + 4*round, 8*C_piece + e] ;  C[…] = own[e] 
 from dataclasses import dataclass
 from functools import reduce
 
-from texpr.grammar.ast import And, Compare, CompareOp, Condition, Const, IndexExpr
-from texpr.grammar.index.expr import ZERO, add, conjunction, const, constant_value, minimum, multiply, subtract
+from texpr.grammar.ast import Compare, CompareOp, Condition, Const, IndexExpr
+from texpr.grammar.index.expr import ZERO, add, conjunction, const, minimum, multiply, subtract
 from texpr.grammar.source import Span
-from texpr.grammar.types import DType
 from texpr.polyhedral.layout.make import row_major, swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
@@ -108,11 +107,11 @@ class WayIn:
         if factor.k_contiguous:
             i, k = add(first, row), add(begin, piece)
             place: tuple[IndexExpr, ...] = (slot, row, add(piece, var(self.e)))
-            rounds, outer = site.choice.tile[side] // self.apart, ()
+            rounds, panels = site.choice.tile[side] // self.apart, 0
         else:
             i, k = add(add(first, multiply(const(PANEL), var(self.panel))), piece), add(begin, row)
             place = (slot, var(self.panel), row, add(piece, var(self.e)))
-            rounds, outer = depth // self.apart, ((self.panel, const(panels)),)
+            rounds = depth // self.apart
         moving = summed if factor.k_contiguous else side
         of = {side: i, summed: k}
         of[moving] = add(of[moving], var(self.e))
@@ -128,7 +127,9 @@ class WayIn:
         zero = Const(value=0.0, dtype=dtype)
         within = Within(begin=ZERO, end=reduce(minimum, ends), other=zero, exact=True) if ends else None
         id = site.fresh(f"{site.id}_{factor.buffer}")
-        flow = order(id, site.id, self.tile, Hazard.FLOW, Scope.BLOCK, site.span, site.step if ahead else None, ahead or 1)
+        flow = order(
+            id, site.id, self.tile, Hazard.FLOW, Scope.BLOCK, site.span, site.step if ahead else None, ahead or 1
+        )
         site.orders.append(flow)
         if ahead is not None:
             site.orders.append(order(site.id, id, self.tile, Hazard.ANTI, Scope.BLOCK, site.span, site.step))
@@ -136,7 +137,11 @@ class WayIn:
             id=id,
             source=view(site.draft, factor.buffer, *(in_terms(s, of) for s in factor.subscripts)),
             target=view(site.draft, self.tile, *place),
-            over=(*outer, (self.round, const(rounds)), (self.e, const(self.count))),
+            over=(
+                *(((self.panel, const(panels)),) if panels else ()),
+                (self.round, const(rounds)),
+                (self.e, const(self.count)),
+            ),
             within=within,
             completion=Completion.CP_ASYNC,
             span=site.span,
@@ -169,7 +174,12 @@ def way_back(site: Site, sums: str) -> tuple[Node, ...]:
     whole = Barrier(scope=Scope.WARP, action=Action.BOTH)
     unload = Unload(
         id=lay,
-        source=view(draft, sums, add(multiply(const(WARP_ROWS), var(high)), var(x)), add(multiply(const(wide), var(chunk)), var(y))),
+        source=view(
+            draft,
+            sums,
+            add(multiply(const(WARP_ROWS), var(high)), var(x)),
+            add(multiply(const(wide), var(chunk)), var(y)),
+        ),
         target=view(draft, tile, var(warp), var(x), var(y)),
         over=((x, const(WARP_ROWS)), (y, const(wide))),
         atom=store_pairs(product.result_dtype),
@@ -209,14 +219,16 @@ def way_back(site: Site, sums: str) -> tuple[Node, ...]:
     held_at = multiply(const(WARP_ROWS), var(high)), multiply(const(wide), var(chunk))
     finish, finished = finish_rows(draft, product, lane, sums, held_at, (first, left), wide, ragged)
     body: tuple[Node, ...] = (taken, sent)
-    for name, extent in ((part, pieces // across), (round_, WARP_ROWS // low), ):
+    for name, extent in (
+        (part, pieces // across),
+        (round_, WARP_ROWS // low),
+    ):
         body = (Loop(index=name, extent=const(extent), body=body, unroll=True, span=stored),)
     body = (*finish, whole, unload, whole, *body)
     for name, extent in ((chunk, choice.each[columns] // wide), (high, choice.each[rows] // WARP_ROWS)):
         body = (Loop(index=name, extent=const(extent), body=body, unroll=True, span=stored),)
     site.orders += (
-        *finished(site.id, lay, send),
-        order(site.id, lay, sums, Hazard.FLOW, Scope.WARP, stored),
+        *(o for o in finished(site.id, lay, send) if o.source != site.id),  # each lane has its own sums
         order(lay, take, tile, Hazard.FLOW, Scope.WARP, stored),
         order(take, lay, tile, Hazard.ANTI, Scope.WARP, stored, chunk),
         order(take, lay, tile, Hazard.ANTI, Scope.WARP, stored, high),

@@ -196,8 +196,8 @@ SWIZZLE_BYTES = (16, 32, 64, 128)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOperand:
-    """An operand of products in shared memory: under which swizzle (16: none), and whether k is its contiguous dimension,
-    tile[m or n][k], or the other one, tile[k][m or n]."""
+    """An operand of products in shared memory: under which swizzle (16: none), and whether k is its contiguous
+    dimension, tile[m or n][k], or the other one, tile[k][m or n]."""
 
     swizzle_bytes: int = 128
     k_contiguous: bool = True
@@ -236,8 +236,8 @@ def wgmma(dtype: DType, columns: int, b: SharedOperand, a: SharedOperand | None 
 
 
 def mma_tiles(dtype: DType, rows: int, columns: int, a: SharedOperand, b: SharedOperand) -> Atom:
-    """c[rows, columns] += a[rows, 16] * b[16, columns] by a warp, of tiles in shared memory: as many `mma`s as it takes,
-    and the loads of their operands. The tiles are parts of larger ones of the same swizzle."""
+    """c[rows, columns] += a[rows, 16] * b[16, columns] by a warp, of tiles in shared memory: as many `mma`s as it
+    takes, and the loads of their operands. The tiles are parts of larger ones of the same swizzle."""
     if rows % 16 or columns % 16 or not rows or not columns or {a.swizzle_bytes, b.swizzle_bytes} - {64, 128}:
         raise InternalError(f"no warp multiplies tiles of {rows} x {columns}")
     one = mma(dtype, F32)

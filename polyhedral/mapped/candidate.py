@@ -323,7 +323,21 @@ class Cores:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
-Choice = Single | Flat | Blocks | Columns | Combined | Contracted | Piped | Ringed | Parted | Tallied | Scanned | Tiled | Cores
+Choice = (
+    Single
+    | Flat
+    | Blocks
+    | Columns
+    | Combined
+    | Contracted
+    | Piped
+    | Ringed
+    | Parted
+    | Tallied
+    | Scanned
+    | Tiled
+    | Cores
+)
 
 
 def widths_of(choice: Choice) -> Mapping[str, int]:

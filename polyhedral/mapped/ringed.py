@@ -16,7 +16,8 @@ class Ringed:
         C[i, j] = sum K k { A[i, k] * B[k, j] }      along j, across i, tiles of 128 by 128, 64 by 64 a warp
 
     `tile`: the rows (`across`) and columns (`along`) of a block's tile, `each`: those of a warp. Tiles come in bands of
-    `band` rows of them, column after column. `resident` blocks fit on a multiprocessor together, which bounds registers.
+    `band` rows of them, column after column. `resident` blocks fit on a multiprocessor together, which bounds
+    registers.
     """
 
     along: str

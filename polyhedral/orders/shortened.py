@@ -4,8 +4,8 @@
     for turn < min(…, 3): for k < min(128, 9): …               of a pipe of 4 slots
 
 The rules of pipes, groups and barriers look no further back than a pipe has slots, a thread groups on their way, or an
-order turns between its ends, and loops repeat them: once every slot is used a third time, nothing new comes; a loop around such loops goes on where they ended, and nothing new comes
-after its third turn.
+order turns between its ends, and loops repeat them: once every slot is used a third time, nothing new comes; a loop
+around such loops goes on where they ended, and nothing new comes after its third turn.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ def shortened(program: MappedProgram) -> MappedProgram:
 def _shortened(launch: Launch) -> Launch:
     between = Await | GridBarrier | Last | Publish | Turn
     behind = [node.behind + 2 for node in every_node(launch.body) if isinstance(node, WaitGroup)]
-    apart = [1 + (order.distance or 0) for order in launch.orders]
+    apart = [order.distance or 0 for order in launch.orders]
     if not (launch.pipes or behind) or any(isinstance(node, between) for node in every_node(launch.body)):
         return launch
     turns = 2 * max(*(pipe.stages for pipe in launch.pipes), *behind, *apart, 1) + 1
