@@ -15,16 +15,16 @@ What tiles have beyond the extents is zeros, and is not written. The tile of a f
 panels of 64 of its side, [slot, panel, k, 64].
 """
 
-from math import prod
+from functools import reduce
 
 from texpr.grammar.ast import Compare, CompareOp, IndexExpr, IndexOp
-from texpr.grammar.index.expr import ONE, ZERO, add, combine, const, constant_value
+from texpr.grammar.index.expr import ONE, ZERO, add, ceildiv, combine, const, constant_value, multiply
 from texpr.grammar.types import F32
 from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
-from texpr.polyhedral.map.matrix_product import MatrixFactor, matrix_product
+from texpr.polyhedral.map.matrix_product import MatrixFactor, product_of_any_rows
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.ringed_ways import Site, WayIn, way_back
 from texpr.polyhedral.map.tile_order import TileOrder
@@ -42,7 +42,7 @@ GROUP = GroupKind.CP_ASYNC
 
 def build_ringed(draft: Draft, region: Region, choice: Ringed) -> Launch:
     """A band of products of matrices."""
-    product = matrix_product(draft.problem, region, boxes=False)
+    product = product_of_any_rows(draft.problem, region, boxes=False)
     assert product is not None, "the candidate fits"
     nest, ranges = product.one.nest, region.nest[1]
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
@@ -62,7 +62,7 @@ def build_ringed(draft: Draft, region: Region, choice: Ringed) -> Launch:
     body = (*placed, *ring.nodes(), *way_back(site, ring.sums))
     return Launch(
         name=region.name,
-        grid=(const(tiles), ONE, ONE),
+        grid=(tiles, ONE, ONE),
         threads=choice.threads,
         min_blocks=choice.resident,
         digits=tuple(site.digits),
@@ -72,12 +72,12 @@ def build_ringed(draft: Draft, region: Region, choice: Ringed) -> Launch:
     )
 
 
-def _placed(site: Site) -> tuple[int, tuple[Node, ...]]:
+def _placed(site: Site) -> tuple[IndexExpr, tuple[Node, ...]]:
     """How many tiles there are, and what says which of them a block has, and which part of it a warp."""
     product, choice = site.product, site.choice
     rows, columns = product.rows.index, product.columns.index
-    down, across = (-(-site.extent(side) // choice.tile[side]) for side in (rows, columns))
-    tiles = down * across * prod(constant_value(par.extent) or 1 for par in product.others)
+    down, across = (ceildiv(site.extent(side), choice.tile[side]) for side in (rows, columns))
+    tiles = reduce(multiply, (par.extent for par in product.others), multiply(down, across))
     block = site.fresh("block")
     order = TileOrder(down=down, across=across, ranks=1, band=choice.band, others=product.others)
     high, wide = (choice.tile[side] // choice.each[side] for side in (rows, columns))
@@ -95,7 +95,7 @@ class _Ring:
 
     def __init__(self, site: Site) -> None:
         self.site, self.draft, self.choice, self.product = site, site.draft, site.choice, site.product
-        self.steps = -(-site.product.sizes[2] // site.choice.depth)
+        self.steps = ceildiv(site.product.extents[2], site.choice.depth)
         self.m, self.n, self.depth = (site.fresh(name) for name in ("m", "n", "depth"))
         self.factors = (site.product.rows, site.product.columns)
         self.atom = self._atom()
@@ -141,17 +141,17 @@ class _Ring:
             close,
             self._contract(),
         )
-        filled = first if ahead <= self.steps else (self._where(this, first),)
+        filled = first if ahead <= (constant_value(self.steps) or 0) else (self._where(this, first),)
         return (
             *(define for way in ways for define in way.defines),
             Loop(index=self.site.step, extent=const(ahead), body=(*filled, close), unroll=True, span=span),
-            Loop(index=self.site.step, extent=const(self.steps), body=each_step, span=span),
+            Loop(index=self.site.step, extent=self.steps, body=each_step, span=span),
             WaitGroup(kind=GROUP),
         )
 
     def _where(self, step: IndexExpr, copies: tuple[Node, ...]) -> Guard:
         """The copies for a step, where there is such a step."""
-        there = Compare(op=CompareOp.LT, left=step, right=const(self.steps))
+        there = Compare(op=CompareOp.LT, left=step, right=self.steps)
         return Guard(condition=there, body=copies, uniform=Scope.BLOCK, span=self.site.span)
 
     def _slot(self, step: IndexExpr) -> IndexExpr:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from texpr.grammar.ast import Gather, IndexVar
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.vector import vector_width
-from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, matrix_product
+from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, product_of_any_rows
 from texpr.polyhedral.map.piped_fits import piped_fault
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element
@@ -60,7 +60,7 @@ def product_fault(problem: Problem, region: Region, choice: Piped | Ringed) -> s
 
 def ringed_fault(problem: Problem, region: Region, choice: Ringed) -> str | None:
     """What does not fit, None where all does; where locals may lie, others say."""
-    product = matrix_product(problem, region, boxes=False)
+    product = product_of_any_rows(problem, region, boxes=False)
     if product is None:
         return "no product of matrices of 16 bits for tensor cores"
     return next(_faults(problem, product, choice), None)

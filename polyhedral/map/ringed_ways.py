@@ -12,6 +12,7 @@ from functools import reduce
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, Const, IndexExpr
 from texpr.grammar.index.expr import ZERO, add, conjunction, const, minimum, multiply, subtract
+from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.make import row_major, swizzled
 from texpr.polyhedral.layout.normal import canonical
@@ -57,26 +58,30 @@ class Site:
     def fresh(self, name: str) -> str:
         return self.draft.names.fresh(name)
 
-    def define(self, index: str, *pieces: tuple[Place, int, int, int]) -> Define:
+    def define(self, index: str, *pieces: tuple[Place, int | IndexExpr, int, int]) -> Define:
         """An index of digits of hardware: place, radix, stride, weight."""
         found = tuple(
             Digit(
                 name=self.fresh(f"{index}_{place.value[:4]}"),
                 index=index,
                 weight=weight,
-                radix=const(radix),
+                radix=const(radix) if isinstance(radix, int) else radix,
                 stride=const(stride),
                 place=place,
             )
             for place, radix, stride, weight in pieces
-            if radix > 1
+            if not isinstance(radix, int) or radix > 1
         )
         self.digits += found
         return Define(index=index, digits=found)
 
-    def extent(self, side: str) -> int:
-        height, width, _ = self.product.sizes
+    def extent(self, side: str) -> IndexExpr:
+        height, width, _ = self.product.extents
         return height if side == self.product.rows.index else width
+
+    def cut(self, extent: IndexExpr, tile: int) -> bool:
+        """Whether tiles go beyond an extent."""
+        return not linear(extent).is_multiple(tile, self.draft.problem.divisors)
 
 
 class WayIn:
@@ -118,10 +123,10 @@ class WayIn:
         ends: list[IndexExpr] = []
         for name, at, extent, tile in (
             (side, i, site.extent(side), site.choice.tile[side]),
-            (summed, k, site.product.sizes[2], depth),
+            (summed, k, site.product.extents[2], depth),
         ):
-            if extent % tile:
-                left = subtract(const(extent), at)
+            if site.cut(extent, tile):
+                left = subtract(extent, at)
                 ends.append(left if name == moving else multiply(const(self.count), left))
         dtype = factor.factor.dtype
         zero = Const(value=0.0, dtype=dtype)
@@ -194,15 +199,16 @@ def way_back(site: Site, sums: str) -> tuple[Node, ...]:
         access=Access.ALIGNED,
         span=stored,
     )
-    height, width, _ = product.sizes
+    height, width, _ = product.extents
+    ragged = site.cut(height, choice.tile[rows]), site.cut(width, choice.tile[columns])
     asked: list[Condition] = []
     within = None
-    if height % choice.tile[rows]:
-        asked.append(Compare(op=CompareOp.LT, left=i, right=const(height)))
-    if width % choice.tile[columns] and width % count == 0:
-        asked.append(Compare(op=CompareOp.LT, left=j, right=const(width)))
-    elif width % choice.tile[columns]:
-        within = Within(begin=ZERO, end=subtract(const(width), j))
+    if ragged[0]:
+        asked.append(Compare(op=CompareOp.LT, left=i, right=height))
+    if ragged[1] and not site.cut(width, count):
+        asked.append(Compare(op=CompareOp.LT, left=j, right=width))
+    elif ragged[1]:
+        within = Within(begin=ZERO, end=subtract(width, j))
     sent: Node = Copy(
         id=send,
         source=held,
@@ -215,7 +221,6 @@ def way_back(site: Site, sums: str) -> tuple[Node, ...]:
     if asked:
         sent = Guard(condition=conjunction(asked), body=(sent,), padding=True, span=stored)
     lane = fresh("lane")
-    ragged = (height % choice.tile[rows] > 0, width % choice.tile[columns] > 0)
     held_at = multiply(const(WARP_ROWS), var(high)), multiply(const(wide), var(chunk))
     finish, finished = finish_rows(draft, product, lane, sums, held_at, (first, left), wide, ragged)
     body: tuple[Node, ...] = (taken, sent)
