@@ -61,7 +61,7 @@ from texpr.polyhedral.mapped.walks import statements
 
 _BINDS = Generic | Reduce  # what may define a scalar
 LOOK_BACK_BARRIERS = 3  # of tx::look_back
-MOST_UNROLLED = 32  # asynchronous copies of a thread, one after the other
+MOST_UNROLLED = 64  # asynchronous copies of a thread, one after the other
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
 
 

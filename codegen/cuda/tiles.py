@@ -17,6 +17,7 @@ from typing import Protocol
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.literals import storage_type
 from texpr.grammar.ast import Condition, Gather, IndexBinary, IndexExpr, IndexOp, IndexVar, Subscript
+from texpr.grammar.attributes import WARP
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ZERO, combine, const, constant_value
 from texpr.grammar.index.linear import linear
@@ -31,7 +32,6 @@ from texpr.polyhedral.mapped.operators import Contract, Unload
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.views import View
 
-WARP_LANES = 32
 ROWS, WARP_ROWS = 64, 16  # of the sums that a warpgroup holds, and a warp of it
 ROW_BYTES = 128  # of a tile's row in shared memory, and of its swizzle
 
@@ -223,7 +223,7 @@ def _extent(node: Contract | Unload, number: int) -> int:
 
 def is_of_warp(sums: MappedBuffer) -> bool:
     """Whether single warps hold sums, and not warpgroups."""
-    return constant_value(extent(sums.layout, Unit.LANE)) == WARP_LANES
+    return constant_value(extent(sums.layout, Unit.LANE)) == WARP
 
 
 def _shape(buffer: MappedBuffer, node: Contract) -> tuple[int, ...]:

@@ -10,40 +10,46 @@ from math import prod
 
 from texpr.polyhedral.map.matrix_product import MatrixProduct, product_of_any_rows
 from texpr.polyhedral.map.problem import Problem, Region
-from texpr.polyhedral.map.ringed_fits import MOST_STAGES, ringed_bytes, ringed_fault
+from texpr.polyhedral.map.ringed_fits import MOST_STAGES, UNIT, ringed_bytes, ringed_fault
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.target import RESERVED_BYTES
 
-LEAST_SIDE, LEAST_SUM = 32, 32  # or most of a tile is empty
+LEAST_SIDE, LEAST_SUM = 2 * UNIT, 2 * UNIT  # or most of a tile is empty
 LEAST_PRODUCTS = 1 << 21  # below, a launch is over before a ring is full
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A block's rows and columns, a warp's, the products of a step, the blocks of a multiprocessor, and how near its
-    products come to the best rate."""
+    """A block's rows and columns, a warp's, the products of a step, all in sixteens; the blocks of a multiprocessor,
+    and how near its products come to the best rate."""
 
     rows: int
     columns: int
     high: int
     wide: int
-    depth: int
+    deep: int
     resident: int
     rate: float
 
+    def tile(self, rows: str, columns: str) -> dict[str, int]:
+        return {rows: UNIT * self.rows, columns: UNIT * self.columns}
+
+    def each(self, rows: str, columns: str) -> dict[str, int]:
+        return {rows: UNIT * self.high, columns: UNIT * self.wide}
+
 
 SHAPES = (
-    Shape(128, 128, 64, 64, 64, 2, 1.0),
-    Shape(128, 128, 64, 64, 32, 2, 0.97),
-    Shape(256, 128, 64, 64, 64, 1, 0.91),
-    Shape(128, 256, 64, 64, 64, 1, 0.9),
-    Shape(128, 128, 64, 32, 64, 1, 0.85),
-    Shape(128, 64, 64, 32, 64, 2, 0.8),
-    Shape(64, 128, 32, 64, 64, 2, 0.8),
-    Shape(64, 64, 32, 32, 64, 3, 0.6),
-    Shape(64, 64, 32, 32, 32, 4, 0.5),
-)
+    Shape(8, 8, 4, 4, 4, 2, 1.0),
+    Shape(8, 8, 4, 4, 2, 2, 0.97),
+    Shape(16, 8, 4, 4, 4, 1, 0.91),
+    Shape(8, 16, 4, 4, 4, 1, 0.9),
+    Shape(8, 8, 4, 2, 4, 1, 0.8),
+    Shape(8, 4, 4, 2, 4, 2, 0.75),
+    Shape(4, 8, 2, 4, 4, 2, 0.75),
+    Shape(4, 4, 2, 2, 4, 3, 0.6),
+    Shape(4, 4, 2, 2, 2, 4, 0.5),
+)  # the first four and the fifth as measured, the others by the bytes of shared memory that a product reads
 MOST_USED = 4  # stages; more bring nothing
 
 
@@ -81,13 +87,14 @@ def _choices(problem: Problem, region: Region, product: MatrixProduct) -> Iterat
     others = prod(problem.representative(par.extent, {}) for par in product.others)
     nest = product.one.nest
     memory = memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=region.nest[1])
+    sides = (product.rows.index, product.columns.index)
     for shape in SHAPES:
         usual = Ringed(
             along=product.columns.index,
             across=product.rows.index,
-            tile={product.rows.index: shape.rows, product.columns.index: shape.columns},
-            each={product.rows.index: shape.high, product.columns.index: shape.wide},
-            depth=shape.depth,
+            tile=shape.tile(*sides),
+            each=shape.each(*sides),
+            depth=UNIT * shape.deep,
             stages=2,
             resident=shape.resident,
             memory=memory,
@@ -95,9 +102,10 @@ def _choices(problem: Problem, region: Region, product: MatrixProduct) -> Iterat
         choice = _staged(problem, usual, product)
         if choice is None or ringed_fault(problem, region, choice) is not None:
             continue
-        tiles = -(-rows // shape.rows) * -(-columns // shape.columns) * others
+        high, wide = (choice.tile[side] for side in sides)
+        tiles = -(-rows // high) * -(-columns // wide) * others
         turns = -(-tiles // (problem.target.multiprocessors * choice.resident))
-        yield turns * choice.resident * shape.rows * shape.columns * depth / shape.rate, choice
+        yield turns * choice.resident * high * wide * depth / shape.rate, choice
 
 
 def _staged(problem: Problem, choice: Ringed, product: MatrixProduct) -> Ringed | None:

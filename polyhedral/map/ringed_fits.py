@@ -15,8 +15,11 @@ from texpr.polyhedral.mapped.ringed import Ringed
 
 LEAST_BYTES = 4  # of what a thread copies at once
 MOST_STAGES, MOST_BAND = 8, 1 << 16
-SIDES, DEPTHS = (32, 64, 128), (32, 64)
-MOST_SUMS = 128  # registers of a thread
+UNIT = 16  # rows of a product, and products of a step of it
+EACH = tuple(UNIT * n for n in (2, 4, 8))
+TILES = tuple(UNIT * n for n in (4, 8, 16))
+DEPTHS = tuple(UNIT * n for n in (2, 4))
+MOST_SUMS = 8 * UNIT  # registers of a thread
 
 
 def piece_elements(problem: Problem, factor: MatrixFactor) -> int:
@@ -74,10 +77,10 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Ringed) -> Iterato
     if choice.tile.keys() != set(sides) or choice.each.keys() != set(sides):
         yield "`tile` and `each` give the rows and the columns of a tile, and those of a warp"
         return
-    if any(choice.each[side] not in SIDES for side in sides):
-        yield f"`each`: {', '.join(map(str, SIDES))} rows or columns"
+    if any(choice.each[side] not in EACH for side in sides):
+        yield f"`each`: {', '.join(map(str, EACH))} rows or columns"
         return
-    if any(choice.tile[side] not in (64, 128, 256) or choice.tile[side] % choice.each[side] for side in sides):
+    if any(choice.tile[side] not in TILES or choice.tile[side] % choice.each[side] for side in sides):
         yield "`tile`: 64, 128 or 256 rows or columns, whole warps of them"
         return
     if choice.each[sides[0]] * choice.each[sides[1]] > MOST_SUMS * problem.target.warp_size:
