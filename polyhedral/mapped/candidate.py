@@ -323,20 +323,9 @@ class Cores:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
+Multiplied = Piped | Ringed
 Choice = (
-    Single
-    | Flat
-    | Blocks
-    | Columns
-    | Combined
-    | Contracted
-    | Piped
-    | Ringed
-    | Parted
-    | Tallied
-    | Scanned
-    | Tiled
-    | Cores
+    Single | Flat | Blocks | Columns | Combined | Contracted | Multiplied | Parted | Tallied | Scanned | Tiled | Cores
 )
 
 
