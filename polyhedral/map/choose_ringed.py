@@ -114,6 +114,6 @@ def _staged(problem: Problem, choice: Ringed, product: MatrixProduct) -> Ringed 
     found = None
     for stages in range(2, min(MOST_STAGES, MOST_USED) + 1):
         deeper = replace(choice, stages=stages)
-        if ringed_bytes(deeper, product.dtype, product.result_dtype) <= room:
+        if ringed_bytes(deeper, product) <= room:
             found = deeper
     return found

@@ -26,7 +26,7 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
 from texpr.polyhedral.map.matrix_product import MatrixFactor, product_of_any_rows
 from texpr.polyhedral.map.problem import Region
-from texpr.polyhedral.map.ringed_ways import Site, WayIn, way_back
+from texpr.polyhedral.map.ringed_ways import Site, WayIn, WayOut
 from texpr.polyhedral.map.tile_order import TileOrder
 from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, SWIZZLE_BYTES, var, view
 from texpr.polyhedral.mapped.atoms import Atom, SharedOperand, mma_tiles
@@ -59,7 +59,7 @@ def build_ringed(draft: Draft, region: Region, choice: Ringed) -> Launch:
     )
     tiles, placed = _placed(site)
     ring = _Ring(site)
-    body = (*placed, *ring.nodes(), *way_back(site, ring.sums))
+    body = (*placed, *ring.nodes(), *WayOut(site, ring.sums).nodes())
     return Launch(
         name=region.name,
         grid=(tiles, ONE, ONE),

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from texpr.grammar.ast import Gather, IndexVar
-from texpr.grammar.types import DType
 from texpr.polyhedral.layout.vector import vector_width
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, product_of_any_rows
 from texpr.polyhedral.map.piped_fits import piped_fault
@@ -42,16 +41,18 @@ def _aligned(problem: Problem, element: Element) -> int:
     return vector_width(problem.layouts[name], plain, last.name, most, problem.divisors)
 
 
-def back_columns(choice: Ringed, dtype: DType) -> int:
-    """The columns of what a warp sends back at once: a row of a swizzle."""
-    return min(SWIZZLE_BYTES // dtype.size_bytes, choice.each[choice.along])
+def back_columns(choice: Ringed, product: MatrixProduct) -> int:
+    """The columns of what a warp sends back at once: a row of a swizzle, or a panel that threads store."""
+    row = SWIZZLE_BYTES // product.result_dtype.size_bytes if product.boxed else PANEL
+    return min(row, choice.each[choice.along])
 
 
-def ringed_bytes(choice: Ringed, element: DType, result: DType) -> int:
+def ringed_bytes(choice: Ringed, product: MatrixProduct) -> int:
     """The shared memory of a block."""
     rows, columns = choice.tile[choice.across], choice.tile[choice.along]
-    back = choice.warps * WARP_ROWS * back_columns(choice, result) * result.size_bytes
-    return choice.stages * (rows + columns) * choice.depth * element.size_bytes + back
+    back = choice.warps * WARP_ROWS * back_columns(choice, product) * product.result_dtype.size_bytes
+    size = product.dtype.size_bytes
+    return choice.stages * (rows + columns) * choice.depth * size + (back if product.boxed else 0)
 
 
 def product_fault(problem: Problem, region: Region, choice: Piped | Ringed) -> str | None:
@@ -96,7 +97,7 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Ringed) -> Iterato
         return
     for factor in (product.rows, product.columns):
         yield from _rounds(problem, factor, choice)
-    needed = ringed_bytes(choice, product.dtype, product.result_dtype)
+    needed = ringed_bytes(choice, product)
     if needed > problem.target.shared_bytes:
         yield f"its tiles need {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
 

@@ -10,16 +10,17 @@ for round < 4: own[e] = d[w, C_row + 4*round, 8*C_piece + e] ;  C[…] = own[e] 
 from dataclasses import dataclass
 from functools import reduce
 
-from texpr.grammar.ast import Compare, CompareOp, Condition, Const, IndexExpr
-from texpr.grammar.index.expr import ZERO, add, conjunction, const, minimum, multiply, subtract
+from texpr.grammar.ast import Compare, CompareOp, Condition, Const, IndexExpr, IndexOp
+from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, minimum, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.make import row_major, swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.finish import Finish
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct
 from texpr.polyhedral.map.ringed_fits import back_columns, piece_elements, result_piece
-from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, WARP_ROWS, finish_rows, in_terms, order, var, view
+from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, WARP_ROWS, in_terms, order, var, view
 from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.atoms import store_pairs
 from texpr.polyhedral.mapped.operators import Copy, Unload
@@ -153,103 +154,153 @@ class WayIn:
         )
 
 
-def way_back(site: Site, sums: str) -> tuple[Node, ...]:
-    """The nodes that round the sums of each warp and bring them to memory."""
-    draft, product, choice, fresh = site.draft, site.product, site.choice, site.fresh
-    rows, columns, stored = product.rows.index, product.columns.index, product.stored.span
-    wide = back_columns(choice, product.result_dtype)
-    count, warp_size = result_piece(draft.problem, product, wide), draft.target.warp_size
-    tile = _rows(site, wide)
-    own = draft.local(
-        f"{product.result[0]}_own", product.result_dtype, Memory.REG, row_major((const(count),)),
-        "elements of a row on their way back", span=stored,
-    )  # fmt: skip
-    warp, row, piece = (fresh(name) for name in ("warp", f"{product.result[0]}_row", f"{product.result[0]}_piece"))
-    high, chunk, round_, part, x, y, e = (fresh(n) for n in ("high", "wide", "round", "part", "x", "y", "element"))
-    pieces = wide // count
-    across = min(pieces, warp_size)
-    low = warp_size // across
-    lay, take, send = (fresh(f"{site.id}_{word}") for word in ("rounded", "row", "out"))
-    first = add(var(site.corner[rows]), add(var(site.own[rows]), multiply(const(WARP_ROWS), var(high))))
-    left = add(var(site.corner[columns]), add(var(site.own[columns]), multiply(const(wide), var(chunk))))
-    inside = add(var(row), multiply(const(low), var(round_)))
-    begin = multiply(const(count), add(var(piece), multiply(const(across), var(part))))
-    i, j = add(first, inside), add(left, begin)
-    of = {rows: i, columns: add(j, var(e))}
-    whole = Barrier(scope=Scope.WARP, action=Action.BOTH)
-    unload = Unload(
-        id=lay,
-        source=view(
-            draft,
-            sums,
-            add(multiply(const(WARP_ROWS), var(high)), var(x)),
-            add(multiply(const(wide), var(chunk)), var(y)),
-        ),
-        target=view(draft, tile, var(warp), var(x), var(y)),
-        over=((x, const(WARP_ROWS)), (y, const(wide))),
-        atom=store_pairs(product.result_dtype),
-        span=stored,
-    )
-    held = view(draft, own, var(e))
-    taken = Copy(
-        id=take,
-        source=view(draft, tile, var(warp), inside, add(begin, var(e))),
-        target=held,
-        over=((e, const(count)),),
-        access=Access.ALIGNED,
-        span=stored,
-    )
-    height, width, _ = product.extents
-    ragged = site.cut(height, choice.tile[rows]), site.cut(width, choice.tile[columns])
-    asked: list[Condition] = []
-    within = None
-    if ragged[0]:
-        asked.append(Compare(op=CompareOp.LT, left=i, right=height))
-    if ragged[1] and not site.cut(width, count):
-        asked.append(Compare(op=CompareOp.LT, left=j, right=width))
-    elif ragged[1]:
-        within = Within(begin=ZERO, end=subtract(width, j))
-    sent: Node = Copy(
-        id=send,
-        source=held,
-        target=view(draft, product.result[0], *(in_terms(s, of) for s in product.result[1])),
-        over=((e, const(count)),),
-        within=within,
-        access=Access.ALIGNED,
-        span=stored,
-    )
-    if asked:
-        sent = Guard(condition=conjunction(asked), body=(sent,), padding=True, span=stored)
-    lane = fresh("lane")
-    held_at = multiply(const(WARP_ROWS), var(high)), multiply(const(wide), var(chunk))
-    finish, finished = finish_rows(draft, product, lane, sums, held_at, (first, left), wide, ragged)
-    body: tuple[Node, ...] = (taken, sent)
-    for name, extent in (
-        (part, pieces // across),
-        (round_, WARP_ROWS // low),
-    ):
-        body = (Loop(index=name, extent=const(extent), body=body, unroll=True, span=stored),)
-    body = (*finish, whole, unload, whole, *body)
-    for name, extent in ((chunk, choice.each[columns] // wide), (high, choice.each[rows] // WARP_ROWS)):
-        body = (Loop(index=name, extent=const(extent), body=body, unroll=True, span=stored),)
-    site.orders += (
-        *(o for o in finished(site.id, lay, send) if o.source != site.id),  # each lane has its own sums
-        order(lay, take, tile, Hazard.FLOW, Scope.WARP, stored),
-        order(take, lay, tile, Hazard.ANTI, Scope.WARP, stored, chunk),
-        order(take, lay, tile, Hazard.ANTI, Scope.WARP, stored, high),
-    )
-    return (
-        *((site.define(lane, (Place.LANE, warp_size, 1, 1)),) if finish else ()),
-        site.define(warp, (Place.WARP, choice.warps, 1, 1)),
-        site.define(piece, (Place.LANE, across, 1, 1)),
-        site.define(row, (Place.LANE, low, across, 1)),
-        *body,
-    )
+class WayOut:
+    """The way of the sums of each warp to memory, 16 rows and so many columns at a time: what the program says around
+    them is done in registers, and rows go through shared memory, or straight to where threads store them."""
 
+    def __init__(self, site: Site, sums: str) -> None:
+        self.site, self.draft, self.product, self.choice, self.sums = site, site.draft, site.product, site.choice, sums
+        product, fresh = site.product, site.fresh
+        self.rows, self.columns, self.span = product.rows.index, product.columns.index, product.stored.span
+        self.wide = back_columns(site.choice, product)
+        self.high, self.chunk, self.lane = fresh("high"), fresh("wide"), fresh("lane")
+        self.held = multiply(const(WARP_ROWS), var(self.high)), multiply(const(self.wide), var(self.chunk))
+        self.first = tuple(
+            add(var(site.corner[side]), add(var(site.own[side]), held))
+            for side, held in zip((self.rows, self.columns), self.held, strict=True)
+        )
+        self.ragged = tuple(site.cut(site.extent(side), self.choice.tile[side]) for side in (self.rows, self.columns))
+        self.defines: list[Define] = []
 
-def _rows(site: Site, wide: int) -> str:
-    """Rows of a warp's sums in shared memory, swizzled."""
-    dtype, span = site.product.result_dtype, site.product.stored.span
-    layout = canonical(swizzled((site.choice.warps, WARP_ROWS, wide), dtype.size_bytes, wide * dtype.size_bytes))
-    wanted, reason = f"{site.product.result[0]}_rows", "sums on their way back"
-    return site.draft.local(wanted, dtype, Memory.SHARED, layout, reason, align=ALIGN_BYTES, span=span)
+    def nodes(self) -> tuple[Node, ...]:
+        product, each = self.product, self.choice.each
+        finish = self._finish() if not product.boxed or not product.epilogue.plain else None
+        body: tuple[Node, ...] = () if finish is None else self._by_threads(finish)
+        if product.boxed:
+            body = (*body, *self._in_rows(finish))
+        for name, extent in (
+            (self.chunk, each[self.columns] // self.wide),
+            (self.high, each[self.rows] // WARP_ROWS),
+        ):
+            body = (Loop(index=name, extent=const(extent), body=body, unroll=True, span=self.span),)
+        return (*self.defines, *body)
+
+    def _order(self, source: str, sink: str, buffer: str, hazard: Hazard, after: str | None = None) -> None:
+        self.site.orders.append(order(source, sink, buffer, hazard, Scope.WARP, self.span, after))
+
+    # ---- in registers ----
+
+    def _finish(self) -> Finish:
+        """The epilogue of the element of a thread whose place among its part these indices tell."""
+        fresh = self.site.fresh
+        self.eight, self.half, self.one = fresh("eight"), fresh("half"), fresh("one")
+        self.defines.append(self.site.define(self.lane, (Place.LANE, self.draft.target.warp_size, 1, 1)))
+        self.x = add(multiply(const(8), var(self.half)), combine(IndexOp.DIV, var(self.lane), const(4)))
+        pair = multiply(const(2), combine(IndexOp.MOD, var(self.lane), const(4)))
+        self.y = add(multiply(const(8), var(self.eight)), add(pair, var(self.one)))
+        of = view(self.draft, self.sums, add(self.held[0], self.x), add(self.held[1], self.y))
+        return Finish(self.draft, self.product.epilogue, self.product.main if self.product.boxed else None, of)
+
+    def _by_threads(self, finish: Finish) -> tuple[Node, ...]:
+        sides = (self.product.rows, self.product.columns)
+        inside = [
+            Compare(op=CompareOp.LT, left=var(factor.index), right=factor.factor.side.extent)
+            for factor, beyond in zip(sides, self.ragged, strict=True)
+            if beyond
+        ]
+        row, column = (
+            Define(index=factor.index, digits=(), offset=add(first, at))
+            for factor, first, at in zip(sides, self.first, (self.x, self.y), strict=True)
+        )
+        body: tuple[Node, ...] = (column, *finish.where(conjunction(inside) if inside else None))
+        body = (row, Loop(index=self.one, extent=const(2), body=body, unroll=True, span=self.span))
+        for index, extent in ((self.half, 2), (self.eight, self.wide // 8)):
+            body = (Loop(index=index, extent=const(extent), body=body, unroll=True, span=self.span),)
+        return body
+
+    # ---- through shared memory ----
+
+    def _in_rows(self, finish: Finish | None) -> tuple[Node, ...]:
+        site, draft, product, fresh, wide = self.site, self.draft, self.product, self.site.fresh, self.wide
+        result, dtype = product.result[0], product.result_dtype
+        count, warp_size = result_piece(draft.problem, product, wide), draft.target.warp_size
+        tile = self._tile()
+        reason = "elements of a row on their way back"
+        own = draft.local(f"{result}_own", dtype, Memory.REG, row_major((const(count),)), reason, span=self.span)
+        warp, row, piece = (fresh(name) for name in ("warp", f"{result}_row", f"{result}_piece"))
+        round_, part, x, y, e = (fresh(name) for name in ("round", "part", "x", "y", "element"))
+        pieces = wide // count
+        across = min(pieces, warp_size)
+        low = warp_size // across
+        lay, take, send = (fresh(f"{site.id}_{word}") for word in ("rounded", "row", "out"))
+        inside = add(var(row), multiply(const(low), var(round_)))
+        begin = multiply(const(count), add(var(piece), multiply(const(across), var(part))))
+        i, j = add(self.first[0], inside), add(self.first[1], begin)
+        of = {self.rows: i, self.columns: add(j, var(e))}
+        unload = Unload(
+            id=lay,
+            source=view(draft, self.sums, add(self.held[0], var(x)), add(self.held[1], var(y))),
+            target=view(draft, tile, var(warp), var(x), var(y)),
+            over=((x, const(WARP_ROWS)), (y, const(wide))),
+            atom=store_pairs(dtype),
+            span=self.span,
+        )
+        held = view(draft, own, var(e))
+        taken = Copy(
+            id=take,
+            source=view(draft, tile, var(warp), inside, add(begin, var(e))),
+            target=held,
+            over=((e, const(count)),),
+            access=Access.ALIGNED,
+            span=self.span,
+        )
+        asked, within = self._inside(i, j, count)
+        sent: Node = Copy(
+            id=send,
+            source=held,
+            target=view(draft, result, *(in_terms(s, of) for s in product.result[1])),
+            over=((e, const(count)),),
+            within=within,
+            access=Access.ALIGNED,
+            span=self.span,
+        )
+        if asked:
+            sent = Guard(condition=conjunction(asked), body=(sent,), padding=True, span=self.span)
+        rows: tuple[Node, ...] = (taken, sent)
+        for name, extent in ((part, pieces // across), (round_, WARP_ROWS // low)):
+            rows = (Loop(index=name, extent=const(extent), body=rows, unroll=True, span=self.span),)
+        if finish is not None:
+            self._order(finish.last, lay, self.sums, Hazard.FLOW)
+            for reader, name in finish.reads:
+                if name == result:
+                    self._order(reader, send, name, Hazard.ANTI)
+        self._order(lay, take, tile, Hazard.FLOW)
+        self._order(take, lay, tile, Hazard.ANTI, self.chunk)
+        self._order(take, lay, tile, Hazard.ANTI, self.high)
+        self.defines += (
+            site.define(warp, (Place.WARP, self.choice.warps, 1, 1)),
+            site.define(piece, (Place.LANE, across, 1, 1)),
+            site.define(row, (Place.LANE, low, across, 1)),
+        )
+        whole = Barrier(scope=Scope.WARP, action=Action.BOTH)
+        return (whole, unload, whole, *rows)
+
+    def _inside(self, i: IndexExpr, j: IndexExpr, count: int) -> tuple[list[Condition], Within | None]:
+        """Where a row's piece is among the elements that there are, and which of it where that may be some."""
+        height, width, _ = self.product.extents
+        asked: list[Condition] = []
+        if self.ragged[0]:
+            asked.append(Compare(op=CompareOp.LT, left=i, right=height))
+        if self.ragged[1] and not self.site.cut(width, count):
+            asked.append(Compare(op=CompareOp.LT, left=j, right=width))
+        elif self.ragged[1]:
+            return asked, Within(begin=ZERO, end=subtract(width, j))
+        return asked, None
+
+    def _tile(self) -> str:
+        """Rows of a warp's sums in shared memory, swizzled."""
+        dtype = self.product.result_dtype
+        shape = (self.choice.warps, WARP_ROWS, self.wide)
+        layout = canonical(swizzled(shape, dtype.size_bytes, self.wide * dtype.size_bytes))
+        wanted, reason = f"{self.product.result[0]}_rows", "sums on their way back"
+        return self.draft.local(wanted, dtype, Memory.SHARED, layout, reason, align=ALIGN_BYTES, span=self.span)
