@@ -115,7 +115,9 @@ class _Check:
             case Contracted():
                 self._contracted(choice)
             case Piped() | Ringed():
-                self._multiplied(choice)
+                self._without(product_fault(self.problem, self.region, choice))
+                nest, ranges = self.region.nest
+                self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
             case Tiled():
                 self._tiled(choice, *self.region.nest)
             case Parted():
@@ -168,11 +170,6 @@ class _Check:
         self._threads(choice.threads)
         self._without(contracted_fault(self.problem, nest, choice, alone=bool(self.region.saved)))
         self._grid(choice.grid, nest, {index for indices in choice.joined.values() for index in indices})
-        self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
-
-    def _multiplied(self, choice: Piped | Ringed) -> None:
-        self._without(product_fault(self.problem, self.region, choice))
-        nest, ranges = self.region.nest
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 
     def _blocks(self, choice: Blocks, nest: Nest, ranges: Ranges) -> None:
