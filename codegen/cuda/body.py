@@ -57,7 +57,7 @@ from texpr.polyhedral.mapped.operators import (
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Part, Parts
-from texpr.polyhedral.mapped.walks import statements
+from texpr.polyhedral.mapped.walks import statements, tree_buffers
 
 _BINDS = Generic | Reduce  # what may define a scalar
 LOOK_BACK_BARRIERS = 3  # of tx::look_back
@@ -94,8 +94,10 @@ class _Body:
     def nodes(self, nodes: tuple[Node, ...], begun: Set[str] = frozenset()) -> None:
         """The nodes of a C++ block. A scalar whose `new` is among them, or that has `begun` before, is declared by the
         first that writes it."""
-        begun = set(begun)
+        begun, packed = set(begun), {node.buffer for node in nodes if isinstance(node, Fresh) and node.packed}
         for node in nodes:
+            if isinstance(node, Loop) and packed:
+                self._keep(node, packed)
             if isinstance(node, Fresh) and node.buffer in self.frame.scalars:
                 begun.add(node.buffer)
             begins = {name for name, _ in node.writes if name in begun} if isinstance(node, _BINDS) else set[str]()
@@ -157,6 +159,12 @@ class _Body:
                 self._node(expand(node))
             case _:
                 assert_never(node)
+
+    def _keep(self, node: Loop, packed: Set[str]) -> None:
+        """Before each loop over registers that stay packed: NVIDIA's compiler would unpack them for all loops at once,
+        and have no room for what it unpacked."""
+        for name in sorted(packed & tree_buffers((node,))):
+            self.out.line(f"{self.frame.tensors[name].name}.keep();")
 
     def _begin(self, name: str) -> None:
         """A `new`: a scalar waits for its first bind, other registers are declared, or begin again."""

@@ -89,7 +89,8 @@ class _Block:
         if not isinstance(stmt, Seq | Par) or stmt.index not in self.rows or stmt.index in self.tiles:
             return ()
         row, held = self.rows[stmt.index]
-        tile = make_tile(self.draft, row, held, self.choice.widths.get(stmt.index, 1))
+        width, bound = self.choice.widths.get(stmt.index, 1), self.choice.resident > 1
+        tile = make_tile(self.draft, row, held, width, bound=bound)
         self.tiles |= dict.fromkeys(row.indices, tile)
         return load_row(self.draft, tile, row, stmt, self.choice.team, self.choice.cluster)
 

@@ -15,7 +15,7 @@ there, and have as many of a row's runs as leave each thread enough beside them 
 three blocks on a multiprocessor, at .76 with one).
 
     of 100003                 bf16: clusters of 4 blocks of 256 threads, 13 runs each     f32: clusters of 8
-    of 524288                 f32: clusters of 16 blocks of 512 threads
+    of 524288                 both: clusters of 16 blocks of 512 threads, of bf16 two on a multiprocessor
 
 A row for which no block has room in its registers, or room for itself alone, has a cluster of blocks (`row_clusters`):
 of few with long parts rather than of many, so that more rows are there at once (softmax of 257 x 100003 in bf16 runs at

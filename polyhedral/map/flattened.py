@@ -10,7 +10,7 @@ threads of a block, or of a cluster of blocks, have room for it. Where all acces
 the remainder side by side, these dimensions become one: X[b_j].
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -34,7 +34,7 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.core import children
-from texpr.grammar.index.expr import ZERO, combine, constant_value, multiply
+from texpr.grammar.index.expr import ZERO, combine, const, constant_value, multiply
 from texpr.grammar.index.operators import IndexOp
 from texpr.grammar.walk import rewrite, walk
 from texpr.polyhedral.map.merged import accesses, is_one, merged_buffer
@@ -71,6 +71,15 @@ class _Pair:
         """The arrays that it reads at both indices."""
         found = ((name, subscripts) for leaf in self._leaves for name, subscripts in touched(leaf))
         return frozenset(name for name, subscripts in found if self.indices <= subscript_names(subscripts))
+
+    def has_neighbours(self, name: str) -> bool:
+        """Whether neighbours of a row are neighbours in an array, two by two at least."""
+        if 1 in (self.extents or ()) or constant_value(combine(IndexOp.MOD, self.inner.extent, const(2))) == 0:
+            return True
+        both = (IndexVar(name=self.outer.index), IndexVar(name=self.inner.index))
+        found = (subscripts for leaf in self._leaves for array, subscripts in touched(leaf) if array == name)
+        rows = [subscripts for subscripts in found if self.indices & subscript_names(subscripts)]
+        return all(any(subscripts[d : d + 2] == both for d in range(len(subscripts))) for subscripts in rows)
 
     @property
     def _leaves(self) -> Iterator[Bind | Accumulate]:
@@ -122,7 +131,8 @@ def flattened(kernel: Kernel, max_cluster: int) -> Kernel:
     """The kernel with the loops of its blocks flattened, as far as several go over one row for which a cluster of at
     most so many blocks has room."""
     room = {b.name: most_bytes(b.dtype.size_bytes, max_cluster) // b.dtype.size_bytes for b in kernel.params}
-    while pairs := next(filter(None, (_alike(block, room) for block in _blocks(kernel.body))), ()):
+    narrow = {b.name for b in kernel.params if b.dtype.size_bytes < 4}
+    while pairs := next(filter(None, (_alike(block, room, narrow) for block in _blocks(kernel.body))), ()):
         taken = Names(names_taken(kernel))
         made = {p.outer.index: p.flat(taken.fresh(f"{p.outer.index}_{p.inner.index}")) for p in pairs}
 
@@ -145,12 +155,13 @@ def _blocks(stmts: Sequence[Stmt]) -> Iterator[tuple[Stmt, ...]]:
                 yield from _blocks(children(stmt))
 
 
-def _alike(block: tuple[Stmt, ...], room: Mapping[str, int]) -> tuple[_Pair, ...]:
+def _alike(block: tuple[Stmt, ...], room: Mapping[str, int], narrow: Set[str]) -> tuple[_Pair, ...]:
     """The first loops of a block that have the same extents and read one row of an array, sums and `par`s both, that
-    has no more elements than `room`; empty where there are none."""
+    has no more elements than `room`, and neighbours where elements are `narrow`; empty where there are none."""
     pairs = [pair for stmt in block if (pair := _pair(stmt)) is not None]
     for first in pairs:
         rows = {name for name in first.rows if first.elements <= room.get(name, 0)}
+        rows = {name for name in rows if name not in narrow or first.has_neighbours(name)}
         alike = [pair for pair in pairs if pair.extents == first.extents and pair.rows & rows]
         if len({type(pair.outer) for pair in alike}) == 2:
             return tuple(alike)

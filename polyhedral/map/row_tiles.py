@@ -36,13 +36,15 @@ from texpr.polyhedral.mapped.views import View, Within
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTile:
     """`rounds` runs of `width` neighbours of each element, in the registers of that name, in which the threads cover so
-    many iterations. The runs are counted from a line of memory where there is an index `lead`."""
+    many iterations. The runs are counted from a line of memory where there is an index `lead`. Those that are `packed`
+    stay so: a thread has no register for each of their elements."""
 
     registers: Mapping[RowElement, str]
     rounds: int
     width: int
     covered: int
     lead: str | None = None
+    packed: frozenset[str] = frozenset()
 
     @property
     def begin(self) -> IndexExpr:
@@ -80,8 +82,8 @@ class RowTile:
         return tuple(rewrite(stmt, change) for stmt in stmts)
 
 
-def make_tile(draft: Draft, row: Row, held: Held, width: int) -> RowTile:
-    """The registers of a row, in the draft."""
+def make_tile(draft: Draft, row: Row, held: Held, width: int, *, bound: bool = False) -> RowTile:
+    """The registers of a row, in the draft; `bound`: those of a thread are as few as several blocks leave it."""
     registers: dict[RowElement, str] = {}
     for element in held.elements:
         buffer = draft.kernel.buffer(element[0])
@@ -89,7 +91,15 @@ def make_tile(draft: Draft, row: Row, held: Held, width: int) -> RowTile:
         layout = row_major((const(held.rounds * width),))
         registers[element] = draft.local(f"{buffer.name}_row", buffer.dtype, Memory.REG, layout, reason)
     lead = draft.names.fresh("lead") if row.line else None
-    return RowTile(registers=registers, rounds=held.rounds, width=width, covered=held.covered, lead=lead)
+    narrow = {n for n in registers.values() if draft.buffers[n].dtype.size_bytes < 4} if held.rounds * width > 1 else ()
+    return RowTile(
+        registers=registers,
+        rounds=held.rounds,
+        width=width,
+        covered=held.covered,
+        lead=lead,
+        packed=frozenset(narrow if bound and not row.line else ()),
+    )
 
 
 def load_row(draft: Draft, tile: RowTile, row: Row, loop: Seq | Par, threads: int, ranks: int = 1) -> tuple[Node, ...]:
@@ -100,7 +110,7 @@ def load_row(draft: Draft, tile: RowTile, row: Row, loop: Seq | Par, threads: in
     band = over_ranks(band, ranks, draft.names)
     draft.digits += band.all
     first = Define(index=index, digits=tuple(reversed(band.all)), offset=tile.begin)
-    fresh = (Fresh(buffer=name) for name in tile.registers.values())
+    fresh = (Fresh(buffer=name, packed=name in tile.packed) for name in tile.registers.values())
     loads = (_load(draft, tile, element, index, band.threads, loop) for element in tile.registers)
     if tile.lead is None:
         return (*fresh, first, *loads)

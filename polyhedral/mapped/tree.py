@@ -56,9 +56,11 @@ class Lead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fresh:
-    """The local buffer begins to live here, undefined (a `new`); it costs nothing, checkers poison it."""
+    """The local buffer begins to live here, undefined (a `new`); it costs nothing, checkers poison it. Registers of
+    elements below 32 bits that stay `packed` are not unpacked before the loop that reads them."""
 
     buffer: str
+    packed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

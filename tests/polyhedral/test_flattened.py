@@ -51,6 +51,18 @@ def test_a_group_is_one_row_though_a_factor_tells_its_outer_index() -> None:
     assert (len(choice.rows), reads(program)) == (1, 1)
 
 
+def test_elements_of_16_bits_stay_packed_where_a_thread_has_no_register_for_each() -> None:
+    sizes = {"B": 256, "D": 32, "N": 16384}
+    compiled = texpr.parse(GROUPS.format(t="bf16")).only.compile("cuda:sm_90a", sizes=sizes, stop_after="emit")
+    choice = blocks_of(compiled.mapping.program)
+    assert (choice.cluster, choice.threads, choice.resident) == (16, 512, 2)
+    before, *loops = compiled.source.split("X_row.keep();")
+    assert "tx::put(X_row, " in before
+    assert ["_serial < 8" in loop.partition("for (")[2].partition("\n")[0] for loop in loops] == [True, True]
+    wide = texpr.parse(GROUPS.format(t="f32")).only
+    assert ".keep()" not in wide.compile("cuda:sm_90a", sizes=sizes, stop_after="emit").source
+
+
 @pytest.mark.parametrize(("n", "width"), [(1024, 4), (1022, 2), (1023, 1)])
 def test_a_channel_of_many_images_is_one_row_of_one_launch(n: int, width: int) -> None:
     program = mapped(CHANNELS, B=64, C=512, N=n)
@@ -61,7 +73,11 @@ def test_a_channel_of_many_images_is_one_row_of_one_launch(n: int, width: int) -
 def test_what_has_no_room_as_a_row_stays_as_it_is() -> None:
     assert "b_n" not in str(mapped(CHANNELS, B=64, C=128, N=32000).candidate)
     assert len(list(launches(mapped(CHANNELS, B=64, C=128, N=32000).host))) == 2
-    assert "d_n" not in str(mapped(GROUPS.format(t="bf16"), B=256, D=32, N=16384).candidate)
+    assert "d_n" not in str(mapped(GROUPS.format(t="bf16"), B=256, D=32, N=32768).candidate)
+    narrow = CHANNELS.replace("f32[B", "bf16[B").replace("{ X[b, c, n] }", "{ f32(X[b, c, n]) }")
+    narrow = narrow.replace("= X[b, c, n] - ", "= f32(X[b, c, n]) - ")
+    assert "b_n" in str(mapped(narrow, B=32, C=256, N=16384).candidate)
+    assert "b_n" not in str(mapped(narrow, B=31, C=257, N=16383).candidate)  # no two neighbours are one access
 
 
 @pytest.mark.parametrize("shape", [{"D": 1, "N": 33473}, {"D": 33473, "N": 1}])

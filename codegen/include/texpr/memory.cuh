@@ -98,6 +98,8 @@ class Reg {
  public:
   TX_FN explicit Reg(const char*) {}
   TX_FN void fresh() const {}
+  // What lies here is what it was, and nothing that was computed from it is known.
+  TX_FN void keep() { data_.keep(); }
   TX_FN decltype(auto) operator()(int index) { return data_.named(index); }
   TX_FN Value<T> load(int index) const { return decode(data_.get(index)); }
   TX_FN void store(int index, Value<T> value) { data_.set(index, encode<T>(value)); }

@@ -90,6 +90,10 @@ struct Packed<T, kCount, true> {
     }
   }
   TX_FN InWord<Packed, T> named(int i) { return {*this, i}; }
+  TX_FN void keep() {
+    TX_UNROLL
+    for (int i = 0; i < (kCount + kEach - 1) / kEach; ++i) asm volatile("" : "+r"(word[i]));
+  }
 
   template <int kPart>
   TX_FN Packed<T, kPart> part(int index) const {

@@ -234,6 +234,7 @@ class Reg : public host::Accessor<Reg<T, kCount>, T> {
     std::memset(defined_, 0, sizeof defined_);
     std::memset(static_cast<void*>(data_), 0xCD, sizeof data_);
   }
+  void keep() const {}
   T* place(i64 index, host::Mode mode, host::Site site, bool) const {
     host::check_bounds(index, kCount, name_, site);
     if (mode == host::Mode::kWrite) defined_[index] = true;
