@@ -137,7 +137,7 @@ def _kernel_of(kernel: Any, symbol: str) -> int:
 def _start_of(handle: int, step: Any, grid: tuple[int, int, int], arguments: list[int]) -> Call:
     from texpr.runtime.driver import Way
 
-    return Way(step.symbol, handle, grid, step.block, 0, "Q" * len(arguments)).frame(0, arguments)
+    return Way(step.symbol, handle, grid, step.block, 0, "Q" * len(arguments)).kept(0, arguments)
 
 
 def run(out: Path, path: Path | None) -> int:

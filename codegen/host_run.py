@@ -206,6 +206,32 @@ def _begin(memory: Any) -> int:
     return -(-ctypes.addressof(memory) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
+class HostKernel:
+    """One launch, but for its arguments; it raises what is wrong."""
+
+    def __init__(
+        self, backend: "HostBackend", step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]
+    ) -> None:
+        self._backend, self._step, self._grid, self._lengths = backend, step, grid, lengths
+
+    def once(self, stream: None, arguments: list[Any]) -> int:
+        for position, length in self._lengths.items():
+            arguments[position] = HostArray(arguments[position], length)
+        step, backend = self._step, self._backend
+        report = backend.module.launch(
+            step.symbol, arguments, self._grid, step.block[0], step.shared_bytes, backend.seed
+        )
+        if report is not None:
+            raise report.to_error()
+        return 0
+
+    def kept(self, stream: None, arguments: list[Any]) -> Callable[[], int]:
+        return lambda: self.once(stream, list(arguments))
+
+    def refuse(self, answer: int) -> None:
+        """It is always 0."""
+
+
 class HostBackend:
     """What `texpr.runtime.launch.Launcher` drives for targets `cuda-host`; every launch is over when it returns."""
 
@@ -216,8 +242,8 @@ class HostBackend:
         self.seed = seed
         self._kept = threading.local()
 
-    def kernel(self, step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]) -> Any:
-        return step, grid, lengths
+    def kernel(self, step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]) -> "HostKernel":
+        return HostKernel(self, step, grid, lengths)
 
     def tensor_map(self, described: TensorMap) -> HostArgument:
         return described
@@ -254,22 +280,3 @@ class HostBackend:
             kept = _room(size_bytes)
         yield _begin(kept)
         self._kept.memory = kept
-
-    def once(self, kernel: Any, arguments: list[Any], device: int, stream: None) -> int:
-        return self.kept(kernel, arguments, device, stream)()
-
-    def kept(self, kernel: Any, arguments: list[Any], device: int, stream: None) -> Callable[[], int]:
-        step, grid, lengths = kernel
-        for position, length in lengths.items():
-            arguments[position] = HostArray(arguments[position], length)
-
-        def run() -> int:
-            report = self.module.launch(step.symbol, arguments, grid, step.block[0], step.shared_bytes, self.seed)
-            if report is not None:
-                raise report.to_error()
-            return 0
-
-        return run
-
-    def refuse(self, kernel: Any, answer: int) -> None:
-        """Launches raise what is wrong themselves."""

@@ -4,7 +4,7 @@ cuda-core is imported at the first use, so that this package loads without it.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
@@ -16,7 +16,7 @@ from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CUDA, CUDA_HOST, CUDA_MANAGED
-from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, Way, check, current_device_check, encode
+from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, Way, current_device_check, encode
 from texpr.runtime.driver import driver as bindings
 from texpr.runtime.streams import LEGACY
 
@@ -242,15 +242,6 @@ class CudaBackend:
                 return False
             self._zeros[number] = address, size
             return True
-
-    def once(self, kernel: Way, arguments: Sequence[Any], device: int, stream: int | None) -> int:
-        return kernel.launch(stream or LEGACY, arguments)
-
-    def kept(self, kernel: Way, arguments: Sequence[Any], device: int, stream: int | None) -> Callable[[], int]:
-        return kernel.frame(stream or LEGACY, arguments)
-
-    def refuse(self, kernel: Way, answer: int) -> None:
-        check(answer, f"the launch of {kernel.symbol} failed")
 
 
 def _allocated(size_bytes: int, queue: Queue) -> int:

@@ -13,8 +13,9 @@ from typing import Any
 
 from texpr.codegen.tensor_map import PROMOTION_BYTES, SWIZZLE_BYTES, TYPES, TensorMap
 from texpr.grammar.diagnostics import fail
+from texpr.runtime.streams import LEGACY
 
-_STREAM = struct.Struct("<Q")
+_STREAM = _POINTER = struct.Struct("<Q")
 MAP_BYTES, MAP_ALIGNMENT = 128, 128  # of a CUtensorMap; before CUDA 13 its alignment was 64
 COOPERATIVE, OVERLAPPING = 2, 6  # launch attributes: cooperative; programmatic stream serialization
 
@@ -116,7 +117,7 @@ class Way:
         kinds: str,
         attributes: Sequence[int] = (),
     ) -> None:
-        self.symbol = symbol
+        self._symbol = symbol
         self._launch = ctypes.CFUNCTYPE(ctypes.c_int)(_address("cuLaunchKernelEx", 11080))
         self._function = ctypes.byref(ctypes.c_char.from_address(function))
         self._attributes = (_Attribute * max(len(attributes), 1))(*(_Attribute(id=id, value=1) for id in attributes))
@@ -131,32 +132,44 @@ class Way:
         )
         count = len(kinds)
         self._pointed = [k for k, kind in enumerate(kinds) if kind == "P"]
-        self._values = struct.Struct(f"<{kinds.replace('P', 'Q')}")
+        self._pack = struct.Struct(f"<{kinds.replace('P', 'Q')}").pack_into
         self._places = struct.Struct(f"<{count}Q")
         self._places_at = len(self._config)
         self._values_at = self._places_at + 8 * count
         self._memory = ctypes.c_char * (self._values_at + 8 * count + 1)
         self._spare: list[_Frame] = []
 
-    def frame(self, stream: int, arguments: Sequence[Any]) -> Callable[[], int]:
-        """The launch on this stream, with these arguments, as the driver takes it: all in one piece of memory, which
-        never changes, so that threads may share it. Calling it enqueues the kernel, as often as one likes, and gives
-        the driver's answer, 0 where all is well. What has its arguments ready as C's, and no frame of Python's, is
-        called in a third of the time."""
-        made = self._made()
-        self._fill(made, stream, arguments)
-        return made.launch
-
-    def launch(self, stream: int, arguments: Sequence[Any]) -> int:
-        """Enqueue the kernel once, in a frame that other launches get, too, one at a time; the driver's answer."""
+    def once(self, stream: int | None, arguments: Sequence[Any]) -> int:
+        """Enqueue the kernel on this stream, with these arguments; the driver's answer, 0 where all is well. It is done
+        in a frame that other launches get, too, one at a time."""
         try:
             frame = self._spare.pop()
         except IndexError:
             frame = self._made()
-        self._fill(frame, stream, arguments)
-        answer = frame.launch()
+        memory = frame.memory
+        if self._pointed:
+            arguments = self._point(memory, arguments)
+        if stream != frame.stream:
+            _STREAM.pack_into(memory, _Config.stream.offset, stream or LEGACY)
+            frame.stream = stream
+        self._pack(memory, self._values_at, *arguments)
+        answer: int = frame.launch()
         self._spare.append(frame)
         return answer
+
+    def kept(self, stream: int | None, arguments: Sequence[Any]) -> Callable[[], int]:
+        """The same for later, as often as one likes: all of it is in one piece of memory, which never changes, so that
+        threads may share it. What has its arguments ready as C's, and no frame of Python's, is called in a third of the
+        time."""
+        frame = self._made()
+        memory = frame.memory
+        _STREAM.pack_into(memory, _Config.stream.offset, stream or LEGACY)
+        self._pack(memory, self._values_at, *self._point(memory, arguments))
+        return frame.launch
+
+    def refuse(self, answer: int) -> None:
+        """Raises E0601 for a launch that the driver did not take."""
+        check(answer, f"the launch of {self._symbol} failed")
 
     def _made(self) -> "_Frame":
         memory: Any = self._memory()
@@ -166,19 +179,14 @@ class Way:
         parameters = ctypes.byref(ctypes.c_char.from_buffer(memory, self._places_at))
         return _Frame(memory, partial(self._launch, ctypes.byref(memory), self._function, parameters, None))
 
-    def _fill(self, frame: "_Frame", stream: int, arguments: Sequence[Any]) -> None:
-        memory = frame.memory
-        if self._pointed:
-            places = [*self._places.unpack_from(memory, self._places_at)]
-            values = list(arguments)
-            for k in self._pointed:
-                places[k], values[k] = ctypes.addressof(values[k]), 0
-            self._places.pack_into(memory, self._places_at, *places)
-            memory.arguments, arguments = arguments, values  # which lie where they are
-        if stream != frame.stream:
-            _STREAM.pack_into(memory, _Config.stream.offset, stream)
-            frame.stream = stream
-        self._values.pack_into(memory, self._values_at, *arguments)
+    def _point(self, memory: Any, arguments: Sequence[Any]) -> Sequence[Any]:
+        """Values of ctypes stay where they are: a frame says where that is, and keeps them."""
+        memory.kept = arguments
+        values = list(arguments)
+        for k in self._pointed:
+            _POINTER.pack_into(memory, self._places_at + 8 * k, ctypes.addressof(values[k]))
+            values[k] = 0
+        return values
 
 
 class _Frame:
@@ -188,7 +196,7 @@ class _Frame:
 
     def __init__(self, memory: Any, launch: Callable[[], int]) -> None:
         self.memory, self.launch = memory, launch
-        self.stream = 0
+        self.stream: int | None = -1
 
 
 class _Place(threading.local):

@@ -43,7 +43,7 @@ class Start:
     from the call's memory (position, array or allocation, bytes from its beginning), its scalars (position, which) and
     tensor maps of its memory (position, where, map)."""
 
-    kernel: Any
+    kernel: "Kernel"
     arguments: tuple[Any, ...]
     memory: tuple[tuple[int, int, int], ...]
     scalars: tuple[tuple[int, int], ...]
@@ -53,14 +53,28 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The host program for given sizes: the memory that a call takes, and its starts in order, None where there are too
-    many to keep."""
+    many to keep. `short` are these where a call needs nothing else."""
 
     memory: CallMemory
     starts: tuple[Start, ...] | None
+    short: tuple[Start, ...] | None
 
 
 Ready = Callable[[], int]
 """Starts a kernel with its arguments, as often as it is called and in any thread; gives 0, or why it did not."""
+
+
+class Kernel(Protocol):
+    """A kernel with its grid. Arguments: memory by its address, a size by its number, else what the backend made."""
+
+    def once(self, stream: Any, arguments: list[Any]) -> int:
+        """Start it on a stream, by its handle, of the device that is current. 0, or why it was not started."""
+
+    def kept(self, stream: Any, arguments: list[Any]) -> Ready:
+        """The same for later, as often as one likes."""
+
+    def refuse(self, answer: int) -> None:
+        """Raises E0601 for an answer that is not 0."""
 
 
 class Backend(Protocol):
@@ -70,7 +84,7 @@ class Backend(Protocol):
     def devices(self) -> Sequence[int]:
         """DLPack device types of the arrays that it takes."""
 
-    def kernel(self, step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]) -> Any:
+    def kernel(self, step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]) -> Kernel:
         """A step with its grid, ready to start; of arguments that are memory, `lengths` are the bytes by position."""
 
     def tensor_map(self, described: TensorMap) -> Any:
@@ -97,15 +111,6 @@ class Backend(Protocol):
 
     def zeros(self, size_bytes: int, queue: Any) -> AbstractContextManager[int]:
         """Memory of zeros, in which every call leaves zeros; no call that may run at the same time has it."""
-
-    def once(self, kernel: Any, arguments: list[Any], device: int, stream: Any) -> int:
-        """Start a kernel with its arguments: memory by its address, a size by its number. 0, or why it was not."""
-
-    def kept(self, kernel: Any, arguments: list[Any], device: int, stream: Any) -> Ready:
-        """The same for later, as often as one likes."""
-
-    def refuse(self, kernel: Any, answer: int) -> None:
-        """Raises E0601 for an answer that is not 0."""
 
 
 class Launcher:
@@ -157,27 +162,22 @@ class Launcher:
         that it is given, what starts it is kept."""
         seen, addresses = call.seen, call.addresses
         plan = seen.plans.get(self._answers(addresses))  # once: another thread may empty what is kept
-        if plan is None or plan.starts is None or plan.memory.allocates or seen.owners or seen.stream is None:
+        if plan is None or plan.short is None:
             return False
-        if not (call.checked or are_apart(seen, addresses)):
-            return False
-        numbers, device = self._numbers(call.scalars), seen.device
-        keeps, call.checked, call.started = call.started and call.again[1] is None, True, True
-        if keeps:
-            call.again = (
-                handle,
-                tuple(
-                    [
-                        self.backend.kept(s.kernel, _filled(self.backend, s, addresses, numbers), device, handle)
-                        for s in plan.starts
-                    ]
-                ),
-            )
-        for number, start in enumerate(plan.starts):
-            answer = self.backend.once(start.kernel, _filled(self.backend, start, addresses, numbers), device, handle)
-            if answer and number:
-                self.backend.refuse(start.kernel, answer)
-            elif answer:
+        if not call.checked:
+            if not are_apart(seen, addresses):
+                return False
+            call.checked = True
+        numbers = self._numbers(call.scalars) if call.scalars else ()
+        if call.started and call.again[1] is None:
+            kept = [s.kernel.kept(handle, _filled(self.backend, s, addresses, numbers)) for s in plan.short]
+            call.again = handle, tuple(kept)
+        call.started = True
+        for number, start in enumerate(plan.short):
+            answer = start.kernel.once(handle, _filled(self.backend, start, addresses, numbers))
+            if answer:
+                if number:
+                    start.kernel.refuse(answer)
                 return False
         return True
 
@@ -206,11 +206,9 @@ class Launcher:
         if starts is None:
             starts = starts_of(self.manifest, self.backend, seen, addresses, plan.memory)
         for start in starts:
-            answer = self.backend.once(
-                start.kernel, _filled(self.backend, start, addresses, scalars), seen.device, handle
-            )
+            answer = start.kernel.once(handle, _filled(self.backend, start, addresses, scalars))
             if answer:
-                self.backend.refuse(start.kernel, answer)
+                start.kernel.refuse(answer)
 
 
 def _filled(backend: Backend, start: Start, addresses: Sequence[int], scalars: Sequence[Any]) -> list[Any]:
@@ -233,7 +231,9 @@ def make_plan(manifest: Manifest, backend: Backend, seen: Seen, addresses: Seque
     first = tuple(islice(starts, MAX_KEPT + 1))
     for _ in starts:
         pass  # the walk counts
-    return Plan(memory, first if len(first) <= MAX_KEPT else None)
+    kept = first if len(first) <= MAX_KEPT else None
+    short = kept if not memory.allocates and not seen.owners and seen.stream is not None else None
+    return Plan(memory, kept, short)
 
 
 def starts_of(

@@ -58,6 +58,7 @@ class Known:
 
 
 Number = int | float | bool
+NO_NUMBERS: list[Number] = []  # never changed
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +91,7 @@ class Binder:
     def __init__(self, manifest: Manifest, devices: Sequence[int]) -> None:
         self._manifest, self._devices = manifest, devices
         self._names = [p.name for p in manifest.parameters]
+        self._count = len(self._names)
         self._arrays = [(k, p) for k, p in enumerate(manifest.parameters) if not p.scalar]
         self._scalars = [(k, p) for k, p in enumerate(manifest.parameters) if p.scalar]
         self._demands = [(max(p.align, 1), p.writes) for _, p in self._arrays]
@@ -104,19 +106,19 @@ class Binder:
     def recall(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
         """A call of known looks; what may differ in it, its addresses, is yet to be checked."""
         values = self._in_order(args, kwargs) if kwargs else args
-        if values is None or len(values) != len(self._names):
+        if values is None or len(values) != self._count:
             return None
         arrays = [values[k] for k in self._positions] if self._scalars else values
         last = self._last  # once: another thread may put its own there
         facts: Sequence[Fact] = ()
         if last is not None:
             if last.same is not None and last.same(arrays):
-                return self._again(last, values)
+                return self._again(last, values) if self._scalars else last.call
             guard = last.known.guard
             if guard is not None and guard[0](*arrays):
                 addresses = [*map(guard[1], arrays)]
                 if addresses == last.call.addresses:
-                    return self._again(last, values)
+                    return self._again(last, values) if self._scalars else last.call
                 return self._new(last.known, facts, addresses, values)
         asked = facts_of(arrays)
         if asked is None:
@@ -125,7 +127,7 @@ class Binder:
         if last is not None and facts == last.facts:
             last.known.look_again(arrays)
             last.same = last.same or same_of(arrays)
-            return self._again(last, values)
+            return self._again(last, values) if self._scalars else last.call
         looks, addresses = looks_in(facts), [fact[-1] for fact in facts]
         if last is not None and looks == last.known.looks:  # equality takes half as long as a hash
             known = last.known
@@ -137,7 +139,7 @@ class Binder:
         return self._new(known, facts, addresses, values)
 
     def _again(self, last: Last, values: Sequence[Any]) -> Call:
-        """A call with the arrays of the last one."""
+        """A call with the arrays of the last one, and scalars."""
         call = last.call
         for (k, _), known in zip(self._scalars, call.scalars, strict=True):
             if values[k] is not known:  # of equal ones bits may differ
@@ -147,7 +149,7 @@ class Binder:
         return call
 
     def _new(self, known: Known, facts: Sequence[Fact], addresses: list[int], values: Sequence[Any]) -> Call:
-        call = Call(known.seen, addresses, self._numbers(values))
+        call = Call(known.seen, addresses, self._numbers(values) if self._scalars else NO_NUMBERS)
         self._last = Last(known, facts, call)
         return call
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from texpr.runtime.driver import Way, check
+from texpr.runtime.driver import Way
 
 
 def launch(
@@ -20,4 +20,6 @@ def launch(
     """Enqueue it with arguments of ctypes, pointers as integers. Raises E0601 when the driver refuses."""
     kinds = "".join("Q" if isinstance(value, int) else "P" for value in arguments)
     way = Way(symbol, function, grid, block, shared_bytes, kinds, attributes)
-    check(way.launch(stream, arguments), f"the launch of {symbol} failed")
+    answer = way.once(stream, arguments)
+    if answer:
+        way.refuse(answer)

@@ -8,6 +8,7 @@ import pytest
 
 from texpr.codegen.manifest import Parameter
 from texpr.grammar.diagnostics import TExprError
+from texpr.runtime.driver import Way
 from texpr.runtime.launch import Launcher
 
 
@@ -16,13 +17,13 @@ class Counted:
 
     def __init__(self, machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         backend, self.prepared = machine.backend(), 0
-        prepare = backend.kept
+        keep = Way.kept
 
         def kept(*told: Any) -> Any:
             self.prepared += 1
-            return prepare(*told)
+            return keep(*told)
 
-        monkeypatch.setattr(backend, "kept", kept)
+        monkeypatch.setattr(Way, "kept", kept)
         scalar = Parameter(name="s", dtype="f32", shape=(), strides=(), mode="read", scalar=True)
         manifest = machine.launcher().manifest
         step = replace(machine.step, arguments=(("scalar", "s"), ("param", "A"), ("param", "C")))

@@ -89,11 +89,11 @@ def test_a_launch_is_told_to_the_driver_as_often_as_it_is_started(machine: Any, 
     kernel = backend.kernel(replace(machine.step, shared_bytes=64, arguments=kinds, **changes), (5, 2, 1), {})
     arguments = [(1 << 64) - 1, backend.tensor_map(DESCRIBED), -3, backend.scalar(-2.0, F32), 78]
     machine.told = ["u", "map", "i", "u", "u"]
-    ready = backend.kept(kernel, arguments, 0, 9)
+    ready = kernel.kept(9, arguments)
     first, arguments[0] = arguments[0], 0  # what is ready does not change
     ready()
-    backend.once(kernel, arguments, 0, 9)
-    backend.once(kernel, [first, *arguments[1:]], 0, None)
+    kernel.once(9, arguments)
+    kernel.once(None, [first, *arguments[1:]])
     ready()
     told = b"map of 1048576", -3, 0xC0000000, 78
     assert machine.driver_launches == [
@@ -125,9 +125,9 @@ def test_what_the_driver_refuses_is_told_with_its_word(machine: Any) -> None:
     machine.refuses = 1
     assert "CUDA_ERROR_1" in refusal(lambda: backend.tensor_map(DESCRIBED))
     kernel = backend.kernel(replace(machine.step, arguments=()), (1, 1, 1), {})
-    answers = backend.once(kernel, [], 0, 9), backend.kept(kernel, [], 0, 9)()
+    answers = kernel.once(9, []), kernel.kept(9, [])()
     for answer in answers:
-        assert "the launch of k_0 failed: CUDA_ERROR_1" in refusal(lambda answer=answer: backend.refuse(kernel, answer))
+        assert "the launch of k_0 failed: CUDA_ERROR_1" in refusal(lambda answer=answer: kernel.refuse(answer))
 
 
 def test_each_stream_keeps_zeros_of_its_own_and_a_captured_graph_clears_its(machine: Any) -> None:

@@ -68,7 +68,7 @@ class Recorder:
     def kernel(self, step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]) -> Any:
         self.prepared += 1
         self.steps.append(step)
-        return (step.symbol, grid), lengths
+        return Recorded(self, step, grid, lengths)
 
     def tensor_map(self, described: TensorMap) -> Any:
         self.encoded += 1
@@ -99,16 +99,20 @@ class Recorder:
         self.started.append(("zeros", size_bytes))
         yield 5000
 
-    def once(self, kernel: Any, arguments: list[Any], device: int, stream: int | None) -> int:
-        (symbol, grid), lengths = kernel
-        told = [("pointer", each, lengths[k]) if k in lengths else each for k, each in enumerate(arguments)]
-        self.started.append((symbol, grid, *told, (device, stream)))
+
+class Recorded:
+    def __init__(self, backend: "Recorder", step: LaunchStep, grid: tuple[int, int, int], lengths: Any) -> None:
+        self.backend, self.step, self.grid, self.lengths = backend, step, grid, lengths
+
+    def once(self, stream: int | None, arguments: list[Any]) -> int:
+        told = [("pointer", each, self.lengths[k]) if k in self.lengths else each for k, each in enumerate(arguments)]
+        self.backend.started.append((self.step.symbol, self.grid, *told, (0, stream)))
         return 0
 
-    def kept(self, kernel: Any, arguments: list[Any], device: int, stream: int | None) -> Any:
-        return lambda: self.once(kernel, arguments, device, stream)
+    def kept(self, stream: int | None, arguments: list[Any]) -> Any:
+        return lambda: self.once(stream, arguments)
 
-    def refuse(self, kernel: Any, answer: int) -> None:
+    def refuse(self, answer: int) -> None:
         raise AssertionError(answer)
 
 
@@ -178,7 +182,7 @@ def test_conditions_choose_for_the_calls_sizes() -> None:
 
 def test_an_error_while_starting_leaves_the_queue() -> None:
     class Failing(Recorder):
-        def once(self, kernel: Any, arguments: Sequence[Any], device: int, stream: int | None) -> int:
+        def kernel(self, step: LaunchStep, grid: tuple[int, int, int], lengths: Mapping[int, int]) -> Any:
             raise RuntimeError("the driver says no")
 
     backend = Failing()
