@@ -15,6 +15,7 @@ from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.map.bands import Nest, has_loop
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import power_of_two
+from texpr.polyhedral.map.jammed import jams_of
 from texpr.polyhedral.map.objective import WeightedAccess
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.uses import memory_of
@@ -33,10 +34,12 @@ def choose_cores(problem: Problem, nest: Nest, ranges: Ranges) -> Cores:
     if vector in cores and len(cores) > 1:
         cores = tuple(d for d in cores if d != vector)
     indices = tuple(nest.indices[d] for d in cores)
+    jams = iter(()) if vector is None else jams_of(problem, nest, indices, nest.indices[vector])
     return Cores(
         cores=indices,
         vector=None if vector is None else nest.indices[vector],
         chunk=_chunk(problem, nest, add(ranges[indices[0]][1], ONE)) if cores == (vector,) else None,
+        jam=next(jams, {}),
         memory=memory_of(problem, nest.body, block_level=False, outer=indices, ranges=ranges),
     )
 

@@ -31,6 +31,7 @@ from texpr.polyhedral.map.bands import Nest, has_loop
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import core_digits
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.jammed import Jam
 from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.rows import Piece, carried_rows, long_rows, piece_of, tiles
@@ -48,7 +49,8 @@ def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
     pars = {p.index: p for p in nest.pars}
     on_core = [pars[index] for index in choice.cores]
     extents = [add(ranges[index][1], ONE) for index in choice.cores]
-    digits, total = core_digits(choice.cores, extents, [choice.chunk or 1] * len(extents), draft.names)
+    together = [choice.chunk or choice.jam.get(index, 1) for index in choice.cores]
+    digits, total = core_digits(choice.cores, extents, together, draft.names)
     place_in(draft, nest.body, choice.memory, block_level=False, outer=choice.cores, ranges=ranges)
     level = _Core(draft, Body(draft, hardware=choice.cores))
     body: tuple[Node, ...]
@@ -60,6 +62,12 @@ def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
         digits = (*digits, piece.digit)
         start.append(piece.start)
         body = level.pushed(on_core[0], nest.body, piece)
+    elif choice.jam:
+        (jammed,) = (par for par in on_core if par.index in choice.jam)
+        groups = tuple(digit for digit in digits if digit.index == jammed.index)
+        jam = Jam(draft=draft, worker=level.worker, par=jammed, own=groups, count=choice.jam)
+        vector = pars[choice.vector]
+        body = jam.body(nest.body, vector, partial(level.pushed, vector, nest.body, None))
     else:
         body = level.pushed(pars[choice.vector], nest.body, None)
     for par in reversed(nest.pars):
@@ -67,8 +75,9 @@ def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
             body = (level.worker.loop(par, body),)
     if choice.chunk is None:
         own = {d.index: d for d in digits}
-        start += (Define(index=i, digits=(own[i],) if i in own else ()) for i in choice.cores)
-        guard = padding_guard(Nest(pars=tuple(on_core), body=()), dict.fromkeys(choice.cores, 1), ranges)
+        start += (Define(index=i, digits=(own[i],) if i in own else ()) for i in choice.cores if i not in choice.jam)
+        guarded = tuple(par for par in on_core if par.index not in choice.jam)
+        guard = padding_guard(Nest(pars=guarded, body=()), dict.fromkeys(choice.cores, 1), ranges)
         if guard is not None:
             body = (Guard(condition=guard, body=body, padding=True, span=region.band.span),)
     return Launch(

@@ -29,6 +29,7 @@ from texpr.polyhedral.map.column_work import column_held, column_work
 from texpr.polyhedral.map.contraction import contracted_nest, contractions
 from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
+from texpr.polyhedral.map.jammed import jams_of
 from texpr.polyhedral.map.legal import check_choice
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.reducible import combinable
@@ -270,11 +271,19 @@ def _scaled(deal: Deal, threads: int) -> Deal:
 
 
 def _cores(problem: Problem, nest: Nest, first: Cores) -> Iterator[Cores]:
-    """Fewer core indices, each index or none innermost, chunks of several lengths."""
+    """Fewer core indices, each index or none innermost, chunks of several lengths, other loops taken together."""
     allowed = core_indices(problem, nest)
     for vector in (*reversed(nest.indices), None):
-        cores = tuple(i for i in allowed if i != vector) or allowed
-        yield replace(first, cores=cores, vector=vector, chunk=LIGHT_CHUNK if cores == (vector,) else None)
-        yield replace(first, cores=cores[:1], vector=vector, chunk=LIGHT_CHUNK if cores[:1] == (vector,) else None)
+        every = tuple(i for i in allowed if i != vector) or allowed
+        for cores in (every, every[:1]):
+            chunk = LIGHT_CHUNK if cores == (vector,) else None
+            plain = replace(first, cores=cores, vector=vector, chunk=chunk, jam={})
+            yield plain
+            for jam in jams_of(problem, nest, cores, vector) if vector is not None else ():
+                yield from (replace(plain, jam=some) for some in (jam, _halved(jam)))
     if first.chunk is not None:
         yield from (replace(first, chunk=chunk) for chunk in (MIN_CHUNK, HEAVY_CHUNK, LIGHT_CHUNK))
+
+
+def _halved(jam: Mapping[str, int]) -> dict[str, int]:
+    return {index: max(1, count // 2) for index, count in jam.items()}

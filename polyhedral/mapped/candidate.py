@@ -315,11 +315,13 @@ class Scanned:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cores:
     """A band on a CPU: the indices `cores` are dealt to cores, `vector` is the innermost loop, all others are loops
-    between. Where the vector is the only core index, a core runs `chunk` of its iterations at a time."""
+    between. Where the vector is the only core index, a core runs `chunk` of its iterations at a time. So many
+    iterations of the loops in `jam`, one core index and what is summed, are taken together inside the innermost one."""
 
     cores: tuple[str, ...]
     vector: str | None = None
     chunk: int | None = None
+    jam: Mapping[str, int] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 

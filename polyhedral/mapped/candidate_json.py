@@ -299,6 +299,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "cores": _names,
     "vector": _or_none(_text),
     "chunk": _or_none(_number),
+    "jam": _by_name(_number),
     "ahead": _number,
     "look_back": _flag,
     "stages": _number,
