@@ -25,7 +25,7 @@ from texpr.polyhedral.map.digits import is_power_of_two, thread_pieces_fit
 from texpr.polyhedral.map.early import able
 from texpr.polyhedral.map.hardware_attributes import blocks_fault, check_vectors, threads_asked
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins, row_origins
-from texpr.polyhedral.map.jammed import jams_of
+from texpr.polyhedral.map.jammed import jam_fault
 from texpr.polyhedral.map.lines import countable, origins
 from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
@@ -296,11 +296,8 @@ class _Check:
             self._refuse("`vector` is on cores, too: only a vector that is alone on cores can be, in chunks")
         if alone != (choice.chunk is not None) or (choice.chunk or 1) < 1:
             self._refuse("`chunk` says how many iterations a core runs where the vector is the only core index")
-        jams = [] if choice.vector is None else jams_of(self.problem, nest, choice.cores, choice.vector)
-        if choice.jam and not any(choice.jam.keys() == jam.keys() for jam in jams):
-            self._refuse(f"`jam`: iterations of {listed(choice.jam)} are not taken together inside the innermost loop")
-        if min(choice.jam.values(), default=1) < 1:
-            self._refuse("`jam` has a loop of which less than one iteration is taken")
+        if fault := jam_fault(self.problem, nest, choice):
+            self._refuse(fault)
         self._memory(choice.memory, nest.body, block_level=False, outer=choice.cores, ranges=ranges)
 
     # ---- parts ----
