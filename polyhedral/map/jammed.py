@@ -27,9 +27,9 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.core import statements
-from texpr.grammar.diagnostics import listed
 from texpr.grammar.index.expr import ZERO, add, combine, const, constant_value, multiply, names, subtract
 from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.serial import Body
