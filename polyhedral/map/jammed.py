@@ -29,11 +29,9 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ZERO, add, combine, const, constant_value, multiply, names, subtract
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.mapped.candidate import Cores
 from texpr.polyhedral.mapped.places import Digit
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 from texpr.polyhedral.walk import subscript_names, value_reads
@@ -56,16 +54,6 @@ def jams_of(problem: Problem, nest: Nest, cores: Sequence[str], vector: str) -> 
     for index in reversed(cores):
         if _together(extents[index]) == TOGETHER and all(_shares(seq, index) for seq in sums):
             yield {index: TOGETHER, **{seq.index: _together(seq.extent) for seq in sums}}
-
-
-def jam_fault(problem: Problem, nest: Nest, choice: Cores) -> str:
-    """Why a candidate's `jam` is none of the band; empty where it is one."""
-    jams = [] if choice.vector is None else jams_of(problem, nest, choice.cores, choice.vector)
-    if choice.jam and not any(choice.jam.keys() == jam.keys() for jam in jams):
-        return f"`jam`: iterations of {listed(choice.jam)} are not taken together inside the innermost loop"
-    if min(choice.jam.values(), default=1) < 1:
-        return "`jam` has a loop of which less than one iteration is taken"
-    return ""
 
 
 def _is_sum(problem: Problem, seq: Seq, vector: str) -> bool:

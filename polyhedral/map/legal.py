@@ -16,16 +16,15 @@ from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import Nest, bounded_nest, fits_threads, has_block_level, is_serial_par
-from texpr.polyhedral.map.choose_cores import core_indices
 from texpr.polyhedral.map.columns_fit import columns_faults
 from texpr.polyhedral.map.contracted_fits import contracted_fault
 from texpr.polyhedral.map.contraction import contracted_nest
+from texpr.polyhedral.map.cores_fit import cores_faults
 from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.digits import is_power_of_two, thread_pieces_fit
 from texpr.polyhedral.map.early import able
 from texpr.polyhedral.map.hardware_attributes import blocks_fault, check_vectors, threads_asked
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins, row_origins
-from texpr.polyhedral.map.jammed import jam_fault
 from texpr.polyhedral.map.lines import countable, origins
 from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
@@ -279,24 +278,7 @@ class _Check:
             self._refuse(f"more than {CHAIN} blocks may add to one element: limit them by `blocks`")
 
     def _cores(self, choice: Cores, nest: Nest, ranges: Ranges) -> None:
-        allowed = core_indices(self.problem, nest)
-        if not set(choice.cores) <= set(allowed) or len(set(choice.cores)) != len(choice.cores):
-            self._refuse(f"`cores` has {listed(choice.cores)}; those that may be on cores are {listed(allowed)}")
-        for par in nest.pars:
-            if par.index in choice.cores and names(par.extent) & (set(nest.indices) - set(choice.cores)):
-                self._refuse(f"`cores`: the extent of {par.index} depends on an index that is a loop")
-        if choice.vector is not None:
-            if choice.vector not in nest.indices:
-                self._refuse(f"`vector`: {choice.vector} is no index of the band")
-            after = nest.pars[nest.indices.index(choice.vector) + 1 :]
-            if any(choice.vector in names(p.extent) for p in after):
-                self._refuse(f"`vector`: an extent inside depends on {choice.vector}")
-        alone = choice.cores == (choice.vector,)
-        if choice.vector in choice.cores and not alone:
-            self._refuse("`vector` is on cores, too: only a vector that is alone on cores can be, in chunks")
-        if alone != (choice.chunk is not None) or (choice.chunk or 1) < 1:
-            self._refuse("`chunk` says how many iterations a core runs where the vector is the only core index")
-        if fault := jam_fault(self.problem, nest, choice):
+        for fault in cores_faults(self.problem, nest, choice):
             self._refuse(fault)
         self._memory(choice.memory, nest.body, block_level=False, outer=choice.cores, ranges=ranges)
 
