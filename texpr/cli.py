@@ -15,20 +15,21 @@ from texpr.cache_commands import CACHE_COMMANDS
 from texpr.command_line import Command, called, complain, option
 from texpr.command_options import (
     AS_JSON,
+    COMPILED,
     DEFINES,
     FILE,
-    HINTS,
     INPUTS,
     KERNEL,
     MAPPING,
-    OBJECTIVE,
     RUN_DEFINES,
     SEED,
     target_option,
 )
-from texpr.commands import RIGHT, WRONG, bench, build, check, doctor, explain, fmt, graph, map_command, run, version
+from texpr.commands import RIGHT, WRONG, bench, build, check, doctor, explain, fmt, graph, run, version
+from texpr.compare_command import COMPARE
 from texpr.grammar.diagnostics import TExprError, TExprWarning
 from texpr.grammar.paths import NO_ROOM
+from texpr.map_command import MAP
 from texpr.trace_command import TRACE
 from texpr.verify_command import VERIFY
 from texpr.version import VERSION
@@ -37,7 +38,6 @@ ENVIRONMENT, DEFECT = 3, 70
 _ENVIRONMENT_CODES = ("E0503", "E0505", "E0605", "E0608")
 _DEFECT_CODES = ("E0504",)
 
-_COMPILED = (FILE, DEFINES, KERNEL, target_option("cuda:sm_90a"), HINTS, OBJECTIVE, MAPPING)
 _TRIED = (FILE, RUN_DEFINES, KERNEL, target_option("cpu"), MAPPING, SEED, INPUTS)
 _COMPARED = "compare with the interpreter in float64; --check=full: all of a large run"
 COMMANDS = (
@@ -52,22 +52,15 @@ COMMANDS = (
             ),
         ),
     ),
-    Command(
-        name="map",
-        run=map_command,
-        options=(
-            *_COMPILED,
-            option("--alternatives", action="store_true", help="what else could be chosen, and what it costs"),
-            AS_JSON,
-        ),
-    ),
+    MAP,
     VERIFY,
-    Command(name="graph", run=graph, options=_COMPILED),
+    COMPARE,
+    Command(name="graph", run=graph, options=COMPILED),
     Command(
         name="build",
         run=build,
         options=(
-            *_COMPILED,
+            *COMPILED,
             option(
                 "--output",
                 "-o",

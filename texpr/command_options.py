@@ -53,6 +53,9 @@ def target_option(default: str) -> Option:
     return option("--target", "-t", default=default, metavar="TARGET", help=help)
 
 
+COMPILED = (FILE, DEFINES, KERNEL, target_option("cuda:sm_90a"), HINTS, OBJECTIVE, MAPPING)
+
+
 def _natural(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise ArgumentTypeError(f"{text[:40]!r} is no natural number")

@@ -13,7 +13,7 @@ from texpr.version import VERSION
 RIGHT, WRONG = 0, 1
 
 
-def _say(found: Iterable[Diagnostic], dynamic: tuple[str, ...] = ()) -> None:
+def say_findings(found: Iterable[Diagnostic], dynamic: tuple[str, ...] = ()) -> None:
     """Print warnings, and which sizes a launch solves."""
     for warning in found:
         complain(f"{warning}\n")
@@ -77,7 +77,7 @@ def fmt(files: list[Path], only_check: bool) -> int:
     return WRONG if only_check and changed else RIGHT
 
 
-def _compile(
+def compiled_of(
     file: Path,
     name: str | None,
     target: str,
@@ -103,34 +103,6 @@ def _compile(
     )
 
 
-def map_command(
-    file: Path,
-    define: list[str] | None,
-    kernel: str | None,
-    target: str,
-    hint: list[str] | None,
-    objective: Literal["time", "distance"],
-    mapping: Path | None,
-    alternatives: bool,
-    as_json: bool,
-) -> None:
-    """Show where everything runs: grid, block, digits, buffers, access relations, required orders."""
-    compiled = _compile(file, kernel, target, define, hint, objective, mapping, "map")
-    if as_json:
-        from texpr.mapping_json import mapping_json, mapping_text
-        from texpr.ran import findings
-
-        data = {**mapping_json(compiled.mapping.program), **findings(compiled.dynamic, compiled.warnings)}
-        say(mapping_text(data))
-    else:
-        _say(compiled.warnings, compiled.dynamic)
-        say(str(compiled.mapping))
-        if alternatives:
-            from texpr.alternatives import table
-
-            say(table(compiled.mapping.alternatives()))
-
-
 def graph(
     file: Path,
     define: list[str] | None,
@@ -141,8 +113,8 @@ def graph(
     mapping: Path | None,
 ) -> None:
     """Show the planned program: the mapping with whole statements, and where every buffer lies."""
-    compiled = _compile(file, kernel, target, define, hint, objective, mapping, "plan")
-    _say(compiled.warnings, compiled.dynamic)
+    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, "plan")
+    say_findings(compiled.warnings, compiled.dynamic)
     say(str(compiled.graph))
 
 
@@ -158,8 +130,8 @@ def build(
     source_only: bool,
 ) -> None:
     """Compile a kernel and write its artifact: text, headers, C header, cubin, manifest."""
-    compiled = _compile(file, kernel, target, define, hint, objective, mapping, None)
-    _say(compiled.warnings, compiled.dynamic)
+    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, None)
+    say_findings(compiled.warnings, compiled.dynamic)
     folder = compiled.save(output, source_only=source_only)
     say(f"{compiled.name} for {compiled.target} in {folder}")
 
@@ -197,7 +169,7 @@ def run(
             check=check or full,
             full=full,
             bar=bar,
-            warned=None if as_json else _say,
+            warned=None if as_json else say_findings,
         )
     if as_json:
         print_json(report.to_json())
@@ -234,7 +206,7 @@ def bench(
             mapping=choices_in(mapping),
             seed=seed,
             inputs=inputs,
-            warned=None if as_json else _say,
+            warned=None if as_json else say_findings,
         )
     if as_json:
         print_json(report.to_json())

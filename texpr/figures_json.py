@@ -1,7 +1,7 @@
 """The figures of a mapping as data, for `texpr map --json`: its accesses with their certificates, and what its
 statements iterate over; docs/schemas.md describes both, and `texpr verify` checks them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from fractions import Fraction
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -11,18 +11,22 @@ from texpr.grammar.ast import Gather, IndexVar
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.text import in_words
 from texpr.grammar.source import NO_SPAN
+from texpr.polyhedral.mapped.show import element_text
 
 if TYPE_CHECKING:
     from texpr.polyhedral.figures.value import AccessFigures, Certificate, Sample, Step
     from texpr.polyhedral.mapped.program import MappedProgram
     from texpr.polyhedral.program import Program, ProgramStatement
 
+SECTOR_BYTES, WAVEFRONT_BYTES = 32, 128
 
-def accesses_json(program: "MappedProgram") -> list[dict[str, Any]]:
-    """Every access to shared and global memory, in execution order."""
+
+def figures_json(program: "MappedProgram") -> dict[str, Any]:
+    """Every access to shared and global memory, in execution order, and the bytes that they move by memory."""
     from texpr.polyhedral.figures.measure import access_figures
 
-    return [access_json(figures) for figures in access_figures(program)]
+    found = access_figures(program)
+    return {"accesses": [access_json(figures) for figures in found], "bytes": bytes_by_memory(found)}
 
 
 def access_json(figures: "AccessFigures") -> dict[str, Any]:
@@ -97,11 +101,13 @@ def _statement(model: "Program", statement: "ProgramStatement") -> dict[str, Any
         ],
         "domain": _domain(model, statement),
         "on_data": len(statement.guards) > 0,
+        "reads": list(dict.fromkeys(element_text(read.buffer, read.subscripts) for read in statement.reads)),
         "writes": None,
     }
     if write is not None:
         found["writes"] = {
             "buffer": write.buffer,
+            "text": element_text(write.buffer, write.subscripts),
             "mode": write.mode.value,
             "subscripts": [None if isinstance(s, Gather) else json_expr(s) for s in write.subscripts],
         }
@@ -121,12 +127,12 @@ def _domain(model: "Program", statement: "ProgramStatement") -> Any:
     return {"text": in_words(condition), "tree": json_condition(condition)}
 
 
-def bytes_by_level(found: "tuple[AccessFigures, ...]") -> Iterator[tuple[str, Mapping[str, int]]]:
-    """The bytes that each launch's requests move, by memory."""
+def bytes_by_memory(found: "Sequence[AccessFigures]") -> dict[str, dict[str, int]]:
+    """The bytes that the requests of each launch's threads move: whole sectors, and wavefronts of shared memory."""
     totals: dict[str, dict[str, int]] = {}
     for one in found:
         if one.parts is not None and one.requests is not None:
-            unit = 32 if one.memory.value == "global" else 128
+            unit = SECTOR_BYTES if one.memory.value == "global" else WAVEFRONT_BYTES
             own = totals.setdefault(one.launch, {})
             own[one.memory.value] = own.get(one.memory.value, 0) + round(one.parts * one.requests * unit)
-    yield from totals.items()
+    return totals

@@ -23,7 +23,7 @@ from texpr.options import (
     stage_name,
     target_of,
 )
-from texpr.printed import GraphView, MappingView
+from texpr.printed import GraphView, MappingView, Shown
 from texpr.version import VERSION
 from texpr.warned import warn_users
 
@@ -315,8 +315,7 @@ class Compiled:
     @property
     def source(self) -> str:
         """The generated text: CUDA C++, or a Numba module for `cpu`."""
-        text: str = self.build.result("emit").source
-        return text
+        return Shown(self.build.result("emit").source)
 
     @property
     def ptx(self) -> str:

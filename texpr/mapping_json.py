@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from texpr.codegen.artifact import json_condition, json_expr
-from texpr.figures_json import accesses_json, statements_json
+from texpr.figures_json import figures_json, statements_json
 from texpr.grammar import ast
 from texpr.grammar.index.text import in_words
 from texpr.grammar.source import Span
@@ -41,7 +41,7 @@ def mapping_json(program: MappedProgram) -> dict[str, Any]:
         "buffers": {name: _plain(buffer) for name, buffer in program.buffers.items()},
         "host": [_plain(node) for node in program.host],
         "statements": statements_json(program),
-        "accesses": accesses_json(program),
+        **figures_json(program),
         "report": _plain(program.report),
         "candidate": choices_json(program.candidate),
     }

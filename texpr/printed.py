@@ -1,7 +1,8 @@
 """Stages of a compiled kernel as they print: what `Compiled.mapping` and `Compiled.graph` give."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from texpr.polyhedral.map.cost import Cost
@@ -34,10 +35,39 @@ class MappingView:
         wide = isinstance(choices, Candidate) and choices.wide
         return ((found, cost(problem, found)) for found in candidates(problem, wide=wide))
 
+    def data(self) -> dict[str, Any]:
+        """The mapping as `texpr map --json` prints it, but for what is beside one (docs/schemas.md)."""
+        from texpr.mapping_json import mapping_json
+
+        return mapping_json(self.program)
+
+    def page(self) -> str:
+        """One HTML page with figures, pictures and what is proved of them; it needs nothing else."""
+        from texpr.alternatives import priced, table
+        from texpr.page import page
+        from texpr.polyhedral.verify.stage import verify
+
+        data, others = self.data(), priced(self)
+        told = table(others) if others else "a mapping of several cases: ask for those of one candidate"
+        return page(data, str(self), verify(data), told)
+
     def __str__(self) -> str:
         from texpr.polyhedral.mapped.show import show
 
         return show(self.program)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """What a notebook shows: the pictures, and the words."""
+        from texpr.page import drawing
+
+        return {"text/plain": str(self), "image/svg+xml": drawing(self.data())}
+
+
+class Shown(str):
+    """A text that a notebook shows as it is, with its lines."""
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": str(self), "text/html": f"<pre>{escape(self)}</pre>"}
 
 
 class GraphView:
@@ -50,3 +80,7 @@ class GraphView:
         from texpr.polyhedral.mapped.show import show
 
         return show(self.planned)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """What a notebook shows."""
+        return {"text/plain": str(self), "text/html": f"<pre>{escape(str(self))}</pre>"}

@@ -26,6 +26,7 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.index.expr import ONE, ZERO, combine, const, constant_value, multiply, negation, substitute
+from texpr.grammar.index.text import in_words
 from texpr.polyhedral.figures.value import By
 from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.mapped.access import Access, Completion
@@ -51,7 +52,7 @@ from texpr.polyhedral.walk import read_accesses, subscript_reads, written
 
 LOOK_BACK = "blocks hand it on by flags, as often as they must wait"
 PRODUCT = "the tensor cores read and write tiles by descriptors and fragments, not lane by lane"
-ENGINE = "the copy engine moves boxes, whole lines at a time"
+ENGINE = "the copy engine moves boxes of {} elements, whole lines at a time"
 DATA = "data tells the address"
 
 
@@ -271,7 +272,9 @@ class _Made:
         if node.within is not None:
             self._within(node.within, node.over[-1][0], extent)
         if engine:
-            self.by, self.why, self.alone = By.ENGINE, ENGINE, True
+            extents = [self.scope.value(extent) for _, extent in node.over]
+            box = " x ".join(in_words(extent) for extent in extents)
+            self.by, self.why, self.alone = By.ENGINE, ENGINE.format(box), True
         before, after = subscript_reads(node.source.subscripts), subscript_reads(node.target.subscripts)
         for read in (*before, node.source.read(node.span), *after):
             self.add("read", read.buffer, read.subscripts)

@@ -18,7 +18,7 @@ def check_samples(claim: Claim, warp_size: int) -> int:
     entry = claim.entry
     samples = entry["samples"]
     for sample in samples:
-        first = _addresses(claim, sample["at"], warp_size)
+        first = addresses(claim, sample["at"], warp_size)
         active = [lane for lane, byte in enumerate(sample["first"]) if byte is not None]
         if not active or len(sample["first"]) != len(first):
             raise RefutedError("a sample has no lanes, or too many")
@@ -61,7 +61,7 @@ def _parts(first: list[int], lane_bytes: int, in_memory: bool) -> tuple[int, int
     return total, ideal
 
 
-def _addresses(claim: Claim, at: Mapping[str, int], warp_size: int) -> list[int | None]:
+def addresses(claim: Claim, at: Mapping[str, int], warp_size: int) -> list[int | None]:
     """The byte at which each lane's request begins, None for a lane that does not come there."""
     entry, place = claim.entry, claim.place
     size = element_bytes(claim.buffers, entry["buffer"])

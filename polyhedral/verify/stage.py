@@ -160,7 +160,7 @@ def _accesses(data: Mapping[str, Any], sizes: Mapping[str, int]) -> Iterator[Fin
             yield from check_all(str(entry["unit"]), iter(checks))
 
 
-def _claim(data: Mapping[str, Any], entry: Mapping[str, Any], launch: Launch, sizes: Mapping[str, int]) -> Claim:
+def claim_of(data: Mapping[str, Any], entry: Mapping[str, Any], launch: Launch, sizes: Mapping[str, int]) -> Claim:
     place = launch.at(tuple(entry["path"]))
     if type(entry["width"]) is not int or not 1 <= entry["width"] <= MAX_WIDTH:
         raise RefutedError("no request moves so many elements of a lane")
@@ -187,7 +187,7 @@ def _made(node: Any, entry: Mapping[str, Any]) -> bool:
 
 def distance_of(data: Mapping[str, Any], entry: Mapping[str, Any], launch: Launch, sizes: Mapping[str, int]) -> str:
     """What is proved of an access's d. RefutedError, OpenError, FileError otherwise."""
-    claim = _claim(data, entry, launch, sizes)
+    claim = claim_of(data, entry, launch, sizes)
     if entry["certificate"] is None:
         more = f", {entry['why']}" if entry["why"] else ""
         raise OpenError(f"d has no certificate: it is known by {entry['d_by']}{more}")
@@ -199,7 +199,7 @@ def distance_of(data: Mapping[str, Any], entry: Mapping[str, Any], launch: Launc
 
 
 def _samples(data: Mapping[str, Any], entry: Mapping[str, Any], launch: Launch, sizes: Mapping[str, int]) -> str:
-    claim = _claim(data, entry, launch, sizes)
+    claim = claim_of(data, entry, launch, sizes)
     try:
         count = check_samples(claim, int(data["warp_size"]))
     except (KeyError, TypeError, IndexError, AttributeError) as why:
