@@ -166,8 +166,11 @@ def of_thread(
         found = along(draft.problem, nest.body, run.index, hardware, held, origin).vectors(run.count)
         body, names[run.index] = in_run(draft, run, found, body, digits), run.first
     covered = dict(zip(nest.indices, band.covered, strict=True)) | dict.fromkeys(leads, 1)
-    if line is None or constant_value(nest.pars[0].extent) is None:
-        body = guarded(nest, covered, ranges, names, body)
+    condition = padding_guard(nest, covered, ranges, names)
+    if condition is not None and (line is None or constant_value(nest.pars[0].extent) is None):
+        if tile is not None:
+            condition = tile.unless_whole(draft.kernel, nest.pars[0].extent, serial, condition)
+        body = (Guard(condition=condition, body=body, padding=True, span=nest.pars[0].span),)
     return body, names
 
 

@@ -39,6 +39,7 @@ from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.digits import ThreadDigits, over_ranks, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type, narrow
+from texpr.polyhedral.map.paired import in_pairs
 from texpr.polyhedral.map.picks import Pick
 from texpr.polyhedral.map.reducible import reduction
 from texpr.polyhedral.map.reduction_parts import (
@@ -201,8 +202,11 @@ def _partial(
         found = along(draft.problem, body, index, (*team.outer, index), held, origin).vectors(team.width)
         spare = _unmoved(parts, {*held, *(wide.element for wide in found.wide if wide.loads)})
         nodes, first = in_run(draft, run, found, nodes, digits, spare), run.first
+        if tile is not None:
+            nodes = in_pairs(draft, tile, reading, loop.extent, own, digits, nodes)
     if inside is not None:
         inside = rewrite(inside, lambda node: IndexVar(name=first) if node == IndexVar(name=index) else node)
+        inside = inside if tile is None else tile.unless_whole(draft.kernel, loop.extent, own, inside)
         nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
     begin = tile.begin if tile is not None else ZERO
     nodes = (Define(index=first, digits=(*places, *own, *reversed(band.all)), offset=begin), *nodes)

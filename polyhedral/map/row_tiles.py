@@ -13,7 +13,19 @@ The loops over a row give every thread the same iterations, so it reads what it 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import IndexExpr, IndexVar, Par, Read, Seq, Stmt
+from texpr.grammar.ast import (
+    Compare,
+    CompareOp,
+    Condition,
+    IndexExpr,
+    IndexVar,
+    Kernel,
+    Or,
+    Par,
+    Read,
+    Seq,
+    Stmt,
+)
 from texpr.grammar.ast import Node as Tree
 from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply, subtract
 from texpr.grammar.index.linear import linear
@@ -60,6 +72,15 @@ class RowTile:
         if self.lead is None:
             return None
         return Line(lead=self.lead, part=serial[0].name if serial else None, covered=self.covered)
+
+    def unless_whole(
+        self, kernel: Kernel, extent: IndexExpr, serial: tuple[Digit, ...], condition: Condition
+    ) -> Condition:
+        """The condition that there is an iteration, not asked in runs of a thread that surely lie in the row."""
+        whole = rounds_inside(kernel, extent, self.covered) if serial else 0
+        if not whole:
+            return condition
+        return Or(parts=(Compare(op=CompareOp.LT, left=IndexVar(name=serial[0].name), right=const(whole)), condition))
 
     def elements(self, index: str) -> tuple[Element, ...]:
         """What is in registers, as a loop over the row names it."""

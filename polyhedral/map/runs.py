@@ -167,7 +167,7 @@ def each_of(
     here = (*run.row, IndexVar(name=run.vector.name))
     body = through(body, {element: (name, here) for element, name in registers.items()})
     body = body if run.line else _quotients_of_first(run, body)
-    if inside is not None and not _is_harmless(draft, run, body, {*registers.values(), *spare}):
+    if inside is not None and not is_harmless(draft, run, body, {*registers.values(), *spare}):
         unwritten = [wide for wide in moved if wide.stores and not wide.loads]
         orelse = tuple(_zero(draft, run, wide, registers[wide.element], digits) for wide in unwritten)
         body = (Guard(condition=inside, body=body, orelse=orelse, padding=True, span=run.span),)
@@ -183,13 +183,15 @@ def each_of(
 
 
 def _at_any_address(copy: "Copies", loads: tuple[Copy, ...], moved: Sequence[Wide]) -> tuple[Node, ...]:
-    """Loads at any address, of which nothing is asked where a run is whole and no chunk of it leaves its array."""
+    """Loads at any address, of which nothing is asked where a run is whole and no chunk of it leaves its array. The
+    few others are made one by one: to ask of each chunk what it has took as many instructions as all else."""
     whole = copy.whole([wide for wide in moved if wide.funnel]) if loads else None
     if whole is None:
         return loads
     fresh = copy.draft.names.fresh
     plain = tuple(replace(load, id=fresh(f"{load.id}_whole"), within=None) for load in loads)
-    return (Guard(condition=whole, body=plain, orelse=loads, padding=True, span=copy.run.span),)
+    each = tuple(replace(load, access=Access.EACH) for load in loads)
+    return (Guard(condition=whole, body=plain, orelse=each, padding=True, span=copy.run.span),)
 
 
 def chunks_inside(problem: Problem, wide: Wide, last: tuple[Subscript, ...]) -> Condition | None:
@@ -233,7 +235,7 @@ def _whole_runs(draft: Draft, run: Run, beyond: int = 0) -> int:
     return rounds_inside(draft.kernel, run.extent, run.line.covered, beyond) if run.line else 0
 
 
-def _is_harmless(draft: Draft, run: Run, body: tuple[Node, ...], spare: Collection[str]) -> bool:
+def is_harmless(draft: Draft, run: Run, body: tuple[Node, ...], spare: Collection[str]) -> bool:
     """Whether nobody sees what the body does for what is no iteration: it touches the run's own registers, and `spare`
     ones, and reads nothing of memory at a place that moves with it."""
     own = {node.buffer for node in of_kind(body, Fresh)}.union(spare)

@@ -14,7 +14,6 @@ unit is one thread.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -25,14 +24,13 @@ from texpr.grammar.ast import (
     Condition,
     Expr,
     If,
-    IndexExpr,
     IndexVar,
+    Or,
     Read,
     Seq,
     Stmt,
 )
 from texpr.grammar.index.expr import (
-    ZERO,
     add,
     at_least_zero,
     ceildiv,
@@ -45,24 +43,32 @@ from texpr.grammar.index.expr import (
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.lines import LINE_BYTES, lead_of
 from texpr.polyhedral.map.long_sums import as_type, direct, narrow
-from texpr.polyhedral.map.runs import Copies, Line, Run, each_of, loads_of, registers_of, stores_of
+from texpr.polyhedral.map.runs import (
+    Copies,
+    Line,
+    Run,
+    each_of,
+    is_harmless,
+    loads_of,
+    registers_of,
+    rounds_inside,
+    stores_of,
+    through,
+)
 from texpr.polyhedral.map.scan import Scan, without_unread
 from texpr.polyhedral.map.scan_lines import adds_nothing, reach, scan_origins
+from texpr.polyhedral.map.scan_loads import in_one
 from texpr.polyhedral.map.scan_split import each_element, so_far, split, whole, widened
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
+from texpr.polyhedral.map.scan_units import Registers, parts_of, starts_of
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.vectors import Wide, along
-from texpr.polyhedral.mapped.monoids import OF_UPDATE
-from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
-from texpr.polyhedral.mapped.operators import Scan as Prefixes
+from texpr.polyhedral.mapped.operators import Generic, Origin
 from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
-from texpr.polyhedral.mapped.views import Box, View
 from texpr.polyhedral.mapped.walks import map_nodes
 from texpr.polyhedral.names import stem
 from texpr.polyhedral.walk import map_reads, map_subscripts
-
-Registers = tuple[IndexExpr, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +101,12 @@ class Tiles:
         self.origin = scan_origins(problem, team.nest, self.choice, scan).get(scan.index)
         self.line = None if self.origin is None else Line(lead=self.draft.names.fresh("lead"))
         self.exact = extent is not None and extent % self.covered == 0 and self.line is None
+        self.count = ceildiv(at_least_zero(reach(problem, scan, self.origin)), self.covered)
+        self.single = self.count == const(1) and team.chain is None
         self.first = self.draft.names.fresh(f"{stem(scan.index)}_first")
+        self.step = team.team * self.own_width if team.is_along else 1
         self.moved: tuple[Wide, ...] = ()
+        self.loaded = False  # what there is no iteration for is 0 in registers
         if self.neighbours > 1:
             loop = team.across or scan.loop
             found = along(problem, scan.body, loop.index, self.hardware, origin=self.origin)
@@ -104,10 +114,8 @@ class Tiles:
 
     def nodes(self, *, handed_on: bool) -> list[Node]:
         """All tiles, one after the other; `handed_on`: the folds are wanted behind them."""
-        scan, draft = self.scan, self.draft
-        count = ceildiv(at_least_zero(reach(draft.problem, scan, self.origin)), self.covered)
-        chain = self.team.chain
-        several = count != const(1) and chain is None
+        scan, draft, count, chain = self.scan, self.draft, self.count, self.team.chain
+        several = not self.single and chain is None
         each = self.own_width if self.team.is_along else self.ahead
         offset = multiply(const(each), IndexVar(name=self.team.member))
         tile = draft.names.fresh(f"{stem(scan.index)}_tile") if several else ""
@@ -132,15 +140,14 @@ class Tiles:
             rows = (self.ahead,) if self.ahead > 1 else ()
             self.registers = registers_of(self.draft, turn.run, self.moved, rows)
             nodes += [Fresh(buffer=name) for name in self.registers.values()]
-            loads = loads_of(Copies(self.draft, turn.run, self.team.own), self.moved, self.registers)
-            nodes += self._rounds(turn, loads) if loads else ()
+            nodes += self._loads(turn.run, turn)
         for fold in self.folds:
             nodes.append(Fresh(buffer=fold.terms))
         nodes += self._terms()
         for fold in self.folds:
-            nodes += self._parts(fold)
+            nodes += parts_of(team, fold, self.chunks, self.inner)
         for fold in self.folds:
-            nodes += self._starts(fold)
+            nodes += starts_of(team, fold, self.chunks)
         if team.chain is not None:
             for fold in self.folds:
                 nodes += widened(team, fold)
@@ -153,6 +160,17 @@ class Tiles:
                 nodes += each_element(team, partial(self._next, fold))
         return nodes
 
+    def _loads(self, run: Run, turn: _Turn) -> tuple[Node, ...]:
+        """The loads of all rounds, before anything else."""
+        loads, team = loads_of(Copies(self.draft, run, self.team.own), self.moved, self.registers), self.team
+        together = None
+        if team.is_along:
+            together = in_one(self.draft, run, loads, self.first, self.step, self.ahead, single=self.single)
+        if not together or self.inside is not None:
+            return self._rounds(turn, loads) if loads else ()
+        self.loaded = True
+        return together
+
     def _next(self, fold: Fold, at: Registers) -> Node:
         """What is before the next tile."""
         return self.team.combine(fold, "next", fold.before, at, whole(self.team, fold, at))
@@ -162,8 +180,7 @@ class Tiles:
     def _turn(self) -> _Turn:
         """New digits for one time over a thread's iterations."""
         team, scan = self.team, self.scan
-        step = team.team * self.own_width if team.is_along else 1
-        round_ = team.digit(scan.index, "round", step, self.ahead, Place.SERIAL)
+        round_ = team.digit(scan.index, "round", self.step, self.ahead, Place.SERIAL)
         along = team.across or scan.loop
         vector = team.digit(along.index, "vector", 1, self.neighbours, Place.VECTOR)
         if vector is None:
@@ -172,6 +189,9 @@ class Tiles:
         first = team.firsts[along.index] if team.across is not None else self.first
         if team.across is None and round_ is not None:
             first = self.draft.names.fresh(f"{stem(scan.index)}_first")
+        line = self.line
+        if line is not None and round_ is not None and self.single:
+            line = replace(line, part=round_.name, covered=self.step)
         run = Run(
             index=along.index,
             extent=along.extent,
@@ -179,16 +199,19 @@ class Tiles:
             vector=vector,
             count=self.neighbours,
             span=along.span,
-            line=self.line,
+            line=line,
             row=row,
         )
         return _Turn(round=round_, vector=vector, run=run)
 
-    def _rounds(self, turn: _Turn, nodes: Sequence[Node], before: Sequence[Node] = ()) -> tuple[Node, ...]:
-        """The nodes for each round of which there are iterations, and `before` them what is done for all rounds."""
+    def _rounds(
+        self, turn: _Turn, nodes: Sequence[Node], before: Sequence[Node] = (), *, asks: bool = True
+    ) -> tuple[Node, ...]:
+        """The nodes for each round, of which there are iterations where it `asks`, and `before` them what is done for
+        all rounds."""
         name = turn.run.first if turn.run is not None and self.team.across is None else self.scan.index
         digits = (turn.round,) if turn.round is not None else ()
-        live = self._live(name)
+        live = self._live(name, turn) if asks else None
         inside: tuple[Node, ...] = tuple(nodes)
         if live is not None:
             inside = (Guard(condition=live, body=inside, padding=True, span=self.scan.loop.span),)
@@ -196,11 +219,16 @@ class Tiles:
             inside = (Define(index=name, digits=digits, offset=IndexVar(name=self.first)), *inside)
         return self.team.unrolled(turn.round, (*before, *inside))
 
-    def _live(self, name: str) -> Condition | None:
+    def _live(self, name: str, turn: _Turn) -> Condition | None:
         """Where a round has iterations."""
-        parts = [self.inside] if self.inside is not None else []
+        parts, extent = [self.inside] if self.inside is not None else [], self.scan.loop.extent
         if not self.exact:
-            parts.append(Compare(op=CompareOp.LT, left=IndexVar(name=name), right=self.scan.loop.extent))
+            begun: Condition = Compare(op=CompareOp.LT, left=IndexVar(name=name), right=extent)
+            whole = rounds_inside(self.draft.kernel, extent, self.step) if self.single and self.team.is_along else 0
+            if whole and turn.round is not None:
+                sure = Compare(op=CompareOp.LT, left=IndexVar(name=turn.round.name), right=const(whole))
+                begun = Or(parts=(sure, begun))
+            parts.append(begun)
         return conjunction(parts) if parts else None
 
     def _each(
@@ -233,6 +261,10 @@ class Tiles:
         moved = [wide for wide in self.moved if wide.loads]
         zeros = {wide.element for wide in moved}  # where there is no iteration
         spare = [fold.terms for fold in self.folds if adds_nothing(fold.carrier, zeros)]
+        if self.loaded and turn.run is not None and len(spare) == len(self.folds):
+            body = through(nodes, {e: (name, turn.place) for e, name in self.registers.items()})
+            if is_harmless(self.draft, turn.run, body, {*self.registers.values(), *spare}):
+                return self._rounds(turn, self._each(turn, nodes, moved, spare), asks=False)
         return self._rounds(turn, self._each(turn, nodes, moved, spare), inits)
 
     def _is_sure(self, fold: Fold) -> bool:
@@ -260,71 +292,6 @@ class Tiles:
                 return replace(stmt, then=next(arms), orelse=next(arms))
             case _:
                 return stmt
-
-    def _parts(self, fold: Fold) -> list[Node]:
-        """What a thread has of each of its chunks, and the lanes before it; a unit's goes to its slot."""
-        team, fresh = self.team, self.draft.names.fresh
-        chunk, inner = fresh("chunk"), fresh("each")
-        at = (IndexVar(name=chunk),) if self.chunks > 1 else ()
-        place = (chunk, inner) if team.is_along else (inner, chunk)
-        counts = (self.chunks, self.inner) if team.is_along else (self.inner, self.chunks)
-        term = tuple(IndexVar(name=name) for name, count in zip(place, counts, strict=True) if count > 1)
-        over: Box = ((inner, const(self.inner)),) if self.inner > 1 else ()
-        value = team.term(fold, term)
-        first: Node = team.bind(fold, "part", fold.part, at, value)
-        if over:
-            first = self._combined(Reduce, fold, "part", value, fold.part, at, over=over)
-        body = [first]
-        if team.lanes > 1:
-            mine = team.read(fold, fold.part, at)
-            body.append(self._combined(Prefixes, fold, "lanes", mine, fold.lanes, at, lanes=team.lanes, exclusive=True))
-            body.append(team.combine(fold, "whole", fold.part, at, team.read(fold, fold.lanes, at)))
-        if team.team > 1:
-            slot = (at[0] if at else ZERO, IndexVar(name=team.unit), IndexVar(name=team.group))
-            value = team.read(fold, fold.part, at)
-            put: Node = team.bind(fold, "put", fold.slots, slot, value, digits=team.standing)
-            if team.lanes > 1:
-                last = Compare(op=CompareOp.EQ, left=IndexVar(name=team.lane), right=const(team.lanes - 1))
-                put = Guard(condition=last, body=(put,), span=team.span)
-            body.append(put)
-        shared = (fold.slots,) if team.team > 1 else ()
-        used = (fold.part, *((fold.lanes,) if team.lanes > 1 else ()), *shared)
-        return [*(Fresh(buffer=name) for name in used), *team.each(chunk, self.chunks, body)]
-
-    def _combined(self, kind: type[Reduce | Prefixes], fold: Fold, what: str, value: Expr, buffer: str, at: Registers,
-                  **how: Any) -> Reduce | Prefixes:  # fmt: skip
-        update = fold.carrier.update
-        return kind(
-            id=self.draft.names.fresh(f"{update.id}_{what}"),
-            monoid=OF_UPDATE[update.op],
-            values=(value,),
-            targets=(View(buffer=buffer, subscripts=at, dtype=value.dtype),),
-            unused=Unused.REPLICATED,
-            span=update.span,
-            **how,
-        )
-
-    def _starts(self, fold: Fold) -> list[Node]:
-        """What the tile has before each chunk of the thread's unit, and as a whole, added from left to right."""
-        team, fresh = self.team, self.draft.names.fresh
-        chunk, each = fresh("chunk"), fresh("each_unit")
-        at = (IndexVar(name=chunk),) if self.chunks > 1 else ()
-        place = () if team.is_along else at
-        if team.team == 1:
-            whole = team.bind(fold, "tile", fold.tile, place, team.read(fold, fold.part, at))
-            return [Fresh(buffer=fold.tile), *team.each(chunk, self.chunks, (whole,))]
-        init = team.bind(fold, "tile", fold.tile, place, team.nothing(fold), Origin.INIT)
-        slot = (at[0] if at else ZERO, IndexVar(name=each), IndexVar(name=team.group))
-        found = team.read(fold, fold.slots, slot)
-        own = Compare(op=CompareOp.EQ, left=IndexVar(name=team.unit), right=IndexVar(name=each))
-        mine = team.bind(fold, "start", fold.start, at, team.read(fold, fold.tile, place), digits=team.standing)
-        add_one = team.combine(fold, "slot", fold.tile, place, found, digits=team.standing)
-        turn: tuple[Node, ...] = (Guard(condition=own, body=(mine,), span=team.span), add_one)
-        loop = Loop(index=each, extent=const(team.units), body=turn, unroll=True, span=team.span)
-        fresh_nodes = [Fresh(buffer=fold.start), Fresh(buffer=fold.tile)]
-        if team.is_along:
-            return [*fresh_nodes, init, *team.each(chunk, self.chunks, (loop,))]
-        return [*fresh_nodes, *team.each(chunk, self.chunks, (init, loop))]
 
     def _iterations(self) -> list[Node]:
         """The iterations, as the program has them, behind the fold of all before."""

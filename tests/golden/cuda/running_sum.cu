@@ -24,10 +24,9 @@ k_0(const tx::f32* __restrict__ X_data, tx::f32* Y_data) {
   const int j_first = 4 * member;
   tx::Reg<tx::f32, 16> X_run("X_run");
   tx::Reg<tx::f32, 16> Y_run("Y_run");
-  TX_UNROLL for (int j_round = 0; j_round < 4; ++j_round) {
-    const int j_first_1 = 1024 * j_round + j_first;
+  TX_UNROLL for (int j_ahead = 0; j_ahead < 4; ++j_ahead) {
 #line 1 "/texpr/main"
-    tx::put(X_run, j_round * 4, tx::load<4>(X, i * 4096 + j_first_1));
+    tx::put(X_run, j_ahead * 4, tx::load<4>(X, i * 4096 + j_first + 1024 * j_ahead));
   }
   tx::Reg<tx::f32, 16> s_terms("s_terms");
   TX_UNROLL for (int j_round_1 = 0; j_round_1 < 4; ++j_round_1) {
