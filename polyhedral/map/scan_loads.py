@@ -8,16 +8,19 @@ What there is no iteration for is 0, so terms to which that adds nothing are mad
 from collections.abc import Sequence
 from dataclasses import replace
 
-from texpr.grammar.ast import Gather, IndexExpr, IndexVar, SizeVar
+from texpr.grammar.ast import Gather, If, IndexExpr, IndexVar, Leaf, Read, SizeVar
+from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply, substitute, subtract
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.runs import Run, nothing, rounds_inside
-from texpr.polyhedral.map.vectors import at_places
+from texpr.polyhedral.map.scan import Scan
+from texpr.polyhedral.map.vectors import Wide, at_places
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.tree import Node
 from texpr.polyhedral.mapped.views import View, Within
 from texpr.polyhedral.names import stem
+from texpr.polyhedral.walk import read_accesses, written
 
 
 def in_one(
@@ -33,6 +36,19 @@ def in_one(
             return None
         merged.append(_merged(draft, run, load, first, step, rounds, single=single))
     return tuple(merged)
+
+
+def reads_early(scan: Scan, moved: Sequence[Wide]) -> bool:
+    """Whether what is loaded of a tile may be loaded while the tile before it is at work: nothing of the scan writes
+    these arrays, and behind the terms nobody asks for what is in registers."""
+    leaves = [stmt for stmt in statements(scan.body) if isinstance(stmt, Leaf)]
+    stored = {target[0] for leaf in leaves if (target := written(leaf)) is not None}
+    loads = [wide.element for wide in moved if wide.loads]
+    carriers = {carrier.update.id for carrier in scan.carriers}
+    if any(isinstance(stmt, If) and isinstance(stmt.condition, Read) for stmt in statements(scan.body)):
+        return False
+    later = {(r.buffer, r.subscripts) for leaf in leaves if leaf.id not in carriers for r in read_accesses(leaf)}
+    return bool(loads) and all(element[0] not in stored and element not in later for element in loads)
 
 
 def _merged(draft: Draft, run: Run, load: Copy, first: str, step: int, rounds: int, *, single: bool) -> Copy:

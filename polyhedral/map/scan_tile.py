@@ -31,6 +31,7 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.index.expr import (
+    ONE,
     add,
     at_least_zero,
     ceildiv,
@@ -57,14 +58,14 @@ from texpr.polyhedral.map.runs import (
 )
 from texpr.polyhedral.map.scan import Scan, without_unread
 from texpr.polyhedral.map.scan_lines import adds_nothing, reach, scan_origins
-from texpr.polyhedral.map.scan_loads import in_one
+from texpr.polyhedral.map.scan_loads import in_one, reads_early
 from texpr.polyhedral.map.scan_split import each_element, so_far, split, whole, widened
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
 from texpr.polyhedral.map.scan_units import Registers, parts_of, starts_of
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.vectors import Wide, along
+from texpr.polyhedral.map.vectors import Element, Wide, along
 from texpr.polyhedral.mapped.operators import Generic, Origin
-from texpr.polyhedral.mapped.places import Digit, Place
+from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import map_nodes
 from texpr.polyhedral.names import stem
@@ -117,33 +118,33 @@ class Tiles:
         scan, draft, count, chain = self.scan, self.draft, self.count, self.team.chain
         several = not self.single and chain is None
         each = self.own_width if self.team.is_along else self.ahead
-        offset = multiply(const(each), IndexVar(name=self.team.member))
-        tile = draft.names.fresh(f"{stem(scan.index)}_tile") if several else ""
+        begin = multiply(const(each), IndexVar(name=self.team.member))  # of the first tile
+        before: list[Node] = []
+        if self.origin is not None and self.line is not None:
+            begin = subtract(begin, IndexVar(name=self.line.lead))
+            before = [lead_of(draft.problem, self.line.lead, self.origin, scan.index, LINE_BYTES)]
+        tile, offset = draft.names.fresh(f"{stem(scan.index)}_tile") if several else "", begin
         if several or chain is not None:
             number = IndexVar(name=tile if chain is None else chain.part)
-            offset = add(multiply(const(self.covered), number), offset)
-        leads: list[Node] = []
-        if self.origin is not None and self.line is not None:
-            offset = subtract(offset, IndexVar(name=self.line.lead))
-            leads = [lead_of(draft.problem, self.line.lead, self.origin, scan.index, LINE_BYTES)]
-        body = [Define(index=self.first, digits=(), offset=offset), *self._tile(handed_on=handed_on or several)]
+            offset = add(multiply(const(self.covered), number), begin)
+        loads, behind = self._moved_in(), list[Node]()
+        if several and self.loaded and reads_early(self.scan, self.moved):
+            first = draft.names.fresh(f"{stem(scan.index)}_first")
+            before.append(Define(index=first, digits=(), offset=begin))
+            before += [*self._fresh(loads=True), *self._loads(first)]
+            behind, loads = [self._next_loads(tile)], self._fresh(loads=False)
+        body = [Define(index=self.first, digits=(), offset=offset), *loads]
+        body += self._tile(behind, handed_on=handed_on or several)
         if several:
-            return [*leads, Loop(index=tile, extent=count, body=tuple(body), span=scan.loop.span)]
-        return [*leads, *body]
+            return [*before, Loop(index=tile, extent=count, body=tuple(body), span=scan.loop.span)]
+        return [*before, *body]
 
-    def _tile(self, *, handed_on: bool) -> list[Node]:
+    def _tile(self, behind: Sequence[Node], *, handed_on: bool) -> list[Node]:
+        """What is done with what is loaded; `behind` comes after the terms."""
         nodes, team = list[Node](), self.team
-        self.registers = {}
-        if self.moved:
-            turn = self._turn()
-            assert turn.run is not None, "what is wide is along a run"
-            rows = (self.ahead,) if self.ahead > 1 else ()
-            self.registers = registers_of(self.draft, turn.run, self.moved, rows)
-            nodes += [Fresh(buffer=name) for name in self.registers.values()]
-            nodes += self._loads(turn.run, turn)
         for fold in self.folds:
             nodes.append(Fresh(buffer=fold.terms))
-        nodes += self._terms()
+        nodes += [*self._terms(), *behind]
         for fold in self.folds:
             nodes += parts_of(team, fold, self.chunks, self.inner)
         for fold in self.folds:
@@ -160,16 +161,40 @@ class Tiles:
                 nodes += each_element(team, partial(self._next, fold))
         return nodes
 
-    def _loads(self, run: Run, turn: _Turn) -> tuple[Node, ...]:
-        """The loads of all rounds, before anything else."""
-        loads, team = loads_of(Copies(self.draft, run, self.team.own), self.moved, self.registers), self.team
+    def _moved_in(self) -> list[Node]:
+        """The registers of what is moved, and the loads of a tile."""
+        self.registers: dict[Element, str] = {}
+        if not self.moved:
+            return []
+        run = self._turn().run
+        assert run is not None, "what is wide is along a run"
+        self.registers = registers_of(self.draft, run, self.moved, (self.ahead,) if self.ahead > 1 else ())
+        return [*self._fresh(loads=True), *self._fresh(loads=False), *self._loads(self.first)]
+
+    def _fresh(self, *, loads: bool) -> list[Node]:
+        """The registers of what is loaded, or of all else that is moved."""
+        return [Fresh(buffer=self.registers[wide.element]) for wide in self.moved if wide.loads is loads]
+
+    def _loads(self, first: str) -> tuple[Node, ...]:
+        """The loads of all rounds of the tile that begins there, before anything else."""
+        turn, team = self._turn(), self.team
+        assert turn.run is not None, "what is wide is along a run"
+        loads = loads_of(Copies(self.draft, turn.run, team.own), self.moved, self.registers)
         together = None
         if team.is_along:
-            together = in_one(self.draft, run, loads, self.first, self.step, self.ahead, single=self.single)
+            together = in_one(self.draft, turn.run, loads, first, self.step, self.ahead, single=self.single)
         if not together or self.inside is not None:
             return self._rounds(turn, loads) if loads else ()
         self.loaded = True
         return together
+
+    def _next_loads(self, tile: str) -> Node:
+        """The loads of the next tile, where there is one: on their way while this one is folded."""
+        first, following = self.draft.names.fresh(f"{stem(self.scan.index)}_next"), add(IndexVar(name=tile), ONE)
+        define = Define(index=first, digits=(), offset=add(IndexVar(name=self.first), const(self.covered)))
+        more = Compare(op=CompareOp.LT, left=following, right=self.count)
+        body = (define, *self._loads(first))
+        return Guard(condition=more, body=body, uniform=Scope.BLOCK, span=self.scan.loop.span)
 
     def _next(self, fold: Fold, at: Registers) -> Node:
         """What is before the next tile."""
