@@ -128,7 +128,7 @@ class Tiles:
             number = IndexVar(name=tile if chain is None else chain.part)
             offset = add(multiply(const(self.covered), number), begin)
         loads, behind = self._moved_in(), list[Node]()
-        if several and self.loaded and reads_early(self.scan, self.moved):
+        if several and self.choice.next_tile and self.loaded and reads_early(self.scan, self.moved):
             first = draft.names.fresh(f"{stem(scan.index)}_first")
             before.append(Define(index=first, digits=(), offset=begin))
             before += [*self._fresh(loads=True), *self._loads(first)]

@@ -71,6 +71,8 @@ def _faults(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iter
             yield f"`deal`: the extent of {one.index} depends on an index that has threads"
     if choice.look_back:
         yield from _looking_back(problem, nest, choice, found)
+        if choice.next_tile:
+            yield "`next_tile`: each tile has a block of its own, with `look_back`"
     yield from crew_faults(problem, choice, MAX_AHEAD if is_along else MAX_TALL)
     yield from _widths(nest, choice, found, is_along)
     yield from _lines(problem, nest, choice, found)

@@ -238,7 +238,8 @@ def _scanned(problem: Problem, first: Scanned) -> Iterator[Scanned]:
     """Blocks of every size, that share scans or do not; fewer and more iterations at once."""
     for threads in _teams(problem):
         yield replace(first, threads=threads, resident=0)
-    yield replace(first, look_back=not first.look_back)
+    yield replace(first, look_back=not first.look_back, next_tile=False)
+    yield replace(first, look_back=False, next_tile=not first.next_tile)
     for ahead in AHEAD:
         yield replace(first, ahead=ahead, resident=0)
     yield replace(first, widths={}, lines={})

@@ -296,8 +296,9 @@ class Scanned:
     `deal` gives the band's indices threads of a block; the rest of its `threads` share each of the scans `shared_out`.
     Lanes lie `along` one of these, and a thread takes `ahead` rounds of `widths` neighbours of each, or along an index
     of the band, of which it takes `widths` neighbours, and `ahead` neighbours of each scan. With `look_back` each tile
-    of the only scan has a block of its own, which has what is before from blocks that began earlier. `lines` as in a
-    flat band, for scans along which lanes lie; `resident` as in `Parted`."""
+    of the only scan has a block of its own, which has what is before from blocks that began earlier; else, with
+    `next_tile`, what may be read early is loaded of each tile while the one before it is folded. `lines` as in a flat
+    band, for scans along which lanes lie; `resident` as in `Parted`."""
 
     threads: int
     grid: tuple[str, ...]
@@ -306,6 +307,7 @@ class Scanned:
     deal: Deal = ()
     ahead: int = 1
     look_back: bool = False
+    next_tile: bool = False
     resident: int = 0
     widths: Mapping[str, int] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)

@@ -302,6 +302,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "jam": _by_name(_number),
     "ahead": _number,
     "look_back": _flag,
+    "next_tile": _flag,
     "stages": _number,
     "persistent": _number,
     "band": _number,
