@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from stages import mapped, only_launch
@@ -12,7 +13,7 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Cases, Choices, Row
-from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.operators import Copy, Reduce
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
 from texpr.polyhedral.mapped.walks import operators
@@ -77,6 +78,31 @@ def test_a_row_of_infinities_or_nan_is_what_the_sequential_program_leaves() -> N
     x[0], x[1, 7], x[2, 63] = -np.inf, np.inf, np.nan
     with np.errstate(invalid="ignore"):
         right(program, x)
+
+
+@pytest.mark.parametrize("n", [512, 515, 1000])
+@pytest.mark.parametrize("word", ["maximum", "minimum"])
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
+def test_the_greatest_of_narrow_elements_is_chosen_two_at_once(dtype: str, word: str, n: int) -> None:
+    text = SOFTMAX.replace("maximum", word).replace("X: f32", f"X: {dtype}").replace("X[i, k]", "f32(X[i, k])")
+    program = mapped(text.replace("X[i, j]", "f32(X[i, j])").format(n=n), M=7)
+    chosen = [o for o in operators(only_launch(program).body) if isinstance(o, Reduce) and o.over and o.lanes == 1]
+    assert any(str(o.values[0].dtype) == dtype for o in chosen) is (dtype != "f32")
+    x = (
+        np.random.default_rng(n)
+        .standard_normal((7, n))
+        .astype({"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}[dtype])
+    )
+    x[0, n // 2], x[1, n - 1], x[2, 0], x[3], x[4], x[5, 7] = np.nan, np.inf, -np.inf, -np.inf, -0.0, np.nan
+    with np.errstate(invalid="ignore"):
+        right(program, x)
+
+
+@pytest.mark.parametrize("columns", [32000, 4093])
+def test_nothing_is_asked_of_what_is_surely_in_the_row(columns: int) -> None:
+    source = texpr.parse(SOFTMAX.format(n=columns)).only.compile("cuda:sm_90a", M=8192).source
+    asked = [line for line in source.splitlines() if f" < {columns})" in line and "if (" in line]
+    assert asked and all("_serial < " in line for line in asked), asked
 
 
 def test_a_row_that_its_last_loop_overwrites_is_held_too() -> None:

@@ -1,0 +1,43 @@
+"""Tiles of long scans: the next one is loaded while one is folded, where what is read may be read early."""
+
+import pytest
+from stages import mapped
+from test_scanned import INCLUSIVE, choice, narrowed, of, results, same
+
+from texpr.grammar.diagnostics import TExprError
+from texpr.polyhedral.mapped.candidate import Scanned
+from texpr.polyhedral.mapped.show import show
+
+EARLY = {
+    "inclusive": of(INCLUSIVE),
+    "exclusive": of("Y[i, j] = s; s += X[i, j]"),
+    "of a constant": of("s += X[i, j] + 1.0; Y[i, j] = s"),
+    "reversed": of("s += X[i, N - 1 - j]; Y[i, N - 1 - j] = s"),
+    "greatest": of("s max= X[i, j]; Y[i, j] = s"),
+    "two arrays": of("s += X[i, j] * Z[i, j]; Y[i, j] = s").replace("(X", "(Z: f32[M, N], X"),
+}
+LATE = {
+    "read again": of("s += X[i, j]; Y[i, j] = s * X[i, j]"),
+    "in place": of("s += Y[i, j]; Y[i, j] = s").replace("X: f32[M, N], Y", "inout Y"),
+    "under a condition": of("if X[i, j] > 0.0 { s += X[i, j] }; Y[i, j] = s"),
+}
+
+
+@pytest.mark.parametrize("n", [1300, 1301, 1536])
+@pytest.mark.parametrize("name", [*EARLY, *LATE])
+def test_a_scan_in_several_tiles_is_what_its_loop_computes(name: str, n: int) -> None:
+    text = (EARLY | LATE)[name]
+    program = narrowed(text, {"N": n}, next_tile=True)
+    assert ("_next = " in show(program)) is (name in EARLY and name != "reversed")
+    same(*results(program, n))
+
+
+def test_the_next_tile_is_loaded_where_rows_are_few() -> None:
+    few, many = (choice(mapped(of(INCLUSIVE), M=m, N=100003)) for m in (257, 8192))
+    assert isinstance(few, Scanned) and isinstance(many, Scanned)
+    assert few.next_tile and not many.next_tile
+
+
+def test_tiles_with_a_block_of_their_own_have_no_next_one() -> None:
+    with pytest.raises(TExprError, match="next_tile"):
+        narrowed(of(INCLUSIVE), {"N": 100003}, look_back=True, next_tile=True)
