@@ -63,7 +63,7 @@ def choose_piped(problem: Problem, region: Region) -> Piped | None:
     product = matrix_product(problem, region)
     if product is None or not is_large(problem, product):
         return None
-    return min((_choice(problem, region, product, tile) for tile in TILES), key=lambda timed: timed[0])[1]
+    return min((_choice(problem, region, product, tile) for tile in _tiles(product)), key=lambda timed: timed[0])[1]
 
 
 def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
@@ -71,11 +71,18 @@ def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
     product = matrix_product(problem, region)
     if product is None:
         return
-    for tile in TILES:
+    for tile in _tiles(product):
         _, usual = _choice(problem, region, product, tile)
         yield usual
         yield replace(usual, stages=max(2, usual.stages - 1))
         yield replace(usual, band=2 * usual.band)
+
+
+def _tiles(product: MatrixProduct) -> list[Tile]:
+    """The tiles of each sum where the registers have room for all of them, which take as long as one of all columns."""
+    by_shape = {(tile.groups, tile.panels, tile.cluster): tile for tile in TILES}
+    wide = ((tile, by_shape.get((tile.groups, tile.panels * product.sums, tile.cluster))) for tile in TILES)
+    return [replace(tile, rate=whole.rate) for tile, whole in wide if whole is not None]
 
 
 def is_large(problem: Problem, product: MatrixProduct) -> bool:
@@ -121,6 +128,6 @@ def _staged(problem: Problem, choice: Piped, product: MatrixProduct) -> Piped:
     most = max((stages for _, _, stages in asked_stages(product.one.reduction.loops)), default=MOST_STAGES)
     for stages in range(3, most + 1):
         deeper = replace(choice, stages=stages)
-        if piped_bytes(deeper, product.dtype.size_bytes) <= problem.target.shared_bytes:
+        if piped_bytes(deeper, product.dtype.size_bytes, product.sums) <= problem.target.shared_bytes:
             found = deeper
     return found

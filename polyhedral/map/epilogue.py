@@ -1,7 +1,7 @@
 """What a program says around a sum, element by element: what stands before it, what becomes of it, and what it leaves.
 
     let b = f32(bias[j])                          leaves     b = f32(bias[j])
-    C[i, j] = relu(b + sum K k { … })                        s = #sum
+    C[i, j] = relu(b + sum K k { … })                        s = #sum_0
                                                              C[i, j] = relu(b + s)
                                                   outputs    C[i, j]
 
@@ -13,16 +13,16 @@ element alone, so iterations stay apart, and what is read of it after is what wa
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import Accumulate, Bind, Cast, Const, Expr, Gather, Leaf, New, Read, Seq
+from texpr.grammar.ast import Accumulate, Bind, Cast, Const, Expr, Gather, Leaf, New, Read, Seq, Stmt
 from texpr.grammar.types import BF16, F16, F32, F64, DType
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.contraction import Contraction
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.vectors import Element
-from texpr.polyhedral.walk import read_accesses, touched, written
+from texpr.polyhedral.walk import touched, written
 
-SUM = "#sum"
-"""The buffer, of no dimension, that has what a sum comes to."""
+SUM = "#sum_"
+"""What the names of the buffers, of no dimension, begin with that have what sums come to; behind it their numbers."""
 
 SUMMED = (F32, F16, BF16)  # types of what holds a sum that is made in f32
 
@@ -38,51 +38,48 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epilogue:
-    """`leaves` in order, of which `sums` reads SUM; `locals` are the scalars that an iteration has for itself. Where it
-    is `plain` the one output is the sum, rounded once to its type."""
+    """`leaves` in order, of which `sums` read what each sum comes to; `locals` are the scalars that an iteration has
+    for itself. Where it is `plain` the one output is the one sum, rounded once to its type."""
 
     leaves: tuple[Leaf, ...]
-    sums: Leaf
+    sums: tuple[Leaf, ...]
     locals: tuple[str, ...]
     outputs: tuple[Output, ...]
     plain: bool
 
-    @property
-    def reads(self) -> tuple[Read, ...]:
-        """What the leaves read, SUM and locals included."""
-        return tuple(read for leaf in self.leaves for read in read_accesses(leaf))
 
-
-def epilogue(problem: Problem, one: Contraction) -> Epilogue | None:
-    """What is around the sum of a contraction; None where it is more than leaves, each once for every iteration."""
-    update = one.update
-    before, after, local = list[Leaf](), list[Leaf](), list[str]()
-    side = before
-    for stmt in one.work.last:
+def epilogue(problem: Problem, ones: Sequence[Contraction], body: Sequence[Stmt]) -> Epilogue | None:
+    """What is around the sums of the contractions of a body; None where it is more than leaves, each once for every
+    iteration."""
+    leaves, sums, local = list[Leaf](), list[Leaf](), list[str]()
+    for stmt in body:
         match stmt:
             case New(buffer=name):
                 local.append(name)
-            case Seq() if one.work.at(stmt) is not None:
-                side = after
+            case Seq():
+                number = next((n for n, one in enumerate(ones) if one.work.at(stmt) is not None), None)
+                if number is None:
+                    return None
+                own, leaves = _sums(ones[number].update, leaves, f"{SUM}{number}")
+                leaves.append(own)
+                sums.append(own)
             case Bind() | Accumulate():
-                side.append(stmt)
+                leaves.append(stmt)
             case _:
                 return None
-    if problem.proved.program.kernel.buffer(update.buffer).dtype not in SUMMED:
+    if any(problem.proved.program.kernel.buffer(one.update.buffer).dtype not in SUMMED for one in ones):
         return None
-    sums, before = _sums(update, before)
-    leaves = (*before, sums, *after)
     outputs = _outputs(problem, leaves, local)
-    if outputs is None or any(_is_of_several(problem, one, leaf, local) for leaf in leaves):
+    if outputs is None or any(_is_of_several(problem, ones[0], leaf, local) for leaf in leaves):
         return None
-    plain = not before and _rounded_once(problem, sums, after, local)
-    return Epilogue(leaves=leaves, sums=sums, locals=tuple(local), outputs=outputs, plain=plain)
+    plain = leaves[0] is sums[0] and len(sums) == 1 and _rounded_once(problem, sums[0], leaves[1:], local)
+    return Epilogue(leaves=tuple(leaves), sums=tuple(sums), locals=tuple(local), outputs=outputs, plain=plain)
 
 
-def _sums(update: Accumulate, before: list[Leaf]) -> tuple[Leaf, list[Leaf]]:
-    """The leaf that takes the sum, and what is left before it: a bind of 0 is not."""
+def _sums(update: Accumulate, before: list[Leaf], name: str) -> tuple[Leaf, list[Leaf]]:
+    """The leaf that takes the sum of a name, and what is left before it: a bind of 0 is not."""
     target = (update.buffer, update.subscripts)
-    total = Read(buffer=SUM, subscripts=(), dtype=F32, span=update.span)
+    total = Read(buffer=name, subscripts=(), dtype=F32, span=update.span)
     last = max((n for n, leaf in enumerate(before) if _touches(leaf, target)), default=None)
     if last is not None and _is_zero_of(before[last], target):
         bound = before[last]

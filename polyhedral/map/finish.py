@@ -39,21 +39,22 @@ COMBINES = {AccOp.ADD: Fn.ADD, AccOp.MUL: Fn.MUL, AccOp.MAX: Fn.MAX, AccOp.MIN: 
 
 
 class Finish:
-    """The leaves of an epilogue for the sum of one iteration, which is `of`; the output that is `kept` goes back there,
-    the others to their arrays.
+    """The leaves of an epilogue for the sums of one iteration, which `of` has; the output that is `kept` goes back to
+    the place of the first, the others to their arrays.
 
-    `reads` are the ids of the statements that read arrays of an output as they were, by array; `first` and `last` are
-    those that read the sum and that leave the kept output in its place ("": none).
+    `reads` are the ids of the statements that read arrays of an output as they were, by array; `first` are those
+    that read the sums, `last` is that which leaves the kept output in its place ("": none).
     """
 
-    def __init__(self, draft: Draft, epilogue: Epilogue, kept: Output | None, of: View) -> None:
+    def __init__(self, draft: Draft, epilogue: Epilogue, kept: Output | None, of: tuple[View, ...]) -> None:
         self.draft, self.epilogue, self.kept, self.of, self.last = draft, epilogue, kept, of, ""
         self.held: dict[Element, tuple[str, DType]] = {}  # the scalar that stands for an element, and its type there
         self.bound = set[Element]()
         self.reads: list[tuple[str, str]] = []
         kernel = draft.kernel
-        scalars = (written(epilogue.sums), *(output.element for output in epilogue.outputs))
-        for element in dict.fromkeys(e for e in scalars if e is not None):
+        self.totals = [e for e in map(written, epilogue.sums) if e is not None]
+        scalars = (*self.totals, *(output.element for output in epilogue.outputs))
+        for element in dict.fromkeys(scalars):
             declared = draft.proved.program.kernel.buffer(element[0]).dtype
             carried = F32 if declared.is_float and declared.bits <= F32.bits else declared
             reason, span = "what an iteration leaves", kernel.buffer(element[0]).span
@@ -67,29 +68,25 @@ class Finish:
         names = {name for leaf in leaves for name, _ in touched(leaf)}
         if condition is None or all(self.draft.buffers[name].memory is Memory.REG for name in names):
             return self.body
-        return (Guard(condition=condition, body=self.body, padding=True, span=self.epilogue.sums.span),)
+        return (Guard(condition=condition, body=self.body, padding=True, span=self.epilogue.sums[0].span),)
 
     # ---- the leaves ----
 
     def _nodes(self) -> Iterator[Node]:
         own = {name for name, _ in self.held.values()}
-        kept = written(self.epilogue.sums)
-        for name in (*(n for n in self.epilogue.locals if kept is None or n != kept[0]), *sorted(own)):
+        carried = {name for name, _ in self.totals}
+        for name in (*(n for n in self.epilogue.locals if n not in carried), *sorted(own)):
             yield Fresh(buffer=name)
-        first = self.draft.names.fresh(f"{self.epilogue.sums.id}_sum")
-        self.first = first
+        ids = {leaf.id: self.draft.names.fresh(f"{leaf.id}_sum") for leaf in self.epilogue.sums}
+        self.first = tuple(ids.values())
         for leaf in self.epilogue.leaves:
-            changed = self._leaf(leaf)
-            yield (
-                Generic(id=first, leaf=replace(changed, id=first))
-                if leaf is self.epilogue.sums
-                else Generic(id=leaf.id, leaf=changed)
-            )
+            own_id = ids.get(leaf.id, leaf.id)
+            yield Generic(id=own_id, leaf=replace(self._leaf(leaf), id=own_id))
         for output in self.epilogue.outputs:
             if output is not self.kept:
                 yield self._out(output, output.element, output.dtype)
         if self.kept is not None:
-            out = self._out(self.kept, (self.of.buffer, self.of.subscripts), F32)
+            out = self._out(self.kept, (self.of[0].buffer, self.of[0].subscripts), F32)
             self.last = out.id
             yield out
 
@@ -140,8 +137,9 @@ class Finish:
 
     def _reads_held(self, read: Read) -> Expr:
         element = (read.buffer, read.subscripts)
-        if read.buffer == SUM:
-            return replace(read, buffer=self.of.buffer, subscripts=self.of.subscripts)
+        if read.buffer.startswith(SUM):
+            of = self.of[int(read.buffer.removeprefix(SUM))]
+            return replace(read, buffer=of.buffer, subscripts=of.subscripts)
         if element not in self.bound:
             return read
         name, declared = self.held[element]

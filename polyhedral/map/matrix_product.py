@@ -11,16 +11,18 @@ tensor map, whose rows are 16 bytes apart or a multiple of that. A box ends wher
 all of an array's dimension or whole steps of it, and rows and columns are all of the result's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from texpr.grammar.ast import Gather, IndexExpr, IndexVar, Leaf, Par, SizeVar, Subscript
-from texpr.grammar.index.expr import ONE, const, names
+from texpr.grammar.ast import Gather, IndexExpr, IndexVar, Leaf, Par, SizeVar, Stmt, Subscript
+from texpr.grammar.index.expr import ONE, const, names, substitute
 from texpr.grammar.index.interval import least, most
 from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32, DType
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.layout.normal import strides
-from texpr.polyhedral.map.contraction import Contraction, Factor, contracted_nest, contractions
+from texpr.polyhedral.map.beside import MOST, sums_beside
+from texpr.polyhedral.map.contraction import Contraction, Factor, contracted_nest
 from texpr.polyhedral.map.epilogue import Epilogue, Output, epilogue
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.vectors import Element
@@ -37,10 +39,22 @@ MOST_SUMMED = 1 << 17  # products of 16-bit values that an f32 sum has without a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixFactor:
-    """A factor with its side; `k_contiguous`: neighbours along what is summed lie side by side, else along the side."""
+    """A factor of a sum with its side; `k_contiguous`: neighbours along what is summed lie side by side, else along the
+    side."""
 
+    one: Contraction
     factor: Factor
     k_contiguous: bool
+
+    @property
+    def summed(self) -> str:
+        """The index of the sum."""
+        return self.one.reduction.loops[0].index
+
+    @property
+    def id(self) -> str:
+        """The update's, whose operator has the factor."""
+        return self.one.update.id
 
     @property
     def index(self) -> str:
@@ -58,11 +72,13 @@ class MatrixFactor:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixProduct:
     """A product of matrices. `main` is the output of the `epilogue` by which its sides are told, C its array: tiles of
-    it are boxes where it is `boxed`, else threads store its elements."""
+    it are boxes where it is `boxed`, else threads store its elements. Sums `beside` it have factors of the columns of
+    their own, and that of the rows in common."""
 
     one: Contraction
     rows: MatrixFactor
     columns: MatrixFactor
+    beside: tuple[MatrixFactor, ...]
     epilogue: Epilogue
     main: Output
     boxed: bool
@@ -93,9 +109,15 @@ class MatrixProduct:
         return self.one.reduction.loops[0].index
 
     @property
+    def sums(self) -> int:
+        """How many there are of each iteration."""
+        return 1 + len(self.beside)
+
+    @property
     def arrays(self) -> tuple[str, ...]:
         """Those of which tiles are boxes: both factors, and the result where it is `boxed`."""
-        return (self.rows.buffer, self.columns.buffer, *((self.result[0],) if self.boxed else ()))
+        factors = (self.rows, self.columns, *self.beside)
+        return (*dict.fromkeys(factor.buffer for factor in factors), *((self.result[0],) if self.boxed else ()))
 
     @property
     def extents(self) -> tuple[IndexExpr, IndexExpr, IndexExpr]:
@@ -126,40 +148,58 @@ def product_of_any_rows(problem: Problem, region: Region, *, boxes: bool = True)
     if not (SM_90A if boxes else SM_80).has(problem.target) or region.saved or region.host:
         return None
     direct: MatrixProduct | None = None
-    for one in contractions(problem, contracted_nest(region)):
-        found = _product(problem, one, boxes=boxes)
+    nest = contracted_nest(region)
+    for ones in sums_beside(problem, nest, MOST if boxes else 1):
+        found = _product(problem, ones, nest.body, boxes=boxes)
         if found is not None and found.boxed:
             return found
         direct = direct or found
     return direct
 
 
-def _product(problem: Problem, one: Contraction, *, boxes: bool) -> MatrixProduct | None:
-    if one.dtype != F32 or one.nest.domain is not None or len(one.reduction.loops) != 1:
+def _product(
+    problem: Problem, ones: tuple[Contraction, ...], body: tuple[Stmt, ...], *, boxes: bool
+) -> MatrixProduct | None:
+    one = ones[0]
+    if any(own.dtype != F32 or len(own.reduction.loops) != 1 or own.extent != one.extent for own in ones):
         return None
     extents = (*(par.extent for par in one.nest.pars), one.extent)
-    if any(side.joins for side in one.sides) or not all(is_some(problem, extent) for extent in extents):
+    if one.nest.domain is not None or any(side.joins for own in ones for side in own.sides):
         return None
     longest = most(one.extent, size_ranges(problem.kernel))
-    if longest is None or longest > MOST_SUMMED:
+    if not all(is_some(problem, extent) for extent in extents) or longest is None or longest > MOST_SUMMED:
         return None
-    summed = one.reduction.loops[0].index
-    first, second = (_factor(problem, factor, summed, one.extent, boxes=boxes) for factor in (one.first, one.second))
-    if first is None or second is None:
+    around = epilogue(problem, ones, body)
+    (first, second), *others = [
+        tuple(_factor(problem, own, f, boxes=boxes) for f in (own.first, own.second)) for own in ones
+    ]
+    if around is None or first is None or second is None:
         return None
-    if first.factor.dtype != second.factor.dtype or first.factor.dtype not in (F16, BF16):
-        return None
-    around = epilogue(problem, one)
-    if around is None:
-        return None
+    direct: MatrixProduct | None = None
     for output in around.outputs:
         for rows, columns in ((first, second), (second, first)):
-            if _is_main(problem, output, rows, columns, boxes=boxes):
-                return MatrixProduct(one=one, rows=rows, columns=columns, epilogue=around, main=output, boxed=True)
-    main = around.outputs[0]
-    last = subscript_names(main.element[1][-1:])
-    rows, columns = (first, second) if first.index not in last else (second, first)
-    return MatrixProduct(one=one, rows=rows, columns=columns, epilogue=around, main=main, boxed=False)
+            beside = [own for pair in others if (own := _beside(rows, *pair)) is not None]
+            if len(beside) < len(others):
+                continue
+            boxed = _is_main(problem, output, rows, columns, boxes=boxes)
+            found = MatrixProduct(
+                one=one, rows=rows, columns=columns, beside=tuple(beside), epilogue=around, main=output, boxed=boxed
+            )
+            if boxed:
+                return found
+            if rows.index not in subscript_names(output.element[1][-1:]):  # whose neighbours are far from one another
+                direct = direct or found
+    return direct
+
+
+def _beside(rows: MatrixFactor, first: MatrixFactor | None, second: MatrixFactor | None) -> MatrixFactor | None:
+    """The factor of the columns of another sum; None where its other one is not that of the rows."""
+    if first is None or second is None:
+        return None
+    columns, other = (second, first) if first.index == rows.index else (first, second)
+    at = {other.summed: IndexVar(name=rows.summed)}
+    same = (other.buffer, tuple(in_terms(subscript, at) for subscript in other.subscripts)) == rows.factor.element
+    return columns if same and columns.factor.dtype == rows.factor.dtype else None
 
 
 def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: MatrixFactor, *, boxes: bool) -> bool:
@@ -173,14 +213,23 @@ def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: Matr
     return whole and output.element[1][-1] == IndexVar(name=columns.index)
 
 
-def _factor(problem: Problem, factor: Factor, summed: str, extent: IndexExpr, *, boxes: bool) -> MatrixFactor | None:
+def _factor(problem: Problem, one: Contraction, factor: Factor, *, boxes: bool) -> MatrixFactor | None:
     """A factor of which tiles of its side and of what is summed are boxes."""
+    summed, extent = one.reduction.loops[0].index, one.extent
+    if {one.first.dtype, one.second.dtype} not in ({F16}, {BF16}):
+        return None
     if factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed), boxes=boxes):
         return None
     whole = not boxes or linear(extent).is_multiple(DEPTH, problem.divisors)
     if not whole and not _ends_with(problem, factor.element, summed, extent):
         return None
-    return MatrixFactor(factor=factor, k_contiguous=factor.element[1][-1] == IndexVar(name=summed))
+    return MatrixFactor(one=one, factor=factor, k_contiguous=factor.element[1][-1] == IndexVar(name=summed))
+
+
+def in_terms(subscript: Subscript, of: Mapping[str, IndexExpr]) -> Subscript:
+    """A subscript of a box with what stands for some indices."""
+    assert not isinstance(subscript, Gather), "a box"
+    return substitute(subscript, lambda leaf: of.get(leaf.name))
 
 
 def _ends_with(problem: Problem, element: Element, index: str, extent: IndexExpr) -> bool:

@@ -43,7 +43,7 @@ from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
-from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, matrix_product
+from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, in_terms, matrix_product
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.tile_order import TileOrder
 from texpr.polyhedral.map.way_back import (
@@ -54,7 +54,6 @@ from texpr.polyhedral.map.way_back import (
     Names,
     WayBack,
     first_lane,
-    in_terms,
     order,
     var,
     view,
@@ -117,9 +116,10 @@ class _Piped:
         self.tiles = reduce(multiply, (par.extent for par in product.others), multiply(self.down, self.across))
         self.clusters = choice.persistent // self.ranks
         self.span, self.id = product.one.update.span, product.one.update.id
-        self.atom = self._atom()
-        self.a, self.b = self._tile(product.rows, self.rows), self._tile(product.columns, self.columns)
-        self.c = self._sums()
+        self.factors = (product.columns, *product.beside)
+        self.a = self._tile(product.rows, self.rows)
+        self.b = tuple(self._tile(factor, self.columns) for factor in self.factors)
+        self.c = tuple(self._sums() for _ in self.factors)
         sides, known = ((height, self.ranks * self.rows), (width, self.columns)), draft.problem.divisors
         ragged = tuple(not linear(extent).is_multiple(tile, known) for extent, tile in sides)
         self.back = WayBack(
@@ -129,8 +129,8 @@ class _Piped:
 
     # ---- buffers ----
 
-    def _atom(self) -> Atom:
-        a, b = (SharedOperand(k_contiguous=f.k_contiguous) for f in (self.product.rows, self.product.columns))
+    def _atom(self, columns: MatrixFactor) -> Atom:
+        a, b = (SharedOperand(k_contiguous=f.k_contiguous) for f in (self.product.rows, columns))
         return wgmma(self.product.dtype, self.columns, b, a)
 
     def _tile(self, factor: MatrixFactor, side: int) -> str:
@@ -142,7 +142,8 @@ class _Piped:
         )  # fmt: skip
 
     def _sums(self) -> str:
-        layout, reason = self.atom.operands["c"].layout, "the sums of a warpgroup"
+        layout = self._atom(self.product.columns).operands["c"].layout
+        reason = "the sums of a warpgroup"
         return self.draft.local(f"{self.product.result[0]}_sums", F32, Memory.REG, layout, reason, span=self.span)
 
     # ---- the launch ----
@@ -200,12 +201,12 @@ class _Piped:
             stages=self.choice.stages,
             kind=PipeKind.TRANSACTION,
             scope=Scope.CLUSTER if self.ranks > 1 else Scope.BLOCK,
-            buffers=(self.a, self.b),
+            buffers=(self.a, *self.b),
             producers=(End(part="load", ranks=ranks),),
             consumers=(End(part="multiply", ranks=ranks),),
             commits=1,
             releases=self.ranks * self.groups * GROUP_WARPS,
-            bytes=(self.rows + self.columns) * DEPTH * size,
+            bytes=(self.rows + len(self.b) * self.columns) * DEPTH * size,
         )
 
     # ---- the tiles of a block ----
@@ -230,7 +231,10 @@ class _Piped:
 
     def _load(self) -> Node:
         at = self.at
-        copies = (*self._own(), *self._shared())
+        copies = (
+            *self._own(),
+            *(c for f, tile in zip(self.factors, self.b, strict=True) for c in self._shared(f, tile)),
+        )
         return _once(self._over_tiles(self._over_k(Acquire(pipe=at.ring), *copies, Commit(pipe=at.ring))))
 
     def _own(self) -> tuple[Copy, ...]:
@@ -244,20 +248,18 @@ class _Piped:
             for p in panels
         )
 
-    def _shared(self) -> tuple[Copy, ...]:
-        """The factor of the columns: of a cluster each block its part, for all of them."""
+    def _shared(self, factor: MatrixFactor, tile: str) -> tuple[Copy, ...]:
+        """A factor of the columns: of a cluster each block its part, for all of them."""
         first, rank, own = var(self.at.column), var(self.at.rank), self.ranks == 1
-        factor, each = self.product.columns, self.columns // self.ranks
+        each = self.columns // self.ranks
         if factor.k_contiguous:
             begin = multiply(const(each), rank) if not own else ZERO
-            return (self._copy(factor, self.b, add(first, begin), each, (), begin, own=own),)
+            return (self._copy(factor, tile, add(first, begin), each, (), begin, own=own),)
         panels = each // PANEL
         found: list[Copy] = []
         for p in range(panels):
             panel = add(multiply(const(panels), rank), const(p)) if not own else const(p)
-            found.append(
-                self._copy(factor, self.b, add(first, multiply(const(PANEL), panel)), PANEL, (panel,), own=own)
-            )
+            found.append(self._copy(factor, tile, add(first, multiply(const(PANEL), panel)), PANEL, (panel,), own=own))
         return tuple(found)
 
     def _copy(
@@ -279,13 +281,14 @@ class _Piped:
             over, place = ((self.at.x, const(count)), (self.at.y, const(DEPTH))), (add(begin, side), deep)
         of = {
             factor.index: add(first, side),
-            self.product.summed: add(multiply(const(DEPTH), var(self.at.k)), deep),
+            factor.summed: add(multiply(const(DEPTH), var(self.at.k)), deep),
         }
         id = self.draft.names.fresh(f"{self.id}_{factor.buffer}")
         scope = Scope.BLOCK if own else Scope.CLUSTER
-        flow = order(id, self.id, tile, Hazard.FLOW, scope, self.span)
-        reused = order(self.id, id, tile, Hazard.ANTI, scope, self.span, self.at.k, self.choice.stages)
-        self.orders += (flow, reused)
+        for reader in self.factors if factor is self.product.rows else (factor,):
+            flow = order(id, reader.id, tile, Hazard.FLOW, scope, self.span)
+            reused = order(reader.id, id, tile, Hazard.ANTI, scope, self.span, self.at.k, self.choice.stages)
+            self.orders += (flow, reused)
         return Copy(
             id=id,
             source=view(self.draft, factor.buffer, *(in_terms(s, of) for s in factor.subscripts)),
@@ -309,7 +312,7 @@ class _Piped:
                 self._over_k(
                     Wait(pipe=at.ring),
                     Fence(kind=FenceKind.WGMMA),
-                    self._product(again),
+                    *(self._product(again, *of) for of in zip(self.factors, self.b, self.c, strict=True)),
                     Close(kind=group),
                     WaitGroup(kind=group, behind=1),
                     Guard(
@@ -326,24 +329,24 @@ class _Piped:
             *self.back.settled,
         )
 
-    def _product(self, again: Condition) -> Contract:
+    def _product(self, again: Condition, columns: MatrixFactor, tile: str, sums: str) -> Contract:
         at = self.at
         m, n, depth, group = (var(name) for name in (at.m, at.n, at.depth, at.group))
         a: tuple[IndexExpr, ...] = (add(multiply(const(GROUP_ROWS), group), m), depth)
         b: tuple[IndexExpr, ...] = (n, depth)
         if not self.product.rows.k_contiguous:
             a = (group, depth, m)
-        if not self.product.columns.k_contiguous:
+        if not columns.k_contiguous:
             b = (ZERO, depth, n)
-        if not self.product.columns.k_contiguous and self.columns > PANEL:
+        if not columns.k_contiguous and self.columns > PANEL:
             b = (combine(IndexOp.DIV, n, const(PANEL)), depth, combine(IndexOp.MOD, n, const(PANEL)))
         return Contract(
-            id=self.id,
-            c=view(self.draft, self.c, m, n),
+            id=columns.id,
+            c=view(self.draft, sums, m, n),
             a=view(self.draft, self.a, *a),
-            b=view(self.draft, self.b, *b),
+            b=view(self.draft, tile, *b),
             over=((at.m, const(GROUP_ROWS)), (at.n, const(self.columns)), (at.depth, const(DEPTH))),
-            atom=self.atom,
+            atom=self._atom(columns),
             accumulate=again,
             span=self.span,
         )

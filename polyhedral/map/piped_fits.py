@@ -21,9 +21,9 @@ def piped_fault(problem: Problem, region: Region, choice: Piped) -> str | None:
     return next(_faults(problem, product, choice), None)
 
 
-def piped_bytes(choice: Piped, element_bytes: int) -> int:
-    """The shared memory of a block."""
-    rows, columns = choice.tile[choice.across], choice.tile[choice.along]
+def piped_bytes(choice: Piped, element_bytes: int, sums: int = 1) -> int:
+    """The shared memory of a block with so many sums beside one another."""
+    rows, columns = choice.tile[choice.across], choice.tile[choice.along] * sums
     back = rows // WARP_ROWS * SLOTS * WARP_ROWS * SWIZZLE_BYTES
     return choice.stages * ((rows + columns) * DEPTH * element_bytes + WORD_BYTES) + back
 
@@ -41,8 +41,8 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     if choice.cluster not in CLUSTERS:
         yield "`cluster`: 1 or 2 blocks"
         return
-    if columns not in range(PANEL * choice.cluster, MOST_COLUMNS + 1, PANEL * choice.cluster):
-        yield f"`tile`: multiples of {PANEL * choice.cluster} columns up to {MOST_COLUMNS}"
+    if columns not in range(PANEL * choice.cluster, MOST_COLUMNS // product.sums + 1, PANEL * choice.cluster):
+        yield f"`tile`: multiples of {PANEL * choice.cluster} columns up to {MOST_COLUMNS // product.sums}"
     if not 2 <= choice.stages <= MOST_STAGES or not 1 <= choice.band <= MOST_BAND:
         yield f"`stages` are 2 to {MOST_STAGES}, and `band` 1 to {MOST_BAND}"
         return
@@ -53,6 +53,6 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     ):
         most = problem.target.multiprocessors
         yield f"`persistent`: whole clusters, at most the {most} multiprocessors of the target"
-    needed = piped_bytes(choice, product.dtype.size_bytes)
+    needed = piped_bytes(choice, product.dtype.size_bytes, product.sums)
     if needed > problem.target.shared_bytes:
         yield f"its tiles need {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"

@@ -9,14 +9,14 @@ for chunk < 4                                       64 columns each
 
 from dataclasses import dataclass
 
-from texpr.grammar.ast import Compare, CompareOp, Gather, IndexExpr, IndexOp, IndexVar, Subscript
-from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, multiply, substitute
+from texpr.grammar.ast import Compare, CompareOp, IndexOp, IndexVar, Subscript
+from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, multiply
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.finish import Finish
-from texpr.polyhedral.map.matrix_product import MatrixProduct
+from texpr.polyhedral.map.matrix_product import MatrixProduct, in_terms
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.atoms import store_rows
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS
@@ -67,12 +67,12 @@ class WayBack:
         product: MatrixProduct,
         at: Names,
         *,
-        sums: str,
+        sums: tuple[str, ...],
         groups: int,
         columns: int,
         ragged: tuple[bool, ...],
     ) -> None:
-        self.draft, self.product, self.at, self.sums = draft, product, at, sums
+        self.draft, self.product, self.at, self.all, self.sums = draft, product, at, sums, sums[0]
         self.span = product.stored.span
         self.panel = SWIZZLE_BYTES // product.result_dtype.size_bytes if product.boxed else PANEL
         self.row = add(multiply(const(GROUP_ROWS), var(at.group)), multiply(const(WARP_ROWS), var(at.warp)))
@@ -100,9 +100,13 @@ class WayBack:
         self.x = add(multiply(const(8), var(self.half)), combine(IndexOp.DIV, var(at.lane), const(4)))
         pair = multiply(const(2), combine(IndexOp.MOD, var(at.lane), const(4)))
         self.y = add(add(self.column, multiply(const(8), var(self.eight))), add(pair, var(self.one)))
-        of = view(self.draft, self.sums, add(multiply(const(WARP_ROWS), var(at.warp)), self.x), self.y)
-        found = Finish(self.draft, self.product.epilogue, self.product.main if self.product.boxed else None, of)
-        self._order(self.product.one.update.id, found.first, self.sums, Hazard.FLOW)
+        row = add(multiply(const(WARP_ROWS), var(at.warp)), self.x)
+        of = tuple(view(self.draft, sums, row, self.y) for sums in self.all)
+        kept = self.product.main if self.product.boxed else None
+        found = Finish(self.draft, self.product.epilogue, kept, of)
+        sources = (self.product.columns, *self.product.beside)
+        for source, sink, sums in zip(sources, found.first, self.all, strict=True):
+            self._order(source.id, sink, sums, Hazard.FLOW)
         return found
 
     def _by_threads(self, finish: Finish, ragged: tuple[bool, ...]) -> tuple[Node, ...]:
@@ -207,9 +211,3 @@ def first_lane(lane: str, *body: Node) -> Guard:
 
 def var(name: str) -> IndexVar:
     return IndexVar(name=name)
-
-
-def in_terms(subscript: Subscript, of: dict[str, IndexExpr]) -> Subscript:
-    """A subscript with what stands for some indices."""
-    assert not isinstance(subscript, Gather), "a box"
-    return substitute(subscript, lambda leaf: of.get(leaf.name))

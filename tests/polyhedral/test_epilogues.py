@@ -69,6 +69,15 @@ FORMS = {
         f"kernel g({ROWS}, b: f32[N], C: bf16[M, N]) {{ new t: f32[M, N]; par M i, N j {{ t[i, j] = {SUM} }}"
         " par M i, N j { C[i, j] = t[i, j] * b[j] } }"
     ),
+    "two products": (
+        f"kernel g({ROWS}, D: bf16[K, N], b: f32[N], C: bf16[M, N]) {{ par M i, N j {{"
+        f" let u = b[j] * ({SUM}); let v = sum K k {{ D[k, j] * A[i, k] }}; C[i, j] = u * max(u, 0.0) + v }} }}"
+    ),
+    "three products into one element": (
+        f"kernel g({ROWS}, D: bf16[N, K], inout C: f32[M, N]) {{ par M i, N j {{ C[i, j] += {SUM}; D_ }} }}".replace(
+            "D_", "seq K k { C[i, j] += A[i, k] * D[j, k] }; seq K k { C[i, j] += A[i, k] * B[k, j] }"
+        )
+    ),
     "another type": kernel("C: f16[M, N]", f"C[i, j] = f16({SUM})"),
     "places": kernel("C: f32[M, N]", f"C[i, j] = f32(i32({SUM}) + 3) * 0.5"),
 }  # fmt: skip
@@ -167,6 +176,19 @@ NONE = {
         " par P p, M i, N j { seq K k { C[i, j] += A[i, p, k] * B[p, k, j] } } }"
     ),
     "atomic": kernel("C: bf16[M, N], inout D: f32[M, N]", f"let s = {SUM}; C[i, j] = s; atomic D[i, j] += s"),
+    "two products of other rows": kernel(
+        "D: bf16[M, K], C: bf16[M, N]", f"let u = {SUM}; let v = sum K k {{ D[i, k] * B[k, j] }}; C[i, j] = u * v"
+    ),
+    "two products of other lengths": kernel(
+        "C: bf16[M, N]", f"let u = {SUM}; let v = sum K - 64 k {{ A[i, k] * B[k, j] }}; C[i, j] = u * v"
+    ),
+    "two products, one of the other": kernel(
+        "inout D: bf16[M, N], C: bf16[M, N]",
+        f"D[i, j] = {SUM}; let v = sum K k {{ A[i, k] * B[k, j] * f32(D[i, j]) }}; C[i, j] = v",
+    ),
+    "two products of shifted rows": kernel(
+        "C: bf16[M, N]", f"let u = {SUM}; let v = sum K k {{ A[M - 1 - i, k] * B[k, j] }}; C[i, j] = u * v"
+    ),
     "a condition": kernel("C: bf16[M, N]", f"let s = {SUM}; if j < i {{ C[i, j] = s }}"),
     "two elements of an array": kernel("C: bf16[2, M, N]", f"let s = {SUM}; C[0, i, j] = s; C[1, i, j] = C[0, i, j]"),
     "its neighbour": kernel("C: bf16[M, 2 * N]", f"let s = {SUM}; C[i, j] = s + C[i, j + N]"),
