@@ -58,6 +58,12 @@ TILES = (
 )  # not measured but the first: by the bytes of shared memory that a product reads
 
 
+def rate_of(choice: Piped, sums: int) -> float:
+    """How near the products of so many sums come to the best rate in tiles of a choice."""
+    shape = (choice.tile[choice.across] // GROUP_ROWS, choice.tile[choice.along] * sums // PANEL, choice.cluster)
+    return next((t.rate for t in TILES if (t.groups, t.panels, t.cluster) == shape), TILES[-1].rate)
+
+
 def choose_piped(problem: Problem, region: Region) -> Piped | None:
     """Tiles for products of matrices; None where there are none, or too small ones."""
     product = matrix_product(problem, region)

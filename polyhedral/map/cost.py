@@ -18,6 +18,7 @@ from texpr.grammar.index.interval import Ranges, index_range
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.block_sizes import band_sizes
 from texpr.polyhedral.map.choose_cores import step
+from texpr.polyhedral.map.choose_piped import rate_of
 from texpr.polyhedral.map.column_work import body_of, column_held, column_work
 from texpr.polyhedral.map.contracted_tiles import DEEP, bringing
 from texpr.polyhedral.map.contraction import contracted_nest, contraction
@@ -57,13 +58,16 @@ from texpr.polyhedral.mapped.candidate import (
 )
 from texpr.polyhedral.mapped.ringed import Ringed
 
+BY_WARPS = 0.6  # of the best rate is that of products by single warps, on an H200
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCost:
     """`blocks` of `threads` run in `waves` on a GPU's multiprocessors; `idle` is the share of threads beyond an extent.
     `requests` are warps' requests of global memory with `sectors` of them, `ideal` at least; on a CPU every access is a
     request, and a sector where it is not contiguous. `updates` are those of single elements of global memory that data
-    tells, or at the ends of blocks, which wait for one another."""
+    tells, or at the ends of blocks, which wait for one another; `made` are products on tensor cores, of one
+    multiprocessor, at their best rate."""
 
     blocks: int
     threads: int
@@ -73,6 +77,7 @@ class LaunchCost:
     sectors: int
     ideal: int
     updates: int = 0
+    made: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,13 +161,17 @@ def _multiplied(problem: Problem, region: Region, choice: Piped | Ringed) -> Lau
     piped = isinstance(choice, Piped)
     product = matrix_product(problem, region) if piped else product_of_any_rows(problem, region, boxes=False)
     assert product is not None, "the candidate fits"
-    sizes = product.sizes(problem)
-    sides = zip(sizes, (choice.tile[choice.across], choice.tile[choice.along]), strict=False)
-    whole = prod(-(-n // size) * size for n, size in sides)
-    others = prod(problem.representative(par.extent, {}) for par in product.others)
-    tiles = others * whole // prod(choice.tile.values())
-    blocks = choice.persistent if isinstance(choice, Piped) else tiles
-    return _counted(problem, blocks, choice.threads, 1 - prod(sizes[:2]) / whole, iter(()))
+    *sizes, depth = product.sizes(problem)
+    tile = (choice.tile[choice.across], choice.tile[choice.along])
+    counts = [-(-n // size) for n, size in zip(sizes, tile, strict=True)]
+    tiles = prod(counts) * prod(problem.representative(par.extent, {}) for par in product.others)
+    blocks, rate = (
+        (choice.persistent, rate_of(choice, product.sums)) if isinstance(choice, Piped) else (tiles, BY_WARPS)
+    )
+    turns = -(-tiles // min(blocks, problem.target.multiprocessors))
+    made = int(turns * prod(tile) * depth * product.sums / rate)
+    idle = 1 - prod(sizes) / (prod(counts) * prod(tile))
+    return replace(_counted(problem, blocks, choice.threads, idle, iter(())), made=made)
 
 
 def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchCost:

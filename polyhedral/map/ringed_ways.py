@@ -18,9 +18,9 @@ from texpr.polyhedral.layout.make import row_major, swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.finish import Finish
-from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct
+from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, in_terms
 from texpr.polyhedral.map.ringed_fits import back_columns, piece_elements, result_piece
-from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, WARP_ROWS, in_terms, order, var, view
+from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, WARP_ROWS, order, var, view
 from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.atoms import store_pairs
 from texpr.polyhedral.mapped.operators import Copy, Unload
@@ -199,7 +199,7 @@ class WayOut:
         pair = multiply(const(2), combine(IndexOp.MOD, var(self.lane), const(4)))
         self.y = add(multiply(const(8), var(self.eight)), add(pair, var(self.one)))
         of = view(self.draft, self.sums, add(self.held[0], self.x), add(self.held[1], self.y))
-        return Finish(self.draft, self.product.epilogue, self.product.main if self.product.boxed else None, of)
+        return Finish(self.draft, self.product.epilogue, self.product.main if self.product.boxed else None, (of,))
 
     def _by_threads(self, finish: Finish) -> tuple[Node, ...]:
         sides = (self.product.rows, self.product.columns)

@@ -26,6 +26,7 @@ from texpr.polyhedral.walk import touched
 LAUNCH_PS = 2_500_000  # from the end of one launch to the begin of the next, a guess
 TASKS_PS = 5_000_000  # to hand tasks to the cores of a CPU
 CACHE = 2  # times the memory's rate is that of the caches behind it, about
+PRODUCTS_PER_PS = 3  # on the tensor cores of a multiprocessor of an H200
 UPDATE_PS = 260  # an update of one element of global memory among some hundreds
 LATENCY_NS = 700  # of global memory under load: so many bytes must be on their way to keep it busy
 IN_FLIGHT = 4  # accesses of one thread, at once
@@ -44,7 +45,8 @@ def time(problem: Problem, region: Region, paid: LaunchCost) -> int:
     busy = rate * LATENCY_NS
     at_once = min(paid.blocks * paid.threads, problem.target.multiprocessors * problem.target.resident_threads)
     on_their_way = min(busy, at_once * IN_FLIGHT * _access_bytes(problem, paid)) if paid.requests else busy
-    return rounded(LAUNCH_PS + max(max(moved, asked) * busy // on_their_way, UPDATE_PS * paid.updates))
+    made = paid.made // PRODUCTS_PER_PS
+    return rounded(LAUNCH_PS + max(max(moved, asked) * busy // on_their_way, UPDATE_PS * paid.updates, made))
 
 
 def _access_bytes(problem: Problem, paid: LaunchCost) -> int:

@@ -228,3 +228,21 @@ def test_the_text_of_an_epilogue_is_right_on_the_cpu() -> None:
     texpr.parse(program).only.compile("cuda-host:sm_90a", mapping=own, **SMALL)(**got)
     for name, value in expected.items():
         np.testing.assert_allclose(got[name].astype(float), value.astype(float), rtol=1e-2 if name == "C" else 1e-5)
+
+
+THREE = (
+    "kernel g(A: bf16[M, K], B: bf16[N, K], D: bf16[N, K], E: bf16[N, K], C: bf16[M, N], F: bf16[M, N], G: bf16[M, N]) {"
+    + "".join(
+        f" par M i, N j {{ {c}[i, j] = sum K k {{ A[i, k] * {b}[j, k] }} }}"
+        for c, b in (("C", "B"), ("F", "D"), ("G", "E"))
+    )
+    + " }"
+)
+
+
+def test_products_of_one_factor_are_one_launch_where_that_is_no_slower() -> None:
+    shapes = []
+    for n in (512, 4096):
+        found = texpr.parse(THREE).only.compile("cuda:sm_90a", stop_after="map", M=n, N=n, K=n).mapping.candidate
+        shapes.append([tuple(own.tile.values()) for own in found.launches.values()])
+    assert shapes == [[(128, 64)], [(128, 256)] * 3]
