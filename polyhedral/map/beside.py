@@ -22,7 +22,7 @@ MOST = 4  # sums, each with as many columns as a warpgroup multiplies at least
 
 
 def sums_beside(problem: Problem, nest: Boxed, most: int) -> Iterator[tuple[Contraction, ...]]:
-    """The contractions of a nest in the order of its text, for each choice of two sides; none where they are more than `most`."""
+    """The contractions of a nest in the order of its text, at most so many, for each choice of two sides."""
     loops = [stmt for stmt in nest.body if isinstance(stmt, Seq)]
     if not 1 <= len(loops) <= most:
         return

@@ -163,15 +163,14 @@ def _multiplied(problem: Problem, region: Region, choice: Piped | Ringed) -> Lau
     assert product is not None, "the candidate fits"
     *sizes, depth = product.sizes(problem)
     tile = (choice.tile[choice.across], choice.tile[choice.along])
-    counts = [-(-n // size) for n, size in zip(sizes, tile, strict=True)]
-    tiles = prod(counts) * prod(problem.representative(par.extent, {}) for par in product.others)
+    whole = prod(-(-n // size) * size for n, size in zip(sizes, tile, strict=True))
+    tiles = whole // prod(tile) * prod(problem.representative(par.extent, {}) for par in product.others)
     blocks, rate = (
         (choice.persistent, rate_of(choice, product.sums)) if isinstance(choice, Piped) else (tiles, BY_WARPS)
     )
     turns = -(-tiles // min(blocks, problem.target.multiprocessors))
     made = int(turns * prod(tile) * depth * product.sums / rate)
-    idle = 1 - prod(sizes) / (prod(counts) * prod(tile))
-    return replace(_counted(problem, blocks, choice.threads, idle, iter(())), made=made)
+    return replace(_counted(problem, blocks, choice.threads, 1 - prod(sizes) / whole, iter(())), made=made)
 
 
 def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchCost:

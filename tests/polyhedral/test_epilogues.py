@@ -231,7 +231,8 @@ def test_the_text_of_an_epilogue_is_right_on_the_cpu() -> None:
 
 
 THREE = (
-    "kernel g(A: bf16[M, K], B: bf16[N, K], D: bf16[N, K], E: bf16[N, K], C: bf16[M, N], F: bf16[M, N], G: bf16[M, N]) {"
+    "kernel g(A: bf16[M, K], B: bf16[N, K], D: bf16[N, K], E: bf16[N, K],"
+    " C: bf16[M, N], F: bf16[M, N], G: bf16[M, N]) {"
     + "".join(
         f" par M i, N j {{ {c}[i, j] = sum K k {{ A[i, k] * {b}[j, k] }} }}"
         for c, b in (("C", "B"), ("F", "D"), ("G", "E"))
