@@ -112,7 +112,7 @@ class Crew:
     in the band and in its team; of the index `along`, if any, a thread has `width` neighbours, from the value of the
     name in `firsts` on, and the last ones end at `cut` where that is no multiple. `part`, one of `parts`, numbers the
     blocks that share the elements of one, at `tile` among `tiles`: who deals the blocks to the grid says where these
-    stand."""
+    stand, and which digit, `block`, those of the index along have there."""
 
     def __init__(self, draft: Draft, region: Region, choice: Parted, found: Work) -> None:
         self.draft, self.choice, self.work = draft, choice, found
@@ -127,6 +127,7 @@ class Crew:
         fresh = draft.names.fresh
         self.team_index, self.part = fresh("team"), fresh("part")
         self.part_digit: Digit | None = None
+        self.block: Digit | None = None
         self.parts: IndexExpr = ONE
         self.tile: tuple[IndexExpr, ...] = ()
         self.tiles: tuple[IndexExpr, ...] = ()

@@ -48,7 +48,7 @@ def together(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
     if crew.choice.threads == lanes:
         return nodes
     warps = const(crew.choice.threads // crew.warp)
-    shared = [_shared(crew, part, (warps,)) for part in parts]
+    shared = [shared_parts(crew, part, (warps,)) for part in parts]
     nodes += [Fresh(buffer=name) for names in shared for name in names]
     stand = crew.stand(("lane", "warp"), (crew.warp, crew.choice.threads // crew.warp))
     slot = (IndexVar(name=stand.outer),)
@@ -66,7 +66,7 @@ def together(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
     return nodes
 
 
-def _shared(crew: Crew, part: Part, shape: tuple[IndexExpr, ...]) -> tuple[str, ...]:
+def shared_parts(crew: Crew, part: Part, shape: tuple[IndexExpr, ...]) -> tuple[str, ...]:
     """Where the components of a part meet, in shared memory."""
     named = zip(part.registers, part.components, strict=True)
     return tuple(crew.buffer(f"{register}s", c.dtype, shape, Memory.SHARED) for register, c in named)
@@ -95,7 +95,7 @@ def _put(crew: Crew, parts: Sequence[Part], suffix: str) -> tuple[list[Node], tu
     if crew.team == 1:
         return [], None
     put = crew.stand(("at", "member"), (crew.elements, crew.team))
-    shared = [_shared(crew, part, (const(crew.team), const(crew.elements * crew.width))) for part in parts]
+    shared = [shared_parts(crew, part, (const(crew.team), const(crew.elements * crew.width))) for part in parts]
     nodes: list[Node] = [*(Fresh(buffer=name) for names in shared for name in names), *put.nodes]
     for part, names in zip(parts, shared, strict=True):
         name = crew.draft.names.fresh("element")
@@ -138,7 +138,7 @@ def _in_groups(
         member = add(multiply(const(members), group), IndexVar(name=index))
         values = crew.read(part, names, (member, slot))
         got = crew.reduce(own, f"{suffix}group", values, over=((index, const(members)),), digits=stand.digits)
-        found.append(_shared(crew, own, (const(groups), const(count))))
+        found.append(shared_parts(crew, own, (const(groups), const(count))))
         nodes += [*(Fresh(buffer=name) for name in (*registers, *found[-1])), got]
         puts += crew.put(own, f"{suffix}grouped", found[-1], (group, slot), crew.read(own), stand.digits)
     return [*nodes, *puts], found

@@ -18,6 +18,7 @@ is enough; the counters are zeros again when it ends.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -37,6 +38,7 @@ from texpr.grammar.index.expr import (
 )
 from texpr.grammar.index.interval import most
 from texpr.polyhedral.facts import size_ranges
+from texpr.polyhedral.map.by_columns import by_columns, ends_columns
 from texpr.polyhedral.map.crew import Crew, Part, parts_of
 from texpr.polyhedral.map.digits import grid_digits, grid_size, numbered
 from texpr.polyhedral.map.draft import Draft
@@ -49,6 +51,7 @@ from texpr.polyhedral.map.rounds import Rounds, turns_of
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.work import shared_nest, work
 from texpr.polyhedral.mapped.candidate import Parted
+from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Guard, Node
@@ -84,8 +87,8 @@ class _Launch:
         covered = dict(zip(nest.indices, crew.band.covered, strict=False))
         self.inside = padding_guard(nest, covered, crew.ranges, crew.firsts)
         accumulated, parts = self._accumulated()
-        body += [*accumulated, *together(crew, parts, "")]
-        ending, orders = last(crew, parts, self._end) if crew.part_digit is not None else (self._end(parts), ())
+        body += accumulated
+        ending, orders = self._met(parts, grid)
         used = tuple(d for d in grid if d)
         return Launch(
             name=self.name,
@@ -97,6 +100,26 @@ class _Launch:
             orders=orders,
             span=crew.span,
         )
+
+    def _met(self, parts: Sequence[Part], grid: Sequence[Digit | None]) -> tuple[list[Node], tuple[Order, ...]]:
+        """The parts combined, and what comes behind; also the orders between blocks."""
+        crew, nest = self.crew, self.nest
+        if ends_columns(self.choice, crew.along.index if crew.along is not None else None):
+            assert crew.along is not None, "there are neighbours"
+            crew.block = grid[nest.indices.index(crew.along.index)]
+            return by_columns(crew, parts, self._end_of_columns)
+        nodes = together(crew, parts, "")
+        if crew.part_digit is None:
+            return [*nodes, *self._end(crew, parts)], ()
+        ending, orders = last(crew, parts, partial(self._end, crew))
+        return [*nodes, *ending], orders
+
+    def _end_of_columns(self, crew: Crew, totals: Sequence[Part]) -> list[Node]:
+        """The same of a thread with one element, where there is an iteration of it."""
+        covered = dict(zip(self.nest.indices, crew.band.covered, strict=False))
+        inside = padding_guard(self.nest, covered, crew.ranges)
+        _, nodes = self._last(crew, totals)
+        return nodes if inside is None else [Guard(condition=inside, body=tuple(nodes), padding=True, span=crew.span)]
 
     def _grid(self) -> tuple[Digit | None, ...]:
         """The grid digits of the band's indices, and that of the parts."""
@@ -159,11 +182,20 @@ class _Launch:
             count = CHAIN + 1 if turns is None else min(count * turns, CHAIN + 1)
         return count * self.choice.ahead * self.choice.widths.get(reduction.over.index, 1) <= CHAIN
 
-    def _end(self, totals: Sequence[Part]) -> list[Node]:
+    def _end(self, crew: Crew, totals: Sequence[Part]) -> list[Node]:
         """What the program says around its reductions, by the first thread of each team."""
-        along = self.crew.along
+        element, nodes = self._last(crew, totals)
+        guarded = self._guarded(crew.of_each(element, nodes))
+        if crew.team == 1:
+            return list(guarded)
+        first = Compare(op=CompareOp.EQ, left=IndexVar(name=crew.team_index), right=ZERO)
+        return [Guard(condition=first, body=guarded, span=crew.span)]
+
+    def _last(self, crew: Crew, totals: Sequence[Part]) -> tuple[str, list[Node]]:
+        """The statements behind the reductions, for the neighbour of this number."""
+        along = crew.along
         by_id = {total.update.id: total for total in totals}
-        body = Body(self.draft, hardware=self.nest.indices, digits=self.crew.own)
+        body = Body(self.draft, hardware=self.nest.indices, digits=crew.own)
         element = self.draft.names.fresh(f"{stem(along.index)}_element") if along is not None else ""
         nodes: list[Node] = []
         for stmt in self.work.last:
@@ -173,12 +205,8 @@ class _Launch:
                 continue
             updates: list[Node] = []
             for update in reduction.updates:
-                updates += self.crew.final(body, by_id[update.id], element)
+                updates += crew.final(body, by_id[update.id], element)
             extents = (loop.extent for loop in reduction.loops)
             some = where_some(e for e in extents if names(e).isdisjoint(reduction.indices))
             nodes += updates if some is None else [Guard(condition=some, body=tuple(updates), span=stmt.span)]
-        guarded = self._guarded(self.crew.of_each(element, nodes))
-        if self.crew.team == 1:
-            return list(guarded)
-        first = Compare(op=CompareOp.EQ, left=IndexVar(name=self.crew.team_index), right=ZERO)
-        return [Guard(condition=first, body=guarded, span=self.crew.span)]
+        return element, nodes

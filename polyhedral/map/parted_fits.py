@@ -6,6 +6,7 @@ from math import prod
 from texpr.grammar.ast import Stmt
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.by_columns import ends_columns, meeting_slots
 from texpr.polyhedral.map.crew import cut_of, team_of
 from texpr.polyhedral.map.crew_fits import crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
@@ -53,12 +54,20 @@ def _faults(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterat
         yield "`blocks`: all reductions of a launch have as many blocks"
     yield from crew_faults(problem, choice)
     yield from _widths(problem, nest, choice, found)
-    each = prod(choice.widths.get(i, 1) for i in nest.indices)
-    slots = choice.threads * each if dealt else choice.threads // target.warp_size
-    slots += choice.threads if dealt and groups_of(team_of(choice), each) else 0
-    needed = 2 * slots * part_bytes([update for one in found.reductions for update in one.updates])
+    slots = _slots(choice, nest, target.warp_size)
+    needed = slots * part_bytes([update for one in found.reductions for update in one.updates])
     if needed > target.shared_bytes:
         yield f"it needs {needed} bytes of shared memory, and a block has {target.shared_bytes}"
+
+
+def _slots(choice: Parted, nest: Nest, warp: int) -> int:
+    """The parts of an update that lie in shared memory, those of the block's and those of all blocks."""
+    along = next((i for i in nest.indices if i in choice.widths), None)
+    if along is not None and ends_columns(choice, along):
+        return meeting_slots(choice, dict(choice.deal)[along], choice.widths[along])
+    each = prod(choice.widths.get(i, 1) for i in nest.indices)
+    slots = choice.threads * each if choice.deal else choice.threads // warp
+    return 2 * (slots + (choice.threads if choice.deal and groups_of(team_of(choice), each) else 0))
 
 
 def _widths(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterator[str]:

@@ -92,10 +92,6 @@ NOT_YET = {
     ("syrk", "C"): RUNS,
     ("syr2k", "A"): "a tile in shared memory",
     ("syr2k", "B"): "a tile in shared memory",
-    ("mvt", "X2"): "what a thread finishes for its neighbours, written at once",
-    ("atax", "Y"): "what a thread finishes for its neighbours, written at once",
-    ("bicg", "S"): "what a thread finishes for its neighbours, written at once",
-    ("sum_axis0", "S"): "what a thread finishes for its neighbours, written at once",
     ("small_matvec", "A"): "lanes along the batch",
     ("small_matvec", "X"): "lanes along the batch",
 }

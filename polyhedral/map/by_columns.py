@@ -1,0 +1,174 @@
+"""Where the parts meet of threads that have several neighbours of an index: each of them ends one element.
+
+    S_parts[team, e, at] = S_part[e]                                                         every thread; barrier
+    column: 0 .. 127 of the 256 threads ;  j = 128*j_block + column
+      S_column = Sum of S_parts[each, column % 8, column / 8] for each < 16
+      S_blocks[tile, part, column] = S_column
+    the last block, of each column:  S_total = 0 ;  S_total += S_blocks[tile, each_part, column] for each_part < parts
+
+A thread would else have all elements that are neighbours, and all others would wait for those few that end them.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, IndexVar
+from texpr.grammar.index.expr import add, ceildiv, combine, const, constant_value, multiply
+from texpr.grammar.types import F64
+from texpr.polyhedral.map.crew import Crew, Part
+from texpr.polyhedral.map.long_sums import as_type
+from texpr.polyhedral.map.meeting import by_the_last, left_in_memory, shared_parts
+from texpr.polyhedral.map.serial import Body, of_combining
+from texpr.polyhedral.map.updates import combined, components
+from texpr.polyhedral.mapped.candidate import Parted
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+
+BANKS = 32  # of shared memory, 4 bytes each
+TOGETHER = 8  # parts of an element whose loads are on their way together
+
+End = Callable[[Crew, Sequence[Part]], list[Node]]
+"""What comes at the end for the elements of a crew, whose parts have these values."""
+
+
+def ends_columns(choice: Parted, index: str | None) -> bool:
+    """Whether the threads of a block are enough for a thread for each of its elements, which are neighbours along."""
+    width = choice.widths.get(index, 1) if index is not None else 1
+    lanes = dict(choice.deal).get(index, 1) if index is not None else 1
+    alone = len(choice.deal) <= 1
+    return alone and width > 1 and width < BANKS and 1 < lanes < choice.threads and lanes * width <= choice.threads
+
+
+def row_of(lanes: int, width: int) -> int:
+    """How many elements apart those lie in shared memory that a thread has of one neighbour and of the next: threads
+    with neighbouring elements find them in different banks."""
+    apart = BANKS // width
+    return next(n for n in range(lanes, lanes + 2 * apart) if n % (2 * apart) == apart)
+
+
+def meeting_slots(choice: Parted, lanes: int, width: int) -> int:
+    """The parts of an update that lie in shared memory."""
+    return choice.threads // lanes * width * row_of(lanes, width)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """The thread of an element: its number, the crew of the one that it has, and which threads have one."""
+
+    index: str
+    crew: Crew
+    there: Condition | None
+    nodes: tuple[Node, ...]
+
+    def guarded(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        if self.there is None:
+            return tuple(nodes)
+        return (Guard(condition=self.there, body=tuple(nodes), span=self.crew.span),)
+
+
+def by_columns(crew: Crew, parts: Sequence[Part], end: End) -> tuple[list[Node], tuple[Order, ...]]:
+    """The parts of a block's threads combined, each element by a thread of its own; where blocks share the elements,
+    the last one combines what all have. Also the orders between blocks."""
+    nodes, shared = _put(crew, parts)
+    column = _column(crew)
+    number, width = IndexVar(name=column.index), const(crew.width)
+    place = (combine(IndexOp.MOD, number, width), combine(IndexOp.DIV, number, width))
+    inside, totals = list[Node](), list[Part]()
+    for part, names in zip(parts, shared, strict=True):
+        registers = tuple(crew.buffer(f"{c.word}_column", c.dtype, (), Memory.REG) for c in part.components)
+        own, each = replace(part, registers=registers), crew.draft.names.fresh("each")
+        values = crew.read(part, names, (IndexVar(name=each), *place))
+        got = crew.reduce(own, "column", values, over=((each, const(crew.team)),), digits=column.crew.own)
+        inside += [*(Fresh(buffer=name) for name in registers), got]
+        totals.append(own)
+    nodes += column.nodes
+    if crew.part_digit is None:
+        return [*nodes, *column.guarded([*inside, *end(column.crew, totals)])], ()
+    more, ending, orders = _over_blocks(column, totals, end)
+    nodes += column.guarded([*inside, *more])
+    span = parts[0].update.span
+    return [*nodes, by_the_last(crew.draft, crew.tile, crew.tiles, crew.parts, tuple(ending), orders, span)], orders
+
+
+def _put(crew: Crew, parts: Sequence[Part]) -> tuple[list[Node], list[tuple[str, ...]]]:
+    """Every thread puts its elements where the threads of these read them."""
+    stand = crew.stand(("at", "member"), (crew.elements, crew.team))
+    shape = (const(crew.team), const(crew.width), const(row_of(crew.elements, crew.width)))
+    shared = [shared_parts(crew, part, shape) for part in parts]
+    nodes: list[Node] = [*(Fresh(buffer=name) for names in shared for name in names), *stand.nodes]
+    for part, names in zip(parts, shared, strict=True):
+        element = crew.draft.names.fresh("element")
+        there = (IndexVar(name=stand.outer), IndexVar(name=element), IndexVar(name=stand.inner))
+        mine = crew.read(part, at=crew.element(element))
+        nodes += crew.each(element, crew.put(part, "put", names, there, mine, stand.digits), part.update)
+    return nodes, shared
+
+
+def _column(crew: Crew) -> _Column:
+    """The thread of each element, and the index of the band there."""
+    assert crew.along is not None, "threads have neighbours along an index"
+    index, count = crew.draft.names.fresh("column"), crew.elements * crew.width
+    band = crew.digits((index,), ((0, crew.choice.threads),))
+    there = None
+    if count < crew.choice.threads:
+        there = Compare(op=CompareOp.LT, left=IndexVar(name=index), right=const(count))
+    own = copy(crew)
+    own.own, own.width, own.team, own.elements = tuple(d.name for d in band.all), 1, 1, count
+    number = Define(index=index, digits=tuple(reversed(band.digits[0])))
+    block = tuple(d for d in (crew.block,) if d is not None)
+    iteration = Define(index=crew.along.index, digits=block, offset=IndexVar(name=index))
+    own.along = None
+    return _Column(index=index, crew=own, there=there, nodes=(number, iteration))
+
+
+def _over_blocks(column: _Column, parts: Sequence[Part], end: End) -> tuple[list[Node], list[Node], tuple[Order, ...]]:
+    """What a block leaves in memory, what the last one does with that of all, and the orders between them."""
+    crew, own = column.crew, IndexVar(name=column.index)
+    puts, inside, totals, orders = list[Node](), list[Node](), list[Part](), list[Order]()
+    for part in parts:
+        update = part.update
+        dtype = F64 if crew.is_long(update) else part.components[0].dtype
+        shape = (*crew.tiles, crew.parts, const(crew.elements))
+        spaces = [crew.buffer(f"{c.word}_blocks", c.dtype, shape, Memory.GLOBAL) for c in components(update, dtype)]
+        total = crew.registers(update, "total", dtype)
+        totals.append(total)
+        given = [as_type(value, c.dtype) for value, c in zip(crew.read(part), total.components, strict=True)]
+        left = crew.put(part, "block", spaces, (*crew.tile, IndexVar(name=crew.part), own), given, crew.own)
+        puts += left
+        more, sinks = _added(column, total, spaces)
+        inside += [*crew.started(total, "total"), *more]
+        orders += [
+            left_in_memory(put.id, sink, space, update.span)
+            for put, sink, space in zip(left, sinks, spaces, strict=True)
+        ]
+    inside += end(crew, totals)
+    return puts, list(column.guarded(inside)), tuple(orders)
+
+
+def _added(column: _Column, total: Part, spaces: Sequence[str]) -> tuple[tuple[Node, ...], list[str]]:
+    """What all blocks left combined, and the statements that read it: of several parts at a time all that is read comes
+    before what is made of it."""
+    crew, update, fresh = column.crew, total.update, column.crew.draft.names.fresh
+    turn, each = fresh("parts_turn"), fresh("each_part")
+    known = constant_value(crew.parts)
+    together = TOGETHER if known is None else min(TOGETHER, known)
+    part: IndexExpr = add(multiply(const(together), IndexVar(name=turn)), IndexVar(name=each))
+    values = crew.read(total, spaces, (*crew.tile, part, IndexVar(name=column.index)))
+    nodes, sinks = list[Node](), list[str]()
+    if len(values) > 1:
+        other = crew.registers(update, "other")
+        got = crew.put(total, "parts", other.registers, (), values, crew.own)
+        nodes += [*(Fresh(buffer=name) for name in other.registers), *got]
+        sinks += [one.id for one in got]
+        values = crew.read(other)
+    id = fresh(f"{update.id}_parts")
+    body = Body(crew.draft, hardware=crew.nest.indices, digits=crew.own)
+    nodes += of_combining(body.nodes(combined(update, crew.read(total), values, id, total.local)))
+    if known is None or known % together:
+        there = Compare(op=CompareOp.LT, left=part, right=crew.parts)
+        nodes = [Guard(condition=there, body=tuple(nodes), padding=True, span=update.span)]
+    around = Loop(index=each, extent=const(together), body=tuple(nodes), unroll=True, span=update.span)
+    turns = ceildiv(crew.parts, together)
+    return (Loop(index=turn, extent=turns, body=(around,), span=update.span),), sinks or [id]
