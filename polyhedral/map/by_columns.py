@@ -20,13 +20,14 @@ from texpr.polyhedral.map.crew import Crew, Part
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.meeting import by_the_last, left_in_memory, shared_parts
 from texpr.polyhedral.map.serial import Body, of_combining
+from texpr.polyhedral.map.tiles import BANKS_BYTES
 from texpr.polyhedral.map.updates import combined, components
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
-BANKS = 32  # of shared memory, 4 bytes each
+BANKS = BANKS_BYTES // 4  # of shared memory
 TOGETHER = 8  # parts of an element whose loads are on their way together
 
 End = Callable[[Crew, Sequence[Part]], list[Node]]
