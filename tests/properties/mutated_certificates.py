@@ -19,7 +19,17 @@ from texpr.polyhedral.verify.stage import distance_of
 from texpr.polyhedral.verify.tree import launches
 
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
-NAMES = ("matmul_seed", "transpose", "softmax", "conv2d", "permute_021", "layernorm", "scatter_max", "block_scan", "syrk")
+NAMES = (
+    "matmul_seed",
+    "transpose",
+    "softmax",
+    "conv2d",
+    "permute_021",
+    "layernorm",
+    "scatter_max",
+    "block_scan",
+    "syrk",
+)
 
 
 def mapping(name: str, target: str = "cuda:sm_90a") -> dict[str, Any]:
