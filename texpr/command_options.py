@@ -42,8 +42,8 @@ HINTS = option("--hint", dest="hint", action="append", metavar="NAME=VALUE", hel
 OBJECTIVE = option(
     "--objective",
     default="time",
-    metavar="time|distance",
-    help="what lanes are chosen for: the least time, or neighbours that touch what is nearest",
+    metavar="time|distance|milp",
+    help="what lanes are chosen for: the least time, or neighbours that touch what is nearest (milp: by an integer program)",
 )
 
 

@@ -83,7 +83,7 @@ def compiled_of(
     target: str,
     define: list[str] | None,
     hints: list[str] | None,
-    objective: Literal["time", "distance"],
+    objective: Literal["time", "distance", "milp"],
     mapping: Path | None,
     stop_after: str | None,
 ) -> Any:
@@ -109,7 +109,7 @@ def graph(
     kernel: str | None,
     target: str,
     hint: list[str] | None,
-    objective: Literal["time", "distance"],
+    objective: Literal["time", "distance", "milp"],
     mapping: Path | None,
 ) -> None:
     """Show the planned program: the mapping with whole statements, and where every buffer lies."""
@@ -125,7 +125,7 @@ def build(
     kernel: str | None,
     target: str,
     hint: list[str] | None,
-    objective: Literal["time", "distance"],
+    objective: Literal["time", "distance", "milp"],
     mapping: Path | None,
     source_only: bool,
 ) -> None:

@@ -124,7 +124,7 @@ class Kernel:
         sizes: Mapping[str, int] | None = None,
         dynamic: Sequence[str] = (),
         hints: Mapping[str, int] | None = None,
-        objective: Literal["time", "distance"] = "time",
+        objective: Literal["time", "distance", "milp"] = "time",
         mapping: "Choices | Mapping[str, Any] | None" = None,
         checks: bool = False,
         stop_after: str | None = None,
@@ -137,7 +137,8 @@ class Kernel:
             sizes, size_values: compile-time sizes; those left out stay dynamic and are solved at launch.
             dynamic: sizes that must stay dynamic; naming one that is bound here is an error.
             hints: values at which the cost of dynamic sizes is judged.
-            objective: what lanes are chosen for: the least time, or distance between neighbours (docs/schedules.md).
+            objective: what lanes are chosen for: the least time, or distance between neighbours (docs/schedules.md;
+                `milp`: the same by an integer program).
             mapping: the choices of the mapping instead of the compiler's own: the `candidate` of a mapping, changed as
                 you like, or its JSON (docs/schemas.md); or one for each of some cases and for all other calls:
                 `{"cases": [{"when": "M % 128 == 0 and address(A) % 16 == 0", "candidate": …}], "otherwise": …}`.

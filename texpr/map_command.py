@@ -16,7 +16,7 @@ def map_command(
     kernel: str | None,
     target: str,
     hint: list[str] | None,
-    objective: Literal["time", "distance"],
+    objective: Literal["time", "distance", "milp"],
     mapping: Path | None,
     alternatives: bool,
     explain: str | None,

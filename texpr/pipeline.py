@@ -88,7 +88,7 @@ def build(
     Args:
         sizes: values of the sizes bound at compile time; the others stay free.
         hints: representative values of free sizes, for the cost model only.
-        objective: by what lanes are chosen, `time` or `distance`.
+        objective: by what lanes are chosen, `time`, `distance` or `milp`.
         choices: those of the mapping; None lets the compiler choose.
         checks: emit run-time checks of gathered subscripts on CUDA (`cpu` and `cuda-host` always have them).
         stop_after: the last stage to run; None runs all.
@@ -99,7 +99,7 @@ def build(
     if stop_after is not None and stop_after not in STAGES:
         help = did_you_mean(stop_after[:40], STAGES, f"stages are {', '.join(STAGES)}")
         raise fail("E0502", f"there is no stage {stop_after[:40]!r}", help=help)
-    one_of("objective", objective, ("time", "distance"))
+    one_of("objective", objective, ("time", "distance", "milp"))
     made = Build(kernel, target, sizes)
     last = STAGES.index(stop_after) if stop_after else len(STAGES)
 

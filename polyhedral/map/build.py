@@ -21,7 +21,6 @@ from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.idle_attributes import idle_attributes
 from texpr.polyhedral.map.inherited import inherit_attributes
 from texpr.polyhedral.map.launches import build_combined, build_flat, build_single
-from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.one_name import one_name
 from texpr.polyhedral.map.partials import add_partials
 from texpr.polyhedral.map.persistent import persistent
@@ -85,7 +84,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
                 *idle_attributes(problem.kernel, problem.target, host, buffers, draft.obeyed),
                 *_read_again(problem, candidate),
                 *draft.notes,
-                *(distance_notes(problem, candidate) if problem.objective is Objective.DISTANCE else ()),
+                *(distance_notes(problem, candidate) if problem.objective.by_distance else ()),
             ),
         ),
     )

@@ -46,7 +46,6 @@ from texpr.polyhedral.map.early import choose_early
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked, with_threads
 from texpr.polyhedral.map.held import reads_beside
 from texpr.polyhedral.map.lanes import choose_lanes
-from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.row_clusters import cluster_faults
@@ -118,7 +117,7 @@ def _choice(problem: Problem, region: Region) -> Choice:
         if prefers_threads(problem, nest, sizes, DEFAULT_THREADS, ranges):
             return choose_flat(problem, nest, ranges)
         return choose_blocks(problem, nest, ranges)
-    if problem.objective is Objective.DISTANCE:
+    if problem.objective.by_distance:
         return choose_flat(problem, nest, ranges)
     multiplied = choose_piped(problem, region) or choose_ringed(problem, region)
     if multiplied is not None:

@@ -24,7 +24,7 @@ from texpr.polyhedral.map.columns_fit import columns_faults
 from texpr.polyhedral.map.digits import power_of_two
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.held import Held, named
-from texpr.polyhedral.map.objective import SECTOR_BYTES, Objective
+from texpr.polyhedral.map.objective import SECTOR_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.uses import memory_of
@@ -46,7 +46,7 @@ def choose_columns(problem: Problem, nest: Nest, ranges: Ranges) -> Columns | No
     """Teams that hold what several loops read of a column; None where these are none, or cannot hold it."""
     found = column_work(problem, nest)
     asked = threads_asked(problem.kernel, problem.target) or width_asked(nest.pars)
-    if found is None or asked or problem.objective is Objective.DISTANCE or not fits_threads(problem.kernel, nest):
+    if found is None or asked or problem.objective.by_distance or not fits_threads(problem.kernel, nest):
         return None
     held = column_held(problem, nest, found, 1)
     across = lies_across(problem, nest, held) if held is not None else None

@@ -54,7 +54,7 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
     if shares.thread:
         widths = {index: n for index, n in shares.thread.items() if n > 1}
     else:
-        near = problem.objective is Objective.DISTANCE and width_asked(nest.pars) is None
+        near = problem.objective.by_distance and width_asked(nest.pars) is None
         widths = {} if near else choose_width(problem, nest, sizes, order[0], nest.indices)
         widths = {index: n for index, n in widths.items() if tile.get(index, n) % n == 0}
     lines: dict[str, str] = {}

@@ -95,8 +95,8 @@ def distance(
     points = [subscript for subscript in access.subscripts if not isinstance(subscript, Gather)]
     if len(points) < len(access.subscripts):
         return None
-    address = _known(offset(access.layout, points), {name: const(value) for name, value in sizes.items()})
-    affine = _coefficients(address)
+    address = known(offset(access.layout, points), {name: const(value) for name, value in sizes.items()})
+    affine = coefficients(address)
     if affine is not None:
         return Distance(elements=closed_form(affine, lanes), by=By.CLOSED_FORM)
     exact = _exact(address, lanes, extents, work)
@@ -118,7 +118,7 @@ def closed_form(coefficients: Mapping[str, int], lanes: Lanes) -> int:
     return total
 
 
-def _coefficients(address: IndexExpr) -> dict[str, int] | None:
+def coefficients(address: IndexExpr) -> dict[str, int] | None:
     """What an affine address has of each index, None for another one."""
     found: dict[str, int] = {}
     for monomial, coefficient in linear(address).terms.items():
@@ -155,10 +155,10 @@ def _exact(address: IndexExpr, lanes: Lanes, extents: Mapping[str, int], work: i
 
 
 def _from(address: IndexExpr, places: Mapping[str, IndexExpr], more: Mapping[str, int]) -> IndexExpr:
-    return _known(address, {index: add(first, const(more[index])) for index, first in places.items()})
+    return known(address, {index: add(first, const(more[index])) for index, first in places.items()})
 
 
-def _known(address: IndexExpr, values: Mapping[str, IndexExpr]) -> IndexExpr:
+def known(address: IndexExpr, values: Mapping[str, IndexExpr]) -> IndexExpr:
     return substitute(address, lambda leaf: values.get(leaf.name))
 
 

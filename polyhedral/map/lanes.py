@@ -31,6 +31,10 @@ def choose_lanes(
     the buffers `without` do not count."""
     if len(sizes) == 1:
         return (0,), (threads,)
+    if problem.objective is Objective.MILP:
+        from texpr.polyhedral.map.lanes_program import lanes_by_program
+
+        return lanes_by_program(problem, nest, sizes, threads, ranges, without)
     if problem.objective is Objective.DISTANCE:
         return nearest_lanes(problem, nest, sizes, threads, ranges, without=without)
     warp = problem.target.warp_size

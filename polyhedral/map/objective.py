@@ -23,10 +23,15 @@ SECTOR_BYTES = 32
 
 class Objective(StrEnum):
     """By what lanes are chosen: what takes the least `time`, or, the seed's rule, the least `distance` between
-    neighbouring lanes, in bands of which nothing is staged or shared out."""
+    neighbouring lanes, in bands of which nothing is staged or shared out; `milp` is the same by an integer program."""
 
     TIME = "time"
     DISTANCE = "distance"
+    MILP = "milp"
+
+    @property
+    def by_distance(self) -> bool:
+        return self is not Objective.TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

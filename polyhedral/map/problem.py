@@ -231,7 +231,7 @@ def make_problem(
     whole = kernel
     if target.is_cuda:
         kernel = fused(kernel)
-        if objective is not Objective.DISTANCE:  # which is of the author's indices
+        if not objective.by_distance:  # which is of the author's indices
             kernel = flattened(joined(kernel), target.max_cluster)
     outliner = _Outliner(kernel, target)
     outline = outliner.nodes(kernel.body, (), ())

@@ -139,6 +139,6 @@ def test_no_other_split_of_a_warp_is_nearer() -> None:
 
 def test_an_objective_that_there_is_not_is_refused() -> None:
     speed: Any = "speed"
-    with pytest.raises(TExprError, match="'time' or 'distance', not 'speed'") as caught:
+    with pytest.raises(TExprError, match="'time' or 'distance' or 'milp', not 'speed'") as caught:
         texpr.parse("kernel f(A: f32[1]) { A[0] = 1.0 }").only.compile("cuda:sm_90a", objective=speed)
     assert [d.code for d in caught.value.diagnostics] == ["E0607"]
