@@ -1,28 +1,33 @@
-"""The Cholesky factor of a matrix in blocks: which task waits for which follows from what each of them touches."""
+"""The Cholesky factor of a matrix in blocks: which task waits for which follows from what each of them touches.
+
+python examples/blocked_cholesky.py [--gpus 2]
+mpiexec -n 2 python examples/blocked_cholesky.py --mpi
+"""
 
 from typing import Any
 
 import numpy as np
+from where import everywhere, linalg, options
 
-from texpr.tasks import Engine, Tensor, accumulate, on_arrays, read, read_write, tiled
+from texpr.tasks import Engine, Tensor, accumulate, read, read_write, tiled
 
 
-@on_arrays
+@everywhere
 def factor(diagonal: Any) -> None:
-    diagonal[...] = np.linalg.cholesky(diagonal)
+    diagonal[...] = linalg(diagonal).cholesky(diagonal)
 
 
-@on_arrays
+@everywhere
 def solve(diagonal: Any, below: Any) -> None:
-    below[...] = np.linalg.solve(diagonal, below.T).T
+    below[...] = linalg(below).solve(diagonal, below.T).T
 
 
-@on_arrays
+@everywhere
 def subtract(left: Any, right: Any, block: Any) -> None:
     block -= left @ right.T
 
 
-@on_arrays
+@everywhere
 def subtract_own(left: Any, block: Any) -> None:
     block -= left @ left.T
 
@@ -46,7 +51,7 @@ def main() -> None:
     m = m @ m.T + 200 * np.eye(200)
     space = tiled(200, 48)
     a = Tensor("A", (space, space), data=m.copy())
-    with Engine(workers=2) as engine:
+    with Engine(**options()) as engine:
         cholesky(engine, a)
         found = np.tril(engine.array(a))
         print(engine.counters.finished, "tasks")

@@ -2,14 +2,18 @@
 
 Occupied and virtual orbitals have tiles of either spin. A block of a tensor is zero where the spins of its upper and
 lower indices do not add up to the same: such blocks have no memory, and their products are not made.
+
+    python examples/coupled_cluster.py [--gpus 2]
+    mpiexec -n 2 python examples/coupled_cluster.py --mpi
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from where import everywhere, options
 
-from texpr.tasks import Engine, Tensor, TiledSpace, einsum, on_arrays, read, tiled, write
+from texpr.tasks import Engine, Tensor, TiledSpace, einsum, read, tiled, write
 
 OCC, VIRT, ROUNDS = (3, 3), (5, 5), 3  # extents of tiles, those with spin up first
 
@@ -40,6 +44,7 @@ def residual(contract: Callable[..., object], t: Any, v: dict[str, Any], r: Any)
     contract("jmae,mbei->ijab", t, v["ph"], r, -1)
 
 
+@everywhere
 def divide(given: Any, denominators: Any, target: Any) -> None:
     target[...] = given / denominators
 
@@ -54,8 +59,7 @@ def main() -> None:
     dense = {name: own.at_home() for name, own in (*v.items(), ("V", first), ("D", d))}
 
     amplitudes = tensor("T0", doubles)
-    with Engine({"home": 1, "fast": 1}, memories={"fast": 1 << 16}) as engine:
-        step = on_arrays(divide)
+    with Engine(**options(1 << 16)) as engine:
         for number in range(1, ROUNDS + 1):
             r, amplitudes_new = tensor(f"R{number}", doubles), tensor(f"T{number}", doubles)
 
@@ -67,7 +71,7 @@ def main() -> None:
             for block in r.blocks():
                 if not block.is_zero:
                     new = amplitudes_new.block(block.index)
-                    engine.submit(step, read(block), read(d.block(block.index)), write(new))
+                    engine.submit(divide, read(block), read(d.block(block.index)), write(new))
             engine.deallocate(r)
             engine.deallocate(amplitudes)
             amplitudes = amplitudes_new

@@ -1,19 +1,22 @@
-"""A contraction in tiles, in a memory that holds a quarter of the data: blocks come and go while tasks run."""
+"""A contraction in tiles, in a memory that holds a quarter of the data: blocks come and go while tasks run.
 
-import sys
+python examples/tiled_contraction.py [--gpus 2] [--trace run.json]
+mpiexec -n 2 python examples/tiled_contraction.py --mpi
+"""
 
 import numpy as np
+from where import options
 
 from texpr.tasks import Engine, Tensor, einsum, tiled
 
 
-def main(trace: str | None = None) -> None:
+def main() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 240, 240))
     n = tiled(240, 64)
     x, y, z = Tensor("A", (n, n), data=a), Tensor("B", (n, n), data=b), Tensor("C", (n, n))
     bound = 3 * a.nbytes // 4
-    with Engine({"fast": 2}, memories={"fast": bound}, trace=trace) as engine:
+    with Engine(**options(bound)) as engine:
         tasks = einsum(engine, "ik,kj->ij", x, y, out=z)
         c = engine.array(z)
         print(f"{tasks} tasks, {engine.counters.transfers} transfers, at most {bound} bytes of {3 * a.nbytes}")
@@ -23,4 +26,4 @@ def main(trace: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main()

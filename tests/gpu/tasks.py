@@ -8,6 +8,7 @@ floats are compared with float64. After every engine, the memory that is free mu
 """
 
 import random
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -27,6 +28,7 @@ PROGRAMS = {
     "matmul": "kernel matmul(A: f32[M, K], B: f32[K, N], C: f32[M, N]) {\n"
     "    par M i, N j { seq K k { C[i, j] += A[i, k] * B[k, j] } }\n}",
 }
+EXAMPLES = ("blocked_cholesky", "coupled_cluster", "tiled_contraction")
 SHORT, LONG, TILES = 1000, 1003, 6  # elements of blocks of the random graphs
 
 
@@ -254,6 +256,13 @@ def sums_of_every_type() -> None:
             assert (engine.array(total) == 3).all(), extent
 
 
+def example(name: str, count: int) -> None:
+    """An example compares its result with NumPy's."""
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), "--gpus", str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "greatest difference" in done.stdout, done.stderr
+
+
 def no_such_gpu() -> None:
     from texpr.tasks import Engine, gpu
 
@@ -292,6 +301,7 @@ def run(out: Path) -> int:
         "functions of torch": partial(functions_of, "torch"),
         "functions of CuPy": partial(functions_of, "cupy"),
         "sums of every type": sums_of_every_type,
+        **{f"{name} on {n}": partial(example, name, n) for name in EXAMPLES for n in range(1, gpus() + 1)},
         "no such GPU": no_such_gpu,
         "more than there is": partial(more_than_there_is, kernels),
     }

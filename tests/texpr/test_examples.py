@@ -1,5 +1,6 @@
 """Every example runs, and every `.tex` one is right on the CPU."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ SIZES = {
 }
 NEEDS_GXX = {"checked_on_the_cpu"}
 RANKS = {"several_ranks": 2}
+TASKS = ("blocked_cholesky", "coupled_cluster", "tiled_contraction")  # which run in several ways
+SHARED = {"where"}  # what others import
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.tex")), ids=lambda p: p.stem)
@@ -30,7 +33,10 @@ def test_example_programs_are_right(path: Path) -> None:
     assert report.passed, str(report)
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.stem)
+SCRIPTS = sorted(path for path in EXAMPLES.glob("*.py") if path.stem not in SHARED)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.stem)
 def test_example_scripts_run(path: Path, request: pytest.FixtureRequest) -> None:
     if path.stem in NEEDS_GXX:
         request.getfixturevalue("need_gxx")
@@ -41,3 +47,14 @@ def test_example_scripts_run(path: Path, request: pytest.FixtureRequest) -> None
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", TASKS)
+def test_examples_of_tasks_run_on_ranks(name: str) -> None:
+    launcher = [str(Path(sys.executable).parent / "mpiexec"), "-n", "2"]
+    command = [*launcher, sys.executable, str(EXAMPLES / f"{name}.py"), "--mpi"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0 and done.stdout.count("greatest difference from NumPy") == 2, done.stderr
