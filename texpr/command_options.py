@@ -43,7 +43,7 @@ OBJECTIVE = option(
     "--objective",
     default="time",
     metavar="time|distance|milp",
-    help="what lanes are chosen for: the least time, or neighbours that touch what is nearest (milp: by an integer program)",
+    help="what lanes are chosen for: the least time, or neighbours that touch what is nearest (milp: by a solver)",
 )
 
 

@@ -134,6 +134,11 @@ def build(
     say_findings(compiled.warnings, compiled.dynamic)
     folder = compiled.save(output, source_only=source_only)
     say(f"{compiled.name} for {compiled.target} in {folder}")
+    if compiled.target.startswith("cuda:") and not source_only:
+        from texpr.execute import occupancy_of
+
+        for symbol, taken in occupancy_of(compiled.build).items():
+            say(f"  {symbol}: {taken}")
 
 
 def run(

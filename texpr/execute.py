@@ -5,13 +5,17 @@ cuda-host   the generated CUDA text, compiled by g++ with the checking host head
 cuda        the generated CUDA text, compiled by nvcc, loaded through cuda-core and launched by the driver
 """
 
+import json
 from collections.abc import Callable
+from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.diagnostics import fail
 from texpr.polyhedral.target import Family
 
 if TYPE_CHECKING:
+    from texpr.codegen.resources import Occupancy
     from texpr.pipeline import Build, Emission
 
 
@@ -56,3 +60,36 @@ def cubin_of(build: "Build") -> bytes:
     parts: dict[str, Any] = {name: content.decode() for name, content in emission.files.items()}
     parts |= {"arch": build.target.arch, "nvcc": nvcc_version()}
     return cached("cubin", parts, lambda: compile_cubin(emission.source, build.target.arch))
+
+
+def occupancy_of(build: "Build") -> "dict[str, Occupancy]":
+    """What every kernel of a build takes of a multiprocessor, by its symbol, as its cubin and its launch say. Raises
+    E0503 without nvcc, E0502 for a target that has no cubin."""
+    from texpr.codegen.resources import occupancy, resources
+    from texpr.runtime.load import launch_steps
+
+    if build.target.family is not Family.CUDA:
+        raise fail("E0502", f"target {build.target.name} has no cubin", help="compile for a target cuda:sm_XX")
+    taken, emission = resources(cubin_of(build)), build.result("emit")
+    return {
+        step.symbol: occupancy(taken[step.symbol], prod(step.block), step.shared_bytes, build.target)
+        for step in launch_steps(emission.manifest.host)
+        if step.symbol in taken
+    }
+
+
+def binaries_of(build: "Build") -> dict[str, bytes]:
+    """The files of an artifact that nvcc makes: the cubin, and what its kernels take. Raises E0503 without nvcc."""
+    emission: Emission = build.result("emit")
+    kernels = {
+        name: {
+            "registers": each.taken.registers,
+            "stack_bytes": each.taken.stack_bytes,
+            "shared_bytes": each.shared_bytes,
+            "threads": each.threads,
+            "blocks_per_multiprocessor": each.blocks,
+        }
+        for name, each in occupancy_of(build).items()
+    }
+    told = json.dumps({"schema": 1, "kernels": kernels}, indent=1).encode()
+    return {f"{Path(emission.main).stem}.cubin": cubin_of(build), "resources.json": told + b"\n"}

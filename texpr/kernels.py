@@ -355,9 +355,9 @@ class Compiled:
         emission = self.build.result("emit")
         files = dict(emission.files)
         if self.build.target.name.startswith("cuda:") and not source_only:
-            from texpr.execute import cubin_of
+            from texpr.execute import binaries_of
 
-            files[f"{Path(emission.main).stem}.cubin"] = cubin_of(self.build)
+            files |= binaries_of(self.build)
         return save_artifact(folder, replace(emission.manifest), files)
 
 

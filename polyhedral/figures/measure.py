@@ -100,9 +100,9 @@ class _Launch:
             return AccessFigures(**common, composed=composed, requests=requests, why=why)
         distance, known, proof = self._distance(site, site.address)
         samples = self._samples(site, site.address) if runs else ()
-        why = (
-            "" if samples else "no warp comes here at these sizes" if runs else "its launch does not run at these sizes"
-        )
+        why = "" if samples else "no warp comes here at these sizes"
+        if not runs:
+            why = "its launch does not run at these sizes"
         if site.unasked and samples:
             why = "as if all lanes came that data lets come"
         return AccessFigures(

@@ -1,7 +1,7 @@
 """The lanes with the least distance as an integer program in the digit basis, to cross-check the enumeration.
 
-z[m, n, b] is 1 where digit m of the lane number, m = 0 the fastest, is bit b of dimension n. Each digit is one bit, each
-bit at most one digit, and a bit other than 0 follows the one below it, so that lanes take a dimension in one piece. The
+z[m, n, b] is 1 where digit m of the lane number, m = 0 the fastest, is bit b of dimension n. Each digit is one bit,
+each bit at most one digit, and a bit other than 0 follows the one below it: lanes take a dimension in one piece. The
 digit moves access a by w[m] = sum of z[m, n, b] * 2^b * c[a, n], which is linear in z, and a step that carries to it by
 w[m] - w[0] - … - w[m - 1], whose absolute value t[a, m] is bounded from both sides:
 
