@@ -14,7 +14,7 @@ from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.literals import storage_type
 from texpr.codegen.cuda.names import Scope as Names
 from texpr.codegen.cuda.names import comment, listed, source_line
-from texpr.codegen.cuda.tiles import sums_type, tile_type
+from texpr.codegen.cuda.tiles import operands_type, sums_type, tile_type, warp_tile_type
 from texpr.codegen.cuda.variables import Variable, variables
 from texpr.codegen.layout import room
 from texpr.codegen.writer import Writer
@@ -27,7 +27,7 @@ from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.mapped.between import AfterLaunch, Turn
-from texpr.polyhedral.mapped.operators import Contract, Copy
+from texpr.polyhedral.mapped.operators import Contract, Copy, Unload
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.show_sync import pipe_text
@@ -99,17 +99,26 @@ class Frame:
         self.rings = {pipe.name: self.names.new(pipe.name) for pipe in self.launch.pipes}
         counters = (*((self.launch.turns,) if self.launch.turns else ()), *(n.counter for n in facts.of(Turn)))
         self.turns = {counter: self.names.new(f"{counter}_turn") for counter in counters}
-        products = tuple(facts.of(Contract))
-        self.accumulators = {node.c.buffer: sums_type(node) for node in products}
-        self.tiles = {
-            view.buffer: (self.names.new(f"{view.buffer}_tile"), tile_type(self.buffer(view.buffer), node))
-            for node in products
-            for view in {v.buffer: v for v in (node.a, node.b)}.values()
-        }
+        self.accumulators, self.tiles = dict[str, str](), dict[str, tuple[str, str]]()
+        for node in facts.of(Contract):
+            self.accumulators[node.c.buffer] = sums_type(node)
+            for side, view in (("a", node.a), ("b", node.b)):
+                operand = self.buffer(view.buffer)
+                if operand.memory is Memory.REG:
+                    self.accumulators[operand.name] = operands_type(operand, node, side)
+                else:
+                    self._add_tile(operand, tile_type(operand, node))
+        for load in facts.of(Unload):
+            if load.atom.loads:
+                self._add_tile(self.buffer(load.source.buffer), warp_tile_type(self.buffer(load.source.buffer), load))
 
     def arguments(self, used: Set[str]) -> tuple[Argument, ...]:
         """The arguments of the kernel whose body uses these C++ names."""
         return tuple(c for c in self.candidates if c.kind not in ("scalar", "size", "index") or c.own in used)
+
+    def _add_tile(self, buffer: MappedBuffer, kind: str) -> None:
+        if buffer.name not in self.tiles:
+            self.tiles[buffer.name] = self.names.new(f"{buffer.name}_tile"), kind
 
     def _add_argument(self, buffer: MappedBuffer) -> None:
         own = self.names.new(buffer.name)

@@ -331,6 +331,8 @@ def needed_headers(facts: LaunchFacts) -> Iterator[str]:
                 yield "texpr/tma.cuh"
             case Copy(completion=Completion.CP_ASYNC):
                 yield "texpr/group.cuh"
+            case Unload(atom=atom) if atom.loads:
+                yield "texpr/warp_contract.cuh"
             case Contract(c=sums) | Unload(source=sums):
                 of_warp = is_of_warp(facts.planned.program.buffers[sums.buffer])
                 yield "texpr/warp_contract.cuh" if of_warp else "texpr/contract.cuh"

@@ -7,7 +7,8 @@ tx::store_rows<tx::bf16, 64>(d, 1024 * w, c, 64 * q);
 
 tx::WarpSums<64, 64, tx::f32> c;                                     the same of a warp, with tiles in slots
 const tx::WarpTile<tx::f16, tx::Major::kK, 128, 64> a_tile(a);
-tx::contract<64>(c, a_tile, k % 3 * 128 + 64 * w, 0, b_tile, k % 3 * 128, 0, k > 0);
+tx::load_a(a_held, 1, a_tile, k % 3 * 128 + 64 * w, 0, 16);              16 of k of a warp's operand
+tx::contract(c, a_held, 0, b_held, 0);
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Protocol
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.literals import storage_type
-from texpr.grammar.ast import Condition, Gather, IndexBinary, IndexExpr, IndexOp, IndexVar, Subscript
+from texpr.grammar.ast import Always, Condition, Gather, IndexBinary, IndexExpr, IndexOp, IndexVar, Subscript
 from texpr.grammar.attributes import WARP
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ZERO, combine, const, constant_value
@@ -27,12 +28,13 @@ from texpr.polyhedral.layout.make import SWIZZLES, swizzled
 from texpr.polyhedral.layout.normal import canonical, same
 from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Layout, Unit
-from texpr.polyhedral.mapped.atoms import SharedOperand, Team, mma_tiles, store_pairs, store_rows, wgmma
+from texpr.polyhedral.mapped.atoms import SharedOperand, Team, load_blocks, mma_blocks, store_pairs, store_rows, wgmma
 from texpr.polyhedral.mapped.operators import Contract, Unload
 from texpr.polyhedral.mapped.program import MappedBuffer
-from texpr.polyhedral.mapped.views import View
+from texpr.polyhedral.mapped.views import Box, View
 
 ROWS, WARP_ROWS = 64, 16  # of the sums that a warpgroup holds, and a warp of it
+DEPTH = 16  # of the products of a warp
 ROW_BYTES = 128  # of a tile's row in shared memory, and of its swizzle
 
 
@@ -60,12 +62,27 @@ def sums_type(node: Contract) -> str:
     return f"tx::Accumulator<{ROWS}, {_extent(node, 1)}>"
 
 
+def operands_type(buffer: MappedBuffer, node: Contract, role: str) -> str:
+    """The type of the operands that a warp holds, of several products."""
+    slots = constant_value(buffer.shape[0])
+    return f"tx::WarpOperands<{storage_type(buffer.dtype)}, {_extent(node, 'ab'.index(role)) // WARP_ROWS}, {slots}>"
+
+
+def warp_tile_type(buffer: MappedBuffer, node: Unload) -> str:
+    """The type of a tile that warps load: in slots, [slot][m or n][k], or in panels, [slot][panel][k][m or n]. Raises
+    E0502 for one that does not lie as it is read."""
+    shape = _shape(buffer, node, slots=1)
+    bytes_ = shape[-1] * buffer.dtype.size_bytes
+    if bytes_ not in SWIZZLES or not same(buffer.layout, swizzled(shape, buffer.dtype.size_bytes, bytes_)):
+        raise _refused(node, f"{buffer.name} otherwise than under a swizzle of its rows")
+    major = "kK" if len(shape) == 3 else "kOuter"
+    return f"tx::WarpTile<{storage_type(buffer.dtype)}, tx::Major::{major}, {shape[-2]}, {shape[-1]}>"
+
+
 def tile_type(buffer: MappedBuffer, node: Contract) -> str:
     """The type of an operand in shared memory: [m or n][k], or in panels, [panel][k][m or n]. Raises E0502 for one that
     does not lie as it is read."""
     shape = _shape(buffer, node)
-    if node.atom.team is Team.WARP:
-        return _warp_tile_type(buffer, shape, node)
     if shape[-1] * buffer.dtype.size_bytes != ROW_BYTES:
         raise _refused(node, f"rows of {buffer.name} that have not {ROW_BYTES} bytes")
     if not same(buffer.layout, swizzled(shape, buffer.dtype.size_bytes, ROW_BYTES)):
@@ -93,51 +110,63 @@ def contract_call(node: Contract, names: TileNames, number: Number) -> str:
     return f"tx::contract<{depth}>({c}, {a}, {b}, {condition});"
 
 
-def _warp_tile_type(buffer: MappedBuffer, shape: tuple[int, ...], node: Contract) -> str:
-    """Slots of tiles: [slot][m or n][k], or in panels, [slot][panel][k][m or n]."""
-    bytes_ = shape[-1] * buffer.dtype.size_bytes
-    if bytes_ not in SWIZZLES or not same(buffer.layout, swizzled(shape, buffer.dtype.size_bytes, bytes_)):
-        raise _refused(node, f"{buffer.name} otherwise than under a swizzle of its rows")
-    major = "kK" if len(shape) == 3 else "kOuter"
-    return f"tx::WarpTile<{storage_type(buffer.dtype)}, tx::Major::{major}, {shape[-2]}, {shape[-1]}>"
-
-
 def _warp_contract_call(node: Contract, names: TileNames, number: Number) -> str:
     m, n, k = (name for name, _ in node.over)
-    rows, columns, depth = (_extent(node, number_) for number_ in range(3))
-    views = ((node.a, m), (node.b, n))
-    forms = [
-        SharedOperand(swizzle_bytes=_row_bytes(names.buffer(view.buffer), node), k_contiguous=len(view.subscripts) == 3)
-        for view, _ in views
-    ]
-    if node.atom != mma_tiles(node.a.dtype, rows, columns, forms[0], forms[1]):
-        raise _refused(node, f"the instruction {node.atom.name} between such tiles")
-    if [_steps(s, m, n) for s in node.c.subscripts] != [(1, 0), (0, 1)]:
-        raise _refused(node, f"{node.c.buffer} at other places than its rows and columns")
-    a, b = (f"{names.tile(view.buffer)}, {_warp_place(view, side, k, names, node, number)}" for view, side in views)
-    condition = number(node.accumulate).text
-    return f"tx::contract<{depth}>({names.sums(node.c.buffer)}, {a}, {b}, {condition});"
+    rows, columns, depth = (_extent(node, place) for place in range(3))
+    if node.atom != mma_blocks(node.a.dtype, rows, columns) or depth != DEPTH:
+        raise _refused(node, f"the instruction {node.atom.name}")
+    if node.accumulate != Always(value=True):
+        raise _refused(node, "sums that do not accumulate")
+    own = (((0, 0), (1, 0), (0, 1)), ((0, 0), (0, 1), (1, 0)))
+    if [_steps(s, m, n) for s in node.c.subscripts] != [(1, 0), (0, 1)] or any(
+        tuple(_steps(s, side, k) for s in view.subscripts) != steps
+        for view, side, steps in zip((node.a, node.b), (m, n), own, strict=True)
+    ):
+        raise _refused(node, "operands at other places than their rows and columns")
+    a, b = (f"{names.sums(view.buffer)}, {number(_corner(view, node)[0]).text}" for view in (node.a, node.b))
+    return f"tx::contract({names.sums(node.c.buffer)}, {a}, {b});"
 
 
-def _row_bytes(buffer: MappedBuffer, node: Contract) -> int:
-    return _shape(buffer, node)[-1] * buffer.dtype.size_bytes
+def load_call(node: Unload, names: TileNames, number: Number) -> str:
+    """The call that loads a warp's operands of products."""
+    side, deep = (name for name, _ in _deep_last(node))
+    tile, row_bytes = names.buffer(node.source.buffer), _row_bytes(names.buffer(node.source.buffer), node)
+    form = SharedOperand(swizzle_bytes=row_bytes, k_contiguous=len(tile.shape) == 3)
+    held = [_steps(s, side, deep) for s in node.target.subscripts]
+    role = {((0, 0), (1, 0), (0, 1)): "a", ((0, 0), (0, 1), (1, 0)): "b"}.get(tuple(held))  # type: ignore[arg-type]  # numbers
+    extents = dict(node.over)
+    if role is None or node.atom != load_blocks(tile.dtype, constant_value(extents[side]) or 0, form, role):
+        raise _refused(node, f"the instruction {node.atom.name} from such a tile")
+    slot = number(_corner(node.target, node)[0]).text
+    where = _warp_place(node.source, side, deep, names, node, number)
+    return f"tx::load_{role}({names.sums(node.target.buffer)}, {slot}, {names.tile(node.source.buffer)}, {where});"
 
 
-def _warp_place(view: View, side: str, k: str, names: TileNames, node: Contract, number: Number) -> str:
-    """The row and the column that a product reads first, rows counted over all slots."""
-    shape, corner = _shape(names.buffer(view.buffer), node), _corner(view, node)
+def _deep_last(node: Unload) -> Box:
+    """The indices of a load, that of what is summed last: of a tile in panels it is the first."""
+    return node.over if len(node.source.subscripts) == 3 else tuple(reversed(node.over))
+
+
+def _row_bytes(buffer: MappedBuffer, node: Unload) -> int:
+    return _shape(buffer, node, slots=1)[-1] * buffer.dtype.size_bytes
+
+
+def _warp_place(view: View, side: str, deep: str, names: TileNames, node: Unload, number: Number) -> str:
+    """The row and the column that a load reads first, rows counted over all slots, and from which of k on."""
+    shape, corner = _shape(names.buffer(view.buffer), node, slots=1), _corner(view, node)
     if len(shape) == 3:
-        if [_steps(s, side, k) for s in view.subscripts] != [(0, 0), (1, 0), (0, 1)] or corner[2] != ZERO:
+        if [_steps(s, side, deep) for s in view.subscripts] != [(0, 0), (1, 0), (0, 1)]:
             raise _refused(node, f"{view.buffer} at other places than its rows and columns")
-        return f"{ix.add(ix.mul(number(corner[0]), ix.constant(shape[1])), number(corner[1])).text}, 0"
-    panel, deep, inside = view.subscripts[1:]
-    width = const(shape[3])
-    own = panel.left if isinstance(panel, IndexBinary) else ZERO
+        row = ix.add(ix.mul(number(corner[0]), ix.constant(shape[1])), number(corner[1]))
+        return f"{row.text}, 0, {number(corner[2]).text}"
+    panel, _, inside = view.subscripts[1:]
+    width, own = const(shape[3]), panel.left if isinstance(panel, IndexBinary) else ZERO
     whole = (panel, inside) == (combine(IndexOp.DIV, own, width), combine(IndexOp.MOD, own, width))
-    if not whole or deep != IndexVar(name=k) or linear(own).coefficient(side) != 1:
+    if not whole or _steps(view.subscripts[2], side, deep) != (0, 1) or linear(own).coefficient(side) != 1:
         raise _refused(node, f"{view.buffer} at other places than its panels")
     row = ix.mul(number(corner[0]), ix.constant(shape[1] * shape[2]))
-    return f"{row.text}, {number(linear(own).without(side).expression()).text}"
+    column = number(linear(own).without(side).expression())
+    return f"{row.text}, {column.text}, {number(corner[2]).text}"
 
 
 def _place(view: View, side: str, k: str, count: int, names: TileNames, node: Contract, number: Number) -> str:
@@ -185,6 +214,8 @@ def tile_call(node: Contract | Unload, names: TileNames, corner: Corner, number:
     """The call of an operator on tiles."""
     if isinstance(node, Contract):
         return contract_call(node, names, number)
+    if node.atom.loads:
+        return load_call(node, names, number)
     return unload_call(node, names, corner, number)
 
 
@@ -226,8 +257,9 @@ def is_of_warp(sums: MappedBuffer) -> bool:
     return constant_value(extent(sums.layout, Unit.LANE)) == WARP
 
 
-def _shape(buffer: MappedBuffer, node: Contract) -> tuple[int, ...]:
-    shape, slots = tuple(constant_value(size) or 0 for size in buffer.shape), int(node.atom.team is Team.WARP)
+def _shape(buffer: MappedBuffer, node: Contract | Unload, *, slots: int = 0) -> tuple[int, ...]:
+    """The extents of a tile of so many dimensions of slots before its own."""
+    shape = tuple(constant_value(size) or 0 for size in buffer.shape)
     if len(shape) - slots not in (2, 3) or not all(shape):
         raise _refused(node, f"{buffer.name}, which is no matrix of numbers")
     return shape

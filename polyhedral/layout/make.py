@@ -100,6 +100,20 @@ def fragment(instruction: str, operand: str) -> Layout:
     return held((found.rows, found.columns), holders, found.place(lane, register))
 
 
+def transposed(layout: Layout) -> Layout:
+    """The layout of a matrix with rows and columns exchanged."""
+    first, second = layout.shape
+    terms = tuple(t if t.dim is None or t.dim > 1 else replace(t, dim=1 - t.dim) for t in layout.terms)
+    return replace(layout, shape=(second, first), terms=terms)
+
+
+def numbered(layout: Layout, count: int, unit: Unit) -> Layout:
+    """So many of a tensor one after another in a unit, by a leading dimension."""
+    room = extent(layout, unit)
+    own = Term(dim=0, stride=room, unit=unit)
+    return replace(layout, shape=(const(count), *layout.shape), terms=(own, *_behind(layout, 1)))
+
+
 def staged(layout: Layout, stages: IndexExpr | int, unit: Unit = Unit.STAGE) -> Layout:
     """The tile of a pipeline: one dimension more in front, the slot; or the tiles of a cluster's blocks, by rank."""
     slot = Term(dim=0, stride=const(1), unit=unit)

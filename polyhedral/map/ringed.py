@@ -17,27 +17,32 @@ panels of 64 of its side, [slot, panel, k, 64].
 
 from functools import reduce
 
-from texpr.grammar.ast import Compare, CompareOp, IndexExpr, IndexOp
+from texpr.grammar.ast import Always, Bind, Compare, CompareOp, Const, IndexExpr, IndexOp
 from texpr.grammar.index.expr import ONE, ZERO, add, ceildiv, combine, const, constant_value, multiply
 from texpr.grammar.types import F32
-from texpr.polyhedral.layout.make import swizzled
+from texpr.polyhedral.layout.make import numbered, swizzled
 from texpr.polyhedral.layout.normal import canonical
+from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
 from texpr.polyhedral.map.matrix_product import MatrixFactor, product_of_any_rows
 from texpr.polyhedral.map.problem import Region
+from texpr.polyhedral.map.ringed_fits import UNIT
 from texpr.polyhedral.map.ringed_ways import Site, WayIn, WayOut
 from texpr.polyhedral.map.tile_order import TileOrder
 from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, SWIZZLE_BYTES, var, view
-from texpr.polyhedral.mapped.atoms import Atom, SharedOperand, mma_tiles
-from texpr.polyhedral.mapped.operators import Contract
+from texpr.polyhedral.mapped.atoms import SharedOperand, load_blocks, mma_blocks
+from texpr.polyhedral.mapped.operators import Contract, Generic, Origin, Unload
 from texpr.polyhedral.mapped.places import Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.mapped.sync import Barrier, Close, GroupKind, WaitGroup
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
+from texpr.polyhedral.mapped.views import View
 
 GROUP = GroupKind.CP_ASYNC
+DEPTH = UNIT  # of what a warp multiplies at once
+HELD = 2  # operands of a warp: those at hand, and the next
 
 
 def build_ringed(draft: Draft, region: Region, choice: Ringed) -> Launch:
@@ -98,19 +103,23 @@ class _Ring:
         self.steps = ceildiv(site.product.extents[2], site.choice.depth)
         self.m, self.n, self.depth = (site.fresh(name) for name in ("m", "n", "depth"))
         self.factors = (site.product.rows, site.product.columns)
-        self.atom = self._atom()
+        rows, columns = (site.choice.each[factor.index] for factor in self.factors)
+        self.atom = mma_blocks(site.product.dtype, rows, columns)
         self.tiles = tuple(map(self._tile, self.factors))
+        self.held = tuple(self._held(factor, role) for factor, role in zip(self.factors, "ab", strict=True))
         layout = self.atom.operands["c"].layout
         wanted, reason = f"{site.product.result[0]}_sums", "the sums of a warp"
         self.sums = site.draft.local(wanted, F32, Memory.REG, layout, reason, span=site.span)
 
-    def _atom(self) -> Atom:
-        forms = [
-            SharedOperand(swizzle_bytes=self._row_bytes(factor), k_contiguous=factor.k_contiguous)
-            for factor in self.factors
-        ]
-        rows, columns = (self.choice.each[factor.index] for factor in self.factors)
-        return mma_tiles(self.product.dtype, rows, columns, forms[0], forms[1])
+    def _form(self, factor: MatrixFactor) -> SharedOperand:
+        return SharedOperand(swizzle_bytes=self._row_bytes(factor), k_contiguous=factor.k_contiguous)
+
+    def _held(self, factor: MatrixFactor, role: str) -> str:
+        layout = numbered(self.atom.operands[role].layout, HELD, Unit.REGISTER)
+        reason = "operands of these products and the next"
+        return self.draft.local(
+            f"{factor.buffer}_held", factor.factor.dtype, Memory.REG, layout, reason, span=self.site.span
+        )
 
     def _row_bytes(self, factor: MatrixFactor) -> int:
         """Of a tile: rows of all k of a step, or panels."""
@@ -127,25 +136,35 @@ class _Ring:
 
     def nodes(self) -> tuple[Node, ...]:
         """The ring is filled, and goes on with every step."""
-        ahead, span = self.choice.stages - 1, self.site.span
-        ways = [WayIn(self.site, factor, tile) for factor, tile in zip(self.factors, self.tiles, strict=True)]
-        this = var(self.site.step)  # of both loops: what fills the ring is ordered before the products of its step
-        first = tuple(way.copy(this, self._slot(this), None) for way in ways)
-        step = add(this, const(ahead))
-        more = tuple(way.copy(step, self._slot(step), ahead) for way in ways)
-        close = Close(kind=GROUP)
+        ahead, span, step, close = self.choice.stages - 1, self.site.span, var(self.site.step), Close(kind=GROUP)
+        loads = tuple(self._load(factor, ZERO) for factor in self.factors)
+        deep = var(self.site.fresh("deep"))
+        more = tuple(self._load(factor, add(deep, ONE)) for factor in self.factors)
+        ways = [
+            WayIn(self.site, factor, tile, [load.id for load in readers])
+            for factor, tile, *readers in zip(self.factors, self.tiles, loads, more, strict=True)
+        ]
+        first = tuple(way.copy(step, self._slot(step), None) for way in ways)
+        later = add(step, const(ahead))
+        next_ = tuple(way.copy(later, self._slot(later), ahead) for way in ways)
+        deeps = self.choice.depth // DEPTH
+        last = Compare(op=CompareOp.GT, left=step, right=ZERO)
         each_step: tuple[Node, ...] = (
             WaitGroup(kind=GROUP, behind=ahead - 1),
             Barrier(scope=Scope.BLOCK),
-            self._where(step, more),
+            *loads,
+            Guard(condition=last, body=(self._contract(const(deeps - 1)),), uniform=Scope.BLOCK, span=span),
+            self._where(later, next_),
             close,
-            self._contract(),
+            Loop(index=deep.name, extent=const(deeps - 1), body=(*more, self._contract(deep)), unroll=True, span=span),
         )
-        filled = first if ahead <= (constant_value(self.steps) or 0) else (self._where(this, first),)
+        filled = first if ahead <= (constant_value(self.steps) or 0) else (self._where(step, first),)
         return (
             *(define for way in ways for define in way.defines),
+            *self._zeros(),
             Loop(index=self.site.step, extent=const(ahead), body=(*filled, close), unroll=True, span=span),
             Loop(index=self.site.step, extent=self.steps, body=each_step, span=span),
+            self._contract(const(deeps - 1)),
             WaitGroup(kind=GROUP),
         )
 
@@ -157,28 +176,59 @@ class _Ring:
     def _slot(self, step: IndexExpr) -> IndexExpr:
         return combine(IndexOp.MOD, step, const(self.choice.stages))
 
-    def _contract(self) -> Contract:
-        (rows, columns), (a, b) = self.factors, self.tiles
-        each = self.choice.each
+    def _zeros(self) -> tuple[Node, ...]:
+        """What sums begin with, each in the thread that holds it."""
+        site, each = self.site, [self.choice.each[factor.index] for factor in self.factors]
+        lane, high, half, column, one = (site.fresh(name) for name in ("lane", "high", "half", "eight", "one"))
+        own = add(multiply(const(8), var(half)), combine(IndexOp.DIV, var(lane), const(4)))
+        x = add(multiply(const(UNIT), var(high)), own)
+        pair = multiply(const(2), combine(IndexOp.MOD, var(lane), const(4)))
+        y = add(multiply(const(8), var(column)), add(pair, var(one)))
+        id = site.fresh(f"{site.id}_zero")
+        zero = Const(value=0.0, dtype=F32)
+        leaf = Bind(id=id, buffer=self.sums, subscripts=(x, y), value=zero, span=site.span)
+        body: tuple[Node, ...] = (Generic(id=id, leaf=leaf, origin=Origin.INIT),)
+        for index, extent in ((one, 2), (half, 2), (column, each[1] // 8), (high, each[0] // UNIT)):
+            body = (Loop(index=index, extent=const(extent), body=body, unroll=True, span=site.span),)
+        return (site.define(lane, (Place.LANE, site.draft.target.warp_size, 1, 1)), *body)
+
+    def _load(self, factor: MatrixFactor, deep: IndexExpr) -> Unload:
+        """16 of k of a step's operands of a warp, into the registers for even or odd ones."""
+        site, number = self.site, self.factors.index(factor)
+        side, name, role = self.choice.each[factor.index], (self.m, self.n)[number], "ab"[number]
+        over = ((name, const(side)), (self.depth, const(DEPTH)))
+        return Unload(
+            id=site.fresh(f"{site.id}_{factor.buffer}_held"),
+            source=view(self.draft, self.tiles[number], *self._operand(factor, name, deep)),
+            target=self._part(number, deep),
+            over=over if factor.k_contiguous else (over[1], over[0]),
+            atom=load_blocks(factor.factor.dtype, side, self._form(factor), role),
+            span=site.span,
+        )
+
+    def _part(self, number: int, deep: IndexExpr) -> View:
+        """The registers of an operand."""
+        at = (var(self.m), var(self.depth)) if number == 0 else (var(self.depth), var(self.n))
+        return view(self.draft, self.held[number], combine(IndexOp.MOD, deep, const(HELD)), *at)
+
+    def _contract(self, deep: IndexExpr) -> Contract:
+        rows, columns = (self.choice.each[factor.index] for factor in self.factors)
         return Contract(
-            id=self.site.id,
+            id=self.site.fresh(self.site.id),
             c=view(self.draft, self.sums, var(self.m), var(self.n)),
-            a=view(self.draft, a, *self._operand(rows, self.m)),
-            b=view(self.draft, b, *self._operand(columns, self.n)),
-            over=(
-                (self.m, const(each[rows.index])),
-                (self.n, const(each[columns.index])),
-                (self.depth, const(self.choice.depth)),
-            ),
+            a=self._part(0, deep),
+            b=self._part(1, deep),
+            over=((self.m, const(rows)), (self.n, const(columns)), (self.depth, const(DEPTH))),
             atom=self.atom,
-            accumulate=Compare(op=CompareOp.GT, left=var(self.site.step), right=ZERO),
+            accumulate=Always(value=True),
             span=self.site.span,
         )
 
-    def _operand(self, factor: MatrixFactor, name: str) -> tuple[IndexExpr, ...]:
+    def _operand(self, factor: MatrixFactor, name: str, deep: IndexExpr) -> tuple[IndexExpr, ...]:
         """Where the element of a warp's row or column is in a tile."""
         slot, own = self._slot(var(self.site.step)), add(var(self.site.own[factor.index]), var(name))
+        k = add(multiply(const(DEPTH), deep), var(self.depth))
         if factor.k_contiguous:
-            return slot, own, var(self.depth)
+            return slot, own, k
         panel = const(PANEL)
-        return slot, combine(IndexOp.DIV, own, panel), var(self.depth), combine(IndexOp.MOD, own, panel)
+        return slot, combine(IndexOp.DIV, own, panel), k, combine(IndexOp.MOD, own, panel)

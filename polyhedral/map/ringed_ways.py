@@ -7,6 +7,7 @@ barrier (warp) ;  d[w, x, y] = c[16*high + x, 64*wide + y], rounded ;  barrier (
 for round < 4: own[e] = d[w, C_row + 4*round, 8*C_piece + e] ;  C[…] = own[e]                  where it is inside
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -86,10 +87,11 @@ class Site:
 
 
 class WayIn:
-    """A factor on its way to its tile. A thread has one piece of a row, and rows that are a `round` apart."""
+    """A factor on its way to its tile. A thread has one piece of a row, and rows that are a `round` apart;
+    `readers` are the ids of what reads the tile."""
 
-    def __init__(self, site: Site, factor: MatrixFactor, tile: str) -> None:
-        self.site, self.factor, self.tile = site, factor, tile
+    def __init__(self, site: Site, factor: MatrixFactor, tile: str, readers: Sequence[str]) -> None:
+        self.site, self.factor, self.tile, self.readers = site, factor, tile, readers
         self.count = piece_elements(site.draft.problem, factor)
         wide = site.choice.depth if factor.k_contiguous else PANEL
         pieces, threads, warp = wide // self.count, site.choice.threads, site.draft.target.warp_size
@@ -133,12 +135,11 @@ class WayIn:
         zero = Const(value=0.0, dtype=dtype)
         within = Within(begin=ZERO, end=reduce(minimum, ends), other=zero, exact=True) if ends else None
         id = site.fresh(f"{site.id}_{factor.buffer}")
-        flow = order(
-            id, site.id, self.tile, Hazard.FLOW, Scope.BLOCK, site.span, site.step if ahead else None, ahead or 1
-        )
-        site.orders.append(flow)
-        if ahead is not None:
-            site.orders.append(order(site.id, id, self.tile, Hazard.ANTI, Scope.BLOCK, site.span, site.step))
+        for reader in self.readers:
+            after = None if ahead is None else site.step
+            site.orders.append(order(id, reader, self.tile, Hazard.FLOW, Scope.BLOCK, site.span, after, ahead or 1))
+            if ahead is not None:
+                site.orders.append(order(reader, id, self.tile, Hazard.ANTI, Scope.BLOCK, site.span, site.step))
         return Copy(
             id=id,
             source=view(site.draft, factor.buffer, *(in_terms(s, of) for s in factor.subscripts)),

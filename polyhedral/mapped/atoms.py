@@ -22,7 +22,7 @@ from types import MappingProxyType
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import const
 from texpr.grammar.types import F16, F32, DType
-from texpr.polyhedral.layout.make import CHUNK_BYTES, fragment, repeated, row_major, swizzled
+from texpr.polyhedral.layout.make import CHUNK_BYTES, fragment, repeated, row_major, swizzled, transposed
 from texpr.polyhedral.layout.value import Layout, Term, Unit
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.monoids import Monoid
@@ -81,6 +81,16 @@ class Atom:
     operands: Mapping[str, Operand]
     wrapper: Wrapper
     completion: Completion = Completion.NOW
+
+    @property
+    def loads(self) -> bool:
+        """Whether it brings what it moves to registers."""
+        return self.operands["target"].memory is Memory.REG
+
+    @property
+    def held(self) -> Operand:
+        """Of what it moves the side in registers."""
+        return self.operands["target" if self.loads else "source"]
 
 
 SM_80, SM_90, SM_90A = Arch(least=80), Arch(least=90), Arch(least=90, only=True)
@@ -235,28 +245,44 @@ def wgmma(dtype: DType, columns: int, b: SharedOperand, a: SharedOperand | None 
     return replace(atom, completion=Completion.WGMMA)
 
 
-def mma_tiles(dtype: DType, rows: int, columns: int, a: SharedOperand, b: SharedOperand) -> Atom:
-    """c[rows, columns] += a[rows, 16] * b[16, columns] by a warp, of tiles in shared memory: as many `mma`s as it
-    takes, and the loads of their operands. The tiles are parts of larger ones of the same swizzle."""
-    if rows % 16 or columns % 16 or not rows or not columns or {a.swizzle_bytes, b.swizzle_bytes} - {64, 128}:
-        raise InternalError(f"no warp multiplies tiles of {rows} x {columns}")
+def mma_blocks(dtype: DType, rows: int, columns: int) -> Atom:
+    """c[rows, columns] += a[rows, 16] * b[16, columns] by a warp: as many `mma`s as it takes."""
+    if rows % 16 or columns % 16 or not rows or not columns:
+        raise InternalError(f"no warp multiplies {rows} x {columns}")
     one = mma(dtype, F32)
-    blocks = Layout(
-        shape=(const(rows // 16), const(columns // 8)),
-        terms=(
-            Term(dim=0, stride=const(columns // 8), unit=Unit.REGISTER),
-            Term(dim=1, stride=const(1), unit=Unit.REGISTER),
-        ),
-    )
+    a, b, c = (one.operands[role].layout for role in "abc")
     return _atom(
         f"{one.name} of {rows} x {columns}",
         Team.WARP,
         SM_80,
         ("warp_contract", "contract"),
-        a=_shared(dtype, rows, a),
-        b=_shared(dtype, columns, b),
-        c=_held(F32, repeated(blocks, one.operands["c"].layout)),
+        a=_held(dtype, repeated(_blocks(rows // 16, 1), a)),
+        b=_held(dtype, repeated(_blocks(1, columns // 8), b)),
+        c=_held(F32, repeated(_blocks(rows // 16, columns // 8), c)),
     )
+
+
+def load_blocks(dtype: DType, side: int, tile: SharedOperand, role: str) -> Atom:
+    """16 of k of an operand of `mma_blocks`, of so many rows (a) or columns (b), from a tile in shared memory, whose
+    rows have as many bytes as its swizzle: `ldmatrix`es. Both lie here as the tile does: rows first, or those of k."""
+    if side % 16 or not side or tile.swizzle_bytes not in (64, 128) or role not in ("a", "b"):
+        raise InternalError(f"no warp loads {side} of {role}")
+    held = mma_blocks(dtype, side, side).operands[role]
+    turned = tile.k_contiguous == (role == "b")
+    return _atom(
+        f"ldmatrix {dtype} of {side} {role}",
+        Team.WARP,
+        SM_80,
+        ("warp_contract", f"load_{role}"),
+        source=_shared(dtype, side, tile),
+        target=replace(held, layout=transposed(held.layout)) if turned else held,
+    )
+
+
+def _blocks(rows: int, columns: int) -> Layout:
+    """Blocks one after another, row by row, in registers."""
+    terms = (Term(dim=0, stride=const(columns), unit=Unit.REGISTER), Term(dim=1, stride=const(1), unit=Unit.REGISTER))
+    return Layout(shape=(const(rows), const(columns)), terms=terms)
 
 
 def _shared(dtype: DType, outer: int, operand: SharedOperand) -> Operand:

@@ -53,7 +53,7 @@ def expand(operator: Operator) -> Node:
             held = Guard(condition=holds(c.layout, (row, column)), body=(start, step))
             return _only(_loops((row, column), (held,), operator))
         case Unload():
-            held = Guard(condition=holds(operator.atom.operands["source"].layout, operator.over), body=(operator.each,))
+            held = Guard(condition=holds(operator.atom.held.layout, operator.over), body=(operator.each,))
             return _only(_loops(operator.over, (held,), operator))
         case _:
             assert_never(operator)

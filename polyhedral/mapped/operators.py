@@ -21,7 +21,7 @@ behind a barrier:
     S5: m[0], s[0] = ScaledSum of partial m[0], s[0] over 32 lanes
     S6: q[e] = Sum up to p[e] for e < 48 over 32 lanes
 
-A `Contract` is a product of tiles by a team of threads, an `Unload` brings what they hold to shared memory:
+A `Contract` is a product of tiles by a team of threads, an `Unload` brings what they hold to or from shared memory:
 
     S7: contract c[m, n] += a[m, k] * b[n, k] for m < 64, n < 256, k < 64  (wgmma.m64n256k16 bf16)
     S8: unload d[x, y] = c[x, y] for x < 16, y < 64  (stmatrix.x4 bf16)
@@ -352,7 +352,7 @@ class Contract:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unload:
     """`target = source`, rounded, for each value of the indices `over`: what the threads of a warp hold in registers
-    goes to shared memory, each element by the thread that holds it, by as many atoms as it takes."""
+    goes to shared memory or comes from it, each element by the thread that holds it, by as many atoms as it takes."""
 
     id: str
     source: View

@@ -223,7 +223,8 @@ def _node(node: Node, words: _Words) -> Iterator[str]:
             fresh = "" if accumulate == Always(value=True) else f", from 0 unless {in_words(accumulate)}"
             yield f"{node.id}: contract {words.leaf(node.leaf)} for {_box(over)}{fresh}  ({atom.name})"
         case Unload(over=over, atom=atom):
-            yield f"{node.id}: unload {words.leaf(node.leaf)} for {_box(over)}  ({atom.name})"
+            verb = "load" if atom.loads else "unload"
+            yield f"{node.id}: {verb} {words.leaf(node.leaf)} for {_box(over)}  ({atom.name})"
         case _ if isinstance(node, Operator):
             yield f"{node.id}: {type(node).__name__.lower()}"
             yield from (f"  {line}" for line in _node(expand(node), words))

@@ -92,7 +92,7 @@ class Operands:
             at = _grid(warp, axes)
             own = self._elements(view, cells, at, copy)
             taken = node.atom.operands[role]
-            if role == "target":
+            if role == ("source" if isinstance(node, Unload) and node.atom.loads else "target"):
                 _check_rows(node, view, cells, own, at)
             else:
                 _check_taken(node, view, taken, cells, own, at)
@@ -116,11 +116,12 @@ def _grid(lanes: Lanes, axes: Mapping[str, Array]) -> Lanes:
 
 
 def _check_taken(node: Tiled, view: View, taken: Taken, cells: Cells, found: Elements, at: Lanes) -> None:
-    """E0604 unless the elements lie as the atom takes them, tile by tile: of an `Unload` matrix by matrix."""
+    """E0604 unless the elements lie as the atom takes them, tile by tile: of an `Unload` of sums matrix by matrix."""
     if cells.buffer.memory is not taken.memory or (isinstance(node, Contract) and cells.buffer.dtype != taken.dtype):
         kind = f"{taken.dtype} of {taken.memory.value} memory"
         raise failure(f"{node.id}: {node.atom.name} takes {kind}, and {view.buffer} is another", node.span)
-    rows, columns = MATRIX if isinstance(node, Unload) else (constant_value(e) or 1 for e in taken.layout.shape)
+    by_matrix = isinstance(node, Unload) and not node.atom.loads
+    rows, columns = MATRIX if by_matrix else (constant_value(e) or 1 for e in taken.layout.shape)
     if (
         taken.layout.xor is not None
     ):  # tiles wider than a panel are parts of larger ones, whose panels lie further apart

@@ -101,11 +101,11 @@ class Products:
         """Every element by the thread that holds it."""
         self.evaluator.at(node.id, node.span)
         axes = {name: np.arange(int(warp.index(extent)[0])) for name, extent in node.over}
-        source = self.operands.find(node, "source", warp, axes)
-        if (source.thread // self.warp != warp.thread[0] // self.warp).any():
-            raise failure(f"{node.id}: another warp holds what is unloaded of {node.source.buffer}", node.span)
-        target = self.operands.find(node, "target", warp, axes)
-        agents = self._holder(source)
+        source, target = (self.operands.find(node, role, warp, axes) for role in ("source", "target"))
+        held, of = (target, node.target) if node.atom.loads else (source, node.source)
+        if (held.thread // self.warp != warp.thread[0] // self.warp).any():
+            raise failure(f"{node.id}: another warp holds what is moved of {of.buffer}", node.span)
+        agents = self._holder(held)
         values = self.evaluator.fetch(node.source.buffer, source.place, agents)
         rounded = numerics.cast(values, node.source.dtype, node.target.dtype)
         self.evaluator.put(node.target.buffer, target.place, rounded, agents)

@@ -1,7 +1,6 @@
 #line 2 "/texpr/include/texpr/warp_contract.cuh"
-// Products of tiles by single warps: tiles in shared memory, the sums of kRows x kColumns in a warp's registers. The
-// operands of the next 16 products are loaded while those at hand are multiplied. One call is one operator of the
-// program, and over at once; barriers order it.
+// Products of tiles by single warps: operands come from tiles in shared memory to a warp's registers, where its sums of
+// kRows x kColumns are too. One call is one operator of the program, and over at once.
 #pragma once
 #include "texpr/descriptor.cuh"
 #include "texpr/mma.cuh"
@@ -60,50 +59,47 @@ class WarpTile {
   Shared<T> tile_;
 };
 
-// The operands of 16 products: kCount blocks of 16 rows of a, or of 16 columns of b.
-template <class T, int kCount>
+// The operands of 16 products, kSlots of them: kCount blocks of 16 rows of a, or of 16 columns of b.
+template <class T, int kCount, int kSlots>
 struct WarpOperands {
-  Fragment<T, 8> block[kCount];
+  Fragment<T, 8> block[kSlots][kCount];
 
   template <int kFrom = 0, class Tile>
-  TX_FN void load(const Tile& tile, int at, int deep, Here here) {
+  TX_FN void load(int slot, const Tile& tile, int at, int deep, Here here) {
     if constexpr (kFrom < kCount) {
-      tile.load(block[kFrom], tile.template behind<16 * kFrom>(at, deep), here);
-      load<kFrom + 1>(tile, at, deep, here);
+      tile.load(block[slot][kFrom], tile.template behind<16 * kFrom>(at, deep), here);
+      load<kFrom + 1>(slot, tile, at, deep, here);
     }
   }
 };
 
-// c = a * b, or c += a * b where `accumulate`, over kDepth of k: a and b from these corners on, of which rows are those
-// of the tile as it lies.
-template <int kDepth, int kRows, int kColumns, class C, class TileA, class TileB>
-TX_FN void contract(WarpSums<kRows, kColumns, C>& c, const TileA& a, int row_a, int column_a, const TileB& b, int row_b,
-                    int column_b, bool accumulate, Here here = Here::now()) {
-  using T = typename TileA::Element;
-  static_assert(kDepth % 16 == 0, "products are 16 deep");
-  const int at_a = a.template lane_at<false>(row_a, column_a), at_b = b.template lane_at<true>(row_b, column_b);
-  WarpOperands<T, kRows / 16> left[2];
-  WarpOperands<T, kColumns / 16> right[2];
-  if (!accumulate) c.fill(C{}, here);
-  left[0].load(a, at_a, 0, here);
-  right[0].load(b, at_b, 0, here);
+// Loads the operands from a corner of a tile on, of which rows are those of the tile as it lies, and from `deep` of its
+// k on, a multiple of 16.
+template <class T, int kCount, int kSlots, class Tile>
+TX_FN void load_a(WarpOperands<T, kCount, kSlots>& held, int slot, const Tile& tile, int row, int column, int deep,
+                  Here here = Here::now()) {
+  held.load(slot, tile, tile.template lane_at<false>(row, column), deep, here);
+}
+template <class T, int kCount, int kSlots, class Tile>
+TX_FN void load_b(WarpOperands<T, kCount, kSlots>& held, int slot, const Tile& tile, int row, int column, int deep,
+                  Here here = Here::now()) {
+  held.load(slot, tile, tile.template lane_at<true>(row, column), deep, here);
+}
+
+// c += a * b, 16 products of each sum.
+template <int kRows, int kColumns, class C, class T, int kSlotsA, int kSlotsB>
+TX_FN void contract(WarpSums<kRows, kColumns, C>& c, const WarpOperands<T, kRows / 16, kSlotsA>& a, int slot_a,
+                    const WarpOperands<T, kColumns / 16, kSlotsB>& b, int slot_b, Here here = Here::now()) {
   TX_UNROLL
-  for (int k = 0; k < kDepth / 16; ++k) {
-    if (k + 1 < kDepth / 16) {
-      left[(k + 1) % 2].load(a, at_a, 16 * (k + 1), here);
-      right[(k + 1) % 2].load(b, at_b, 16 * (k + 1), here);
-    }
+  for (int i = 0; i < kRows / 16; ++i) {
+    OperandA<T> left;
+    for (int w = 0; w < 4; ++w) left.word[w] = a.block[slot_a][i].word[w];
     TX_UNROLL
-    for (int i = 0; i < kRows / 16; ++i) {
-      TX_UNROLL
-      for (int j = 0; j < kColumns / 8; ++j) {
-        const int column = i % 2 ? kColumns / 8 - 1 - j : j;  // there and back: an operand is used twice in a row
-        OperandA<T> one;
-        OperandB<T> other;
-        for (int w = 0; w < 4; ++w) one.word[w] = left[k % 2].block[i].word[w];
-        for (int w = 0; w < 2; ++w) other.word[w] = right[k % 2].block[column / 2].word[column % 2 * 2 + w];
-        mma(c, one, other, i * (kColumns / 8) + column, here);
-      }
+    for (int j = 0; j < kColumns / 8; ++j) {
+      const int column = i % 2 ? kColumns / 8 - 1 - j : j;  // there and back: an operand is used twice in a row
+      OperandB<T> right;
+      for (int w = 0; w < 2; ++w) right.word[w] = b.block[slot_b][column / 2].word[column % 2 * 2 + w];
+      mma(c, left, right, i * (kColumns / 8) + column, here);
     }
   }
 }
