@@ -5,9 +5,12 @@
     for k_step < 2: the tiles of step k_step, in slot k_step ;  close (cp_async)
     for k_step < ceildiv(K, 64)
       wait (cp_async, all but 1) ;  barrier (block)        the tiles of this step are there, those before are read
+      a, b of deep 0                                       16 of k of what each warp multiplies, in registers
+      if k_step > 0: c += a * b of deep 3 of the step before
       if k_step + 2 < ceildiv(K, 64): the tiles of step k_step + 2, in slot (k_step + 2) % 3
       close (cp_async)
-      c = a * b, from 0 unless k_step > 0                  each warp its 64 rows and columns
+      for deep < 3: a, b of deep + 1 ;  c += a * b of deep
+    c += a * b of deep 3
     for each 16 rows, each 64 columns: d from c, rounded ;  C from d          16 bytes of a row for each lane
 
 A block has one tile; tiles come in bands, in each column after column, so that what is read again is in the L2 cache.
