@@ -23,7 +23,7 @@ from texpr.polyhedral.map.bands import (
     Nest,
 )
 from texpr.polyhedral.map.block_sizes import DEFAULT_THREADS, band_sizes, threads_for
-from texpr.polyhedral.map.choose_patch import choose_patch
+from texpr.polyhedral.map.choose_patch import choose_patch, choose_rows_below
 from texpr.polyhedral.map.choose_tables import choose_tables, is_plain
 from texpr.polyhedral.map.choose_turns import choose_turns
 from texpr.polyhedral.map.digits import share
@@ -88,7 +88,10 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
     if tile:
         return flat
     flat = _in_patches(problem, nest, sizes, flat, asked)
-    return replace(flat, turns=choose_tables(problem, nest, sizes, flat)) if is_plain(problem, flat) else flat
+    if not is_plain(problem, flat):
+        return flat
+    flat = replace(flat, turns=choose_tables(problem, nest, sizes, flat))
+    return replace(flat, patch=choose_rows_below(problem, nest, sizes, flat))
 
 
 def _in_patches(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat, asked: int | None) -> Flat:

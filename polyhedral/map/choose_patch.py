@@ -4,17 +4,31 @@
 
 Rows that several iterations read come once from memory and once more for each block that has them at its edge, so a
 block has more rows than its threads alone: a warp lies along a row, and the warps under one another.
+
+    par B b, H h, W w { Y[b, h, w] = maximum 3 y, 3 x { X[b, 2 * h + y, 2 * w + x] } }   bf16: 4 rows of h, f32: 2
+
+So does a thread that reads element by element, and few bytes that no other one does: else a multiprocessor has too few
+on their way (max pooling of 129 x 129 in bf16 runs at .64 of a copy with one row, at .73 with two, at .80 with four).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from texpr.grammar.ast import Accumulate, Bind, Gather, Leaf, New, Seq
+from texpr.grammar.core import statements
+from texpr.grammar.index.expr import constant_value, names
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.vectors import arrays_of
 from texpr.polyhedral.map.windows import Patch, flat_patch
 from texpr.polyhedral.mapped.candidate import Flat
+from texpr.polyhedral.walk import read_accesses, subscript_names, written
 
+MANY_ROWS = (4, 2)
+ON_THEIR_WAY = 40  # bytes of a thread that reads them one by one
+LEAST_READS, MOST_READS = 4, 64  # of an iteration, which are written out
 ROWS = 2  # of a thread; with more, fewer threads have room (jacobi of bf16 on an H200: .960, with 4 .945, with 1 .884)
 
 
@@ -35,3 +49,53 @@ def _patch(problem: Problem, nest: Nest, flat: Flat, down: str) -> Patch | None:
     """The patch of rows along an index, None where no row is read by several of its iterations."""
     patch = None if down in flat.widths else flat_patch(problem, nest, replace(flat, patch={down: ROWS}))
     return patch if patch is not None and any(window.spread for window in patch.windows) else None
+
+
+def choose_rows_below(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat) -> dict[str, int]:
+    """Of which index a thread takes several iterations one after the other, and how many, where an iteration reads few
+    bytes, one element at a time."""
+    if len(flat.grid) < 2 or flat.widths or flat.turns or flat.patch:
+        return {}
+    new_bytes, down = _new_bytes(problem, nest, sizes), flat.grid[1]
+    busy = problem.target.multiprocessors * problem.target.resident_threads
+    for rows in MANY_ROWS:
+        fits = sizes[nest.indices.index(down)] >= rows and prod(sizes) >= busy * rows
+        patch = {down: rows}
+        if new_bytes and rows * new_bytes <= ON_THEIR_WAY and fits and are_rows(nest, replace(flat, patch=patch)):
+            return patch
+    return {}
+
+
+def are_rows(nest: Nest, flat: Flat) -> bool:
+    """Whether a thread of a flat launch takes neighbouring iterations of an index, each by itself."""
+    box = not any(names(par.extent) & set(nest.indices) for par in nest.pars)
+    return box and flat.patch.keys() <= set(nest.indices) and len(flat.patch) == 1 and not (flat.widths or flat.turns)
+
+
+def _new_bytes(problem: Problem, nest: Nest, sizes: Sequence[int]) -> int:
+    """How many bytes an iteration reads that no other one does, on the average, where it reads several elements of
+    arrays that the launch does not write, and does nothing else for long; else 0."""
+    extents: dict[str, int] = {}
+    for stmt in statements(nest.body):
+        if isinstance(stmt, Seq):
+            extents[stmt.index] = constant_value(stmt.extent) or MOST_READS + 1
+        elif not isinstance(stmt, New | Bind | Accumulate):
+            return 0
+    if not extents or prod(extents.values()) > MOST_READS:
+        return 0
+    leaves = [stmt for stmt in statements(nest.body) if isinstance(stmt, Leaf)]
+    changed = {target[0] for leaf in leaves if (target := written(leaf)) is not None}
+    reads = Counter[str]()
+    for leaf in leaves:
+        for read in read_accesses(leaf):
+            if read.buffer in arrays_of(problem) - changed and not any(isinstance(s, Gather) for s in read.subscripts):
+                used = subscript_names(read.subscripts)
+                reads[read.buffer] += prod(n for index, n in extents.items() if index in used)
+    if max(reads.values(), default=0) < LEAST_READS:
+        return 0
+    found = 0
+    for name, count in reads.items():
+        buffer = problem.kernel.buffer(name)
+        elements = prod(problem.representative(extent, {}) for extent in buffer.shape)
+        found += min(count, -(-elements // max(prod(sizes), 1))) * buffer.dtype.size_bytes
+    return found

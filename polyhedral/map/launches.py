@@ -43,6 +43,7 @@ from texpr.polyhedral.map.row_tiles import RowTile
 from texpr.polyhedral.map.runs import Line, in_run, make_run
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.tables import read_before, tables, written_out
+from texpr.polyhedral.map.together import together
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import Element, along
 from texpr.polyhedral.map.windows import flat_patch
@@ -90,6 +91,8 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
         lead, origin = leads.get(patch.index, ""), counted.get(patch.index)
         body, names = of_patch(draft, nest, patch, band.threads, lead, origin)
         body = guarded(nest, covers | dict.fromkeys(leads, 1), ranges, names, body)
+    elif choice.patch:
+        return launch_of(draft, region, choice.threads, grid, _in_rows(draft, nest, choice, band, grid, ranges))
     else:
         body, names = of_thread(
             draft,
@@ -119,6 +122,42 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
             unroll = choice.turns[par.index] <= UNROLLED
             body = (Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=unroll, span=par.span),)
     return launch_of(draft, region, choice.threads, grid, (*once, *lines, *before, *written_out(body, found)))
+
+
+def _in_rows(
+    draft: Draft, nest: Nest, choice: Flat, band: ThreadDigits, grid: Grid, ranges: Ranges
+) -> tuple[Node, ...]:
+    """What a thread does with neighbouring iterations of an index, one after the other. Where all of them are there,
+    none is asked for by itself, so that the loads of all are on their way together."""
+    ((down, rows),) = choice.patch.items()
+    par = next(par for par in nest.pars if par.index == down)
+    covered = dict(zip(nest.indices, band.covered, strict=True))
+    alone = replace(band, covered=tuple(1 for _ in nest.pars))
+    body, names = of_thread(draft, nest, alone, ranges, hardware=nest.indices, widths={})
+    body = together(draft, body)
+    first = draft.names.fresh(f"{down}_first")
+
+    def each(nodes: tuple[Node, ...]) -> Loop:
+        name = draft.names.fresh(f"{stem(down)}_serial")
+        digit = Digit(name=name, index=down, weight=1, radix=const(rows), stride=ONE, place=Place.SERIAL)
+        draft.digits.append(digit)
+        here = Define(index=down, digits=(digit,), offset=IndexVar(name=first))
+        return Loop(
+            index=name, extent=digit.radix, body=(here, *nodes), digit=digit, unroll=rows <= UNROLLED, span=par.span
+        )
+
+    nodes: tuple[Node, ...] = (each(body),)
+    single = guarded(nest, {i: n if i == down else 1 for i, n in covered.items()}, ranges, names, body)
+    if single is not body:
+        last = add(IndexVar(name=first), const(rows - 1))
+        whole = Compare(op=CompareOp.LT, left=last, right=par.extent)
+        nodes = (Guard(condition=whole, body=nodes, orelse=(each(single),), padding=True, span=par.span),)
+    nodes = guarded(nest, {i: 1 if i == down else n for i, n in covered.items()}, ranges, names, nodes)
+    defines = (
+        Define(index=first if index == down else index, digits=(*blocks, *reversed(mine)))
+        for index, blocks, mine in zip(nest.indices, grid.digits, band.digits, strict=True)
+    )
+    return (*defines, *nodes)
 
 
 def _turns(draft: Draft, nest: Nest, band: ThreadDigits, choice: Flat) -> list[tuple[Digit, ...]]:

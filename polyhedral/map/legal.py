@@ -16,6 +16,7 @@ from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import Nest, bounded_nest, fits_threads, has_block_level, is_serial_par
+from texpr.polyhedral.map.choose_patch import are_rows
 from texpr.polyhedral.map.columns_fit import columns_faults
 from texpr.polyhedral.map.contracted_fits import contracted_fault
 from texpr.polyhedral.map.contraction import contracted_nest
@@ -146,7 +147,8 @@ class _Check:
         self._grid(choice.grid, nest)
         if not choice.turns.keys() <= set(nest.indices) or min(choice.turns.values(), default=2) < 2:
             self._refuse(f"`turns` says how often, at least twice, a thread comes to any of {listed(nest.indices)}")
-        if choice.patch and (min(choice.patch.values()) < 2 or flat_patch(self.problem, nest, choice) is None):
+        fits = are_rows(nest, choice) or flat_patch(self.problem, nest, choice) is not None
+        if choice.patch and (min(choice.patch.values()) < 2 or not fits):
             self._refuse("`patch` says of which index beside a run a thread takes rows, at least 2, that share reads")
         self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
 

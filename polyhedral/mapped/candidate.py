@@ -44,7 +44,8 @@ class Flat:
     in `grid`. `widths`: of an index a thread takes so many neighbouring iterations at once, with wide accesses; in
     `lines` counted from a line of memory, that of an element which it writes, as the mapping prints it. `turns`: of an
     index it takes so many of these one after the other, each behind those of all threads of the block. `patch`: of
-    another index a thread takes so many neighbouring iterations of each of these, and loads once what they read.
+    another index a thread takes so many neighbouring iterations of each of these, and loads once what they read;
+    without `widths` it takes them one after the other.
     """
 
     threads: int

@@ -78,7 +78,6 @@ CANNOT = {
     ("softmax", "Y"): FEW,
     ("layernorm", "X"): FEW,
     ("layernorm", "Y"): FEW,
-    ("max_pool", "X"): "every second element of a row: the other half is another request's",
 }
 RUNS = "of free size: four neighbours of a lane, one by one"
 NOT_YET = {
