@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
+from texpr.grammar.ast import Par, Seq
+from texpr.grammar.permissions import stages_of
 from texpr.polyhedral.map.matrix_product import MatrixProduct, product_of_any_rows
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.ringed_fits import MOST_STAGES, UNIT, ringed_bytes, ringed_fault
+from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.target import RESERVED_BYTES
@@ -58,9 +61,9 @@ def choose_ringed(problem: Problem, region: Region) -> Ringed | None:
     product = product_of_any_rows(problem, region, boxes=False)
     if product is None or not _is_worth(problem, product):
         return None
-    loops = (*product.one.nest.pars, *product.one.reduction.loops)
-    if problem.kernel.attrs or any(loop.attrs for loop in loops):  # what an author asks of threads and tiles is theirs
-        return None
+    loops: tuple[Par | Seq, ...] = (*product.one.nest.pars, *product.one.reduction.loops)
+    if problem.kernel.attrs or any(a != stages_of(loop) for loop in loops for a in loop.attrs):
+        return None  # what an author asks of threads and tiles is theirs
     return min(_choices(problem, region, product), key=lambda timed: timed[0], default=(0.0, None))[1]
 
 
@@ -109,10 +112,11 @@ def _choices(problem: Problem, region: Region, product: MatrixProduct) -> Iterat
 
 
 def _staged(problem: Problem, choice: Ringed, product: MatrixProduct) -> Ringed | None:
-    """The same with as many stages as there is room for, None where there is none for two."""
+    """The same with as many stages as there is room for, at most those that the author asks for; None where there is
+    none for two."""
     room = problem.target.resident_bytes // choice.resident - RESERVED_BYTES
-    found = None
-    for stages in range(2, min(MOST_STAGES, MOST_USED) + 1):
+    found, asked = None, [stages for _, _, stages in asked_stages(product.one.reduction.loops)]
+    for stages in range(2, min(MOST_STAGES, max(asked, default=MOST_USED)) + 1):
         deeper = replace(choice, stages=stages)
         if ringed_bytes(deeper, product) <= room:
             found = deeper

@@ -41,9 +41,10 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.side import at_condition
 from texpr.polyhedral.map.vectors import Element, at_places, events_of
 from texpr.polyhedral.mapped.access import Access, Completion
-from texpr.polyhedral.mapped.candidate import Blocks, Choice, Contracted, Flat, Piped, Single, Tiled
+from texpr.polyhedral.mapped.candidate import Blocks, Choice, Contracted, Flat, Multiplied, Piped, Single, Tiled
 from texpr.polyhedral.mapped.operators import Copy, Generic
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.mapped.sync import Close, GroupKind, WaitGroup
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
 from texpr.polyhedral.mapped.views import View
@@ -86,7 +87,7 @@ def _why_not(seq: Seq, stages: int, choice: Choice) -> str:
     match choice:
         case Contracted():
             return "" if stages == 2 else "the tiles of the contraction have 2 stages"
-        case Piped(stages=own):
+        case Piped(stages=own) | Ringed(stages=own):
             return "" if stages == own else f"the pipe of the tiles has room for {own} stages"
         case Blocks(rows=rows) if seq.index in (index for row in rows for index in row.indices):
             return "the threads of a block hold the row in registers, and load all of it ahead"
@@ -101,7 +102,7 @@ def staged(
 ) -> tuple[Node, ...]:
     """The body of a launch with the stages that its author asks for. Raises E0402 where nothing can be copied ahead."""
     for seq, attr, stages in asked_stages(stmts):
-        if draft.target.is_cuda and not isinstance(choice, Contracted | Piped) and stages > 1:
+        if draft.target.is_cuda and not isinstance(choice, Contracted | Multiplied) and stages > 1:
             own = _Stages(draft, threads, seq, stages, tree_writes(body))
             body = own.through(body)
             if own.why:

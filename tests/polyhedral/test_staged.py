@@ -139,6 +139,7 @@ def test_products_have_the_stages_of_their_tiles() -> None:
     assert "A_tile[" in show(mapped(PRODUCT.format("f32", 256, 2)))
     with pytest.raises(TExprError, match="the tiles of the contraction have 2 stages"):
         mapped(PRODUCT.format("f32", 256, 3))
+    assert "stages=3" in str(mapped(PRODUCT.format("bf16", 1024, 3), "cuda:sm_80").candidate)
     assert "pipe ring: 3 stages" in show(mapped(PRODUCT.format("bf16", 1024, 3)))
     with pytest.raises(TExprError, match="the pipe of the tiles has room for"):
         mapped(PRODUCT.format("bf16", 1024, 16))
