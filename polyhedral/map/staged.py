@@ -8,6 +8,7 @@ ahead of it, through n slots that the thread has in shared memory.
       if i + 2 < M: copy X_stage[(i + 2) % 3, thread] = X[i + 2, j]
       a group; wait for all groups but the youngest 2
       s += X_stage[i % 3, thread]
+    wait for all groups
 
 A thread reads what it copied itself, so it waits for its own copies alone, and nobody for it. Copied is what an
 iteration surely reads of arrays that the launch does not write, 4, 8 or 16 bytes at a time.
@@ -181,6 +182,7 @@ class _Stages:
             *(Fresh(buffer=slots.name) for slots in one.slots.values()),
             begin,
             replace(loop, body=turn),
+            WaitGroup(kind=GroupKind.CP_ASYNC),
         )
 
 
