@@ -102,6 +102,13 @@ def _chosen(problem: Problem) -> dict[str, Choice]:
     return launches
 
 
+def _multiplied(problem: Problem, region: Region) -> Choice | None:
+    """Products of matrices on tensor cores, where each iteration is one thread's."""
+    if has_block_level(problem.kernel, region.nest[0]) or problem.objective is Objective.DISTANCE:
+        return None
+    return choose_piped(problem, region) or choose_ringed(problem, region)
+
+
 def _choice(problem: Problem, region: Region) -> Choice:
     if region.band is None:
         shared = (choose_parted(problem, region) or choose_scanned(problem, region)) if problem.target.is_cuda else None
@@ -110,18 +117,15 @@ def _choice(problem: Problem, region: Region) -> Choice:
     if not problem.target.is_cuda:
         return choose_cores(problem, nest, ranges)
     sizes = band_sizes(problem, nest, ranges)
-    columns = choose_columns(problem, nest, ranges)
-    if columns is not None:
-        return columns
+    chosen = _multiplied(problem, region) or choose_columns(problem, nest, ranges)
+    if chosen is not None:
+        return chosen
     if has_block_level(problem.kernel, nest):
         if prefers_threads(problem, nest, sizes, DEFAULT_THREADS, ranges):
             return choose_flat(problem, nest, ranges)
         return choose_blocks(problem, nest, ranges)
     if problem.objective.by_distance:
         return choose_flat(problem, nest, ranges)
-    multiplied = choose_piped(problem, region) or choose_ringed(problem, region)
-    if multiplied is not None:
-        return multiplied
     contracted = choose_contracted(problem, region)
     if contracted is not None:
         return contracted

@@ -175,7 +175,7 @@ def _product(
     ]
     if around is None or first is None or second is None:
         return None
-    direct: MatrixProduct | None = None
+    direct: list[MatrixProduct] = []
     for output in around.outputs:
         for rows, columns in ((first, second), (second, first)):
             beside = [own for pair in others if (own := _beside(rows, *pair)) is not None]
@@ -187,9 +187,13 @@ def _product(
             )
             if boxed:
                 return found
-            if rows.index not in subscript_names(output.element[1][-1:]):  # whose neighbours are far from one another
-                direct = direct or found
-    return direct
+            direct.append(found)
+    return min(direct, key=_is_turned, default=None)
+
+
+def _is_turned(product: MatrixProduct) -> bool:
+    """Whether rows, and not columns, are nearer to one another in the result."""
+    return product.rows.index in subscript_names(product.result[1][-1:])
 
 
 def _beside(rows: MatrixFactor, first: MatrixFactor | None, second: MatrixFactor | None) -> MatrixFactor | None:

@@ -78,6 +78,10 @@ FORMS = {
             "D_", "seq K k { C[i, j] += A[i, k] * D[j, k] }; seq K k { C[i, j] += A[i, k] * B[k, j] }"
         )
     ),
+    "two products, turned": (
+        f"kernel g({ROWS}, D: bf16[K, N], R: f32[M, N], C: bf16[N, M]) {{ par M i, N j {{"
+        f" let u = {SUM}; let v = sum K k {{ D[k, j] * A[i, k] }}; C[j, i] = R[i, j] * u + v }} }}"
+    ),
     "another type": kernel("C: f16[M, N]", f"C[i, j] = f16({SUM})"),
     "places": kernel("C: f32[M, N]", f"C[i, j] = f32(i32({SUM}) + 3) * 0.5"),
 }  # fmt: skip
