@@ -78,6 +78,9 @@ FORMS = {
             "D_", "seq K k { C[i, j] += A[i, k] * D[j, k] }; seq K k { C[i, j] += A[i, k] * B[k, j] }"
         )
     ),
+    "two products of other rows": kernel(
+        "D: bf16[M, K], C: bf16[M, N]", f"let u = {SUM}; let v = sum K k {{ D[i, k] * B[k, j] }}; C[i, j] = u * v"
+    ),
     "two products, turned": (
         f"kernel g({ROWS}, D: bf16[K, N], R: f32[M, N], C: bf16[N, M]) {{ par M i, N j {{"
         f" let u = {SUM}; let v = sum K k {{ D[k, j] * A[i, k] }}; C[j, i] = R[i, j] * u + v }} }}"
@@ -180,9 +183,6 @@ NONE = {
         " par P p, M i, N j { seq K k { C[i, j] += A[i, p, k] * B[p, k, j] } } }"
     ),
     "atomic": kernel("C: bf16[M, N], inout D: f32[M, N]", f"let s = {SUM}; C[i, j] = s; atomic D[i, j] += s"),
-    "two products of other rows": kernel(
-        "D: bf16[M, K], C: bf16[M, N]", f"let u = {SUM}; let v = sum K k {{ D[i, k] * B[k, j] }}; C[i, j] = u * v"
-    ),
     "two products of other lengths": kernel(
         "C: bf16[M, N]", f"let u = {SUM}; let v = sum K - 64 k {{ A[i, k] * B[k, j] }}; C[i, j] = u * v"
     ),
