@@ -104,7 +104,7 @@ def _chosen(problem: Problem) -> dict[str, Choice]:
 
 def _multiplied(problem: Problem, region: Region) -> Choice | None:
     """Products of matrices on tensor cores, where each iteration is one thread's."""
-    if has_block_level(problem.kernel, region.nest[0]) or problem.objective is Objective.DISTANCE:
+    if has_block_level(problem.kernel, region.nest[0]) or problem.objective.by_distance:
         return None
     return choose_piped(problem, region) or choose_ringed(problem, region)
 
