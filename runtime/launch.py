@@ -119,13 +119,14 @@ class Launcher:
     def __init__(self, manifest: Manifest, backend: Backend) -> None:
         self.manifest, self.backend = manifest, backend
         self._bind = Binder(manifest, backend.devices)
+        self._recall = self._bind.recall
         arrays = [p.name for p in manifest.parameters if not p.scalar]
         self._scalars = [ELEMENT_TYPES[p.dtype] for p in manifest.parameters if p.scalar]
         self._asked = tuple((arrays.index(name), number) for name, number in questions(manifest))
 
     def __call__(self, /, *args: Any, stream: Any = None, **kwargs: Any) -> None:
         handle = None if stream is None else handle_of(stream)
-        call = self._bind.recall(args, kwargs)
+        call = self._recall(args, kwargs)
         if call is not None:
             seen = call.seen
             here, current = seen.here, seen.stream

@@ -99,7 +99,9 @@ def device_of(libraries: tuple[Library, ...]) -> Callable[[], int] | None:
 def handle_of(stream: Any) -> int:
     """The handle of a stream that the caller gives: an int, or an object of cuda-core, torch or cupy. Raises E0601."""
     try:
-        if hasattr(stream, "__cuda_stream__"):
+        if type(stream) is int:
+            handle = stream
+        elif hasattr(stream, "__cuda_stream__"):
             handle = stream.__cuda_stream__()[1]
         else:
             handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))  # torch, cupy

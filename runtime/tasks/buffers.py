@@ -116,6 +116,14 @@ class Buffer:
         else:
             self.release_put()
 
+    def conclude(self) -> None:
+        """As `commit`; a block's own buffer goes back with the end of the task, which comes at once."""
+        if self.own:
+            self.commit()
+        else:
+            self._decide("commit")
+            self._context.leave(self.block)
+
     def cancel(self) -> None:
         """Give up. A block whose own buffer was to be modified has no value afterwards."""
         self._check_open()

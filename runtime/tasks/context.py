@@ -6,7 +6,7 @@ results is submitted as a further child.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from texpr.grammar.diagnostics import Diagnostic, Severity, TExprError, TExprWarning, fail
@@ -29,8 +29,8 @@ class TaskContext:
     """The runtime, as one task sees it. `node` is the number of the memory in which it runs, 0 is home."""
 
     __slots__ = (
-        "_arrays", "_buffers", "_declared", "_held", "_own", "_services", "_submitted_last", "_written", "is_over",
-        "task",
+        "_arrays", "_buffers", "_declared", "_held", "_own", "_services", "_submitted_last", "_written", "failed",
+        "is_over", "leaving", "task",
     )  # fmt: skip
 
     def __init__(self, services: Services, task: Task) -> None:
@@ -43,6 +43,8 @@ class TaskContext:
         self._declared: dict[Block, Access] | None = None  # but for temporaries
         self._own: Set[Block] = NO_BLOCKS  # of which it declared memory of its own
         self._written: set[Block] | None = None  # that it has committed
+        self.leaving: list[Block] | None = None  # blocks that go back with the end of the task,
+        self.failed: TExprError | None = None  # and why a GPU has not done with them what it was to do
 
     @property
     def node(self) -> int:
@@ -158,6 +160,18 @@ class TaskContext:
         if failed is not None:
             raise failed
 
+    def conclude(self, function: object, buffers: Iterable[Buffer]) -> None:
+        """What the accesses of buffers ask for, when a function is over. Where it is the task's own, all go back with
+        its end."""
+        fn = self.task.fn
+        ends = function is fn or function is getattr(fn, "entries", {}).get(self.kind)
+        for buffer in buffers:
+            (buffer.conclude if ends else buffer.commit)()
+
+    def leave(self, block: Block) -> None:
+        del self._holding()[block]
+        self.leaving = [*(self.leaving or ()), block]
+
     def _waited(self) -> TExprError | None:
         """What this thread has begun on a GPU is over; why it failed."""
         if self.task.node == HOME:
@@ -190,11 +204,11 @@ class TaskContext:
                     (buffer.cancel if buffer.modifies else buffer.release)()
                 except TExprError as why:  # of a GPU that has failed; the buffer is given back all the same
                     error = error if error is not None else why
-        failed = self._waited()
+        self.failed = self._waited()
         for array in self._arrays or ():
             self.memory.drop(array)
         self.is_over = True
-        return error if error is not None else failed
+        return error if error is not None else self.failed
 
     def own(self, block: Block) -> Any:
         """Memory of the task's own for a block's values."""

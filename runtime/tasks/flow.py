@@ -33,6 +33,7 @@ from texpr.runtime.tasks.stuck import fail_stuck
 from texpr.runtime.tasks.submission import NOBODY, Node, Scope
 from texpr.runtime.tasks.task import NO_GRANTS, Counters, Phase, Task, no_value
 from texpr.runtime.tasks.tensors import Tensor, foreign
+from texpr.runtime.tasks.turns import First
 from texpr.runtime.tasks.workers import Commit, Crew
 from texpr.runtime.transport.interface import Transport
 
@@ -56,6 +57,7 @@ class Flow:
         self.strict = strict
         self.counters = Counters()
         self.lock = threading.Lock()
+        self._first = First(self.lock)
         self.progress = threading.Condition(self.lock)
         self.watchers = 0  # threads that wait for `progress`
         self.unfinished = 0  # tasks of nobody that are not done
@@ -112,6 +114,7 @@ class Flow:
         found = task.grants
         if self.ranks is not None:
             self.ranks.prepare(task)
+        self._first.give_way()
         with self.lock:
             if self.unfinished >= self._ahead and parent is None:
                 self._hold_up()
@@ -338,8 +341,10 @@ class Flow:
         except BaseException as why:  # whatever it is, it is the task's, and the worker goes on
             error = why
         error = context.close(error)
-        with self.lock:
+        with self.lock if task.node == HOME else self._first:
             task.error = error
+            if context.leaving is not None:
+                self.holdings.leave(task, context.leaving, context.failed)
             self.holdings.give_up(task, context.untaken)
             self._over(task)
             self.running[task.node] -= 1
@@ -353,7 +358,7 @@ class Flow:
 
     def carried(self, transfer: Transfer, error: BaseException | None) -> None:
         """A copier has made a transfer."""
-        with self.lock:
+        with self._first:
             self.machine.done(transfer, error)
             self._retry(transfer.node)
             self.settle()

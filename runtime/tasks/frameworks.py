@@ -45,8 +45,7 @@ class ArrayFunction:
                 f"{context.task} returns a {type(given).__name__[:40]}, and nothing takes it",
                 help="a function on arrays works in place: `c += a @ b`, `numpy.dot(a, b, out=c)`",
             )
-        for buffer in buffers:
-            buffer.commit()
+        context.conclude(self, buffers)
 
 
 def on_arrays(fn: Callable[..., Any], library: str = "numpy") -> ArrayFunction:

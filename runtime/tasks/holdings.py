@@ -261,6 +261,15 @@ class Holdings:
         for residency in map(self.residency, blocks):
             self.machine.cancel(residency, residency.held_at(task.node))
 
+    def leave(self, task: Task, blocks: Iterable[Block], failed: TExprError | None) -> None:
+        """A task that is over no longer holds these blocks, with which it did what it was to do, or failed."""
+        for residency in map(self.residency, blocks):
+            node = residency.held_at(task.node)
+            if failed is None:
+                self.machine.release(residency, node)
+            else:
+                self.machine.cancel(residency, node, failed)
+
     def undo(self, task: Task, count: int) -> None:
         """Give up the first `count` blocks of a task that did not begin."""
         for mode, block, _ in task.holds[:count]:

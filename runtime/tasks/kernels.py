@@ -142,8 +142,7 @@ class KernelFunction:
                 else None
             )
             raise told(context.task, why, given, help) from why
-        for buffer in buffers.values():
-            buffer.commit()
+        context.conclude(self, buffers.values())
 
 
 def _argument(array: Any) -> Any:

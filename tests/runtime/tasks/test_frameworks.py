@@ -9,10 +9,11 @@ import numpy
 import pytest
 from test_tensors import refused
 
+from texpr.grammar.diagnostics import TExprWarning
 from texpr.runtime.tasks.context import TaskContext
 from texpr.runtime.tasks.engine import Engine
 from texpr.runtime.tasks.frameworks import on_arrays
-from texpr.runtime.tasks.permissions import accumulate, read, temp, write
+from texpr.runtime.tasks.permissions import accumulate, read, read_write, temp, write
 from texpr.runtime.tasks.spaces import tiled
 from texpr.runtime.tasks.tensors import Block, Tensor
 
@@ -123,3 +124,18 @@ def test_the_face_of_tasks_loads_when_it_is_asked_for() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False Engine []"
+
+
+def test_a_function_on_arrays_that_another_one_calls_commits_at_once() -> None:
+    x, y = vector("x", 1, 2), vector("y", 3, 4)
+    add = on_arrays(lambda a, b: numpy.add(a, b, out=b))
+
+    def twice(context: TaskContext) -> None:
+        add(context)
+        with context.get_buf_read_write(y[0]) as buffer:  # which it no longer holds
+            buffer.array[...] *= 2
+            buffer.release_put()
+
+    with pytest.warns(TExprWarning, match="was not declared"), Engine(1) as engine:
+        engine.submit(twice, read(x[0]), read_write(y[0]))
+        assert engine.array(y).tolist() == [8, 12]
