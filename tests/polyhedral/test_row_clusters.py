@@ -70,6 +70,13 @@ def test_a_row_for_which_a_block_has_no_room_is_held_by_a_cluster() -> None:
     assert one(mapped(SOFTMAX.format(t="bf16", m=8192, n=32000)).candidate)[1].cluster == 1
 
 
+def test_a_narrow_row_that_is_only_read_leaves_room_for_a_third_block() -> None:
+    text = SOFTMAX.format(t="bf16", m=257, n=100003)
+    reading = text.replace("par 100003 j { Y[i, j] = bf16(exp(f32(X[i, j]) - m) / s) }", "Y[i] = bf16(s)")
+    found = one(mapped(reading.replace("Y: bf16[257, 100003]", "Y: bf16[257]")).candidate)[1]
+    assert (found.cluster, found.threads, found.resident) == (4, 256, 3)
+
+
 TOTAL = "kernel k(X: bf16[{m}, {n}], S: f32[{m}]) {{ par {m} i {{ S[i] = sum {n} k {{ f32(X[i, k]) }} }} }}"
 
 
