@@ -90,7 +90,8 @@ class _Block:
             return ()
         row, held = self.rows[stmt.index]
         width, bound = self.choice.widths.get(stmt.index, 1), self.choice.resident > 1
-        tile = make_tile(self.draft, row, held, width, bound=bound)
+        wrote = any(index in self.choice.inner for index in row.indices)
+        tile = make_tile(self.draft, row, held, width, bound=bound, wrote=wrote)
         self.tiles |= dict.fromkeys(row.indices, tile)
         return load_row(self.draft, tile, row, stmt, self.choice.team, self.choice.cluster)
 

@@ -45,12 +45,12 @@ from texpr.polyhedral.map.held import (
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
-from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, LONG, NARROW_BYTES
+from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, LONG, MANY, NARROW_BYTES, READ
 from texpr.polyhedral.map.sharing import shared_loops
-from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, element_width
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, arrays_of, element_width
 from texpr.polyhedral.mapped.candidate import Row
 from texpr.polyhedral.target import REGISTERS
-from texpr.polyhedral.walk import subscript_names, written
+from texpr.polyhedral.walk import read_accesses, subscript_names, written
 
 RUNS = 5  # of 16 bytes for a thread, so that several loads are on their way
 LEAST_RUNS, MOST_RUNS = 2, 8
@@ -176,18 +176,24 @@ def _long(
     """Few threads with long parts of a row, in one block or a cluster of them, where the usual number of threads leaves
     no room for another block, or none have room. Of elements below 32 bits whose runs are counted from a line, a thread
     that writes such a row has two thirds of the room: it spilled up to 60 registers with 52 of a row (one that only
-    reads does not: cross entropy of 100003 columns runs at .79 with three blocks, at .71 with two). Where one loop
-    alone reads a row it needs nobody else meanwhile, but runs that are counted from a line, which is read one element
+    reads does not: cross entropy of 100003 columns runs at .73 with three blocks, at .67 with two). Such a row beside
+    a vector of all rows does better in more blocks that wait for it by turns (RMSNorm of 100003 columns at .72 with
+    three of 8 on a multiprocessor, at .65 with two of 4). Where one loop alone reads a row it needs nobody else
+    meanwhile, but runs that are counted from a line, which is read one element
     at a time where it is not held."""
     target = problem.target
     own = None if usual is None else held_by(problem, stmts, usual.loops, usual.threads * width, line)
     room_beside = usual is not None and own is not None and _is_room_beside(usual.threads, own, width)
     streams = not line or (own is not None and own.rounds <= MOST_RUNS)
     alone = len(loops if usual is None else usual.loops) == 1
-    unpacked = line and width * 4 > ACCESS_BYTES and any(isinstance(loop, Par) for loop in loops)
+    narrow, wrote = width * 4 > ACCESS_BYTES, any(isinstance(loop, Par) for loop in loops)
+    unpacked = line and narrow and wrote
+    beside = unpacked and any(_reads_beside(problem, loop, loops) for loop in loops)
     if room_beside or (alone and streams) or blocks_asked(problem.kernel, target) is not None:
         return None
-    for long in LONG:
+    read = narrow and not wrote and not line
+    usable = [long for long in LONG if read or long not in READ]
+    for long in sorted(usable, key=lambda one: one.resident < MANY) if beside else usable:
         held = _holding(problem, stmts, loops, long.threads * long.ranks, width, line)
         room = long.room_bytes * 2 // 3 if unpacked else long.room_bytes
         fits = long.threads * long.resident <= target.resident_threads
@@ -205,6 +211,18 @@ def _long(
                 cluster=long.ranks,
             )
     return None
+
+
+def _reads_beside(problem: Problem, loop: Member, loops: Sequence[Member]) -> bool:
+    """Whether a loop over a row reads arrays along it that no other loop of the row reads: vectors of all rows."""
+    arrays = arrays_of(problem)
+
+    def read(one: Member) -> set[str]:
+        leaves = [stmt for stmt in statements(one.body) if isinstance(stmt, Leaf)]
+        found = [r for leaf in leaves for r in read_accesses(leaf) if one.index in subscript_names(r.subscripts)]
+        return {access.buffer for access in found if access.buffer in arrays}
+
+    return bool(read(loop).difference(*(read(other) for other in loops if other is not loop)))
 
 
 def _is_room_beside(threads: int, held: Held, width: int) -> bool:

@@ -75,6 +75,18 @@ def test_a_narrow_row_that_is_only_read_leaves_room_for_a_third_block() -> None:
     reading = text.replace("par 100003 j { Y[i, j] = bf16(exp(f32(X[i, j]) - m) / s) }", "Y[i] = bf16(s)")
     found = one(mapped(reading.replace("Y: bf16[257, 100003]", "Y: bf16[257]")).candidate)[1]
     assert (found.cluster, found.threads, found.resident) == (4, 256, 3)
+    short = reading.replace("257", "8192").replace("100003", "32000")
+    found = one(mapped(short.replace("Y: bf16[8192, 32000]", "Y: bf16[8192]")).candidate)[1]
+    assert (found.cluster, found.threads, found.resident) == (2, 256, 4)
+
+
+def test_a_narrow_ragged_row_beside_a_vector_has_more_blocks_that_wait_by_turns() -> None:
+    text = """kernel k(X: bf16[257, 100003], G: bf16[100003], Y: bf16[257, 100003]) { par 257 i {
+        let s = sum 100003 k { f32(X[i, k]) * f32(X[i, k]) }
+        par 100003 j { Y[i, j] = bf16(f32(X[i, j]) * rsqrt(s) * f32(G[j])) }
+    } }"""
+    found = one(mapped(text).candidate)[1]
+    assert (found.cluster, found.threads, found.resident) == (8, 256, 3)
 
 
 TOTAL = "kernel k(X: bf16[{m}, {n}], S: f32[{m}]) {{ par {m} i {{ S[i] = sum {n} k {{ f32(X[i, k]) }} }} }}"

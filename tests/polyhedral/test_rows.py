@@ -98,7 +98,7 @@ def test_the_greatest_of_narrow_elements_is_chosen_two_at_once(dtype: str, word:
         right(program, x)
 
 
-@pytest.mark.parametrize("columns", [32000, 4093])
+@pytest.mark.parametrize("columns", [5000, 4093])
 def test_nothing_is_asked_of_what_is_surely_in_the_row(columns: int) -> None:
     source = texpr.parse(SOFTMAX.format(n=columns)).only.compile("cuda:sm_90a", M=8192).source
     asked = [line for line in source.splitlines() if f" < {columns})" in line and "if (" in line]
