@@ -31,6 +31,7 @@ from texpr.polyhedral.mapped.sync import (
     Barrier,
     Close,
     Commit,
+    Drain,
     End,
     Fence,
     FenceKind,
@@ -75,6 +76,8 @@ class Syncs:
                 self._wait(self._barrier(node, stand), node.orders)
             case Acquire(pipe=pipe):
                 self.out.line(f"{self._ring(pipe)}.{'acquire' if self.pipes[pipe].releases else 'acquire_free'}();")
+            case Drain(pipe=pipe):
+                self.out.line(f"{self._ring(pipe)}.drain();")
             case Commit(pipe=pipe):
                 self._commit(self.pipes[pipe], stand)
             case Wait(pipe=pipe):

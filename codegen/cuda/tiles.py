@@ -35,7 +35,7 @@ from texpr.polyhedral.mapped.views import Box, View
 
 ROWS, WARP_ROWS = 64, 16  # of the sums that a warpgroup holds, and a warp of it
 DEPTH = 16  # of the products of a warp
-ROW_BYTES = 128  # of a tile's row in shared memory, and of its swizzle
+ROW_BYTES = (64, 128)  # of a tile's row in shared memory, and of its swizzle
 
 
 Number = Callable[[IndexExpr | Condition], ix.Term]
@@ -83,12 +83,13 @@ def tile_type(buffer: MappedBuffer, node: Contract) -> str:
     """The type of an operand in shared memory: [m or n][k], or in panels, [panel][k][m or n]. Raises E0502 for one that
     does not lie as it is read."""
     shape = _shape(buffer, node)
-    if shape[-1] * buffer.dtype.size_bytes != ROW_BYTES:
-        raise _refused(node, f"rows of {buffer.name} that have not {ROW_BYTES} bytes")
-    if not same(buffer.layout, swizzled(shape, buffer.dtype.size_bytes, ROW_BYTES)):
-        raise _refused(node, f"{buffer.name} otherwise than under a swizzle of {ROW_BYTES} bytes")
+    row = shape[-1] * buffer.dtype.size_bytes
+    if row not in ROW_BYTES:
+        raise _refused(node, f"rows of {buffer.name} that have not {' or '.join(map(str, ROW_BYTES))} bytes")
+    if not same(buffer.layout, swizzled(shape, buffer.dtype.size_bytes, row)):
+        raise _refused(node, f"{buffer.name} otherwise than under a swizzle of {row} bytes")
     major = "kK" if len(shape) == 2 else "kOuter"
-    return f"tx::MatrixTile<{storage_type(buffer.dtype)}, tx::Major::{major}, {shape[-2]}, {ROW_BYTES}>"
+    return f"tx::MatrixTile<{storage_type(buffer.dtype)}, tx::Major::{major}, {shape[-2]}, {row}>"
 
 
 def contract_call(node: Contract, names: TileNames, number: Number) -> str:
@@ -96,7 +97,7 @@ def contract_call(node: Contract, names: TileNames, number: Number) -> str:
     if node.atom.team is Team.WARP:
         return _warp_contract_call(node, names, number)
     m, n, k = (name for name, _ in node.over)
-    forms = [SharedOperand(k_contiguous=len(view.subscripts) == 2) for view in (node.a, node.b)]
+    forms = [_operand(view, names, node) for view in (node.a, node.b)]
     if node.atom != wgmma(node.a.dtype, _extent(node, 1), forms[1], forms[0]):
         raise _refused(node, f"the instruction {node.atom.name} between such tiles")
     if _extent(node, 0) != ROWS:
@@ -108,6 +109,11 @@ def contract_call(node: Contract, names: TileNames, number: Number) -> str:
     condition = number(node.accumulate).text
     c, depth = names.sums(node.c.buffer), _extent(node, 2)
     return f"tx::contract<{depth}>({c}, {a}, {b}, {condition});"
+
+
+def _operand(view: View, names: TileNames, node: Contract) -> SharedOperand:
+    row = _shape(names.buffer(view.buffer), node)[-1] * view.dtype.size_bytes
+    return SharedOperand(swizzle_bytes=row, k_contiguous=len(view.subscripts) == 2)
 
 
 def _warp_contract_call(node: Contract, names: TileNames, number: Number) -> str:
@@ -196,8 +202,9 @@ def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) 
     if dtype.bits not in (16, 32) or node.atom != (store_pairs if of_warp else store_rows)(dtype):
         raise _refused(node, f"the instruction {node.atom.name}")
     bytes_ = columns * dtype.size_bytes
-    if _extent(node, 0) != WARP_ROWS or bytes_ not in ((ROW_BYTES // 2, ROW_BYTES) if of_warp else (ROW_BYTES,)):
-        raise _refused(node, "other boxes than a warp's rows of 128 bytes")
+    narrow = of_warp or dtype.bits == 16
+    if _extent(node, 0) != WARP_ROWS or bytes_ not in (ROW_BYTES if narrow else ROW_BYTES[1:]):
+        raise _refused(node, f"other boxes than a warp's rows of {' or '.join(map(str, ROW_BYTES))} bytes")
     row, column = (number(place).text for place in _corner(node.source, node))
     own, first = corner(replace(node.target, subscripts=_corner(node.target, node)), True)
     if of_warp:

@@ -1,9 +1,13 @@
-"""The first candidate of a product of matrices on tensor cores: the tiles that keep the multiprocessors busy for the
-shortest time.
+"""The first candidate of a product of matrices on tensor cores: the tiles that are done soonest.
 
     bf16 8192 x 8192 x 8192     tiles of 128 x 256, two blocks a cluster, 4 stages, 132 blocks that stay
+    bf16 1000 x 1304 x 2056     tiles of 64 x 192, two blocks a cluster, 6 stages: one wave
+    bf16 1024 x 1024 x 1024     tiles of 64 x 128, 8 stages
+    bf16 16 x 4096 x 4096       tiles of 64 x 32: memory takes longest, and many blocks ask it for more
 
-A tile's rate is what its products take of shared memory: a warpgroup reads its 64 rows and all columns for each step.
+A wave of tiles takes what is around its products, and for each step of k what its tensor cores need, or what comes from
+the L2 cache: the rows of a block, and its part of the columns that a cluster shares; rows that begin at no multiple of
+128 bytes are more there. The figures are a fit to some hundred pairs of tile and sizes on an H200 (error .08).
 """
 
 from collections.abc import Iterator
@@ -11,57 +15,60 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from texpr.grammar.ast import Par, Seq
+from texpr.grammar.index.linear import linear
 from texpr.grammar.permissions import stages_of
-from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
-from texpr.polyhedral.map.piped_fits import piped_bytes
+from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, matrix_product, row_strides
+from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, piped_bytes
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.way_back import PANEL
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
 
-LEAST_SIDE, LEAST_SUM = 64, 64  # or most of a tile is empty
+LEAST_SIDE, LEAST_SUM = 64, 64  # or most of a tile is empty, which matters where memory takes no longer
+LEAST_BUSY = 3  # where a side is shorter: tiles for the third part of the multiprocessors
 LEAST_PRODUCTS = 1 << 24  # below, a launch is over before a pipe is full
-BAND = 8  # clusters
-MOST_STAGES = 8  # that the compiler chooses by itself
+MOST_STAGES = 12  # that the compiler chooses by itself
+BAND, UNALIGNED_BAND = 8, 4  # clusters; where rows are more in the L2 cache
+CYCLE_US = 1 / 1710
+PRODUCTS = 2048  # of a multiprocessor in a cycle
+L2_BYTES = 70  # that come to a multiprocessor in a cycle
+LINE_BYTES, LINES = 128, 1.75  # of the L2 cache: more of them where a row of a box begins between two
+POWER = 0.2  # that what comes takes, in its own time
+TILE_US, AREA_US, AREA = 0.8, 0.7, 1 << 15  # around the products of a tile, and the way back of so many elements
+HALVES, HALF_BOXES = 1.02, 1.06  # what half a panel on the way back costs, and boxes of half panels on the way in
+MEMORY_BYTES = 4_200_000  # that come in a microsecond
+CLUSTER_US = 1.7  # to begin with blocks of a cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Warpgroups that multiply, panels of columns, blocks of a cluster, and how near its products come to the best
-    rate."""
+    """Warpgroups that multiply, columns, and blocks of a cluster."""
 
     groups: int
-    panels: int
+    columns: int
     cluster: int
-    rate: float
 
     @property
     def rows(self) -> int:
         return GROUP_ROWS * self.groups
 
-    @property
-    def columns(self) -> int:
-        return PANEL * self.panels
 
-
-TILES = (
-    Tile(2, 4, 2, 1.0),
-    Tile(2, 4, 1, 0.97),
-    Tile(2, 3, 1, 0.92),
-    Tile(2, 2, 2, 0.85),
-    Tile(2, 2, 1, 0.82),
-    Tile(2, 1, 1, 0.55),
-    Tile(1, 4, 1, 0.6),
-    Tile(1, 2, 1, 0.5),
-    Tile(1, 1, 1, 0.35),
-)  # not measured but the first: by the bytes of shared memory that a product reads
+WIDTHS = range(MOST_COLUMNS, 0, -PANEL // 2)
+TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1) for cluster in (2, 1))
 
 
 def rate_of(choice: Piped, sums: int) -> float:
     """How near the products of so many sums come to the best rate in tiles of a choice."""
-    shape = (choice.tile[choice.across] // GROUP_ROWS, choice.tile[choice.along] * sums // PANEL, choice.cluster)
-    return next((t.rate for t in TILES if (t.groups, t.panels, t.cluster) == shape), TILES[-1].rate)
+    rows, columns = choice.tile[choice.across], choice.tile[choice.along] * sums
+    needed = rows * columns * DEPTH / PRODUCTS
+    return needed / _step(needed, (rows + columns / choice.cluster) * LINE_BYTES)
+
+
+def _step(needed: float, brought_bytes: float) -> float:
+    """The cycles of a step whose products need so many, and which brings so much."""
+    brought = brought_bytes / L2_BYTES
+    return max(needed, brought) + POWER * brought
 
 
 def choose_piped(problem: Problem, region: Region) -> Piped | None:
@@ -69,7 +76,8 @@ def choose_piped(problem: Problem, region: Region) -> Piped | None:
     product = matrix_product(problem, region)
     if product is None or not is_large(problem, product):
         return None
-    return min((_choice(problem, region, product, tile) for tile in _tiles(product)), key=lambda timed: timed[0])[1]
+    best = min(_tiles(product), key=lambda tile: _time_us(problem, product, tile))
+    return _choice(problem, region, product, best)
 
 
 def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
@@ -78,17 +86,15 @@ def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
     if product is None:
         return
     for tile in _tiles(product):
-        _, usual = _choice(problem, region, product, tile)
+        usual = _choice(problem, region, product, tile)
         yield usual
         yield replace(usual, stages=max(2, usual.stages - 1))
         yield replace(usual, band=2 * usual.band)
 
 
 def _tiles(product: MatrixProduct) -> list[Tile]:
-    """The tiles of each sum where the registers have room for all of them, which take as long as one of all columns."""
-    by_shape = {(tile.groups, tile.panels, tile.cluster): tile for tile in TILES}
-    wide = ((tile, by_shape.get((tile.groups, tile.panels * product.sums, tile.cluster))) for tile in TILES)
-    return [replace(tile, rate=whole.rate) for tile, whole in wide if whole is not None]
+    """The tiles of each sum where the registers have room for all of them."""
+    return [tile for tile in TILES if tile.columns * product.sums <= MOST_COLUMNS]
 
 
 def is_large(problem: Problem, product: MatrixProduct) -> bool:
@@ -98,25 +104,56 @@ def is_large(problem: Problem, product: MatrixProduct) -> bool:
         return False
     rows, columns, depth = product.sizes(problem)
     others = prod(problem.representative(par.extent, {}) for par in product.others)
-    return min(rows, columns) >= LEAST_SIDE and depth >= LEAST_SUM and others * rows * columns * depth >= LEAST_PRODUCTS
+    if depth < LEAST_SUM or others * rows * columns * depth < LEAST_PRODUCTS:
+        return False
+    tiles = _clusters(problem, product, Tile(1, PANEL // 2, 1))
+    return min(rows, columns) >= LEAST_SIDE or LEAST_BUSY * tiles >= problem.target.multiprocessors
 
 
-def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile) -> tuple[float, Piped]:
-    """The time of a choice, in products of a multiprocessor, and the choice."""
-    rows, columns, depth = product.sizes(problem)
+def _clusters(problem: Problem, product: MatrixProduct, tile: Tile) -> int:
+    """The clusters of tiles that there are."""
+    rows, columns, _ = product.sizes(problem)
     others = prod(problem.representative(par.extent, {}) for par in product.others)
-    down = -(-rows // (tile.rows * tile.cluster))
-    clusters = down * -(-columns // tile.columns) * others
+    return -(-rows // (tile.rows * tile.cluster)) * -(-columns // tile.columns) * others
+
+
+def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[float, float]:
+    """How long a launch takes, about, and how long if memory took no time."""
+    rows, columns, depth = product.sizes(problem)
+    waves = -(-_clusters(problem, product, tile) // (problem.target.multiprocessors // tile.cluster))
+    own, shared = (LINES if _begins_between(problem, f) else 1.0 for f in (product.rows, product.columns))
+    size, wide = product.dtype.size_bytes, tile.columns * product.sums
+    lines = min(rows, tile.rows) * own + min(columns, tile.columns) * product.sums * shared / tile.cluster
+    step = _step(tile.rows * wide * DEPTH / PRODUCTS, lines * DEPTH * size)
+    if tile.columns % PANEL:
+        step *= HALVES if product.columns.k_contiguous else HALF_BOXES
+    around = TILE_US + AREA_US * tile.rows * wide / AREA
+    found = CLUSTER_US * (tile.cluster - 1) + waves * (around + -(-depth // DEPTH) * step * CYCLE_US)
+    others = prod(problem.representative(par.extent, {}) for par in product.others)
+    moved = ((rows + columns * product.sums) * depth + rows * columns) * size * others
+    return max(found, moved / MEMORY_BYTES), found
+
+
+def _begins_between(problem: Problem, factor: MatrixFactor) -> bool:
+    """Whether rows of a factor begin between two lines of the L2 cache; not where a call decides it."""
+    lines = LINE_BYTES // factor.factor.dtype.size_bytes
+    open_ = {size.name: lines for size in problem.kernel.sizes}
+    return not all(linear(step).is_multiple(lines, open_) for step in row_strides(problem, factor.buffer))
+
+
+def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile) -> Piped:
+    """As many blocks as there is room or work for, with as many stages as have room, at most those that the author asks
+    for."""
     at_once = problem.target.multiprocessors // tile.cluster
-    waves = -(-clusters // at_once)
+    between = any(_begins_between(problem, factor) for factor in (product.rows, product.columns))
     choice = Piped(
         along=product.columns.index,
         across=product.rows.index,
         tile={product.rows.index: tile.rows, product.columns.index: tile.columns},
         stages=2,
-        persistent=min(at_once, clusters) * tile.cluster,
+        persistent=min(at_once, _clusters(problem, product, tile)) * tile.cluster,
         cluster=tile.cluster,
-        band=BAND,
+        band=UNALIGNED_BAND if between else BAND,
         memory=memory_of(
             problem,
             product.one.nest.body,
@@ -125,15 +162,7 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
             ranges=region.nest[1],
         ),
     )
-    return waves * tile.rows * tile.columns * depth / tile.rate, _staged(problem, choice, product)
-
-
-def _staged(problem: Problem, choice: Piped, product: MatrixProduct) -> Piped:
-    """The same with as many stages as there is room for, at most those that the author asks for."""
-    found = choice
     most = max((stages for _, _, stages in asked_stages(product.one.reduction.loops)), default=MOST_STAGES)
-    for stages in range(3, most + 1):
-        deeper = replace(choice, stages=stages)
-        if piped_bytes(deeper, product.dtype.size_bytes, product.sums) <= problem.target.shared_bytes:
-            found = deeper
-    return found
+    deeper = (replace(choice, stages=stages) for stages in range(most, 2, -1))
+    fits = (one for one in deeper if piped_bytes(product, one) <= problem.target.shared_bytes)
+    return next(fits, choice)

@@ -50,11 +50,11 @@ from texpr.polyhedral.map.way_back import (
     ALIGN_BYTES,
     GROUP_WARPS,
     PANEL,
-    SWIZZLE_BYTES,
     Names,
     WayBack,
     first_lane,
     order,
+    panel_of,
     var,
     view,
 )
@@ -70,6 +70,7 @@ from texpr.polyhedral.mapped.sync import (
     Barrier,
     Close,
     Commit,
+    Drain,
     End,
     Fence,
     FenceKind,
@@ -130,12 +131,16 @@ class _Piped:
     # ---- buffers ----
 
     def _atom(self, columns: MatrixFactor) -> Atom:
-        a, b = (SharedOperand(k_contiguous=f.k_contiguous) for f in (self.product.rows, columns))
+        a, b = (
+            SharedOperand(swizzle_bytes=_swizzle_bytes(factor, side), k_contiguous=factor.k_contiguous)
+            for factor, side in ((self.product.rows, self.rows), (columns, self.columns))
+        )
         return wgmma(self.product.dtype, self.columns, b, a)
 
     def _tile(self, factor: MatrixFactor, side: int) -> str:
-        shape = (side, DEPTH) if factor.k_contiguous else (side // PANEL, DEPTH, PANEL)
-        layout = canonical(swizzled(shape, factor.factor.dtype.size_bytes, SWIZZLE_BYTES))
+        panel = panel_of(side)
+        shape = (side, DEPTH) if factor.k_contiguous else (side // panel, DEPTH, panel)
+        layout = canonical(swizzled(shape, factor.factor.dtype.size_bytes, _swizzle_bytes(factor, side)))
         return self.draft.local(
             f"{factor.buffer}_tile", factor.factor.dtype, Memory.SHARED, layout, "tiles that tensor cores read",
             align=ALIGN_BYTES, span=self.span,
@@ -155,17 +160,18 @@ class _Piped:
         group, warp = _digit(at.group, Place.WARPGROUP, self.groups), _digit(at.warp, Place.WARP, GROUP_WARPS)
         lane = _digit(at.lane, Place.LANE, self.draft.target.warp_size)
         load, multiply_ = self._load(), self._multiply()
+        shared = self.groups > 1  # else all threads have as many registers as there are
         digits = tuple(d for d in (cluster, rank, group, warp, lane) if self.ranks > 1 or d is not rank)
-        whole = Barrier(scope=Scope.CLUSTER if self.ranks > 1 else Scope.BLOCK)
+        begun = Barrier(scope=Scope.CLUSTER, relaxed=True) if self.ranks > 1 else Barrier(scope=Scope.BLOCK)
         body: tuple[Node, ...] = (
             *((Define(index=at.rank, digits=(rank,)),) if self.ranks > 1 else ()),
             Define(index=at.cluster, digits=(cluster,)),
             Define(index=at.lane, digits=(lane,)),
             _once(Fence(kind=FenceKind.BARRIER_INIT)),
-            whole,
+            begun,
             Parts(
                 parts=(
-                    Part(name="load", warps=GROUP_WARPS, body=(load,), registers=LOAD_REGISTERS),
+                    Part(name="load", warps=GROUP_WARPS, body=(load,), registers=LOAD_REGISTERS if shared else None),
                     Part(
                         name="multiply",
                         warps=GROUP_WARPS * self.groups,
@@ -174,11 +180,10 @@ class _Piped:
                             Define(index=at.warp, digits=(warp,)),
                             *multiply_,
                         ),
-                        registers=MULTIPLY_REGISTERS,
+                        registers=MULTIPLY_REGISTERS if shared else None,
                     ),
                 )
             ),
-            *((whole,) if self.ranks > 1 else ()),  # no block of a cluster ends while others send to it
         )
         return Launch(
             name=self.region.name,
@@ -235,7 +240,8 @@ class _Piped:
             *self._own(),
             *(c for f, tile in zip(self.factors, self.b, strict=True) for c in self._shared(f, tile)),
         )
-        return _once(self._over_tiles(self._over_k(Acquire(pipe=at.ring), *copies, Commit(pipe=at.ring))))
+        tiles = self._over_tiles(self._over_k(Acquire(pipe=at.ring), *copies, Commit(pipe=at.ring)))
+        return _once(tiles, *((Drain(pipe=at.ring),) if self.ranks > 1 else ()))  # others release its slots until then
 
     def _own(self) -> tuple[Copy, ...]:
         """The factor of the rows: each block its own."""
@@ -249,18 +255,25 @@ class _Piped:
         )
 
     def _shared(self, factor: MatrixFactor, tile: str) -> tuple[Copy, ...]:
-        """A factor of the columns: of a cluster each block its part, for all of them."""
-        first, rank, own = var(self.at.column), var(self.at.rank), self.ranks == 1
-        each = self.columns // self.ranks
+        """A factor of the columns: of a cluster each block its part, for all of them. Panels that blocks do not share
+        out evenly each of them brings a part of k of."""
+        first, rank, own = var(self.at.column), var(self.at.rank) if self.ranks > 1 else ZERO, self.ranks == 1
         if factor.k_contiguous:
-            begin = multiply(const(each), rank) if not own else ZERO
+            each = self.columns // self.ranks
+            begin = multiply(const(each), rank)
             return (self._copy(factor, tile, add(first, begin), each, (), begin, own=own),)
-        panels = each // PANEL
-        found: list[Copy] = []
-        for p in range(panels):
-            panel = add(multiply(const(panels), rank), const(p)) if not own else const(p)
-            found.append(self._copy(factor, tile, add(first, multiply(const(PANEL), panel)), PANEL, (panel,), own=own))
-        return tuple(found)
+        width = panel_of(self.columns)
+        panels = self.columns // width
+        if panels % self.ranks == 0:
+            mine = [add(multiply(const(panels // self.ranks), rank), const(p)) for p in range(panels // self.ranks)]
+            deep, begin = DEPTH, ZERO
+        else:
+            mine = [const(p) for p in range(panels)]
+            deep, begin = DEPTH // self.ranks, multiply(const(DEPTH // self.ranks), rank)
+        return tuple(
+            self._copy(factor, tile, add(first, multiply(const(width), p)), width, (p,), begin, own=own, depth=deep)
+            for p in mine
+        )
 
     def _copy(
         self,
@@ -272,11 +285,13 @@ class _Piped:
         begin: IndexExpr = ZERO,
         *,
         own: bool,
+        depth: int = DEPTH,
     ) -> Copy:
-        """`count` of a factor's side from `first` on, at `begin` of its tile or in a `panel`, by all of a step's k."""
-        side, deep = var(self.at.x), var(self.at.y)
+        """`count` of a factor's side from `first` on, at `begin` of its tile, by all of a step's k; or in a `panel`, by
+        so many of these from `begin` on."""
+        side, deep = var(self.at.x), add(begin, var(self.at.y)) if panel else var(self.at.y)
         if panel:
-            over, place = ((self.at.y, const(DEPTH)), (self.at.x, const(count))), (*panel, deep, side)
+            over, place = ((self.at.y, const(depth)), (self.at.x, const(count))), (*panel, deep, side)
         else:
             over, place = ((self.at.x, const(count)), (self.at.y, const(DEPTH))), (add(begin, side), deep)
         of = {
@@ -338,8 +353,9 @@ class _Piped:
             a = (group, depth, m)
         if not columns.k_contiguous:
             b = (ZERO, depth, n)
-        if not columns.k_contiguous and self.columns > PANEL:
-            b = (combine(IndexOp.DIV, n, const(PANEL)), depth, combine(IndexOp.MOD, n, const(PANEL)))
+        width = const(panel_of(self.columns))
+        if not columns.k_contiguous and self.columns > panel_of(self.columns):
+            b = (combine(IndexOp.DIV, n, width), depth, combine(IndexOp.MOD, n, width))
         return Contract(
             id=columns.id,
             c=view(self.draft, sums, m, n),
@@ -350,6 +366,11 @@ class _Piped:
             accumulate=again,
             span=self.span,
         )
+
+
+def _swizzle_bytes(factor: MatrixFactor, side: int) -> int:
+    """Of a factor's tile: its rows have all of a step's k, or a panel of its side."""
+    return (DEPTH if factor.k_contiguous else panel_of(side)) * factor.factor.dtype.size_bytes
 
 
 def _digit(name: str, place: Place, radix: int, stride: int = 1) -> Digit:

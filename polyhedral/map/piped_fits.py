@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from texpr.polyhedral.map.matrix_product import DEPTH, MatrixProduct, matrix_product
 from texpr.polyhedral.map.problem import Problem, Region
-from texpr.polyhedral.map.way_back import PANEL, SLOTS, SWIZZLE_BYTES, WARP_ROWS
+from texpr.polyhedral.map.way_back import PANEL, SLOTS, row_bytes
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
 
 MOST_GROUPS = 2  # that multiply, with all registers of a multiprocessor
@@ -21,11 +21,12 @@ def piped_fault(problem: Problem, region: Region, choice: Piped) -> str | None:
     return next(_faults(problem, product, choice), None)
 
 
-def piped_bytes(choice: Piped, element_bytes: int, sums: int = 1) -> int:
-    """The shared memory of a block with so many sums beside one another."""
-    rows, columns = choice.tile[choice.across], choice.tile[choice.along] * sums
-    back = rows // WARP_ROWS * SLOTS * WARP_ROWS * SWIZZLE_BYTES
-    return choice.stages * ((rows + columns) * DEPTH * element_bytes + WORD_BYTES) + back
+def piped_bytes(product: MatrixProduct, choice: Piped) -> int:
+    """The shared memory of a block."""
+    rows, columns = choice.tile[choice.across], choice.tile[choice.along]
+    back = rows * SLOTS * row_bytes(product, columns) if product.boxed else 0
+    brought = rows + columns * product.sums
+    return choice.stages * (brought * DEPTH * product.dtype.size_bytes + WORD_BYTES) + back
 
 
 def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator[str]:
@@ -41,8 +42,8 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     if choice.cluster not in CLUSTERS:
         yield "`cluster`: 1 or 2 blocks"
         return
-    if columns not in range(PANEL * choice.cluster, MOST_COLUMNS // product.sums + 1, PANEL * choice.cluster):
-        yield f"`tile`: multiples of {PANEL * choice.cluster} columns up to {MOST_COLUMNS // product.sums}"
+    if columns not in range(PANEL // 2, MOST_COLUMNS // product.sums + 1, PANEL // 2):
+        yield f"`tile`: multiples of {PANEL // 2} columns up to {MOST_COLUMNS // product.sums}"
     if not 2 <= choice.stages <= MOST_STAGES or not 1 <= choice.band <= MOST_BAND:
         yield f"`stages` are 2 to {MOST_STAGES}, and `band` 1 to {MOST_BAND}"
         return
@@ -53,6 +54,6 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     ):
         most = problem.target.multiprocessors
         yield f"`persistent`: whole clusters, at most the {most} multiprocessors of the target"
-    needed = piped_bytes(choice, product.dtype.size_bytes, product.sums)
+    needed = piped_bytes(product, choice)
     if needed > problem.target.shared_bytes:
         yield f"its tiles need {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"

@@ -73,8 +73,8 @@ class WayBack:
         ragged: tuple[bool, ...],
     ) -> None:
         self.draft, self.product, self.at, self.all, self.sums = draft, product, at, sums, sums[0]
-        self.span = product.stored.span
-        self.panel = SWIZZLE_BYTES // product.result_dtype.size_bytes if product.boxed else PANEL
+        self.span, result = product.stored.span, product.result_dtype
+        self.panel = panel_of(columns) if not product.boxed else row_bytes(product, columns) // result.size_bytes
         self.row = add(multiply(const(GROUP_ROWS), var(at.group)), multiply(const(WARP_ROWS), var(at.warp)))
         self.column = multiply(const(self.panel), var(at.chunk))
         self.orders: list[Order] = []
@@ -136,7 +136,7 @@ class WayBack:
             self.draft.names.fresh,
         )
         lay, send = fresh(f"{id}_rounded"), fresh(f"{id}_out")
-        rows = _rows(draft, product, groups)
+        rows = self._rows(groups)
         x, y = var(at.x), var(at.y)
         slot = (var(at.group), var(at.warp), combine(IndexOp.MOD, var(at.chunk), const(SLOTS)))
         of = {
@@ -182,13 +182,23 @@ class WayBack:
             first_lane(at.lane, out, Close(kind=GroupKind.BULK)),
         )
 
+    def _rows(self, groups: int) -> str:
+        dtype = self.product.result_dtype
+        shape = (groups, GROUP_WARPS, SLOTS, WARP_ROWS, self.panel)
+        layout = canonical(swizzled(shape, dtype.size_bytes, self.panel * dtype.size_bytes))
+        wanted, reason = f"{self.product.result[0]}_rows", "sums on their way back"
+        return self.draft.local(wanted, dtype, Memory.SHARED, layout, reason, align=ALIGN_BYTES, span=self.span)
 
-def _rows(draft: Draft, product: MatrixProduct, groups: int) -> str:
-    dtype, span = product.result_dtype, product.stored.span
-    shape = (groups, GROUP_WARPS, SLOTS, WARP_ROWS, SWIZZLE_BYTES // dtype.size_bytes)
-    layout = canonical(swizzled(shape, dtype.size_bytes, SWIZZLE_BYTES))
-    wanted, reason = f"{product.result[0]}_rows", "sums on their way back"
-    return draft.local(wanted, dtype, Memory.SHARED, layout, reason, align=ALIGN_BYTES, span=span)
+
+def panel_of(columns: int) -> int:
+    """The columns of the panels in which so many lie, of 16 bits and each under a swizzle."""
+    return PANEL if columns % PANEL == 0 else PANEL // 2
+
+
+def row_bytes(product: MatrixProduct, columns: int) -> int:
+    """The bytes of a row of a box of the result, and of its swizzle."""
+    whole = columns * product.result_dtype.size_bytes % SWIZZLE_BYTES == 0
+    return SWIZZLE_BYTES if whole else SWIZZLE_BYTES // 2
 
 
 def view(draft: Draft, buffer: str, *subscripts: Subscript) -> View:

@@ -12,6 +12,7 @@ from texpr.polyhedral.mapped.sync import (
     Barrier,
     Close,
     Commit,
+    Drain,
     End,
     Fence,
     Pipe,
@@ -32,6 +33,8 @@ def sync_text(node: Sync) -> str:
             return f"{verb}{f' {name}' if name else ''} ({', '.join((scope.value, *parts, *how))})"
         case Acquire(pipe=pipe):
             return f"acquire {pipe}"
+        case Drain(pipe=pipe):
+            return f"drain {pipe}"
         case Commit(pipe=pipe):
             return f"commit {pipe}"
         case Wait(pipe=pipe):

@@ -16,7 +16,8 @@ scope (or of the named parts in it) arrived; what those threads did before is be
 
 **Pipes** are rings of `stages` slots. Each thread counts: its n-th `Acquire` begins turn n, waiting until turn
 n - stages was released; its n-th `Commit` says that its share of turn n is written, its n-th `Wait` lasts until turn n
-is full; `Release` says that it has read its share of the turn waited for last, or of one `behind` it. Counts go on over
+is full; `Release` says that it has read its share of the turn waited for last, or of one `behind` it; `Drain` lasts
+until the turns that the thread acquired are released. Counts go on over
 all loops, from launch to exit; the slot of a turn is turn mod `stages`. A write to one of the pipe's buffers goes to
 the slot of the turn acquired last, a read takes that of the turn waited for last.
 
@@ -118,6 +119,14 @@ class Acquire:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Until every turn that the thread acquired is free: nobody reads what it filled, or will say so, any more."""
+
+    pipe: str
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     pipe: str
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
@@ -177,5 +186,5 @@ class Fence:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
-InBlock = Barrier | Acquire | Commit | Wait | Release | Close | WaitGroup | Fence
+InBlock = Barrier | Acquire | Drain | Commit | Wait | Release | Close | WaitGroup | Fence
 Sync = InBlock | BetweenBlocks

@@ -8,7 +8,7 @@ import numpy as np
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.operators import Copy, Operator
 from texpr.polyhedral.mapped.places import Scope
-from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
+from texpr.polyhedral.mapped.sync import Acquire, Commit, Drain, End, Pipe, PipeKind, Release, Wait
 from texpr.polyhedral.mapped.walks import goes_on_alone
 from texpr.polyhedral.orders.points import Findings, Points
 from texpr.polyhedral.orders.slot_rules import SlotRules
@@ -38,12 +38,12 @@ class RingRules:
     filled: dict[tuple[str, int], int] = field(default_factory=dict)  # buffer and event -> turn that it writes
     read: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def event(self, node: Acquire | Commit | Wait | Release, number: int, event: Event) -> None:
+    def event(self, node: Acquire | Drain | Commit | Wait | Release, number: int, event: Event) -> None:
         pipe = self._pipe(event, node.pipe)
-        ends = pipe.producers if isinstance(node, Acquire | Commit) else pipe.consumers
+        ends = pipe.producers if isinstance(node, Acquire | Drain | Commit) else pipe.consumers
         end = next((e for e in ends if e.part in ("", event.part)), None)
         if end is None:
-            side = "producer" if isinstance(node, Acquire | Commit) else "consumer"
+            side = "producer" if isinstance(node, Acquire | Drain | Commit) else "consumer"
             self.findings.fault(f"part {event.part or 'none'} is no {side} of {pipe.name}", node.span)
             return
         if end.ranks and pipe.scope is not Scope.CLUSTER:
@@ -54,6 +54,10 @@ class RingRules:
         match node:
             case Acquire():
                 self._acquire(pipe, number, event)
+            case Drain():
+                last = self._last("acquire", pipe, event)
+                for turn in range(max(0, last - pipe.stages + 1), last + 1):
+                    self._is_free(pipe, turn, number, event)
             case Commit():
                 self._commit(pipe, end, number, event)
             case Wait():
@@ -64,10 +68,14 @@ class RingRules:
     def _acquire(self, pipe: Pipe, number: int, event: Event) -> None:
         before = self._next("acquire", pipe, event) - pipe.stages
         if before >= 0 and pipe.releases:
-            ring = (event.launch, pipe.name, event.block)
-            self.freed.add((ring, before))
-            for thread in self.points.threads(number):
-                self.points.graph.edge(self._free(ring, before), self.points.goes_on(number, thread))
+            self._is_free(pipe, before, number, event)
+
+    def _is_free(self, pipe: Pipe, turn: int, number: int, event: Event) -> None:
+        """The event waits until a turn is free."""
+        ring = (event.launch, pipe.name, event.block)
+        self.freed.add((ring, turn))
+        for thread in self.points.threads(number):
+            self.points.graph.edge(self._free(ring, turn), self.points.goes_on(number, thread))
 
     def _commit(self, pipe: Pipe, end: End, number: int, event: Event) -> None:
         turn = self._next("commit", pipe, event)

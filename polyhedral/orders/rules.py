@@ -16,7 +16,18 @@ from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Pub
 from texpr.polyhedral.mapped.operators import Combined, Contract, Copy, Operator, Unload
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.show_sync import sync_text
-from texpr.polyhedral.mapped.sync import Acquire, Barrier, Close, Commit, Fence, FenceKind, Release, Wait, WaitGroup
+from texpr.polyhedral.mapped.sync import (
+    Acquire,
+    Barrier,
+    Close,
+    Commit,
+    Drain,
+    Fence,
+    FenceKind,
+    Release,
+    Wait,
+    WaitGroup,
+)
 from texpr.polyhedral.mapped.tree import Last
 from texpr.polyhedral.mapped.walks import goes_on_alone, overlaps, part_warps
 from texpr.polyhedral.orders.copy_rules import CopyRules
@@ -64,7 +75,7 @@ class Rules:
         match event.node:
             case Barrier() as node:
                 self._barrier(node, number, event)
-            case Acquire() | Commit() | Wait() | Release() as node:
+            case Acquire() | Drain() | Commit() | Wait() | Release() as node:
                 self.rings.event(node, number, event)
             case Copy() as node:
                 self.rings.turns_of(number, event)

@@ -18,6 +18,7 @@ from texpr.polyhedral.mapped.sync import (
     Barrier,
     Close,
     Commit,
+    Drain,
     Fence,
     FenceKind,
     GroupKind,
@@ -71,6 +72,8 @@ class Interleaved:
                 return _pause(node, self.barriers.meet(node, thread, part))
             case Acquire():
                 return self._turn(node, thread, self.pipes.acquire(node, thread, part))
+            case Drain():
+                return _pause(node, self.pipes.drain(node, thread, part))
             case Commit():
                 self._commit(node, thread, part)
             case Wait():

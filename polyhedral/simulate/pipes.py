@@ -12,7 +12,7 @@ import numpy as np
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
-from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
+from texpr.polyhedral.mapped.sync import Acquire, Commit, Drain, End, Pipe, PipeKind, Release, Wait
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.clocks import NOTHING, Clocks, Snapshot, Team
 from texpr.polyhedral.simulate.coordinates import Geometry
@@ -69,6 +69,17 @@ class Pipes:
             return None
         turn = self.turn(pipe, block, before)
         return (lambda: turn.releases >= pipe.releases), (lambda: self._join(thread, turn.free))
+
+    def drain(self, node: Drain, thread: Array, part: str) -> Waiting:
+        pipe, block = self._ready(node, thread, part)
+        count = self.acquired.get((pipe.name, int(thread[0])), 0)
+        turns = [self.turn(pipe, block, number) for number in range(max(0, count - pipe.stages), count)]
+
+        def learn() -> None:
+            for turn in turns:
+                self._join(thread, turn.free)
+
+        return (lambda: all(turn.releases >= pipe.releases for turn in turns)), learn
 
     def commit(self, node: Commit, thread: Array, part: str) -> tuple[Pipe, int, tuple[int, ...]]:
         """The threads say that their share is written; the pipe, the turn and the blocks to `arrive` in."""
@@ -162,9 +173,9 @@ class Pipes:
                 return f"turn {number} of {name} is not full when the launch ends"
         return None
 
-    def _ready(self, node: Acquire | Commit | Wait | Release, thread: Array, part: str) -> tuple[Pipe, int]:
+    def _ready(self, node: Acquire | Drain | Commit | Wait | Release, thread: Array, part: str) -> tuple[Pipe, int]:
         pipe, block = self.by_name[node.pipe], int(thread[0]) // self.geometry.threads
-        producing = isinstance(node, Acquire | Commit)
+        producing = isinstance(node, Acquire | Drain | Commit)
         if not any(end.part in ("", part) for end in (pipe.producers if producing else pipe.consumers)):
             side = "producer" if producing else "consumer"
             raise failure(f"part {part or 'none'} is no {side} of {pipe.name}", node.span)

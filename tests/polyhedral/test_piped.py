@@ -18,7 +18,6 @@ from texpr.codegen import tensor_map
 from texpr.codegen.toolchain import INCLUDE, NVCC_FLAGS, NVCC_WERROR, find_nvcc
 from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.matrix_product import MAX_RANK, UNIT_BYTES
-from texpr.polyhedral.map.piped_fits import piped_bytes
 from texpr.polyhedral.mapped.candidate import Candidate, Piped
 from texpr.polyhedral.mapped.candidate_json import choices_json, read_choices
 from texpr.polyhedral.mapped.program import MappedProgram
@@ -123,7 +122,7 @@ def test_a_sum_that_is_rounded_once_goes_there_by_any_casts() -> None:
     [
         (text("nn"), {"M": 512, "N": 508, "K": 512}),  # rows of B and C that are no multiples of 16 bytes
         (text("nt"), {"M": 512, "N": 512, "K": 260}),
-        (text("nn"), {"M": 4096, "N": 32, "K": 4096}),  # too few columns
+        (text("nn"), {"M": 1024, "N": 32, "K": 4096}),  # too few columns, and tiles
         (text("nn"), {"M": 128, "N": 128, "K": 128}),  # too few products
         (text("nn", "f32"), {"M": 512, "N": 512, "K": 512}),
         (LOCAL % ("f32", "f64", "f64(f32(A[i, k]) * f32(B[k, j]))", "f32(s)"), LARGE),
@@ -165,11 +164,21 @@ FORMS = {
     "alone": piped(64, 64),
     "pairs": piped(128, 128, cluster=2, stages=3, persistent=4),
     "wide": piped(128, 192, band=1),
+    "panels": piped(64, 192, cluster=2),
+    "halves": piped(64, 96, cluster=2),
 }
 
 
 @pytest.mark.parametrize(
-    ("case", "form"), [*((case, "alone") for case in HEADS), ("nn", "pairs"), ("tt", "pairs"), ("tn", "wide")]
+    ("case", "form"),
+    [
+        *((case, "alone") for case in HEADS),
+        ("nn", "pairs"),
+        ("tt", "pairs"),
+        ("tn", "wide"),
+        ("nn", "panels"),
+        ("nt", "halves"),
+    ],
 )
 def test_a_ragged_product_is_right_in_the_simulator(case: str, form: str) -> None:
     program = mapped(text(case, "f16" if case == "tt" else "bf16"), FORMS[form], M=200, N=136, K=72)
@@ -186,7 +195,9 @@ def test_sums_that_are_not_rounded_go_back_in_pairs() -> None:
 
 
 @pytest.mark.gxx
-@pytest.mark.parametrize(("case", "form", "result"), [("nn", "pairs", "bf16"), ("tn", "alone", "f32")])
+@pytest.mark.parametrize(
+    ("case", "form", "result"), [("nn", "pairs", "bf16"), ("tn", "alone", "f32"), ("nn", "halves", "bf16")]
+)
 def test_the_text_of_a_product_is_right_on_the_cpu(case: str, form: str, result: str) -> None:
     kernel = texpr.parse(text(case, result=result)).only
     how = Candidate(launches={"g_0": FORMS[form]})
@@ -222,7 +233,7 @@ def test_a_product_keeps_its_sums_in_registers(tmp_path: Path) -> None:
 
 
 HARMLESS = (
-    r"double (barrier|fence|close|wait \()",
+    r"double (barrier|drain|fence|close|wait \()",
     r"(earlier fence \(wgmma\)|later wait ring)$",  # a fence of registers is not of what a wait is for
     r"a relaxed barrier of the cluster$",
 )
@@ -249,8 +260,7 @@ REFUSED = (
     (replace(piped(64, 64), along="i", across="j"), "`across` and `along`: the rows and columns are i and j"),
     (replace(piped(64, 64), tile={"i": 64}), "`tile` gives the rows and the columns of a tile"),
     (piped(192, 64), "`tile`: 64 or 128 rows"),
-    (piped(64, 96), "`tile`: multiples of 64 columns up to 256"),
-    (piped(64, 64, cluster=2), "`tile`: multiples of 128 columns up to 256"),
+    (piped(64, 80), "`tile`: multiples of 32 columns up to 256"),
     (piped(64, 64, cluster=3), "`cluster`: 1 or 2 blocks"),
     (piped(64, 64, stages=1), "`stages` are 2 to 16, and `band` 1 to 65536"),
     (
@@ -281,7 +291,6 @@ def test_the_mapping_knows_the_limits_of_tensor_maps() -> None:
 def test_a_choice_is_read_as_it_was_written() -> None:
     own = Candidate(launches={"g_0": piped(128, 256, cluster=2, persistent=4, stages=4)})
     assert read_choices(choices_json(own)) == own
-    assert piped_bytes(own.launches["g_0"], 2) == 4 * (384 * 128 + 16) + 32768  # type: ignore[arg-type]  # it is one
 
 
 def test_threads_of_several_warps_that_run_as_one_meet_in_their_warps() -> None:

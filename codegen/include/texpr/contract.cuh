@@ -20,9 +20,10 @@ TX_FN auto behind(const MatrixTile<T, Major::kOuter, kRows, kSwizzle>& tile, int
 
 // Starts c = a * b, or c += a * b where `accumulate`, over kDepth of k: a and b from these corners on, of which rows are
 // those of the tile as it lies.
-template <int kDepth, class T, int kColumns, Major kMajorA, int kRowsA, Major kMajorB, int kRowsB, int kSwizzle>
-TX_FN void contract(Accumulator<64, kColumns>& c, const MatrixTile<T, kMajorA, kRowsA, kSwizzle>& a, int row_a,
-                    int column_a, const MatrixTile<T, kMajorB, kRowsB, kSwizzle>& b, int row_b, int column_b,
+template <int kDepth, class T, int kColumns, Major kMajorA, int kRowsA, int kSwizzleA, Major kMajorB, int kRowsB,
+          int kSwizzleB>
+TX_FN void contract(Accumulator<64, kColumns>& c, const MatrixTile<T, kMajorA, kRowsA, kSwizzleA>& a, int row_a,
+                    int column_a, const MatrixTile<T, kMajorB, kRowsB, kSwizzleB>& b, int row_b, int column_b,
                     bool accumulate, Here here = Here::now()) {
   static_assert(kDepth % 16 == 0, "products are 16 deep");
   TX_UNROLL
@@ -36,8 +37,8 @@ TX_FN void contract(Accumulator<64, kColumns>& c, const MatrixTile<T, kMajorA, k
 template <class T, int kColumns, int kWidth>
 TX_FN void store_rows(const Shared<T>& tile, int first, const Accumulator<64, kWidth>& c, int column,
                       Here here = Here::now()) {
-  static_assert(kColumns * sizeof(T) == 128 && sizeof(T) == 2, "rows of 128 bytes");
-  constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
+  constexpr int kBytes = kColumns * static_cast<int>(sizeof(T)), kChunk = 16 / static_cast<int>(sizeof(T));
+  static_assert((kBytes == 64 || kBytes == 128) && sizeof(T) == 2, "rows of 64 or 128 bytes");
   const int row = lane() % 16;
   TX_UNROLL
   for (int j = 0; j < kColumns / 16; ++j) {
@@ -47,7 +48,7 @@ TX_FN void store_rows(const Shared<T>& tile, int first, const Accumulator<64, kW
       const int at = (column / 8 + 2 * j) * 4 + i;
       pairs.word[i / 2] = pack<T>(c.get(at, here), c.get(at + 1, here));
     }
-    const int chunk = (2 * j + lane() / 16) ^ row % 8;
+    const int chunk = (2 * j + lane() / 16) ^ row * kBytes / 128 % (kBytes / 16);
     store_matrices(tile, first + row * kColumns + chunk * kChunk, pairs, here);
   }
 }

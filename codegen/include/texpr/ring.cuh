@@ -32,6 +32,10 @@ class Ring {
   }
   // The same where other synchronisation says that the slot is free.
   TX_FN void acquire_free() { writer_.advance(); }
+  // Until all turns that were acquired are free: nothing of other threads or blocks is on its way to this pipe.
+  TX_FN void drain(Here here = Here::now()) {
+    for (int k = 0; k < kStages; ++k) acquire(here);
+  }
   TX_FN void commit(Here here = Here::now()) const { writer_.commit(here); }
   TX_FN void commit(int bytes, Here here = Here::now()) const { writer_.commit(bytes, here); }
   TX_FN void commit_to(int rank, Here here = Here::now()) const { writer_.commit_to(rank, here); }
