@@ -45,6 +45,7 @@ from texpr.polyhedral.map.joined import joined
 from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.objective import Objective, WeightedAccess
 from texpr.polyhedral.map.reducible import long_reduction, reads_of
+from texpr.polyhedral.map.single import without_single
 from texpr.polyhedral.mapped.program import HostIf, HostLoop
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.target import Target
@@ -230,7 +231,7 @@ def make_problem(
     kernel = replace(kernel, facts=(*kernel.facts, *given)) if given else kernel
     whole = kernel
     if target.is_cuda:
-        kernel = fused(kernel)
+        kernel = fused(without_single(kernel))
         if not objective.by_distance:  # which is of the author's indices
             kernel = flattened(joined(kernel), target.max_cluster)
     outliner = _Outliner(kernel, target)

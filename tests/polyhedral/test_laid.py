@@ -109,3 +109,14 @@ def test_one_artifact_serves_every_size() -> None:
         c = np.full((rows, columns), np.nan).astype(a.dtype)
         kernel(A=room[behind:].reshape(a.shape), B=b, C=c)
         assert off(c, a.astype(float) @ b.astype(float)) < 4e-3
+
+
+def test_a_product_with_one_row_is_that_of_a_matrix_and_a_vector() -> None:
+    text = """kernel g(A: bf16[1, K], B: bf16[N, K], C: bf16[1, N]) {
+        par 1 i, N j { C[i, j] = sum K k { A[i, k] * B[j, k] } }
+    }"""
+    own = mapping(text, N=4096, K=4096).candidate.launches["g_0"]
+    assert own.grid == ("j",) and own.shared_out == ("k",)
+    a, b = operands((1, 72), (5, 72))
+    got = simulate(mapping(text, N=5, K=72).program, {"A": a, "B": b, "C": np.full((1, 5), np.nan).astype(a.dtype)})
+    assert off(got["C"], a.astype(float) @ b.astype(float).T) < 4e-3
