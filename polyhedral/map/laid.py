@@ -21,8 +21,10 @@ from texpr.grammar.walk import rewrite
 from texpr.polyhedral.map.choose_piped import is_large
 from texpr.polyhedral.map.copied import Copies
 from texpr.polyhedral.map.kept import Kept
-from texpr.polyhedral.map.matrix_product import UNIT_BYTES, are_units, product_of_any_rows
+from texpr.polyhedral.map.matrix_product import UNIT_BYTES, are_units, product_of
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.ringed_fits import is_piecewise
+from texpr.polyhedral.mapped.atoms import SM_90A
 from texpr.polyhedral.model.stage import build_program
 
 
@@ -77,7 +79,11 @@ def with_rows(kernel: Kernel) -> frozenset[str]:
 
 def to_lay(problem: Problem) -> frozenset[str]:
     """The parameters of products of matrices, large enough for tensor cores, whose rows begin elsewhere."""
-    found = [product_of_any_rows(problem, region) for region in problem.regions() if region.band is not None]
+    found = [product_of(problem, region) for region in problem.regions() if region.band is not None]
     large = [product for product in found if product is not None and is_large(problem, product)]
-    names = {name for product in large for name in product.arrays if not are_units(problem, name)}
+    if SM_90A.has(problem.target):
+        names = {name for product in large for name in product.arrays if not are_units(problem, name)}
+    else:  # threads bring pieces of rows that begin at words, and store those of results anywhere
+        factors = (factor for product in large for factor in (product.rows, product.columns))
+        names = {factor.buffer for factor in factors if not is_piecewise(problem, factor)}
     return frozenset(names & with_rows(problem.kernel))

@@ -157,6 +157,11 @@ def product_of_any_rows(problem: Problem, region: Region, *, boxes: bool = True)
     return direct
 
 
+def product_of(problem: Problem, region: Region) -> MatrixProduct | None:
+    """The product of any rows that tensor cores of the target take, by boxes where it has these."""
+    return product_of_any_rows(problem, region, boxes=SM_90A.has(problem.target))
+
+
 def _product(
     problem: Problem, ones: tuple[Contraction, ...], body: tuple[Stmt, ...], *, boxes: bool
 ) -> MatrixProduct | None:

@@ -24,10 +24,11 @@ from texpr.polyhedral.map.matrix_product import (
     MOST_SUMMED,
     UNIT_BYTES,
     matrix_product,
-    product_of_any_rows,
+    product_of,
     row_strides,
 )
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.mapped.atoms import SM_90A
 from texpr.polyhedral.mapped.candidate import address_of
 
 MOST_SIDE = 1 << 21
@@ -47,8 +48,8 @@ def product_cases(problem: Problem, bounded: Problem, hinted: Collection[str]) -
     found = [
         product
         for region in bounded.regions()
-        if region.band is not None and (product := product_of_any_rows(bounded, region)) is not None
-        if matrix_product(problem, region) is None
+        if region.band is not None and (product := product_of(bounded, region)) is not None
+        if (matrix_product if SM_90A.has(problem.target) else product_of)(problem, region) is None
     ]
     at = {size.name: LARGE for size in problem.kernel.sizes if size.name not in hinted}
     if not found or not all(is_large(bounded, product) for product in found):

@@ -26,6 +26,11 @@ def piece_elements(problem: Problem, factor: MatrixFactor) -> int:
     return _aligned(problem, factor.factor.element)
 
 
+def is_piecewise(problem: Problem, factor: MatrixFactor) -> bool:
+    """Whether rows of a factor lie as threads copy pieces of them."""
+    return piece_elements(problem, factor) * factor.factor.dtype.size_bytes >= LEAST_BYTES
+
+
 def result_piece(problem: Problem, product: MatrixProduct, most: int) -> int:
     """How many neighbours of the result one store of a thread moves."""
     return min(most, _aligned(problem, product.result))
@@ -105,7 +110,7 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Ringed) -> Iterato
 def _rounds(problem: Problem, factor: MatrixFactor, choice: Ringed) -> Iterator[str]:
     """Whether all threads have as many pieces of a factor's tile."""
     count = piece_elements(problem, factor)
-    if count * factor.factor.dtype.size_bytes < LEAST_BYTES:
+    if not is_piecewise(problem, factor):
         yield f"rows of {factor.buffer} do not begin at multiples of {LEAST_BYTES} bytes"
         return
     wide, rows = (choice.depth, choice.tile[factor.index]) if factor.k_contiguous else (PANEL, choice.depth)

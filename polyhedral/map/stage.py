@@ -30,6 +30,7 @@ from texpr.polyhedral.map.product_cases import bounded_sizes, product_cases
 from texpr.polyhedral.map.states import is_state
 from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices, Piped, first_of
 from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.schedule.stage import Scheduled, Schedules
@@ -126,7 +127,9 @@ def _laid(problems: Problems, mapped: MappedProgram) -> MappedProgram:
 
 def _has_products(mapped: MappedProgram) -> bool:
     candidate = mapped.candidate
-    return isinstance(candidate, Candidate) and any(isinstance(own, Piped) for own in candidate.launches.values())
+    return isinstance(candidate, Candidate) and any(
+        isinstance(own, Piped | Ringed) for own in candidate.launches.values()
+    )
 
 
 def _in_cases(scheduled: Scheduled, problems: Problems, otherwise: MappedProgram) -> MappedProgram:

@@ -44,6 +44,7 @@ from texpr.polyhedral.orders.shortened import shortened
 from texpr.polyhedral.orders.trace import Event, Fault, unrolled
 from texpr.polyhedral.program import Hazard
 
+MOST_DOUBLED = 12  # sizes, where facts ask for large ones
 ORDERING = (Barrier, Acquire, Wait, WaitGroup, Await, Last, GridBarrier, AfterLaunch)
 
 
@@ -65,16 +66,21 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
 
     The rules of pipes, groups and barriers look no further back than `stages` turns, and loops repeat them: what is
     wrong with whole tiles of some size is wrong at one of these. Sizes are multiples of what they are divided by, and
-    keep what a fact says by itself; alternatives, as that an earlier case of a mapping does not hold, they need not.
+    keep what a fact says by itself, if need be as larger ones; alternatives, as that an earlier case of a mapping does
+    not hold, they need not.
     """
-    stages = max((pipe.stages for launch in launches(program.host) for pipe in launch.pipes), default=1)
+    nodes = [node for launch in launches(program.host) for node in every_node(launch.body)]
+    behind = (node.behind + 2 for node in nodes if isinstance(node, WaitGroup))
+    stages = max(*(pipe.stages for launch in launches(program.host) for pipe in launch.pipes), *behind, 1, 1)
     unit = math.lcm(*(value for launch in launches(program.host) for value in _divisors(launch)))
     facts = [part for fact in program.kernel.facts for part in (fact.parts if isinstance(fact, And) else (fact,))]
     plain = [fact for fact in facts if isinstance(fact, Compare)]
     zero = dict.fromkeys((name for fact in plain for name in names(fact)), 0)  # such are addresses
-    for turns in (0, 1, 2, 2 * stages + 1) if program.kernel.sizes else (0,):
+    few, some = (0, 1, 2, 2 * stages + 1) if program.kernel.sizes else (0,), False
+    for turns in (*few, *((2 * stages + 1) << more for more in range(1, MOST_DOUBLED if program.kernel.sizes else 1))):
         sizes = {size.name: turns * unit for size in program.kernel.sizes}
-        if all(condition_value(fact, {**zero, **sizes}) for fact in plain):
+        if (turns in few or not some) and all(condition_value(fact, {**zero, **sizes}) for fact in plain):
+            some = True
             yield sizes
 
 

@@ -18,7 +18,7 @@ from test_piped import HEADS, LETTERS, arguments, far, text
 import texpr
 from texpr.codegen.toolchain import INCLUDE, NVCC_FLAGS, NVCC_WERROR, find_nvcc
 from texpr.grammar.interpret.stage import interpret
-from texpr.polyhedral.mapped.candidate import Candidate
+from texpr.polyhedral.mapped.candidate import Candidate, Cases
 from texpr.polyhedral.mapped.candidate_json import choices_json, read_choices
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.ringed import Ringed
@@ -50,9 +50,20 @@ def test_targets_without_wgmma_multiply_by_warps(target: str) -> None:
     assert isinstance(found, Ringed) and found.tile["i"] * found.tile["j"] >= 128 * 128
 
 
-def test_rows_that_begin_at_no_word_stay_with_other_forms() -> None:
+def test_rows_that_begin_at_no_word_are_copied_first() -> None:
     assert isinstance(form(text("nn"), M=1024, N=1026, K=1028), Ringed)
-    assert not isinstance(form(text("nn"), M=1024, N=1025, K=1024), Ringed)  # rows of 2050 bytes
+    found = mapped(
+        text("nn"), M=1024, N=1025, K=1024
+    ).candidate  # rows of 2050 bytes, of C too, which go back one by one
+    assert isinstance(found, Candidate) and found.laid == {"B"}
+    assert [isinstance(choice, Ringed) for choice in found.launches.values()] == [False, True]
+
+
+def test_sizes_that_a_call_decides_have_cases() -> None:
+    found = mapped(text("nn")).candidate
+    assert isinstance(found, Cases) and not found.otherwise.laid
+    assert [sorted(case.candidate.laid) for case in found.cases] == [[], [], ["A", "B", "C"]]
+    assert all(any(isinstance(c, Ringed) for c in case.candidate.launches.values()) for case in found.cases)
 
 
 SHALLOW = replace(SMALL, depth=32, stages=2)
