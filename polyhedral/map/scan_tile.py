@@ -131,7 +131,7 @@ class Tiles:
         if several and self.choice.next_tile and self.loaded and reads_early(self.scan, self.moved):
             first = draft.names.fresh(f"{stem(scan.index)}_first")
             before.append(Define(index=first, digits=(), offset=begin))
-            before += [*self._fresh(loads=True), *self._loads(first)]
+            before += [*self._fresh(loads=True), *self._loads(first, self._turn())]
             behind, loads = [self._next_loads(tile)], self._fresh(loads=False)
         body = [Define(index=self.first, digits=(), offset=offset), *loads]
         body += self._tile(behind, handed_on=handed_on or several)
@@ -166,18 +166,18 @@ class Tiles:
         self.registers: dict[Element, str] = {}
         if not self.moved:
             return []
-        run = self._turn().run
-        assert run is not None, "what is wide is along a run"
-        self.registers = registers_of(self.draft, run, self.moved, (self.ahead,) if self.ahead > 1 else ())
-        return [*self._fresh(loads=True), *self._fresh(loads=False), *self._loads(self.first)]
+        turn, rows = self._turn(), (self.ahead,) if self.ahead > 1 else ()
+        assert turn.run is not None, "what is wide is along a run"
+        self.registers = registers_of(self.draft, turn.run, self.moved, rows)
+        return [*self._fresh(loads=True), *self._fresh(loads=False), *self._loads(self.first, turn)]
 
     def _fresh(self, *, loads: bool) -> list[Node]:
         """The registers of what is loaded, or of all else that is moved."""
         return [Fresh(buffer=self.registers[wide.element]) for wide in self.moved if wide.loads is loads]
 
-    def _loads(self, first: str) -> tuple[Node, ...]:
+    def _loads(self, first: str, turn: _Turn) -> tuple[Node, ...]:
         """The loads of all rounds of the tile that begins there, before anything else."""
-        turn, team = self._turn(), self.team
+        team = self.team
         assert turn.run is not None, "what is wide is along a run"
         loads = loads_of(Copies(self.draft, turn.run, team.own), self.moved, self.registers)
         together = None
@@ -193,7 +193,7 @@ class Tiles:
         first, following = self.draft.names.fresh(f"{stem(self.scan.index)}_next"), add(IndexVar(name=tile), ONE)
         define = Define(index=first, digits=(), offset=add(IndexVar(name=self.first), const(self.covered)))
         more = Compare(op=CompareOp.LT, left=following, right=self.count)
-        body = (define, *self._loads(first))
+        body = (define, *self._loads(first, self._turn()))
         return Guard(condition=more, body=body, uniform=Scope.BLOCK, span=self.scan.loop.span)
 
     def _next(self, fold: Fold, at: Registers) -> Node:

@@ -29,10 +29,10 @@ k_0(const tx::f32* __restrict__ X_data, tx::f32* Y_data) {
     tx::put(X_run, j_ahead * 4, tx::load<4>(X, i * 4096 + j_first + 1024 * j_ahead));
   }
   tx::Reg<tx::f32, 16> s_terms("s_terms");
-  TX_UNROLL for (int j_round_2 = 0; j_round_2 < 4; ++j_round_2) {
-    TX_UNROLL for (int j_vector_2 = 0; j_vector_2 < 4; ++j_vector_2) {
+  TX_UNROLL for (int j_round_1 = 0; j_round_1 < 4; ++j_round_1) {
+    TX_UNROLL for (int j_vector_1 = 0; j_vector_1 < 4; ++j_vector_1) {
 #line 1
-      s_terms(j_round_2 * 4 + j_vector_2) = X_run(j_round_2 * 4 + j_vector_2);
+      s_terms(j_round_1 * 4 + j_vector_1) = X_run(j_round_1 * 4 + j_vector_1);
     }
   }
   tx::Reg<tx::f32, 4> s_part("s_part");
@@ -59,21 +59,21 @@ k_0(const tx::f32* __restrict__ X_data, tx::f32* Y_data) {
       s_tile += s_slots(chunk_1, each_unit, 0);
     }
   }
-  TX_UNROLL for (int j_round_3 = 0; j_round_3 < 4; ++j_round_3) {
+  TX_UNROLL for (int j_round_2 = 0; j_round_2 < 4; ++j_round_2) {
     tx::f32 s_now = s_before;
 #line 1
-    s_now += s_start(j_round_3);
+    s_now += s_start(j_round_2);
 #line 1
-    s_now += s_lanes(j_round_3);
-    const int j_first_4 = 1024 * j_round_3 + j_first;
-    TX_UNROLL for (int j_vector_3 = 0; j_vector_3 < 4; ++j_vector_3) {
+    s_now += s_lanes(j_round_2);
+    const int j_first_3 = 1024 * j_round_2 + j_first;
+    TX_UNROLL for (int j_vector_2 = 0; j_vector_2 < 4; ++j_vector_2) {
 #line 1
-      s_now += s_terms(j_round_3 * 4 + j_vector_3);
+      s_now += s_terms(j_round_2 * 4 + j_vector_2);
 #line 1
-      Y_run(j_round_3 * 4 + j_vector_3) = s_now;
+      Y_run(j_round_2 * 4 + j_vector_2) = s_now;
     }
 #line 1
-    tx::store(Y, i * 4096 + j_first_4, tx::take<4>(Y_run, j_round_3 * 4));
+    tx::store(Y, i * 4096 + j_first_3, tx::take<4>(Y_run, j_round_2 * 4));
   }
 }
 TX_EXPORT(k_0);
