@@ -75,7 +75,7 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     exact = copy.within is not None and copy.within.exact
     if exact and xor is not None:
         raise _refused(copy, "reads chunks of a swizzled tile, and is to read no other byte than is wanted")
-    cut = mixed and not exact and not (copy.within is not None and copy.within.together)
+    cut = mixed and not exact and not (copy.within is not None and (copy.within.together or copy.within.inside))
     outside = cut and _may_leave(view, count, access)  # chunks at the ends
     room = access.room(view.buffer) if (exact and not mixed) or (wanted and outside) else ""
     which = "" if not wanted else "_exactly" if exact else "_inside" if outside else "_wanted"

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, IndexVar
+from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, IndexVar, Read
 from texpr.grammar.index.expr import add, ceildiv, combine, const, constant_value, multiply
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.crew import Crew, Part
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.meeting import by_the_last, left_in_memory, shared_parts
+from texpr.polyhedral.map.part_lines import own_columns
 from texpr.polyhedral.map.serial import Body, of_combining
 from texpr.polyhedral.map.tiles import BANKS_BYTES
 from texpr.polyhedral.map.updates import combined, components
@@ -74,15 +75,11 @@ def by_columns(crew: Crew, parts: Sequence[Part], end: End) -> tuple[list[Node],
     the last one combines what all have. Also the orders between blocks."""
     nodes, shared = _put(crew, parts)
     column = _column(crew)
-    number, width = IndexVar(name=column.index), const(crew.width)
-    place = (combine(IndexOp.MOD, number, width), combine(IndexOp.DIV, number, width))
     inside, totals = list[Node](), list[Part]()
     for part, names in zip(parts, shared, strict=True):
         registers = tuple(crew.buffer(f"{c.word}_column", c.dtype, (), Memory.REG) for c in part.components)
-        own, each = replace(part, registers=registers), crew.draft.names.fresh("each")
-        values = crew.read(part, names, (IndexVar(name=each), *place))
-        got = crew.reduce(own, "column", values, over=((each, const(crew.team)),), digits=column.crew.own)
-        inside += [*(Fresh(buffer=name) for name in registers), got]
+        own = replace(part, registers=registers)
+        inside += _met(column, own, names, crew) if crew.origin is None else _met_behind_leads(column, own, names, crew)
         totals.append(own)
     nodes += column.nodes
     if crew.part_digit is None:
@@ -107,10 +104,36 @@ def _put(crew: Crew, parts: Sequence[Part]) -> tuple[list[Node], list[tuple[str,
     return nodes, shared
 
 
+def _place(column: str, width: int) -> tuple[IndexExpr, ...]:
+    """Where an element of a block lies among those of a thread of its team."""
+    return tuple(combine(op, IndexVar(name=column), const(width)) for op in (IndexOp.MOD, IndexOp.DIV))
+
+
+def _met(column: _Column, own: Part, names: Sequence[str], crew: Crew) -> list[Node]:
+    """What the threads of a team have of one element."""
+    each = crew.draft.names.fresh("each")
+    values = crew.read(own, names, (IndexVar(name=each), *_place(column.index, crew.width)))
+    got = crew.reduce(own, "column", values, over=((each, const(crew.team)),), digits=column.crew.own)
+    return [*(Fresh(buffer=name) for name in own.registers), got]
+
+
+def _met_behind_leads(column: _Column, own: Part, names: Sequence[str], crew: Crew) -> list[Node]:
+    """The same where each thread of a team begins before the block's first element, by a lead of its own."""
+    fresh = crew.draft.names.fresh
+    each, lead, place, id = fresh("each"), fresh("lead"), fresh("place"), fresh(f"{own.update.id}_column")
+    assert crew.origin is not None, "threads begin at chunks"
+    behind = add(IndexVar(name=column.index), IndexVar(name=lead))
+    values = crew.read(own, names, (IndexVar(name=each), *_place(place, crew.width)))
+    body: list[Node] = [crew.lead_of(lead, each), Define(index=place, digits=(), offset=behind)]
+    more, _ = _combined(column.crew, own, values, id)
+    loop = Loop(index=each, extent=const(crew.team), body=(*body, *more), unroll=True, span=own.update.span)
+    return [*column.crew.started(own, "none"), loop]
+
+
 def _column(crew: Crew) -> _Column:
     """The thread of each element, and the index of the band there."""
     assert crew.along is not None, "threads have neighbours along an index"
-    index, count = crew.draft.names.fresh("column"), crew.elements * crew.width
+    index, count = crew.draft.names.fresh("column"), own_columns(crew.choice, crew.elements, crew.width)
     band = crew.digits((index,), ((0, crew.choice.threads),))
     there = None
     if count < crew.choice.threads:
@@ -157,19 +180,23 @@ def _added(column: _Column, total: Part, spaces: Sequence[str]) -> tuple[tuple[N
     together = TOGETHER if known is None else min(TOGETHER, known)
     part: IndexExpr = add(multiply(const(together), IndexVar(name=turn)), IndexVar(name=each))
     values = crew.read(total, spaces, (*crew.tile, part, IndexVar(name=column.index)))
-    nodes, sinks = list[Node](), list[str]()
-    if len(values) > 1:
-        other = crew.registers(update, "other")
-        got = crew.put(total, "parts", other.registers, (), values, crew.own)
-        nodes += [*(Fresh(buffer=name) for name in other.registers), *got]
-        sinks += [one.id for one in got]
-        values = crew.read(other)
-    id = fresh(f"{update.id}_parts")
-    body = Body(crew.draft, hardware=crew.nest.indices, digits=crew.own)
-    nodes += of_combining(body.nodes(combined(update, crew.read(total), values, id, total.local)))
+    nodes, sinks = _combined(crew, total, values, fresh(f"{update.id}_parts"))
     if known is None or known % together:
         there = Compare(op=CompareOp.LT, left=part, right=crew.parts)
         nodes = [Guard(condition=there, body=tuple(nodes), padding=True, span=update.span)]
     around = Loop(index=each, extent=const(together), body=tuple(nodes), unroll=True, span=update.span)
     turns = ceildiv(crew.parts, together)
-    return (Loop(index=turn, extent=turns, body=(around,), span=update.span),), sinks or [id]
+    return (Loop(index=turn, extent=turns, body=(around,), span=update.span),), sinks
+
+
+def _combined(crew: Crew, into: Part, values: Sequence[Read], id: str) -> tuple[list[Node], list[str]]:
+    """Values combined into registers, and the statements that read them. Several components are read before any are
+    compared: else each comparison would wait for its own."""
+    update, nodes, sinks = into.update, list[Node](), [id]
+    if len(values) > 1:
+        other = crew.registers(update, "other")
+        got = crew.put(into, f"{crew.draft.names.fresh('parts')}", other.registers, (), values, crew.own)
+        nodes += [*(Fresh(buffer=name) for name in other.registers), *got]
+        sinks, values = [one.id for one in got], crew.read(other)
+    body = Body(crew.draft, hardware=crew.nest.indices, digits=crew.own)
+    return [*nodes, *of_combining(body.nodes(combined(update, crew.read(into), values, id, into.local)))], sinks

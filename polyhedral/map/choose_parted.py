@@ -17,19 +17,22 @@ from texpr.grammar.index.expr import ONE, add, constant_value, names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.crew import covered_by_block
+from texpr.polyhedral.map.by_columns import ends_columns
+from texpr.polyhedral.map.crew import covered_by_block, team_of
 from texpr.polyhedral.map.crew_fits import MAX_AHEAD
 from texpr.polyhedral.map.digits import power_of_two, power_of_two_below, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.objective import cost, lane_values
+from texpr.polyhedral.map.part_lines import own_columns, part_lines
+from texpr.polyhedral.map.picks import Pick
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.sharing import ENOUGH, prefers_blocks
 from texpr.polyhedral.map.updates import components
 from texpr.polyhedral.map.uses import memory_of
-from texpr.polyhedral.map.vectors import along
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, along
 from texpr.polyhedral.map.widths import any_address_width, run_width
 from texpr.polyhedral.map.work import Work, shareable, work
 from texpr.polyhedral.mapped.candidate import Deal, Parted
@@ -46,6 +49,11 @@ TWO_ROUNDS = 64
 address are two each, for which a thread has no registers beside those of another round."""
 STRIP = 4  # elements of a block for each lane of a warp: the last block adds the parts of all, while others wait
 MAX_SHIFTED = 4  # rounds of loads at any address, each of which takes the registers of two
+FEW_TURNS, MAX_ROUNDS = 2, 17  # short columns are read in so few turns of at most so many rounds of chunks
+MANY = 4  # blocks for each multiprocessor, beyond which one turn more leaves room for another block
+LANES = (4, 2, 1)  # of these shares of a warp, the one that reads the fewest columns of other blocks
+PICKED = 8  # neighbours whose picks take less than their chunks: of fewer, more blocks are worth more
+CHUNKED = 3  # blocks that read chunks are as fast as four of them, and have registers for more
 SHORT_REST = 8  # loops behind reductions are short that have one iteration for so many of theirs
 LEAST = 64  # threads of a block that has several elements, at least
 BESIDE = 22  # registers that a thread has for anything but loads and parts
@@ -91,7 +99,7 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
         if not (streams or (few and turns > CHAIN)) or (not few and _goes_on(problem, found, ranges, turns)):
             return None
         choice = _across(problem, nest, sizes, found, lane)
-    each_has = [dict(choice.deal).get(i, 1) * choice.widths.get(i, 1) for i in nest.indices]
+    each_has = [_own(choice, dict(choice.deal).get(i, 1), i) for i in nest.indices]
     blocks = prod(-(-size // own) for size, own in zip(sizes, each_has, strict=True))
     resident = problem.target.multiprocessors * choice.resident
     each = resident // max(1, blocks)
@@ -158,6 +166,10 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     par, target = nest.pars[lane], problem.target
     asked, warp = threads_asked(problem.kernel, target), target.warp_size
     width, most_ahead = _neighbours(problem, nest, par, sizes[lane], found)
+    if width > 1 and most_ahead == MAX_SHIFTED:
+        chunked = _by_chunks(problem, nest, sizes, found, lane, width)
+        if chunked is not None:
+            return chunked
     lanes = min(warp, power_of_two(-(-sizes[lane] // width)), asked or ACROSS, max(1, STRIP * warp // width))
     tiles = prod(sizes) // sizes[lane] * -(-sizes[lane] // (lanes * width))
     threads = asked or _threads(target, tiles)
@@ -179,6 +191,63 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     )
 
 
+def _own(choice: Parted, lanes: int, index: str) -> int:
+    """The iterations of an index that a block ends."""
+    width = choice.widths.get(index, 1)
+    return own_columns(choice, lanes, width) if index in choice.widths else lanes * width
+
+
+def _by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lane: int, width: int) -> Parted | None:
+    """Lanes along a dimension of the band whose rows begin anywhere, in chunks that are aligned for each thread."""
+    par, target = nest.pars[lane], problem.target
+    if width < PICKED and any(isinstance(update, Pick) for one in found.reductions for update in one.updates):
+        return None
+    threads = threads_asked(problem.kernel, target) or ACROSS
+    best: Parted | None = None
+    for share in LANES:
+        lanes = target.warp_size // share
+        fits = lanes < threads and threads % lanes == 0
+        name = next(iter(part_lines(problem, nest, found, par.index, threads // lanes)), None) if fits else None
+        if name is None:
+            continue
+        order = (lane, *(d for d in reversed(range(len(sizes))) if d != lane))
+        choice = Parted(
+            threads=threads,
+            deal=((par.index, lanes),),
+            grid=tuple(nest.indices[d] for d in order),
+            shared_out=tuple(one.over.index for one in found.reductions),
+            widths={par.index: width},
+            lines={par.index: name},
+        )
+        if ends_columns(choice, par.index) and (best is None or _read(choice, sizes[lane]) <= _read(best, sizes[lane])):
+            best = choice
+    if best is None:
+        return None
+    (one,) = found.reductions
+    team = team_of(best)
+    rows = -(-problem.representative(one.over.extent, {}) // team)
+    tiles = prod(sizes) // sizes[lane] * -(-sizes[lane] // _own(best, threads // team, par.index))
+    moved = sum(par.index in subscript_names(subscripts) for _, subscripts in _read_by(problem, one))
+    most = AHEAD_BYTES[ACROSS] // (ACCESS_BYTES * max(1, moved))
+    if tiles >= target.multiprocessors and rows <= FEW_TURNS * MAX_ROUNDS // max(1, moved):
+        most = -(-rows // (FEW_TURNS if tiles <= MANY * target.multiprocessors else FEW_TURNS + 1))
+    ahead = max(1, most)
+    registers = _registers(problem, nest, found, best.widths, ahead, chunks=1)
+    resident = max(1, min(CHUNKED, REGISTERS // (threads * registers)))
+    return replace(best, ahead=ahead, resident=blocks_asked(problem.kernel, target) or resident)
+
+
+def _read_by(problem: Problem, one: Reduction) -> set[Element]:
+    """The elements that an iteration reads."""
+    return {(a.buffer, a.subscripts) for a in problem.accesses(one.body, {}) if not a.update}
+
+
+def _read(choice: Parted, size: int) -> int:
+    """The elements of a row that all blocks read."""
+    ((index, lanes),) = choice.deal
+    return -(-size // _own(choice, lanes, index)) * lanes
+
+
 def _threads(target: Target, tiles: int) -> int:
     """The threads of a block for each of so many tiles: fewer where all of them are there at once then, and not else:
     the last blocks would leave memory idle (column sums of 257 x 100003 in bf16: .73 of what they read with 256)."""
@@ -188,13 +257,15 @@ def _threads(target: Target, tiles: int) -> int:
     return threads
 
 
-def _registers(problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], ahead: int) -> int:
+def _registers(
+    problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], ahead: int, chunks: int = 2
+) -> int:
     """Of a thread that has loads at any address on their way, two chunks for each, but one for what its neighbours
     share, and parts of all updates: with fewer it waits for one before it asks for the next (argmax of 4093 columns in
     bf16: .65 of what it reads), with more there are fewer blocks (vector x matrix of 4093 columns: .88 for .94)."""
     width = max(widths.values(), default=1)
     parts = width * sum(len(components(update)) for one in found.reductions for update in one.updates)
-    loaded = ahead * max(_moved(problem, nest, one, widths, chunks=2) for one in found.reductions)
+    loaded = ahead * max(_moved(problem, nest, one, widths, chunks=chunks) for one in found.reductions)
     return parts + loaded // 4 + BESIDE
 
 

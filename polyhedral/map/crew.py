@@ -23,6 +23,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.index.expr import (
     ONE,
+    ZERO,
     add,
     at_least_zero,
     ceildiv,
@@ -36,7 +37,9 @@ from texpr.grammar.types import BOOL, F32, F64, DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.lines import lead_of
 from texpr.polyhedral.map.long_sums import as_type, narrow
+from texpr.polyhedral.map.part_lines import own_columns, part_origin
 from texpr.polyhedral.map.picks import Pick
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.reducible import Reduction
@@ -50,11 +53,12 @@ from texpr.polyhedral.map.updates import (
     local_of,
     monoid_of,
 )
+from texpr.polyhedral.map.vectors import ACCESS_BYTES
 from texpr.polyhedral.map.work import Work, shared_nest
 from texpr.polyhedral.mapped.candidate import Parted, Scanned
 from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Loop, Node
 from texpr.polyhedral.mapped.views import Box, View
 from texpr.polyhedral.names import stem
 
@@ -110,8 +114,9 @@ def cut_of(problem: Problem, par: Par | None, width: int) -> IndexExpr | None:
 class Crew:
     """What the parts of a launch in the making share. `team` threads share an element, `own` are the digits of a thread
     in the band and in its team; of the index `along`, if any, a thread has `width` neighbours, from the value of the
-    name in `firsts` on, and the last ones end at `cut` where that is no multiple. `part`, one of `parts`, numbers the
-    blocks that share the elements of one, at `tile` among `tiles`: who deals the blocks to the grid says where these
+    name in `firsts` on, and the last ones end at `cut` where that is no multiple. Where they are counted from chunks of
+    the `origin`, the first of a team lies `lead` elements before a block's first one. `part`, one of `parts`, numbers
+    the blocks that share the elements of one, at `tile` among `tiles`: who deals blocks to the grid says where these
     stand, and which digit, `block`, those of the index along have there."""
 
     def __init__(self, draft: Draft, region: Region, choice: Parted, found: Work) -> None:
@@ -124,7 +129,9 @@ class Crew:
         self.along = next((p for p in self.nest.pars if p.index in choice.widths), None)
         self.width = choice.widths[self.along.index] if self.along is not None else 1
         self.cut = cut_of(draft.problem, self.along, self.width)
+        self.origin = part_origin(draft.problem, self.nest, found, choice, self.team)
         fresh = draft.names.fresh
+        self.lead = fresh("lead") if self.origin is not None else ""
         self.team_index, self.part = fresh("team"), fresh("part")
         self.part_digit: Digit | None = None
         self.block: Digit | None = None
@@ -136,6 +143,21 @@ class Crew:
         rest = ((len(self.nest.indices), self.team),) if self.team > 1 else ()
         self.band = self.digits((*self.nest.indices, self.team_index), (*own, *rest), choice.widths)
         self.own = tuple(d.name for d in self.band.all)
+
+    def lead_of(self, name: str, member: str) -> Lead:
+        """How far the rows of a member of the team begin behind a chunk, all alike."""
+        assert self.origin is not None and self.along is not None, "neighbours are counted from chunks"
+        row: dict[str, IndexExpr] = {loop.index: ZERO for r in self.work.reductions for loop in r.loops}
+        row |= {r.over.index: IndexVar(name=member) for r in self.work.reductions}
+        return lead_of(self.draft.problem, name, self.origin, self.along.index, ACCESS_BYTES, row)
+
+    @property
+    def covered(self) -> dict[str, int]:
+        """How many iterations of each index of the band a block has."""
+        found = dict(zip(self.nest.indices, self.band.covered, strict=False))
+        if self.along is not None and self.origin is not None:
+            found[self.along.index] = own_columns(self.choice, self.elements, self.width)
+        return found
 
     def digits(
         self, indices: Sequence[str], pieces: Sequence[tuple[int, int]], each: Mapping[str, int] | None = None

@@ -9,11 +9,15 @@ from texpr.polyhedral.mapped.candidate import Parted, Scanned, Tallied
 from texpr.polyhedral.mapped.places import Memory
 
 MAX_AHEAD = 8  # rounds that a thread loads before it uses what they brought
+MAX_CHUNKS = 20  # the same of aligned chunks that are one load each
 
 
 def crew_faults(problem: Problem, choice: Parted | Tallied | Scanned, most_ahead: int = MAX_AHEAD) -> Iterator[str]:
     """What is wrong with the blocks of a launch, and with how each of its threads works."""
-    if choice.ahead > most_ahead or not is_power_of_two(choice.ahead):
+    if isinstance(choice, Parted) and choice.lines:
+        if not 1 <= choice.ahead <= MAX_CHUNKS:
+            yield f"`ahead` is at most {MAX_CHUNKS} where neighbours are counted from lines"
+    elif choice.ahead > most_ahead or not is_power_of_two(choice.ahead):
         yield f"`ahead` is a power of two up to {most_ahead}"
     if choice.resident * choice.threads > problem.target.resident_threads:
         yield f"`resident`: {choice.resident} blocks have more threads than a multiprocessor runs"

@@ -24,7 +24,9 @@ from texpr.grammar.ast import (
     Accumulate,
     Compare,
     CompareOp,
+    IndexExpr,
     IndexVar,
+    Par,
     Seq,
 )
 from texpr.grammar.core import statements
@@ -33,6 +35,7 @@ from texpr.grammar.index.expr import (
     ZERO,
     add,
     const,
+    multiply,
     names,
     where_some,
 )
@@ -79,12 +82,18 @@ class _Launch:
         crew, choice, nest = self.crew, self.choice, self.nest
         grid = self._grid()
         body: list[Node] = []
-        for par, block, mine in zip(nest.pars, grid, crew.band.digits, strict=False):
-            digits = (*((block,) if block else ()), *reversed(mine))
-            body.append(Define(index=crew.firsts.get(par.index, par.index), digits=digits))
         body.append(Define(index=crew.team_index, digits=tuple(reversed(crew.band.digits[-1]))))
+        for par, block, mine in sorted(zip(nest.pars, grid, crew.band.digits, strict=False), key=self._is_along):
+            digits = (*((block,) if block else ()), *reversed(mine))
+            offset: IndexExpr = ZERO
+            if par is crew.along and crew.origin is not None:
+                body.append(crew.lead_of(crew.lead, crew.team_index))
+                offset = multiply(const(-1), IndexVar(name=crew.lead))
+            body.append(Define(index=crew.firsts.get(par.index, par.index), digits=digits, offset=offset))
         body += self._tiles(grid)
-        covered = dict(zip(nest.indices, crew.band.covered, strict=False))
+        covered = crew.covered
+        if crew.origin is not None and crew.along is not None:  # each load is told which of its elements there are
+            covered[crew.along.index] = 1
         self.inside = padding_guard(nest, covered, crew.ranges, crew.firsts)
         accumulated, parts = self._accumulated()
         body += accumulated
@@ -101,6 +110,10 @@ class _Launch:
             span=crew.span,
         )
 
+    def _is_along(self, of: tuple[Par, Digit | None, tuple[Digit, ...]]) -> bool:
+        """The index along comes last: where its neighbours begin depends on the others."""
+        return of[0] is self.crew.along
+
     def _met(self, parts: Sequence[Part], grid: Sequence[Digit | None]) -> tuple[list[Node], tuple[Order, ...]]:
         """The parts combined, and what comes behind; also the orders between blocks."""
         crew, nest = self.crew, self.nest
@@ -116,8 +129,7 @@ class _Launch:
 
     def _end_of_columns(self, crew: Crew, totals: Sequence[Part]) -> list[Node]:
         """The same of a thread with one element, where there is an iteration of it."""
-        covered = dict(zip(self.nest.indices, crew.band.covered, strict=False))
-        inside = padding_guard(self.nest, covered, crew.ranges)
+        inside = padding_guard(self.nest, self.crew.covered, crew.ranges)
         _, nodes = self._last(crew, totals)
         return nodes if inside is None else [Guard(condition=inside, body=tuple(nodes), padding=True, span=crew.span)]
 
@@ -128,7 +140,7 @@ class _Launch:
         counts = {parts_of(r, self.choice, i, frozenset((*nest.indices, *r.indices))) for r, i in shared}
         parts = counts.pop() if len(counts) == 1 else const(max(blocks.values(), default=1))
         extents = [*(add(crew.ranges[p.index][1], ONE) for p in nest.pars), parts]
-        covered = (*crew.band.covered[: len(nest.pars)], 1)
+        covered = (*(crew.covered[index] for index in nest.indices), 1)
         order = [*(nest.indices.index(i) for i in self.choice.grid), len(nest.pars)]
         indices = (*nest.indices, crew.part)
         found = grid_digits(indices, extents, covered, order, self.draft.names, self.draft.target, crew.span)

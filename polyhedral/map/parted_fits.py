@@ -11,8 +11,10 @@ from texpr.polyhedral.map.crew import cut_of, team_of
 from texpr.polyhedral.map.crew_fits import crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.meeting import groups_of
+from texpr.polyhedral.map.part_lines import part_lines
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.updates import part_bytes
+from texpr.polyhedral.map.vectors import ACCESS_BYTES
 from texpr.polyhedral.map.widths import reads_alone
 from texpr.polyhedral.map.work import Work, work
 from texpr.polyhedral.mapped.candidate import Parted
@@ -54,10 +56,22 @@ def _faults(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterat
         yield "`blocks`: all reductions of a launch have as many blocks"
     yield from crew_faults(problem, choice)
     yield from _widths(problem, nest, choice, found)
+    yield from _lines(problem, nest, choice, found)
     slots = _slots(choice, nest, target.warp_size)
     needed = slots * part_bytes([update for one in found.reductions for update in one.updates])
     if needed > target.shared_bytes:
         yield f"it needs {needed} bytes of shared memory, and a block has {target.shared_bytes}"
+
+
+def _lines(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterator[str]:
+    """Neighbours of the band are counted from the chunks of what is read, where a thread ends each of a block's."""
+    for index, name in choice.lines.items():
+        along = index in choice.widths and index in nest.indices and ends_columns(choice, index)
+        able = part_lines(problem, nest, found, index, team_of(choice)) if along else {}
+        if name not in able:
+            yield f"`lines`: neighbours of {index} are counted from {listed(able)}, not from {name}"
+        elif choice.widths[index] * problem.kernel.buffer(able[name][0]).dtype.size_bytes != ACCESS_BYTES:
+            yield f"`lines`: neighbours of {index} are no chunk of {ACCESS_BYTES} bytes"
 
 
 def _slots(choice: Parted, nest: Nest, warp: int) -> int:

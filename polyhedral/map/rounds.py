@@ -9,14 +9,20 @@
 Consecutive blocks take neighbouring pieces of an array, so that all of them read from one part of memory at a time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from texpr.grammar.ast import (
+    AccOp,
+    Accumulate,
+    Bind,
     Compare,
     CompareOp,
     Condition,
+    Expr,
     IndexExpr,
     IndexVar,
+    Read,
     Seq,
 )
 from texpr.grammar.index.expr import (
@@ -35,14 +41,15 @@ from texpr.grammar.index.expr import (
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import Crew, Part, covered_by_block
+from texpr.polyhedral.map.part_lines import chunks_near, rows_alone
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.runs import chunks_inside, nothing, through
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.updates import Change, changed
+from texpr.polyhedral.map.updates import Change, changed, is_zero
 from texpr.polyhedral.map.vectors import Element, Wide, along, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Parted
-from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
@@ -140,9 +147,13 @@ class Rounds:
         nodes = Body(self.draft, hardware=hardware, digits=crew.own).nodes(body)
         wide: tuple[Wide, ...] = ()
         if self.width > 1:
-            wide = along(self.draft.problem, self.reduction.reading, self.along, hardware).vectors(self.width).wide
+            found = along(self.draft.problem, self.reduction.reading, self.along, hardware, origin=crew.origin)
+            wide = found.vectors(self.width).wide
         held = {one.element: self._register(one) for one in wide}
         nodes = through(nodes, {element: (name, (self._place(),)) for element, name in held.items()})
+        alone = self._alone()
+        round_ = ZERO if self.round is None else IndexVar(name=self.round.name)
+        nodes = through(nodes, {element: (name, (round_,)) for element, name in alone.items()})
         extent = constant_value(over.extent)
         together = self.step * self.choice.ahead * self.choice.blocks.get(over.index, 1)
         self.exact = extent is not None and extent % together == 0
@@ -154,12 +165,13 @@ class Rounds:
             first = crew.firsts[self.along]
             nodes = self._defined(self.along, first, (self.vector,), nodes)
         nodes = self._unrolled(self.vector, nodes)
-        if not self.exact and whole:
+        if not self.exact and whole and not (crew.origin and self._adds_nothing({*held, *alone})):
             ahead = ZERO if self.round is None else multiply(const(self.step), IndexVar(name=self.round.name))
             nodes = self._inside(add(IndexVar(name=self.first), ahead), nodes)
         nodes = self._unrolled(self.round, nodes)
-        fresh = tuple(Fresh(buffer=name) for name in held.values())
-        return (*fresh, *self._loads(wide, held), *nodes)
+        fresh = tuple(Fresh(buffer=name) for name in (*held.values(), *alone.values()))
+        loads = self._loads(wide, held) if crew.origin is None else self._by_chunks(wide, held, alone)
+        return (*fresh, *loads, *nodes)
 
     def change(self) -> Change:
         """How a statement is run: its updates go to registers, those of the neighbour at hand."""
@@ -191,6 +203,91 @@ class Rounds:
         plain = tuple(self._load(one, held[one.element], asks=False) for one in wide)
         condition = conjunction(tuple(dict.fromkeys(ends)))
         return (Guard(condition=condition, body=plain, orelse=loads, padding=True, span=over.span),)
+
+    def _by_chunks(
+        self, wide: Sequence[Wide], held: Mapping[Element, str], alone: Mapping[Element, str]
+    ) -> tuple[Node, ...]:
+        """Loads of aligned chunks, and of what each row has once. Where no chunk leaves its array, none is asked for
+        more than that it has an element of the band, and none for its row where all rows are there."""
+        over, crew, problem = self.reduction.over, self.crew, self.draft.problem
+        first, here = IndexVar(name=self.first), IndexVar(name=crew.firsts[self.along])
+        assert crew.along is not None, "there are neighbours"
+        last_row = add(first, const(self.step * (self.choice.ahead - 1)))
+        last = minimum(add(here, const(self.width - 1)), subtract(crew.along.extent, ONE))
+        nodes = self._chunks(wide, held, alone, asks=True, exact=True)
+        for asks in (True, False) if not self.exact else (False,):
+            end = minimum(last_row, subtract(over.extent, ONE)) if asks else last_row
+            near = [chunks_near(problem, one, {over.index: (first, end), self.along: (here, last)}) for one in wide]
+            known = tuple(condition for condition in near if condition is not None)
+            if len(known) < len(near):
+                continue
+            all_rows = () if asks or self.exact else (Compare(op=CompareOp.LT, left=last_row, right=over.extent),)
+            condition = conjunction(tuple(dict.fromkeys((*all_rows, *known))))
+            plain = self._chunks(wide, held, alone, asks=asks, exact=False)
+            nodes = (Guard(condition=condition, body=plain, orelse=nodes, padding=True, span=over.span),)
+        return nodes
+
+    def _chunks(
+        self,
+        wide: Sequence[Wide],
+        held: Mapping[Element, str],
+        alone: Mapping[Element, str],
+        *,
+        asks: bool,
+        exact: bool,
+    ) -> tuple[Node, ...]:
+        """All loads of a turn; `asks`: whether there is a row for each, `exact`: no byte that is not wanted is read."""
+        return (
+            *(self._chunk(one, held[one.element], asks=asks, exact=exact) for one in wide),
+            *(self._row(element, name, asks=asks) for element, name in alone.items()),
+        )
+
+    def _chunk(self, wide: Wide, register: str, *, asks: bool, exact: bool) -> Copy:
+        """The loads of all rounds of an element's chunks, of which those of the band's elements are wanted."""
+        load, here = self._load(wide, register, asks=asks), IndexVar(name=self.crew.firsts[self.along])
+        assert self.crew.along is not None, "there are neighbours"
+        begin, end = subtract(ZERO, here), subtract(self.crew.along.extent, here)
+        if asks and load.within is not None:
+            end = load.within.end if self.crew.cut is not None else minimum(end, load.within.end)
+        unseen = not exact and not asks  # of rows that are none zeros are added
+        other = nothing(wide.dtype, wide.first.span)
+        within = Within(begin=begin, end=end, other=other, exact=exact, unseen=unseen, inside=not exact)
+        return replace(load, within=within)
+
+    def _alone(self) -> dict[Element, str]:
+        """Registers for what each row has once, by its element."""
+        if self.crew.origin is None:
+            return {}
+        found = dict[Element, str]()
+        for element in rows_alone(self.draft.problem, self.reduction, self.along):
+            dtype, layout = self.draft.kernel.buffer(element[0]).dtype, row_major((const(self.choice.ahead),))
+            reason, span = f"what a row has of {element[0]}, loaded with it", self.reduction.over.span
+            found[element] = self.draft.local(f"{element[0]}_row", dtype, Memory.REG, layout, reason, span=span)
+        return found
+
+    def _row(self, element: Element, register: str, *, asks: bool) -> Loop:
+        """The loads of what each row has once."""
+        over, (name, subscripts), q = self.reduction.over, element, self.draft.names.fresh("row_ahead")
+        row = add(IndexVar(name=self.first), multiply(const(self.step), IndexVar(name=q)))
+        dtype, span = self.draft.kernel.buffer(name).dtype, over.span
+        read = Read(buffer=name, subscripts=at(subscripts, over.index, row), dtype=dtype, span=span)
+
+        def bind(value: Expr) -> tuple[Generic, ...]:
+            id = self.draft.names.fresh(f"{over.index}_row_load")
+            leaf = Bind(id=id, buffer=register, subscripts=(IndexVar(name=q),), value=value, span=span)
+            return (Generic(id=id, leaf=leaf, origin=Origin.COPY_IN, digits=self.crew.own),)
+
+        body: tuple[Node, ...] = bind(read)
+        if asks and not self.exact:
+            there = Compare(op=CompareOp.LT, left=row, right=over.extent)
+            body = (Guard(condition=there, body=body, orelse=bind(nothing(dtype, span)), padding=True, span=span),)
+        return Loop(index=q, extent=const(self.choice.ahead), body=body, unroll=True, span=span)
+
+    def _adds_nothing(self, zeros: Collection[Element]) -> bool:
+        """Whether an iteration that reads zeros there leaves all parts as they are."""
+        return all(
+            isinstance(u, Accumulate) and u.op is AccOp.ADD and is_zero(u.value, zeros) for u in self.reduction.updates
+        ) and len(self.reduction.body) == len(self.reduction.updates)
 
     def _ends_whole(self, loop: Seq, width: int) -> bool:
         """Whether neighbours that a thread takes are all there or none of them."""

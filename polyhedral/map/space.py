@@ -231,7 +231,8 @@ def _parted(problem: Problem, first: Parted) -> Iterator[Parted]:
     yield replace(first, blocks={})
     for ahead in AHEAD:
         yield replace(first, ahead=ahead, resident=0)
-    yield replace(first, widths={})
+    yield replace(first, lines={}, ahead=1)
+    yield replace(first, widths={}, lines={})
 
 
 def _scanned(problem: Problem, first: Scanned) -> Iterator[Scanned]:

@@ -205,7 +205,8 @@ class Parted:
     shared index `shared_out` has. Of an index in `blocks`, one of each reduction or none, at most so many blocks share
     the iterations; the last one to be done finishes, in a fixed order. A thread loads `ahead` rounds before it adds
     them. `resident` blocks fit on a multiprocessor together, which bounds registers (0: no bound). `widths`: as in a
-    flat band, of one index of the band or of the reductions.
+    flat band, of one index of the band or of the reductions. `lines`: neighbours of the band are counted from where
+    what is read here is aligned, which is alike for all that a thread reads; what neighbouring blocks have, overlaps.
     """
 
     threads: int
@@ -216,6 +217,7 @@ class Parted:
     ahead: int = 1
     resident: int = 0
     widths: Mapping[str, int] = field(default_factory=dict)
+    lines: Mapping[str, str] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 

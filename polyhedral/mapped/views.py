@@ -51,7 +51,8 @@ class Within:
     chunk that holds a wanted element, also behind the array's end, unless it is `exact`. Where accesses follow one
     another, `part` numbers them: only that of number 0 may begin before `begin`, and only those from `whole` on may end
     behind `end`; who emits them need not ask the others. `together`: of an access all elements are wanted, or none.
-    `unseen`: nothing that is kept depends on `other`, and who emits may leave any value in its place."""
+    `unseen`: nothing that is kept depends on `other`, and who emits may leave any value in its place. `inside`: no
+    chunk that holds a wanted element leaves its array, which who emits need not ask."""
 
     begin: IndexExpr
     end: IndexExpr
@@ -61,3 +62,4 @@ class Within:
     whole: int = 0
     together: bool = False
     unseen: bool = False
+    inside: bool = False

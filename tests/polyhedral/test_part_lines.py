@@ -1,0 +1,95 @@
+"""Columns whose rows begin anywhere, read in chunks that are aligned for each thread."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from stages import mapped
+from test_map_programs import arguments
+from test_parted import choice
+
+from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.mapped.candidate import Candidate, Parted
+from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.simulate.stage import simulate
+
+SUM = "kernel k(X: bf16[M, N], C: f32[N]) { par N j { C[j] = sum M i { f32(X[i, j]) } } }"
+PROGRAMS = {
+    "sum": SUM,
+    "greatest": "kernel k(X: f32[M, N], C: f32[N]) where M >= 1 { par N j { C[j] = maximum M i { X[i, j] } } }",
+    "times a vector": """kernel k(A: bf16[M, N], w: bf16[M], C: f32[N]) {
+        par N j { C[j] = sum M i { f32(w[i]) * f32(A[i, j]) } }
+    }""",
+    "plus one": "kernel k(X: f32[M, N], C: f32[N]) { par N j { C[j] = sum M i { X[i, j] + 1.0 } } }",
+    "backwards": "kernel k(X: bf16[M, N], C: f32[N]) { par N j { C[j] = sum M i { f32(X[M - 1 - i, j]) } } }",
+    "eight rows on": """kernel k(X: bf16[M + 8, N], C: f32[N]) {
+        par N j { C[j] = sum M i { f32(X[i, j]) * f32(X[i + 8, j]) } }
+    }""",
+    "of a batch": "kernel k(X: bf16[3, M, N], C: f32[3, N]) { par 3 b, N j { C[b, j] = sum M i { f32(X[b, i, j]) } } }",
+    "picked": """kernel k(X: bf16[M, N], I: i64[N]) { par N j {
+        new top: f32; new at: i64; top = -inf; at = 0
+        seq M i { if f32(X[i, j]) > top { top = f32(X[i, j]); at = i } }
+        I[j] = at
+    } }""",
+}
+
+
+def narrowed(text: str, **changes: Any) -> MappedProgram:
+    """The program with few lanes and blocks, so that small sizes have several of them."""
+    found = mapped(text)
+    candidate, first = found.candidate, choice(found)
+    assert isinstance(candidate, Candidate) and isinstance(first, Parted) and first.lines, "it is read in chunks"
+    small = replace(first, deal=(("j", 8),), threads=64, blocks={"i": 3}, ahead=3, resident=0)
+    (name,) = candidate.launches
+    return mapped(text, choices=replace(candidate, launches={name: replace(small, **changes)}))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("m", "n"), [(61, 131), (200, 56), (3, 1)])
+def test_what_is_read_in_chunks_is_what_the_program_says(name: str, m: int, n: int) -> None:
+    program, sizes = narrowed(PROGRAMS[name]), {"M": m, "N": n}
+    values = arguments(program.kernel, sizes)
+    expected = interpret(program.kernel, values, sizes=sizes).outputs
+    got = simulate(program, values, seed=m, sizes=sizes)
+    for array, found in expected.items():
+        np.testing.assert_array_equal(got[array], found, err_msg=array)
+
+
+def test_a_block_ends_one_chunk_less_than_it_reads() -> None:
+    found = choice(mapped(SUM, M=32749, N=4093))
+    assert isinstance(found, Parted)
+    assert (found.deal, found.widths, found.lines) == ((("j", 32),), {"j": 8}, {"j": "X[i, j]"})
+    launch = next(iter(mapped(SUM, M=32749, N=4093).host))
+    assert launch.grid[0].value == -(-4093 // 248)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SUM.replace("f32(X[i, j])", "f32(X[i, j]) * f32(X[i, j + 1])").replace("bf16[M, N]", "bf16[M, N + 1]"),
+        SUM.replace("f32(X[i, j])", "f32(X[i, j]) * f32(X[i + 1, j])").replace("bf16[M, N]", "bf16[M + 1, N]"),
+        SUM.replace("bf16[M, N]", "bf16[M, N] #align(2)"),
+        "kernel k(X: bf16[3, M + 1, N], C: f32[N]) { par N j { C[j] = sum 3 b, M i { f32(X[b, i, j]) } } }",
+        SUM.replace("f32(X[i, j])", "f32(X[i / 2, j])"),
+    ],
+)
+def test_what_is_not_aligned_alike_is_shifted(text: str) -> None:
+    found = choice(mapped(text, M=32749, N=4093))
+    assert not isinstance(found, Parted) or not found.lines
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"lines": {"j": "C[j]"}}, "are counted from X.i, j., not from C"),
+        ({"lines": {"i": "X[i, j]"}}, "are counted from none"),
+        ({"threads": 32}, "are counted from none"),
+        ({"widths": {"j": 4}}, "is no multiple of 4"),
+        ({"ahead": 21}, "`ahead` is at most 20"),
+    ],
+)
+def test_lines_that_do_not_fit_are_refused(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(TExprError, match=why):
+        narrowed(SUM, **change)
