@@ -49,6 +49,9 @@ LITTLE = 16  # terms of a thread, which leave it enough of the registers of a fu
 NEIGHBOURS = 2  # elements of a row that a thread takes: more of them take registers from other blocks
 BLOCKS = 4  # for each multiprocessor at least, before threads take more of a tile
 ALONG, ACROSS = True, False  # the scans, where lanes lie
+SINGLE_TALL, SINGLE_BLOCKS = 32, 3  # of tiles where a thread has one element of each row: less of them, more at once
+COLUMNS, COLUMN_ROUNDS = 128, 16  # threads of a block that have a scan each, and the rows that each loads at once
+MANY = 3  # such scans are enough where they are one in so many of a GPU's threads
 FEW = {ALONG: 3, ACROSS: 2}  # blocks share scans where else one in so many of a GPU's threads, or fewer, had work
 
 
@@ -182,10 +185,16 @@ def _with_lanes_across(
     blocks = others * -(-sizes[across] // (lanes * width))
     chained = _over_blocks(problem, region, nest, found, choice, blocks)
     if chained.look_back:
-        return replace(chained, ahead=_tall(problem, found.scans[0], width, team, blocks, longest))
+        tall = _tall(problem, found.scans[0], width, team, blocks, longest)
+        if width > 1 or blocks_asked(problem.kernel, target) is not None or threads != THREADS:
+            return replace(chained, ahead=tall)
+        return replace(chained, ahead=min(tall, SINGLE_TALL), resident=SINGLE_BLOCKS)
     if asked is not None:
         return chained
     wanted = target.multiprocessors * target.resident_threads  # else as many warps as may share a scan
+    if width == 1 and lanes == warp and MANY * prod(sizes) >= wanted:
+        alone = ((par.index, COLUMNS),)
+        return replace(choice, threads=COLUMNS, deal=alone, ahead=min(COLUMN_ROUNDS, power_of_two(longest)))
     while team * 2 * lanes <= target.max_threads and blocks * team * lanes < wanted and team * ahead < longest:
         team *= 2
     return replace(choice, threads=lanes * team)
