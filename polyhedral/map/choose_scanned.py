@@ -49,8 +49,11 @@ LITTLE = 16  # terms of a thread, which leave it enough of the registers of a fu
 NEIGHBOURS = 2  # elements of a row that a thread takes: more of them take registers from other blocks
 BLOCKS = 4  # for each multiprocessor at least, before threads take more of a tile
 ALONG, ACROSS = True, False  # the scans, where lanes lie
-SINGLE_TALL, SINGLE_BLOCKS = 32, 3  # of tiles where a thread has one element of each row: less of them, more at once
-COLUMNS, COLUMN_ROUNDS = 128, 16  # threads of a block that have a scan each, and the rows that each loads at once
+SINGLE_TALL, SINGLE_BLOCKS = (
+    MAX_TALL // 2,
+    3,
+)  # of tiles where a thread has one element of each row: less of them, more at once
+COLUMN_ROUNDS = 16  # rows that a thread loads at once which has a scan of its own, in blocks of half the usual threads
 MANY = 3  # such scans are enough where they are one in so many of a GPU's threads
 FEW = {ALONG: 3, ACROSS: 2}  # blocks share scans where else one in so many of a GPU's threads, or fewer, had work
 
@@ -193,8 +196,8 @@ def _with_lanes_across(
         return chained
     wanted = target.multiprocessors * target.resident_threads  # else as many warps as may share a scan
     if width == 1 and lanes == warp and MANY * prod(sizes) >= wanted:
-        alone = ((par.index, COLUMNS),)
-        return replace(choice, threads=COLUMNS, deal=alone, ahead=min(COLUMN_ROUNDS, power_of_two(longest)))
+        threads, ahead = THREADS // 2, min(COLUMN_ROUNDS, power_of_two(longest))
+        return replace(choice, threads=threads, deal=((par.index, threads),), ahead=ahead)
     while team * 2 * lanes <= target.max_threads and blocks * team * lanes < wanted and team * ahead < longest:
         team *= 2
     return replace(choice, threads=lanes * team)
