@@ -66,26 +66,32 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
 
     The rules of pipes, groups and barriers look no further back than `stages` turns, and loops repeat them: what is
     wrong with whole tiles of some size is wrong at one of these. Sizes are multiples of what they are divided by, and
-    keep what a fact says by itself, if need be as larger ones; alternatives, as that an earlier case of a mapping does
-    not hold, they need not.
+    keep what a fact says by itself, if need be as larger ones, or as multiples of tiles and not of the blocks that share
+    tiles out; alternatives, as that an earlier case of a mapping does not hold, they need not.
     """
     nodes = [node for launch in launches(program.host) for node in every_node(launch.body)]
     behind = (node.behind + 2 for node in nodes if isinstance(node, WaitGroup))
     stages = max(*(pipe.stages for launch in launches(program.host) for pipe in launch.pipes), *behind, 1, 1)
-    unit = math.lcm(*(value for launch in launches(program.host) for value in _divisors(launch)))
+    divided = [pair for launch in launches(program.host) for pair in _divisors(launch)]
+    whole, tile = (math.lcm(*(n for n, first in divided if first or blocks)) for blocks in (True, False))
     facts = [part for fact in program.kernel.facts for part in (fact.parts if isinstance(fact, And) else (fact,))]
     plain = [fact for fact in facts if isinstance(fact, Compare)]
     zero = dict.fromkeys((name for fact in plain for name in names(fact)), 0)  # such are addresses
     few, some = (0, 1, 2, 2 * stages + 1) if program.kernel.sizes else (0,), False
-    for turns in (*few, *((2 * stages + 1) << more for more in range(1, MOST_DOUBLED if program.kernel.sizes else 1))):
-        sizes = {size.name: turns * unit for size in program.kernel.sizes}
-        if (turns in few or not some) and all(condition_value(fact, {**zero, **sizes}) for fact in plain):
-            some = True
-            yield sizes
+    more = [(2 * stages + 1) << times for times in range(1, MOST_DOUBLED if program.kernel.sizes else 1)]
+    for unit in dict.fromkeys((whole, tile)):
+        for turns in (*few, *more):
+            sizes = {size.name: turns * unit for size in program.kernel.sizes}
+            if (turns in few or not some) and all(condition_value(fact, {**zero, **sizes}) for fact in plain):
+                some = True
+                yield sizes
+        if some:
+            return
 
 
-def _divisors(launch: Launch) -> Iterator[int]:
-    """Constants that extents and conditions are divided by."""
+def _divisors(launch: Launch) -> Iterator[tuple[int, bool]]:
+    """Constants that extents and conditions are divided by, and whether what is divided has no quotient in it: such are
+    tiles, and not the blocks among which tiles are shared out."""
     found: list[IndexExpr | Condition] = list(launch.grid)
     for node in every_node(launch.body):
         match node:
@@ -98,7 +104,8 @@ def _divisors(launch: Launch) -> Iterator[int]:
     for tree in found:
         for part in walk.walk(tree):
             if isinstance(part, IndexBinary) and part.op in DIVISIONS and isinstance(part.right, IndexConst):
-                yield part.right.value
+                inside = walk.walk(part.left)
+                yield part.right.value, not any(isinstance(n, IndexBinary) and n.op in DIVISIONS for n in inside)
 
 
 def faults(program: MappedProgram, sizes: Mapping[str, int]) -> tuple[Fault, ...]:

@@ -17,6 +17,7 @@ from rings import INITIALISED, ring
 from spoil import detuned, spoiled
 from stages import mapped, only_launch, without_barriers
 
+import texpr
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.polyhedral.mapped.between import GridBarrier
 from texpr.polyhedral.mapped.places import Scope
@@ -296,3 +297,10 @@ def test_a_copy_of_a_band_does_not_leave_its_buffer_the_same_for_all_threads() -
     one = copy("S0", "f[0] = A[i]")
     assert flow._written_alike((one,), "f")
     assert not flow._written_alike((replace(one, unused=None, digits=("i_lane",)),), "f")
+
+
+def test_facts_that_allow_no_great_sizes_leave_those_of_tiles() -> None:
+    text = "kernel k(A: bf16[B, M, K], X: bf16[B, K, N], C: bf16[B, M, N]) { "
+    text += "par B b, M i, N j { C[b, i, j] = sum K k { A[b, i, k] * X[b, k, j] } } }"
+    whole = texpr.parse(text).only.compile("cuda:sm_90a", stop_after="map").mapping.program  # it checks the syncs
+    assert any(launch.pipes for launch in launches(whole.host))
