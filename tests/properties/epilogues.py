@@ -1,0 +1,137 @@
+"""Random programs around products of matrices on tensor cores, simulated in random tiles beside the interpreter.
+
+    python tests/properties/epilogues.py FIRST COUNT
+
+prints one line of counts, and every program that is computed otherwise. Factors are -1, 0 and 1, so that sums are exact
+in every order; all that is done with them has to agree bit by bit.
+"""
+
+import collections
+import random
+import sys
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import texpr
+from texpr.grammar.index.expr import constant_value
+from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.mapped.candidate import Candidate, Piped
+from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.simulate.stage import simulate
+
+TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "f64": np.float64}
+AT = {"M, K": "i, k", "K, M": "k, i", "K, N": "k, j", "N, K": "j, k", "M, N": "i, j", "N, M": "j, i"}
+FACTORS = ("A", "B", "E")
+
+
+def value(draw: random.Random, depth: int, names: list[str]) -> str:
+    """An expression over these."""
+    if depth == 0 or draw.random() < 0.25:
+        return draw.choice(names)
+    a, b = (value(draw, depth - 1, names) for _ in range(2))
+    forms = ("({a} + {b})", "({a} * {b})", "({a} - {b})", "max({a}, {b})", "min({a}, {b})", "f32(bf16({a}))")
+    more = ("f32(f16({a}))", "select(i < j, {a}, {b})", "select({a} > {b}, {a}, {b})")
+    return draw.choice((*forms, *more)).format(a=a, b=b)
+
+
+def program(draw: random.Random) -> str:
+    """A kernel of one or two sums of products, with leaves before and behind them."""
+    dtype, left, right = draw.choice(("bf16", "f16")), draw.choice(("M, K", "K, M")), draw.choice(("K, N", "N, K"))
+    c, two = draw.choice(("M, N", "N, M")), draw.random() < 0.3
+    head = [f"A: {dtype}[{left}]", f"B: {dtype}[{right}]", *([f"E: {dtype}[{right}]"] if two else [])]
+    head += ["b: f32[N]", "u: bf16[M]", "R: f16[M, N]", "Q: f32[N, M]", "alpha: f32"]
+    names, element = ["b[j]", "u[i]", "R[i, j]", "Q[j, i]", "2.0", "alpha"], f"C[{AT[c]}]"
+    term = f"A[{AT[left]}] * B[{AT[right]}]"
+    forms = {
+        element: [f"{element} = {draw.choice(('0.0', 'b[j]', 'u[i]'))}", f"seq K k {{ {element} += {term} }}"],
+        f"{element} ": [f"{element} += sum K k {{ {term} }}"],
+        "s": [
+            f"new s: {draw.choice(('f32', 'bf16', 'f16'))}",
+            f"s = {draw.choice(('0.0', 'b[j]', 'R[i, j]'))}",
+            f"seq K k {{ s += {term} }}",
+        ],
+        "s ": [f"let s = sum K k {{ {term} }}"],
+    }
+    held = draw.choice(list(forms))
+    body = [*forms[held]]
+    names += [held.strip()] * 3
+    if two:
+        body.append(f"let v = sum K k {{ E[{AT[right]}] * A[{AT[left]}] }}")
+        names.append("v")
+    if draw.random() < 0.4:
+        body.append(f"let w = {value(draw, 2, names)}")
+        names.append("w")
+    body.append(f"{element} {draw.choice(('=', '+=', 'max='))} {value(draw, 2, names)}")
+    head.append(f"inout C: {draw.choice(('f32', 'bf16', 'f16'))}[{c}]")
+    if draw.random() < 0.4:
+        head.append(f"inout D: {draw.choice(('f32', 'bf16', 'f64'))}[N, M]")
+        body.append(f"D[j, i] {draw.choice(('=', '+='))} {value(draw, 1, [*names, element])}")
+    return f"kernel g({', '.join(head)}) {{ par M i, N j {{ {'; '.join(body)} }} }}"
+
+
+def mapped(text: str, draw: random.Random) -> MappedProgram | None:
+    """The program in tiles drawn at random, at small sizes; None where it is none of the tensor cores."""
+    kernel = texpr.parse(text).only
+    found = kernel.compile("cuda:sm_90a", stop_after="map", M=512, N=512, K=512).mapping.candidate
+    ((name, choice),) = found.launches.items()
+    if not isinstance(choice, Piped):
+        return None
+    cluster = draw.choice((1, 1, 2))
+    own = replace(
+        choice,
+        tile={choice.across: draw.choice((64, 128)), choice.along: draw.choice((32, 64, 96, 128))},
+        stages=draw.choice((2, 3)),
+        cluster=cluster,
+        persistent=cluster * draw.choice((1, 2)),
+    )
+    sizes = {"M": 8 * draw.randint(1, 12), "N": 8 * draw.randint(1, 12), "K": 8 * draw.randint(1, 10)}
+    candidate: Candidate = replace(found, launches={name: own})
+    return kernel.compile("cuda:sm_90a", stop_after="map", mapping=candidate, **sizes).mapping.program
+
+
+def arguments(found: MappedProgram, seed: int) -> dict[str, Any]:
+    numbers = np.random.default_rng(seed)
+    values: dict[str, Any] = {}
+    for buffer in found.kernel.params:
+        shape, dtype = tuple(constant_value(extent) or 0 for extent in buffer.shape), TYPES[str(buffer.dtype)]
+        exact = buffer.name in FACTORS
+        drawn = numbers.integers(-1, 2, shape) if exact else numbers.standard_normal(shape)
+        values[buffer.name] = np.asarray(drawn).astype(dtype)
+    return values
+
+
+def outcome(seed: int) -> str:
+    """`right`, the form that it has in place of the tensor cores', or what is wrong."""
+    draw = random.Random(seed)
+    text = program(draw)
+    found = mapped(text, draw)
+    if found is None:
+        return "another form"
+    values = arguments(found, seed)
+    expected = interpret(found.kernel, {name: np.array(given) for name, given in values.items()}).outputs
+    got = simulate(found, values)
+    wrong = [
+        n for n, v in expected.items() if not np.array_equal(got[n].astype(float), v.astype(float), equal_nan=True)
+    ]
+    return f"wrong {', '.join(wrong)}: {text}" if wrong else "right"
+
+
+def main() -> int:
+    warnings.simplefilter("ignore")
+    first, count = (int(argument) for argument in sys.argv[1:3])
+    outcomes = collections.Counter[str]()
+    for seed in range(first, first + count):
+        said = outcome(seed)
+        outcomes[said.split()[0]] += 1
+        if said.startswith("wrong"):
+            print(seed, said, flush=True)
+    print(dict(outcomes))
+    return 1 if outcomes["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
