@@ -6,6 +6,11 @@
     par M at, 1027 at_1 { A_rows[at, at_1] = A[at, at_1] }          the elements that the kernel touches
     par M i, N j { C[i, j] = sum K k { A_rows[i, k] * B[k, j] } }
 
+Of arrays of other types that dimension lies innermost along which blocks read what they multiply, so that neighbours
+are one access: of the filters of a convolution, which many blocks read.
+
+    … sum C c, R r { X[n, c, h + r] * F[o, c, r] }          new F_rows: f32[O, C, R] #strides(1, R*O, O)
+
 Input: a kept program, and parameters of it. Output: the same program with these arrays in workspaces, which are copied
 in where the kernel reads what a caller gave, and out where it writes. It is proved too: its statements, loops and
 accesses are the same, and what is added copies each element by itself.
@@ -14,18 +19,41 @@ accesses are the same, and what is added copies each element by itself.
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from math import prod
 
-from texpr.grammar.ast import Accumulate, Atomic, Bind, Buffer, IndexExpr, Kernel, New, Node, Read, Role, Stmt
-from texpr.grammar.index.expr import ONE, ceildiv, const, multiply
+from texpr.grammar.ast import (
+    Accumulate,
+    Atomic,
+    Bind,
+    Buffer,
+    IndexExpr,
+    IndexVar,
+    Kernel,
+    New,
+    Node,
+    Par,
+    Read,
+    Role,
+    Stmt,
+)
+from texpr.grammar.core import statements
+from texpr.grammar.index.expr import ONE, ceildiv, const, constant_value, multiply, names, row_major
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.map.choose_piped import is_large
+from texpr.polyhedral.map.contracted_tiles import bringing
+from texpr.polyhedral.map.contraction import Factor, contracted_nest, contraction
 from texpr.polyhedral.map.copied import Copies
 from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.matrix_product import UNIT_BYTES, are_units, product_of
+from texpr.polyhedral.map.merged import accesses as accesses_of
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.ringed_fits import is_piecewise
 from texpr.polyhedral.mapped.atoms import SM_90A
+from texpr.polyhedral.mapped.candidate import Candidate, Contracted
 from texpr.polyhedral.model.stage import build_program
+
+LEAST_TURNED = 1 << 31  # products: they take some 100 us, and a launch before them two
+USES = 256  # products of each element that is copied
 
 
 def lay(kept: Kept, buffers: Collection[str]) -> Kept:
@@ -34,7 +62,11 @@ def lay(kept: Kept, buffers: Collection[str]) -> Kept:
         return kept
     copies = Copies(kept.proved)
     kernel = kept.proved.program.kernel
-    spaces = {b.name: _workspace(b, copies.names.fresh(f"{b.name}_rows")) for b in kernel.params if b.name in buffers}
+    spaces = {
+        b.name: _workspace(b, copies.names.fresh(f"{b.name}_rows"), innermost(kernel, b))
+        for b in kernel.params
+        if b.name in buffers
+    }
     starts, ends = copies.around(spaces)
     news: list[Stmt] = [New(buffer=space.name, span=space.span) for space in spaces.values()]
     body = tuple(rewrite(stmt, partial(_moved, spaces)) for stmt in kernel.body)
@@ -49,12 +81,17 @@ def lay(kept: Kept, buffers: Collection[str]) -> Kept:
     )
 
 
-def _workspace(array: Buffer, name: str) -> Buffer:
-    """Dense but for what is behind each row."""
+def _workspace(array: Buffer, name: str, dim: int | None) -> Buffer:
+    """With a dimension innermost, or dense but for what is behind each row."""
     unit, steps = UNIT_BYTES // array.dtype.size_bytes, list[IndexExpr]([ONE])
-    for extent in reversed(array.shape[1:]):
-        step = multiply(steps[0], extent)
-        steps.insert(0, multiply(const(unit), ceildiv(step, unit)) if len(steps) == 1 else step)
+    if dim is None:
+        for extent in reversed(array.shape[1:]):
+            step = multiply(steps[0], extent)
+            steps.insert(0, multiply(const(unit), ceildiv(step, unit)) if len(steps) == 1 else step)
+    else:
+        others = [d for d in range(len(array.shape)) if d != dim]
+        dense = row_major([array.shape[d] for d in (*others, dim)])
+        steps = [dense[-1] if d == dim else dense[others.index(d)] for d in range(len(array.shape))]
     return Buffer(
         name=name,
         dtype=array.dtype,
@@ -64,6 +101,20 @@ def _workspace(array: Buffer, name: str) -> Buffer:
         source_name=array.source_name,
         span=array.span,
     )
+
+
+def innermost(kernel: Kernel, array: Buffer) -> int | None:
+    """The last dimension of an array that each of its accesses tells by an index of a `par` alone, where something is
+    summed over others; None of arrays of 16 bits, which tensor cores take as they are."""
+    accesses = [subscripts for stmt in kernel.body for name, subscripts in accesses_of(stmt) if name == array.name]
+    pars = {stmt.index for stmt in statements(kernel.body) if isinstance(stmt, Par)}
+    along = [
+        all(isinstance(subscripts[d], IndexVar) and names(subscripts[d]) <= pars for subscripts in accesses)
+        for d in range(len(array.shape))
+    ]
+    if array.dtype.size_bytes == 2 or not accesses or all(along) or not any(along):
+        return None
+    return max(d for d, own in enumerate(along) if own)
 
 
 def _moved(spaces: Mapping[str, Buffer], node: Node) -> Node:
@@ -87,3 +138,33 @@ def to_lay(problem: Problem) -> frozenset[str]:
         factors = (factor for product in large for factor in (product.rows, product.columns))
         names = {factor.buffer for factor in factors if not is_piecewise(problem, factor)}
     return frozenset(names & with_rows(problem.kernel))
+
+
+def to_turn(problem: Problem, candidate: Candidate) -> frozenset[str]:
+    """The parameters of which blocks of tiles bring one element at a time, that lie another way round than threads
+    read them, and are small beside the products that need them."""
+    found: set[str] = set()
+    for region in problem.regions():
+        choice = candidate.launches[region.name]
+        one = contraction(problem, contracted_nest(region), choice) if isinstance(choice, Contracted) else None
+        if one is None or not isinstance(choice, Contracted) or problem.kernel.attrs:
+            continue
+        counts = [constant_value(side.extent) for side in (*one.blocked, one.summed)]
+        for side in one.sides:
+            name, _ = one.of(side.index).element
+            array = problem.kernel.buffer(name)
+            elements = [constant_value(n) for n in array.shape]
+            if None in (*counts, *elements) or problem.proved.directions.get(name) != "in":
+                continue
+            products, each = prod(n or 0 for n in counts), prod(n or 0 for n in elements)
+            alone = bringing(problem, one, choice, side.index).width == 1 and not side.joins
+            dim = innermost(problem.kernel, array)
+            large = products >= max(LEAST_TURNED, USES * each)
+            if alone and large and dim is not None and _tells(one.of(side.index), dim, side.index):
+                found.add(name)
+    return frozenset(found & with_rows(problem.kernel))
+
+
+def _tells(factor: Factor, dim: int, side: str) -> bool:
+    """Whether a side alone tells where a factor is in a dimension, everywhere."""
+    return factor.where is None and factor.element[1][dim] == IndexVar(name=side)

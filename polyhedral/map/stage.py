@@ -22,13 +22,13 @@ from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.choose_cases import CallCase, row_cases
 from texpr.polyhedral.map.hardware_attributes import check_attributes
 from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
-from texpr.polyhedral.map.laid import lay, to_lay, with_rows
+from texpr.polyhedral.map.laid import lay, to_lay, to_turn, with_rows
 from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.problems import Problems
 from texpr.polyhedral.map.product_cases import bounded_sizes, product_cases
 from texpr.polyhedral.map.states import is_state
-from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices, Piped, first_of
+from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices, Contracted, Piped, first_of
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.program import ProvedProgram
@@ -120,7 +120,22 @@ def _laid(problems: Problems, mapped: MappedProgram) -> MappedProgram:
     arrays = to_lay(problems.wide)
     with suppress(TExprError):  # or it runs as it is
         found = _carried(replace(problems, kept=lay(problems.kept, arrays))) if arrays else mapped
-        if found is mapped or _has_products(found):
+        if found is not mapped and _has_products(found):
+            return found
+    return _turned(problems, mapped)
+
+
+def _turned(problems: Problems, mapped: MappedProgram) -> MappedProgram:
+    """The mapping with small factors of products in tiles as blocks read them."""
+    candidate = mapped.candidate
+    if not isinstance(candidate, Candidate) or not problems.target.is_cuda or problems.objective is not Objective.TIME:
+        return mapped
+    arrays = to_turn(problems.wide if candidate.wide else problems.narrow, candidate)
+    with suppress(TExprError):  # or it runs as it is
+        found = _carried(replace(problems, kept=lay(problems.kept, arrays))) if arrays else mapped
+        if isinstance(found.candidate, Candidate) and any(
+            isinstance(own, Contracted) for own in found.candidate.launches.values()
+        ):
             return found
     return mapped
 
