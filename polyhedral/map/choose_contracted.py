@@ -60,8 +60,9 @@ BUSY = 8  # of long sums, tiles keep one multiprocessor in so many busy, or they
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """The threads of a `team` on both sides (across, along), what `each` has of them, and how near such threads come to
-    the best one: where none, one or both of the factors are turned, and where both come one element at a time, which
-    takes registers for addresses. A rate is compared with those of other shapes for the same."""
+    the best one: where none, one or both of the factors are turned, and where both, or one of a joined side, come one
+    element at a time, which takes registers for addresses. A rate is compared with those of other shapes for the same.
+    """
 
     team: tuple[int, int]
     each: tuple[int, int]
@@ -143,7 +144,9 @@ def _fastest(problem: Problem, region: Region, one: Contraction) -> tuple[float,
 def _rate(problem: Problem, one: Contraction, shape: Shape, choice: Contracted) -> float:
     """The rate of a shape for the factors that there are."""
     brought = [bringing(problem, one, choice, side.index) for side in one.sides]
-    return shape.rates[3 if all(own.width == 1 for own in brought) else sum(own.turned for own in brought)]
+    joined = any(own.width == 1 and own.factor.side.joins for own in brought)
+    alone = joined or all(own.width == 1 for own in brought)
+    return shape.rates[3 if alone else sum(own.turned for own in brought)]
 
 
 def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple[Shape, Contracted]]:

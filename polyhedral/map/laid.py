@@ -53,7 +53,7 @@ from texpr.polyhedral.mapped.candidate import Candidate, Contracted
 from texpr.polyhedral.model.stage import build_program
 
 LEAST_TURNED = 1 << 31  # products: they take some 100 us, and a launch before them two
-USES = 256  # products of each element that is copied
+USES = 8192  # products of each element that is copied
 
 
 def lay(kept: Kept, buffers: Collection[str]) -> Kept:
@@ -160,7 +160,8 @@ def to_turn(problem: Problem, candidate: Candidate) -> frozenset[str]:
             alone = bringing(problem, one, choice, side.index).width == 1 and not side.joins
             dim = innermost(problem.kernel, array)
             large = products >= max(LEAST_TURNED, USES * each)
-            if alone and large and dim is not None and _tells(one.of(side.index), dim, side.index):
+            wide = dim is not None and (elements[dim] or 0) * array.dtype.size_bytes % UNIT_BYTES == 0
+            if alone and large and wide and dim is not None and _tells(one.of(side.index), dim, side.index):
                 found.add(name)
     return frozenset(found & with_rows(problem.kernel))
 
