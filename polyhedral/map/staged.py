@@ -134,15 +134,20 @@ class _Stages:
         self.draft, self.threads, self.seq, self.stages, self.changed = draft, threads, seq, stages, changed
         self.why = "no thread runs the loop alone"
 
-    def through(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """The nodes, with the innermost loops over the iterations of the `seq` in stages."""
+    def through(self, nodes: tuple[Node, ...], *, asked: bool = False) -> tuple[Node, ...]:
+        """The nodes, with the innermost loops over the iterations of the `seq` in stages; `asked`: data says whether a
+        thread comes here."""
         found: list[Node] = []
         for node in nodes:
-            if self._is_loop(node) and not any(map(self._is_loop, every_node(branches(node)[0]))):
+            if not self._is_loop(node) or any(map(self._is_loop, every_node(branches(node)[0]))):
+                by_data = asked or (isinstance(node, Guard) and isinstance(node.condition, Read))
+                found.append(with_branches(node, [self.through(inside, asked=by_data) for inside in branches(node)]))
+            elif asked:
+                self.why = "data says whether the loop runs"
+                found.append(node)
+            else:
                 assert isinstance(node, Loop), "one of the seq"
                 found += self._staged(node)
-            else:
-                found.append(with_branches(node, [self.through(inside) for inside in branches(node)]))
         return tuple(found)
 
     def _is_loop(self, node: Node) -> bool:

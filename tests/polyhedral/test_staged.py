@@ -132,6 +132,10 @@ def test_the_text_of_stages_is_right_on_the_cpu() -> None:
         ("par 64 i { seq 4096 k #stages(3) { C[i] = C[i] * 0.5 + 1.0 } }", "no iteration surely reads"),
         ("par 64 i { seq 4096 k #stages(3) #unroll { C[i] = C[i] * 0.5 + A[i, k] } }", "the loop is written out"),
         ("par 64 i { seq 4096 k #stages(2) { C[i] = C[i] * 0.5 + f32(H[i, k]) } }", "no iteration surely reads"),
+        (
+            "par 64 i { if A[i, 0] > 0.0 { seq 4096 k #stages(3) { C[i] = C[i] * 0.5 + A[i, k] } } }",
+            "data says whether",
+        ),
         ("seq 64 k #stages(3) { par 64 i { C[i] = A[i, k] }; par 64 i { D[i] = C[63 - i] } }", "a loop of launches"),
     ],
 )
