@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from texpr.grammar.ast import IndexVar, Kernel, Node, Par
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import ONE, ZERO
+from texpr.grammar.index.expr import ONE, ZERO, index_names
 from texpr.grammar.walk import rewrite
 
 
 def without_single(kernel: Kernel) -> Kernel:
-    """The kernel without such loops, but for what an author says something of."""
+    """The kernel without such loops, but for what an author says something of, and extents that name an index."""
     while (pair := next((found for s in statements(kernel.body) if (found := _pair(s)) is not None), None)) is not None:
         kernel = _without(kernel, *pair)
     return kernel
@@ -25,7 +25,7 @@ def _pair(stmt: Node) -> tuple[Par, Par] | None:
     match stmt:
         case Par(body=(Par() as inner,)) if ONE in (stmt.extent, inner.extent):
             said = any(loop.attrs or loop.fully for loop in (stmt, inner))
-            return None if said else (stmt, inner)
+            return None if said or index_names(inner.extent) else (stmt, inner)
         case _:
             return None
 
