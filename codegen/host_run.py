@@ -273,7 +273,7 @@ class HostBackend:
         ctypes.memset(address, 0, size_bytes)
 
     @contextmanager
-    def zeros(self, size_bytes: int, queue: None) -> Iterator[int]:
+    def zeros(self, size_bytes: int, queue: None, *, once: bool) -> Iterator[int]:
         """What the last call on this thread left as zeros; a call that fails leaves nothing."""
         kept, self._kept.memory = getattr(self._kept, "memory", None), None
         if kept is None or len(kept) < size_bytes + ALIGNMENT_BYTES:

@@ -95,10 +95,13 @@ def taken(memory: CallMemory, backend: "Backend", queue: Any) -> Iterator[tuple[
             _clear(memory, scratch, backend, queue)
             yield scratch, 0
     elif not memory.scratch_bytes:
-        with backend.zeros(memory.kept_bytes, queue) as kept:
+        with backend.zeros(memory.kept_bytes, queue, once=False) as kept:
             yield 0, kept
-    else:
-        with backend.zeros(memory.kept_bytes, queue) as kept, backend.scratch(memory.scratch_bytes, queue) as scratch:
+    else:  # a graph that allocates memory is instantiated once at a time
+        with (
+            backend.zeros(memory.kept_bytes, queue, once=True) as kept,
+            backend.scratch(memory.scratch_bytes, queue) as scratch,
+        ):
             _clear(memory, scratch, backend, queue)
             yield scratch, kept
 

@@ -16,6 +16,7 @@ from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CUDA, CUDA_HOST, CUDA_MANAGED
+from texpr.runtime.captured_words import CapturedWords
 from texpr.runtime.driver import COOPERATIVE, OVERLAPPING, Way, current_device_check, encode
 from texpr.runtime.driver import driver as bindings
 from texpr.runtime.streams import LEGACY
@@ -119,6 +120,7 @@ class CudaBackend:
         self._kept: list[tuple[Any, Sequence[Any]]] = []  # owners of memory, with the event after their last use
         self._keeping = threading.Lock()
         self._zeros: dict[int | None, tuple[int, int]] = {}  # by the stream's number: address, bytes
+        self._captured = CapturedWords()
 
     def _make_ready(self, device: int) -> None:
         """Ask a device for the shared memory and the clusters of all kernels: limits are those of each device. Raises
@@ -213,11 +215,16 @@ class CudaBackend:
             raise fail("E0601", f"the GPU does not clear the words of a call ({status.name})")
 
     @contextmanager
-    def zeros(self, size_bytes: int, queue: Queue) -> Iterator[int]:
+    def zeros(self, size_bytes: int, queue: Queue, *, once: bool) -> Iterator[int]:
         """What the last call on this stream left as zeros. A call has it alone, and leaves it where it ends well: of
         one that fails, a part of the launches may have run. A graph that is captured may run beside its stream, so it
-        has its own, cleared in each of its runs."""
+        has its own: cleared before where it is instantiated `once` at a time, else cleared in each of its runs."""
         number = _number(queue)
+        if number is None and once:
+            words = self._captured.take(_current_device(), queue.handle, size_bytes)
+            if words is not None:
+                yield words
+                return
         with self._keeping:
             address, size = self._zeros.pop(number, (0, 0))
         fresh = size < size_bytes
@@ -225,6 +232,8 @@ class CudaBackend:
             if size:
                 _free(address, queue)
             address, size = _allocated(size_bytes, queue), size_bytes
+            if number is not None:
+                self._captured.prepare(_current_device(), queue.handle)
         well = False
         try:
             if fresh:
@@ -267,6 +276,11 @@ def _number(queue: Queue) -> int | None:
         return None
     status, number = driver.cuStreamGetId(handle)
     return number if status == driver.CUresult.CUDA_SUCCESS else None
+
+
+def _current_device() -> int:
+    status, device = bindings().cuCtxGetDevice()
+    return int(device) if status == bindings().CUresult.CUDA_SUCCESS else -1
 
 
 def _is_over(event: Any) -> bool:

@@ -109,8 +109,9 @@ class Backend(Protocol):
     def zero(self, address: int, size_bytes: int, queue: Any) -> None:
         """Bytes of a call's memory are zeros before its first start."""
 
-    def zeros(self, size_bytes: int, queue: Any) -> AbstractContextManager[int]:
-        """Memory of zeros, in which every call leaves zeros; no call that may run at the same time has it."""
+    def zeros(self, size_bytes: int, queue: Any, *, once: bool) -> AbstractContextManager[int]:
+        """Memory of zeros, in which every call leaves zeros; no call that may run at the same time has it. `once`: no
+        copy of a graph that captures the call runs beside another."""
 
 
 class Launcher:

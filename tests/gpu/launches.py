@@ -22,6 +22,9 @@ ROUNDS = 200  # calls that follow one another without a wait
 CASES = "kernel scaled(A: f32[N], B: f32[N]) { par N i { B[i] = 2.0 * A[i] } }"
 
 
+COLUMNS = "kernel columns(A: f32[M, N], S: f32[N]) { par N j { S[j] = sum M i { A[i, j] } } }"
+
+
 def build(out: Path, arch: str) -> None:
     """An artifact with its cubin for each program."""
     from dataclasses import replace
@@ -54,6 +57,9 @@ def build(out: Path, arch: str) -> None:
     kernel = texpr.parse(CASES).scaled
     own = kernel.compile(target.name, stop_after="map").mapping
     others = [found for found, _ in own.alternatives()][1:3]
+    columns = texpr.parse(COLUMNS).only.compile(target.name, sizes={"M": 4096, "N": 1000})
+    assert columns.manifest.words and columns.manifest.workspace, "its blocks meet in memory"
+    columns.save(out / "columns")
     conditions = (read_condition("N % 2 == 0 and address(A) % 64 == 0"), read_condition("address(B) % 32 == 16"))
     assert conditions[0] is not None and conditions[1] is not None, "both are conditions"
     cases = tuple(Case(when=when, candidate=other) for when, other in zip(conditions, others, strict=True) if when)
@@ -191,6 +197,36 @@ def a_ticket_sum_in_a_graph_beside_its_stream(torch: Any, load: Load) -> str:
     return "; ".join(filter(None, faults))
 
 
+def sums_of_columns_in_graphs_of_several_calls(torch: Any, load: Load) -> str:
+    """Calls with a workspace find words in a graph that no run of it clears: two on a stream, one on another."""
+    run = load("columns")
+    given = [torch.randn(4096, 1000, device="cuda") for _ in range(3)]
+    got = [torch.empty(1000, device="cuda") for _ in given]
+    wanted = [a.double().sum(0) for a in given]
+    run(given[0], got[0])  # before any capture
+    torch.cuda.synchronize()
+    stream, other = torch.cuda.Stream(), torch.cuda.Stream()
+    graphs = [torch.cuda.CUDAGraph() for _ in range(2)]
+    for graph in graphs:
+        with torch.cuda.graph(graph, stream=stream):
+            run(given[0], got[0])
+            other.wait_stream(stream)
+            with torch.cuda.stream(other):
+                run(given[2], got[2])
+            run(given[1], got[1])
+            stream.wait_stream(other)
+    for turn in range(20):
+        for out in got:
+            out.fill_(torch.nan)
+        graphs[turn % 2].replay()
+        torch.cuda.synchronize()
+        if any(why := [apart(torch, out, want, 1e-5) for out, want in zip(got, wanted, strict=True)]):
+            return f"in turn {turn}: {why}"
+        if turn % 5 == 0:  # beside the graph's own words
+            run(given[1], got[1])
+    return ""
+
+
 def words_that_each_call_clears(torch: Any, load: Load) -> str:
     kernel = load("prefix")
     for n in (6, 1, 500, 6):
@@ -308,6 +344,7 @@ CHECKS = (
     a_ticket_sum_twice_in_a_row,
     a_ticket_sum_on_two_streams_at_once,
     a_ticket_sum_in_a_graph_beside_its_stream,
+    sums_of_columns_in_graphs_of_several_calls,
     words_that_each_call_clears,
     a_softmax_over_clusters,
     launches_that_overlap,

@@ -12,9 +12,11 @@ import pytest
 
 from texpr.codegen.manifest import LaunchStep, Manifest, Parameter
 from texpr.grammar.types import ELEMENT_TYPES
+from texpr.runtime import captured_words as captured_words_module
 from texpr.runtime import device as device_module
 from texpr.runtime import driver as driver_module
 from texpr.runtime.arrays import CUDA, ArrayView, _DLDataType, _DLDevice, _DLTensor
+from texpr.runtime.captured_words import ROOM_BYTES
 from texpr.runtime.device import CudaBackend
 from texpr.runtime.launch import Launcher
 
@@ -46,6 +48,7 @@ PROGRAM = Manifest(
 
 
 SUCCESS = SimpleNamespace(name="CUDA_SUCCESS")
+ROOM = 1 << 24  # where the driver has memory for the words of graphs
 FULL = SimpleNamespace(name="CUDA_ERROR_OUT_OF_MEMORY")
 
 
@@ -165,7 +168,7 @@ class Machine:
         if size > self.memory_bytes:
             return FULL, None
         self.log.append((stream, f"allocate {size}"))
-        return SUCCESS, 1 << 20
+        return SUCCESS, ROOM if size == ROOM_BYTES else 1 << 20
 
     def driver_free(self, address: int, stream: int) -> Any:
         self.log.append((stream, f"free {address}"))
@@ -259,6 +262,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         cuMemsetD8Async=made.driver_clear,
         cuStreamIsCapturing=lambda stream: (SUCCESS, made.capturing),
         cuStreamGetId=lambda stream: (SUCCESS, stream + 100),
+        cuStreamSynchronize=lambda stream: (SUCCESS,),
+        CUstreamCaptureStatus=SimpleNamespace(CU_STREAM_CAPTURE_STATUS_ACTIVE=1),
+        cuStreamGetCaptureInfo=lambda stream: (SUCCESS, min(made.capturing, 1), made.capturing, None, [], [], 0),
         cuGetProcAddress=made.function,
         CUkernel=int,
         cuKernelGetFunction=lambda kernel: (SUCCESS, 100 * (made.current or 0) + kernel),
@@ -277,6 +283,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made.core = core
     monkeypatch.setattr(device_module, "_cuda", lambda: core)
     monkeypatch.setattr(device_module, "bindings", lambda: driver)
+    monkeypatch.setattr(captured_words_module, "bindings", lambda: driver)
     monkeypatch.setattr(driver_module, "driver", lambda: driver)
     driver_module._address.cache_clear()
     monkeypatch.setitem(sys.modules, "torch", torch)

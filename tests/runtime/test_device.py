@@ -12,6 +12,7 @@ from texpr.codegen.tensor_map import TensorMap
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.types import F32
 from texpr.runtime import device as device_module
+from texpr.runtime.captured_words import ROOM_BYTES
 from texpr.runtime.device import DEFAULT_SHARED_BYTES, CudaBackend
 
 
@@ -130,42 +131,67 @@ def test_what_the_driver_refuses_is_told_with_its_word(machine: Any) -> None:
         assert "the launch of k_0 failed: CUDA_ERROR_1" in refusal(lambda answer=answer: kernel.refuse(answer))
 
 
+ROOM = 1 << 24  # where the machine has the words of graphs
+FOR_GRAPHS = [f"allocate {ROOM_BYTES}", f"clear {ROOM_BYTES}"]
+MADE = ["allocate 256", *FOR_GRAPHS, "clear 256"]  # by the first call on a GPU
+
+
 def test_each_stream_keeps_zeros_of_its_own_and_a_captured_graph_clears_its(machine: Any) -> None:
     backend = machine.backend()
 
     def zeros(stream: int, size: int) -> list[Any]:
         machine.log.clear()
-        with backend.zeros(size, backend.queue(0, stream)):
+        with backend.zeros(size, backend.queue(0, stream), once=False):
             pass
         return [what for _, what in machine.log]
 
-    made = ["allocate 256", "clear 256"]
-    assert zeros(5, 256) == made and zeros(6, 256) == made
+    assert zeros(5, 256) == MADE and zeros(6, 256) == ["allocate 256", "clear 256"]
     assert zeros(5, 256) == [] and zeros(6, 128) == []
     assert zeros(5, 512) == [f"free {1 << 20}", "allocate 512", "clear 512"]
     machine.capturing = 1
     assert zeros(5, 512) == ["allocate 512", "clear 512", f"free {1 << 20}"]
 
 
+def test_graphs_that_are_instantiated_once_at_a_time_find_words_that_were_cleared_before(machine: Any) -> None:
+    backend = machine.backend()
+
+    def words(capture: int, stream: int, size: int, device: int = 0) -> int | None:
+        machine.capturing = capture
+        machine.log.clear()
+        queue = backend.queue(device, stream)
+        with backend.zeros(size, queue, once=True) as address:
+            pass
+        backend.leave(queue, ())
+        return None if machine.log else address
+
+    assert words(7, 5, 256) is None  # no call before this capture: the graph clears its own
+    words(0, 5, 256)
+    assert words(7, 5, 100) == ROOM and words(7, 5, 256) == ROOM  # one after the other
+    assert words(7, 6, 256) == ROOM + 256 and words(8, 5, 256) == ROOM + 512
+    assert words(7, 5, 257) == ROOM + 768 and words(7, 5, 100) == ROOM + 768
+    assert words(9, 5, 256, device=1) is None and words(9, 5, ROOM_BYTES) is None
+    assert words(0, 5, 256) == 1 << 20  # what the stream itself kept
+
+
 def test_a_call_that_fails_leaves_no_zeros_to_the_next(machine: Any) -> None:
     backend = machine.backend()
     queue = backend.queue(0, 5)
-    with pytest.raises(KeyboardInterrupt), backend.zeros(256, queue):
+    with pytest.raises(KeyboardInterrupt), backend.zeros(256, queue, once=False):
         raise KeyboardInterrupt
-    with backend.zeros(256, queue):
+    with backend.zeros(256, queue, once=False):
         pass
     made = ["allocate 256", "clear 256"]
-    assert [what for _, what in machine.log] == [*made, f"free {1 << 20}", *made]
+    assert [what for _, what in machine.log] == [*MADE, f"free {1 << 20}", *made]
 
 
 def test_two_calls_at_a_time_on_one_stream_have_zeros_of_their_own(machine: Any) -> None:
     backend = machine.backend()
     queue = backend.queue(0, 5)
-    made = ["allocate 256", "clear 256"]
-    with backend.zeros(256, queue), backend.zeros(256, queue):
-        assert [what for _, what in machine.log] == made * 2
-    with backend.zeros(256, queue):
-        assert [what for _, what in machine.log] == [*made * 2, f"free {1 << 20}"]
+    made = [*MADE, "allocate 256", "clear 256"]
+    with backend.zeros(256, queue, once=False), backend.zeros(256, queue, once=False):
+        assert [what for _, what in machine.log] == made
+    with backend.zeros(256, queue, once=False):
+        assert [what for _, what in machine.log] == [*made, f"free {1 << 20}"]
 
 
 def test_wide_clusters_are_asked_for_on_every_gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ class Recorder:
         self.started.append(("zero", address, size_bytes))
 
     @contextmanager
-    def zeros(self, size_bytes: int, queue: Any) -> Iterator[int]:
+    def zeros(self, size_bytes: int, queue: Any, *, once: bool) -> Iterator[int]:
         self.started.append(("zeros", size_bytes))
         yield 5000
 
