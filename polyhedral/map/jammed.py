@@ -27,7 +27,7 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import ZERO, add, combine, const, constant_value, multiply, names, subtract
+from texpr.grammar.index.expr import ZERO, add, at_least_zero, combine, const, constant_value, multiply, names, subtract
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Problem
@@ -117,7 +117,8 @@ class Jam:
         """Groups of a loop's iterations, and a loop over those that are left over."""
         count, fresh = self.count[seq.index], self.draft.names.fresh
         body = self.worker.nodes(seq.body)
-        groups, left = combine(IndexOp.DIV, seq.extent, const(count)), combine(IndexOp.MOD, seq.extent, const(count))
+        extent = at_least_zero(seq.extent)  # a remainder of less is none
+        groups, left = combine(IndexOp.DIV, extent, const(count)), combine(IndexOp.MOD, extent, const(count))
         group, one = fresh(f"{seq.index}_group"), fresh(f"{seq.index}_one")
         first = multiply(const(count), IndexVar(name=group))
         define = Define(index=seq.index, digits=(), offset=add(first, IndexVar(name=one)))

@@ -74,6 +74,17 @@ def test_the_text_with_free_sizes_is_right_at_each(text: str) -> None:
         np.testing.assert_array_equal(given["C"], right)
 
 
+@pytest.mark.parametrize("k", [0, 1, 2, 3, 6])
+def test_a_sum_of_less_than_no_iterations_adds_nothing(k: int) -> None:
+    text = PRODUCT.replace(") {", ") where K <= 64 {", 1).replace("sum K k", "sum K - 3 k")
+    made = texpr.parse(text).only.compile("cpu")
+    assert "for i_one in range(4):" in made.source
+    given = arrays(text, 6, 33, k)
+    right = given["A"][:, : max(0, k - 3)] @ given["B"][: max(0, k - 3)]
+    made(**given)
+    np.testing.assert_array_equal(given["C"], right)
+
+
 def test_whole_groups_have_no_guard_and_no_rest() -> None:
     launch = only_launch(mapped(PRODUCT, "cpu", M=64, N=64, K=64))
     assert not any(isinstance(node, Guard) for node in every_node(launch.body))
