@@ -1,23 +1,32 @@
-"""Parallel loops of one iteration, directly around others or in them: their index is 0.
+"""Parallel loops of one iteration in a band, directly around others or in them: their index is 0.
 
     par 1 i, N j { C[i, j] = sum K k { A[i, k] * B[j, k] } }      par N j { C[0, j] = sum K k { A[0, k] * B[j, k] } }
 
 So a product with one row is that of a matrix and a vector.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from texpr.grammar.ast import IndexVar, Kernel, Node, Par
-from texpr.grammar.core import statements
+from texpr.grammar.ast import IndexVar, Kernel, Node, Par, Stmt
 from texpr.grammar.index.expr import ONE, ZERO, index_names
 from texpr.grammar.walk import rewrite
 
 
 def without_single(kernel: Kernel) -> Kernel:
     """The kernel without such loops, but for what an author says something of, and extents that name an index."""
-    while (pair := next((found for s in statements(kernel.body) if (found := _pair(s)) is not None), None)) is not None:
+    while (pair := next((found for s in _bands(kernel) if (found := _pair(s)) is not None), None)) is not None:
         kernel = _without(kernel, *pair)
     return kernel
+
+
+def _bands(kernel: Kernel) -> Iterator[Stmt]:
+    """The loops of the kernel's bands: those inside stand beside sums over the same dimensions, as rows."""
+    for stmt in kernel.body:
+        inner = (stmt,)
+        while len(inner) == 1 and isinstance(inner[0], Par):
+            yield inner[0]
+            inner = inner[0].body
 
 
 def _pair(stmt: Node) -> tuple[Par, Par] | None:

@@ -27,7 +27,7 @@ from texpr.polyhedral.map.contraction import contracted_nest, contraction
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.objective import lane_values
 from texpr.polyhedral.map.stage import map_program, problem_of
-from texpr.polyhedral.mapped.candidate import Candidate, Contracted
+from texpr.polyhedral.mapped.candidate import Candidate, Cases, Contracted
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.walks import of_kind
@@ -81,8 +81,10 @@ def typed(
 
 
 def choice(found: MappedProgram) -> Contracted | None:
-    assert isinstance(found.candidate, Candidate)
-    *_, last = found.candidate.launches.values()
+    """Of the last case, where the sizes that a call gives decide: the others are tensor cores'."""
+    own = found.candidate.otherwise if isinstance(found.candidate, Cases) else found.candidate
+    assert isinstance(own, Candidate)
+    *_, last = own.launches.values()
     return last if isinstance(last, Contracted) else None
 
 

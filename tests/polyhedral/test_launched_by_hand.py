@@ -94,7 +94,7 @@ def test_zeros_stay_for_the_next_call_of_a_thread_and_a_failed_call_leaves_none(
     backend = HostBackend(HostModule("// nothing"))
 
     def place(size: int) -> int:
-        with backend.zeros(size, None) as address:
+        with backend.zeros(size, None, once=False) as address:
             return address
 
     first = place(512)
@@ -104,10 +104,10 @@ def test_zeros_stay_for_the_next_call_of_a_thread_and_a_failed_call_leaves_none(
     thread.start()
     thread.join()
     assert others != [first]
-    with pytest.raises(ZeroDivisionError), backend.zeros(256, None) as address:
+    with pytest.raises(ZeroDivisionError), backend.zeros(256, None, once=False) as address:
         np.ctypeslib.as_array((np.ctypeslib.ctypes.c_uint8 * 256).from_address(address))[:] = 1
         raise ZeroDivisionError
-    with backend.zeros(256, None) as address:
+    with backend.zeros(256, None, once=False) as address:
         assert not np.ctypeslib.as_array((np.ctypeslib.ctypes.c_uint8 * 256).from_address(address)).any()
 
 
