@@ -101,7 +101,9 @@ class Departures:
             values = np.zeros(len(by), numerics.storage(copy.source.dtype))  # where a clipped box has no element
             if copy.within is not None and copy.within.other is not None:
                 values[:] = copy.within.other.value
-            values[read] = evaluator.fetch(copy.source.buffer, taken_from, by[read])
+            # a box takes whole rows and columns of tiles, also where the kernel goes over a part of an array
+            more = copy.clipped and source.buffer.memory is Memory.GLOBAL
+            values[read] = evaluator.fetch(copy.source.buffer, taken_from, by[read], more=more)
             return values
 
         def put(values: Array) -> None:

@@ -161,11 +161,14 @@ class Evaluator:
         place = self.address(cells, self.copies.read(cells.buffer, lanes.thread), subscripts, lanes)
         return self.fetch(buffer, place, self.watch.agents(lanes.thread))
 
-    def fetch(self, buffer: str, place: Array, agents: Array) -> Array:
-        """The elements at these addresses, read by these agents."""
+    def fetch(self, buffer: str, place: Array, agents: Array, *, more: bool = False) -> Array:
+        """The elements at these addresses, read by these agents. They may be `more` than anything uses: those that
+        nothing wrote are NaN."""
         cells = self.memory[buffer]
         if cells.watched:
             self._refuse(cells, cells.shadow.read(cells.units(place), self._each(cells, agents), self.statement))
+        if more and cells.defined is not None and cells.grain == 1 and cells.buffer.dtype.is_float:
+            return np.where(cells.defined[place], cells.data[place], np.array(np.nan, cells.data.dtype))
         self._check_defined(cells, place)
         return np.asarray(cells.data[place])
 

@@ -1,5 +1,6 @@
 """Products of matrices whose rows begin where no tensor map has them, and such whose sizes a call decides."""
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -120,3 +121,39 @@ def test_a_product_with_one_row_is_that_of_a_matrix_and_a_vector() -> None:
     a, b = operands((1, 72), (5, 72))
     got = simulate(mapping(text, N=5, K=72).program, {"A": a, "B": b, "C": np.full((1, 5), np.nan).astype(a.dtype)})
     assert off(got["C"], a.astype(float) @ b.astype(float).T) < 4e-3
+
+
+PARTS = {
+    "rows of a caller's array, copied": (
+        "kernel g(A: bf16[M, K], B: bf16[K, N], C: bf16[M, N]) {"
+        " par M - 8 i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } } }",
+        {"M": 513, "N": 511, "K": 515},
+        {"M": 35, "N": 43, "K": 33},
+    ),
+    "rows of a workspace": (
+        "kernel g(A: bf16[M, K], B: bf16[K, N], C: bf16[M, N]) { new t: bf16[M, K];"
+        " par M - 8 i, K k { t[i, k] = 2.0 * A[i, k] }"
+        " par M - 8 i, N j { C[i, j] = 0.5 * sum K k { t[i, k] * B[k, j] } } }",
+        {"M": 512, "N": 512, "K": 512},
+        {"M": 40, "N": 40, "K": 24},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_boxes_may_take_along_rows_that_nothing_wrote(kind: str) -> None:
+    program, large, sizes = PARTS[kind]
+    chosen = mapping(program, **large).candidate
+    launches = {
+        name: replace(own, tile={own.across: 64, own.along: 64}, stages=2, persistent=1, cluster=1)
+        if isinstance(own, Piped)
+        else own
+        for name, own in chosen.launches.items()
+    }
+    assert any(isinstance(c, Piped) for c in launches.values())
+    own = mapping(program, mapping=replace(chosen, launches=launches), **sizes).program
+    a, b = operands((sizes["M"], sizes["K"]), (sizes["K"], sizes["N"]))
+    c = np.full((sizes["M"], sizes["N"]), np.nan).astype(a.dtype)
+    got = simulate(own, {"A": a, "B": b, "C": c})["C"].astype(float)
+    assert off(got[:-8], a[:-8].astype(float) @ b.astype(float)) < 4e-3
+    assert np.isnan(got[-8:]).all()  # nobody writes there
