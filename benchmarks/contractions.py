@@ -9,7 +9,7 @@ and bf16 on its tensor cores.
     a thread's share of both, the depth, blocks on a multiprocessor together, products ahead, blocks for a tile;
     --dtype f32 (f16, bf16), --result f32: of C, where it is no product of f32 (torch's is rounded to the factors' type)
 
---arch sm_90: without wgmma, by single warps and `mma.sync` as every target from sm_80 on has it; an H200 runs that, too.
+--arch sm_90: without wgmma, by single warps and `mma.sync`, as every target from sm_80 on has it; an H200 runs it, too.
 
 Every product is compared with float64 on a poisoned output. A time is the median of rounds in shuffled order, each a
 graph of launches. `run` writes DIR/results.json after each product.

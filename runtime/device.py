@@ -25,6 +25,8 @@ DEFAULT_SHARED_BYTES = 48 * 1024  # of one block, without asking
 PORTABLE_CLUSTER = 8  # blocks, likewise
 MAX_STREAMS = 64  # of the caller, that a loaded cubin remembers
 KINDS = {"param": "Q", "workspace": "Q", "words": "Q", "scalar": "Q", "map": "P"}  # of arguments; numbers have a sign
+_LOADED: list[Any] = []
+"""The code of every cubin that was loaded: a graph that captured its kernels may outlive whoever loaded it."""
 MAX_ZEROS = 64  # streams whose calls leave zeros that the next one takes
 
 
@@ -95,6 +97,7 @@ class CudaBackend:
             device = self._core.Device()
             device.set_current()
             code = self._core.ObjectCode.from_cubin(cubin)
+            _LOADED.append(code)
             self._kernels: dict[str, Any] = {}
             self._large: dict[str, int] = {}
             self._wide: set[str] = set()

@@ -230,6 +230,8 @@ def _by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, 
     moved = sum(par.index in subscript_names(subscripts) for _, subscripts in _read_by(problem, one))
     most = AHEAD_BYTES[ACROSS] // (ACCESS_BYTES * max(1, moved))
     if tiles >= target.multiprocessors and rows <= FEW_TURNS * MAX_ROUNDS // max(1, moved):
+        if width >= PICKED:
+            return None  # of 257 x 100003 in bf16: .79 of a read for sums, and .86 with shifted chunks
         most = -(-rows // (FEW_TURNS if tiles <= MANY * target.multiprocessors else FEW_TURNS + 1))
     ahead = max(1, most)
     registers = _registers(problem, nest, found, best.widths, ahead, chunks=1)

@@ -23,7 +23,7 @@ def without_single(kernel: Kernel) -> Kernel:
 def _bands(kernel: Kernel) -> Iterator[Stmt]:
     """The loops of the kernel's bands: those inside stand beside sums over the same dimensions, as rows."""
     for stmt in kernel.body:
-        inner = (stmt,)
+        inner: tuple[Stmt, ...] = (stmt,)
         while len(inner) == 1 and isinstance(inner[0], Par):
             yield inner[0]
             inner = inner[0].body

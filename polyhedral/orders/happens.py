@@ -66,8 +66,8 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
 
     The rules of pipes, groups and barriers look no further back than `stages` turns, and loops repeat them: what is
     wrong with whole tiles of some size is wrong at one of these. Sizes are multiples of what they are divided by, and
-    keep what a fact says by itself, if need be as larger ones, or as multiples of tiles and not of the blocks that share
-    tiles out; alternatives, as that an earlier case of a mapping does not hold, they need not.
+    keep what a fact says by itself, if need be as larger ones, or as multiples of tiles and not of the blocks that
+    share tiles out; alternatives, as that an earlier case of a mapping does not hold, they need not.
     """
     nodes = [node for launch in launches(program.host) for node in every_node(launch.body)]
     behind = (node.behind + 2 for node in nodes if isinstance(node, WaitGroup))

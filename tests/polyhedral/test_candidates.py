@@ -206,7 +206,7 @@ def edited(target: str, name: str, **changes: Any) -> str:
 
 def test_a_refusal_says_what_does_not_fit() -> None:
     assert "a block cannot have 48 threads" in edited("cuda:sm_90a", "matmul_f16", threads=48)
-    assert "`deal` deals 32 threads, in pieces that do not number 128" in edited(
+    assert "`deal` deals 32 threads, in pieces that do not number 256" in edited(
         "cuda:sm_90a", "matmul_f16", deal=(("j", 32),)
     )
     assert "`grid` orders j; the band has i, j" in edited("cuda:sm_90a", "matmul_f16", grid=("j",))
@@ -276,7 +276,7 @@ def test_the_forms_of_a_band_are_all_in_its_space() -> None:
         return {type(c).__name__ for found in candidates(problem(name, program)) for c in found.launches.values()}
 
     assert forms("full_sum", "cuda:sm_90a") == {"Single", Flat.__name__, Blocks.__name__, Combined.__name__}
-    assert forms("matmul_f16", "cuda:sm_90a") == {Flat.__name__, Blocks.__name__, "Contracted"}
+    assert forms("matmul_f16", "cuda:sm_90a") == {Flat.__name__, Blocks.__name__}  # of 256 threads
     assert forms("histogram", "cuda:sm_90a") == {Flat.__name__, Blocks.__name__, Tallied.__name__}
     assert forms("softmax", "cuda:sm_90a") == {Blocks.__name__}
     assert forms("matmul_f16", "cpu") == {Cores.__name__}

@@ -25,7 +25,7 @@ PROGRAMS = {
     "columns": "kernel k(A: f32[K, M], S: f32[M]) { par M i { S[i] = sum K k { A[k, i] } } }",
     "all": "kernel k(A: f32[K], S: f32[1]) { par 1 z { S[z] = 0.0 }\n par K k { S[0] += A[k] } }",
     "one thread": "kernel k(A: f32[K], S: f32[1]) { S[0] = sum K k { A[k] } }",
-    "product": """kernel k(A: f16[M, K], B: f16[K, N], C: f32[M, N]) {
+    "product": """kernel k(A: f32[M, K], B: f32[K, N], C: f32[M, N]) {
         par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }
     }""",
     "flat product": "par M i { par N j { seq K k { C[i * N + j] += A[i * K + k] * B[k * N + j] } } }",

@@ -45,16 +45,16 @@ k_0(
   const int i_first = 256 * part + 32 * member;
   tx::Reg<tx::f32, 64> X_run("X_run");
   tx::Reg<tx::f32, 64> Y_run("Y_run");
-  TX_UNROLL for (int i_round_1 = 0; i_round_1 < 32; ++i_round_1) {
-    const int i = i_round_1 + i_first;
+  TX_UNROLL for (int i_round = 0; i_round < 32; ++i_round) {
+    const int i = i_round + i_first;
 #line 1
-    tx::put(X_run, i_round_1 * 2, tx::load<2>(X, i * 4096 + j_first));
+    tx::put(X_run, i_round * 2, tx::load<2>(X, i * 4096 + j_first));
   }
   tx::Reg<tx::f32, 64> s_terms("s_terms");
-  TX_UNROLL for (int i_round_2 = 0; i_round_2 < 32; ++i_round_2) {
-    TX_UNROLL for (int j_vector_2 = 0; j_vector_2 < 2; ++j_vector_2) {
+  TX_UNROLL for (int i_round_1 = 0; i_round_1 < 32; ++i_round_1) {
+    TX_UNROLL for (int j_vector_1 = 0; j_vector_1 < 2; ++j_vector_1) {
 #line 1
-      s_terms(i_round_2 * 2 + j_vector_2) = X_run(i_round_2 * 2 + j_vector_2);
+      s_terms(i_round_1 * 2 + j_vector_1) = X_run(i_round_1 * 2 + j_vector_1);
     }
   }
   tx::Reg<tx::f32, 2> s_part("s_part");
@@ -104,16 +104,16 @@ k_0(
 #line 1
     s_now(chunk_2) += s_start(chunk_2);
   }
-  TX_UNROLL for (int i_round_3 = 0; i_round_3 < 32; ++i_round_3) {
-    const int i_3 = i_round_3 + i_first;
-    TX_UNROLL for (int j_vector_3 = 0; j_vector_3 < 2; ++j_vector_3) {
+  TX_UNROLL for (int i_round_2 = 0; i_round_2 < 32; ++i_round_2) {
+    const int i_3 = i_round_2 + i_first;
+    TX_UNROLL for (int j_vector_2 = 0; j_vector_2 < 2; ++j_vector_2) {
 #line 1
-      s_now(j_vector_3) += s_terms(i_round_3 * 2 + j_vector_3);
+      s_now(j_vector_2) += s_terms(i_round_2 * 2 + j_vector_2);
 #line 1
-      Y_run(i_round_3 * 2 + j_vector_3) = s_high(j_vector_3) + s_now(j_vector_3);
+      Y_run(i_round_2 * 2 + j_vector_2) = s_high(j_vector_2) + s_now(j_vector_2);
     }
 #line 1
-    tx::store(Y, i_3 * 4096 + j_first, tx::take<2>(Y_run, i_round_3 * 2));
+    tx::store(Y, i_3 * 4096 + j_first, tx::take<2>(Y_run, i_round_2 * 2));
   }
 }
 TX_EXPORT_AS(k_0, tx::Launched().flags());
