@@ -34,6 +34,8 @@ from texpr.grammar.index.expr import (
     ceildiv,
     combine,
     const,
+    constant_value,
+    minimum,
     multiply,
     subtract,
 )
@@ -187,7 +189,7 @@ class _Piped:
         )
         return Launch(
             name=self.region.name,
-            grid=(const(self.ranks * self.clusters), ONE, ONE),
+            grid=(self._blocks(), ONE, ONE),
             cluster=(self.ranks, 1, 1),
             threads=self.choice.threads,
             digits=digits,
@@ -196,6 +198,13 @@ class _Piped:
             orders=tuple(self.orders),
             span=self.region.nest[0].pars[0].span,
         )
+
+    def _blocks(self) -> IndexExpr:
+        """Those of the choice; where a call decides the sizes, no more than have a tile."""
+        chosen = const(self.ranks * self.clusters)
+        if constant_value(self.tiles) is not None:
+            return chosen
+        return minimum(chosen, multiply(const(self.ranks), self.tiles))
 
     def _pipe(self) -> Pipe:
         every = tuple(range(self.ranks))

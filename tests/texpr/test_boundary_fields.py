@@ -155,11 +155,17 @@ kernel tiles(A: f32[M, 64], B: f32[M, 64], f: i32[M], C: i32[64]) {
 """
 
 
+PRODUCT = """kernel product(A: bf16[8192, 256], B: bf16[8192, 256], C: bf16[8192, 8192]) {
+    par 8192 i, 8192 j { C[i, j] = sum 256 k { A[i, k] * B[j, k] } }
+}"""
+
+
 def use() -> None:
     """Programs through all stages and the simulator, programs that are refused, hand-built launches simulated."""
     for kernel in texpr.parse(KERNELS):
         for target in ("cpu", "cuda:sm_90a"):
             assert kernel.compile(target).source
+    assert "drain" in texpr.parse(PRODUCT).only.compile("cuda:sm_90a", stop_after="emit").source
     for path in sorted((ROOT / "tests" / "kernels" / "refused").glob("*.tex")):
         with suppress(texpr.TExprError):
             texpr.load(path).only.compile("cuda:sm_90a", stop_after="map")
