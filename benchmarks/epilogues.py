@@ -164,6 +164,7 @@ def measure(torch: Any, together: tuple[Product, ...], out: Path, rounds: int) -
 
     rows: dict[str, dict[str, Any]] = {}
     graphs: dict[str, Any] = {}
+    kept: list[Any] = []  # what graphs read and write: a capture gives memory that is free back to the driver
     one = together[0]
     a_shape, b_shape = (one.shape(letters) for letters in CASES[one.case])
     drawn = {"A": a_shape, "B": b_shape, "R": (one.m, one.n), "b": (one.n,), "u": (one.m,), "v": (one.n,)}
@@ -180,6 +181,7 @@ def measure(torch: Any, together: tuple[Product, ...], out: Path, rounds: int) -
         got = [torch.full((one.m, one.n), float("nan"), device="cuda", dtype=torch.bfloat16) for _ in range(2)]
         kernel(**arrays, C=got[0])
         took = first_call(torch, lambda kernel=kernel, arrays=arrays, got=got: kernel(**arrays, C=got[1]))
+        kept += kernel, got
         launches = launches or max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
         wanted = own.expected(torch, sums, given)
         peer = own.steps(torch, a, b, given, torch.empty_like(got[0]))
