@@ -7,6 +7,8 @@ that allocates memory only once at a time: so only calls with a workspace have t
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from texpr.runtime.driver import driver as bindings
 
@@ -20,7 +22,7 @@ class CapturedWords:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._left: dict[int, tuple[int, int]] = {}  # by device: the first free address, bytes
-        self._taken: dict[tuple[int, int], tuple[int, int]] = {}  # by capture and stream: address, bytes
+        self._idle: dict[tuple[int, int], tuple[int, int]] = {}  # by capture and stream: address, bytes
 
     def prepare(self, device: int, stream: int) -> None:
         """Have room on a device, which is current, for the graphs to come; `stream` is not captured. Waits for the
@@ -40,21 +42,27 @@ class CapturedWords:
             with self._lock:
                 self._left[device] = int(address), ROOM_BYTES
 
-    def take(self, device: int, stream: int, size_bytes: int) -> int | None:
-        """The address of zeros for a call on a stream that is captured; None where there are none."""
+    @contextmanager
+    def taken(self, device: int, stream: int, size_bytes: int) -> Iterator[int | None]:
+        """The address of zeros for a call on a stream that is captured; None where there are none. The next call there
+        has them where this one ends well: of one that fails, a part of the launches may be in the graph."""
         driver = bindings()
         status, state, capture, *_ = driver.cuStreamGetCaptureInfo(stream)
         active = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE
         if status != driver.CUresult.CUDA_SUCCESS or state != active:
-            return None
+            yield None
+            return
+        key = int(capture), stream
         with self._lock:
-            address, size = self._taken.get((int(capture), stream), (0, 0))
-            if size >= size_bytes:
-                return address
-            address, left = self._left.get(device, (0, 0))
-            size = -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-            if size > left:
-                return None
-            self._left[device] = address + size, left - size
-            self._taken[int(capture), stream] = address, size
-            return address
+            address, size = self._idle.pop(key, (0, 0))
+            if size < size_bytes:
+                address, left = self._left.get(device, (0, 0))
+                size = -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+                if size <= left:
+                    self._left[device] = address + size, left - size
+                else:
+                    address = size = 0
+        yield address or None
+        if address:
+            with self._lock:
+                self._idle[key] = address, size

@@ -224,10 +224,10 @@ class CudaBackend:
         has its own: cleared before where it is instantiated `once` at a time, else cleared in each of its runs."""
         number = _number(queue)
         if number is None and once:
-            words = self._captured.take(_current_device(), queue.handle, size_bytes)
-            if words is not None:
-                yield words
-                return
+            with self._captured.taken(_current_device(), queue.handle, size_bytes) as words:
+                if words is not None:
+                    yield words
+                    return
         with self._keeping:
             address, size = self._zeros.pop(number, (0, 0))
         fresh = size < size_bytes

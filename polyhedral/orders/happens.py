@@ -71,7 +71,7 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
     """
     nodes = [node for launch in launches(program.host) for node in every_node(launch.body)]
     behind = (node.behind + 2 for node in nodes if isinstance(node, WaitGroup))
-    stages = max(*(pipe.stages for launch in launches(program.host) for pipe in launch.pipes), *behind, 1, 1)
+    stages = max([1, *(pipe.stages for launch in launches(program.host) for pipe in launch.pipes), *behind])
     divided = [pair for launch in launches(program.host) for pair in _divisors(launch)]
     whole, tile = (math.lcm(*(n for n, first in divided if first or blocks)) for blocks in (True, False))
     facts = [part for fact in program.kernel.facts for part in (fact.parts if isinstance(fact, And) else (fact,))]

@@ -173,6 +173,24 @@ def test_graphs_that_are_instantiated_once_at_a_time_find_words_that_were_cleare
     assert words(0, 5, 256) == 1 << 20  # what the stream itself kept
 
 
+def test_captured_calls_that_fail_or_run_at_a_time_share_no_words(machine: Any) -> None:
+    backend = machine.backend()
+    queue = backend.queue(0, 5)
+    with backend.zeros(256, queue, once=True):
+        pass
+    machine.capturing = 7
+    with pytest.raises(KeyboardInterrupt), backend.zeros(256, queue, once=True) as first:
+        raise KeyboardInterrupt
+    with backend.zeros(256, queue, once=True) as second, backend.zeros(256, queue, once=True) as third:
+        assert (first, second, third) == (ROOM, ROOM + 256, ROOM + 512)
+
+
+def test_code_stays_loaded_for_graphs_that_hold_its_kernels(machine: Any) -> None:
+    before = len(device_module._LOADED)
+    machine.backend()
+    assert len(device_module._LOADED) == before + 1
+
+
 def test_a_call_that_fails_leaves_no_zeros_to_the_next(machine: Any) -> None:
     backend = machine.backend()
     queue = backend.queue(0, 5)
